@@ -1,4 +1,4 @@
-/* Arguments of messages: how a sender packs them. */
+/* Arguments of messages, and how to pack them. */
 #ifndef AQUEDUCT_ARGS_H
 #define AQUEDUCT_ARGS_H
 
@@ -8,7 +8,7 @@
 /** An argument of a message. */
 typedef int32_t aq_arg;
 
-/** Arguments of one message. */
+/** The maximum number of arguments of a message. */
 #define AQ_AM_MAX_ARGS 16
 
 /** Pass no arguments. */
@@ -20,21 +20,21 @@ typedef int32_t aq_arg;
  * Pass arguments: aq_am_short(team, 1, PING, AQ_ARGS(7, AQ_ARG64(key), AQ_ARG_PTR(to)), 0).
  *
  * Each value is one argument, except AQ_ARG64 and AQ_ARG_PTR, which are two. In C a value is
- * converted to 32 bits as by an assignment. In C++ integers and enums of up to 32 bits are taken as
- * they are and anything else is refused at compile time; aq_args() makes an object out of values of
- * any of these types and takes those of 64 bits and pointers as two each:
- * const auto args = aq_args(7, key, to), then args.data() and args.size().
+ * converted to 32 bits as by assignment. In C++ integers and enums of up to 32 bits are accepted as
+ * they are; other types are rejected at compile time. In C++, aq_args() makes an object from values
+ * of any of these types, with 64-bit values and pointers as two arguments each: const auto args =
+ * aq_args(7, key, to), then args.data() and args.size().
  */
 #define AQ_ARGS(...)                                                                               \
     (const aq_arg[]){__VA_ARGS__},                                                                 \
         (unsigned)(sizeof((const aq_arg[]){__VA_ARGS__}) / sizeof(aq_arg))
 
-/** In AQ_ARGS: an integer of up to 64 bits as two arguments, which aq_arg_u64 reads. C evaluates it
- * twice, C++ once. */
+/** In AQ_ARGS: pass an integer of up to 64 bits as two arguments, which aq_arg_u64 reads. C
+ * evaluates it twice, C++ once. */
 #define AQ_ARG64(value)                                                                            \
     (aq_arg)(uint32_t)(uint64_t)((value) | 0), (aq_arg)(uint32_t)((uint64_t)((value) | 0) >> 32)
 
-/** In AQ_ARGS: a pointer as two arguments, which aq_arg_ptr reads. Evaluated as with AQ_ARG64. */
+/** In AQ_ARGS: pass a pointer as two arguments, which aq_arg_ptr reads. Evaluated as AQ_ARG64. */
 #define AQ_ARG_PTR(pointer) AQ_ARG64((uintptr_t)(pointer))
 
 #else
@@ -46,7 +46,7 @@ typedef int32_t aq_arg;
 
 #include <type_traits>
 
-/* A value that is two arguments whatever its type was. */
+/* A value that is two arguments, whatever its type was. */
 struct aqi_arg64 {
     template <typename T> constexpr explicit aqi_arg64(T value) : bits(static_cast<uint64_t>(value))
     {
@@ -56,7 +56,7 @@ struct aqi_arg64 {
     uint64_t bits;
 };
 
-/* How many arguments a value of type T is, and its bits. */
+/* The number of arguments that a value of type T takes, and its bits. */
 template <bool wide, typename T> struct aqi_arg_of {
     static_assert((std::is_integral<T>::value || std::is_enum<T>::value ||
                    std::is_pointer<T>::value) &&
@@ -92,7 +92,7 @@ template <bool wide, typename T, typename... Rest> constexpr unsigned aqi_args_c
     return aqi_arg_of<wide, T>::count + aqi_args_count<wide, Rest...>();
 }
 
-/* The argument number `at` of values. */
+/* Argument number `at` of a list of values. */
 template <bool wide> constexpr aq_arg aqi_args_at(unsigned)
 {
     return 0;

@@ -19,8 +19,7 @@ typedef enum aq_atomic_type {
     AQ_F64 = 5
 } aq_atomic_type;
 
-/** Operations; each returns the old value if a place for it is given (AQ_SET may not ask for it).
- */
+/** Operations; each returns the old value if `result` is given; AQ_SET takes none. */
 typedef enum aq_atomic_op {
     AQ_SET = 0,  /**< store operand1 */
     AQ_GET = 1,  /**< load */
@@ -33,7 +32,7 @@ typedef enum aq_atomic_op {
     AQ_MAX = 8,
     AQ_INC = 9,
     AQ_DEC = 10,
-    AQ_AND = 11, /**< integers only, as are AQ_OR and AQ_XOR */
+    AQ_AND = 11, /**< integers only, like AQ_OR and AQ_XOR */
     AQ_OR = 12,
     AQ_XOR = 13
 } aq_atomic_op;
@@ -43,26 +42,26 @@ typedef enum aq_atomic_op {
 #define AQ_OPS_ALL    0x3fffu
 
 /**
- * Flags of operations: what this thread had completed before is visible to whoever acquires the
- * result (RELEASE); what the thread that released it had completed is visible once this operation
- * is synchronised (ACQUIRE).
+ * Flags of operations. RELEASE: what this thread had completed before is visible to any process
+ * that acquires the result. ACQUIRE: what the releasing thread had completed is visible once this
+ * operation has been synchronised.
  */
 #define AQ_ATOMIC_ACQUIRE 0x200u
 #define AQ_ATOMIC_RELEASE 0x400u
 
-/** A set of operations on one type that are atomic among themselves. */
+/** A set of operations on one type that are atomic with respect to each other. */
 typedef struct aq_atomic_domain aq_atomic_domain;
 
 /**
- * Create a domain: fixes the type and the operations, so that the fastest implementation that is
- * coherent for all of them can be chosen.
+ * Create a domain of atomic operations. It fixes the type and the operations, so that the fastest
+ * implementation that is coherent for all of them can be selected.
  *
  * Every member of `team` calls it with the same `type` and `ops` (a mask of AQ_OP_BIT). Operations
- * on a location are atomic against operations through the same domain by anybody; plain accesses
- * at the same time are not allowed.
+ * on a location are atomic with respect to all operations through the same domain by any process;
+ * concurrent plain accesses are not allowed.
  *
  * Blocking    Never.
- * Threads     Any one at a time; not from inside a handler.
+ * Threads     One at a time; not from a handler.
  *
  * @return AQ_OK       `*domain` is valid until aq_atomic_domain_destroy.
  * @return AQ_EINVAL   `ops` is empty, unknown, or has a bit operation on a floating type.
@@ -71,7 +70,7 @@ typedef struct aq_atomic_domain aq_atomic_domain;
 AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type,
                                                      unsigned ops, aq_atomic_domain **domain);
 
-/** What a domain is. */
+/** The properties of a domain. */
 typedef struct aq_atomic_domain_info {
     aq_team *team;
     aq_atomic_type type;
@@ -80,9 +79,9 @@ typedef struct aq_atomic_domain_info {
 } aq_atomic_domain_info;
 
 /**
- * What a domain was created with.
+ * Query the properties of a domain.
  *
- * Threads     Any, also inside handlers.
+ * Threads     Any; may be called from a handler.
  *
  * @return AQ_OK      `*info` is filled in.
  * @return AQ_EINVAL  A pointer is NULL.
@@ -91,13 +90,14 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_domain_query(const aq_atomic_domain *doma
                                                     aq_atomic_domain_info *info);
 
 /**
- * Destroy a domain; all operations through it must be complete. NULL is ignored.
+ * Destroy a domain of atomic operations; all operations through it must be complete. NULL is
+ * ignored.
  *
  * Blocking    Never.
- * Threads     Any one at a time; not from inside a handler.
+ * Threads     One at a time; not from a handler.
  *
- * @return AQ_OK      `domain` is no more.
- * @return AQ_EINVAL  It is destroyed already, or no domain.
+ * @return AQ_OK      The domain is destroyed.
+ * @return AQ_EINVAL  Already destroyed, or not a domain.
  * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
@@ -105,21 +105,21 @@ AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
 /**
  * Perform `op` on `addr` in the segment of `rank`, and wait.
  *
- * `operand1`, `operand2` and `result` point to local values of the domain's type; operands that
- * the operation does not use, and `result` where the old value is not wanted, may be NULL.
+ * `operand1`, `operand2` and `result` point to local values of the domain's type. Operands that the
+ * operation does not use may be NULL, as may `result` if the old value is not needed.
  *
- * With AQ_REMOTE_OFFSET in `flags` `addr` is an offset into the segment of `rank`.
+ * With AQ_REMOTE_OFFSET in `flags`, `addr` is an offset into the segment of `rank`.
  *
- * Completion  On return it is performed, and `*result` holds the old value.
- * Ordering    Acquire and release, whatever the flags: what this thread did before is seen by
- *             whoever sees the result.
- * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it refuses instead of waiting
- *             for room to begin; once begun it waits.
- * Threads     Any; not from inside a handler.
+ * Completion  On return it has been performed, and `*result` holds the old value.
+ * Ordering    Acquire and release, regardless of the flags: what this thread did before is visible
+ *             to any process that sees the result.
+ * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it fails instead of waiting for
+ *             resources to start; once started, it waits.
+ * Threads     Any; not from a handler.
  *
  * @return AQ_OK      Done.
- * @return AQ_AGAIN   Only with AQ_IMMEDIATE: resources are short, nothing began.
- * @return AQ_EINVAL  `op` is not one of the domain, an operand is missing, or `addr` not aligned.
+ * @return AQ_AGAIN   Only with AQ_IMMEDIATE: not enough resources; nothing was started.
+ * @return AQ_EINVAL  The domain does not have `op`, an operand is missing, or `addr` is misaligned.
  * @return AQ_ERANGE  `addr` is not inside the segment of `rank`.
  * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER
  */
@@ -130,10 +130,10 @@ AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, v
 /**
  * Start an atomic operation with an explicit event; the operands are read before it returns.
  *
- * Completion  When `*ev` is complete the operation is performed and `*result` valid.
- * Ordering    As AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags` say; none otherwise.
- * Blocking    May poll for resources, and so may run handlers, unless AQ_IMMEDIATE is set.
- * Threads     Any; not from inside a handler.
+ * Completion  When `*ev` is complete the operation has been performed and `*result` is valid.
+ * Ordering    As set by AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags`; none otherwise.
+ * Blocking    May poll for resources and run handlers meanwhile, unless AQ_IMMEDIATE is set.
+ * Threads     Any; not from a handler.
  *
  * @return As aq_atomic; AQ_AGAIN only with AQ_IMMEDIATE.
  */
@@ -143,11 +143,11 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank
                                           aq_event *ev);
 
 /**
- * Start an atomic operation in the thread's implicit set: AQ_NBI_PUT for AQ_SET, AQ_NBI_GET for
- * AQ_GET, else AQ_NBI_ATOMIC. Otherwise as aq_atomic_nb.
+ * Start an atomic operation in the thread's implicit set: as AQ_NBI_PUT for AQ_SET, AQ_NBI_GET for
+ * AQ_GET, otherwise AQ_NBI_ATOMIC. Otherwise as aq_atomic_nb.
  *
- * Completion  After aq_nbi_wait of that kind, or with the event of the access region, the operation
- *             is performed and `*result` valid.
+ * Completion  After aq_nbi_wait of that kind, or when the access region's event is complete, the
+ *             operation has been performed and `*result` is valid.
  *
  * @return AQ_OK  Started.
  * @return As aq_atomic_nb.

@@ -8,24 +8,24 @@
 extern "C" {
 #endif
 
-#define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored and matches everything */
-#define AQ_BARRIER_MISMATCH  0x20u /**< make every member's wait report AQ_EMISMATCH */
+#define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored and matches every other */
+#define AQ_BARRIER_MISMATCH  0x20u /**< make the wait of every member return AQ_EMISMATCH */
 
 /**
- * Say that this process has reached the barrier. Each notify is followed by one wait (or a
- * successful try) before the next notify of the team. Barriers of several teams may be pending at
- * once, and any traffic and collectives go on between the two (see aq_coll_barrier_nb for those
- * that complete by events).
+ * Announce that this process has reached the barrier. Each notify must be followed by one wait (or
+ * a successful try) before the next notify on the team. Barriers of several teams may be pending at
+ * once, and other communication, including collectives, may go on between notify and wait (see
+ * aq_coll_barrier_nb for barriers that complete through events).
  *
- * `flags` 0 names the barrier `id`: all members that name it must name the same.
+ * With `flags` 0 the barrier is named `id`: all members that name it must use the same name.
  *
- * Ordering    Release: what was complete before is seen by all after their wait.
- * Blocking    May poll for resources, and so may run handlers.
- * Threads     One at a time for one team; not from inside a handler.
+ * Ordering    Release: what was complete before is visible to all members after their wait.
+ * Blocking    May poll for resources and run handlers meanwhile.
+ * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK      Notified.
  * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
- * @return AQ_EINVAL  The team is NULL or a pair (aq_team_pair), or unknown flags.
+ * @return AQ_EINVAL  The team is NULL or a pair (aq_team_pair), or a flag is unknown.
  * @return AQ_ENOMEM, AQ_ECONTEXT, AQ_EPEER
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags);
@@ -34,44 +34,44 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
  * Wait until every member of the team has notified.
  *
  * Ordering    Acquire.
- * Blocking    Until then; runs handlers.
- * Threads     One at a time for one team; not from inside a handler.
+ * Blocking    Until all have; runs handlers.
+ * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK         All have arrived.
- * @return AQ_EMISMATCH  All have arrived, but two named different ids or one passed
- *                       AQ_BARRIER_MISMATCH (everybody gets it), or the caller names another id
- *                       here than those that gave one agreed on.
- * @return AQ_ESTATE     Without notify, or not initialised.
+ * @return AQ_EMISMATCH  All have arrived, but two members used different names or one passed
+ *                       AQ_BARRIER_MISMATCH (every member gets this), or the caller passes a name
+ *                       here that differs from the one agreed on.
+ * @return AQ_ESTATE     Called without a notify, or not initialised.
  * @return AQ_EPEER      A member died.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags);
 
 /**
- * Poll once and ask whether the barrier is complete. Otherwise as aq_barrier_wait.
+ * Poll once and test whether the barrier is complete. Otherwise as aq_barrier_wait.
  *
  * Blocking    Never; may run handlers.
  *
- * @return AQ_AGAIN  Not yet; the barrier stays pending.
+ * @return AQ_AGAIN  Not yet complete; the barrier stays pending.
  * @return As aq_barrier_wait otherwise.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flags);
 
 /**
- * Wait until every member of the team has notified, but no longer than `timeout_ns`. Otherwise as
+ * Wait until every member of the team has notified, at most for `timeout_ns`. Otherwise as
  * aq_barrier_wait.
  *
- * Blocking    For `timeout_ns` at most, as aq_poll_for; runs handlers.
+ * Blocking    At most for `timeout_ns`, as aq_poll_for; runs handlers.
  *
- * @return AQ_AGAIN  The time is over; the barrier stays pending.
+ * @return AQ_AGAIN  Timed out; the barrier stays pending.
  * @return As aq_barrier_wait otherwise.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags,
                                                  uint64_t timeout_ns);
 
 /**
- * Notify and wait, anonymously; as aq_barrier_wait and aq_barrier_notify.
+ * Notify and wait, without a name; as aq_barrier_wait and aq_barrier_notify.
  *
- * Ordering    Release and acquire: what any member had completed before is seen by all after it.
+ * Ordering    Release and acquire: what any member had completed before is visible to all after it.
  *
  * @return AQ_OK      All have arrived.
  * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
@@ -80,14 +80,14 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned
 AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
 
 /**
- * What the last completed barrier of a team was named.
+ * Get the name of the last completed barrier of a team.
  *
  * Blocking    Never.
- * Threads     One at a time for one team, and not between notify and wait.
+ * Threads     One at a time per team, and not between notify and wait.
  *
- * @return AQ_OK        `*id` is the name that those who gave one agreed on.
+ * @return AQ_OK        `*id` is the name that all members that used one agreed on.
  * @return AQ_AGAIN     All were anonymous, or there was no barrier yet.
- * @return AQ_EMISMATCH They disagreed.
+ * @return AQ_EMISMATCH The names differed.
  * @return AQ_ESTATE    Between notify and wait, or not initialised.
  * @return AQ_EINVAL    A pointer is NULL, or the team is a pair.
  * @return AQ_ECONTEXT

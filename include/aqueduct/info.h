@@ -1,4 +1,4 @@
-/* What this machine and this library offer, and how they are set: the data behind aqinfo. */
+/* Settings, transports, limits and counters, as aqinfo prints them. */
 #ifndef AQUEDUCT_INFO_H
 #define AQUEDUCT_INFO_H
 
@@ -8,20 +8,19 @@
 extern "C" {
 #endif
 
-/** One environment variable the library knows. All texts are static or live until the process ends.
- */
+/** A setting of the library. All strings remain valid until the process ends. */
 typedef struct aq_setting_info {
     const char *name;          /**< AQ_… */
     const char *alias;         /**< GASNET_…, several separated by commas, or NULL */
     const char *group;         /**< the folder it belongs to: "core", "shm", … */
     const char *type;          /**< "bool", "count", "bytes", "time", "choice", "text" */
     const char *unit;          /**< "bytes", "us", …; "" where there is none */
-    const char *range;         /**< what is legal, as text */
+    const char *range;         /**< valid values, as text */
     const char *default_value; /**< as text */
-    const char *value;         /**< in force, as text */
-    const char *origin;        /**< "default", or the name of the variable it came from */
+    const char *value;         /**< current value, as text */
+    const char *origin;        /**< "default", or the variable that set it */
     const char *doc;           /**< what it does */
-    const char *advice;        /**< when to change it; "" where there is nothing to say */
+    const char *advice;        /**< when to change it; "" if there is no advice */
 } aq_setting_info;
 
 /** One transport. */
@@ -29,18 +28,18 @@ typedef struct aq_transport_info {
     const char *name;   /**< "shm", … */
     const char *doc;    /**< what it is for */
     int usable;         /**< 1: works here */
-    int on_request;     /**< 1: is used when it is asked for, as `reason` says, not by itself */
-    const char *reason; /**< why not, or what is missing for full speed and how to get it; "" */
-    const char *device; /**< what it would use */
-    const char *caps;   /**< comma separated: "am,put,get,atomic,map,wait-fd" */
+    int on_request;     /**< 1: used only if requested, as `reason` describes */
+    const char *reason; /**< why it is not usable, or what full speed needs and how to get it; "" */
+    const char *device; /**< the device it would use */
+    const char *caps;   /**< comma-separated: "am,put,get,atomic,map,wait-fd" */
     size_t max_medium;  /**< largest Medium in bytes; 0: not usable */
 } aq_transport_info;
 
 /** One limit or property of the machine or the process. */
 typedef struct aq_limit_info {
     const char *name;   /**< such as "memlock", "cores", "cma" */
-    const char *value;  /**< as text with unit */
-    const char *advice; /**< what it costs and how to change it; "" when all is well */
+    const char *value;  /**< as text, with its unit */
+    const char *advice; /**< its cost and how to change it; "" if all is well */
 } aq_limit_info;
 
 /** One counter of the running process. */
@@ -52,53 +51,54 @@ typedef struct aq_counter_info {
 } aq_counter_info;
 
 /**
- * The `index`-th setting, counted from 0, sorted by name. Works before aq_init.
+ * Get the `index`-th setting, counted from 0, sorted by name. Works before aq_init.
  *
  * Blocking    Never.
- * Threads     Any; not from inside a handler.
+ * Threads     Any; not from a handler.
  *
  * @return AQ_OK        `*info` is filled in.
- * @return AQ_ERANGE    No such index: the list has ended.
- * @return AQ_ESETTING  Some variable has an illegal value (only for the setting it names).
+ * @return AQ_ERANGE    No such index: end of the list.
+ * @return AQ_ESETTING  The variable of this setting has an invalid value; `*info` is filled in.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_setting(size_t index, aq_setting_info *info);
 
 /**
- * The `index`-th transport in the order of preference. Works before aq_init; probes by doing.
+ * Get the `index`-th transport in order of preference. Works before aq_init; probes the transport
+ * by using it.
  *
  * Blocking    Never.
- * Threads     Any; not from inside a handler.
+ * Threads     Any; not from a handler.
  *
  * @return AQ_OK        `*info` is filled in.
- * @return AQ_ERANGE    No such index: the list has ended.
- * @return AQ_ESETTING  Likewise filled in: it does not work here because of a setting of its own
- *                      that cannot be; the reason names it.
+ * @return AQ_ERANGE    No such index: end of the list.
+ * @return AQ_ESETTING  Also filled in: the transport does not work here because one of its settings
+ *                      is invalid; `reason` names it.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_transport(size_t index, aq_transport_info *info);
 
 /**
- * The `index`-th limit or property of machine and process. Works before aq_init.
+ * Get the `index`-th limit or property of the machine and the process. Works before aq_init.
  *
  * Blocking    Never.
- * Threads     Any; not from inside a handler.
+ * Threads     Any; not from a handler.
  *
- * @return AQ_OK, or AQ_ERANGE when the list has ended.
+ * @return AQ_OK, or AQ_ERANGE at the end of the list.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_limit(size_t index, aq_limit_info *info);
 
 /**
- * The `index`-th counter of this process, summed over its threads.
+ * Get the `index`-th counter of this process, summed over its threads.
  *
- * Threads     Any, also inside handlers.
+ * Threads     Any; may be called from a handler.
  *
- * @return AQ_OK, or AQ_ERANGE when the list has ended.
+ * @return AQ_OK, or AQ_ERANGE at the end of the list.
  */
 AQ_API AQ_MUST_USE aq_status aq_info_counter(size_t index, aq_counter_info *info);
 
 /**
- * The name of the transport that reaches `rank`, such as "shm".
+ * Get the name of the transport that reaches `rank`, such as "shm".
  *
- * Threads     Any, also inside handlers.
+ * Threads     Any; may be called from a handler.
  *
  * @return AQ_OK, AQ_ERANK, AQ_EINVAL, AQ_ESTATE.
  */

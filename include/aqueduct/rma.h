@@ -1,4 +1,4 @@
-/* One-sided operations: put, get, values and memset on the segments of other processes. */
+/* One-sided operations on remote segments: put, get, values and memset. */
 #ifndef AQUEDUCT_RMA_H
 #define AQUEDUCT_RMA_H
 
@@ -10,9 +10,9 @@ extern "C" {
 #endif
 
 /**
- * Flag of aq_put_nb and aq_put_nbi: do not return before `src` may be reused. With aq_put_nbi that
- * waits for the sources of all implicit puts of this thread (or of its access region), and in
- * either case it may wait in spite of AQ_IMMEDIATE.
+ * Flag of aq_put_nb and aq_put_nbi: do not return before `src` may be reused. With aq_put_nbi the
+ * call waits for the sources of all implicit puts of this thread (or of its access region). With
+ * either call it may wait despite AQ_IMMEDIATE.
  */
 #define AQ_LOCAL_NOW 0x200u
 
@@ -20,20 +20,20 @@ extern "C" {
  * Copy `len` bytes from local `src` to `dst` in the segment of `rank`, and wait.
  *
  * `dst` is an address in the target's own address space (aq_segment_info.addr plus an offset), or
- * with AQ_REMOTE_OFFSET in `flags` the offset alone (aq_remote_offset).
- * `src` may lie anywhere in this process; it must not overlap the destination. 0 bytes is legal.
+ * with AQ_REMOTE_OFFSET in `flags` only the offset (aq_remote_offset). `src` may be anywhere in
+ * this process; it must not overlap the destination. `len` may be 0.
  *
  * Completion  On return the bytes are visible at the target.
- * Ordering    After what this thread has already waited for; none otherwise.
- * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it refuses instead of waiting
- *             for room to begin; once begun it waits.
- * Threads     Any; not from inside a handler.
+ * Ordering    After operations that this thread has already waited for; none otherwise.
+ * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it fails instead of waiting for
+ *             resources to start; once started, it waits.
+ * Threads     Any; not from a handler.
  *
  * @return AQ_OK        Done.
- * @return AQ_AGAIN     Only with AQ_IMMEDIATE: resources are short, nothing began.
+ * @return AQ_AGAIN     Only with AQ_IMMEDIATE: not enough resources; nothing was started.
  * @return AQ_ERANGE    [dst, dst + len) is not inside the segment of `rank`.
- * @return AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE  Nothing began.
- * @return AQ_EPEER     The target died; unknown how much was written.
+ * @return AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE  Nothing was started.
+ * @return AQ_EPEER     The target died; how much was written is unknown.
  */
 AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, const void *src,
                                     size_t len, unsigned flags);
@@ -41,15 +41,15 @@ AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, cons
 /**
  * Start a put with an explicit event.
  *
- * Completion  `*ev` becomes complete when the bytes are visible at the target; `src` may be
- *             reused earlier, once aq_event_local(*ev) is complete.
- * Ordering    None, even between two puts to one process.
- * Blocking    May poll for resources, and so may run handlers, unless AQ_IMMEDIATE is set.
- * Threads     Any; not from inside a handler.
+ * Completion  `*ev` completes when the bytes are visible at the target; `src` may be reused
+ *             earlier, once aq_event_local(*ev) is complete.
+ * Ordering    None, not even between two puts to one process.
+ * Blocking    May poll for resources and run handlers meanwhile, unless AQ_IMMEDIATE is set.
+ * Threads     Any; not from a handler.
  *
- * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if it is already complete).
- * @return AQ_AGAIN  Only with AQ_IMMEDIATE: resources are short, nothing began.
- * @return AQ_ERANGE, AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing began.
+ * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if already complete).
+ * @return AQ_AGAIN  Only with AQ_IMMEDIATE: not enough resources; nothing was started.
+ * @return AQ_ERANGE, AQ_ERANK, AQ_EINVAL, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER  Nothing was started.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, const void *src,
                                        size_t len, unsigned flags, aq_event *ev);
@@ -57,8 +57,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, c
 /**
  * Start a put that belongs to the thread's implicit set (aq_nbi_wait). Otherwise as aq_put_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
- *             visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
+ *             bytes are visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_nb.
@@ -80,7 +80,7 @@ AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, cons
 /**
  * Start a get with an explicit event. Otherwise as aq_put_nb.
  *
- * Completion  When `*ev` is complete `dst` is valid.
+ * Completion  `dst` is valid when `*ev` is complete.
  *
  * @return As aq_put_nb.
  */
@@ -90,8 +90,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, c
 /**
  * Start a get that belongs to the thread's implicit set. Otherwise as aq_get_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_GET), or with the event of the access region, `dst` is
- *             valid.
+ * Completion  `dst` is valid after aq_nbi_wait(AQ_NBI_GET), or when the access region's event is
+ *             complete.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_nb.
@@ -110,7 +110,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst
 /**
  * Start a put of a value with an explicit event. Otherwise as aq_put_nb and aq_put_value.
  *
- * Completion  `*ev` becomes complete when the bytes are visible at the target.
+ * Completion  `*ev` completes when the bytes are visible at the target.
  *
  * @return As aq_put_nb; AQ_ESIZE if `len` is not 1 to 8.
  */
@@ -120,8 +120,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *
 /**
  * Start a put of a value in the thread's implicit set. Otherwise as aq_put_value_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
- *             visible at the target.
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
+ *             bytes are visible at the target.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_value_nb.
@@ -132,7 +132,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void 
 /**
  * Get `len` bytes (1 to 8) as a value, zero-extended, and wait. Otherwise as aq_get.
  *
- * Completion  On return they are in `*value`.
+ * Completion  On return the bytes are in `*value`.
  *
  * @return As aq_get; AQ_ESIZE if `len` is not 1 to 8.
  */
@@ -150,7 +150,7 @@ AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, i
 /**
  * Start a memset with an explicit event. Otherwise as aq_put_nb.
  *
- * Completion  `*ev` becomes complete when the bytes are visible at the target.
+ * Completion  `*ev` completes when the bytes are visible at the target.
  *
  * @return As aq_put_nb.
  */
@@ -160,8 +160,8 @@ AQ_API AQ_MUST_USE aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst
 /**
  * Start a memset in the thread's implicit set. Otherwise as aq_memset_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
- *             visible at the target.
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
+ *             bytes are visible at the target.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_nb.

@@ -1,4 +1,4 @@
-/* The result of every call that can fail, and how to ask what a failure meant. */
+/* Status codes of calls that can fail, and their description. */
 #ifndef AQUEDUCT_STATUS_H
 #define AQUEDUCT_STATUS_H
 
@@ -15,68 +15,69 @@ extern "C" {
 #endif
 
 /**
- * What a call reports: 0 done, positive not now, negative failed.
+ * The status of a call: 0 is success, positive means not now, negative is a failure.
  *
- * Outputs of a call are written only when it returns AQ_OK, unless it says otherwise.
- * A failed call has logged its exact cause; aq_error_message() repeats it.
+ * Output arguments are written only if the call returns AQ_OK, unless stated otherwise. A failed
+ * call has logged its exact cause; aq_error_message() returns it.
  */
 typedef enum aq_status {
-    AQ_OK = 0,      /**< done */
-    AQ_AGAIN = 1,   /**< not now: resources are short or the thing is not complete; nothing began */
-    AQ_EINVAL = -1, /**< an argument is outside what the call accepts */
+    AQ_OK = 0,      /**< success */
+    AQ_AGAIN = 1,   /**< not now: not enough resources, or not complete yet; nothing was started */
+    AQ_EINVAL = -1, /**< an argument is invalid */
     AQ_ERANK = -2,  /**< the rank is not a member of the team */
-    AQ_ERANGE = -3, /**< an address range is not inside the segment it names */
-    AQ_ESIZE = -4,  /**< a size is above the limit that the library reports for it */
-    AQ_EHANDLER = -5, /**< handler index reserved, taken or not registered */
+    AQ_ERANGE = -3, /**< an address range is not inside its segment */
+    AQ_ESIZE = -4,  /**< a size exceeds the limit that the library reports */
+    AQ_EHANDLER = -5, /**< the handler index is reserved, taken or not registered */
     AQ_ESTATE = -6,   /**< called before aq_init, after aq_finalize, twice, or out of order */
-    AQ_ECONTEXT = -7, /**< not allowed from inside a handler, or only allowed there */
-    AQ_ENOMEM = -8,   /**< memory is short */
-    AQ_ELIMIT = -9, /**< a limit of the system or of a setting is reached (files, locked memory) */
-    AQ_ENOTSUP = -10,   /**< this build, machine or transport does not have it */
+    AQ_ECONTEXT = -7, /**< not allowed inside a handler, or only allowed there */
+    AQ_ENOMEM = -8,   /**< out of memory */
+    AQ_ELIMIT = -9, /**< a limit of the system or of a setting was reached (files, locked memory) */
+    AQ_ENOTSUP = -10,   /**< not supported by this build, machine or transport */
     AQ_ESYS = -11,      /**< a system call failed; the message has its name and errno */
     AQ_EPEER = -12,     /**< the peer is dead or unreachable */
-    AQ_ETIMEOUT = -13,  /**< a bounded wait ran out */
-    AQ_EPROTO = -14,    /**< the other side speaks another version, or sent what makes no sense */
+    AQ_ETIMEOUT = -13,  /**< timed out */
+    AQ_EPROTO = -14,    /**< the peer uses another version, or sent malformed data */
     AQ_EMISMATCH = -15, /**< the ranks of a collective call disagree */
-    AQ_ESETTING = -16,  /**< an environment variable has a value that is not legal */
-    AQ_EACCESS = -17,   /**< the system forbids it (permissions, seccomp, ptrace scope) */
-    AQ_EREFUSED = -18   /**< nobody listens at that address, or the server said no */
+    AQ_ESETTING = -16,  /**< an environment variable has an invalid value */
+    AQ_EACCESS = -17,   /**< the system denies access (permissions, seccomp, ptrace scope) */
+    AQ_EREFUSED = -18   /**< nothing listens at that address, or the call was rejected */
 } aq_status;
 
 /**
- * The identifier of a status, such as "AQ_ERANGE".
+ * Return the identifier of a status, such as "AQ_ERANGE".
  *
- * Threads     Any, at any time, also inside handlers.
+ * Threads     Any, at any time; may be called from a handler.
  *
- * @return     Static text, never NULL; "AQ_UNKNOWN" for a number that is no status.
+ * @return     A static string, never NULL; "AQ_UNKNOWN" if `status` is not a status code.
  */
 AQ_API const char *aq_status_name(aq_status status);
 
 /**
- * One sentence that says what a status means.
+ * Return a short description of a status.
  *
- * Threads     Any, at any time, also inside handlers.
+ * Threads     Any, at any time; may be called from a handler.
  *
- * @return     Static text, never NULL.
+ * @return     A static string, never NULL.
  */
 AQ_API const char *aq_status_text(aq_status status);
 
 /**
- * The exact cause of the last failure on the calling thread: what happened, to what, what to do.
+ * Return the exact cause of the last failure on the calling thread: what happened, to what, and
+ * what to do.
  *
- * Threads     Any, also inside handlers; each thread has its own message.
+ * Threads     Any; may be called from a handler; each thread has its own message.
  *
- * @return     Text valid until the next failing call on this thread; "" when nothing failed.
+ * @return     Text that is valid until the next failing call on this thread; "" if nothing failed.
  */
 AQ_API const char *aq_error_message(void);
 
 /**
- * Should calls that fail say why on standard error, too, as they do unless this is called with 0?
+ * Enable (the default) or disable printing of failures to stderr.
  *
- * For all threads. What the library has to say of itself (AQ_LOG) is not touched, nor is the reason
- * for which it ends a job.
+ * Applies to all threads. Log messages of the library itself (AQ_LOG) and the reason for which it
+ * ends a job are printed regardless.
  *
- * Threads     Any, at any time, also inside handlers.
+ * Threads     Any, at any time; may be called from a handler.
  */
 AQ_API void aq_error_log(int on);
 

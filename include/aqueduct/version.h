@@ -1,4 +1,4 @@
-/* The version of this interface, for the preprocessor and at run time. */
+/* Version of this interface, for the preprocessor and at run time. */
 #ifndef AQUEDUCT_VERSION_H
 #define AQUEDUCT_VERSION_H
 
@@ -13,11 +13,11 @@ extern "C" {
 #endif
 
 /**
- * The version of the library that is running, as "MAJOR.MINOR.PATCH".
+ * Return the version of the running library as "MAJOR.MINOR.PATCH".
  *
- * Threads     Any, at any time, also inside handlers.
+ * Threads     Any, at any time; may be called from a handler.
  *
- * @return     Static text.
+ * @return     A static string.
  */
 AQ_API const char *aq_version(void);
 

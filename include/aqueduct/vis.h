@@ -9,40 +9,42 @@
 extern "C" {
 #endif
 
-/** The most `levels` of a strided region: more with two elements or more fit no address space. */
+/** The maximum `levels` of a strided region. More levels could not fit in an address space. */
 #define AQ_STRIDED_LEVELS 64
 
 /** A piece of memory. */
 typedef struct aq_vec {
     void *addr;
-    size_t len; /**< in bytes; 0 is legal, and then `addr` is not looked at */
+    size_t len; /**< in bytes; may be 0, and then `addr` is ignored */
 } aq_vec;
 
 /**
- * Put the bytes of the local pieces `src`, one after the other, into the pieces `dst` in the
- * segment of `rank`, and wait.
+ * Put the bytes of the local pieces `src`, in order, into the pieces `dst` in the segment of
+ * `rank`, and wait.
  *
- * Both lists have the same bytes in total, however they are cut. Pieces of `dst` may overlap
- * neither each other nor a source. Empty lists are legal.
+ * Both lists must have the same total size; they may be divided differently. Pieces of `dst` must
+ * not overlap each other or a source. Empty lists are allowed.
  *
- * Everything is checked before anything moves. Where the segment of `rank` is mapped the pieces are
- * copied; else pieces below AQ_VIS_PACK bytes travel together in messages and larger ones as puts.
+ * Everything is checked before any data moves. If the segment of `rank` is mapped, the pieces are
+ * copied. Otherwise pieces smaller than AQ_VIS_PACK bytes are packed into messages and larger ones
+ * are sent as puts.
  *
- * With AQ_REMOTE_OFFSET in `flags` the addresses of the pieces of `dst` are offsets, as with
- * aq_put.
+ * With AQ_REMOTE_OFFSET in `flags` the addresses of the pieces of `dst` are offsets, as for aq_put.
  *
  * Completion  On return the bytes are visible at the target.
- * Ordering    After what this thread has already waited for; none otherwise, nor among the pieces.
- * Blocking    Until complete; may run handlers. AQ_IMMEDIATE is as with aq_put_vector_nb.
- * Threads     Any; not from inside a handler.
+ * Ordering    After operations that this thread has already waited for; none otherwise, nor among
+ *             the pieces.
+ * Blocking    Until complete; may run handlers. AQ_IMMEDIATE works as described for
+ *             aq_put_vector_nb.
+ * Threads     Any; not from a handler.
  *
  * @return AQ_OK        Done.
- * @return AQ_AGAIN     Only with AQ_IMMEDIATE: resources are short, nothing began.
- * @return AQ_ERANGE    A piece is not inside the segment of `rank`; nothing began.
- * @return AQ_ESIZE     The two lists differ in bytes, or a total overflows; nothing began.
- * @return AQ_EINVAL    A list or the address of a piece is NULL; nothing began.
- * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE  Nothing began.
- * @return AQ_EPEER     The target died; unknown how much was written.
+ * @return AQ_AGAIN     Only with AQ_IMMEDIATE: not enough resources; nothing was started.
+ * @return AQ_ERANGE    A piece is not inside the segment of `rank`; nothing was started.
+ * @return AQ_ESIZE     The lists differ in total size, or a total overflows; nothing was started.
+ * @return AQ_EINVAL    A list or the address of a piece is NULL; nothing was started.
+ * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE  Nothing was started.
+ * @return AQ_EPEER     The target died; how much was written is unknown.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t dst_count,
                                            const aq_vec *dst, size_t src_count, const aq_vec *src,
@@ -51,15 +53,15 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t d
 /**
  * Start a vector put with an explicit event.
  *
- * Completion  `*ev` becomes complete when the bytes are visible at the target. Memory of `src` may
- *             be reused once aq_event_local(*ev) is complete; the lists themselves on return.
+ * Completion  `*ev` completes when the bytes are visible at the target. Memory of `src` may be
+ *             reused once aq_event_local(*ev) is complete; the lists themselves on return.
  * Ordering    None.
- * Blocking    Polls for resources, and so may run handlers. With AQ_IMMEDIATE it refuses instead
- *             if the first of its messages finds no room; once begun it is carried through.
- * Threads     Any; not from inside a handler.
+ * Blocking    May poll for resources and run handlers meanwhile. With AQ_IMMEDIATE it fails instead
+ *             if there is no room for its first message; once started, it is carried through.
+ * Threads     Any; not from a handler.
  *
- * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if it is already complete).
- * @return AQ_AGAIN  Only with AQ_IMMEDIATE: resources are short, nothing began.
+ * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if already complete).
+ * @return AQ_AGAIN  Only with AQ_IMMEDIATE: not enough resources; nothing was started.
  * @return As aq_put_vector otherwise.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_vector_nb(aq_team *team, aq_rank rank, size_t dst_count,
@@ -69,8 +71,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nb(aq_team *team, aq_rank rank, size_
 /**
  * Start a vector put in the thread's implicit set. Otherwise as aq_put_vector_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or with the event of the access region, the bytes are
- *             visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
+ * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
+ *             bytes are visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
@@ -80,8 +82,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size
                                                const aq_vec *src, unsigned flags);
 
 /**
- * Get the bytes of the pieces `src` in the segment of `rank`, one after the other, into the local
- * pieces `dst`, and wait. Otherwise as aq_put_vector.
+ * Get the bytes of the pieces `src` in the segment of `rank`, in order, into the local pieces
+ * `dst`, and wait. Otherwise as aq_put_vector.
  *
  * Completion  On return the bytes are in `dst`.
  *
@@ -94,8 +96,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, cons
 /**
  * Start a vector get with an explicit event. Otherwise as aq_put_vector_nb.
  *
- * Completion  When `*ev` is complete the pieces of `dst` are valid, and the list `dst` may be
- *             reused; that of `src` on return.
+ * Completion  When `*ev` is complete the pieces of `dst` are valid and the list `dst` may be
+ *             reused; the list `src` may be reused on return.
  *
  * @return As aq_put_vector_nb.
  */
@@ -106,8 +108,9 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, size_t dst_count, c
 /**
  * Start a vector get in the thread's implicit set. Otherwise as aq_get_vector_nb.
  *
- * Completion  After aq_nbi_wait(AQ_NBI_GET), or with the event of the access region, the pieces of
- *             `dst` are valid, and the list `dst` may be reused; that of `src` on return.
+ * Completion  After aq_nbi_wait(AQ_NBI_GET), or when the access region's event is complete, the
+ *             pieces of `dst` are valid and the list `dst` may be reused; the list `src` may be
+ *             reused on return.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
@@ -118,9 +121,9 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, 
 
 /**
  * Put `src_count` local pieces of `src_len` bytes into `dst_count` pieces of `dst_len` bytes in the
- * segment of `rank`, and wait: a vector put whose pieces are equal on each side.
+ * segment of `rank`, and wait: a vector put whose pieces have equal size on each side.
  *
- * `dst_count * dst_len` equals `src_count * src_len`. Otherwise as aq_put_vector.
+ * `dst_count * dst_len` must equal `src_count * src_len`. Otherwise as aq_put_vector.
  *
  * @return As aq_put_vector.
  */
@@ -150,7 +153,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, siz
                                                 void *const *src, size_t src_len, unsigned flags);
 
 /**
- * Get `src_count` pieces of `src_len` bytes of the segment of `rank` into `dst_count` local pieces
+ * Get `src_count` pieces of `src_len` bytes in the segment of `rank` into `dst_count` local pieces
  * of `dst_len` bytes, and wait. Otherwise as aq_get_vector and aq_put_indexed.
  *
  * @return As aq_put_vector.
@@ -181,18 +184,19 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count,
                                                 void *const *src, size_t src_len, unsigned flags);
 
 /**
- * Put a region of equal elements with regular distances, and wait.
+ * Put a strided region of elements of equal size, and wait.
  *
- * There are `counts[0] * … * counts[levels - 1]` elements of `elem` bytes. The one with the indices
- * i0, i1, … is at `src` plus the sum of i * src_strides[i] here and at `dst` plus the sum of
- * i * dst_strides[i] at the target; level 0 is the innermost. Strides are in bytes, signed, and
- * independent of each other: negative ones reflect, exchanged ones transpose, and one of 0 on the
- * source side repeats. Elements of the destination may overlap neither each other nor a source.
+ * There are `counts[0] * … * counts[levels - 1]` elements of `elem` bytes. The element with indices
+ * i0, i1, … is at `src` plus the sum of i * src_strides[i] locally, and at `dst` plus the sum of i
+ * * dst_strides[i] at the target; level 0 is the innermost. Strides are in bytes, signed, and
+ * independent of each other: negative strides reflect, exchanged strides transpose, and a stride of
+ * 0 at the source repeats. Elements of the destination must not overlap each other or a source.
  *
- * `elem` 0 or any count 0 does nothing. With `levels` 0 it is one element and the arrays are not
- * looked at. The arrays may be reused on return, in all forms. Otherwise as aq_put_vector.
+ * If `elem` or any count is 0, nothing is transferred. If `levels` is 0, there is one element and
+ * the arrays are ignored. The arrays may be reused on return, in all variants. Otherwise as
+ * aq_put_vector.
  *
- * @return AQ_EINVAL  Also with more than AQ_STRIDED_LEVELS `levels`; the arrays are not looked at.
+ * @return AQ_EINVAL  Also if `levels` exceeds AQ_STRIDED_LEVELS; the arrays are not read then.
  * @return As aq_put_vector otherwise.
  */
 AQ_API AQ_MUST_USE aq_status aq_put_strided(aq_team *team, aq_rank rank, void *dst,
@@ -225,8 +229,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, voi
                                                 unsigned flags);
 
 /**
- * Get a region of equal elements with regular distances from the segment of `rank`, and wait.
- * Otherwise as aq_get_vector and aq_put_strided.
+ * Get a strided region of elements of equal size from the segment of `rank`, and wait. Otherwise as
+ * aq_get_vector and aq_put_strided.
  *
  * @return As aq_put_vector.
  */

@@ -9,37 +9,37 @@ extern "C" {
 #endif
 
 /**
- * A file descriptor that becomes readable when the library has something to do for this process:
- * messages, answers, requests for connections, the loss of a peer, the end of the job.
+ * Get a file descriptor that becomes readable when the library has work to do in this process:
+ * messages, replies, connection requests, the loss of a peer, the end of the job.
  *
- * For poll(), select() or an epoll set; nothing is to be read from it. It is readable in time only
- * after aq_wait_prepare, so a loop is: prepare; if that says AQ_OK, poll(); aq_poll; look at what
- * came. It stays the library's and is closed by aq_finalize.
+ * For use with poll(), select() or epoll; do not read from it. It is reliably readable only after
+ * aq_wait_prepare, so the loop is: aq_wait_prepare; if it returns AQ_OK, poll(); aq_poll; check
+ * what arrived. The descriptor belongs to the library and is closed by aq_finalize.
  *
  * Blocking    Never.
- * Threads     Any; not from inside a handler.
+ * Threads     Any; not from a handler.
  *
- * @return AQ_OK      `*fd` is the same at each call.
+ * @return AQ_OK      `*fd` is the same for each call.
  * @return AQ_EINVAL  `fd` is NULL.
- * @return AQ_ELIMIT  No file descriptor is free.
+ * @return AQ_ELIMIT  No file descriptor is available.
  * @return AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS, AQ_ENOMEM
  */
 AQ_API AQ_MUST_USE aq_status aq_wait_fd(int *fd);
 
 /**
- * About to sleep on the descriptor of aq_wait_fd: ask to be woken.
+ * Ask to be woken before sleeping on the descriptor of aq_wait_fd.
  *
- * To be called right before poll(), each time: other calls that wait may undo it. Peers pay for
- * waking this process only once it was called.
+ * Call it right before each poll(): other calls that wait may undo its effect. Peers pay the cost
+ * of waking this process only if it has been called.
  *
- * Blocking    Never; runs no handler.
- * Threads     One at a time sleeps on the descriptor; not from inside a handler. With
- *             AQ_THREAD_MULTIPLE or the progress thread, others may make progress at the same time;
- *             what they take counts as there, too, and wakes.
+ * Blocking    Never; runs no handlers.
+ * Threads     Only one at a time may sleep on the descriptor; not from a handler. With
+ *             AQ_THREAD_MULTIPLE or the progress thread, other threads may make progress meanwhile;
+ *             what they handle counts as an arrival, too, and wakes the sleeper.
  *
- * @return AQ_OK     Sleep: what arrives from now on makes the descriptor readable.
- * @return AQ_AGAIN  Something is there already, or another thread has taken something since the
- *                   last call: call aq_poll instead, and look at what the program waits for.
+ * @return AQ_OK     Sleep: whatever arrives from now on makes the descriptor readable.
+ * @return AQ_AGAIN  Something has already arrived, or another thread has handled something since
+ *                   the last call: call aq_poll instead, and check what the program waits for.
  * @return AQ_ESTATE, AQ_ECONTEXT, AQ_ELIMIT, AQ_ESYS, AQ_ENOMEM
  */
 AQ_API AQ_MUST_USE aq_status aq_wait_prepare(void);

@@ -8,31 +8,30 @@ static const struct {
     const char *name;
     const char *text;
 } status_rows[] = {
-    STATUS_ROW(AQ_AGAIN) = {"AQ_AGAIN", "not now: resources are short or it is not complete yet"},
-    STATUS_ROW(AQ_OK) = {"AQ_OK", "done"},
-    STATUS_ROW(AQ_EINVAL) = {"AQ_EINVAL", "an argument is outside what the call accepts"},
+    STATUS_ROW(AQ_AGAIN) = {"AQ_AGAIN", "not now: not enough resources, or not complete yet"},
+    STATUS_ROW(AQ_OK) = {"AQ_OK", "success"},
+    STATUS_ROW(AQ_EINVAL) = {"AQ_EINVAL", "an argument is invalid"},
     STATUS_ROW(AQ_ERANK) = {"AQ_ERANK", "the rank is not a member of the team"},
-    STATUS_ROW(AQ_ERANGE) = {"AQ_ERANGE", "an address range is not inside the segment it names"},
-    STATUS_ROW(AQ_ESIZE) = {"AQ_ESIZE",
-                            "a size is above the limit that the library reports for it"},
-    STATUS_ROW(AQ_EHANDLER) = {"AQ_EHANDLER", "handler index reserved, taken or not registered"},
+    STATUS_ROW(AQ_ERANGE) = {"AQ_ERANGE", "an address range is not inside its segment"},
+    STATUS_ROW(AQ_ESIZE) = {"AQ_ESIZE", "a size exceeds the limit that the library reports"},
+    STATUS_ROW(AQ_EHANDLER) = {"AQ_EHANDLER",
+                               "the handler index is reserved, taken or not registered"},
     STATUS_ROW(AQ_ESTATE) = {"AQ_ESTATE",
                              "called before aq_init, after aq_finalize, twice, or out of order"},
     STATUS_ROW(AQ_ECONTEXT) = {"AQ_ECONTEXT",
-                               "not allowed from inside a handler, or only allowed there"},
-    STATUS_ROW(AQ_ENOMEM) = {"AQ_ENOMEM", "memory is short"},
-    STATUS_ROW(AQ_ELIMIT) = {"AQ_ELIMIT", "a limit of the system or of a setting is reached"},
-    STATUS_ROW(AQ_ENOTSUP) = {"AQ_ENOTSUP", "this build, machine or transport does not have it"},
+                               "not allowed inside a handler, or only allowed there"},
+    STATUS_ROW(AQ_ENOMEM) = {"AQ_ENOMEM", "out of memory"},
+    STATUS_ROW(AQ_ELIMIT) = {"AQ_ELIMIT", "a limit of the system or of a setting was reached"},
+    STATUS_ROW(AQ_ENOTSUP) = {"AQ_ENOTSUP", "not supported by this build, machine or transport"},
     STATUS_ROW(AQ_ESYS) = {"AQ_ESYS", "a system call failed"},
     STATUS_ROW(AQ_EPEER) = {"AQ_EPEER", "the peer is dead or unreachable"},
-    STATUS_ROW(AQ_ETIMEOUT) = {"AQ_ETIMEOUT", "a bounded wait ran out"},
-    STATUS_ROW(AQ_EPROTO) = {"AQ_EPROTO",
-                             "the other side speaks another version, or sent what makes no sense"},
+    STATUS_ROW(AQ_ETIMEOUT) = {"AQ_ETIMEOUT", "timed out"},
+    STATUS_ROW(AQ_EPROTO) = {"AQ_EPROTO", "the peer uses another version, or sent malformed data"},
     STATUS_ROW(AQ_EMISMATCH) = {"AQ_EMISMATCH", "the ranks of a collective call disagree"},
-    STATUS_ROW(AQ_ESETTING) = {"AQ_ESETTING", "an environment variable has an illegal value"},
-    STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "the system forbids it"},
+    STATUS_ROW(AQ_ESETTING) = {"AQ_ESETTING", "an environment variable has an invalid value"},
+    STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "the system denies access"},
     STATUS_ROW(AQ_EREFUSED) = {"AQ_EREFUSED",
-                               "nobody listens at that address, or the server said no"},
+                               "nothing listens at that address, or the call was rejected"},
 };
 static_assert(AQI_COUNT_OF(status_rows) == AQ_AGAIN - AQ_EREFUSED + 1,
               "one row for each status (AQ_EREFUSED is the last)");
@@ -50,5 +49,6 @@ const char *aq_status_name(aq_status status)
 
 const char *aq_status_text(aq_status status)
 {
-    return status_known(status) ? status_rows[AQ_AGAIN - status].text : "no status of this library";
+    return status_known(status) ? status_rows[AQ_AGAIN - status].text
+                                : "not a status of this library";
 }

@@ -171,8 +171,8 @@ class Doc:
             for theirs, _ in likes.values():
                 if title in theirs:
                     sections.setdefault(title, theirs[title])
-        # What handlers may call does not wait.
-        if "also inside handlers" in sections.get("Threads", ""):
+        # Calls that handlers may make do not block.
+        if "may be called from a handler" in sections.get("Threads", ""):
             sections.setdefault("Blocking", "Never.")
         if likes:
             sections.pop("Otherwise", None)
@@ -203,7 +203,7 @@ class Doc:
             if tag is not None:
                 codes |= {code: theirs.get(code, "" if like else text) for code in tag.split(", ")}
                 continue
-            excluded = re.findall(r"AQ_\w+", text.partition("but for")[2].partition(";")[0])
+            excluded = re.findall(r"AQ_\w+", text.partition("except")[2].partition(";")[0])
             codes |= {code: said for code, said in theirs.items()
                       if code not in codes and code not in excluded}
             more = re.search(r", and (AQ_\w+(?:, AQ_\w+)*)", text)
@@ -262,7 +262,8 @@ def call_page(item, header, docs, meanings, options):
 
 def return_value(page, doc, codes, meanings):
     if not doc.returns:
-        page.text(doc.paragraphs[0])
+        said = doc.paragraphs[0].removeprefix("Return ")
+        page.text(said[0].upper() + said[1:])
         return
     for tag, text in doc.returns:
         if tag is None and not re.match(r"As aq_\w+", text):
@@ -330,20 +331,20 @@ def overview_page(headers, options):
     page.code(["#include <aqueduct/aqueduct.h>", "",
                "cc program.c $(pkg-config --cflags --libs aqueduct)", "aqrun -n 4 ./a.out"])
     page.section("DESCRIPTION")
-    page.text("A program joins its job with aq_init, exchanges active messages and reads and "
-              "writes memory of the other processes, and leaves with aq_finalize. The launcher "
-              "starts the processes; a program started without it is a job of one.")
-    page.paragraph("Every call that can fail returns an aq_status: 0 is done, positive is not "
-                   "now, negative is failed, and aq_error_message() says of what. Each call has a "
-                   "page of its own in section 3, which says what it completes, in which order, "
-                   "whether it blocks and which threads may make it.")
+    page.text("A program joins its job with aq_init, exchanges active messages with the other "
+              "processes, reads and writes their memory, and leaves with aq_finalize. The "
+              "launcher starts the processes; a program started without it is a job of one.")
+    page.paragraph("Every call that can fail returns an aq_status: 0 is success, positive is not "
+                   "now, and negative is a failure, which aq_error_message() describes. Each call "
+                   "has its own page in section 3, which describes its completion and ordering, "
+                   "whether it blocks, and which threads may make it.")
     page.section("TOPICS")
     for header in headers:
         if header is not whole:
             page.tagged(f"aqueduct-{header.topic}(7)", header.purpose)
     page.section("ENVIRONMENT")
     page.text("Settings are environment variables whose names begin AQ_. The command "
-              "\"aqinfo --settings\" lists them with their values, origin and legal range.")
+              "\"aqinfo --settings\" lists them with their value, origin and valid range.")
     page.see_also([("aqrun", 1), ("aqinfo", 1), ("aqperf", 1), ("aqtop", 1)] +
                   [(f"aqueduct-{header.topic}", 7) for header in headers if header is not whole])
     return page.source()
