@@ -23,7 +23,7 @@ typedef struct {
     size_t len;
 } gasnet_memvec_t;
 
-/* A call that gives a handle, and one that polls first. */
+/* A call that returns a handle, and one that polls first. */
 #define AQG_HANDLE_CALL(NAME, PARAMS, CALL)                                                        \
     AQG_CALL(AQG_MUST_USE gasnet_handle_t, NAME, PARAMS, CALL)
 #define AQG_POLL_CALL(NAME, PARAMS, CALL) AQG_CALL(int, NAME, PARAMS, ((void)gasnet_AMPoll(), CALL))
@@ -54,7 +54,7 @@ typedef gex_HSL_t gasnet_hsl_t;
 #define gasnet_hsl_unlock      gex_HSL_Unlock
 #define gasnet_hsl_trylock     gex_HSL_Trylock
 
-/* Handlers run in calls of the library only, so nothing has to be held. */
+/* Handlers run only inside library calls, so nothing has to be held. */
 AQG_VOID_CALL(gasnet_hold_interrupts, (void), 0)
 AQG_VOID_CALL(gasnet_resume_interrupts, (void), 0)
 
@@ -102,7 +102,7 @@ AQG_CALL(gasnet_register_value_t, gasnet_get_val,
          (gasnet_node_t node, const void *src, size_t nbytes),
          gex_RMA_GetBlockingVal(aqg_world, node, src, nbytes, 0))
 
-/* Either the value is here, or it will be in `pending`. */
+/* The value is either here or will be in `pending`. */
 typedef struct {
     gasnet_register_value_t value;
     struct aqg_valget *pending;
@@ -123,7 +123,7 @@ AQG_MUST_USE AQG_INLINE gasnet_valget_handle_t gasnet_get_nb_val(gasnet_node_t n
 AQG_CALL(gasnet_register_value_t, gasnet_wait_syncnb_valget, (gasnet_valget_handle_t handle),
          AQG_LIKELY(handle.pending == NULL) ? handle.value : aqg_valget_end(handle.pending))
 
-/* --- synchronisation: try forms poll, those of GASNet-EX do not ------------------------------ */
+/* --- synchronisation: try calls poll, unlike those of GASNet-EX ------------------------------- */
 
 #define AQG_HANDLES (gasnet_handle_t * ph, size_t n)
 

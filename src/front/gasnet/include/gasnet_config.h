@@ -1,5 +1,5 @@
 /*
- * The release that these headers answer for. Build systems read this file as text: exactly one line
+ * The release that these headers implement. Build systems parse this file as text: exactly one line
  * "#define NAME INTEGER" for each name.
  */
 #ifndef AQG_GASNET_CONFIG_H

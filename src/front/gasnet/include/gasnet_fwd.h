@@ -1,7 +1,7 @@
 /*
- * Constants and plain types of GASNet-EX that a client may use in headers of its own: no mode macro
- * is needed and nothing is declared but types. Bits of flags are chosen so that no two that can
- * meet in one call are the same; see the groups.
+ * Constants and plain types of GASNet-EX that clients may use in their own headers: no mode macro
+ * is needed, and only types are declared. Flags that can be used in the same call have different
+ * bits; see the groups.
  */
 #ifndef GEX_FWD_H
 #define GEX_FWD_H
@@ -50,7 +50,7 @@ typedef struct {
 #define GEX_FLAG_AD_REL                  (1U << 16)
 #define GEX_FLAG_RANK_IS_JOBRANK         (1U << 17)
 #define GEX_FLAG_ENABLE_LEAF_LC          (1U << 18)
-/* Announced, but without a meaning; they meet neither those above nor those of a client. */
+/* Announced, but without effect; distinct from the flags above and from those of a client. */
 #define GEX_FLAG_LC_COPY_YES (1U << 30)
 #define GEX_FLAG_LC_COPY_NO  (1U << 31)
 
@@ -104,7 +104,7 @@ typedef struct {
 #define GEX_DT_DBL  (1 << 5)
 #define GEX_DT_USER (1 << 6)
 
-/* An operation and the one that also fetches are 12 bits apart. */
+/* An operation and its fetching variant are 12 bits apart. */
 #define GEX_OP_AND     (1 << 0)
 #define GEX_OP_OR      (1 << 1)
 #define GEX_OP_XOR     (1 << 2)

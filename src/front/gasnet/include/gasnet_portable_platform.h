@@ -1,14 +1,14 @@
-/* Which compiler, processor and system this is: the PLATFORM_ names that GASNet programs ask for.
+/* Compiler, processor and system: the PLATFORM_ names that GASNet programs test.
  *
- * Other packages' headers (mpi.h of Open MPI) define names of this family too and may be seen
- * first, so each one is left alone where it exists.
+ * Headers of other packages (mpi.h of Open MPI) define some of these names, too, and may be
+ * included first, so an existing definition is kept.
  */
 #ifndef AQG_PORTABLE_PLATFORM_H
 #define AQG_PORTABLE_PLATFORM_H
 
 #include <aqg/base.h>
 
-/* The compiler. Clang says that it is GNU C as well, so it is asked first. */
+/* The compiler. Clang also claims to be GNU C, so it is tested first. */
 #ifdef __cplusplus
 #define AQG_IS_CXX            1
 #define AQG_COMPILER_LANGUAGE "C++"

@@ -1,4 +1,4 @@
-/* Remote atomics of GASNet-EX: operations on the segments of others, through atomic domains. */
+/* Remote atomics of GASNet-EX: operations on remote segments through atomic domains. */
 #ifndef AQG_GASNET_RATOMIC_H
 #define AQG_GASNET_RATOMIC_H
 
@@ -15,14 +15,15 @@ gex_DT_t gex_AD_QueryDT(gex_AD_t ad);
 gex_OP_t gex_AD_QueryOps(gex_AD_t ad);
 AQG_OBJECT(gex_AD, gex_AD_t)
 
-/* What the inline calls need of a domain; the library's own fields follow. */
+/* The fields of a domain that inline calls use; private fields of the library follow. */
 struct aqg_ad {
-    struct aqg_tm team; /* a copy, for one load less on the way to memory */
+    struct aqg_tm team; /* a copy, to save a load on the path to memory */
     gex_DT_t dt;
-    gex_OP_t here; /* operations of the domain that the processor does on mapped memory */
+    gex_OP_t here; /* operations of the domain that the processor performs on mapped memory */
 };
 
-/* In the library: what is not mapped, or not the processor's, or not known when it is compiled. */
+/* In the library: memory that is not mapped, operations that the processor lacks, and operations
+ * unknown at compile time. */
 #define AQG_AD_PARAMS(T)                                                                           \
     gex_AD_t ad, T *result_p, gex_Rank_t tgt_rank, void *tgt_addr, gex_OP_t opcode, T operand1,    \
         T operand2, gex_Flags_t flags
@@ -41,7 +42,7 @@ struct aqg_ad {
         return aqg_ad_nbi_##DT(AQG_AD_VALUES);                                                     \
     }
 
-/* Perform an operation on mapped memory, if the processor has it; 0: not here. */
+/* Perform an operation on mapped memory if the processor supports it; 0: not performed. */
 #define AQG_AD_HERE                                                                                \
     (GEX_OP_ADD | GEX_OP_SUB | GEX_OP_INC | GEX_OP_DEC | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR |     \
      GEX_OP_SET | GEX_OP_CAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FINC | GEX_OP_FDEC |             \
@@ -95,7 +96,7 @@ AQG_AD_INTEGER(U32, uint32_t)
 AQG_AD_INTEGER(I64, int64_t)
 AQG_AD_INTEGER(U64, uint64_t)
 
-/* Of floating types it has too few. */
+/* For floating-point types, which have fewer operations. */
 AQG_AD(FLT, float, 0)
 AQG_AD(DBL, double, 0)
 

@@ -1,7 +1,7 @@
 /* The GASNet tools: time, fences, atomics, locks, environment and errors, with or without a job.
  *
- * A program that communicates includes gasnetex.h or gasnet.h first and gets its threading mode
- * from there. A program that does not says GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE, and links
+ * A program that communicates includes gasnetex.h or gasnet.h first, which sets the threading mode.
+ * Any other program defines GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE, and links with
  * libgasnet_tools-par or -seq.
  */
 #ifndef _INCLUDED_GASNET_TOOLS_H
@@ -20,7 +20,7 @@
 
 #include <aqg/tools_compiler.h>
 
-/* The mode. */
+/* The threading mode. */
 #if defined(_INCLUDED_GASNETEX_H)
 #if defined(GASNETT_LITE_MODE)
 #error "GASNETT_LITE_MODE is for programs without communication: leave it out here"
@@ -61,7 +61,7 @@
 #define GASNETT_THREAD_MODEL  THREAD_SINGLE
 #endif
 
-/* May other threads touch what "weak" operations touch? Those of the client, or of the library. */
+/* Whether other threads (client or library) may access what "weak" operations access. */
 #if AQG_TOOLS_SAFE || defined(GASNET_PARSYNC)
 #define AQG_THREADS 1
 #elif defined(_INCLUDED_GASNETEX_H) && GASNET_HIDDEN_AM_CONCURRENCY_LEVEL
@@ -119,14 +119,14 @@
 AQG_BEGIN
 
 /*
- * Time. Ticks are those of the processor's counter where it can be trusted, else nanoseconds; the
- * first call of a process, in the library's start-up, finds out. Nothing ever waits to calibrate.
+ * Time. Ticks are those of the processor's counter if it is reliable, otherwise nanoseconds; this
+ * is decided once, while the library starts. No call waits to calibrate.
  */
 typedef uint64_t gasnett_tick_t;
 #define GASNETT_TICK_MIN ((gasnett_tick_t)0)
 #define GASNETT_TICK_MAX ((gasnett_tick_t)-1)
 
-extern int aqg_ticks_native; /* 1: the counter; else ask */
+extern int aqg_ticks_native; /* 1: use the counter; otherwise call the system */
 extern uint64_t aqg_ticks_ask(void);
 
 AQG_INLINE gasnett_tick_t gasnett_ticks_now(void)

@@ -6,10 +6,10 @@
 
 AQG_BEGIN
 
-/* How many threads have set a peer completion that no put has taken yet. */
+/* The number of threads that have set a peer completion that no put has used yet. */
 extern unsigned aqg_vis_armed;
 
-/* A single piece on either side is a put or get where the memory is mapped here. */
+/* A transfer with one piece on either side is a put or get if the memory is mapped here. */
 AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
@@ -24,7 +24,7 @@ AQG_INLINE int aqg_vis_put1(gex_TM_t tm, gex_Rank_t rank, void *dest, const void
     AQG_TRANSFER(gex_VIS_##Name##NB, gex_VIS_##Name##NBI, gex_VIS_##Name##Blocking,                \
                  aqg_vis_##Name, PARAMS, VALUES, (ONE) && DONE)
 
-/* For the library, too: their parameters and the names of these. */
+/* Also used by the library: the parameters of the transfers and their names. */
 #define AQG_VECTOR_PUT                                                                             \
     (gex_TM_t tm, gex_Rank_t dstrank, size_t dstcount, gex_Memvec_t const dstlist[],               \
      size_t srccount, gex_Memvec_t const srclist[], gex_Flags_t flags)
@@ -72,7 +72,7 @@ AQG_VIS(StridedPut, AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, AQG_STRIDED_ONE,
 AQG_VIS(StridedGet, AQG_STRIDED_GET, AQG_STRIDED_GET_VALUES, AQG_STRIDED_ONE,
         aqg_get_here(tm, srcrank, dstaddr, srcaddr, elemsz, flags))
 
-/* The most bytes that travel with a peer completion. */
+/* The maximum size of the payload of a peer completion. */
 #define GEX_VIS_MAX_PEERCOMPLETION 127
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, size_t nbytes,
                                       gex_Flags_t flags);

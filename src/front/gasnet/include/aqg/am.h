@@ -1,6 +1,6 @@
 /*
- * Active messages. Each numbered name gathers its arguments into an array on the stack, from where
- * the transport takes them; the names without a number count their arguments.
+ * Active messages. Each numbered name collects its arguments in an array on the stack, from which
+ * the transport reads them; the names without a number count their arguments.
  */
 #ifndef AQG_AM_H
 #define AQG_AM_H
@@ -128,7 +128,7 @@ AQG_CALL(int, gex_AM_CancelReplyLong, AQG_CANCEL, aqg_cancel(sd, AQG_REPLY_LONG,
                   void *dest_addr, gex_Event_t *lc_opt, gex_Flags_t flags),                        \
                  aqg_reply_long, (token, handler, src, nbytes, dest_addr, lc_opt, flags))
 
-/* Of a prepared message, each in two forms: with and without flags. */
+/* For prepared messages, each with and without flags. */
 #define AQG_COMMIT_NAMES(M, Kind, KIND)                                                            \
     AQG_NUMBERED(M, void, (void), gex_AM_Commit##Kind##Medium##M,                                  \
                  (gex_AM_SrcDesc_t sd, gex_AM_Index_t handler, size_t nbytes), aqg_commit,         \

@@ -1,6 +1,5 @@
-/* What the headers of the interface are written with, those of the tools, too: joined names and
- * texts, annotations, calls by another name.
- */
+/* Helpers of the headers of the interface and of the tools: token pasting, strings, annotations,
+ * calls under another name. */
 #ifndef AQG_BASE_H
 #define AQG_BASE_H
 
@@ -22,7 +21,7 @@
 #define AQG_INLINE      static __inline__ __attribute__((__unused__))
 #define AQG_MUST_USE    __attribute__((__warn_unused_result__))
 
-/* A function that is one expression; such a one inline, with a result R and without one. */
+/* A function that is one expression; the same inline, with a result R and without one. */
 #define AQG_DEFINE(R, NAME, PARAMS, EXPRESSION)                                                    \
     R NAME PARAMS                                                                                  \
     {                                                                                              \
@@ -35,7 +34,7 @@
         (void)(EXPRESSION);                                                                        \
     }
 
-/* Around declarations; the library's names stay visible when a client hides its own. */
+/* Around declarations: keeps the library's names visible if a client hides its own. */
 #ifdef __cplusplus
 #define AQG_BEGIN                                                                                  \
     extern "C" {                                                                                   \

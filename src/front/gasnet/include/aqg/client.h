@@ -1,4 +1,4 @@
-/* Joining a job, leaving it, asking who and where we are; endpoints, segments and teams. */
+/* Joining and leaving a job, ranks and hosts; endpoints, segments and teams. */
 #ifndef AQG_CLIENT_H
 #define AQG_CLIENT_H
 
@@ -8,22 +8,22 @@
 AQG_BEGIN
 
 /*
- * What the unit that starts the library was compiled for. Each unit also refers to the symbol of
- * its network and mode (AQG_LINKED), which only the library libgasnet-NET-MODE has, so that units
- * of different modes, or a wrong library, fail at link time with a name that says it.
+ * Compilation mode of the unit that starts the library. Each unit also refers to the symbol of
+ * its network and mode (AQG_LINKED), which only the library libgasnet-NET-MODE defines. Thus units
+ * of different modes, or the wrong library, fail at link time with a descriptive name.
  */
 struct aqg_build {
     unsigned abi; /* AQG_ABI: of these headers and the library */
     unsigned mode, segment;
     const char *conduit, *config;
-    const char *header; /* path of this file: the launcher is found from it */
+    const char *header; /* path of this file, from which the launcher is found */
 };
 #define AQG_ABI    2
 #define AQG_LINKED AQG_CAT4(aqg_built_for_, AQG_CONDUIT_LOWER, _, AQG_MODE_LOWER)
 extern const char AQG_LINKED[];
 #ifndef AQG_LIBRARY
 static const char *const aqg_linked_here __attribute__((used)) = AQG_LINKED;
-/* What launch scripts look for in a program and only the client knows. */
+/* Strings that launch scripts search for in a program and only the client knows. */
 static const char aqg_ident_segment[] __attribute__((used)) =
     "$GASNetSegment: GASNET_SEGMENT_" AQG_SEGMENT_STRING " $";
 static const char aqg_ident_config[] __attribute__((used)) =

@@ -1,6 +1,6 @@
 /*
- * What a client was compiled for: threading mode, network, segment mode, and the names and numbers
- * that say so. Included first by every communication header.
+ * Compilation mode of a client: threading mode, network and segment mode, and the corresponding
+ * names and numbers. Included first by every communication header.
  */
 #ifndef AQG_CONFIG_H
 #define AQG_CONFIG_H
@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include <aqg/base.h>
-#include <gasnet_core.h> /* from include/NET-conduit: which network */
+#include <gasnet_core.h> /* from include/NET-conduit: selects the network */
 
 #ifdef GASNET_SEQ
 #undef GASNET_SEQ
@@ -45,7 +45,7 @@
 #define AQG_MODE        2
 #endif
 
-/* A client asks for another kind of segment with -DGASNET_SEGMENT_LARGE or _EVERYTHING. */
+/* A client selects another segment mode with -DGASNET_SEGMENT_LARGE or _EVERYTHING. */
 #if defined(GASNET_SEGMENT_EVERYTHING)
 #undef GASNET_SEGMENT_EVERYTHING
 #define GASNET_SEGMENT_EVERYTHING 1
@@ -63,7 +63,7 @@
 #define AQG_SEGMENT         0
 #endif
 
-#define GASNET_NDEBUG 1 /* one library; what it checks does not depend on the client */
+#define GASNET_NDEBUG 1 /* there is one library; its checks do not depend on the client */
 #undef GASNET_DEBUG
 
 #define GASNET_ALIGNED_SEGMENTS            0
@@ -72,7 +72,7 @@
 #define GASNET_MAXEPS                      8
 #define GASNET_PAGESIZE                    4096
 #define GASNET_NULL_ARGV_OK                1
-#define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 1 /* the progress thread, if it is switched on */
+#define GASNET_HIDDEN_AM_CONCURRENCY_LEVEL 1 /* the progress thread, if enabled */
 #define GASNET_SUPPORTS_TI_SRCRANK         1
 #define GASNET_SUPPORTS_TI_EP              1
 #define GASNET_SUPPORTS_TI_ENTRY           1

@@ -1,4 +1,4 @@
-/* Events, the implicit operations of a thread, polling. */
+/* Events, implicit operations of a thread, and polling. */
 #ifndef AQG_EVENT_H
 #define AQG_EVENT_H
 
@@ -33,7 +33,7 @@ int gasnet_AMPoll(void);
 const char *gasnet_ErrorName(int err);
 const char *gasnet_ErrorDesc(int err);
 
-/* A round of a wait: poll, and if nothing came spin, yield or sleep as the wait mode says. */
+/* A round of a wait: poll, and if nothing arrived spin, yield or sleep as the wait mode says. */
 struct aqg_wait {
     uint64_t state[4];
 };

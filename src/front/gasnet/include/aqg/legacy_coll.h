@@ -6,7 +6,7 @@
 
 AQG_BEGIN
 
-typedef uint32_t gasnet_image_t; /* a process, or a thread of several in one */
+typedef uint32_t gasnet_image_t; /* a process, or a thread of a process with several */
 typedef gex_Event_t gasnet_coll_handle_t;
 #define GASNET_COLL_INVALID_HANDLE ((gasnet_coll_handle_t)(uintptr_t)0)
 typedef gex_TM_t gasnet_team_handle_t;
@@ -30,7 +30,7 @@ typedef gex_TM_t gasnet_team_handle_t;
 #define GASNET_COLL_EXCLUSIVE_SCAN         (1 << 15)
 #define GASNET_COLL_SYNC_FLAG_MASK         0x3f
 
-/* Of reduction functions. */
+/* Flags of reduction functions. */
 #define GASNET_COLL_AMSAFE  (1 << 0)
 #define GASNET_COLL_NONCOMM (1 << 1)
 
@@ -66,8 +66,8 @@ void gasnet_coll_wait_sync_some(gasnet_coll_handle_t *ph, size_t n);
 int gasnet_coll_try_sync_all(gasnet_coll_handle_t *ph, size_t n);
 void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
 
-/* What the calls are given between the team and the flags: from or to one root, all from all, with
- * a list of addresses (LIST) in place of one. */
+/* The parameters of the calls between the team and the flags: from or to one root, or all to all,
+ * with a list of addresses (LIST) or a single one. */
 #define AQG_COLL_FROM (void *dst, gasnet_image_t srcimage, const void *src, size_t nbytes)
 #define AQG_COLL_FROM_LIST                                                                         \
     (void *const dstlist[], gasnet_image_t srcimage, const void *src, size_t nbytes)
@@ -79,7 +79,7 @@ void gasnet_coll_wait_sync_all(gasnet_coll_handle_t *ph, size_t n);
     (gasnet_image_t dstimage, void *dst, SRC, size_t src_blksz, size_t src_offset,                 \
      size_t elem_size, size_t elem_count, gasnet_coll_fn_handle_t func, int func_arg)
 
-/* Each call waits, or gives a handle. */
+/* A blocking call, and one that returns a handle. */
 #define AQG_COLL(name, PARAMETERS)                                                                 \
     void gasnet_coll_##name(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, int flags);          \
     gasnet_coll_handle_t gasnet_coll_##name##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \
@@ -97,7 +97,7 @@ AQG_COLL(exchangeM, AQG_COLL_ALL_LIST)
 AQG_COLL(reduce, AQG_COLL_REDUCE(const void *src))
 AQG_COLL(reduceM, AQG_COLL_REDUCE(void *const srclist[]))
 
-/* Tuning: there is nothing to tune and nothing to keep; the calls do nothing. */
+/* Tuning: there is nothing to tune or to save, so the calls do nothing. */
 #define AQG_COLL_FILE (char *filename, gasnet_team_handle_t team)
 AQG_VOID_CALL(gasnet_coll_dumpTuningState, AQG_COLL_FILE, ((void)filename, (void)team))
 AQG_VOID_CALL(gasnet_coll_loadTuningState, AQG_COLL_FILE, ((void)filename, (void)team))

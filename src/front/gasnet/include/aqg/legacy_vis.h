@@ -1,5 +1,5 @@
-/* The vector, indexed and strided transfers of GASNet-1: those of GASNet-EX on all processes.
- * Included by gasnet.h, which has the types. */
+/* Vector, indexed and strided transfers of GASNet-1: those of GASNet-EX on the team of all
+ * processes. Included by gasnet.h, which defines the types. */
 #ifndef AQG_LEGACY_VIS_H
 #define AQG_LEGACY_VIS_H
 
@@ -7,19 +7,19 @@
 
 AQG_BEGIN
 
-/* Of the same layout, as the interface promises. */
+/* These have the same layout, as the interface guarantees. */
 AQG_INLINE gex_Memvec_t const *aqg_memvec(gasnet_memvec_t const *list)
 {
     return (gex_Memvec_t const *)(const void *)list;
 }
 
-/* Strides of GASNet-1 are not negative. */
+/* Strides of GASNet-1 are never negative. */
 AQG_INLINE const ptrdiff_t *aqg_strides(const size_t *strides)
 {
     return (const ptrdiff_t *)(const void *)strides;
 }
 
-/* The three forms of a transfer: its parameters, and what they are to GASNet-EX. */
+/* The three variants of a transfer: their parameters, and the corresponding ones of GASNet-EX. */
 #define AQG_LEGACY_VIS(name, Name, PARAMS, ...)                                                    \
     AQG_VOID_CALL(gasnet_##name##_bulk, PARAMS,                                                    \
                   gex_VIS_##Name##Blocking(aqg_world, __VA_ARGS__, 0))                             \

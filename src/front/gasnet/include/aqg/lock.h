@@ -1,6 +1,6 @@
 /*
- * Handler-safe locks. Real ones where handlers can run beside the caller; a client of one thread
- * without a progress thread pays for a flag.
+ * Handler-safe locks. Real locks if handlers can run concurrently with the caller; in a
+ * single-threaded client without a progress thread they are only a flag.
  */
 #ifndef AQG_LOCK_H
 #define AQG_LOCK_H
@@ -21,7 +21,7 @@ typedef struct {
         PTHREAD_MUTEX_INITIALIZER, 0                                                               \
     }
 
-/* Do several threads run handlers and the client at once? Fixed at start. */
+/* Whether several threads run handlers and the client concurrently. Fixed at the start. */
 extern int aqg_concurrent;
 
 void gex_HSL_Init(gex_HSL_t *hsl);

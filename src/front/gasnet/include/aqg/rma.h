@@ -1,5 +1,5 @@
 /*
- * Puts and gets. Where the other segment is mapped here they are a check and a copy, inline; all
+ * Puts and gets. If the remote segment is mapped here they are an inline check and copy; everything
  * else is in the library.
  */
 #ifndef AQG_RMA_H
@@ -18,17 +18,17 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
 gex_RMA_Value_t aqg_get_value(gex_TM_t tm, gex_Rank_t rank, const void *src, size_t nbytes,
                               gex_Flags_t flags);
 
-/* With these flags addresses are offsets into segments. */
+/* With these flags, addresses are offsets into segments. */
 #define AQG_SEG_OFFSETS (GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET)
 
-/* Where the memory of a transfer is mapped here; NULL: the library sees to it. */
+/* Where the memory of a transfer is mapped here; NULL: the library performs the transfer. */
 AQG_INLINE void *aqg_there(gex_TM_t tm, gex_Rank_t rank, const void *addr, size_t nbytes,
                            gex_Flags_t flags)
 {
     return AQG_LIKELY((flags & AQG_SEG_OFFSETS) == 0) ? aqg_mapped(tm, rank, addr, nbytes) : NULL;
 }
 
-/* A word is not worth a call where the compiler does not know that it is one. */
+/* If the compiler does not know the length, a single word is not worth a call. */
 AQG_INLINE void aqg_copy(void *dest, const void *src, size_t nbytes)
 {
     if (nbytes == 8)
@@ -37,7 +37,7 @@ AQG_INLINE void aqg_copy(void *dest, const void *src, size_t nbytes)
         memcpy(dest, src, nbytes);
 }
 
-/* Whoever learns of the put (by message, barrier or flag) sees its bytes. */
+/* A process that learns of the put (by message, barrier or flag) sees its bytes. */
 AQG_INLINE void aqg_store(void *at, const void *src, size_t nbytes)
 {
     aqg_copy(at, src, nbytes);
@@ -48,7 +48,7 @@ AQG_INLINE void aqg_load(void *dest, const void *at, size_t nbytes)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     aqg_copy(dest, at, nbytes);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved behind what follows, nor merged */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved after what follows, nor merged */
 }
 
 AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbytes)
@@ -61,7 +61,7 @@ AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbyt
 #endif
 }
 
-/* False: no value has this size. */
+/* Returns false if no value has this size. */
 AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
 {
     if (AQG_LIKELY(nbytes == 8)) {
@@ -75,7 +75,8 @@ AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
     return 1;
 }
 
-/* A get from mapped memory; 0: it is not, and the library sees to it. So for those below. */
+/* Get from mapped memory; 0: not mapped, the library performs it. The same applies to the functions
+ * below. */
 AQG_INLINE int aqg_get_here(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
@@ -93,7 +94,8 @@ AQG_INLINE int aqg_put_value_here(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_
     return 1;
 }
 
-/* The three forms of a transfer, all with these parameters: DONE here, or by LIB, the library. */
+/* The three variants of a transfer, with the same parameters: done here (DONE) or by the library
+ * (LIB). */
 #define AQG_TRANSFER(NB, NBI, BLOCKING, LIB, PARAMS, VALUES, DONE)                                 \
     gex_Event_t LIB##_nb PARAMS;                                                                   \
     int LIB##_nbi PARAMS;                                                                          \
@@ -114,7 +116,7 @@ AQG_INLINE int aqg_put_value_here(gex_TM_t tm, gex_Rank_t rank, void *dest, gex_
         return 0;                                                                                  \
     }
 
-/* For the library, too: their parameters. */
+/* Also used by the library: the parameters of the transfers. */
 #define AQG_GET                                                                                    \
     (gex_TM_t tm, void *dest, gex_Rank_t rank, const void *src, size_t nbytes, gex_Flags_t flags)
 #define AQG_PUT_VALUE                                                                              \

@@ -1,4 +1,4 @@
-/* The GASNet-1 names that gasnetex.h has too: barrier, environment, segments and hosts. */
+/* GASNet-1 names that are also in gasnetex.h: barrier, environment, segments and hosts. */
 #ifndef AQG_SYSTEM_H
 #define AQG_SYSTEM_H
 
@@ -36,7 +36,7 @@ int gasnet_barrier_try(int id, int flags);
 int gasnet_barrier(int id, int flags);
 int gasnet_barrier_result(int *id);
 
-/* A client may define these two with an initializer. */
+/* A client may define these two with an initialiser. */
 extern const char *gasnet_max_segsize_str;
 extern uint64_t gasnet_max_segsize;
 extern void (*gasnet_client_attach_hook)(void *segbase, uintptr_t segsize);

@@ -1,8 +1,8 @@
-/* The fences and atomics of gasnet_tools.h, inline on the compiler's own.
+/* Fences and atomics of gasnet_tools.h, inline, built on those of the compiler.
  *
- * "Weak" ones are plain accesses where only one thread can exist (AQG_THREADS 0), "strong" ones are
- * always real. The flags of a call name the least that it orders; release and acquire become the
- * order of the operation itself, everything else a fence before or after it.
+ * "Weak" operations are plain accesses if only one thread can exist (AQG_THREADS 0); "strong" ones
+ * are always atomic. The flags of a call are the minimum that it orders; release and acquire become
+ * the order of the operation itself, everything else a fence before or after it.
  */
 #ifndef AQG_TOOLS_ATOMIC_H
 #define AQG_TOOLS_ATOMIC_H
@@ -24,7 +24,7 @@
 #define GASNETT_ATOMIC_ACQ               GASNETT_ATOMIC_RMB_POST
 #define GASNETT_ATOMIC_ACQ_IF_TRUE       GASNETT_ATOMIC_RMB_POST_IF_TRUE
 #define GASNETT_ATOMIC_ACQ_IF_FALSE      GASNETT_ATOMIC_RMB_POST_IF_FALSE
-/* What is in MB but in neither RMB nor WMB. */
+/* The part of MB that is in neither RMB nor WMB. */
 #define AQG_ATOMIC_FULL_PRE  0x04
 #define AQG_ATOMIC_FULL_POST 0x20
 #define AQG_ATOMIC_ACQUIRES                                                                        \
@@ -37,7 +37,7 @@
 
 AQG_BEGIN
 
-/* GCC's thread sanitizer knows no fences, so there a read-modify-write that all share stands in. */
+/* GCC's thread sanitizer does not support fences; a shared read-modify-write replaces them. */
 #if defined(__SANITIZE_THREAD__)
 #define AQG_THREAD_SANITIZER 1
 #elif defined(__has_feature)
@@ -80,7 +80,7 @@ AQG_INLINE void gasnett_spinloop_hint(void)
 
 #ifndef GASNETT_LITE_MODE
 
-/* Of exactly their size, and fit to be laid over any object of it. */
+/* Types of exactly their size, which may be overlaid on any object of that size. */
 typedef struct {
     volatile uint32_t aqg_value;
 } __attribute__((__may_alias__, __aligned__(4))) gasnett_atomic32_t;
@@ -112,7 +112,7 @@ typedef int32_t gasnett_atomic_sval_t;
 #define gasnett_strongatomic32_init(v) gasnett_atomic32_init(v)
 #define gasnett_strongatomic64_init(v) gasnett_atomic64_init(v)
 
-/* The fence that a call asks for before its operation, but for the release in the operation. */
+/* The fence that a call requires before its operation, apart from the release in the operation. */
 AQG_INLINE void aqg_atomic_before(int fence, int release)
 {
     if (fence & AQG_ATOMIC_FULL_PRE)
@@ -137,8 +137,8 @@ AQG_INLINE int aqg_atomic_order(int fence)
 }
 
 /*
- * The operations of one family, X: on T with values V. REAL is 1 or 0; the other branch is not
- * compiled into anything.
+ * The operations of one family, X: on type T with values V. REAL is 1 or 0; the other branch is
+ * discarded at compile time.
  */
 #define AQG_ATOMIC_FAMILY(X, T, V, REAL)                                                           \
     AQG_INLINE void gasnett_##X##_set(T *p, V v, int fence)                                        \

@@ -1,4 +1,4 @@
-/* What gasnet_tools.h knows of compilers: annotations, branch hints, small macro helpers. */
+/* Compiler support of gasnet_tools.h: annotations, branch hints, small macro helpers. */
 #ifndef AQG_TOOLS_COMPILER_H
 #define AQG_TOOLS_COMPILER_H
 
@@ -14,7 +14,7 @@
 #define GASNETT_EXTERNC extern
 #endif
 
-/* Names of other packages' headers, too: theirs stay. */
+/* Other packages' headers also define these names; an existing definition is kept. */
 #ifndef _STRINGIFY
 #define _STRINGIFY_HELPER(x) #x
 #define _STRINGIFY(x)        _STRINGIFY_HELPER(x)
@@ -33,7 +33,7 @@
 #define PRIuSZ "zu"
 #endif
 
-/* What programs ask whether the system has. */
+/* Features of the system that programs test for. */
 #ifndef HAVE_MMAP
 #define HAVE_MMAP 1
 #endif
@@ -47,7 +47,7 @@
 #define SIZEOF_INT __SIZEOF_INT__
 #endif
 
-/* Clients may choose these before the include; both compilers that we support have them all. */
+/* Clients may define these before the include; both supported compilers have all of them. */
 #ifndef GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC
 #define GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC 1
 #endif
@@ -64,7 +64,7 @@
 #define GASNETT_RESTRICT
 #endif
 
-/* An unused static inline function is no reason for a warning, an unused static one is. */
+/* An unused static inline function causes no warning; an unused static one does. */
 #define GASNETT_INLINE(fn)                   AQG_INLINE
 #define GASNETT_NEVER_INLINE(fn, definition) __attribute__((__noinline__)) definition
 #define GASNETT_NORETURN                     __attribute__((__noreturn__))
@@ -86,7 +86,7 @@
 #define GASNETT_FORMAT_PRINTF_FUNCPTR(fn, fmtarg, firstvararg, declarator)                         \
     __attribute__((__format__(__printf__, fmtarg, firstvararg))) declarator
 
-/* The statement with its semicolon: programs write none. */
+/* The statement includes its semicolon: programs do not write one. */
 #if defined(__cplusplus) && __cplusplus >= 201703L
 #define GASNETT_FALLTHROUGH [[fallthrough]];
 #else

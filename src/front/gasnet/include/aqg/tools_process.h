@@ -45,8 +45,8 @@ extern int gasnett_maximize_rlimits(void);
 extern int gasnett_maximize_rlimit(int res, const char *desc);
 
 /*
- * Fatal errors: a message, the debugger or a backtrace if they are asked for, abort(). The place is
- * handed over first, since C++98 has no macros with any number of arguments.
+ * Fatal errors: a message, then the debugger or a backtrace if requested, then abort(). The
+ * location is passed first, since C++98 has no variadic macros.
  */
 typedef GASNETT_FORMAT_PRINTF_FUNCPTR(aqg_fatal_fn, 1, 2,
                                       void (*aqg_fatal_fn)(const char *fmt, ...)) GASNETT_NORETURN;
@@ -80,13 +80,13 @@ extern int gasnett_count0s_uintptr_t(uintptr_t x);
 extern size_t gasnett_count0s(const void *p, size_t n);
 extern size_t gasnett_count0s_copy(void *dst, const void *src, size_t n);
 
-/* Names that sources know although no specification has them; some take their addresses. */
+/* Names that programs use although no specification lists them; some take their addresses. */
 extern void _gasneti_threadkey_init(void);
 extern GASNETT_FORMAT_PRINTF(aqg_trace_noop, 1, 2, void aqg_trace_noop(const char *fmt, ...));
 #define _gasnett_trace_printf_noop aqg_trace_noop
 #define gasneti_gethostname()      gasnett_gethostname()
 
-/* Tracing and statistics: this library has its own, so these do nothing. */
+/* Tracing and statistics: this library has its own, so these have no effect. */
 #define GASNETT_TRACE_ENABLED                     0
 #define GASNETT_TRACE_PRINTF                      _gasnett_trace_printf_noop
 #define GASNETT_TRACE_PRINTF_FORCE                _gasnett_trace_printf_noop
@@ -105,7 +105,7 @@ extern GASNETT_FORMAT_PRINTF(aqg_trace_noop, 1, 2, void aqg_trace_noop(const cha
 #define GASNETT_STATS_DUMP(reset)                 ((void)(reset))
 #define GASNETT_STATS_INIT(callback)              ((void)(callback), 0)
 
-/* What only a program that communicates has. */
+/* Only in programs that communicate. */
 #ifdef _INCLUDED_GASNETEX_H
 
 #if defined(GASNET_SEQ)
@@ -123,7 +123,7 @@ extern void *gasnett_mmap(uintptr_t size);
 extern void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes);
 extern gex_RMA_Value_t aqg_value_of(const void *src, size_t nbytes);
 
-/* Readable forms of what calls are given: the bytes needed, or what was written to `buf`. */
+/* Text forms of arguments of calls; return the size needed, or the text written to `buf`. */
 typedef struct {
     size_t aqg_count;
     size_t aqg_bytes;
@@ -153,7 +153,7 @@ extern size_t gasnett_format_putigeti(char *buf, gex_TM_t tm, gex_Rank_t rank, s
                                       void *const dstlist[], size_t dstlen, size_t srccount,
                                       void *const srclist[], size_t srclen);
 
-/* The library tests itself; see docs/gasnet.md. */
+/* The library has its own tests; see docs/gasnet.md. */
 extern int gasnett_run_diagnostics(int iters, int threads, const char *sections, gex_TM_t tm,
                                    void *myseg, gex_Rank_t peer, void *peerseg, unsigned int seed);
 extern void gasnett_diagnostic_gethandlers(gex_AM_Entry_t **table, int *count);

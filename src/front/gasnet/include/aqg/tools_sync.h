@@ -1,7 +1,8 @@
-/* The mutexes, conditions, reader/writer locks and thread-specific pointers of gasnet_tools.h.
+/* Mutexes, conditions, reader/writer locks and thread-specific pointers of gasnet_tools.h.
  *
- * The types are the same in every mode, so that objects compiled for different ones agree. With one
- * thread only they are plain variables; a checking build also knows who holds a lock.
+ * The types are the same in every mode, so that objects compiled for different modes are
+ * compatible. With a single thread they are plain variables. A checking build also tracks the owner
+ * of a lock.
  */
 #ifndef AQG_TOOLS_SYNC_H
 #define AQG_TOOLS_SYNC_H
@@ -13,15 +14,15 @@
 #include <pthread.h>
 
 #define AQG_TRUE_MUTEXES (AQG_THREADS || GASNETT_USE_TRUE_MUTEXES)
-/* Are the words beside the locks kept? */
+/* Whether the words next to the locks are maintained. */
 #define AQG_LOCK_WORDS (AQG_CHECKS || !AQG_TRUE_MUTEXES)
 
 AQG_BEGIN
 
 typedef struct {
     pthread_mutex_t aqg_mutex;
-    pthread_t aqg_owner; /* kept in a checking build, */
-    int aqg_locked;      /* and this also where the mutex is no true one */
+    pthread_t aqg_owner; /* only in a checking build */
+    int aqg_locked;      /* also where the mutex is not a real one */
 } gasnett_mutex_t;
 #define GASNETT_MUTEX_INITIALIZER                                                                  \
     {                                                                                              \
@@ -36,7 +37,7 @@ typedef struct {
         PTHREAD_COND_INITIALIZER                                                                   \
     }
 
-/* `aqg_held` counts readers, or is -1 with a writer; kept as in a mutex. */
+/* `aqg_held` counts readers, or is -1 with a writer; maintained as in a mutex. */
 typedef struct {
     pthread_rwlock_t aqg_rwlock;
     pthread_t aqg_writer;
@@ -47,7 +48,7 @@ typedef struct {
         PTHREAD_RWLOCK_INITIALIZER, 0, 0                                                           \
     }
 
-/* A call of the system that cannot fail unless the program is wrong. */
+/* A system call that cannot fail unless the program is incorrect. */
 extern GASNETT_COLD GASNETT_NORETURN void aqg_sync_failed(const char *call, int error);
 #define AQG_SYNC(call)                                                                             \
     do {                                                                                           \
@@ -115,7 +116,7 @@ AQG_INLINE int gasnett_mutex_trylock(gasnett_mutex_t *m)
     return 0;
 }
 
-/* A call of the system by another name. */
+/* A system call under another name. */
 #define AQG_SYNC_CALL(name, T, call)                                                               \
     AQG_INLINE void name(T *object)                                                                \
     {                                                                                              \
@@ -130,7 +131,7 @@ AQG_SYNC_CALL(gasnett_rwlock_destroy, gasnett_rwlock_t, pthread_rwlock_destroy(&
 
 AQG_INLINE void gasnett_cond_wait(gasnett_cond_t *c, gasnett_mutex_t *m)
 {
-    AQG_SYNC_MUST(AQG_TRUE_MUTEXES, "the only thread waits on a condition: nobody can wake it");
+    AQG_SYNC_MUST(AQG_TRUE_MUTEXES, "the only thread waits on a condition: no thread can wake it");
     aqg_mutex_leaving(m);
     AQG_SYNC(pthread_cond_wait(&c->aqg_cond, &m->aqg_mutex));
     aqg_mutex_taken(m);
@@ -205,7 +206,7 @@ AQG_INLINE int gasnett_rwlock_trywrlock(gasnett_rwlock_t *l)
     return 0;
 }
 
-/* Act in a checking build only. Of readers it is known that there are some, not who they are. */
+/* Only acts in a checking build. Readers are counted, not identified. */
 #define AQG_SYNC_ASSERT(name, T, condition, text)                                                  \
     AQG_INLINE void name(T *object)                                                                \
     {                                                                                              \
@@ -221,7 +222,7 @@ AQG_SYNC_ASSERT(gasnett_rwlock_assertlocked, gasnett_rwlock_t,
 AQG_SYNC_ASSERT(gasnett_rwlock_assertunlocked, gasnett_rwlock_t, !aqg_rwlock_write_mine(object),
                 "this thread holds the lock")
 AQG_SYNC_ASSERT(gasnett_rwlock_assertrdlocked, gasnett_rwlock_t, aqg_rwlock_count(object) > 0,
-                "nobody holds the lock for reading")
+                "no thread holds the lock for reading")
 AQG_SYNC_ASSERT(gasnett_rwlock_assertwrlocked, gasnett_rwlock_t, aqg_rwlock_write_mine(object),
                 "this thread does not hold the lock for writing")
 

@@ -27,7 +27,7 @@ typedef struct aqg_srcdesc *gex_AM_SrcDesc_t;
 #define GEX_MK_HOST          ((gex_MK_t)(uintptr_t)1)
 #define GEX_AM_SRCDESC_NO_OP ((gex_AM_SrcDesc_t)(uintptr_t)0)
 
-/* The calls that all objects have: their flags, and what the client keeps with them. */
+/* The calls common to all objects: their flags, and the client's data. */
 #define AQG_OBJECT(prefix, T)                                                                      \
     gex_Flags_t prefix##_QueryFlags(T object);                                                     \
     void prefix##_SetCData(T object, const void *val);                                             \
@@ -73,7 +73,7 @@ typedef const struct {
     gex_Rank_t gex_jobrank;
 } gex_RankInfo_t;
 
-#define GEX_AM_INDEX_BASE 65 /* 64 is the library's */
+#define GEX_AM_INDEX_BASE 65 /* 64 belongs to the library */
 
 #define GEX_TI_SRCRANK 1U
 #define GEX_TI_EP      2U
@@ -82,7 +82,7 @@ typedef const struct {
 #define GEX_TI_IS_LONG 16U
 #define GEX_TI_ALL     31U
 
-/* The bits of AQ_NBI_; the sources of puts and of messages are one category. */
+/* The AQ_NBI_ bits; the sources of puts and of messages are one category. */
 #define GEX_EC_PUT 1U
 #define GEX_EC_GET 2U
 #define GEX_EC_RMW 4U
@@ -97,22 +97,22 @@ typedef const struct {
 #define GASNET_ERR_NOT_READY        10004
 #define GASNET_ERR_BARRIER_MISMATCH 10005
 
-/* Where a segment is: [base, base + size) of its owner is [base + delta, ...) here. */
+/* The location of a segment: [base, base + size) in its owner is [base + delta, ...) here. */
 struct aqg_reach {
     uintptr_t base;
-    uintptr_t size; /* 0: it has none, or it is not mapped here */
+    uintptr_t size; /* 0: no segment, or not mapped here */
     uintptr_t delta;
 };
 
-/* What the inline calls need of a team; the library's own fields follow. */
+/* The fields of a team that inline calls use; private fields of the library follow. */
 struct aqg_tm {
     const struct aqg_reach *reach; /* by job rank, of the members' endpoints */
-    const gex_Rank_t *map;         /* job ranks of the members; NULL: the same as ranks */
+    const gex_Rank_t *map;         /* job ranks of the members; NULL: equal to the ranks */
     gex_Rank_t rank, size;
-    gex_Rank_t plain; /* ranks below are job ranks, too: `size` without a map, else 0 */
+    gex_Rank_t plain; /* ranks below this are also job ranks: `size` without a map, else 0 */
 };
 
-/* The team of all processes; what the GASNet-1 calls use. NULL before init. */
+/* The team of all processes, used by the GASNet-1 calls. NULL before init. */
 extern struct aqg_tm *aqg_world;
 
 /* Where [addr, addr + len) of `rank` can be loaded and stored here; NULL: nowhere. */
@@ -130,7 +130,7 @@ AQG_INLINE void *aqg_mapped(const struct aqg_tm *tm, gex_Rank_t rank, const void
     offset = (uintptr_t)addr - reach->base;
     if (AQG_UNLIKELY(offset >= reach->size || len > reach->size - offset)) return NULL;
     at = (void *)((uintptr_t)addr + reach->delta);
-    if (at == NULL) __builtin_unreachable(); /* nothing is mapped there: callers need not look */
+    if (at == NULL) __builtin_unreachable(); /* nothing is mapped at NULL: callers need not check */
     return at;
 }
 
