@@ -1,8 +1,9 @@
-/* Every process draws random points; a sum over all of them gives pi. Usage: allreduce [POINTS] */
+/* Estimate pi from random points of all processes, added up by an allreduce. Usage: allreduce
+ * [POINTS] */
 #include "check.h"
 #include <stdlib.h>
 
-/* splitmix64: a sequence of its own for each process. */
+/* splitmix64: a different sequence for each process. */
 static double next_random(uint64_t *state)
 {
     uint64_t x = *state += 0x9e3779b97f4a7c15u;

@@ -1,5 +1,5 @@
-/* What the examples do when a call fails: say which call, in which process and why, then end the
- * whole job. A larger program would hand the status up instead. */
+/* Error handling of the examples: print the call, the process and the cause, then end the whole
+ * job. A larger program would return the status instead. */
 #ifndef EXAMPLES_CHECK_H
 #define EXAMPLES_CHECK_H
 

@@ -2,9 +2,9 @@
  * A client of the key-value service of server.c.
  *
  *   client URI set KEY VALUE
- *   client URI get KEY           exit code 3: there is none
+ *   client URI get KEY           exit code 3: no such key
  *   client URI stop
- *   client URI time N            get the value of "" N times, and say how long one takes
+ *   client URI time N            get the value of "" N times, print the mean time
  *
  * It waits up to five seconds for the server to appear.
  */
@@ -17,7 +17,7 @@
 enum { SET = AQ_HANDLER_BASE, GET, STOP, VALUE }; /* the same in server.c */
 
 static int found;
-static unsigned quiet; /* answers that are only counted */
+static unsigned quiet; /* replies that are only counted */
 
 static void on_value(aq_am *am)
 {
@@ -28,7 +28,7 @@ static void on_value(aq_am *am)
         printf("%.*s\n", (int)am->nbytes, (const char *)am->payload);
 }
 
-/* Send a request and wait until its answer has been handled, or the server has ended. */
+/* Send a request and wait until its reply has been handled, or the server has ended. */
 static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
 {
     aq_event answer;
@@ -36,7 +36,7 @@ static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
     return st == AQ_OK ? aq_event_wait(&answer) : st;
 }
 
-/* One after the other. */
+/* One request after another. */
 static aq_status measure(aq_team *pair, const char *key, size_t n, unsigned times)
 {
     struct timespec from, to;
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
         1;
     if (n > (int)sizeof(both)) return usage();
 
-    aq_error_log(0); /* check() says it */
+    aq_error_log(0); /* check() prints failures */
     check(aq_init(NULL, &world), "aq_init");
     aq_handler_entry handler = {.index = VALUE, .nargs = 1, .fn = on_value};
     check(aq_am_register(aq_team_ep(world), &handler, 1), "aq_am_register");
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         .struct_size = sizeof(params), .data = "kv1", .nbytes = 3, .flags = AQ_CONNECT_WAIT};
     check(aq_connect(argv[1], &params, &connection), "aq_connect");
 
-    aq_team *pair = aq_connection_team(connection); /* we are 0, the server is 1 */
+    aq_team *pair = aq_connection_team(connection); /* this process is rank 0, the server rank 1 */
     aq_status st = times > 0 ? measure(pair, both, (size_t)n, (unsigned)times)
                              : ask(pair,
                                    stop  ? STOP

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Shows Aqueduct at work: a picture computed by four processes, and how fast two of them talk, over
-# shared memory and over UDP.
+# Demonstrates Aqueduct: a picture computed by four processes, and the speed of communication
+# between two of them, over shared memory and over UDP.
 # usage: demo.sh BUILD_DIR
 set -eu
 
@@ -15,7 +15,7 @@ picture=$root/demo-heat.png
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Words as one would type them.
+# Quotes words for the shell where necessary.
 words()
 {
     gap=
@@ -28,16 +28,16 @@ words()
     done
 }
 
-# Run a job; when it fails, show all that it said and give up.
+# Run a job; if it fails, print its output and exit.
 job()
 {
     "$aqrun" "$@" >"$work/out" 2>"$work/err" && return
-    echo "demo: this failed: $(words "$aqrun" "$@")" >&2
+    echo "demo: failed: $(words "$aqrun" "$@")" >&2
     cat "$work/out" "$work/err" >&2
     exit 1
 }
 
-# figure PATTERN SIZE COLUMN: out of aqperf's table; columns are median, limit and percent.
+# figure PATTERN SIZE COLUMN: a value from aqperf's table; columns are median, limit and percent.
 figure()
 {
     awk -F, -v pattern="$1" -v size="$2" -v column="$3" '
@@ -49,7 +49,7 @@ figure()
         }' "$work/perf.csv"
 }
 
-# Were the limits of aqperf's table themselves unsteady?
+# Whether the limits in aqperf's table varied too much.
 unsteady()
 {
     awk -F, '
@@ -59,21 +59,21 @@ unsteady()
         END {
             if (!unsteady) exit
             print ""
-            print "      The machine did other things too: its own figures varied by more than a"
-            print "      factor of two. Run this again when it is quiet."
+            print "      The machine was busy: its limits varied by more than a factor of two."
+            print "      Run this again when it is idle."
         }' "$work/perf.csv"
 }
 
 echo "Aqueduct demo: $(nproc) cores, $(uname -sm)"
 echo
 echo "1. Four processes compute how heat spreads through a plate. Each owns a band of it, and puts"
-echo "   its outer rows into its neighbours' memory in every step."
+echo "   its outer rows into its neighbours' memory in each step."
 echo
 job -n 4 "$build/examples/heat" --size 1920x1080 --steps 800 --output "$picture"
 sed -e '/^picture/d' -e 's/^/      /' "$work/out"
 echo
-echo "2. Two processes talk, one per core. Beside each figure: what this machine itself can do"
-echo "   between the same cores at the same time, without any library."
+echo "2. Two processes communicate, one per core. Next to each figure: the limit of this machine,"
+echo "   measured between the same cores at the same time without any library."
 echo
 job -n 2 "$build/tools/aqperf/aqperf" --repeats 11 --min-time 5ms --csv "$work/perf.csv" \
     --pattern am-short-rtt,am-short-rate,put-lat,put-bw,get-bw --sizes 8,1M
@@ -96,10 +96,10 @@ row="      %-40s %8s %-5s  machine: %s %s\n"
 unsteady
 echo
 if ! "$build/tools/aqinfo/aqinfo" udp >"$work/out" 2>&1 || grep -q '^ *why not' "$work/out"; then
-    echo "3. Over a network it would go by UDP, but here it cannot:"
+    echo "3. Over a network it would use UDP, which does not work here:"
     sed -n 's/^ *why not */      /p' "$work/out"
 else
-    echo "3. Both again over UDP, as between machines that share no memory; the programs are the"
+    echo "3. The same two over UDP, as between machines that share no memory. The programs are the"
     echo "   same, and so is the picture."
     echo
     job -n 4 env AQ_TRANSPORTS=udp "$build/examples/heat" --size 1920x1080 --steps 800 \

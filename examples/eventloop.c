@@ -1,6 +1,7 @@
 /*
- * An event loop: each process waits in one poll() for messages and for a timer of its own, and uses
- * no processor meanwhile. At each tick it asks its neighbour, who answers. Usage: eventloop [TICKS]
+ * An event loop: each process waits in one poll() for messages and for a timer, without using the
+ * processor. At each tick it sends a request to its neighbour, which replies. Usage: eventloop
+ * [TICKS]
  */
 #include "check.h"
 #include <errno.h>
@@ -22,7 +23,7 @@ static void on_ask(aq_am *am)
 
 static void on_answer(aq_am *am)
 {
-    answered += am->args[0] == answered; /* they come in order */
+    answered += am->args[0] == answered; /* replies arrive in order */
 }
 
 static int start_timer(void)
@@ -41,7 +42,7 @@ static void ask_next(aq_team *world)
     asked++;
 }
 
-/* Runs until this process has done its part, and then until all have. */
+/* Run until this process has finished, and then until all have. */
 static void loop(aq_team *world, int32_t ticks)
 {
     struct pollfd fds[] = {{.events = POLLIN}, {.fd = start_timer(), .events = POLLIN}};
@@ -49,7 +50,7 @@ static void loop(aq_team *world, int32_t ticks)
     check(aq_wait_fd(&fds[0].fd), "aq_wait_fd");
     for (;;) {
         uint64_t expired;
-        aq_status st = aq_poll(); /* runs the handlers of what has come */
+        aq_status st = aq_poll(); /* runs the handlers of arrived messages */
         if (st < AQ_OK) check(st, "aq_poll");
         if (read(fds[1].fd, &expired, sizeof(expired)) > 0 && asked < ticks) ask_next(world);
         if (!done && asked == ticks && heard == ticks && answered == ticks) {
@@ -57,7 +58,7 @@ static void loop(aq_team *world, int32_t ticks)
             done = 1;
         }
         if (done && aq_barrier_try(world, 0, AQ_BARRIER_ANONYMOUS) == AQ_OK) break;
-        /* AQ_AGAIN: something has come since, so there is nothing to sleep for. */
+        /* AQ_AGAIN: something has arrived since, so do not sleep. */
         if (st != AQ_OK && aq_wait_prepare() == AQ_OK && poll(fds, 2, -1) < 0 && errno != EINTR)
             perror("poll");
     }
@@ -77,7 +78,7 @@ int main(int argc, char **argv)
         {.index = ASK, .nargs = 1, .accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_ask},
         {.index = ANSWER, .nargs = 1, .accepts = AQ_AM_SHORT | AQ_AM_REPLY, .fn = on_answer}};
     check(aq_am_register(aq_team_ep(world), handlers, 2), "aq_am_register");
-    check(aq_barrier(world), "aq_barrier"); /* nobody is asked before it can answer */
+    check(aq_barrier(world), "aq_barrier"); /* every process has registered its handlers */
     loop(world, ticks);
     if (aq_team_rank(world) == 0) printf("every process was asked and answered %d times\n", ticks);
     check(aq_finalize(), "aq_finalize");

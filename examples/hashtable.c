@@ -1,7 +1,7 @@
-/* A hash table spread over all processes. Adding is an active message to the owner of the key;
- * looking up is a one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
+/* A distributed hash table. Adding is an active message to the owner of the key; looking up is a
+ * one-sided get from the owner's segment. Usage: hashtable [KEYS_PER_RANK]
  *
- * It verifies itself: exit code 1 says that a value was wrong, missing, or there without a key. */
+ * It verifies itself: exit code 1 if a value was wrong, missing or unexpected. */
 #include "check.h"
 #include <stdlib.h>
 
@@ -12,7 +12,7 @@ struct slot {
     uint64_t value;
 };
 
-/* A rank's segment: two counters (used in that of rank 0 only), then its part of the table. */
+/* A rank's segment: two counters (used in rank 0's segment only), then its part of the table. */
 struct part {
     uint64_t lookups;
     uint64_t errors;
@@ -25,7 +25,7 @@ static struct part *mine;
 static uint64_t slots_per_rank; /* a power of two */
 static uint64_t adds_begun, adds_done;
 
-/* Spreads the bits of a key (the finaliser of splitmix64). */
+/* Mix the bits of a key (the finaliser of splitmix64). */
 static uint64_t mix(uint64_t key)
 {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -71,7 +71,7 @@ static int all_added(void *unused)
     return adds_done == adds_begun;
 }
 
-/* Begin to add `value` to what `key` has; many of these are under way at once. */
+/* Start to add `value` to the value of `key`; many additions are outstanding at once. */
 static void add(uint64_t key, uint64_t value)
 {
     adds_begun++;
@@ -80,7 +80,7 @@ static void add(uint64_t key, uint64_t value)
         "aq_am_short");
 }
 
-/* The value of `key`, or 0; the owner has nothing to do for it. */
+/* Return the value of `key`, or 0; the owner is not involved. */
 static uint64_t look_up(uint64_t key)
 {
     aq_rank owner = owner_of(key);
@@ -97,7 +97,7 @@ static uint64_t look_up(uint64_t key)
     return 0;
 }
 
-/* The keys: `count` of each rank's own, and some that every rank adds 1 to. None is 0. */
+/* The keys: `count` keys of each rank, and some to which every rank adds 1. No key is 0. */
 static uint64_t own_key(aq_rank rank, uint64_t i)
 {
     return mix(((uint64_t)rank + 1) << 40 | i) | 1;
@@ -117,7 +117,7 @@ static void fill(uint64_t count)
     check(aq_poll_until(all_added, NULL), "aq_poll_until");
 }
 
-/* Look up what the next rank added, what all added, and what nobody did; count what is wrong. */
+/* Look up keys that the next rank, all ranks or no rank added; count wrong values. */
 static void verify(uint64_t count, uint64_t *lookups, uint64_t *errors)
 {
     aq_rank size = aq_team_size(world), next = (aq_team_rank(world) + 1) % size;
@@ -175,10 +175,10 @@ int main(int argc, char **argv)
                             &segment),
           "aq_segment_attach");
     mine = aq_segment_addr(segment);
-    check(aq_barrier(world), "aq_barrier"); /* every table is there before the first message */
+    check(aq_barrier(world), "aq_barrier"); /* all tables exist before the first message */
 
     fill(count);
-    check(aq_barrier(world), "aq_barrier"); /* every key is there before the first look-up */
+    check(aq_barrier(world), "aq_barrier"); /* all keys are present before the first look-up */
     uint64_t lookups, errors;
     verify(count, &lookups, &errors);
     report(lookups, errors);

@@ -2,11 +2,11 @@
  *
  * Usage: heat [--size WxH] [--steps N] [--output FILE.png]
  *
- * Each rank owns a band of rows in its segment, with one extra row (halo) above and below, twice:
- * the state now and the next one. In each step it puts its outer rows into its neighbours' halos,
- * meets them in a barrier, and computes. The edge of the plate lets no heat out, so the sum of all
- * heat must stay the same: that is checked, and a small plate is also computed by rank 0 alone and
- * compared. Exit code 1 says that a check failed. */
+ * Each rank owns a band of rows in its segment, with an extra (halo) row above and below, in two
+ * copies: the current state and the next. In each step it puts its outer rows into its neighbours'
+ * halos, waits in a barrier, and computes. No heat leaves the plate at its edges, so the total heat
+ * must stay constant; this is checked. A small plate is also computed serially by rank 0 and
+ * compared. Exit code 1 if a check failed. */
 #include "check.h"
 #include "png.h"
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <time.h>
 
-#define FLOW           0.2 /* the part of a difference that flows to a neighbour in one step */
-#define SERIAL_UPDATES 2e7 /* up to this much work is repeated by rank 0 alone */
+#define FLOW           0.2 /* the fraction of a difference that flows to a neighbour in one step */
+#define SERIAL_UPDATES 2e7 /* up to this much work is repeated serially by rank 0 */
 #define MAX_SIDE       16384u
 #define MAX_STEPS      10000000u
 
@@ -25,7 +25,7 @@ struct plate {
     const char *output;
 };
 
-/* The rows of one rank. A plate with fewer rows than ranks leaves some without any. */
+/* The rows of one rank. If a plate has fewer rows than ranks, some ranks have none. */
 struct band {
     size_t first, rows;
 };
@@ -40,13 +40,13 @@ static struct band band_of(const struct plate *plate, aq_rank rank)
     return (struct band){.first = first, .rows = plate->height * (rank + 1) / workers - first};
 }
 
-/* Where row `row` of state `state` (0 or 1) starts in a segment; row 0 is the upper halo. */
+/* The start of row `row` of state `state` (0 or 1) in a segment; row 0 is the upper halo. */
 static double *row_at(void *segment, struct band band, size_t width, size_t state, size_t row)
 {
     return (double *)segment + (state * (band.rows + 2) + row) * width;
 }
 
-/* The temperature at the start: an aqueduct of two rows of arches, hot in a cold plate. */
+/* The initial temperature: an aqueduct of two rows of arches, hot in a cold plate. */
 static double initial(const struct plate *plate, size_t column, size_t row)
 {
     static const struct {
@@ -61,13 +61,13 @@ static double initial(const struct plate *plate, size_t column, size_t row)
         if (y < tiers[i].top || y >= tiers[i].bottom) continue;
         if (tiers[i].radius <= 0) return 1;
         double dx = fmod(x, tiers[i].period) - tiers[i].period / 2;
-        double dy = fmin(y - tiers[i].arch, 0); /* round above, straight below */
+        double dy = fmin(y - tiers[i].arch, 0); /* round at the top, straight below */
         return dx * dx + dy * dy < tiers[i].radius * tiers[i].radius ? 0 : 1;
     }
     return 0;
 }
 
-/* One step for `rows` rows; `now` and `next` point at the halo row above the first. */
+/* Compute one step for `rows` rows; `now` and `next` point to the halo row above the first. */
 static void compute(const double *now, double *next, size_t rows, size_t width)
 {
     for (size_t row = 1; row <= rows; row++) {
@@ -82,8 +82,8 @@ static void compute(const double *now, double *next, size_t rows, size_t width)
     }
 }
 
-/* Begin to send this band's outer row to the halo of a neighbour; at the edge of the plate our own
- * halo gets it, so that no heat flows there. */
+/* Start to send the outer row of this band to the halo of a neighbour. At the edge of the plate it
+ * goes to this rank's own halo, so that no heat flows there. */
 static void send_row(const struct plate *plate, aq_rank neighbour, int upwards, const double *row,
                      double *own_halo, size_t state)
 {
@@ -100,7 +100,8 @@ static void send_row(const struct plate *plate, aq_rank neighbour, int upwards, 
     check(aq_put_nbi(world, neighbour, halo, row, bytes, 0), "aq_put_nbi");
 }
 
-/* All steps. One barrier in each is enough: a neighbour that is ahead writes the other state. */
+/* Compute all steps. One barrier per step suffices: a neighbour that is ahead writes the other
+ * state. */
 static void simulate(const struct plate *plate, struct band band, void *segment)
 {
     aq_rank rank = aq_team_rank(world);
@@ -119,7 +120,7 @@ static void simulate(const struct plate *plate, struct band band, void *segment)
     }
 }
 
-/* Rank 0: the final state of the whole plate, fetched from all segments. */
+/* Rank 0: fetch the final state of the whole plate from all segments. */
 static void gather(const struct plate *plate, double *field)
 {
     for (aq_rank rank = 0; rank < aq_team_size(world); rank++) {
@@ -141,7 +142,7 @@ static void *allocate(size_t bytes)
     aq_exit(1);
 }
 
-/* The largest difference to the same plate computed by one process without any messages. */
+/* Return the largest difference to the same plate computed serially. */
 static double compare_with_serial(const struct plate *plate, const double *field)
 {
     size_t width = plate->width, cells = width * plate->height;
@@ -165,7 +166,7 @@ static double compare_with_serial(const struct plate *plate, const double *field
     return worst;
 }
 
-/* Rank 0: is it right? Prints what was checked; returns 1 when something is wrong. */
+/* Rank 0: check the result and print what was checked; returns 1 if something is wrong. */
 static int verify(const struct plate *plate, const double *field)
 {
     size_t cells = plate->width * plate->height;
@@ -188,7 +189,7 @@ static int verify(const struct plate *plate, const double *field)
     return wrong;
 }
 
-/* Black over purple and orange to pale yellow, lightness rising evenly. */
+/* Black, purple, orange to pale yellow, with evenly rising lightness. */
 static void make_palette(unsigned char palette[768])
 {
     static const unsigned char stops[][3] = {
@@ -211,7 +212,7 @@ static void draw(const struct plate *plate, const double *field)
     size_t cells = plate->width * plate->height;
     unsigned char palette[768], *pixels = allocate(cells);
     make_palette(palette);
-    for (size_t i = 0; i < cells; i++) /* the root shows also what is only a little warm */
+    for (size_t i = 0; i < cells; i++) /* the square root makes small values visible */
         pixels[i] = (unsigned char)(255 * sqrt(fmin(fmax(field[i], 0), 1)) + 0.5);
     if (png_write(plate->output, pixels, plate->width, plate->height, palette) != 0) {
         fprintf(stderr, "heat: cannot write %s: %s\n", plate->output, strerror(errno));
@@ -253,7 +254,7 @@ static void usage(int code)
     exit(code);
 }
 
-/* A number from `text` up to `end_char`; anything else ends the program. */
+/* Parse a number from `text` up to `end_char`; anything else ends the program. */
 static size_t number(const char *text, char end_char, size_t least, size_t most, const char **rest)
 {
     char *end;
@@ -316,6 +317,6 @@ int main(int argc, char **argv)
 
     int wrong = 0;
     if (aq_team_rank(world) == 0) wrong = finish(&plate, seconds);
-    check(aq_finalize(), "aq_finalize"); /* the others stay, for their segments are being read */
+    check(aq_finalize(), "aq_finalize"); /* waits for rank 0, which reads all segments */
     return wrong;
 }

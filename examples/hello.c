@@ -1,4 +1,4 @@
-/* The smallest program: every process says who it is and how it reaches its neighbour. */
+/* The smallest program: every process prints its rank and how it reaches its neighbour. */
 #include "check.h"
 
 int main(void)

@@ -5,7 +5,7 @@
 enum { WARM_UP = 1000, ROUNDS = 20000 };
 
 static aq_handler ping, pong;
-static long pongs; /* replies that have arrived */
+static long pongs; /* replies received */
 
 static void on_ping(aq_am *am)
 {
@@ -30,7 +30,7 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* One round trip after the other, until `wanted` replies have come in all. */
+/* Make round trips, one after another, until `wanted` replies have arrived in total. */
 static void play(aq_team *world, aq_rank peer, long wanted)
 {
     while (pongs < wanted) {
@@ -45,7 +45,8 @@ int main(void)
     aq_team *world;
     check(aq_init(NULL, &world), "aq_init");
 
-    /* Fixed rows first would get their numbers; these two get free ones, the same in each rank. */
+    /* These get free indices, the same in each rank; entries with fixed indices would be placed
+     * first. */
     aq_handler_entry table[] = {
         {.accepts = AQ_AM_SHORT | AQ_AM_REQUEST, .fn = on_ping, .name = "ping"},
         {.accepts = AQ_AM_SHORT | AQ_AM_REPLY, .fn = on_pong, .name = "pong"},
@@ -53,17 +54,17 @@ int main(void)
     check(aq_am_register(aq_team_ep(world), table, 2), "aq_am_register");
     ping = table[0].index;
     pong = table[1].index;
-    check(aq_barrier(world), "aq_barrier"); /* everybody can receive now */
+    check(aq_barrier(world), "aq_barrier"); /* every process can receive now */
 
     if (aq_team_rank(world) == 0) {
-        aq_rank peer = aq_team_size(world) > 1 ? 1 : 0; /* alone: we play against ourselves */
+        aq_rank peer = aq_team_size(world) > 1 ? 1 : 0; /* alone: send to this process itself */
         play(world, peer, WARM_UP);
         double start = now_ns();
         play(world, peer, WARM_UP + ROUNDS);
         printf("a short request and its reply between rank 0 and rank %u: %.0f ns\n", peer,
                (now_ns() - start) / ROUNDS);
     }
-    /* The others wait here; their handlers run while they wait. */
+    /* The other ranks wait here; their handlers run meanwhile. */
     check(aq_barrier(world), "aq_barrier");
     check(aq_finalize(), "aq_finalize");
     return 0;

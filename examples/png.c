@@ -1,11 +1,11 @@
-/* A PNG writer for pictures with a palette. The data is stored, not compressed, which needs no
- * library: each row is one "stored" deflate block. */
+/* A PNG writer for pictures with a palette. The data is not compressed, so no library is needed:
+ * each row is a "stored" deflate block. */
 #include "png.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A file being written, and the checksum of the chunk under way. */
+/* A file being written, and the checksum of the current chunk. */
 struct png {
     FILE *file;
     uint32_t crc;
@@ -19,7 +19,7 @@ static void put_bytes(struct png *png, const void *data, size_t len)
         for (int bit = 0; bit < 8; bit++)
             png->crc = png->crc >> 1 ^ (png->crc & 1 ? 0xedb88320u : 0);
     }
-    fwrite(data, 1, len, png->file); /* errors stick to the file and are seen when it is closed */
+    fwrite(data, 1, len, png->file); /* errors are detected when the file is closed */
 }
 
 static void put_u32(struct png *png, uint32_t value)
@@ -52,7 +52,7 @@ static void put_header(struct png *png, size_t width, size_t height)
     chunk_end(png);
 }
 
-/* Adler-32, the checksum of the data before compression. */
+/* Adler-32, the checksum of the uncompressed data. */
 static uint32_t adler(uint32_t sum, const unsigned char *data, size_t len)
 {
     uint32_t a = sum & 0xffff, b = sum >> 16;

@@ -1,4 +1,4 @@
-/* Writes a picture with a palette as a PNG file, without any library. */
+/* Write a picture with a palette as a PNG file, without any library. */
 #ifndef EXAMPLES_PNG_H
 #define EXAMPLES_PNG_H
 

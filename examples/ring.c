@@ -1,4 +1,4 @@
-/* A token runs around all processes; each adds one to it. Usage: ring [LAPS] */
+/* A token visits all processes in turn; each adds one to it. Usage: ring [LAPS] */
 #include "check.h"
 #include <stdlib.h>
 #include <time.h>
@@ -6,7 +6,7 @@
 static int32_t token;
 static int has_token;
 
-/* A request's handler may only reply, so it keeps the token; main() passes it on. */
+/* The handler of a request may only reply, so it keeps the token; main() sends it on. */
 static void on_token(aq_am *am)
 {
     token = am->args[0];
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     }
     int wrong = 0;
     if (rank == 0) {
-        check(aq_poll_until(arrived, NULL), "aq_poll_until"); /* home again */
+        check(aq_poll_until(arrived, NULL), "aq_poll_until"); /* back at the start */
         double hops = (double)laps * size;
         wrong = (double)token != hops;
         printf("the token made %d hops in %d laps of %u ranks, %.2f us each%s\n", token, laps, size,

@@ -1,6 +1,6 @@
 /*
- * A key-value service for programs that were not started with it: listens at a URI, sleeps in
- * poll(), and answers whoever connects (client.c).
+ * A key-value service for programs that were not started together with it: listens at a URI, sleeps
+ * in poll(), and answers clients (client.c).
  *
  *   server [URI]        without a URI the library chooses one; it is printed
  */
@@ -24,7 +24,7 @@ static int find(const char *key)
     return -1;
 }
 
-/* A stranger wrote the payload: two texts with their NULs, or it is not taken. */
+/* The payload is untrusted: accept it only if it is two strings with their NULs. */
 static int texts(const aq_am *am, char *first, char *second)
 {
     const char *at = am->payload;
@@ -34,13 +34,13 @@ static int texts(const aq_am *am, char *first, char *second)
     if (m >= TEXT || n + m + 2 != am->nbytes) return 0;
     memcpy(first, at, n + 1);
     memcpy(second, at + n + 1, m + 1);
-    first[n] = second[m] = 0; /* also if it changed meanwhile */
+    first[n] = second[m] = 0; /* also if it was modified meanwhile */
     return 1;
 }
 
 static void answer(aq_am *am, const char *value)
 {
-    /* A client may be gone before it hears; the event of that comes to main. */
+    /* The client may be gone before the reply; main() handles that event. */
     aq_status st = aq_am_reply_medium(am, VALUE, value, value != NULL ? strlen(value) + 1 : 0,
                                       AQ_ARGS(value != NULL), 0);
     if (st != AQ_EPEER) check(st, "aq_am_reply_medium");
@@ -72,7 +72,7 @@ static void on_stop(aq_am *am)
     answer(am, "stopping");
 }
 
-/* Over a network nobody says which process it is. */
+/* Over a network the process id is unknown. */
 static void say(const aq_connection_info *info, const char *what)
 {
     if (info->pid != 0)
@@ -89,7 +89,7 @@ static void take(const aq_connection_event *event)
     case AQ_CONNECTION_REQUEST:
         if (info.nbytes == 3 && memcmp(info.data, "kv1", 3) == 0) {
             if (aq_connection_accept(event->connection, NULL) != AQ_OK)
-                aq_connection_close(event->connection); /* it has given up meanwhile */
+                aq_connection_close(event->connection); /* the client has disconnected meanwhile */
         } else {
             check(aq_connection_reject(event->connection, 1, "this is a kv1 service"),
                   "aq_connection_reject");
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: server [URI]\n");
         return 2;
     }
-    aq_error_log(0); /* check() says it */
+    aq_error_log(0); /* check() prints failures */
     check(aq_init(NULL, &world), "aq_init");
     aq_handler_entry handlers[] = {
         {.index = SET, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_set},
@@ -126,16 +126,16 @@ int main(int argc, char **argv)
     printf("listening at %s\n", aq_listener_uri(listener));
     fflush(stdout);
     for (unsigned idle = 0; running;) {
-        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* and whatever else there is */
+        struct pollfd wait = {.fd = fd, .events = POLLIN}; /* and others of the program */
         aq_connection_event event;
         aq_status st = aq_poll();
         if (st < AQ_OK) break;
         idle = st == AQ_OK ? 0 : idle + 1;
-        /* To be woken takes longer than to answer: look for a while before sleeping. */
+        /* Waking up takes longer than answering: poll for a while before sleeping. */
         if (idle > 1000 && aq_wait_prepare() == AQ_OK) poll(&wait, 1, -1);
         while (aq_connection_next_event(&event) == AQ_OK)
             take(&event);
     }
     check(aq_listener_close(listener), "aq_listener_close");
-    return aq_finalize() == AQ_OK ? 0 : 1; /* closes what is open */
+    return aq_finalize() == AQ_OK ? 0 : 1; /* closes open connections */
 }

@@ -1,4 +1,4 @@
-/* GASNet-EX: every process greets the next one and waits to be greeted. */
+/* GASNet-EX: every process greets the next one and waits for a greeting. */
 #include <gasnetex.h>
 
 static gex_TM_t world;
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
                                GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 0, NULL, "greeting"}};
     if (gex_Client_Init(&client, &ep, &world, "HELLO", &argc, &argv, 0) != GASNET_OK) return 1;
     if (gex_EP_RegisterHandlers(ep, table, 1) != GASNET_OK) gasnet_exit(1);
-    gex_Event_Wait(gex_Coll_BarrierNB(world, 0)); /* all have registered */
+    gex_Event_Wait(gex_Coll_BarrierNB(world, 0)); /* all processes have registered */
     gex_Rank_t next = (gex_TM_QueryRank(world) + 1) % gex_TM_QuerySize(world);
     gex_AM_RequestMedium0(world, next, table[0].gex_index, "hello", 5, GEX_EVENT_NOW, 0);
     GASNET_BLOCKUNTIL(greeted);

@@ -1,17 +1,17 @@
-/* What the two versions of the hash table share: slots, keys, and where they belong. */
+/* Common parts of the two versions of the hash table: slots, keys, and their owners. */
 #ifndef EXAMPLE_GASNET_TABLE_H
 #define EXAMPLE_GASNET_TABLE_H
 
 #include <stdint.h>
 
-enum { SLOTS = 1 << 15, KEYS = 10000 }; /* of a process */
+enum { SLOTS = 1 << 15, KEYS = 10000 }; /* per process */
 
 struct slot {
     uint64_t key; /* 0: free */
     uint64_t value;
 };
 
-/* Spreads the bits of a key (the finaliser of splitmix64). */
+/* Mix the bits of a key (the finaliser of splitmix64). */
 static inline uint64_t mix(uint64_t key)
 {
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -35,7 +35,7 @@ static inline uint64_t key_of(uint32_t rank, uint32_t i)
     return mix(((uint64_t)rank + 1) << 40 | i) | 1;
 }
 
-/* Add to the value of a key in one's own part; 0: the table is full. */
+/* Add to the value of a key in the local part; 0: the table is full. */
 static inline int table_add(struct slot *slots, uint64_t key, uint64_t value)
 {
     uint32_t at = first_slot(key);
