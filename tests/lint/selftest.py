@@ -68,6 +68,7 @@ class LintTest(unittest.TestCase):
     def test_good_tree(self):
         self.assert_clean("includes")
         self.assert_clean("style")
+        self.assert_clean("prose")
         self.assert_clean("headers", "cc", "c++", ".")
 
     def test_includes(self):
@@ -114,6 +115,35 @@ class LintTest(unittest.TestCase):
         self.assert_finds("aq_thing_do has no doc comment", "style")
         self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("@return", "Returns"))
         self.assert_finds("aq_thing_do does not say what it returns", "style")
+
+    def test_prose_of_comments_and_strings(self):
+        for text in ("/* The one\n * who waits. */\n", "/* X. */\nchar *x = \"it is over\";\n",
+                     "// If nobody comes.\n", "/** A peer is\n * told. */\n"):
+            self.write("include/aqueduct/thing.h", text)
+            self.assert_finds("include/aqueduct/thing.h:", "prose")
+        self.write("include/aqueduct/thing.h", "/* X. */\n\n/* Y, the name\n * of which is Z. */\n")
+        self.assert_finds('thing.h:4: "of which": whose', "prose")
+        self.write("include/aqueduct/thing.h", "/* X. */\nint who, told;\nchar c = '\"';\n")
+        self.assert_clean("prose")
+
+    def test_prose_of_openings(self):
+        self.write("include/aqueduct/thing.h", "/* Is it so? */\n")
+        self.assert_finds("return whether", "prose")
+        self.write("include/aqueduct/thing.h", "/* What the thing is for. */\n")
+        self.assert_finds("name the thing", "prose")
+        self.write("include/aqueduct/thing.h", "/* X.\n *\n * What it reads is copied. */\n")
+        self.assert_clean("prose")
+
+    def test_prose_of_documents_and_scripts(self):
+        self.write("README.md", "# X\n\n```sh\nwho\n```\n")
+        self.assert_clean("prose")
+        self.write("README.md", "# X\n\nIt makes\nno sense.\n")
+        self.assert_finds('README.md:3: "makes no sense"', "prose")
+        self.write("README.md", "# What it is\n")
+        self.assert_finds("name the thing in a heading", "prose")
+        self.write("README.md", "# X\n")
+        self.write("examples/a.sh", "who | sort\n# If need be.\n")
+        self.assert_finds('examples/a.sh:2: "If need be"', "prose")
 
     def test_headers(self):
         self.write("src/base/needy.h", "/* Needs what it does not include. */\nsize_t aqi_x;\n")
