@@ -134,37 +134,47 @@ static void a_claimed_place_that_was_left(void **state)
     close_world();
 }
 
-/* A process that claims a place and ends without a word has ended when it has. */
+/* A process that claims a place has ended when it has, not when it has closed its socket. */
 static void a_claimed_place_that_was_lost(void **state)
 {
-    int go[2];
+    int go[2], gone[2];
+    char byte = 0;
     (void)state;
     open_listener();
     assert_int_equal(pipe2(go, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(gone, O_CLOEXEC), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        char byte;
         struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = SECOND};
         memcpy(message.key, secret, sizeof(secret));
         int fd = call();
         close(go[1]);
         if (aqi_channel_send(fd, &message, -1) != AQ_OK) _exit(1);
-        (void)!read(go[0], &byte, 1); /* until it is killed */
-        pause();
+        if (read(go[0], &byte, 1) != 1) _exit(1);
+        close(fd);
+        (void)!write(gone[1], &byte, 1);
+        pause(); /* until it is killed */
     }
     while (aqi_desk_claimed() == 0)
         aqi_loop_once(aqi_now_ns() + 1000000);
     assert_int_equal(aqi_hub_pid(world.hub, 1), pid);
     assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_JOINED);
+    assert_int_equal(write(go[1], &byte, 1), 1);
+    assert_int_equal(read(gone[0], &byte, 1), 1);
+    turns();
+    assert_false(aqi_hub_ending(world.hub));
     aqi_desk_signal(SECOND, SIGTERM);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGTERM);
     turns();
     assert_true(aqi_hub_ending(world.hub));
-    close(go[0]);
-    close(go[1]);
+    assert_non_null(strstr(world.text, ") ended before aq_finalize; ending the job"));
+    for (unsigned i = 0; i < 2; i++) {
+        close(go[i]);
+        close(gone[i]);
+    }
     close_world();
 }
 

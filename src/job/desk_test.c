@@ -119,6 +119,20 @@ static void garbage_at_a_place(void **state)
     }
 }
 
+/* Where nobody holds the place's socket any more it is closed, and not looked at for ever. */
+static void a_place_that_is_given_up(void **state)
+{
+    (void)state;
+    open_places();
+    unsigned before = descriptors();
+    close(world.place[FIRST]);
+    world.place[FIRST] = -1;
+    turns();
+    assert_int_equal(descriptors(), before - 2);
+    assert_int_equal(world.said, 0);
+    close_world();
+}
+
 static void another_version(void **state)
 {
     (void)state;
@@ -402,6 +416,7 @@ int main(void)
         cmocka_unit_test(a_rank_joins),
         cmocka_unit_test(a_place_is_taken_once),
         cmocka_unit_test(garbage_at_a_place),
+        cmocka_unit_test(a_place_that_is_given_up),
         cmocka_unit_test(another_version),
         cmocka_unit_test(garbage_of_a_rank),
         cmocka_unit_test(turns_of_those_that_talk),
