@@ -1,6 +1,6 @@
 /*
  * The GASNet interface on Aqueduct's public calls: what its files share. The rules for headers,
- * names, handles, events and errors are in docs/gasnet.md, "How it is built".
+ * names, handles, events and errors are in docs/gasnet-internals.md.
  */
 #ifndef AQGI_H
 #define AQGI_H
