@@ -15,26 +15,26 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A frame of the hub goes in pieces of a link's frame, each with this before it. CLOCK: a question
- * what time it is, or the answer. */
+/* A frame of the hub is sent in pieces of a link's frame, each preceded by this. CLOCK: a query
+ * for the time, or the answer. */
 enum { AGENT_LAST, AGENT_MORE, AGENT_CLOCK };
 #define AGENT_PIECE (AQI_LINK_FRAME_MAX - 1)
-/* What a result may have, and what is said of it. */
+/* The maximum size of a result, and of its description. */
 #define AGENT_FRAME_MAX (AQI_CONTROL_GATHER + 4096)
 
-/* Between questions what time it is, once the clock is known. */
+/* Interval of time queries, once the clock is known. */
 #define AGENT_CLOCK_NS 250000000u
 #define AGENT_RETRY_NS 10000000u
 
 struct agent_clock {
     uint8_t kind, answer;
     uint8_t unused[6];
-    uint64_t asked;           /* by the clock of who asks */
-    uint64_t heard, answered; /* by that of the job, as who answers knows it */
-    uint64_t error;           /* of these; UINT64_MAX: it is not known */
+    uint64_t asked;           /* by the clock of the querying agent */
+    uint64_t heard, answered; /* by that of the job, as known to the answering agent */
+    uint64_t error;           /* of these; UINT64_MAX: unknown */
 };
 
-/* The link to another agent, and what has come of a frame. */
+/* The link to another agent, and the received part of a frame. */
 struct agent_peer {
     struct aqi_link *link; /* NULL: there is none */
     uint32_t number;
@@ -49,16 +49,16 @@ static struct {
     struct aqi_hub *hub;
     struct aqi_links *links;
     struct agent_peer **peers;   /* by number; NULL: none yet */
-    struct agent_peer *above;    /* whom we have called */
+    struct agent_peer *above;    /* the agent that we have called */
     uint32_t children;           /* links that others have opened here */
-    struct agent_peer *uncalled; /* a call that could not even begin */
-    bool told;                   /* the hub was, by a link: something may be due */
+    struct agent_peer *uncalled; /* a call that failed to start */
+    bool told;                   /* a link has called the hub: something may be due */
     uint16_t port;
     struct aqi_align align; /* our clock and the root's */
     char name[64];          /* of this host */
     bool clock_wanted;
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
-    uint64_t ask_ns; /* when to ask next */
+    uint64_t ask_ns; /* when to send the next query */
 } agent;
 
 static struct agent_peer *agent_peer(uint32_t number)
@@ -121,7 +121,7 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     aq_status status = AQ_EPEER;
     if (where != NULL)
         status = aqi_link_connect(agent.links, where, &call, within_ns, peer, &peer->link);
-    if (status != AQ_OK) agent.uncalled = peer; /* the next tick tells the hub */
+    if (status != AQ_OK) agent.uncalled = peer; /* the next tick reports it to the hub */
 }
 
 /* In time for others, too, and once more, before the root gives us up. */
@@ -152,7 +152,7 @@ static void agent_ask_clock(uint64_t now)
     agent_send_clock(agent.above, &question);
 }
 
-/* Who is asked wants to know it, too. */
+/* An agent that is queried needs the time, too. */
 static void agent_answer_clock(const struct agent_peer *peer, struct agent_clock clock,
                                uint64_t now)
 {
@@ -212,9 +212,9 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
         aqi_link_close(link, 0);
         return;
     }
-    if (peer->link != NULL) { /* it has given up the old one, of which we have not heard */
+    if (peer->link != NULL) { /* it has given up the old one, and we have not noticed */
         agent_detach(NULL, peer->number);
-        aqi_hub_link_lost(agent.hub, peer->number, false, "it has called again");
+        aqi_hub_link_lost(agent.hub, peer->number, false, "it called again");
     }
     peer->link = link;
     peer->open = true;
@@ -234,7 +234,7 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
         aqi_hub_unreachable(agent.hub, number, status == AQ_EREFUSED, why);
 }
 
-/* A whole frame for the hub: what came before, and this. */
+/* Assemble a whole frame for the hub from earlier pieces and this one. */
 static aq_status agent_gather(struct agent_peer *peer, const uint8_t *bytes, size_t len)
 {
     if (peer->got + len > AGENT_FRAME_MAX) return AQ_EPROTO;
@@ -274,7 +274,7 @@ static void agent_on_frame(struct aqi_link *link, const uint8_t *bytes, size_t l
     }
     if (status == AQ_OK || aqi_link_owner(link) != peer) return;
     agent_detach(NULL, number);
-    aqi_hub_link_lost(agent.hub, number, true, "it sent what makes no sense");
+    aqi_hub_link_lost(agent.hub, number, true, "it sent a malformed message");
 }
 
 static void agent_on_ended(struct aqi_link *link, aq_status status, const char *why)
@@ -410,7 +410,7 @@ static void agent_tell_unreachable(void)
     struct agent_peer *peer = agent.uncalled;
     if (peer == NULL) return;
     agent.uncalled = NULL;
-    agent_drop(peer, AQ_EINVAL, "no address of it is known");
+    agent_drop(peer, AQ_EINVAL, "its address is not known");
 }
 
 uint64_t aqi_agent_tick(void)
@@ -448,7 +448,7 @@ void aqi_agent_leave(uint64_t limit_ns)
         if (agent.peers[i] != NULL) agent_detach(NULL, i);
     for (;;) {
         uint64_t next = aqi_agent_tick();
-        /* Looked at behind the tick, which is where links end: nothing else would wake the loop. */
+        /* Checked after the tick, in which links end: nothing else would wake the loop. */
         if (aqi_links_count(agent.links) == 0 || aqi_now_ns() >= limit_ns) return;
         aqi_loop_once(aqi_min(next, limit_ns));
     }

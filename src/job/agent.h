@@ -13,35 +13,35 @@
 
 struct aqi_agent_params {
     /* The hub, as in hub.h; `hooks` are those for processes and people: kill, asleep, hint, say,
-     * output, input, over, die. The others, `page` and `now_ns` are the agent's own. */
+     * output, input, over, die. The agent sets the others, `page` and `now_ns`. */
     struct aqi_hub_params hub;
     uint32_t local_ranks;
-    /* Where to reach an agent that is up the tree: "10.0.0.7:40000,…". NULL: no way to it. */
+    /* The addresses of an agent up the tree: "10.0.0.7:40000,…". NULL: unreachable. */
     const char *(*where)(void *arg, uint32_t agent);
     /* An agent has attached here, or its link is gone; may be NULL. */
     void (*came)(void *arg, uint32_t agent);
-    /* Somebody who is not of the job tried; may be NULL. */
+    /* A caller that does not belong to the job was rejected; may be NULL. */
     void (*stranger)(void *arg, const char *why, unsigned more);
     const char *ports; /* AQ_CONTROL_PORTS */
 };
 
 /*
- * Open all of it; with several agents it listens for others.
+ * Open an agent; with several agents it listens for others.
  *
- * @return AQ_ENOTSUP  Several hosts need libcrypto, which is not here.
+ * @return AQ_ENOTSUP  Several hosts need libcrypto, which is missing.
  */
 aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub **hub);
-/* Begin to attach, if it is not the root: `where` can tell now. */
+/* Begin to attach, unless it is the root: `where` can answer now. */
 void aqi_agent_start(void);
 /* The addresses at which it may be reached, as aqi_links_offer. */
 aq_status aqi_agent_offer(char *text, size_t len);
-/* Do what is due. Returns when it wants to be called next. */
+/* Do what is due. Returns when to call it next. */
 uint64_t aqi_agent_tick(void);
-/* Is there a way to the root; how many agents are attached here. */
+/* Whether the root can be reached; how many agents are attached here. */
 bool aqi_agent_attached(void);
 uint32_t aqi_agent_children(void);
-/* Close all links in good order, which sends what is queued; runs the loop until that is done, to
- * `limit_ns` of aqi_now_ns at most. */
+/* Close all links orderly, after sending queued data; runs the loop until that is done, at most
+ * to `limit_ns` of aqi_now_ns. */
 void aqi_agent_leave(uint64_t limit_ns);
 void aqi_agent_close(void);
 

@@ -5,7 +5,7 @@
 
 enum { ALIGN_ENOUGH = 4, ALIGN_SLEW = 2000, ALIGN_DRIFT = 10000, ALIGN_STEP_NS = 10000000 };
 
-/* Two quartz clocks part by at most 1/ALIGN_DRIFT (100 ppm) of the time that goes by. */
+/* Two quartz clocks drift apart by at most 1/ALIGN_DRIFT (100 ppm) of the elapsed time. */
 static uint64_t align_aged(const struct aqi_align_sample *sample, uint64_t now)
 {
     return sample->error + (now > sample->at ? now - sample->at : 0) / ALIGN_DRIFT;
@@ -40,14 +40,14 @@ static void align_node(struct aqi_align *align, uint64_t at, int64_t offset)
     align->nodes[align->used++] = (struct aqi_align_node){at, offset};
 }
 
-/* From `now` on go to what the best sample says. */
+/* From `now` on approach the value of the best sample. */
 static void align_follow(struct aqi_align *align, uint64_t now)
 {
     int64_t wanted = align_best(align, now)->offset;
     int64_t present = aqi_align_offset(align, now);
     uint64_t distance = align_distance(wanted, present);
     if (align->used == 0) align_node(align, 0, wanted);
-    if (align->count <= ALIGN_ENOUGH) { /* nobody has asked yet */
+    if (align->count <= ALIGN_ENOUGH) { /* not queried yet */
         align->nodes[0].offset = wanted;
         return;
     }
@@ -63,10 +63,10 @@ void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint
 {
     if (got < asked || answered < heard || error > INT64_MAX) return;
     uint64_t way = got - asked, held = answered - heard;
-    if (way < held) return; /* one of the clocks was set, or somebody lies */
+    if (way < held) return; /* one of the clocks was set, or the sample is forged */
     struct aqi_align_sample *sample = &align->samples[align->count++ % AQI_ALIGN_SAMPLES];
-    /* Half the way there: where the two clocks are apart by the offset; the way back may have been
-     * the shorter one by all of it. */
+    /* The midpoint of the round trip: there the clocks differ by the offset; the error is at
+     * most half of the round trip. */
     *sample = (struct aqi_align_sample){.at = got,
                                         .offset = (int64_t)(heard + held / 2 - (asked + way / 2)),
                                         .error = (way - held) / 2 + 1 + error};

@@ -1,6 +1,6 @@
 /*
- * What a clock here shows when that of the job's first host shows something else: from the times of
- * questions and answers between the two. Pure: all times are arguments, in ns.
+ * The offset between a local clock and that of the job's first host, from the times of queries and
+ * answers between the two. Pure: all times are arguments, in ns.
  */
 #ifndef AQI_ALIGN_H
 #define AQI_ALIGN_H
@@ -20,10 +20,10 @@ struct aqi_align_node {
     int64_t offset;
 };
 
-/* All zero: nothing is known yet. */
+/* All zero: unknown. */
 struct aqi_align {
     struct aqi_align_sample samples[AQI_ALIGN_SAMPLES];
-    unsigned count; /* that there have been */
+    unsigned count; /* so far */
     struct aqi_align_node nodes[AQI_ALIGN_NODES];
     unsigned used;
 };
@@ -32,15 +32,15 @@ struct aqi_align {
  * wrong by `error`, and got the answer at our time `got`. */
 void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint64_t answered,
                    uint64_t got, uint64_t error);
-/* Enough questions have been answered. */
+/* Enough queries have been answered. */
 bool aqi_align_ready(const struct aqi_align *align);
 /*
- * Our time `at` as that of the other clock. It grows with `at` always, and what was said of a time
- * in the past stays true: a better estimate is approached from then on, by at most 1/2000 of the
- * time that goes by, unless it differs by more than 10 ms (a host was suspended).
+ * Our time `at` as that of the other clock. It grows with `at` always, and earlier answers stay
+ * valid: a better estimate is approached from then on, by at most 1/2000 of the elapsed time,
+ * unless it differs by more than 10 ms (a host was suspended).
  */
 uint64_t aqi_align_time(const struct aqi_align *align, uint64_t at);
-/* What is added there, and by how much it may be wrong; UINT64_MAX: nothing is known. */
+/* The offset added there, and its error bound; UINT64_MAX: unknown. */
 int64_t aqi_align_offset(const struct aqi_align *align, uint64_t at);
 uint64_t aqi_align_error(const struct aqi_align *align, uint64_t now);
 

@@ -1,4 +1,4 @@
-/* The table of bootstrap kinds, and what is the same for all of them. */
+/* The table of bootstrap kinds, and their common code. */
 #include "job/boot.h"
 
 #include "base/fail.h"
@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* What aqi_boot_table gave away. */
+/* Tables returned by aqi_boot_table. */
 struct boot_table {
     struct boot_table *next;
     void *memory;
     size_t bytes;
 };
 
-/* Asked in this order; the last one takes everybody. */
+/* Tried in this order; the last one always matches. */
 static const struct aqi_boot_kind *const boot_kinds[] = {&aqi_boot_fork, &aqi_boot_single};
 
 static aq_status boot_choose(const struct aqi_boot_kind **kind)
@@ -29,7 +29,7 @@ static aq_status boot_choose(const struct aqi_boot_kind **kind)
     while (!boot_kinds[i]->launched())
         i++;
     *kind = boot_kinds[i];
-    if (manager != NULL) *kind = &aqi_boot_fork; /* by an agent that its ranks start */
+    if (manager != NULL) *kind = &aqi_boot_fork; /* through an agent that its ranks start */
     if (aqi_job_config.boot == AQI_BOOT_AS_SINGLE) *kind = &aqi_boot_single;
     return AQ_OK;
 }

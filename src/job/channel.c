@@ -6,7 +6,7 @@
 #include <poll.h>
 
 union channel_control {
-    char bytes[CMSG_SPACE(2 * sizeof(int))]; /* room for one too many, so that it is noticed */
+    char bytes[CMSG_SPACE(2 * sizeof(int))]; /* room for one more than allowed, to detect it */
     struct cmsghdr align;
 };
 
@@ -62,7 +62,7 @@ static unsigned channel_descriptors(struct msghdr *header, int *passed)
     return count;
 }
 
-/* Nothing received is the end, or a packet of no bytes. */
+/* Nothing received means end of file, or an empty packet. */
 static bool channel_closed(int socket)
 {
     struct pollfd state = {.fd = socket, .events = POLLRDHUP};

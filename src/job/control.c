@@ -48,7 +48,7 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
     return (size_t)(aqi_fields_write(row->fields, message, head + CONTROL_START) - head);
 }
 
-/* The values that index tables or size memory later; the rest any value may have. */
+/* Values that later index tables or size memory; the others are unrestricted. */
 static bool control_sane(const struct aqi_control *message)
 {
     switch (message->type) {

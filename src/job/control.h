@@ -1,9 +1,9 @@
 /*
- * The messages between a rank and aqrun: what they hold, and their bytes.
+ * The messages between a rank and aqrun: their contents and encoding.
  *
- * A rank makes a socket pair of its own, sends one end with HELLO over the socket that aqrun left
- * in AQ_BOOT_FD, and speaks over the other from then on. So when two programs use one rank's place,
- * each gets its own answer.
+ * A rank makes its own socket pair, sends one end with HELLO over the socket that aqrun left in
+ * AQ_BOOT_FD, and uses the other from then on. So if two programs use one rank's place, each gets
+ * its own answer.
  *
  *   rank -> aqrun                          aqrun -> rank
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
@@ -29,14 +29,14 @@
 #include "job/boot.h"
 
 #define AQI_CONTROL_VERSION 7
-#define AQI_CONTROL_CHUNK   32768u /* most data bytes in one message */
-#define AQI_CONTROL_HEAD    64u    /* most bytes before the data */
+#define AQI_CONTROL_CHUNK   32768u /* maximum data bytes in one message */
+#define AQI_CONTROL_HEAD    64u    /* maximum bytes before the data */
 #define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
-#define AQI_CONTROL_TEXT    512u                /* most bytes of a text, without NUL */
-#define AQI_CONTROL_NAME    64u                 /* most bytes of the name of a shared object */
-#define AQI_CONTROL_PART    (1u << 20)          /* most bytes of a rank in an allgather */
-#define AQI_CONTROL_GATHER  (1ull << 30)        /* most bytes of the result of an allgather */
-#define AQI_CONTROL_SET     (AQI_MAX_RANKS / 8) /* most bytes of a set of ranks, a bit for each */
+#define AQI_CONTROL_TEXT    512u                /* maximum bytes of a text, without NUL */
+#define AQI_CONTROL_NAME    64u                 /* maximum bytes of the name of a shared object */
+#define AQI_CONTROL_PART    (1u << 20)          /* maximum bytes of a rank in an allgather */
+#define AQI_CONTROL_GATHER  (1ull << 30)        /* maximum bytes of the result of an allgather */
+#define AQI_CONTROL_SET     (AQI_MAX_RANKS / 8) /* maximum bytes of a set: a bit per rank */
 
 enum aqi_control_type {
     AQI_CONTROL_HELLO = 1,
@@ -65,12 +65,12 @@ struct aqi_control {
     uint16_t version; /* decode only */
     uint16_t type;
     uint32_t rank; /* JOB, EVENT, CLAIM */
-    uint32_t size; /* JOB, and these */
+    uint32_t size; /* JOB, as the next four */
     uint32_t host;
     uint32_t hosts;
     uint32_t local_rank;
     uint32_t local_size;
-    uint32_t seq;    /* CALL, RESULT: the how many-th collective call */
+    uint32_t seq;    /* CALL, RESULT: the number of the collective call */
     uint32_t call;   /* CALL: enum aqi_control_call; SHOW: enum aqi_show */
     uint32_t event;  /* EVENT: enum aqi_boot_event_type */
     int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
@@ -79,7 +79,7 @@ struct aqi_control {
     uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
     uint64_t offset; /* CALL: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB; CLAIM: the secret of the host's agent */
-    uint64_t name[2];               /* AGREE, AGREED: of what is agreed about */
+    uint64_t name[2];               /* AGREE, AGREED: of the agreement */
     /* CALL: piece or name; RESULT: bytes or text; EVENT, EXIT, REFUSE: text, no NUL; AGREE: set of
      * ranks */
     const void *data;
@@ -95,8 +95,8 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
 /*
  * Read a message; `message->data` points into `buf`. Logs nothing.
  *
- * @return AQ_EMISMATCH  Of another version: only `version` and `type` are set.
- * @return AQ_EPROTO     Makes no sense.
+ * @return AQ_EMISMATCH  Another version: only `version` and `type` are set.
+ * @return AQ_EPROTO     Malformed.
  */
 aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *message);
 

@@ -22,9 +22,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Messages taken from one rank before the others get their turn. */
+/* Maximum messages taken from one rank in a turn. */
 #define DESK_TURN 64
-/* A dead process has said only so much; a child of it that holds the socket may go on for ever. */
+/* Limit on what is still read from a dead process: a child that holds its socket might send
+ * forever. */
 #define DESK_LAST_WORDS 65536
 
 struct desk_outgoing {
@@ -34,16 +35,16 @@ struct desk_outgoing {
 };
 
 struct desk_seat {
-    struct aqi_source place;   /* our end of AQ_BOOT_FD: HELLO comes here */
+    struct aqi_source place;   /* our end of AQ_BOOT_FD, which receives HELLO */
     struct aqi_source control; /* the socket that came with HELLO */
-    struct aqi_source life; /* pidfd of the process that said HELLO when it is not the forked one */
+    struct aqi_source life; /* pidfd of the process that sent HELLO if it is not the forked one */
     struct desk_outgoing *first, **last;
     pid_t pid; /* the process that was forked */
     bool garbage_said;
     bool ended; /* one that was not forked here */
 };
 
-/* Who has called and not yet claimed a place. */
+/* A caller that has not yet claimed a place. */
 struct desk_caller {
     struct aqi_source source;
     struct desk_caller *next;
@@ -57,7 +58,7 @@ static struct {
     unsigned char *page; /* a cache line per seat */
     size_t page_bytes;
     struct aqi_parcel *empty;
-    struct aqi_source listener; /* for ranks that come by themselves, with this secret */
+    struct aqi_source listener; /* for ranks that connect by themselves, with this secret */
     uint8_t secret[AQI_JOB_KEY_BYTES];
     struct desk_caller *callers;
     uint32_t calling, claimed;
@@ -78,17 +79,16 @@ static aq_status desk_make_page(uint32_t ranks, struct aqi_parcel *parcel)
     desk.page_bytes = (size_t)ranks * AQI_CACHE_LINE;
     parcel->fd = memfd_create("aq-job-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (parcel->fd < 0 || ftruncate(parcel->fd, (off_t)desk.page_bytes) != 0)
-        return aqi_fail(
-            AQ_ESYS, "job", "job page of %zu bytes: %s: %s%s", desk.page_bytes,
-            parcel->fd < 0 ? "memfd_create" : "ftruncate", strerror(errno),
-            errno == EPERM || errno == ENOSYS
-                ? " (a filter of system calls forbids it: allow it in the container's seccomp "
-                  "profile)"
-                : "");
+        return aqi_fail(AQ_ESYS, "job", "job page of %zu bytes: %s: %s%s", desk.page_bytes,
+                        parcel->fd < 0 ? "memfd_create" : "ftruncate", strerror(errno),
+                        errno == EPERM || errno == ENOSYS
+                            ? " (forbidden by a system call filter: allow it in the container's "
+                              "seccomp profile)"
+                            : "");
     void *page = mmap(NULL, desk.page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, parcel->fd, 0);
     if (page == MAP_FAILED) return aqi_fail_errno(AQ_ESYS, errno, "job", "job page");
-    /* Only this mapping, made before, can write; kernels before 5.1 do not know the last seal, and
-     * there the ranks map it read-only out of politeness. */
+    /* Only this mapping, made before, is writable; kernels before 5.1 do not support the last
+     * seal, and there ranks map it read-only without being forced to. */
     fcntl(parcel->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
     fcntl(parcel->fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
     desk.page = page;
@@ -123,7 +123,8 @@ void aqi_desk_serve(struct aqi_hub *hub)
 
 /* --- queues --------------------------------------------------------------------------------- */
 
-/* Pairs with the acquire in aqi_boot_alert; after the send, so that who sees it finds the event. */
+/* Pairs with the acquire in aqi_boot_alert; after the send, so that a rank that sees it finds
+ * the event. */
 static void desk_alert(const struct desk_seat *seat)
 {
     unsigned char *line = desk.page + (size_t)(seat - desk.seats) * AQI_CACHE_LINE;
@@ -158,7 +159,7 @@ static aq_status desk_seat_send_first(struct desk_seat *seat)
     return AQ_OK;
 }
 
-/* Send what the socket takes; the rest when it is ready. */
+/* Send as much as the socket accepts; the rest when it is writable. */
 static void desk_seat_flush(struct desk_seat *seat)
 {
     while (seat->first != NULL) {
@@ -167,7 +168,7 @@ static void desk_seat_flush(struct desk_seat *seat)
         if (status == AQ_OK) continue;
         if (status != AQ_EPEER)
             aqi_hub_say(desk.hub, "cannot send to rank %u: %s", desk_rank(seat), strerror(errno));
-        desk_seat_clear(seat); /* whoever closed it wants no more; its end is judged elsewhere */
+        desk_seat_clear(seat); /* closed by the rank; its end is handled elsewhere */
     }
     aqi_source_watch(&seat->control, seat->first != NULL ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -202,7 +203,7 @@ static void desk_garbage(struct desk_seat *seat, size_t len)
     if (seat->garbage_said) return;
     seat->garbage_said = true;
     aqi_hub_say(desk.hub,
-                "%s wrote %zu bytes to its control socket that make no sense; they are ignored, "
+                "%s sent a malformed message of %zu bytes to its control socket; it is ignored, "
                 "like all further ones",
                 aqi_hub_name(desk.hub, desk_rank(seat), name), len);
 }
@@ -219,7 +220,7 @@ static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const cha
                                   .status = status,
                                   .data = text,
                                   .len = aqi_min((size_t)len, sizeof(text) - 1)};
-    (void)aqi_channel_send(socket, &message, -1); /* a new socket has room, or nobody listens */
+    (void)aqi_channel_send(socket, &message, -1); /* a new socket has room, or no reader */
     close(socket);
     aqi_hub_tell(desk.hub, "refused a process: %s", text);
 }
@@ -227,7 +228,7 @@ static AQI_PRINTF(3, 4) void desk_refuse(int socket, aq_status status, const cha
 static void desk_control_ready(struct aqi_source *source);
 static void desk_life_ready(struct aqi_source *source);
 
-/* What the system calls this process. */
+/* The kernel's name for this process. */
 static void desk_read_name(pid_t pid, char name[16])
 {
     char path[40];
@@ -238,11 +239,11 @@ static void desk_read_name(pid_t pid, char name[16])
     fclose(file);
 }
 
-/* We are told when the forked process ends; one that a shell started has to be watched. */
+/* We are notified when the forked process ends; one started by a shell must be watched. */
 static void desk_watch_life(struct desk_seat *seat, pid_t pid)
 {
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return; /* no pidfd, or dead already: the end of the forked process will tell */
+    if (fd < 0) return; /* no pidfd, or already dead: the end of the forked process will show it */
     aqi_source_open(&seat->life, fd, desk_life_ready);
     aqi_source_watch(&seat->life, EPOLLIN);
 }
@@ -258,7 +259,7 @@ static void desk_accept(struct desk_seat *seat, int socket, pid_t pid)
     aqi_hub_joined(desk.hub, desk_rank(seat), (int)pid, name);
 }
 
-/* Who made the socket that came with HELLO: the kernel says, not the message. */
+/* The creator of the socket passed with HELLO, according to the kernel, not the message. */
 static bool desk_credentials(int socket, struct ucred *who)
 {
     socklen_t len = sizeof(*who);
@@ -277,8 +278,8 @@ static void desk_hello(struct desk_seat *seat, int socket)
     }
     if (who.uid != geteuid()) {
         desk_refuse(socket, AQ_EACCESS,
-                    "rank %u: process %d belongs to user %u, but the job to user %u: a job is one "
-                    "user's",
+                    "rank %u: process %d belongs to user %u, but the job to user %u: all processes "
+                    "of a job must have the same user",
                     desk_rank(seat), (int)who.pid, who.uid, geteuid());
         return;
     }
@@ -299,7 +300,7 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
         desk_hello(seat, socket);
     } else if (hello) {
         desk_refuse(socket, AQ_EPROTO,
-                    "this program's library speaks version %u of the control protocol, this aqrun "
+                    "this program's library uses version %u of the control protocol, this aqrun "
                     "version %u: start it with the aqrun of the same installation",
                     message.version, AQI_CONTROL_VERSION);
     } else {
@@ -339,11 +340,11 @@ static void desk_place_ready(struct aqi_source *source)
 
 /* --- ranks that come by themselves ------------------------------------------------------------ */
 
-/* Callers that have not shown who they are, beyond one for each rank. */
+/* Maximum unauthenticated callers, beyond one for each rank. */
 #define DESK_STRANGERS 64u
 
-/* The end of a process that was not forked here: its way of ending is not known. Once it has left,
- * the end of its socket is enough. */
+/* The end of a process that was not forked here: its exit status is unknown. Once it has left,
+ * the end of its socket is sufficient. */
 static void desk_claim_over(struct desk_seat *seat)
 {
     uint32_t rank = desk_rank(seat);
@@ -476,7 +477,7 @@ static bool desk_control_take(struct desk_seat *seat)
     struct aqi_control message;
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
     if (status == AQ_OK && message.type == AQI_CONTROL_SHOW) {
-        /* Without one there were no descriptors left here, and it is done without. */
+        /* Without one, no descriptors were available here; proceed without it. */
         if (passed >= 0) desk_show(desk_rank(seat), (enum aqi_show)message.call, passed);
         return true;
     }
@@ -574,7 +575,7 @@ static aq_status desk_wrap(aq_status status, int fd, struct aqi_parcel **parcel)
     *parcel = aqi_parcel_new(NULL, 0);
     if (*parcel == NULL) {
         close(fd);
-        return aqi_fail(AQ_ENOMEM, "job", "no memory for what all ranks share");
+        return aqi_fail(AQ_ENOMEM, "job", "no memory for the shared data of all ranks");
     }
     (*parcel)->fd = fd;
     return AQ_OK;

@@ -1,6 +1,6 @@
 /*
- * The sockets over which an agent speaks with the ranks of its host, and the queues before them.
- * What comes goes to a hub, what that wants to be sent is sent here. There is one in a process.
+ * The sockets between an agent and the ranks of its host, and their queues. Received messages go to
+ * a hub, and the hub's messages are sent here. There is one desk in a process.
  */
 #ifndef AQI_DESK_H
 #define AQI_DESK_H
@@ -9,24 +9,24 @@
 
 #include <sys/types.h>
 
-/* Make the queues for `ranks` ranks, and the page whose words count what each was told: to be given
- * to the hub. Fails as shared memory does. */
+/* Make the queues for `ranks` ranks, and the page whose words count the messages sent to each:
+ * pass it to the hub. Fails as shared memory does. */
 aq_status aqi_desk_open(uint32_t ranks, struct aqi_parcel **page);
-/* Everything goes to this hub; before any of what follows. */
+/* All messages go to this hub; call before any of the following. */
 void aqi_desk_serve(struct aqi_hub *hub);
 void aqi_desk_close(void);
 
 /*
- * Make the socket of a rank's place, for a process that will be forked: its end, which the caller
- * closes; -1: errno says why not. `pid` is told when it is known.
+ * Make the socket of a rank's place, for a process that will be forked. Returns its end, which the
+ * caller closes; -1 with errno on failure. Report the `pid` once it is known.
  */
 int aqi_desk_place(uint32_t rank);
 void aqi_desk_forked(uint32_t rank, pid_t pid);
 
 /*
- * Take ranks that come by themselves, over this listening packet socket: a process of the same user
- * that knows the secret may claim a place. Takes the descriptor over. From now on nobody else tells
- * of the ends of ranks.
+ * Accept ranks over this listening packet socket: a process of the same user that knows the secret
+ * may claim a place. Takes ownership of the descriptor. From now on the desk itself detects the
+ * ends of ranks.
  */
 aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES]);
 /* How many places have been claimed. */
@@ -34,9 +34,9 @@ uint32_t aqi_desk_claimed(void);
 /* A signal to the process that has claimed a place. */
 void aqi_desk_signal(uint32_t rank, int number);
 
-/* Hand over what a rank has said, although it may have died since. */
+/* Hand over unread messages of a rank, which may have died since. */
 void aqi_desk_drain(uint32_t rank);
-/* It is no more. */
+/* The rank has ended. */
 void aqi_desk_leave(uint32_t rank);
 
 /* Hooks of the hub. */

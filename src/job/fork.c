@@ -1,5 +1,5 @@
-/* The bootstrap of a process that has an agent on its host: aqrun, which forked it, or one that
- * ranks of a manager's job have started. The rank's side of the control socket. */
+/* The bootstrap of a process that has an agent on its host: aqrun, which forked it, or one
+ * started by ranks of a manager's job. The rank's side of the control socket. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "job/channel.h"
@@ -21,7 +21,7 @@
 
 #define FORK_MILLISECOND 1000000ull
 #define FORK_SLICE_MS    1000
-/* aqrun bounds the waits and says who is missing; this much later we give up on aqrun itself. */
+/* aqrun limits the waits and reports missing ranks; this much later we give up on aqrun itself. */
 #define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
@@ -38,7 +38,7 @@ struct fork_boot {
     uint32_t seq;                        /* collective calls made */
     aq_status broken;                    /* why there can be no further collective call, or AQ_OK */
     struct aqi_managed *_Atomic managed; /* NULL: aqrun started us */
-    struct fork_event *events; /* came during collective calls; for progress, in this order */
+    struct fork_event *events; /* received during collective calls; for progress, in this order */
     struct fork_event **last;
     uint8_t buf[AQI_CONTROL_MAX];
 };
@@ -48,7 +48,7 @@ static struct fork_boot *fork_of(struct aqi_boot *boot)
     return (struct fork_boot *)(void *)boot;
 }
 
-/* Whom people have to look at. */
+/* The process to name in messages. */
 static const char *fork_agent(const struct fork_boot *fork)
 {
     return fork->managed != NULL ? "the agent of this host" : "aqrun";
@@ -67,8 +67,8 @@ static aq_status fork_wait(const struct fork_boot *fork, int fd, short events, u
 {
     if (*waited >= aqi_job_config.start_timeout_ns + FORK_PATIENCE_NS)
         return aqi_fail(AQ_ETIMEOUT, "job",
-                        "%s has not answered for %llu s: it hangs or is stopped; end the job, "
-                        "or raise AQ_START_TIMEOUT",
+                        "no answer from %s for %llu s: it hangs or is stopped; end the job, or "
+                        "raise AQ_START_TIMEOUT",
                         fork_agent(fork),
                         (unsigned long long)(*waited / (1000 * FORK_MILLISECOND)));
     struct pollfd state = {.fd = fd, .events = events};
@@ -101,20 +101,20 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
     if (status == AQ_AGAIN) return status;
     if (status == AQ_ELIMIT)
         return aqi_fail(AQ_ELIMIT, "job",
-                        "no file descriptor is free for what aqrun sends: raise the limit (ulimit "
-                        "-n) or close files");
+                        "no file descriptor available to receive from aqrun: raise the limit "
+                        "(ulimit -n) or close files");
     if (status == AQ_EPROTO)
-        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a control message that makes no sense");
+        return aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message");
     if (status != AQ_OK) return fork_broken_socket(fork, status, "receive");
     status = aqi_control_decode(fork->buf, len, message);
     if (status == AQ_EMISMATCH)
         status = aqi_fail(AQ_EPROTO, "job",
-                          "aqrun speaks version %u of the control protocol, this program's library "
+                          "aqrun uses version %u of the control protocol, this program's library "
                           "version %u: start it with the aqrun of the same installation",
                           message->version, AQI_CONTROL_VERSION);
     else if (status != AQ_OK)
-        status = aqi_fail(AQ_EPROTO, "job",
-                          "aqrun sent a control message of %zu bytes that makes no sense", len);
+        status =
+            aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
     if (status != AQ_OK) {
         if (fd >= 0) close(fd);
         return status;
@@ -151,11 +151,11 @@ static aq_status fork_send(const struct fork_boot *fork, int socket,
 static aq_status fork_check_place(int place)
 {
     if (aqi_channel_is_one(place)) return AQ_OK;
-    return aqi_fail(AQ_ESTATE, "job",
-                    "AQ_BOOT_FD=%d is not aqrun's control socket: this program was started by a "
-                    "process that is a rank of a job itself, or something closed the descriptor; "
-                    "unset AQ_BOOT_FD to run it as a job of its own",
-                    place);
+    return aqi_fail(
+        AQ_ESTATE, "job",
+        "AQ_BOOT_FD=%d is not aqrun's control socket: this program was started by a rank of a job, "
+        "or the descriptor was closed; unset AQ_BOOT_FD to run it as a separate job",
+        place);
 }
 
 static void fork_hang_up(struct fork_boot *fork)
@@ -163,7 +163,7 @@ static void fork_hang_up(struct fork_boot *fork)
     close(atomic_exchange(&fork->boot.fd, -1));
 }
 
-/* Say HELLO over the place's socket, with one end of a new socket for all that follows. */
+/* Send HELLO over the place's socket, with one end of a new socket for all further messages. */
 static aq_status fork_hello(struct fork_boot *fork, int place)
 {
     int pair[2];
@@ -171,7 +171,7 @@ static aq_status fork_hello(struct fork_boot *fork, int place)
         return aqi_fail_errno(errno == EMFILE || errno == ENFILE ? AQ_ELIMIT : AQ_ESYS, errno,
                               "job", "socketpair for the control channel (ulimit -n too low?)");
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    fork->boot.fd = pair[0]; /* before aqrun counts us in: see aqi_boot_open */
+    fork->boot.fd = pair[0]; /* before aqrun knows of us: see aqi_boot_open */
     aq_status status = fork_send(fork, place, &hello, pair[1]);
     close(pair[1]);
     if (status != AQ_OK) fork_hang_up(fork);
@@ -197,7 +197,7 @@ static aq_status fork_status(const struct aqi_control *message)
     return message->status < 0 ? (aq_status)message->status : AQ_EPROTO;
 }
 
-/* The answer to HELLO: our place in the job, or why we have none. */
+/* The answer to HELLO: our place in the job, or why it was refused. */
 static aq_status fork_join(struct fork_boot *fork)
 {
     char text[AQI_CONTROL_TEXT + 1];
@@ -232,10 +232,10 @@ static aq_status fork_open_place(struct fork_boot *fork)
     int place = (int)aqi_job_config.boot_fd;
     aq_status status = fork_check_place(place);
     if (status != AQ_OK) return status;
-    /* Programs that this one starts are no ranks. */
+    /* Programs that this one starts are not ranks. */
     fcntl(place, F_SETFD, FD_CLOEXEC);
-    /* aqrun asked for it already, but not where a shell stands between aqrun and us. Should aqrun
-     * have died before this line, the socket below says so. */
+    /* aqrun has already requested it, except if there is a shell between aqrun and us. If aqrun
+     * died before this line, the socket below shows it. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return fork_hello(fork, place);
 }
@@ -272,7 +272,7 @@ static aq_status fork_open(struct aqi_boot *boot)
         fork_part(fork);
         fork_hang_up(fork);
     } else if (kind == NULL) {
-        close((int)aqi_job_config.boot_fd); /* given back: not for programs that we start */
+        close((int)aqi_job_config.boot_fd); /* closed: not for programs that we start */
     }
     return status;
 }
@@ -282,7 +282,7 @@ static void fork_depart(struct aqi_boot *boot)
     fork_part(fork_of(boot));
 }
 
-/* A message that came unasked, EVENT or AGREED, as an event of its own. */
+/* An unsolicited message, EVENT or AGREED, as an event. */
 static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_control *message,
                                  struct fork_event **out)
 {
@@ -292,7 +292,7 @@ static aq_status fork_read_event(const struct fork_boot *fork, const struct aqi_
         return aqi_fail(AQ_EPROTO, "job", "aqrun sent a set of ranks of %zu bytes, not %zu",
                         message->len, set_bytes);
     struct fork_event *read = calloc(1, sizeof(*read) + set_bytes);
-    if (read == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for what aqrun tells");
+    if (read == NULL) return aqi_fail(AQ_ENOMEM, "job", "no memory for a message from aqrun");
     if (agreed)
         memcpy(read->set, message->data, set_bytes);
     else
@@ -314,7 +314,7 @@ static bool fork_is_event(const struct aqi_control *message)
     return message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED;
 }
 
-/* Came while a collective call waits for its result. */
+/* Received while a collective call waits for its result. */
 static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *message)
 {
     struct fork_event *event;
@@ -322,13 +322,14 @@ static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *m
     if (status != AQ_OK) return status;
     *fork->last = event;
     fork->last = &event->next;
-    /* A death spoils the call only if the result says so: aqrun decides that, the same for all. */
+    /* A death fails the call only if the result says so: aqrun decides that, the same for all. */
     if (event->event.type != AQI_BOOT_EXIT) return AQ_OK;
-    /* aqrun has told the user; each rank that says it again would be noise. */
+    /* aqrun has reported it; repeating it in each rank would be noise. */
     return aqi_fail_quiet(AQ_EPEER, "%s", event->text);
 }
 
-/* A collective call that began can only end by a result; any other end spoils those after it. */
+/* A collective call that was started can only end by a result; any other end fails those after
+ * it. */
 static aq_status fork_break(struct fork_boot *fork, aq_status status)
 {
     fork->broken = status;
@@ -340,7 +341,7 @@ static aq_status fork_call(struct fork_boot *fork, enum aqi_control_call call, c
                            size_t len, uint64_t bytes)
 {
     if (fork->broken != AQ_OK)
-        return aqi_fail_quiet(fork->broken, "an earlier exchange between all ranks has failed");
+        return aqi_fail_quiet(fork->broken, "an earlier exchange between all ranks failed");
     struct aqi_control message = {
         .type = AQI_CONTROL_CALL, .seq = ++fork->seq, .call = call, .bytes = bytes};
     do {
@@ -369,7 +370,7 @@ static aq_status fork_result(struct fork_boot *fork, struct aqi_control *result,
         if (*passed >= 0) close(*passed);
     }
     if (result->status == AQ_OK) return AQ_OK;
-    aqi_control_text(result, text); /* aqrun has told the user */
+    aqi_control_text(result, text); /* aqrun has reported it */
     return fork_break(fork, aqi_fail_quiet(fork_status(result), "%s", text));
 }
 
@@ -393,7 +394,7 @@ static aq_status fork_gather(struct fork_boot *fork, enum aqi_control_call call,
     return status;
 }
 
-/* Private: of what is sealed against writing older kernels allow no shared mapping. */
+/* Private: older kernels allow no shared mapping of objects sealed against writing. */
 static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len, void **memory)
 {
     struct fork_boot *fork = fork_of(boot);
@@ -407,7 +408,7 @@ static aq_status fork_table(struct aqi_boot *boot, const void *mine, size_t len,
     if (at == MAP_FAILED) {
         status = aqi_fail_errno(AQ_ESYS, errno, "job", "map the %zu bytes of all ranks", total);
     } else if (fstat(fd, &info) != 0 || (uint64_t)info.st_size < total) {
-        status = aqi_fail(AQ_EPROTO, "job", "aqrun sent a table of too few bytes");
+        status = aqi_fail(AQ_EPROTO, "job", "aqrun sent a table that is too short");
         munmap(at, total);
     } else {
         *memory = at;
@@ -455,7 +456,7 @@ static aq_status fork_share(struct aqi_boot *boot, const char *name, size_t byte
     return status;
 }
 
-/* Hand one event on and free it. The callback may end the process, so it is counted first. */
+/* Deliver one event and free it. The callback may end the process, so it is counted first. */
 static void fork_deliver(struct fork_boot *fork, struct fork_event *event, aqi_boot_event_fn *fn,
                          void *arg)
 {
@@ -512,7 +513,7 @@ static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, voi
         if (status == AQ_AGAIN) return AQ_OK;
         if (status != AQ_OK) return status;
         if (passed >= 0) close(passed);
-        /* The result of a call that failed here already is of no use to anybody. */
+        /* The result of a call that has already failed here is not used. */
         if (!fork_is_event(&message)) continue;
         status = fork_read_event(fork, &message, &event);
         if (status != AQ_OK) return status;
@@ -520,7 +521,7 @@ static aq_status fork_progress(struct aqi_boot *boot, aqi_boot_event_fn *fn, voi
     }
 }
 
-/* When the socket is full or closed there is nobody to tell: our death will say enough. */
+/* If the socket is full or closed, no message can be sent: our death will show it. */
 static void fork_exit(struct aqi_boot *boot, int code, const char *why)
 {
     struct aqi_control message = {.type = AQI_CONTROL_EXIT, .code = code, .data = why};

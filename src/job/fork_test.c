@@ -211,10 +211,10 @@ static void test_failing_to_join(void **state)
         {script_refuse, AQ_ESTATE, "taken"},
         {script_hang_up, AQ_EPEER, "aqrun is gone"},
         {script_other_version, AQ_EPROTO, "version 99"},
-        {script_garbage, AQ_EPROTO, "makes no sense"},
+        {script_garbage, AQ_EPROTO, "malformed"},
         {script_job_without_page, AQ_EPROTO, "type 2"},
         {script_exit, AQ_ESTATE, "taken"},
-        {script_silence, AQ_ETIMEOUT, "has not answered"},
+        {script_silence, AQ_ETIMEOUT, "no answer from"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct aqi_boot *boot;

@@ -6,7 +6,7 @@
 
 enum { LINES_CHUNK = 32768, LINES_GROWTH = 64 };
 
-/* What is given to `out` next. */
+/* The next bytes for `out`. */
 struct lines_out {
     struct aqi_safe_text text;
     aqi_lines_fn *out;
@@ -25,14 +25,14 @@ static void lines_bytes(struct aqi_safe_text *to, const char *bytes, size_t len)
     to->used += len;
 }
 
-/* What is behind `before`; NULL: that is not in the line. */
+/* The text after `before`; NULL: not in the line. */
 static const char *lines_behind(const char *line, const char *end, const char *before)
 {
     const char *found = memmem(line, (size_t)(end - line), before, strlen(before));
     return found != NULL ? found + strlen(before) : NULL;
 }
 
-/* Where a line says its time; NULL: it has none. Names in it have no quotes. */
+/* The place of a line's time; NULL: none. Names in it have no quotes. */
 static const char *lines_time(const char *line, size_t len)
 {
     if (line[0] == '{') return lines_behind(line, line + len, "\"ts\":");
@@ -40,7 +40,7 @@ static const char *lines_time(const char *line, size_t len)
     return close != NULL && close + 2 < line + len && close[1] == ' ' ? close + 2 : NULL;
 }
 
-/* "12.345" as 12345; NULL: it is no such number. Else what is behind it. */
+/* "12.345" as 12345. Returns the text after it; NULL if malformed. */
 static const char *lines_number(const char *at, const char *end, uint64_t *value)
 {
     const char *point = NULL;
@@ -53,7 +53,8 @@ static const char *lines_number(const char *at, const char *end, uint64_t *value
     return point != NULL && at == point + 4 ? at : NULL;
 }
 
-/* The line from its beginning with the number at `at` as `value`; returns what is behind it. */
+/* Copy the line up to the number at `at`, replaced by `value`; returns the text after the
+ * number. */
 static const char *lines_replace(struct lines_out *to, const char *line, const char *at,
                                  const char *rest, uint64_t value)
 {
@@ -62,7 +63,7 @@ static const char *lines_replace(struct lines_out *to, const char *line, const c
     return rest;
 }
 
-/* When it began, and how long it took, which is to when it ended. */
+/* Its start time, and its duration up to the end. */
 static const char *lines_align(struct lines_out *to, const struct aqi_align *align,
                                const char *line, const char *end)
 {

@@ -18,17 +18,17 @@
 
 #define LINK_ROOM        (128u << 10) /* received at once */
 #define LINK_PIECES      64           /* frames sent at once */
-#define LINK_TURN        (1u << 20)   /* bytes sent before others have their turn */
-#define LINK_GRAIN_NS    10000000u    /* deadlines are not looked at more often */
-#define LINK_BEATS       4            /* signs of life in the time after which silence is death */
+#define LINK_TURN        (1u << 20)   /* bytes sent in a turn */
+#define LINK_GRAIN_NS    10000000u    /* interval at which deadlines are checked */
+#define LINK_BEATS       4            /* keep-alives per AQ_HOST_TIMEOUT */
 #define LINK_NS_PER_MS   1000000u
 #define LINK_LEAST_BEATS 10000000u
 
 /* Kinds of frames. */
 enum {
     LINK_DATA = AQI_SEAL_READY + 1,
-    LINK_BEAT, /* I live; with the silence, u32 of milliseconds, after which I give others up */
-    LINK_LAST  /* nothing follows; to be answered with the same */
+    LINK_BEAT, /* keep-alive, with the silence, u32 of milliseconds, after which I give up peers */
+    LINK_LAST  /* the last frame; to be answered with the same */
 };
 
 static void link_list_add(struct link_list *list, struct aqi_link *link)
@@ -67,16 +67,16 @@ static void link_nonce(uint8_t nonce[AQI_SEAL_NONCE])
     if (getrandom(nonce, AQI_SEAL_NONCE, 0) != (ssize_t)AQI_SEAL_NONCE) abort();
 }
 
-/* Where the path carries smaller packets than the interface, and nobody says so (a firewall drops
- * ICMP), small ones pass, and all larger ones are sent again for ever. Both sides set it, so it
- * holds both ways, and it cannot be changed later: what agents say to each other is little. */
+/* If the path carries smaller packets than the interface, and nothing reports it (a firewall
+ * drops ICMP), small ones pass, and larger ones are retransmitted forever. Both sides set it, so
+ * it applies both ways. It cannot be changed later, but agents send little data. */
 void link_keep_short(int fd)
 {
     int bytes = LINK_PACKET - 40; /* without the headers of IPv4 and TCP */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &bytes, sizeof(bytes));
 }
 
-/* An option that every link has; the rest of the world goes on without. */
+/* An option of every link; failures are ignored. */
 static void link_tune(int fd)
 {
     int on = 1;
@@ -115,7 +115,7 @@ static void link_let_go(struct aqi_link *link)
     link_drop_queue(link);
 }
 
-/* A plain close would look to the other side as if our process had ended. */
+/* To the other side a plain close would look as if our process had ended. */
 static void link_reset(const struct aqi_link *link)
 {
     const struct linger none = {.l_onoff = 1};
@@ -158,14 +158,13 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
 {
     size_t len = link_size(iov, niov), whole = AQI_SEAL_HEAD + len + AQI_SEAL_TAG;
     if (len > AQI_LINK_FRAME_MAX) {
-        link_doom(link, AQ_ESIZE, "a frame of %zu bytes is to be sent, and %u are the most", len,
+        link_doom(link, AQ_ESIZE, "cannot send a frame of %zu bytes: the maximum is %u", len,
                   AQI_LINK_FRAME_MAX);
         return;
     }
     struct link_item *item = calloc(1, sizeof(*item) + whole);
     if (item == NULL) {
-        link_doom(link, AQ_ENOMEM,
-                  "no memory for a frame of %zu bytes, after %zu that wait to be sent", len,
+        link_doom(link, AQ_ENOMEM, "no memory for a frame of %zu bytes, with %zu bytes queued", len,
                   link->backlog);
         return;
     }
@@ -226,31 +225,29 @@ static void link_cut(struct aqi_link *link)
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, why);
     else if (link->stranger && link->seal.held_len == 0)
-        link_doom(link, AQ_OK, "%s", why); /* it looked at us, or found a better way */
+        link_doom(link, AQ_OK, "%s", why); /* it only probed us, or found a better path */
     else if (link->state == LINK_CLOSING && !link->last_came)
         link_doom(link, AQ_EPEER,
-                  "the connection was closed by the other side before it had received "
-                  "everything");
+                  "the other side closed the connection before it had received everything");
     else
         link_doom(link, AQ_EPEER, "%s", why);
 }
 
-/* The reason that the system gives for the end of a connection. */
+/* The kernel's reason for the end of a connection. */
 static void link_broke(struct aqi_link *link, int error)
 {
     bool reset = error == ECONNRESET || error == EPIPE;
     /* EPIPE: it had closed the connection before. */
     aq_status status = error == EPIPE ? AQ_EPEER : AQ_ESYS;
-    const char *why =
-        reset ? "the connection was reset: the process there has ended or heard nothing "
-                "of us for long, or a firewall between has cut it"
-              : strerror(error);
+    const char *why = reset ? "the connection was reset: the process there has ended or received "
+                              "nothing from us for too long, or a firewall cut the connection"
+                            : strerror(error);
     if (link->state == LINK_CALLING)
         link_call_refused(link, AQ_EPEER, true, reset ? aqi_seal_cut(&link->seal) : why);
     else if (link->stranger && reset)
         link_cut(link);
     else if (link->state == LINK_CLOSING && link->backlog != 0)
-        link_doom(link, status, "%s, and %zu bytes had not been sent", why, link->backlog);
+        link_doom(link, status, "%s, with %zu bytes unsent", why, link->backlog);
     else
         link_doom(link, status, "%s", why);
 }
@@ -260,7 +257,7 @@ static void link_closed(struct aqi_link *link)
     link_doom(link, AQ_OK, "closed");
 }
 
-/* Take what was sent off the queue. */
+/* Remove sent data from the queue. */
 static void link_sent(struct aqi_link *link, size_t len)
 {
     link->backlog -= len;
@@ -276,7 +273,7 @@ static void link_sent(struct aqi_link *link, size_t len)
 
 static bool link_receive(struct aqi_link *link, int error);
 
-/* As much as goes at once: false when the socket takes no more, or is broken. */
+/* Send as much as possible: false if the socket accepts no more, or is broken. */
 static bool link_send_some(struct aqi_link *link, size_t *len)
 {
     struct iovec iov[LINK_PIECES];
@@ -291,7 +288,7 @@ static bool link_send_some(struct aqi_link *link, size_t *len)
     if (sent < 0) {
         int error = errno;
         if (error == EAGAIN || error == EINTR) return false;
-        /* What the other side has said before it went shall not be lost. */
+        /* Data sent by the other side before it ended must not be lost. */
         while (link_receive(link, error))
             ;
         link_broke(link, error);
@@ -318,7 +315,7 @@ static void link_flush(struct aqi_link *link)
     }
 }
 
-/* What the handshake has to say; it is small, so the socket has room for it. */
+/* Handshake bytes; few enough for the socket's buffer. */
 static void link_say(struct aqi_link *link)
 {
     struct aqi_seal *seal = &link->seal;
@@ -346,7 +343,7 @@ static void link_opened(struct aqi_link *link)
     link->said_ns = link->heard_ns;
     link->beat_ns = links->config.silence_ns / LINK_BEATS;
     link_due(links, link->said_ns + link->beat_ns);
-    link_beat(link); /* for the other side to know how often we have to hear it */
+    link_beat(link); /* tells the other side how often we expect keep-alives */
     struct aqi_seal_call call = link->seal.call;
     call.to = link->seal.answered;
     links->config.hooks->opened(link, &call);
@@ -371,12 +368,12 @@ static void link_serve(struct aqi_link *link, const struct aqi_seal_frame *frame
         else if (link->first == NULL)
             link_closed(link);
     } else {
-        link_doom(link, AQ_EPROTO, "a frame of kind %u with %zu bytes makes no sense", frame->kind,
+        link_doom(link, AQ_EPROTO, "malformed frame of kind %u with %zu bytes", frame->kind,
                   frame->len);
     }
 }
 
-/* The other side does not keep to the protocol. */
+/* The other side violates the protocol. */
 static void link_wrong(struct aqi_link *link, aq_status status)
 {
     link_say(link);
@@ -404,8 +401,8 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
         link_say(link);
 }
 
-/* False: there is nothing more to receive. `error`: what the system has said already, and so does
- * not say again. */
+/* False: there is nothing more to receive. `error`: already reported by the kernel, which does
+ * not repeat it. */
 static bool link_receive(struct aqi_link *link, int error)
 {
     struct aqi_links *links = link->links;
@@ -450,7 +447,7 @@ void aqi_links_patient(struct aqi_links *links, bool patient)
     links->patient = patient;
 }
 
-/* Has it been silent for too long? What has come while we were busy ourselves counts. */
+/* Whether it has been silent for too long. Data that arrived while we were busy counts. */
 static bool link_is_silent(struct aqi_link *link, uint64_t now)
 {
     if (link->links->patient) link->heard_ns = now;
@@ -465,14 +462,14 @@ static uint64_t link_tick_open(struct aqi_link *link, uint64_t now)
 {
     if (link_is_silent(link, now)) {
         link_doom(link, AQ_ETIMEOUT,
-                  "nothing has been heard for %.1f s (AQ_HOST_TIMEOUT): the host or the "
-                  "network to it is down, its path carries no packets of %d bytes (MTU), or the "
-                  "process there is stopped",
+                  "nothing was received for %.1f s (AQ_HOST_TIMEOUT): the host or the network to "
+                  "it is down, the path does not carry packets of %d bytes (MTU), or the process "
+                  "there is stopped",
                   (double)(now - link->heard_ns) / 1e9, LINK_PACKET);
         return UINT64_MAX;
     }
-    if (link->state != LINK_OPEN) return now; /* it has become another: look again */
-    /* What waits to be sent is a sign of life by itself. */
+    if (link->state != LINK_OPEN) return now; /* its state has changed: check again */
+    /* Queued data serves as a keep-alive. */
     if (now >= link->said_ns + link->beat_ns && link->first == NULL) link_beat(link);
     uint64_t beat = (link->first == NULL ? link->said_ns : now) + link->beat_ns;
     return aqi_min(beat, link->heard_ns + link->links->config.silence_ns);
@@ -489,11 +486,11 @@ static uint64_t link_tick(struct aqi_link *link, uint64_t now)
     case LINK_STRANGER:
         if (now < link->deadline_ns) return link->deadline_ns;
         if (link->state == LINK_STRANGER)
-            link_doom(link, AQ_ETIMEOUT, "it did not prove in time that it is of this job");
+            link_doom(link, AQ_ETIMEOUT, "it did not prove in time that it belongs to this job");
         else
             link_doom(link, AQ_ETIMEOUT,
-                      "it was to be closed, and the other side did not receive what "
-                      "had been sent (%zu bytes wait here)",
+                      "while closing, the other side did not receive all data (%zu bytes are still "
+                      "queued)",
                       link->backlog);
         return UINT64_MAX;
     case LINK_DOOMED:
@@ -544,7 +541,7 @@ static void link_end(struct aqi_link *link)
     free(link);
 }
 
-/* Those that a hook dooms meanwhile wait for the next tick. */
+/* Links doomed by a hook meanwhile wait for the next tick. */
 static void link_end_doomed(struct aqi_links *links)
 {
     struct link_list *const lists[] = {&links->strangers, &links->all};

@@ -1,5 +1,5 @@
-/* Calling a host: its addresses are connected to side by side, the first with a lead, and asked one
- * after the other to prove that they are that host. */
+/* Calling a host: its addresses are connected to in parallel, the first with a lead, and must
+ * prove one after the other that they are that host. */
 #include "job/link_impl.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #define LINK_CALL_LEAD_NS  250000000u  /* before the next address is tried, too */
-#define LINK_CALL_PAUSE_NS 50000000u   /* before one is tried again that was too busy; it doubles */
+#define LINK_CALL_PAUSE_NS 50000000u   /* pause before a busy one is tried again; it doubles */
 #define LINK_CALL_PAUSES   1000000000u /* up to that */
 #define LINK_CALL_WHY      224u
 
@@ -44,7 +44,7 @@ static void link_call_fail(struct link_try *try, aq_status status, const char *w
     try->state = TRY_FAILED;
     try->status = status;
     snprintf(try->why, sizeof(try->why), "%s", why);
-    /* The next has no reason to wait any longer. */
+    /* The next one need not wait any longer. */
     struct link_call *call = try->link->call;
     for (unsigned i = 0; i < call->count; i++)
         if (call->tries[i].state == TRY_WAITS && call->tries[i].pause_ns == 0) {
@@ -53,7 +53,7 @@ static void link_call_fail(struct link_try *try, aq_status status, const char *w
         }
 }
 
-/* What the system says of a connection that cannot be made. */
+/* The kernel's reasons for failed connections. */
 static void link_call_fail_errno(struct link_try *try, int error)
 {
     static const struct {
@@ -61,14 +61,14 @@ static void link_call_fail_errno(struct link_try *try, int error)
         aq_status status;
         const char *why;
     } rows[] = {
-        {ECONNREFUSED, AQ_EREFUSED, "refused: nobody listens there any more"},
-        {EHOSTUNREACH, AQ_EPEER, "no route: the host is down, or in another network"},
+        {ECONNREFUSED, AQ_EREFUSED, "refused: nothing listens there any more"},
+        {EHOSTUNREACH, AQ_EPEER, "no route: the host is down, or on another network"},
         {ENETUNREACH, AQ_EPEER, "no route to that network"},
         {ETIMEDOUT, AQ_ETIMEOUT, NULL},
         {EACCES, AQ_EACCESS, "this host's firewall or policy forbids it"},
         {EPERM, AQ_EACCESS, "this host's firewall or policy forbids it"},
-        {EMFILE, AQ_ELIMIT, "no file descriptor is left: raise ulimit -n"},
-        {ENFILE, AQ_ELIMIT, "no file descriptor is left on this host"},
+        {EMFILE, AQ_ELIMIT, "no file descriptor available: raise ulimit -n"},
+        {ENFILE, AQ_ELIMIT, "no file descriptor available on this host"},
     };
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
         if (rows[i].error == error && rows[i].why != NULL) {
@@ -152,7 +152,7 @@ static void link_call_prove(struct aqi_link *link, struct link_try *try, uint64_
     link_begin(link, fd, AQI_SEAL_CALLER, &link->call->who);
 }
 
-/* What was wrong with each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
+/* The error of each address: "10.0.0.7:4000: refused: …; [fd00::7]:4000: no answer …". */
 static void link_call_doom(struct aqi_link *link)
 {
     struct link_call *call = link->call;
@@ -163,7 +163,8 @@ static void link_call_doom(struct aqi_link *link)
         const struct link_try *try = &call->tries[i];
         len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s: %s", i != 0 ? "; " : "",
                                 aqi_sockaddr_text(&try->at, at), try->why);
-        /* That of whoever answered says most; one refusal, perhaps of another host, least. */
+        /* The error of an address that answered is the most informative; one refusal, perhaps of
+         * another host, the least. */
         if (status == AQ_OK || status == AQ_EREFUSED || try->status == AQ_EPROTO ||
             try->status == AQ_EACCESS)
             status = try->status;
@@ -181,24 +182,23 @@ static void link_call_expire(struct aqi_link *link, uint64_t now)
     struct link_call *call = link->call;
     char why[LINK_CALL_WHY];
     snprintf(why, sizeof(why),
-             "no answer in %.1f s: the host is down, or a firewall drops what is sent there "
-             "(AQ_CONTROL_PORTS sets the ports that it has to let through)",
+             "no answer in %.1f s: the host is down, or a firewall drops packets to it "
+             "(AQ_CONTROL_PORTS sets the ports to allow)",
              (double)(now - call->began_ns) / 1e9);
     for (unsigned i = 0; i < call->count; i++) {
         struct link_try *try = &call->tries[i];
         if (try->state == TRY_PROVES)
             link_call_fail(try, AQ_ETIMEOUT,
-                           "it answers, and does not prove in time that it is "
-                           "of this job");
+                           "it answers, but did not prove in time that it belongs to this job");
         else if (try->pause_ns != 0)
-            try->state = TRY_FAILED; /* `why` says what it did last */
+            try->state = TRY_FAILED; /* `why` has its last error */
         else if (try->state != TRY_FAILED)
             link_call_fail(try, AQ_ETIMEOUT, why);
     }
     link_call_doom(link);
 }
 
-/* Begin what is due, one proof at a time; the end when nothing is left to try. */
+/* Start what is due, one proof at a time; end when nothing is left to try. */
 static void link_call_advance(struct aqi_link *link, uint64_t now)
 {
     struct link_call *call = link->call;
@@ -241,7 +241,7 @@ uint64_t link_call_tick(struct aqi_link *link, uint64_t now)
     if (try != NULL && now < try->due_ns) return aqi_min(try->due_ns, link->deadline_ns);
     if (try != NULL)
         link_call_refused(link, AQ_ETIMEOUT, false,
-                          "it answers, and does not prove in time that it is of this job");
+                          "it answers, but did not prove in time that it belongs to this job");
     else
         link_call_advance(link, now);
     return link->deadline_ns;
@@ -260,7 +260,7 @@ void link_call_done(struct aqi_link *link)
     link_call_drop(link);
 }
 
-/* The first addresses of a list; how many, or 0 when it is none. */
+/* Parse the first addresses of a list; returns their number, 0 if malformed. */
 static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_CANDIDATES])
 {
     for (unsigned count = 0; count < AQI_LINK_CANDIDATES; list++) {
@@ -284,10 +284,10 @@ aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,
     union aqi_sockaddr at[AQI_LINK_CANDIDATES];
     unsigned count = link_call_read(addresses, at);
     if (count == 0)
-        return aqi_fail(AQ_EINVAL, "job",
-                        "\"%s\" are no addresses of a host: a list such as "
-                        "\"10.0.0.7:4000,[fd00::7]:4000\" is",
-                        addresses);
+        return aqi_fail(
+            AQ_EINVAL, "job",
+            "\"%s\" is not a list of addresses of a host, such as \"10.0.0.7:4000,[fd00::7]:4000\"",
+            addresses);
     struct link_call *call = calloc(1, sizeof(*call) + count * sizeof(call->tries[0]));
     struct aqi_link *link = call != NULL ? link_new(links, LINK_CALLING) : NULL;
     if (link == NULL) {

@@ -333,7 +333,7 @@ static void test_between(void **state)
             assert_true(hosts[0].frames < 3 || (cut && at == whole));
             if (!shaking && !cut && hosts[0].status != AQ_ETIMEOUT) {
                 assert_int_equal(hosts[0].status, AQ_EPROTO);
-                assert_non_null(strstr(hosts[0].why, "altered on the way"));
+                assert_non_null(strstr(hosts[0].why, "modified in transit"));
             }
             between_close();
             aqi_links_close(hosts[0].links);
@@ -399,11 +399,11 @@ static void test_impostors(void **state)
         aq_status status;
     } rows[] = {
         {"SSH-2.0-OpenSSH_9.2p1\r\n", 23, true, "another program", AQ_EPROTO},
-        {"aqlink\2\0aaaaaaaaaaaaaaaa", 24, true, "speaks version 2", AQ_EPROTO},
+        {"aqlink\2\0aaaaaaaaaaaaaaaa", 24, true, "uses version 2", AQ_EPROTO},
         {"aqlink\1\0aaaaaaaaaaaaaaaabbbbcccccccccccccccc", 44, true, "the key", AQ_EACCESS},
-        {"aqlink\1\0aaaaaaaa", 16, true, "does not prove in time", AQ_ETIMEOUT},
-        {"", 0, true, "does not prove in time", AQ_ETIMEOUT},
-        {"", 0, false, "without a word", AQ_EPEER},
+        {"aqlink\1\0aaaaaaaa", 16, true, "did not prove in time", AQ_ETIMEOUT},
+        {"", 0, true, "did not prove in time", AQ_ETIMEOUT},
+        {"", 0, false, "without an answer", AQ_EPEER},
         {"aqlink\1\0aaaaaaaaaaaaaaaa", 24, false, "instead of proving", AQ_EPEER},
     };
     uint16_t port;
@@ -439,7 +439,7 @@ static void test_other_job(void **state)
     expire(link);
     UNTIL(hosts[1].ended == 1);
     assert_int_equal(hosts[1].status, AQ_EPEER);
-    assert_non_null(strstr(hosts[1].why, "instead of proving that it is of this job"));
+    assert_non_null(strstr(hosts[1].why, "instead of proving that it belongs to this job"));
     assert_non_null(strstr(hosts[0].stranger, "does not know the key"));
     assert_int_equal(hosts[0].opened + hosts[1].opened, 0);
 }
@@ -470,7 +470,8 @@ static void test_nonsense(void **state)
         assert_int_equal(send(link->source.fd, frame, whole, MSG_NOSIGNAL), whole);
         UNTIL(hosts[0].ended == i + 1 && hosts[1].ended == i + 1);
         assert_int_equal(hosts[0].status, AQ_EPROTO);
-        snprintf(why, sizeof(why), "a frame of kind %u with %zu bytes", rows[i].kind, rows[i].len);
+        snprintf(why, sizeof(why), "malformed frame of kind %u with %zu bytes", rows[i].kind,
+                 rows[i].len);
         assert_non_null(strstr(hosts[0].why, why));
     }
 }

@@ -1,5 +1,5 @@
-/* What the files of links share: link.c (streams), link_call.c (connecting), link_listen.c
- * (strangers). */
+/* Shared by the files of links: link.c (streams), link_call.c (connecting), link_listen.c
+ * (unauthenticated callers). */
 #ifndef JOB_LINK_IMPL_H
 #define JOB_LINK_IMPL_H
 
@@ -9,13 +9,13 @@
 
 enum link_state {
     LINK_CALLING,  /* tries the addresses of the host that is called */
-    LINK_STRANGER, /* was accepted, and has not proved itself */
+    LINK_STRANGER, /* was accepted, and has not authenticated */
     LINK_OPEN,
-    LINK_CLOSING, /* its last frame is queued or sent; what comes is not looked at */
-    LINK_DOOMED   /* its socket is closed; the next tick tells its end and frees it */
+    LINK_CLOSING, /* its last frame is queued or sent; received data is ignored */
+    LINK_DOOMED   /* its socket is closed; the next tick reports its end and frees it */
 };
 
-/* A frame that waits to be sent. */
+/* A queued frame. */
 struct link_item {
     struct link_item *next;
     size_t len;
@@ -32,9 +32,9 @@ struct aqi_link {
     bool stranger;  /* among those */
     bool dirty;     /* has to be flushed */
     bool marked;    /* the backlog has reached the mark */
-    bool last_came; /* the last frame of the other side has come */
+    bool last_came; /* the last frame of the other side has arrived */
     aq_status status;
-    char *why; /* of the doomed; NULL: there was no memory to say */
+    char *why; /* of the doomed; NULL: no memory for it */
     void *owner;
     struct aqi_source source;
     struct aqi_seal seal;
@@ -73,7 +73,7 @@ struct aqi_links {
 
 /* link.c */
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
-/* It is over: the reason, without the name. The first one counts. */
+/* The link has failed: the reason, without the name. The first one counts. */
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
 #define LINK_PACKET 576 /* bytes: every path carries so many */
 /* Before a socket connects or listens: what it sends and receives goes in packets so short. */

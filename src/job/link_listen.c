@@ -1,4 +1,4 @@
-/* Where other hosts call: the listener, whom it turns away, and the addresses that it offers. */
+/* The listener for other hosts, rejected callers, and the addresses that it offers. */
 #include "job/link_impl.h"
 
 #include "base/clock.h"
@@ -13,10 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_LISTEN_ACCEPTS  16u         /* before others have their turn */
-#define LINK_LISTEN_PAUSE_NS 100000000u  /* when there are no descriptors */
-#define LINK_LISTEN_SPEAK_NS 1000000000u /* strangers are spoken of that often */
-#define LINK_LISTEN_SHORT    "connections of other hosts wait: no file descriptor or memory is left"
+#define LINK_LISTEN_ACCEPTS  16u         /* accepted in a turn */
+#define LINK_LISTEN_PAUSE_NS 100000000u  /* if there are no descriptors */
+#define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
+#define LINK_LISTEN_SHORT                                                                          \
+    "connections of other hosts must wait: no file descriptor or memory available"
 
 static void link_listen_speak(struct aqi_links *links, const char *why)
 {
@@ -48,8 +49,8 @@ static void link_listen_take(struct aqi_links *links, int fd, const union aqi_so
 {
     const struct aqi_seal_call own = {.from = AQI_SEAL_ANY_HOST, .to = links->config.host};
     if (links->strangers.count - links->strangers_doomed >= AQI_LINK_STRANGERS)
-        link_listen_drop_oldest(links, "too many connect without proving that they are of this "
-                                       "job: the oldest goes");
+        link_listen_drop_oldest(links, "too many connections that have not proved that they belong "
+                                       "to this job: closing the oldest");
     struct aqi_link *link = link_new(links, LINK_STRANGER);
     if (link == NULL) {
         close(fd);
@@ -61,11 +62,11 @@ static void link_listen_take(struct aqi_links *links, int fd, const union aqi_so
     link_begin(link, fd, AQI_SEAL_LISTENER, &own);
 }
 
-/* Until somebody has closed something, accepting would only fail again and again. */
+/* Until descriptors are closed, accepting would only fail repeatedly. */
 static void link_listen_pause(struct aqi_links *links)
 {
-    link_listen_drop_oldest(links, "no file descriptor or memory is left: the oldest that has not "
-                                   "proved to be of this job goes");
+    link_listen_drop_oldest(links, "no file descriptor or memory available: closing the oldest "
+                                   "connection that has not proved that it belongs to this job");
     aqi_source_watch(&links->listener, 0);
     links->listen_ns = aqi_now_ns() + LINK_LISTEN_PAUSE_NS;
     link_due(links, links->listen_ns);
@@ -148,21 +149,21 @@ aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t 
     socklen_t len = sizeof(bound);
     int fd = -1, error = EADDRINUSE;
     if (!link_listen_range(ports, &first, &last))
-        return aqi_fail(AQ_ESETTING, "job",
-                        "AQ_CONTROL_PORTS=%s: a range of ports such as 40000-40099 is meant, of 1 "
-                        "to 65535",
-                        ports);
+        return aqi_fail(
+            AQ_ESETTING, "job",
+            "AQ_CONTROL_PORTS=%s: give a range of ports from 1 to 65535, such as 40000-40099",
+            ports);
     for (unsigned long i = first; i <= last && error == EADDRINUSE; i++)
         error = link_listen_on(links, i, &fd);
     if (error == EADDRINUSE)
         return aqi_fail(AQ_ELIMIT, "job",
-                        "all ports of AQ_CONTROL_PORTS=%s are taken on this host: widen the range, "
-                        "one port is needed for each job",
+                        "all ports of AQ_CONTROL_PORTS=%s are in use on this host: widen the "
+                        "range, each job needs one port",
                         ports);
     if (error == 0 && getsockname(fd, &bound.any, &len) != 0) error = errno;
     if (error != 0) {
         if (fd >= 0) close(fd);
-        return aqi_fail_errno(AQ_ESYS, error, "job", "other hosts cannot be listened to (port %s)",
+        return aqi_fail_errno(AQ_ESYS, error, "job", "cannot listen for other hosts (port %s)",
                               first != 0 ? ports : "any");
     }
     aqi_source_open(&links->listener, fd, link_listen_ready);
@@ -171,7 +172,7 @@ aq_status aqi_links_listen(struct aqi_links *links, const char *ports, uint16_t 
     return AQ_OK;
 }
 
-/* How good an address is to be offered; 0: not at all. */
+/* The preference of an address to offer; 0: not offered. */
 static unsigned link_listen_worth(const struct aqi_links *links, const struct ifaddrs *at)
 {
     unsigned rank = aqi_sockaddr_rank(at->ifa_addr);
@@ -183,7 +184,7 @@ static unsigned link_listen_worth(const struct aqi_links *links, const struct if
 
 enum { WORTH_LOOPBACK = 4 * AQI_INTERFACE_LOOPBACK + 3, WORTH_MOST = 4 * AQI_INTERFACE_REAL + 3 };
 
-/* Add those of this worth, as long as there is room; how many there were. */
+/* Add addresses of this preference while there is room; returns their number. */
 static unsigned link_listen_add(const struct aqi_links *links, const struct ifaddrs *all,
                                 unsigned worth, char *text, size_t len)
 {
@@ -212,15 +213,15 @@ aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
     if (links->port == 0)
         return aqi_fail(AQ_ESTATE, "job", "aqi_links_offer before aqi_links_listen");
     if (getifaddrs(&all) != 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "job", "the addresses of this host cannot be listed");
+        return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot list the addresses of this host");
     text[0] = '\0';
     for (unsigned worth = WORTH_MOST; worth > 0; worth--)
         if (count == 0 || worth > WORTH_LOOPBACK)
             count += link_listen_add(links, all, worth, text, len);
     freeifaddrs(all);
     if (count == 0)
-        return aqi_fail(AQ_ENOTSUP, "job",
-                        "no interface of this host that is up has an address: other hosts cannot "
-                        "reach it");
+        return aqi_fail(
+            AQ_ENOTSUP, "job",
+            "no interface of this host is up and has an address: other hosts cannot reach it");
     return AQ_OK;
 }

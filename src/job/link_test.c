@@ -231,7 +231,7 @@ static void test_stopped(void **state)
     UNTIL(hosts[0].ended == 1);
     assert_true(aqi_now_ns() - began >= 300 * MS);
     assert_int_equal(hosts[0].status, AQ_ETIMEOUT);
-    assert_non_null(strstr(hosts[0].why, "nothing has been heard for 0."));
+    assert_non_null(strstr(hosts[0].why, "nothing was received for 0."));
     assert_non_null(strstr(hosts[0].why, "AQ_HOST_TIMEOUT"));
     kill(pid, SIGCONT);
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -355,7 +355,7 @@ static void test_wrong_address(void **state)
     world_call(1, 0, hosts[2].at, 30 * SECONDS);
     UNTIL(hosts[1].ended == 2);
     assert_int_equal(hosts[1].status, AQ_EMISMATCH);
-    assert_non_null(strstr(hosts[1].why, "there is host 2 of this job and not host 0"));
+    assert_non_null(strstr(hosts[1].why, "it is host 2 of this job, not host 0"));
     /* Whoever is there will do. */
     world_call(1, AQI_SEAL_ANY_HOST, hosts[2].at, 30 * SECONDS);
     UNTIL(hosts[1].opened == 2);
@@ -372,7 +372,7 @@ static void test_bad_calls(void **state)
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++) {
         assert_int_equal(aqi_link_connect(hosts[1].links, lists[i], &call, SECONDS, NULL, &link),
                          AQ_EINVAL);
-        assert_non_null(strstr(aq_error_message(), "are no addresses of a host"));
+        assert_non_null(strstr(aq_error_message(), "is not a list of addresses of a host"));
     }
     assert_int_equal(aqi_links_count(hosts[1].links), 0);
     /* A call that is not wanted any more. */
@@ -403,7 +403,7 @@ static void test_ports(void **state)
     } while (taken > UINT16_MAX - 50);
     snprintf(range, sizeof(range), "%u", taken);
     assert_int_equal(aqi_links_listen(links, range, &port), AQ_ELIMIT);
-    assert_non_null(strstr(aq_error_message(), "are taken"));
+    assert_non_null(strstr(aq_error_message(), "are in use"));
     snprintf(range, sizeof(range), "%u-%u", taken, taken + 50);
     assert_int_equal(aqi_links_listen(links, range, &port), AQ_OK);
     assert_in_range(port, taken + 1, taken + 50);

@@ -16,7 +16,7 @@
 static struct {
     int epoll;
     void (*failed)(const char *why);
-    struct epoll_event *events; /* those that are being served: [next, count) */
+    struct epoll_event *events; /* those being handled: [next, count) */
     int next, count;
 } loop = {.epoll = -1};
 

@@ -1,5 +1,5 @@
-/* The event loop of a launcher or agent: descriptors that call back when they are ready. There is
- * one in a process, for one thread. */
+/* The event loop of a launcher or agent: callbacks for descriptors that are ready. There is one
+ * in a process, for one thread. */
 #ifndef AQI_LOOP_H
 #define AQI_LOOP_H
 
@@ -18,11 +18,11 @@ struct aqi_source {
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /*
- * Make the epoll set. aqrun makes it early: its number is low, and in a rank the control socket
- * takes it over. The kernel refuses to watch only where the process cannot go on; then `failed`
- * is called with the reason, and ends the process or has it end soon.
+ * Create the epoll set. aqrun creates it early, so that its number is low, and in a rank the
+ * control socket replaces it. The kernel refuses to watch a descriptor only if the process cannot
+ * continue; `failed` is then called with the reason, and ends the process, now or soon.
  *
- * @return AQ_ESYS  There is none to be had; aq_error_message() says why.
+ * @return AQ_ESYS  It cannot be created; aq_error_message() says why.
  */
 aq_status aqi_loop_open(void (*failed)(const char *why), int *epoll);
 /* All sources have been closed. */
@@ -31,7 +31,7 @@ void aqi_loop_close(void);
 void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi_source *));
 /* Which events call back from now on; 0: none, not even a hang-up. */
 void aqi_source_watch(struct aqi_source *source, uint32_t events);
-/* The same where a refusal is no end: an errno, or 0. */
+/* The same if a refusal is not fatal: returns an errno, or 0. */
 int aqi_source_try_watch(struct aqi_source *source, uint32_t events);
 /* Closes the descriptor, too; it may be freed at once, also in a callback. */
 void aqi_source_close(struct aqi_source *source);

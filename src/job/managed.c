@@ -29,7 +29,7 @@
 static const char managed_card_key[] = "aq-host", managed_job_key[] = "aq-key",
                   managed_offer_key[] = "aq-offer";
 
-/* What the first rank of a host tells the others of it. */
+/* Sent by the first rank of a host to the others. */
 struct managed_card {
     uint8_t name[16]; /* of the agent's socket */
     uint8_t secret[AQI_JOB_KEY_BYTES];
@@ -39,7 +39,7 @@ struct aqi_managed {
     struct aqi_manager *manager;
     struct managed_card card;
     uint8_t key[AQI_JOB_KEY_BYTES];
-    int feed; /* to the agent, if we have forked it; else -1 */
+    int feed; /* to the agent, if we have forked it; otherwise -1 */
     int control;
     int stop; /* ends the watch */
     bool watched;
@@ -88,8 +88,8 @@ static aq_status managed_listen(const struct managed_card *card, int *listener)
     return aqi_fail_errno(AQ_ESYS, err, "job", "a Unix socket for the processes of this host");
 }
 
-/* The child that becomes the agent is forked once more, so that the program has no child of which
- * it knows nothing. */
+/* The child that becomes the agent is forked once more, so that the program has no unknown
+ * child. */
 static aq_status managed_fork(struct managed_plan *plan, int other_end)
 {
     pid_t pid = fork();
@@ -136,7 +136,7 @@ static aq_status managed_feed(struct aqi_managed *managed, const void *bytes, si
     return aqi_fail_errno(AQ_EPEER, errno, "job", "this host's agent has ended");
 }
 
-/* What the agent says to the key: where it can be reached, or why it cannot work. */
+/* The agent's answer to the key: its addresses, or why it cannot work. */
 static aq_status managed_hear(struct aqi_managed *managed, struct managed_answer *answer)
 {
     struct pollfd state = {.fd = managed->feed, .events = POLLIN};
@@ -173,8 +173,8 @@ static aq_status managed_get_exactly(struct aqi_managed *managed, uint32_t rank,
     aq_status status = managed_get(managed, rank, key, bytes, want, &len);
     if (status == AQ_OK && len != want)
         status = aqi_fail(AQ_EPROTO, "job",
-                          "rank %u has put %zu bytes as %s, not %zu: do all ranks use the same "
-                          "version of Aqueduct?",
+                          "rank %u has put %zu bytes as %s instead of %zu: do all ranks use the "
+                          "same version of Aqueduct?",
                           rank, len, key, want);
     return status;
 }
@@ -196,7 +196,7 @@ static aq_status managed_feed_above(struct aqi_managed *managed)
     return managed_feed(managed, all, used);
 }
 
-/* The first fence is over: all keys of hosts and that of the job can be had. */
+/* The first fence is complete: the keys of all hosts and the job's key are available. */
 static aq_status managed_exchange(struct aqi_managed *managed)
 {
     const struct aqi_manager_info *info = &managed->manager->info;
@@ -248,8 +248,8 @@ static aq_status managed_call_agent(const struct aqi_managed *managed, int *out)
         int err = errno;
         close(fd);
         return aqi_fail_errno(AQ_EPEER, err, "job",
-                              "this host's agent is not reached: the processes that the manager "
-                              "takes to be on one host must share its network namespace");
+                              "cannot reach this host's agent: processes that the manager "
+                              "considers to be on one host must share a network namespace");
     }
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) != 0 || who.uid != geteuid()) {
         close(fd);
@@ -278,15 +278,14 @@ static aq_status managed_claim(struct aqi_managed *managed, int *out)
 /* --- the watch -----------------------------------------------------------------------------------
  */
 
-/* How long a process whose agent is gone may take to notice by itself and to leave: as long as
- * aqrun lets one live. */
+/* Time for a process whose agent is gone to notice and leave by itself: as long as aqrun allows. */
 static int managed_grace_ms(void)
 {
     return (int)(aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND);
 }
 
-/* Where aqrun is the parent the kernel ends us with it. So that nobody is left behind here either,
- * also one that computes for hours, a thread sleeps until the agent is gone. */
+/* If aqrun is the parent, the kernel ends us with it. So that no process is left behind here
+ * either, not even one that computes for hours, a thread sleeps until the agent is gone. */
 static void *managed_watch(void *arg)
 {
     struct aqi_managed *managed = arg;
@@ -294,7 +293,7 @@ static void *managed_watch(void *arg)
     while (poll(states, AQI_COUNT_OF(states), -1) < 0 && errno == EINTR)
         continue;
     if (states[1].revents != 0) return NULL;
-    /* A program that looks at its messages ends by itself, and in better order. */
+    /* A program that polls ends by itself, and more orderly. */
     if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
     aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, and with it this process");
     _exit(AQI_EXIT_FAILED);
@@ -339,7 +338,7 @@ aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_manag
         status = managed_start_watch(managed, control);
         if (status != AQ_OK) close(control);
     }
-    /* The agent waits no longer for us; or it ends, as nobody has claimed anything. */
+    /* The agent stops waiting for us; or it ends, as no rank has claimed anything. */
     if (managed->feed >= 0) close(managed->feed);
     managed->feed = -1;
     if (status != AQ_OK) {

@@ -1,6 +1,6 @@
 /*
- * Jobs of managers: their processes start an agent on each host, and are from then on as those that
- * aqrun has started.
+ * Jobs of managers: their processes start an agent on each host, and from then on work like those
+ * started by aqrun.
  *
  * The first rank of a host forks the agent, a process without an exec that has given up all else of
  * the program: its name and the secret by which ranks find it go through the manager, as do the
@@ -18,22 +18,22 @@ struct aqi_managed;
 
 /*
  * Join the job by this manager. `*socket` is a control socket (control.h), over which the rank has
- * been claimed: what comes next there is JOB or REFUSE.
+ * been claimed: the next message there is JOB or REFUSE.
  *
  * Blocking    Collective; bounded by AQ_START_TIMEOUT.
  */
 aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_managed **managed,
                            int *socket);
-/* This process leaves in good order. Once. */
+/* This process leaves orderly. Call once. */
 void aqi_managed_close(struct aqi_managed *managed);
 
-/* proxy.c: what the forked child does. */
+/* proxy.c: the main function of the forked child. */
 struct managed_plan {
     struct aqi_manager_info info; /* of the rank that forked */
     char program[64];
-    uint8_t secret[AQI_JOB_KEY_BYTES]; /* by which ranks show that they belong here */
+    uint8_t secret[AQI_JOB_KEY_BYTES]; /* by which ranks prove that they belong here */
     int feed;                          /* packet socket to the rank that forked */
-    int listener;                      /* where ranks come */
+    int listener;                      /* where ranks connect */
 };
 _Noreturn void aqi_managed_agent(const struct managed_plan *plan);
 

@@ -1,4 +1,4 @@
-/* What the ranks of a host show of their peers, as packets of text. */
+/* The ranks' boards of a host, as packets of text. */
 #include "job/peers.h"
 
 #include "base/board.h"
@@ -11,7 +11,7 @@
 
 static struct {
     struct aqi_hub *hub;
-    uint32_t asked, answered; /* questions: they count from 1, and each is answered */
+    uint32_t asked, answered; /* queries: numbered from 1, and each is answered */
     bool read;                /* for the next */
     char *text;
     size_t used, room, sent;
@@ -33,7 +33,7 @@ void aqi_peers_asked(uint32_t turn)
     peers.asked = turn;
 }
 
-/* Without memory less is shown. */
+/* If memory is short, less is shown. */
 static void peers_add(void *arg, char *text)
 {
     size_t len = strlen(text);
@@ -76,7 +76,7 @@ static void peers_send(void)
     peers.sent += len;
     peers.answered += packet.last;
     peers.read = !packet.last;
-    /* The root may be where no rank is, and has no way to go. */
+    /* The root may have no ranks, and sends nothing. */
     size_t bytes = offsetof(struct aqi_top_peers, text) + len;
     if (packet.agents != 0)
         aqi_top_peers_came(&packet, bytes);

@@ -1,4 +1,4 @@
-/* The agent of a host in a job of a manager: the child that the first rank there has forked. */
+/* The agent of a host in a job of a manager: the child forked by the first rank there. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "job/agent.h"
@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How long a claim takes that has been sent. */
+/* Time limit for a claim that has been sent. */
 #define PROXY_CLAIM_NS 1000000000u
 
 static struct {
@@ -29,12 +29,12 @@ static struct {
     char above[MANAGED_FEED_MAX];
     size_t above_len;
     uint64_t began_ns;
-    uint64_t fed_ns;   /* when the feed ended; 0: it has not */
-    bool claimed_late; /* it was said that some ranks have not come */
+    uint64_t fed_ns;   /* when the feed ended; 0: not yet */
+    bool claimed_late; /* missing ranks have been reported */
     bool over;
 } proxy;
 
-/* Descriptors 3 and 4 are ours, and standard error; nothing of the program stays open. */
+/* Only descriptors 3 and 4 and standard error stay open; all of the program's are closed. */
 static void proxy_let_go(struct managed_plan *plan)
 {
     enum { FEED = 3, LISTENER = 4, FIRST_FREE = 5 };
@@ -52,7 +52,7 @@ static void proxy_let_go(struct managed_plan *plan)
     fcntl(LISTENER, F_SETFD, FD_CLOEXEC);
 }
 
-/* The handlers and masks of the program are not for us. */
+/* Reset the program's signal handlers and mask. */
 static void proxy_reset_signals(void)
 {
     static const int ignored[] = {SIGPIPE, SIGHUP,  SIGINT,  SIGQUIT,
@@ -60,7 +60,8 @@ static void proxy_reset_signals(void)
     sigset_t none;
     for (int i = 1; i < NSIG; i++)
         if (i != SIGKILL && i != SIGSTOP) (void)signal(i, SIG_DFL);
-    /* A manager that ends the job signals all; we see its ranks to their end, and end with them. */
+    /* A manager that ends the job signals all processes; we wait for our ranks to end, and end
+     * with them. */
     for (size_t i = 0; i < AQI_COUNT_OF(ignored); i++)
         (void)signal(ignored[i], SIG_IGN);
     sigemptyset(&none);
@@ -108,7 +109,7 @@ static void proxy_say(void *arg, bool always, const char *text)
 static void proxy_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
     (void)arg, (void)rank;
-    if (stream != AQI_STREAM_LOG) return; /* that is the manager's */
+    if (stream != AQI_STREAM_LOG) return; /* that is the manager's task */
     ssize_t written = write(STDERR_FILENO, bytes, len);
     (void)written;
 }
@@ -164,7 +165,7 @@ static void proxy_feed_ready(struct aqi_source *source)
 {
     ssize_t got = recv(source->fd, proxy.above, sizeof(proxy.above) - 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got <= 0) { /* it has done all it has to; or is dead, but others may have come */
+    if (got <= 0) { /* it has finished, or is dead, but others may have connected */
         aqi_source_close(source);
         proxy.fed_ns = aqi_now_ns();
         return;
@@ -194,23 +195,23 @@ static void proxy_open(struct aqi_agent_params *params)
     aqi_source_watch(&proxy.feed, EPOLLIN);
 }
 
-/* Ranks that the manager has started, but that never come. */
+/* Ranks started by the manager that never connect. */
 static uint64_t proxy_tick(void)
 {
     uint64_t limit = proxy.began_ns + aqi_job_config.start_timeout_ns, now = aqi_now_ns();
     if (proxy.claimed_late || aqi_desk_claimed() == aqi_hub_local_ranks(proxy.hub))
         return UINT64_MAX;
     if (proxy.fed_ns != 0 && aqi_desk_claimed() == 0) {
-        /* The rank that forked us has claimed its place before it let go of us, or has died. */
+        /* The rank that forked us has claimed its place before it closed the feed, or has died. */
         proxy.over = now >= proxy.fed_ns + PROXY_CLAIM_NS;
         return proxy.fed_ns + PROXY_CLAIM_NS;
     }
     if (now < limit) return limit;
     proxy.claimed_late = true;
-    aqi_hub_failed(proxy.hub, AQI_EXIT_FAILED,
-                   "not all processes that the manager has started have called aq_init within %.3g "
-                   "s (AQ_START_TIMEOUT)",
-                   (double)aqi_job_config.start_timeout_ns / 1e9);
+    aqi_hub_failed(
+        proxy.hub, AQI_EXIT_FAILED,
+        "not all processes started by the manager called aq_init within %.3g s (AQ_START_TIMEOUT)",
+        (double)aqi_job_config.start_timeout_ns / 1e9);
     return UINT64_MAX;
 }
 
@@ -267,7 +268,7 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
     (void)setsid();
     prctl(PR_SET_NAME, "aq-agent");
     (void)aqi_log_configure("off");
-    /* First: what we say at an end with that unread would be lost on the rank that sends it. */
+    /* First: if it stayed unread, our last messages to the rank that sent it would be lost. */
     proxy_read_key(params.hub.key);
     if (aqi_loop_open(proxy_loop_failed, &epoll) != AQ_OK) proxy_fail(aq_error_message());
     proxy.began_ns = aqi_now_ns();

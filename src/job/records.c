@@ -19,7 +19,7 @@
 
 #define RECORDS_FILES 2u
 #define RECORDS_CHUNK 65536
-/* While lines come the error of the clock is said this often. */
+/* While lines arrive, the error of the clock is written at this interval. */
 #define RECORDS_CLOCK_NS 10000000000u
 
 struct record {
@@ -27,15 +27,15 @@ struct record {
     struct record *next;
     uint32_t rank;
     enum aqi_show what;
-    bool any; /* something has come */
+    bool any; /* data has arrived */
     struct aqi_lines lines;
 };
 
 struct records_file {
     int fd;
-    bool begun; /* it was tried to open it */
+    bool begun; /* opening was tried */
     bool events;
-    bool lost; /* it could not be written to its end: the rest is passed over */
+    bool lost; /* writing failed: the rest is dropped */
 };
 
 static struct {
@@ -43,7 +43,7 @@ static struct {
     struct record *all;
     uint64_t clock_said_ns[RECORDS_FILES];
     struct records_file files[RECORDS_FILES];
-    /* Told by the next tick, not from within the hub: what ends the job, and what does not. */
+    /* Errors reported by the next tick, not from within the hub: a fatal and a non-fatal one. */
     char failed[AQI_CONTROL_TEXT], lost[RECORDS_FILES][AQI_CONTROL_TEXT];
 } records = {.files = {{.fd = -1}, {.fd = -1}}};
 
@@ -70,7 +70,7 @@ static void records_send(const struct record *record, const char *bytes, size_t 
     aqi_hub_printed(records.params.hub, record->rank, AQI_STREAM_SHOWN + record->what, bytes, len);
 }
 
-/* Before the first lines, and now and then: what was added to their times. */
+/* Before the first lines, and periodically: the offset added to their times. */
 static void records_say_clock(const struct record *record, const char *bytes, size_t len)
 {
     uint64_t now = aqi_now_ns(), *said = &records.clock_said_ns[record->what];
@@ -90,7 +90,7 @@ static void records_lines(void *arg, const char *bytes, size_t len)
     records_send(record, bytes, len);
 }
 
-/* It was killed before it could say anything: what it has counted is in memory that we have. */
+/* It was killed before it could write them: its counters are in memory that we map. */
 static void records_count_for(struct record *record)
 {
     uint64_t value[AQI_CTR_COUNT];
@@ -116,7 +116,7 @@ static void records_end(struct record *record)
     free(record);
 }
 
-/* False: nothing is there now, or ever. */
+/* False: no data, now or ever. */
 static bool records_read(struct record *record)
 {
     static char chunk[RECORDS_CHUNK];
@@ -163,7 +163,7 @@ void aqi_records_take(uint32_t rank, enum aqi_show what, int fd)
     aqi_source_open(&record->source, fd, records_ready);
     aqi_source_watch(&record->source, EPOLLIN);
     if (what == AQI_SHOW_LOG) return;
-    records_send(record, NULL, 0); /* so that a file that cannot be written is known at once */
+    records_send(record, NULL, 0); /* to detect at once a file that cannot be written */
 }
 
 void aqi_records_said(uint32_t rank)
@@ -183,7 +183,7 @@ void aqi_records_drain(void)
         struct record *record = records.all;
         while (records_read(record))
             continue;
-        if (records.all == record) records_end(record); /* somebody holds its other end */
+        if (records.all == record) records_end(record); /* its other end is still open */
     }
 }
 
@@ -208,8 +208,8 @@ void aqi_records_tick(void)
 /* --- the files ----------------------------------------------------------------------------------
  */
 
-/* A file that cannot be begun ends the job, which has hardly begun, either. One that cannot be
- * written to its end is no reason to lose the job's work. */
+/* A file that cannot be opened ends the job, which has hardly started. A later write error does
+ * not, so that the job's work is not lost. */
 static void records_fail(enum aqi_show what, bool begun)
 {
     const struct aqi_setting *row = &aqi_job_settings.rows[records_settings[what]];
@@ -217,7 +217,7 @@ static void records_fail(enum aqi_show what, bool begun)
     const char *name = aqi_setting_text(row, &variable);
     if (begun)
         snprintf(records.lost[what], sizeof(records.lost[what]),
-                 "%s: the file \"%.300s\" lacks what comes from here on; the job goes on: %s",
+                 "%s: the file \"%.300s\" is incomplete from here on; the job goes on: %s",
                  variable, name, strerror(errno));
     else
         snprintf(records.failed, sizeof(records.failed), "%s: cannot write the file \"%.300s\": %s",

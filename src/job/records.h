@@ -16,17 +16,17 @@ struct aqi_records_params {
 };
 
 void aqi_records_open(const struct aqi_records_params *params);
-/* A rank of this host has passed a socket for AQI_SHOW_STATS, _TRACE or _LOG; it is ours now. */
+/* A rank of this host has passed a socket for AQI_SHOW_STATS, _TRACE or _LOG; takes ownership. */
 void aqi_records_take(uint32_t rank, enum aqi_show what, int fd);
-/* What this rank has said in its log goes before what follows. */
+/* Forward what this rank has written to its log, before anything that follows. */
 void aqi_records_said(uint32_t rank);
-/* Is there one for a file? Then the clock is wanted. */
+/* Whether there is one for a file, for which the clock is needed. */
 bool aqi_records_any(void);
-/* Root: lines have come for a file, or, without bytes, word that some will. */
+/* Root: lines for a file have arrived, or, without bytes, the announcement of some. */
 void aqi_records_came(enum aqi_show what, const void *bytes, size_t len);
-/* The clock may be known now, there may be room again. */
+/* The clock may be known now, or there may be room again. */
 void aqi_records_tick(void);
-/* No process of this host runs any more: what they have written is all there is. */
+/* No process of this host runs any more: nothing more will be written. */
 void aqi_records_drain(void);
 /* Root: end the files. */
 void aqi_records_close(void);

@@ -156,7 +156,7 @@ static void test_full(void **state)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     assert_false(aqi_hub_ending(hub));
     assert_non_null(strstr(said, "AQ_TRACE_FILE: the file \""));
-    assert_non_null(strstr(said, "lacks what comes from here on; the job goes on: File too large"));
+    assert_non_null(strstr(said, "is incomplete from here on; the job goes on: File too large"));
     size_t len = strlen(said);
     put(fd, "aq[0.0] 4.000 us am z\n");
     close(fd);

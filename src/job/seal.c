@@ -29,7 +29,7 @@ struct seal_accept {
     uint32_t answered;
     uint8_t proof[AQI_MAC_BYTES];
 };
-/* Of which proofs and keys are made. */
+/* The input of proofs and keys. */
 struct seal_said {
     char label[16];
     struct seal_head head;
@@ -41,7 +41,7 @@ static_assert(sizeof(struct seal_challenge) == 24 && sizeof(struct seal_call) ==
               "what is hashed and sent has no gaps");
 static_assert(sizeof(struct seal_call) <= AQI_SEAL_SMALL, "all messages of the handshake fit");
 
-/* Each for one use, so that no hash serves as another. */
+/* Each for one purpose, so that no hash can serve as another. */
 static const char *const seal_proof_labels[] = {
     [AQI_SEAL_CALLER] = "link caller",
     [AQI_SEAL_LISTENER] = "link listener",
@@ -60,7 +60,7 @@ static void seal_hash(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], con
 
 aq_status aqi_seal_job_open(struct aqi_seal_job *job, const uint8_t key[AQI_SEAL_KEY_BYTES])
 {
-    /* The key of the job is also udp's: what is made of it there shall not serve here. */
+    /* The key of the job is also udp's: its MACs there must not be valid here. */
     static const char use[] = "aqueduct links between agents";
     struct aqi_seal_job opened;
     aq_status status = aqi_mac_open(AQI_MAC_HMAC, &opened.proof);
@@ -89,7 +89,7 @@ static struct seal_head seal_our_head(void)
     return head;
 }
 
-/* A proof or a key: of what was said, under a label. */
+/* A proof or a key: a hash of the handshake, under a label. */
 static void seal_said(const struct aqi_seal *seal, const char *label, uint8_t tag[AQI_MAC_BYTES])
 {
     struct seal_said said = {.head = seal_our_head(),
@@ -163,19 +163,19 @@ static aq_status seal_check_head(struct aqi_seal *seal)
     struct seal_head head;
     memcpy(&head, seal->held, sizeof(head));
     if (memcmp(head.magic, seal_magic, sizeof(seal_magic)) != 0)
-        return seal_fail(seal, AQ_EPROTO,
-                         "it does not speak the protocol of links: another program is at that "
-                         "address");
+        return seal_fail(
+            seal, AQ_EPROTO,
+            "it does not use the protocol of links: another program is at that address");
     unsigned version = le16toh(head.version);
     if (version == AQI_SEAL_VERSION) return AQ_OK;
-    /* The listener has told its version already; so both sides know both. */
+    /* The listener has already sent its version, so both sides know both. */
     if (seal->role == AQI_SEAL_CALLER) {
         head = seal_our_head();
         seal_say(seal, &head, sizeof(head));
     }
     return seal_fail(seal, AQ_EPROTO,
-                     "it speaks version %u of the protocol of links and we speak %u: the same "
-                     "Aqueduct must be installed on all hosts",
+                     "it uses version %u of the protocol of links, this host version %u: install "
+                     "the same Aqueduct on all hosts",
                      version, AQI_SEAL_VERSION);
 }
 
@@ -189,7 +189,7 @@ static aq_status seal_challenged(struct aqi_seal *seal)
                              .to = htole32(seal->call.to),
                              .want = htole32(seal->call.want)};
     memcpy(call.nonce, seal->nonce[AQI_SEAL_CALLER], AQI_SEAL_NONCE);
-    seal->answered = seal->call.to; /* not known yet: the one that is called */
+    seal->answered = seal->call.to; /* not known yet: the called host */
     seal_said(seal, seal_proof_labels[AQI_SEAL_CALLER], call.proof);
     seal_say(seal, &call, sizeof(call));
     seal->state = AQI_SEAL_PROVES;
@@ -215,7 +215,7 @@ static aq_status seal_called(struct aqi_seal *seal)
     seal_say(seal, &accept, sizeof(accept));
     if (seal->call.to != own && seal->call.to != AQI_SEAL_ANY_HOST)
         return seal_fail(seal, AQ_EMISMATCH,
-                         "host %u of this job looks for host %u here, and this is host %u",
+                         "host %u of this job expects host %u here, but this is host %u",
                          seal->call.from, seal->call.to, own);
     seal_make_keys(seal);
     return AQ_OK;
@@ -231,7 +231,7 @@ static aq_status seal_accepted(struct aqi_seal *seal)
     if (!aqi_mac_same(proof, accept.proof))
         return seal_fail(seal, AQ_EACCESS, "it does not know the key of this job");
     if (seal->answered != seal->call.to && seal->call.to != AQI_SEAL_ANY_HOST)
-        return seal_fail(seal, AQ_EMISMATCH, "there is host %u of this job and not host %u",
+        return seal_fail(seal, AQ_EMISMATCH, "it is host %u of this job, not host %u",
                          seal->answered, seal->call.to);
     seal_make_keys(seal);
     return AQ_OK;
@@ -247,7 +247,7 @@ static const struct {
     [AQI_SEAL_LISTENS] = {sizeof(struct seal_call), true, seal_called},
 };
 
-/* Fill held[] up to `want` bytes; false: there are not enough. */
+/* Fill held[] up to `want` bytes; false: not enough received. */
 static bool seal_hold(struct aqi_seal *seal, size_t want, const uint8_t **at, size_t *left)
 {
     if (seal->held_len >= want) return true;
@@ -296,24 +296,23 @@ static aq_status seal_check_frame(struct aqi_seal *seal, const uint8_t *bytes, s
     seal_tag(seal, 1 - seal->role, seal->held, bytes, len, tag);
     if (!aqi_mac_same(tag, bytes + len))
         return seal_fail(seal, AQ_EPROTO,
-                         "what comes has been altered on the way: frame %llu of %zu bytes is not "
-                         "as it was sent",
+                         "data was modified in transit: frame %llu of %zu bytes has a wrong tag",
                          (unsigned long long)seal->count[1 - seal->role] - 1, len);
     *frame = (struct aqi_seal_frame){seal->held[3], bytes, len};
     return AQ_OK;
 }
 
-/* Frames that came whole are not copied. */
+/* Frames received whole are not copied. */
 static aq_status seal_take_frame(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                                  struct aqi_seal_frame *frame)
 {
     if (!seal_hold(seal, AQI_SEAL_HEAD, at, left)) return AQ_AGAIN;
     size_t len = seal_frame_len(seal), whole = len + AQI_SEAL_TAG;
     if (len > AQI_SEAL_FRAME_MAX || seal->held[3] == AQI_SEAL_READY)
-        return seal_fail(seal, AQ_EPROTO,
-                         "what comes has been altered on the way: it announces a frame of kind %u "
-                         "with %zu bytes",
-                         seal->held[3], len);
+        return seal_fail(
+            seal, AQ_EPROTO,
+            "data was modified in transit: it announces a frame of kind %u with %zu bytes",
+            seal->held[3], len);
     const uint8_t *bytes = *at;
     size_t n = aqi_min(whole - seal->frame_got, *left);
     *at += n;
@@ -335,7 +334,7 @@ aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                         struct aqi_seal_frame *frame)
 {
     if (seal->frame != NULL && seal->frame_got == seal_frame_len(seal) + AQI_SEAL_TAG)
-        seal_drop_frame(seal); /* the one that the last call returned */
+        seal_drop_frame(seal); /* the one returned by the last call */
     while (seal->state < AQI_SEAL_OPEN) {
         aq_status status = seal_shake(seal, at, left);
         if (status != AQ_OK) return status;
@@ -361,14 +360,13 @@ void aqi_seal_frame(struct aqi_seal *seal, uint8_t kind, const void *bytes, size
 const char *aqi_seal_cut(const struct aqi_seal *seal)
 {
     static const char *const texts[] = {
-        [AQI_SEAL_CALLS] =
-            "it closed the connection without a word: it may be too busy, or another "
-            "program is at that address",
-        [AQI_SEAL_PROVES] =
-            "it closed the connection instead of proving that it is of this job: it "
-            "may be of another one, or too busy",
-        [AQI_SEAL_LISTENS] = "it closed the connection before it proved that it is of this job",
-        [AQI_SEAL_OPEN] = "the connection was closed: the process there has ended, or somebody "
+        [AQI_SEAL_CALLS] = "it closed the connection without an answer: it may be too busy, or "
+                           "another program is at that address",
+        [AQI_SEAL_PROVES] = "it closed the connection instead of proving that it belongs to this "
+                            "job: it may belong to another one, or be too busy",
+        [AQI_SEAL_LISTENS] =
+            "it closed the connection before it proved that it belongs to this job",
+        [AQI_SEAL_OPEN] = "the connection was closed: the process there has ended, or something in "
                           "between closed it",
     };
     return seal->state == AQI_SEAL_FAILED ? seal->why : texts[seal->state];

@@ -300,7 +300,7 @@ static void test_altered_frames(void **state)
             if (status == AQ_AGAIN)
                 seen = count_frames(&pair.end[1 - role], more, AQI_SEAL_FRAME_MAX + 100, &status);
             assert_int_equal(status, AQ_EPROTO);
-            assert_non_null(strstr(pair.end[1 - role].why, "altered"));
+            assert_non_null(strstr(pair.end[1 - role].why, "modified"));
             close_pair(&pair);
         }
     free(more);
@@ -365,7 +365,7 @@ static void test_cut_anywhere(void **state)
         if (len < CHALLENGE_LEN) {
             assert_int_equal(tell(&pair.end[CALLER], whole.said[0], len), AQ_AGAIN);
             assert_int_equal(pair.end[CALLER].say_len, 0);
-            assert_non_null(strstr(aqi_seal_cut(&pair.end[CALLER]), "without a word"));
+            assert_non_null(strstr(aqi_seal_cut(&pair.end[CALLER]), "without an answer"));
         }
         assert_int_equal(tell(&pair.end[LISTENER], whole.said[1], len), AQ_AGAIN);
         assert_int_equal(pair.end[LISTENER].say_len, 0);
@@ -456,14 +456,14 @@ static void test_wrong_version(void **state)
     open_pair(&pair);
     pair.said[0][6] = 2;
     assert_int_equal(tell(&pair.end[CALLER], pair.said[0], CHALLENGE_LEN), AQ_EPROTO);
-    assert_non_null(strstr(pair.end[CALLER].why, "speaks version 2"));
-    assert_non_null(strstr(pair.end[CALLER].why, "we speak 1"));
+    assert_non_null(strstr(pair.end[CALLER].why, "uses version 2"));
+    assert_non_null(strstr(pair.end[CALLER].why, "this host version 1"));
     /* It says its version, and nothing that the other could use. */
     assert_int_equal(hear(&pair.end[CALLER], said), 8);
     assert_memory_equal(said, "aqlink\1\0", 8);
     said[6] = 3;
     assert_int_equal(tell(&pair.end[LISTENER], said, 8), AQ_EPROTO);
-    assert_non_null(strstr(pair.end[LISTENER].why, "speaks version 3"));
+    assert_non_null(strstr(pair.end[LISTENER].why, "uses version 3"));
     assert_int_equal(pair.end[LISTENER].say_len, 0);
     close_pair(&pair);
 }
@@ -478,9 +478,9 @@ static void test_wrong_host(void **state)
     open_end(&listener, &job, AQI_SEAL_LISTENER, &host_six);
     assert_int_equal(tell(&caller, said, hear(&listener, said)), AQ_AGAIN);
     assert_int_equal(tell(&listener, said, hear(&caller, said)), AQ_EMISMATCH);
-    assert_non_null(strstr(listener.why, "host 3 of this job looks for host 5"));
+    assert_non_null(strstr(listener.why, "host 3 of this job expects host 5"));
     assert_int_equal(tell(&caller, said, hear(&listener, said)), AQ_EMISMATCH);
-    assert_non_null(strstr(caller.why, "host 6 of this job and not host 5"));
+    assert_non_null(strstr(caller.why, "host 6 of this job, not host 5"));
     aqi_seal_close(&caller);
     aqi_seal_close(&listener);
 

@@ -1,4 +1,6 @@
-/* The settings of src/job: how long starting and ending may take, and what aqrun tells its ranks.
+/*
+ * The settings of src/job: time limits for starting and ending, and values passed by aqrun to its
+ * ranks.
  */
 #ifndef AQI_JOB_SETTINGS_H
 #define AQI_JOB_SETTINGS_H
@@ -17,7 +19,7 @@ struct aqi_job_config {
     uint64_t boot; /* enum aqi_boot_as */
     const char *pmix_library;
     const char *stats_file, *trace_file;
-    uint64_t rank; /* what the environment says; aqi_boot_info is what counts */
+    uint64_t rank; /* from the environment; aqi_boot_info is authoritative */
     uint64_t size;
     uint64_t local_rank;
     uint64_t local_size;

@@ -1,4 +1,4 @@
-/* The bootstrap of a process that nobody launched: a job of one. */
+/* The bootstrap of a process without a launcher: a job of one. */
 #include "base/fail.h"
 #include "base/shmem.h"
 #include "base/spin.h"
@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-/* What was asked with ourselves only, and is answered by the next progress. */
+/* Agreements with ourselves, answered by the next progress. */
 struct single_ask {
     struct single_ask *next;
     uint64_t name[2];
@@ -69,7 +69,7 @@ static aq_status single_share(struct aqi_boot *boot, const char *name, size_t by
     return aqi_shmem_create(name, bytes, fd);
 }
 
-/* Nobody wants to know how far we are. */
+/* Nothing to report to. */
 static aq_status single_reach(struct aqi_boot *boot, enum aqi_boot_stage stage)
 {
     (void)boot, (void)stage;

@@ -1,4 +1,4 @@
-/* Counters of the ranks of a host, and those who watch the job. */
+/* Counters of the ranks of a host, and clients that monitor the job. */
 #include "job/top.h"
 
 #include "base/clock.h"
@@ -17,14 +17,14 @@
 #define TOP_LEAST_NS 100000000u
 #define TOP_MOST_NS  3600000000000ull
 enum { TOP_WATCHERS = 16 };
-#define TOP_QUEUE_MOST (64u << 20) /* bytes that wait for one that does not read */
+#define TOP_QUEUE_MOST (64u << 20) /* maximum bytes queued for a client that does not read */
 
 struct top_rank {
     int fd; /* 0: none */
     uint32_t doing, looks, waits;
 };
 
-/* A packet that must not be lost, while there is no room for it. */
+/* A packet that must not be lost, queued while there is no room. */
 struct top_packet {
     struct top_packet *next;
     size_t len;
@@ -34,8 +34,8 @@ struct top_packet {
 struct top_watcher {
     struct aqi_source source;
     struct top_watcher *next;
-    uint64_t interval_ns; /* of counters; 0: it has not asked for them */
-    uint32_t turn;        /* of its question for peers; 0: it has not asked */
+    uint64_t interval_ns; /* of counters; 0: not requested */
+    uint32_t turn;        /* of its query for peers; 0: none */
     struct top_packet *first, **last;
     size_t queued;
 };
@@ -43,14 +43,14 @@ struct top_watcher {
 static struct {
     struct aqi_top_params params;
     struct top_rank *ranks; /* of this host */
-    uint64_t interval_ns;   /* 0: nobody watches */
+    uint64_t interval_ns;   /* 0: not monitored */
     uint64_t look_ns, show_ns;
     struct aqi_source listener;
     struct top_watcher *watchers;
-    uint64_t wanted_ns; /* by the watchers; told by the next tick */
+    uint64_t wanted_ns; /* by the clients; sent by the next tick */
     uint64_t told_ns;
     uint32_t watching;
-    uint32_t turn, told_turn; /* questions for peers */
+    uint32_t turn, told_turn; /* queries for peers */
 } top = {.listener.fd = -1};
 
 /* --- the ranks of this host ----------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static void top_show(void)
 void aqi_top_watch(uint64_t interval_ns)
 {
     top.interval_ns = top.ranks != NULL ? interval_ns : 0;
-    top.look_ns = top.show_ns = 0; /* at once: what is counted from now on is known */
+    top.look_ns = top.show_ns = 0; /* at once, as a baseline for rates */
 }
 
 static uint64_t top_tick_ranks(uint64_t now)
@@ -144,7 +144,7 @@ static uint64_t top_tick_ranks(uint64_t now)
     return aqi_min(top.look_ns, top.show_ns);
 }
 
-/* --- those who watch ------------------------------------------------------------------------ */
+/* --- clients ------------------------------------------------------------------------ */
 
 static void top_count_watchers(void)
 {
@@ -171,12 +171,12 @@ static void top_forget(struct top_watcher *watcher)
     top_count_watchers();
 }
 
-/* What waits, as far as there is room. */
+/* Send queued packets, as far as there is room. */
 static void top_flush(struct top_watcher *watcher)
 {
     for (struct top_packet *packet; (packet = watcher->first) != NULL;) {
         if (send(watcher->source.fd, packet->bytes, packet->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-            break; /* also when it is gone, which recv finds */
+            break; /* also if it is gone, which recv detects */
         watcher->queued -= packet->len;
         watcher->first = packet->next;
         free(packet);
@@ -231,7 +231,7 @@ static void top_listener_ready(struct aqi_source *source)
     aqi_source_watch(&watcher->source, EPOLLIN);
 }
 
-/* Who reads too slowly misses some. */
+/* Slow readers miss some. */
 void aqi_top_came(const void *bytes, size_t len)
 {
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
@@ -243,7 +243,7 @@ static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len
     struct top_packet *packet = malloc(sizeof(*packet) + len);
     if (packet == NULL || watcher->queued + len > TOP_QUEUE_MOST) {
         free(packet);
-        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* it shall know that it misses some */
+        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* to show it that it misses some */
         return;
     }
     packet->next = NULL;
@@ -264,7 +264,7 @@ void aqi_top_peers_came(const void *bytes, size_t len)
         if (w->turn != 0 && w->turn == head.turn) top_queue(w, bytes, len);
 }
 
-/* Without it the job cannot be watched, and that is all. */
+/* Without it the job cannot be monitored, but runs. */
 static void top_listen(void)
 {
     struct sockaddr_un address;

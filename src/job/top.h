@@ -1,8 +1,8 @@
 /*
- * What a running job shows to aqtop. The ranks of a host have passed their counters (stats.h) to
- * its agent, which looks at them only while somebody watches: often at what each waits for, and
- * once in an interval at all. The root takes those who watch at a Unix socket of the abstract
- * namespace, where only the job's user, and root, are heard. There is one in a process.
+ * Monitoring of a running job by aqtop. The ranks of a host have passed their counters (stats.h) to
+ * its agent, which reads them only while aqtop is connected: the state of each frequently, all
+ * counters once per interval. aqtop connects to the root at a Unix socket of the abstract
+ * namespace, which only accepts the job's user and root. There is one in a process.
  */
 #ifndef AQI_TOP_H
 #define AQI_TOP_H
@@ -15,9 +15,9 @@
 #include <sys/un.h>
 
 #define AQI_TOP_VERSION 2u
-#define AQI_TOP_ROWS    128u /* in a packet */
+#define AQI_TOP_ROWS    128u /* maximum rows in a packet */
 
-/* The socket: this, the user's number, a point and the number of the root's process. */
+/* The name of the socket: this, the user ID, a point and the process ID of the root. */
 #define AQI_TOP_NAME "aq-top-"
 static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_un *address)
 {
@@ -27,7 +27,7 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* aqtop says: show me counters, so often. aqinfo says: show me, once, what ranks know of peers. */
+/* Queries: aqtop requests counters at an interval, aqinfo once what ranks know of their peers. */
 enum aqi_top_what { AQI_TOP_COUNTERS, AQI_TOP_PEERS };
 struct aqi_top_ask {
     uint32_t version;
@@ -37,28 +37,29 @@ struct aqi_top_ask {
 
 struct aqi_top_row {
     uint32_t rank;
-    uint32_t state;        /* enum aqi_rank_state */
-    uint32_t doing;        /* of the thread that called aq_init: enum aqi_doing */
-    uint32_t looks, waits; /* at that since it is watched, and how often it waited */
+    uint32_t state; /* enum aqi_rank_state */
+    uint32_t doing; /* of the thread that called aq_init: enum aqi_doing */
+    uint32_t looks,
+        waits; /* samples since monitoring began, and how many of them found it waiting */
     uint32_t unused;
     uint64_t at_ns; /* by the clock of its host */
     uint64_t value[AQI_CTR_COUNT];
 };
 
-/* It gets packets of these: rows of one host. */
+/* The answer to aqtop: packets with rows of one host. */
 struct aqi_top_packet {
     uint32_t version;
-    uint32_t row_bytes; /* other than ours: another version of the library */
+    uint32_t row_bytes; /* if not ours: another version of the library */
     uint32_t ranks;     /* of the job */
     uint32_t rows;      /* in this packet */
     char host[64], program[64];
     struct aqi_top_row row[AQI_TOP_ROWS];
 };
 
-/* And aqinfo these, several of each host: lines of text, as the ranks show them. */
+/* The answer to aqinfo, several packets from each host: lines of text, as shown by the ranks. */
 struct aqi_top_peers {
     uint32_t version;
-    uint32_t turn;   /* which question it answers */
+    uint32_t turn;   /* the query that it answers */
     uint32_t last;   /* of this host */
     uint32_t agents; /* that will each send a last one; set by the root, 0 elsewhere */
     uint32_t len;
@@ -72,16 +73,16 @@ struct aqi_top_params {
 };
 
 void aqi_top_open(const struct aqi_top_params *params);
-/* A rank of this host has passed its counters, which are ours now. */
+/* A rank of this host has passed its counters; takes ownership. */
 void aqi_top_take(uint32_t rank, int fd);
-/* What it has counted, although it may be dead; false: nobody knows. */
+/* Its counters, even if it is dead; false: unknown. */
 bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
-/* Show so often, from now on; 0: nobody watches. */
+/* Report at this interval from now on; 0: stop. */
 void aqi_top_watch(uint64_t interval_ns);
-/* Root: a packet has come. */
+/* Root: a packet has arrived. */
 void aqi_top_came(const void *bytes, size_t len);
 void aqi_top_peers_came(const void *bytes, size_t len);
-/* Returns when it wants to be called next, UINT64_MAX for never. */
+/* Returns when to call it next, UINT64_MAX for never. */
 uint64_t aqi_top_tick(uint64_t now);
 void aqi_top_close(void);
 

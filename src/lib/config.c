@@ -15,7 +15,7 @@ struct lib_config lib_config;
 /* In the order of enum aqi_trace_format. */
 static const char *const trace_formats[] = {"auto", "chrome", "text", NULL};
 
-/* GASNET_FIREHOSE_VERBOSE: what the library has to say of registrations. */
+/* GASNET_FIREHOSE_VERBOSE: messages of the library about registrations. */
 static const struct aqi_setting_word log_words[] = {
     AQI_SETTING_WORDS("warn", "warn,ibv=info,ofi=info")};
 

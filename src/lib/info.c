@@ -1,4 +1,4 @@
-/* What aqinfo shows: settings, transports, limits and counters. */
+/* The data shown by aqinfo: settings, transports, limits and counters. */
 #include "base/fail.h"
 #include "base/stats.h"
 #include "base/topology.h"
@@ -42,7 +42,7 @@ static void info_warn_unknown(void)
     aqi_settings_warn(tables, count, lib_other_names);
 }
 
-/* Once: the environment stays what it is, and a bad value is complained about one time. */
+/* Once: the environment does not change, and a bad value is reported only once. */
 static aq_status info_load_settings(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -52,7 +52,7 @@ static aq_status info_load_settings(void)
 
 enum { INFO_ROWS = 256 };
 
-/* All rows that are for people, sorted by name; how many there are. */
+/* All rows meant for users, sorted by name; returns their number. */
 static size_t info_sort_rows(struct row_ref sorted[INFO_ROWS])
 {
     size_t n = 0, table_count;
@@ -121,7 +121,7 @@ static const struct {
     {AQI_CAP_TIMERS, "timers"},
 };
 
-/* The `index`-th device of all transports; NULL: there are fewer. */
+/* The `index`-th device of all transports; NULL: fewer. */
 static const struct aqi_transport *info_find_device(size_t index, struct aqi_tp_probe *probe)
 {
     for (const struct aqi_transport *const *t = aqi_transports; *t != NULL; t++)
@@ -193,14 +193,14 @@ static const char *info_limit_files(char *buf, size_t len)
     struct rlimit limit;
     info_limit_text(buf, len, RLIMIT_NOFILE, 1, " files");
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 1024
-               ? "low: aqrun needs about three for each rank; raise it with ulimit -n"
+               ? "low: aqrun needs about three per rank; raise it with ulimit -n"
                : "";
 }
 
 static const char *info_limit_memlock(char *buf, size_t len)
 {
     info_limit_text(buf, len, RLIMIT_MEMLOCK, 1024, " KiB");
-    return "shm locks no memory; networks with registered memory will want ulimit -l unlimited";
+    return "shm locks no memory; networks with registered memory need ulimit -l unlimited";
 }
 
 static const char *info_limit_processes(char *buf, size_t len)
@@ -216,10 +216,10 @@ static const char *info_limit_dev_shm(char *buf, size_t len)
         snprintf(buf, len, "not there");
     else
         snprintf(buf, len, "%.0f MiB free", (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
-    return "not used: shared memory is memfd, which its size does not bound";
+    return "not used: shared memory is memfd, which is not limited by its size";
 }
 
-/* Whether one process may read another's memory, found out by a child that reads ours. */
+/* Whether one process may read another's memory, tested by a child that reads ours. */
 static const char *info_limit_cma(char *buf, size_t len)
 {
     static const uint64_t token = 0x6171756564756374u;
@@ -239,11 +239,11 @@ static const char *info_limit_cma(char *buf, size_t len)
     snprintf(buf, len, "no: %s%s",
              child > 0 && WIFEXITED(status) ? strerror(WEXITSTATUS(status)) : "the probe failed",
              prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER
-                 ? "; a filter of system calls (seccomp) is in force"
+                 ? "; a system call filter (seccomp) is active"
                  : "");
-    return "memory outside the segments goes by copies: set kernel.yama.ptrace_scope=0, let the "
-           "container's seccomp profile allow process_vm_readv and process_vm_writev, or run it "
-           "with CAP_SYS_PTRACE";
+    return "memory outside the segments is copied by both processes: set "
+           "kernel.yama.ptrace_scope=0, allow process_vm_readv and process_vm_writev in the "
+           "container's seccomp profile, or run it with CAP_SYS_PTRACE";
 }
 
 static const char *info_limit_huge_pages(char *buf, size_t len)
@@ -266,9 +266,8 @@ static const char *info_limit_libc(char *buf, size_t len)
 {
     if (confstr(_CS_GNU_LIBC_VERSION, buf, len) > 1) return "";
     snprintf(buf, len, "not glibc");
-    return "aqrun, not the library, learns the code of an exit before aq_finalize, and takes 0 for "
-           "1; "
-           "GASNet programs print no backtraces by EXECINFO (docs/platforms.md)";
+    return "only aqrun, not the library, sees the code of an exit before aq_finalize, and treats 0 "
+           "as 1; GASNet programs print no backtraces by EXECINFO (docs/platforms.md)";
 }
 
 static const struct {

@@ -1,4 +1,4 @@
-/* Joining and leaving a job: the only place that sees job, core and transports together. */
+/* Joining and leaving a job: the only file that knows job, core and transports together. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
@@ -23,26 +23,26 @@
 
 enum state { NEVER, STARTING, RUNNING, LEFT };
 
-/* Of a process that ends where the C library does not tell its code. */
+/* The code of a process that ends if the C library does not report it. */
 #define LIB_CODE_UNKNOWN INT_MIN
 
 static struct {
     _Atomic int state;
     struct aqi_boot *_Atomic boot; /* another thread may end the process while this one joins */
-    pid_t pid;                     /* who joined: a forked child must not speak for it */
+    pid_t pid;                     /* the process that joined: a forked child must not act for it */
     atomic_bool leaving;
     uint64_t exit_wait_ns; /* of aq_init_params */
-    atomic_bool said;      /* the launcher knows that this process ends, or need not */
-    /* In aq_exit_together: the end of the job is what we wait for; and it has come. */
+    atomic_bool said;      /* the launcher has been told that this process ends, or need not be */
+    /* In aq_exit_together: we wait for the end of the job; and it has been announced. */
     atomic_bool waiting, told;
-    atomic_bool asked; /* whether we come to our end, too */
+    atomic_bool asked; /* whether we want to end, too */
     atomic_int come;   /* how many had when we were */
 } lib;
 
 /* This thread ends the process. */
 static _Thread_local bool leaver;
 
-/* The first of the threads that end the process, or are told to, does it. */
+/* The first of the threads that end the process does it. */
 static bool init_begin_leaving(void)
 {
     if (atomic_exchange(&lib.leaving, true)) return false;
@@ -50,7 +50,7 @@ static bool init_begin_leaving(void)
     return true;
 }
 
-/* Is there somebody who says for all, once, why the job ends? */
+/* Whether a launcher reports, once for all, why the job ends. */
 static bool init_launched(const struct aqi_boot *boot)
 {
     return boot->kind != &aqi_boot_single;
@@ -58,21 +58,21 @@ static bool init_launched(const struct aqi_boot *boot)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-/* Of the first that ended this process, whatever those say that do so after it; but, as in the job,
- * one that is not 0 before one that is. */
+/* The first thread's exit code counts; but, as in the job, a nonzero code takes precedence over
+ * 0. */
 static atomic_int init_code = LIB_CODE_UNKNOWN;
 
 static int init_keep(int code)
 {
     int first = atomic_load(&init_code);
-    bool forked = lib.pid != 0 && lib.pid != getpid(); /* has nothing to do with its parent's end */
+    bool forked = lib.pid != 0 && lib.pid != getpid(); /* is not affected by its parent's end */
     while (forked || first == LIB_CODE_UNKNOWN || (first == 0 && code != 0))
         if (atomic_compare_exchange_strong(&init_code, &first, code)) return code;
     return first;
 }
 
-/* SIGTERM is for those that have not heard of the end; here it would cut off the last output.
- * SIGKILL follows where there is a launcher. */
+/* SIGTERM is for processes that have not noticed the end; here it would cut off the last output.
+ * SIGKILL follows if there is a launcher. */
 static void init_ignore_requests(void)
 {
     if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN);
@@ -84,8 +84,8 @@ static void init_over(void)
 }
 
 /*
- * One thread after the other does it, so that none ends the process while another still writes or
- * says good-bye to a manager; but not a signal's handler that has interrupted the one that does.
+ * Serialised, so that no thread ends the process while another still writes or leaves a manager;
+ * except for a signal handler that has interrupted the one that does.
  */
 static void init_in_turn(void (*step)(void))
 {
@@ -105,13 +105,13 @@ static void init_depart(void)
 }
 
 /*
- * The last steps of a process that ends the job or is told to: flush what the program wrote, but
- * not for ever (another thread may hold a stream's lock, or a pipe be full).
+ * The last steps of a process when the job ends: flush the program's output, but not forever
+ * (another thread may hold a stream's lock, or a pipe be full).
  */
 static _Noreturn void init_leave(int code)
 {
     code = init_keep(code);
-    signal(SIGTERM, SIG_IGN); /* from here on there is a limit, also without a launcher */
+    signal(SIGTERM, SIG_IGN); /* from here on there is a time limit, also without a launcher */
     lib_limit(init_over);
     init_in_turn(lib_outputs_end);
     fflush(NULL);
@@ -120,8 +120,8 @@ static _Noreturn void init_leave(int code)
 }
 
 /*
- * Another thread ends the process and may not have said so yet: without that the launcher would
- * take our end for a death. It may hang, so not for ever.
+ * Another thread ends the process and may not have announced it yet: otherwise the launcher would
+ * take our end for a death. It may hang, so the wait is limited.
  */
 static void init_await_said(void)
 {
@@ -132,7 +132,8 @@ static void init_await_said(void)
         (void)nanosleep(&tick, NULL);
 }
 
-/* The first says it, also from a signal that it gets meanwhile; the others wait for that. */
+/* The first thread announces it, also from a signal handler that interrupts it; the others wait
+ * for that. */
 static void init_say_exit(bool first, int code, const char *why)
 {
     init_ignore_requests(); /* the answer may be here before we go on */
@@ -155,8 +156,8 @@ _Noreturn void aq_exit(int code)
 }
 
 /*
- * The job ends. A SIGQUIT handler of the program's own runs first (docs/semantics.md); one that
- * returns has had its chance. Returns only to who ends the process already.
+ * The job ends. The program's SIGQUIT handler runs first (docs/semantics.md), and may return.
+ * Returns only to the thread that already ends the process.
  */
 static void init_leave_with_job(int code)
 {
@@ -181,8 +182,8 @@ static void init_leave_with_job(int code)
 
 /*
  * exit() or a return from main without aq_finalize ends the whole job, or is a death like others,
- * or, with AQ_CATCH_EXIT=no, harms nobody. Where another thread ends the process already, its code
- * stays.
+ * or, with AQ_CATCH_EXIT=no, affects no other process. If another thread already ends the process,
+ * its code stays.
  */
 static void init_on_process_exit(int code, void *arg)
 {
@@ -195,11 +196,11 @@ static void init_on_process_exit(int code, void *arg)
     else if (lib.exit_wait_ns != 0 && !atomic_load(&lib.leaving))
         (void)aq_exit_together(code != LIB_CODE_UNKNOWN ? code : 0, lib.exit_wait_ns);
     else if (code != LIB_CODE_UNKNOWN && init_begin_leaving() && aqi_job_config.survive == 0) {
-        /* Else a job of which a part is missing would look like a good one. */
+        /* Otherwise an incomplete job would look successful. */
         snprintf(why, sizeof(why),
-                 "exit(%d) or a return from main before aq_finalize: that ends the job, also for "
-                 "those that are not done; call aq_finalize in every process, or aq_exit if the "
-                 "end is meant",
+                 "exit(%d) or a return from main before aq_finalize: this ends the job, also for "
+                 "processes that have not finished; call aq_finalize in every process, or aq_exit "
+                 "if this is intended",
                  code);
         init_say_exit(true, code, aq_job_size() > 1 ? why : NULL);
     }
@@ -227,8 +228,9 @@ static int on_exit(void (*function)(int code, void *arg), void *arg)
 /* --- what the core asks of the job ----------------------------------------------------------- */
 
 /*
- * Results of collective calls and events come over one control channel, and only one thread reads
- * it. Who attends to events leaves it alone while another makes a collective call, which sees them.
+ * Results of collective calls and events arrive over one control channel, and only one thread reads
+ * it. Event processing skips it while another thread makes a collective call, which handles events,
+ * too.
  */
 static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 
@@ -254,10 +256,10 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
 }
 
 /*
- * Others have come to their end, and ask again and again. A program that still polls or waits at
- * the fourth question will not come to its own: they need not wait for it. One question is not
- * enough, nor four that are read at once: a process that had no core for a while may be on its way
- * out of a barrier. Nor are four as long as others still come: it may be next.
+ * Others want to end, and ask repeatedly. A program that still polls or waits at the fourth request
+ * will not end by itself: they need not wait for it. One request is not enough, nor four that are
+ * read at once: a process that had no core for a while may be leaving a barrier. Nor are four while
+ * others are still ending: it may be next.
  */
 static void init_answer(void)
 {
@@ -293,7 +295,7 @@ static struct aqi_boot *init_begin_collective(void *arg)
     return arg;
 }
 
-/* When the job ended while it waited, it ends as in any other wait. */
+/* If the job ended during the wait, end as in any other wait. */
 static aq_status init_end_collective(void *arg, aq_status st)
 {
     pthread_mutex_unlock(&control);
@@ -347,10 +349,10 @@ static void init_boot_fatal(void *arg, const char *why)
 
 /* --- ending with the others ------------------------------------------------------------------- */
 
-/* A round of waiting counts as no more than this: the process may have been stopped in it. */
+/* Maximum time counted for a round of waiting, in which the process may have been stopped. */
 #define ROUND_NS 100000000u
 
-/* Until the launcher says that the job ends, or is gone. */
+/* Wait until the launcher announces the end of the job, or is gone. */
 static void init_await_end(uint64_t wait_ns)
 {
     struct pollfd control_fd = {.fd = lib.boot->fd, .events = POLLIN};
@@ -398,14 +400,15 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
         return aqi_fail(AQ_EINVAL, "lib", "aq_init: thread mode %d is not one of aq_thread_mode",
                         (int)params->thread_mode);
     if (params->segment_modes >= AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING + 1))
-        return aqi_fail(AQ_EINVAL, "lib",
-                        "aq_init: params.segment_modes is 0x%x, with bits that are no "
-                        "aq_segment_mode",
-                        params->segment_modes);
+        return aqi_fail(
+            AQ_EINVAL, "lib",
+            "aq_init: params.segment_modes is 0x%x, with bits that are not in aq_segment_mode",
+            params->segment_modes);
     return AQ_OK;
 }
 
-/* A program that names none knows nothing of everything, where attaching allocates nothing. */
+/* A program that names none does not expect mode everything, in which attaching allocates
+ * nothing. */
 static unsigned init_segment_modes(const aq_init_params *params)
 {
     return params->segment_modes != 0
@@ -431,7 +434,7 @@ int aq_job_launched(void)
     return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_said();
 }
 
-/* Those that a bound process may use itself say nothing of how many there are for all. */
+/* The cores that a bound process may use do not show how many there are for all. */
 static uint32_t init_local_cores(void)
 {
     uint64_t told = aqi_job_config.local_cores;
@@ -478,7 +481,8 @@ static aq_status init_open_core(const aq_init_params *params, aq_team **world)
     return st;
 }
 
-/* A start that failed on this rank fails for all: the launcher hears why and tells the others. */
+/* A start that failed on this rank fails for all: send the launcher the reason, which notifies
+ * the others. */
 static aq_status init_give_up(aq_status st)
 {
     struct aqi_boot *boot = atomic_exchange(&lib.boot, NULL);
@@ -490,15 +494,16 @@ static aq_status init_give_up(aq_status st)
     return st;
 }
 
-/* Bad settings, which most often all ranks have alike: aqrun says it once, if we reach it. What it
- * needs itself of the settings it has checked before it has started us. */
+/* Bad settings, usually the same in all ranks: aqrun reports them once, if it can be reached. It
+ * has checked the settings that it needs itself before starting us. */
 static aq_status init_refuse_settings(aq_status st)
 {
     char why[1024];
     snprintf(why, sizeof(why), "%s", aq_error_message());
     aq_status joined = aqi_boot_open(&lib.boot);
     aqi_fail_defer(false);
-    if (joined == AQ_OK || joined == AQ_EPEER) /* another rank has said it, and so the job ends */
+    if (joined == AQ_OK ||
+        joined == AQ_EPEER) /* another rank has reported it, and so the job ends */
         (void)aqi_fail_quiet(st, "%s", why);
     else
         (void)aqi_fail(st, "base", "%s", why);
@@ -506,8 +511,8 @@ static aq_status init_refuse_settings(aq_status st)
 }
 
 /*
- * Descriptors 0 to 2 must be taken, or a socket of ours becomes the program's standard output: what
- * it prints would go to aqrun or to a peer.
+ * Descriptors 0 to 2 must be in use, or a socket of ours becomes the program's standard output: its
+ * output would go to aqrun or to a peer.
  */
 static void init_fill_standard(void)
 {
@@ -523,7 +528,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     aq_init_params params;
     int never = NEVER;
     uint32_t rank;
-    /* What is wrong with the settings is to be told apart by rank, too. */
+    /* Errors in the settings must show the rank, too. */
     bool ours = atomic_load(&lib.state) == NEVER && aqi_job_rank_given(&rank);
     if (ours) aqi_log_identity(rank);
     if (world == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_init: world is NULL");

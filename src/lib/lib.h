@@ -1,4 +1,4 @@
-/* What the files of src/lib share: the settings that belong to no other folder, and a few calls. */
+/* Shared by the files of src/lib: the settings that belong to no other folder, and a few calls. */
 #ifndef AQI_LIB_LIB_H
 #define AQI_LIB_LIB_H
 
@@ -19,31 +19,31 @@ extern struct lib_config lib_config;
 /* Every table of the library: what aq_init loads and aq_info_setting lists. */
 struct aqi_settings_table *const *lib_tables(size_t *count);
 
-/* names.c: GASNET_ variables that are no settings, for aqi_settings_warn. */
+/* names.c: GASNET_ variables that are not settings, for aqi_settings_warn. */
 extern const char *const lib_other_names[];
 
 /*
- * Read the environment into all tables: at aq_init always, so that the program may set variables
- * before it; for who asks (`ask`) only if nobody has yet, for a running job works with the values.
- * Safe from several threads; what it returned last time is returned to those who ask.
+ * Read the environment into all tables: always in aq_init, so that the program may set variables
+ * before it; for queries (`ask`) only if not yet done, since a running job uses the values.
+ * Thread-safe; queries get the previous result.
  */
 aq_status lib_load_settings(bool ask);
 
-/* What a process leaves behind: open the files for counters and trace that the settings name, or
- * the way to them, and watch for signals that would end the process. */
+/* The outputs of a process: open the files for counters and trace named by the settings, or the
+ * connections to them, and handle signals that would end the process. */
 aq_status lib_outputs_begin(struct aqi_boot *boot);
-/* Write what there is, the first time only. Also in a signal handler. */
+/* Write all outputs, on the first call only. Async-signal-safe. */
 void lib_outputs_end(void);
 
-/* How long the last steps of a process may take: less than aqrun lets it live. */
+/* Time limit for the last steps of a process: less than aqrun allows. */
 uint64_t lib_patience_ns(void);
-/* After that, `over` is called in a signal's handler. */
+/* After that, `over` is called in a signal handler. */
 void lib_limit(void (*over)(void));
 
-/* What ranks tell each other first, the same bytes in every version. */
+/* Exchanged by ranks first; the same format in every version. */
 struct lib_mark {
-    uint64_t settings; /* what all values of the rows marked `same` hash to */
-    uint32_t rows;     /* what their names hash to */
+    uint64_t settings; /* hash of all values of the rows marked `same` */
+    uint32_t rows;     /* hash of their names */
     uint8_t major, minor;
     uint16_t patch;
 };

@@ -10,13 +10,14 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* In so many rounds: one that is stopped or has no core sees few of them, and loses no output. */
+/* Number of rounds: a process that is stopped or has no core sees few of them, and loses no
+ * output. */
 enum { LIMIT_ROUNDS = 10 };
 
 static struct {
-    void (*_Atomic over)(void); /* NULL: there is no limit */
+    void (*_Atomic over)(void); /* NULL: no limit */
     atomic_int rounds;
-    atomic_int number; /* of the signal that the process is about to die of */
+    atomic_int number; /* of the signal about to terminate the process */
 } limit;
 
 static void limit_on_alarm(int number)
@@ -37,7 +38,7 @@ void lib_limit(void (*over)(void))
 {
     sigset_t set;
     atomic_store(&limit.over, over);
-    signal(SIGALRM, SIG_IGN); /* a timer of the program's own, also what is pending of it */
+    signal(SIGALRM, SIG_IGN); /* a timer of the program, also a pending signal of it */
     limit_set_timer(lib_patience_ns() / LIMIT_ROUNDS / 1000);
     signal(SIGALRM, limit_on_alarm);
     sigemptyset(&set);
@@ -63,7 +64,7 @@ static void limit_die(void)
 void aq_job_flush(int number)
 {
     FILE *const streams[] = {stdout, stderr};
-    bool ours = atomic_load(&limit.over) == NULL; /* else the process leaves already */
+    bool ours = atomic_load(&limit.over) == NULL; /* otherwise the process is already leaving */
     void (*over)(void) = limit_die;
     atomic_store(&limit.number, number);
     if (ours) lib_limit(limit_die);

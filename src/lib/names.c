@@ -1,5 +1,5 @@
-/* The GASNET_ variables that are no settings: known, so that a program that sets them gets no
- * warning that it may have meant another. */
+/* The GASNET_ variables that are not settings: known, so that setting them does not cause a
+ * warning about a misspelled name. */
 #include "lib/lib.h"
 
 const char *const lib_other_names[] = {
@@ -9,7 +9,7 @@ const char *const lib_other_names[] = {
     "GASNET_FREEZE_ON_ERROR", "GASNET_FREEZE_SIGNAL", "GASNET_IBV_SPAWNER", "GASNET_MAX_THREADS",
     "GASNET_NO_CATCH_SIGNAL", "GASNET_OFI_SPAWNER", "GASNET_PSHM_NODES", "GASNET_SPAWNER",
     "GASNET_SPAWNFN", "GASNET_UDP_SPAWNER", "GASNET_VAPI_SPAWNER", "GASNET_VERBOSEENV",
-    /* These are GASNet's, too, and change nothing here. */
+    /* Other variables of GASNet, which have no effect here. */
     "GASNET_COLL_*", "GASNET_CSPAWN_*", "GASNET_DISABLE_ARGDECODE", "GASNET_DISABLE_ENVDECODE",
     "GASNET_EXITTIMEOUT_FACTOR", "GASNET_EXITTIMEOUT_MAX", "GASNET_EXITTIMEOUT_MIN",
     "GASNET_FS_SYNC", "GASNET_HOST_DETECT", "GASNET_IB_SPAWNER", "GASNET_MASTERIP",

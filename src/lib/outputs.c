@@ -19,13 +19,13 @@
 static struct {
     int stats; /* -1: none */
     char title[32];
-    pid_t pid; /* whose they are: not a forked child's */
+    pid_t pid; /* owner, to exclude forked children */
     atomic_bool ended;
 } outputs = {.stats = -1};
 
 /*
- * Signals that kill. SIGQUIT is not among them: a program that handles it is asked by it to leave
- * (leave_with_job), and one that does not wants its core.
+ * Fatal signals. SIGQUIT is not among them: it asks a program that handles it to leave
+ * (leave_with_job), and otherwise is for a core dump.
  */
 static const int deadly[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT,
                              SIGSYS,  SIGTERM, SIGINT, SIGHUP, SIGXCPU};
@@ -37,7 +37,7 @@ static void outputs_on_deadly(int number)
     raise(number);
 }
 
-/* A program or sanitizer that has a handler of its own keeps it. */
+/* Handlers of a program or sanitizer are kept. */
 static void outputs_watch_signals(void)
 {
     struct sigaction ours = {.sa_handler = outputs_on_deadly,
@@ -50,7 +50,7 @@ static void outputs_watch_signals(void)
     }
 }
 
-/* What others may look at while the job runs; without it they see less, and that is all. */
+/* Data visible to others while the job runs; if it fails, they only see less. */
 static void outputs_show_counters(struct aqi_boot *boot)
 {
     int fd;
@@ -59,7 +59,7 @@ static void outputs_show_counters(struct aqi_boot *boot)
     close(fd);
 }
 
-/* One end of a socket that leads to the job's file. */
+/* One end of a socket for the job's file. */
 static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd)
 {
     int ends[2];
@@ -75,7 +75,7 @@ static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd
     return st;
 }
 
-/* A file of this process alone, or that of all. */
+/* A file of this process alone, or the common one. */
 static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *setting,
                               const char *file, int *fd)
 {
@@ -94,7 +94,7 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
                                      .flush = lib_config.trace_flush != 0,
                                      .rank = boot->info.rank};
     aq_status st = AQ_OK;
-    (void)aqi_trace_read(lib_config.trace, &trace.mask); /* load has seen that it is one */
+    (void)aqi_trace_read(lib_config.trace, &trace.mask); /* already validated by load */
     if (file[0] != '\0' && lib_config.trace[0] == '\0') trace.mask = AQI_TRACE_ALL;
     if (trace.mask == 0) return AQ_OK;
     if (file[0] != '\0') st = outputs_open(boot, AQI_SHOW_TRACE, "AQ_TRACE_FILE", file, &trace.fd);
@@ -102,7 +102,7 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
     return st;
 }
 
-/* Where aqrun has given us our standard error, what is said there may as well go to it. */
+/* If aqrun has given us our standard error, messages may as well go to aqrun. */
 static void outputs_join_log(struct aqi_boot *boot)
 {
     unsigned long long device, number;

@@ -1,5 +1,5 @@
-/* Comparing versions and settings at the start: better a sentence now than a job that hangs or
- * corrupts later. */
+/* Comparing versions and settings at the start: better an error now than a job that hangs or
+ * corrupts data later. */
 #include "base/fail.h"
 #include "base/log.h"
 #include "lib/lib.h"
@@ -11,7 +11,7 @@
 
 enum { SAME_ROWS = 32 };
 
-/* What a rank has for a row: the text, cut off, and the hash of all of it. */
+/* A rank's value for a row: the text, truncated, and the hash of all of it. */
 struct same_value {
     char text[24];
     uint64_t hash;
@@ -59,7 +59,7 @@ static aq_status same_differ(const struct aqi_setting *row, const struct same_va
         first->text, other->text, rank);
 }
 
-/* What all values hash to: all ranks give the same, or all see that they do not. */
+/* The hash of all values: all ranks detect a difference. */
 static uint64_t same_hash(const struct same_list *list)
 {
     uint64_t hash = list->count;
@@ -105,23 +105,23 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
     for (uint32_t rank = 1; rank < info->size; rank++) {
         same_version(&all[rank], second);
         if (!same_fits(&all[0], &all[rank]))
-            return aqi_fail(AQ_EPROTO, "lib",
-                            "the ranks have different versions of libaqueduct, which do not work "
-                            "together: rank 0 has %s and rank %u has %s; install the same one on "
-                            "all hosts, and look at LD_LIBRARY_PATH",
-                            first, rank, second);
+            return aqi_fail(
+                AQ_EPROTO, "lib",
+                "the ranks have incompatible versions of libaqueduct: rank 0 has %s and rank %u "
+                "has %s; install the same one on all hosts, and check LD_LIBRARY_PATH",
+                first, rank, second);
         if (all[rank].patch == all[0].patch && all[rank].minor == all[0].minor) continue;
         if (others++ == 0) other = rank;
     }
     if (others != 0 && info->rank == 0)
         aqi_log(AQI_LOG_WARN, "lib",
                 "%u of the %u ranks have another version of libaqueduct than rank 0, which has %s: "
-                "rank %u has %s; they work together, but install the same one on all hosts",
+                "rank %u has %s; they are compatible, but install the same one on all hosts",
                 others, info->size, first, other, same_version(&all[other], second));
     return AQ_OK;
 }
 
-/* Which rows are compared: other versions may have others. */
+/* The compared rows: other versions may have others. */
 static uint32_t same_rows(const struct same_list *list)
 {
     uint64_t hash = AQI_HASH_SEED;

@@ -277,7 +277,7 @@ static void test_a_killed_rank_that_takes_long(void **state)
     bool traced = ptrace(PTRACE_SEIZE, slow, NULL, NULL) == 0;
     assert_int_equal(kill(victim, SIGKILL), 0);
     if (traced) {
-        run_until(&run, ERR, "is killed and not gone yet", 1);
+        run_until(&run, ERR, "was killed but has not ended yet", 1);
         while (waitpid(slow, &status, __WALL) == slow && !WIFSIGNALED(status))
             continue;
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -304,7 +304,7 @@ static void test_left_behind(void **state)
         run_free(&run);
     }
     expect_text(&run, ERR, "rank 0 has left the job, while rank 1 (pid ");
-    expect_text(&run, ERR, "has not come to aq_finalize");
+    expect_text(&run, ERR, "has not called aq_finalize");
     run_free(&run);
     /* Who has come is on its way out. */
     job_run(&run, "-n", "2", "--timeout", "1s", "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT, "open",

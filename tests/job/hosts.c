@@ -118,7 +118,7 @@ static void test_sources(void **state)
     setenv("SLURM_JOB_NODELIST", "s[1-2]", 1);
     setenv("SLURM_TASKS_PER_NODE", "3(x2)", 1);
     job_run(&run, "-t", "-v", "prog");
-    expect_text(&run, ERR, "Slurm has given this job 2 hosts");
+    expect_text(&run, ERR, "Slurm gave this job 2 hosts");
     expect_text(&run, OUT, "# s2, 3 of 6 processes");
     run_free(&run);
     setenv("GASNET_SSH_SERVERS", "g1 g2", 1);
@@ -139,7 +139,7 @@ static void test_sources(void **state)
     setenv("GASNET_NODEFILE", "/no/such", 1);
     job_run(&run, "-t", "prog");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "GASNET_NODEFILE: /no/such: cannot open this file of hosts: No such");
+    expect_text(&run, ERR, "GASNET_NODEFILE: /no/such: cannot open this hostfile: No such");
     run_free(&run);
     unsetenv("GASNET_NODEFILE");
     setenv("AQ_HOSTFILE", in_top("hosts"), 1);
@@ -174,19 +174,19 @@ static void test_errors(void **state)
     } cases[] = {
         {{"--hosts", "a[1-", "true"}, "--hosts: \"a[1-\" has a [ without ]"},
         {{"--hostfile", "/no/such", "true"},
-         "--hostfile: /no/such: cannot open this file of hosts: No such"},
-        {{"--hosts", "a", "--hostfile", "b", "true"}, "--hosts and --hostfile: give one"},
+         "--hostfile: /no/such: cannot open this hostfile: No such"},
+        {{"--hosts", "a", "--hostfile", "b", "true"}, "--hosts and --hostfile: give only one"},
         {{"-n", "3", "--hosts", "a:2", "true"}, "--oversubscribe"},
         {{"-n", "2", "-N", "2", "true"}, "-N 2: only this machine is known"},
-        {{"-N", "0", "true"}, "-N 0 is not legal: give the number of hosts"},
+        {{"-N", "0", "true"}, "invalid -N 0: give the number of hosts"},
         {{"-spawner=ssh", "true"}, "--spawner ssh: no hosts are known; name them with --hosts"},
         {{"-spawner=slurm", "true"}, "give one of auto fork ssh pmix pmi2 pmi mpi"},
         {{"--output", "x/%q", "true"}, "%q has no meaning"},
         {{"--output", "x/%s", "true"}, "without %r all processes would write to one file"},
-        {{"--output", "x", "--prefix", "true"}, "give one of them"},
+        {{"--output", "x", "--prefix", "true"}, "give only one of them"},
         {{"--ssh-command", " ", "--hosts", "a", "-t", "true"}, "is empty: set AQ_SSH_CMD"},
-        {{"-spawner=mpi", "--output", "x", "true"}, "--output is for processes that aqrun starts"},
-        {{"-spawner=mpi", "--timeout", "9s", "true"}, "--timeout is for processes that aqrun"},
+        {{"-spawner=mpi", "--output", "x", "true"}, "--output only works for processes that"},
+        {{"-spawner=mpi", "--timeout", "9s", "true"}, "--timeout only works for processes"},
         {{"-spawner"}, "--spawner needs an argument"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -272,10 +272,10 @@ static void test_managers(void **state)
     expect_text(&run, OUT, "srun: [-K0] [-v] [-mblock] [-n] [3] [prog] [x y]\n");
     run_free(&run);
     static const char *const wrong[][2] = {
-        {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" names no program: %C is"},
-        {"mpirun %X %C", "MPIRUN_CMD: %X has no meaning"},
+        {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" does not contain the program: %C is"},
+        {"mpirun %X %C", "MPIRUN_CMD: unknown %X"},
         {"mpirun 'a %C", "MPIRUN_CMD=\"mpirun 'a %C\" is not legal: give words"},
-        {"mpirun %C %", "MPIRUN_CMD: % has no meaning"},
+        {"mpirun %C %", "MPIRUN_CMD: unknown %"},
     };
     for (size_t i = 0; i < COUNT(wrong); i++) {
         setenv("MPIRUN_CMD", wrong[i][0], 1);
@@ -297,13 +297,13 @@ static void test_managers(void **state)
     run_free(&run);
     job_run(&run, "-spawner=pmix", "--hosts", "a:1,b:4", "prog");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "srun spreads processes evenly");
+    expect_text(&run, ERR, "srun distributes processes evenly");
     run_free(&run);
     unsetenv("SLURM_JOB_ID");
     unlink(in_top("mpiexec"));
     job_run(&run, "-spawner=pmi", "-n", "4", "prog");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "no mpiexec.hydra or mpiexec or mpirun that would do is in a folder");
+    expect_text(&run, ERR, "no suitable mpiexec.hydra or mpiexec or mpirun was found in PATH");
     run_free(&run);
     setenv("PATH", path, 1);
     free(path);

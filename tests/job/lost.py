@@ -101,7 +101,7 @@ class WideLost(far.Bridged):
                 self.assertNotIn("is lost with its host", job.said(1))
                 job.kill(job.run.pid, number=signal.SIGTERM)
                 self.assertEqual(job.wait(), 143, job.said(1))
-                self.assertNotRegex(job.said(1).rpartition(says)[2], "to come again|is lost with")
+                self.assertNotRegex(job.said(1).rpartition(says)[2], "to reconnect|is lost with")
 
     def test_partition(self):
         """The half without aqrun ends, and says why where ssh gets through; the other goes on."""
@@ -115,7 +115,8 @@ class WideLost(far.Bridged):
                     stack.enter_context(far.spaces.rules(
                         host, ("input", rule("saddr")), ("output", rule("daddr"))))
                 yield
-        self.survives(4, only_ssh, says="host 10.8.0.[34] has lost its way to aqrun, and ends")
+        self.survives(4, only_ssh,
+                      says="host 10.8.0.[34] has lost its connection to aqrun, and ends")
 
 
 if __name__ == "__main__":

@@ -187,7 +187,7 @@ class Manager:
 
     def test_one_does_not_come(self):
         for steps in (["hang@0", "fence"], ["exchange", "hang@2", "barrier"]):
-            self.fails(self.command(3), "open", *steps, says=["all 3 ranks have come"],
+            self.fails(self.command(3), "open", *steps, says=["all 3 ranks have joined"],
                        AQ_START_TIMEOUT="500ms", **self.settings)
 
     def test_one_dies(self):

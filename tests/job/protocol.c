@@ -32,7 +32,7 @@ static void test_another_version(void **state)
     job_run(&run, "-n", "2", JOB_CLIENT, "hello=9", "open", "barrier", "finalize");
     expect_code(&run, 0);
     expect_count(&run, OUT,
-                 "answer 3: AQ_EPROTO: this program's library speaks version 9 of the control "
+                 "answer 3: AQ_EPROTO: this program's library uses version 9 of the control "
                  "protocol, this aqrun version " VERSION ": start it with the aqrun of the same "
                  "installation",
                  2);
@@ -46,7 +46,7 @@ static void test_garbage(void **state)
     job_run(&run, "-n", "3", JOB_CLIENT, "garbage=500@1", "open", "gather=10", "garbage=500@1",
             "gather=10", "finalize", "garbage=500?@2");
     expect_code(&run, 0);
-    expect_count(&run, ERR, "to its control socket that make no sense", 2);
+    expect_count(&run, ERR, "to its control socket; it is ignored", 2);
     expect_count(&run, ERR, "rank 1 (pid ", 1);
     run_free(&run);
 }

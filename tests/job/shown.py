@@ -42,7 +42,7 @@ class Alike(far.Near):
     def test_hosts(self):
         said = self.fails("true", hosts=["lacks1", "lacks2", "lacks3"],
                           says=r"hosts lacks\d,lacks\d: the same as host lacks\d, from 2 o")
-        self.assertEqual(said.count("name its path with AQ_REMOTE_AQRUN"), 1, said)
+        self.assertEqual(said.count("set AQ_REMOTE_AQRUN to its path"), 1, said)
 
     def test_bad_settings(self):
         said = self.fails(far.BUILD / "examples/hello", ranks=8, AQ_AM_CREDITS="zz",
@@ -87,7 +87,7 @@ class Files(far.Near):
             for rank in (1, 2):
                 pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")
             said = self.fails("--output", place, "sh", "-c", "seq 3; seq 3", ranks=4,
-                              says="cannot write .*: No space left on device; it lacks what rank")
+                              says="cannot write .*: No space left on device; the output of rank")
             self.assertEqual(said.count("No space left"), 1, said)
             self.assertIn("1 more files of --output", said)
             for rank in (0, 3):

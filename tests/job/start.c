@@ -14,21 +14,21 @@ static void test_bad_command_lines(void **state)
         const char *args[4];
         const char *text;
     } cases[] = {
-        {{"-n", "0", "true"}, "-n 0 is not legal: give the number of processes, 1 to 65536"},
-        {{"-n", "100000", "true"}, "-n 100000 is not legal: give the number of processes, 1 to"},
+        {{"-n", "0", "true"}, "invalid -n 0: give the number of processes, 1 to 65536"},
+        {{"-n", "100000", "true"}, "invalid -n 100000: give the number of processes, 1 to"},
         {{"-n", "65537", "true"}, "1 to 65536"},
-        {{"-n", "x", "true"}, "-n x is not legal"},
-        {{"-n", "-1", "true"}, "-n -1 is not legal"},
-        {{"-n", "2x", "true"}, "-n 2x is not legal"},
-        {{"-n", "", "true"}, "is not legal"},
+        {{"-n", "x", "true"}, "invalid -n x"},
+        {{"-n", "-1", "true"}, "invalid -n -1"},
+        {{"-n", "2x", "true"}, "invalid -n 2x"},
+        {{"-n", "", "true"}, "invalid -n :"},
         {{"-n", "99999999999999999999", "true"}, "1 to 65536"},
         {{"-n"}, "-n needs an argument"},
-        {{"-n", "2"}, "no program is given"},
+        {{"-n", "2"}, "no program given"},
         {{"--prefx", "true"}, "maybe --prefix?"},
-        {{"-Q", "true"}, "there is no option -Q"},
-        {{"--ssh", "true"}, "--ssh may be one of --ssh-command, --ssh-options"},
+        {{"-Q", "true"}, "unknown option -Q"},
+        {{"--ssh", "true"}, "--ssh may mean one of --ssh-command, --ssh-options"},
         {{"-E", "JOB_NOT_SET", "true"}, "-E JOB_NOT_SET: this variable is not set"},
-        {{"-E", "PATH,2x", "true"}, "\"2x\" is no name of a variable"},
+        {{"-E", "PATH,2x", "true"}, "\"2x\" is not a variable name"},
         {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not legal"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -217,10 +217,11 @@ static void test_programs_that_cannot_be_run(void **state)
         int code;
         const char *text;
     } cases[] = {
-        {"no_such_program", 127, "cannot run no_such_program: No such file or directory; it is in"},
+        {"no_such_program", 127,
+         "cannot run no_such_program: No such file or directory; it was not"},
         {"/no/such/program", 127, "cannot run /no/such/program: No such file or directory"},
         {"/dev/null", 126, "unless its file system is mounted noexec; ending the job\n"},
-        {"/tmp", 126, "cannot run /tmp: Permission denied; it is a folder"},
+        {"/tmp", 126, "cannot run /tmp: Permission denied; it is a directory"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct run run;
@@ -328,7 +329,7 @@ static void test_programs_that_ranks_start(void **state)
     job_run(&run, "-n", "2", "sh", "-c", "\"$0\" open barrier finalize; \"$0\" open", JOB_CLIENT);
     expect_code(&run, 3);
     expect_text(&run, OUT, "open: AQ_ESTATE: rank ");
-    expect_text(&run, OUT, "a place serves one program once");
+    expect_text(&run, OUT, "only one program can use a place");
     run_free(&run);
 }
 
@@ -338,7 +339,7 @@ static void test_time_limit(void **state)
     struct run run;
     job_run(&run, "-n", "2", "--timeout", "200ms", "sleep", "1000");
     expect_code(&run, 124);
-    expect_text(&run, ERR, "has not ended within the 0.2 s of --timeout; ending the job");
+    expect_text(&run, ERR, "did not end within 0.2 s (--timeout); ending the job");
     expect_no_sooner(&run, 0.2);
     run_free(&run);
 }

@@ -327,9 +327,10 @@ class Cut(Case):
         with rules(2, ("input", "meta length > 1500 drop")):
             self.assertRegex(tried(0), begin + "packets arrive .* bytes do not: no answer: a ")
         with rules(2, ("input", "meta l4proto udp drop")):
-            self.assertRegex(tried(1), begin + "no answer: a firewall drops UDP, there or between")
+            self.assertRegex(tried(1),
+                             begin + "no answer: a firewall drops UDP, there or in between")
         with rules(1, ("output", "meta l4proto udp drop")):
-            self.assertRegex(tried(1), begin + "a firewall of this host forbids it")
+            self.assertRegex(tried(1), begin + "forbidden by a firewall of this host")
 
     def test_no_route(self):
         """Also where the error is one that bursts alone may meet."""

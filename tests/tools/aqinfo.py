@@ -66,7 +66,7 @@ class Aqinfo(Case):
                 continue
             self.assertFalse(entry["usable"], entry)
             text = self.expect(run(AQINFO, entry["name"]), 0).stdout
-            self.assertTrue(text.startswith(f"{entry['name']}: is used here only when"), text)
+            self.assertTrue(text.startswith(f"{entry['name']}: used here only on request"), text)
             said = re.search(r"(AQ_\w+)=(\w+)", entry["reason"])
             if said is None:  # it says how to choose one
                 continue
@@ -112,7 +112,7 @@ class Aqinfo(Case):
                          r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\); those of "
                          r"\d+ bytes, too\n$")
         said = self.expect(run(AQINFO, "udp", "host.invalid"), 1).stderr
-        self.assertIn("aqinfo: host host.invalid is not known: ", said)
+        self.assertIn("aqinfo: unknown host host.invalid: ", said)
         said = self.expect(run(AQINFO, "udp", "127.0.0.1", AQ_UDP_INTERFACE="10.99.99.99"), 1)
         self.assertIn("the interface of AQ_UDP_INTERFACE has no address of this", said.stdout)
         self.assertIn("maybe AQ_WAIT?", self.expect(run(AQINFO, "udp", "AQ_WIAT"), 2).stderr)
@@ -121,7 +121,7 @@ class Aqinfo(Case):
         self.assertIn("--help", self.expect(run(AQINFO, "--nonsense"), 2).stderr)
         self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)
         said = self.expect(run(AQINFO, "--peers", "--json", "1"), 2).stderr
-        self.assertIn("--json, --markdown, --merge-traces and --peers are not for the same", said)
+        self.assertIn("--json, --markdown, --merge-traces and --peers cannot be combined", said)
 
     def test_help_and_version(self):
         self.assertTrue(self.expect(run(AQINFO, "--help"), 0).stdout.startswith("usage: aqinfo"))

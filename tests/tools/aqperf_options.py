@@ -29,12 +29,12 @@ WRONG = (
     (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
     (("--listen", "shm:///a", "--connect", "shm:///b"), "only one of them"),
-    (("--listen", "shm:///a", "--csv", "-"), "is said to the aqperf that connects"),
+    (("--listen", "shm:///a", "--csv", "-"), "to the aqperf that connects"),
     (("--connect", "shm:///a", "--api", "gasnet"), "only with --api aq"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),
     (("--json",), "--json needs an argument"),
-    (("--nonsense",), "--nonsense is no option"),
-    (("nonsense",), "only options are taken"),
+    (("--nonsense",), "unknown option --nonsense"),
+    (("nonsense",), "only options are accepted"),
 )
 
 
@@ -46,7 +46,7 @@ class Options(Case):
                 self.assertIn(message, result.stderr)
 
     def test_a_job_complains_once(self):
-        in_a_job = (("--connect", "shm:///a"), "--connect: not in a job of 2")
+        in_a_job = (("--connect", "shm:///a"), "--connect: not available in a job of 2")
         for options, message in (WRONG[0], WRONG[21], in_a_job):
             with self.subTest(options=options):
                 result = self.expect(job(2, AQPERF, *options), 2)

@@ -126,7 +126,7 @@ static int all_known(const struct data *data, char *const *names)
         struct aqi_nearest nearest;
         if (is_known(data, *names, &nearest)) continue;
         known = 0;
-        fprintf(stderr, "aqinfo: no setting, transport or limit is called \"%s\"; ", *names);
+        fprintf(stderr, "aqinfo: there is no setting, transport or limit \"%s\"; ", *names);
         if (nearest.best != NULL) {
             fprintf(stderr, "maybe %s?\n", nearest.best);
         } else {
@@ -204,7 +204,7 @@ int main(int argc, char **argv)
     char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
     if ((format & (format - 1)) != 0)
-        command_wrong("--json, --markdown, --merge-traces and --peers are not for the same call");
+        command_wrong("--json, --markdown, --merge-traces and --peers cannot be combined");
     if (named && format == FORMAT_MARKDOWN)
         command_wrong("--markdown shows all settings and takes no names");
     if (!named && format == FORMAT_TRACE) command_wrong("--merge-traces needs the names of files");

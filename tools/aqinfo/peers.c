@@ -88,8 +88,8 @@ static int read_file(const char *name)
         fprintf(stderr, "aqinfo: cannot read %s: %s\n", name, strerror(errno));
     else if (failed)
         fprintf(stderr,
-                "aqinfo: %s says nothing of peers: is it of AQ_STATS_FILE, and of a job "
-                "that used udp?\n",
+                "aqinfo: %s contains no peers: was it written by AQ_STATS_FILE, in a job that used "
+                "udp?\n",
                 name);
     free(text);
     if (fd >= 0) close(fd);
@@ -170,12 +170,12 @@ static ssize_t ask_job(const char *name)
     close(fd);
     if (agents == 0)
         fprintf(stderr,
-                "aqinfo: job %s does not answer: it is about to end, or is of another version of "
-                "the library\n",
+                "aqinfo: job %s does not answer: it is ending, or uses another version of the "
+                "library\n",
                 name);
     else if (answered < agents)
-        fprintf(stderr, "aqinfo: %u of the %u hosts of job %s have not answered\n",
-                agents - answered, agents, name);
+        fprintf(stderr, "aqinfo: %u of the %u hosts of job %s did not answer\n", agents - answered,
+                agents, name);
     return (ssize_t)found;
 }
 
@@ -199,8 +199,8 @@ static int read_job(const char *name)
     if (found < 0) found = (ssize_t)read_descendants(name);
     if (found == 0)
         fprintf(stderr,
-                "aqinfo: neither process %s nor one that it has started shows its peers: it "
-                "has ended, is another user's, or does not use udp now\n",
+                "aqinfo: neither process %s nor its descendants have peers to show: it has ended, "
+                "belongs to another user, or is not using udp\n",
                 name);
     return found == 0;
 }

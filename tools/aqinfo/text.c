@@ -44,7 +44,7 @@ void text_transport(const aq_transport_info *transport)
 {
     printf("%s: %s\n", transport->name,
            transport->usable       ? "works here"
-           : transport->on_request ? "is used here only when it is asked for"
+           : transport->on_request ? "used here only on request"
                                    : "does not work here");
     paragraph(transport->doc, 2);
     field("device", transport->device);
@@ -73,7 +73,7 @@ static void setting_in_list(const aq_setting_info *setting)
 
 static void show_transports(const struct data *data)
 {
-    printf("Transports, the preferred one first\n");
+    printf("Transports, in order of preference\n");
     for (size_t i = 0; i < data->transport_count; i++) {
         const aq_transport_info *transport = &data->transports[i];
         printf("  %-6s %-4s %s\n", transport->name,
@@ -118,7 +118,7 @@ static void show_changed(const struct data *data)
     size_t changed = 0;
     for (size_t i = 0; i < data->setting_count; i++)
         changed += setting_is_changed(&data->settings[i]) != 0;
-    printf("Settings: %zu, %zu of them not by default%s\n", data->setting_count, changed,
+    printf("Settings: %zu, %zu of them not at their default%s\n", data->setting_count, changed,
            changed == 0 ? "; aqinfo --settings lists them" : "");
     for (size_t i = 0; i < data->setting_count; i++)
         if (setting_is_changed(&data->settings[i])) setting_in_list(&data->settings[i]);

@@ -128,18 +128,18 @@ static const char *advice_of(int error)
 {
     switch (error) {
     case ETIMEDOUT:
-        return "no answer: a firewall drops UDP, there or between, or only the host's answer "
+        return "no answer: a firewall drops UDP, there or in between, or only the host's answer "
                "(ICMP)";
     case EPERM:
     case EACCES:
-        return "a firewall of this host forbids it";
+        return "forbidden by a firewall of this host";
     case EHOSTUNREACH:
-        return "no route, or a firewall refuses it: the host is down, in another network, or lets "
-               "no UDP in";
+        return "no route, or rejected by a firewall: the host is down, on another network, or does "
+               "not accept UDP";
     case ENETUNREACH:
         return "no route to that network: see \"ip route get\"";
     case EMSGSIZE:
-        return "larger than a network between carries: set AQ_UDP_MTU, or correct an MTU";
+        return "larger than a network in between carries: set AQ_UDP_MTU, or correct an MTU";
     case EADDRNOTAVAIL:
         return "the interface of AQ_UDP_INTERFACE has no address of this family";
     default:
@@ -184,7 +184,7 @@ int way_show(char *const *hosts, const char *interface)
         snprintf(port, sizeof(port), "%d", 61000 + getpid() % 4000);
         int error = getaddrinfo(*hosts, port, &hints, &all);
         if (error != 0) {
-            fprintf(stderr, "aqinfo: host %s is not known: %s\n", *hosts, gai_strerror(error));
+            fprintf(stderr, "aqinfo: unknown host %s: %s\n", *hosts, gai_strerror(error));
             failed = 1;
             continue;
         }

@@ -69,8 +69,9 @@ static void take_call(struct perf *perf, aq_connection *caller)
     if (connection != NULL || memcmp(&call, &expected, sizeof call) != 0 ||
         call.max_size > MAX_SIZE) {
         CHECK(aq_connection_reject(caller, 1,
-                                   connection != NULL ? "this aqperf measures with another one"
-                                                      : "this wants an aqperf of its own version"));
+                                   connection != NULL
+                                       ? "this aqperf is already measuring with another one"
+                                       : "this aqperf needs a peer of its own version"));
         return;
     }
     connection = caller;

@@ -147,7 +147,7 @@ static void start(struct perf *perf)
     gex_Client_t client;
     job = perf;
     if (perf->options.threads > 1) {
-        fprintf(stderr, "aqperf: --api gasnet is compiled for one thread: leave --threads out\n");
+        fprintf(stderr, "aqperf: --api gasnet is compiled for one thread: omit --threads\n");
         exit(2);
     }
     /* Rank 0 has results to write when the others have nothing left to do. */

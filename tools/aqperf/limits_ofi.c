@@ -137,7 +137,7 @@ static bool ofi_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY
     ofi.key = card[NAME_WORDS];
     ofi.there = card[NAME_WORDS + 1];
     if (fi_av_insert(ofi.av, card, 1, &ofi.peer, 0, NULL) == 1) return true;
-    snprintf(why, FABRIC_WHY, "the address of the peer makes no sense");
+    snprintf(why, FABRIC_WHY, "the address of the peer is malformed");
     return false;
 }
 

@@ -31,7 +31,7 @@ static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *)
         if (turns % 65536 != 1) continue;
         if (begun == 0) begun = measure_now_ns();
         if (measure_now_ns() - begun < 10e9) continue;
-        fprintf(stderr, "aqperf: between plain UDP sockets a datagram was lost\n");
+        fprintf(stderr, "aqperf: a datagram between plain UDP sockets was lost\n");
         perf->api->quit(1);
     }
     return done;
@@ -221,8 +221,8 @@ bool limits_meet_socket(struct perf *perf, uint64_t port)
     if (connect(channel, (struct sockaddr *)&at, sizeof at) != 0 ||
         send(channel, &perf->mine->pid, sizeof perf->mine->pid, 0) < 0 || !hears_peer(perf)) {
         fprintf(stderr,
-                "aqperf: rank %u: what UDP can do without the library is not measured: no "
-                "answer between plain sockets (%s)\n",
+                "aqperf: rank %u: the limit of UDP without the library is not measured: no answer "
+                "between plain sockets (%s)\n",
                 perf->rank, strerror(errno));
         return false;
     }

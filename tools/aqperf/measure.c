@@ -313,7 +313,7 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     else if (size < least)
         snprintf(text, len, "needs at least %zu byte", least);
     else if (pattern->sizes->piece != 0 && size % pattern->sizes->piece != 0)
-        snprintf(text, len, "no multiple of %zu bytes", pattern->sizes->piece);
+        snprintf(text, len, "not a multiple of %zu bytes", pattern->sizes->piece);
     else
         return false;
     return true;

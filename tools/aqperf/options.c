@@ -153,7 +153,7 @@ static void check_transport(const char *name)
         list_name(known, info.name);
         if (strcmp(info.name, name) != 0) continue;
         if (info.usable || info.on_request) return;
-        command_wrong("--transport %s: does not work here: %s", name, info.reason);
+        command_wrong("--transport %s: not usable here: %s", name, info.reason);
     }
     command_wrong("--transport %s: no such transport; there are %s", name, known);
 }
@@ -237,14 +237,15 @@ static void check_connection(void)
     const char *name = given.listen != NULL ? "--listen" : "--connect";
     if (given.listen == NULL && given.connect == NULL) return;
     if (given.listen != NULL && given.connect != NULL)
-        command_wrong("--listen and --connect: only one of them; the other is for another aqperf");
+        command_wrong(
+            "--listen and --connect: give only one of them; the other is for another aqperf");
     if (size != NULL && strcmp(size, "1") != 0)
-        command_wrong("%s: not in a job of %s; start aqperf without aqrun", name, size);
+        command_wrong("%s: not available in a job of %s; start aqperf without aqrun", name, size);
     if (given.api != apis[0]) command_wrong("%s: only with --api %s", name, apis[0]->name);
     if (given.listen != NULL && (given.pattern_count > 0 || given.size_count > 0 ||
                                  given.json != NULL || given.csv != NULL || given.plot != NULL))
         command_wrong(
-            "--listen: what is measured and where it goes is said to the aqperf that connects");
+            "--listen: give the options for patterns and output to the aqperf that connects");
     given.api = &api_connection;
 }
 
@@ -259,7 +260,7 @@ void options_parse(struct options *options, int argc, char **argv)
                                       .silent = !is_first_rank()};
     static const char *const usual[] = {"100us", "1ms", "5ms"};
     int first = command_read(&line, argc, argv);
-    if (first < argc) command_wrong("%s: only options are taken", argv[first]);
+    if (first < argc) command_wrong("%s: only options are accepted", argv[first]);
     check_connection();
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
@@ -272,6 +273,6 @@ void options_parse(struct options *options, int argc, char **argv)
     if (given.threads > 1) given.unpinned = true; /* its threads would share the core */
     if (given.json != NULL && given.csv != NULL && strcmp(given.json, "-") == 0 &&
         strcmp(given.csv, "-") == 0)
-        command_wrong("--json - and --csv -: only one of them can have the standard output");
+        command_wrong("--json - and --csv -: only one of them can use standard output");
     *options = given;
 }

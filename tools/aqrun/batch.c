@@ -30,7 +30,7 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
         }
         if (!legal || (*next != ',' && *next != '\0'))
             return hosts_wrong(hosts,
-                               "\"%s\" makes no sense: expected such as 2(x3),1; give "
+                               "\"%s\" is malformed: expected something like 2(x3),1; give "
                                "--hosts, or --spawner fork for this machine",
                                hosts_show(text, strlen(text), shown));
         for (; times > 0 && at < hosts->count; times--, at++) {
@@ -42,8 +42,8 @@ static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char
         item = next + 1;
     }
     return hosts_wrong(hosts,
-                       "\"%s\" is not of the %u hosts in %s: give --hosts, or --spawner "
-                       "fork for this machine",
+                       "\"%s\" does not match the %u hosts in %s: give --hosts, or --spawner fork "
+                       "for this machine",
                        hosts_show(text, strlen(text), shown), hosts->count, list);
 }
 
@@ -69,10 +69,10 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
         size_t digits = strcspn(text, BATCH_BLANKS);
         if (!hosts_number(text, digits, &slots)) {
             char shown[HOSTS_SHOWN];
-            return hosts_wrong(hosts,
-                               "the number of slots of \"%s\" is missing: expected such as "
-                               "n1 4 n2 4",
-                               hosts_show(name, name_len, shown));
+            return hosts_wrong(
+                hosts,
+                "the number of slots of \"%s\" is missing: expected something like n1 4 n2 4",
+                hosts_show(name, name_len, shown));
         }
         if (!hosts_add_item(hosts, name, name_len, slots)) return false;
         text += digits;

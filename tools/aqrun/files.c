@@ -17,7 +17,7 @@ static const char *const files_streams[] = {"out", "err"};
 bool files_check(const char *pattern, char why[FILES_WHY])
 {
     if (pattern[0] == '\0') {
-        snprintf(why, FILES_WHY, "--output: give a folder, or a file such as out/%%r.%%s");
+        snprintf(why, FILES_WHY, "--output: give a directory, or a file such as out/%%r.%%s");
         return false;
     }
     bool by_rank = strchr(pattern, '%') == NULL;
@@ -33,8 +33,8 @@ bool files_check(const char *pattern, char why[FILES_WHY])
     }
     if (by_rank) return true;
     snprintf(why, FILES_WHY,
-             "--output %.100s: without %%r all processes would write to one file; put it in, or "
-             "give a folder",
+             "--output %.100s: without %%r all processes would write to one file; add it, or give "
+             "a directory",
              pattern);
     return false;
 }
@@ -153,7 +153,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
         die("no memory for the name of a file");
     files_lost_ones.names = names;
     if (files_lost_ones.count++ == 0)
-        say("cannot write %s: %s; it lacks what rank %u prints from here on, and the job goes on",
+        say("cannot write %s: %s; the output of rank %u from here on is missing; the job goes on",
             name, strerror(err), rank);
 }
 

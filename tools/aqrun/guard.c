@@ -60,7 +60,7 @@ pid_t *guard_open(uint32_t count)
     guard_groups = mmap(NULL, count * sizeof(pid_t), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (guard_groups == MAP_FAILED || !guard_start())
-        die("memory, pipe or process for the guard: %s", strerror(errno));
+        die("no memory, pipe or process for the guard: %s", strerror(errno));
     return guard_groups;
 }
 
@@ -71,8 +71,8 @@ bool guard_reaped(pid_t pid)
     if (guard_pipe < 0) return true; /* in good order */
     close(guard_pipe);
     if (!guard_start())
-        say("the guard was killed, and there is no other (%s): if aqrun is killed too, what ranks "
-            "have started may be left",
+        say("the guard was killed, and another cannot be started (%s): if aqrun is killed too, "
+            "processes started by ranks may be left behind",
             strerror(errno));
     return true;
 }

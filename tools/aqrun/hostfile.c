@@ -41,8 +41,8 @@ static bool hostfile_strange(struct hosts *hosts, const char *word, size_t len)
 {
     char shown[HOSTS_SHOWN];
     return hosts_wrong(hosts,
-                       "\"%s\" beside a host is not known: write NAME, NAME slots=N, NAME:N or "
-                       "NAME N, and # before a comment",
+                       "unknown \"%s\" after a host: write NAME, NAME slots=N, NAME:N or NAME N, "
+                       "and # before a comment",
                        hosts_show(word, len, shown));
 }
 
@@ -90,17 +90,17 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
         const char *stop = newline != NULL ? newline : end;
         snprintf(hosts->place, sizeof(hosts->place), "%.180s:%u", path, ++number);
         if ((size_t)(stop - bytes) > HOSTFILE_LINE)
-            return hosts_wrong(hosts,
-                               "this line has more than %u characters: is it a list of "
-                               "hosts, one a line?",
-                               HOSTFILE_LINE);
+            return hosts_wrong(
+                hosts,
+                "this line has more than %u characters: is it a list of hosts, one per line?",
+                HOSTFILE_LINE);
         const char *comment = memchr(bytes, '#', (size_t)(stop - bytes));
         if (!hostfile_line(hosts, bytes, comment != NULL ? comment : stop, format)) return false;
         bytes = next;
     }
     if (hosts->mentions != before) return true;
     snprintf(hosts->place, sizeof(hosts->place), "%.190s", path);
-    return hosts_wrong(hosts, "there is no host in it: write the name of one on each line");
+    return hosts_wrong(hosts, "it contains no host: write one name per line");
 }
 
 /* What is in a file, which may be a pipe: <(command). */
@@ -122,7 +122,7 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
     }
     if (got == 0) return bytes;
     if (*len > HOSTFILE_MOST)
-        hosts_wrong(hosts, "it has more than %u MB: is it a list of hosts, one a line?",
+        hosts_wrong(hosts, "it has more than %u MB: is it a list of hosts, one per line?",
                     HOSTFILE_MOST >> 20);
     else
         hosts_wrong(hosts, "cannot read it: %s", strerror(got < 0 ? errno : ENOMEM));
@@ -136,7 +136,7 @@ bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
     size_t len;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     snprintf(hosts->place, sizeof(hosts->place), "%.40s: %.150s", place, path);
-    if (fd < 0) return hosts_wrong(hosts, "cannot open this file of hosts: %s", strerror(errno));
+    if (fd < 0) return hosts_wrong(hosts, "cannot open this hostfile: %s", strerror(errno));
     char *bytes = hostfile_read(hosts, fd, &len);
     close(fd);
     if (bytes == NULL) return false;

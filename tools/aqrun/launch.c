@@ -42,7 +42,7 @@ static bool launch_find(struct hosts *hosts)
                               HOSTS_PLAIN);
     launch_named = false;
     if (!hosts_add_batch(hosts, &system)) return false;
-    if (system != NULL) tell("%s has given this job %u hosts", system, hosts->count);
+    if (system != NULL) tell("%s gave this job %u hosts", system, hosts->count);
     return true;
 }
 
@@ -67,10 +67,10 @@ bool launch_far(void)
 static void launch_check_manager(void)
 {
     if (job.options.output != NULL)
-        launch_wrong("--output is for processes that aqrun starts itself: leave it out, or use "
+        launch_wrong("--output only works for processes that aqrun starts itself: omit it, or use "
                      "srun --output, mpirun --output-filename");
     if (job.options.timeout_ns != 0)
-        launch_wrong("--timeout is for processes that aqrun starts itself: leave it out, or use "
+        launch_wrong("--timeout only works for processes that aqrun starts itself: omit it, or use "
                      "srun --time, or timeout(1)");
 }
 
@@ -81,7 +81,7 @@ void launch_open(void)
     launch.spawner = (enum aqi_spawner)aqi_launch_config.spawner;
     launch.carry = (struct carry){job.options.carried, job.options.carried_only};
     if (job.options.hosts != NULL && job.options.hostfile != NULL)
-        command_wrong("--hosts and --hostfile: give one of them");
+        command_wrong("--hosts and --hostfile: give only one of them");
     if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
         launch_wrong(launch.hosts.why);
     hosts_settle(&launch.hosts);

@@ -23,7 +23,7 @@ static _Noreturn void limits_too_low(const char *what, unsigned long long need,
                                      unsigned long long have, const char *option)
 {
     say("%u processes need %llu %s, but the limit is %llu: raise it (ulimit -%s %llu, or "
-        "/etc/security/limits.conf) or start fewer",
+        "/etc/security/limits.conf) or start fewer processes",
         job.count, need, what, have, option, need);
     exit(AQI_EXIT_FAILED);
 }

@@ -240,7 +240,7 @@ static void main_begin_files(void)
 static void main_end_files(void)
 {
     unsigned lost = files_lost();
-    if (lost > 1) say("%u more files of --output lack a part, too", lost - 1);
+    if (lost > 1) say("%u more files of --output are incomplete, too", lost - 1);
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
@@ -271,7 +271,7 @@ static int main_job(const struct aqi_hub_params *hub, int epoll, const char *por
     main_finish();
     if (job.agent != 0) return EXIT_SUCCESS;
     main_end_files();
-    tell("the job has ended with code %d", aqi_hub_code(job.hub));
+    tell("the job ended with code %d", aqi_hub_code(job.hub));
     return aqi_hub_code(job.hub);
 }
 

@@ -146,8 +146,8 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
                                      used > 0 ? " or " : "", manager_rows[i].program);
     manager_wrong(why,
-                  "no %s that would do is in a folder of PATH: install one, or load its module; "
-                  "--spawner ssh does without",
+                  "no suitable %s was found in PATH: install one, or load its module; --spawner "
+                  "ssh needs none",
                   names);
     return NULL;
 }
@@ -235,9 +235,9 @@ static bool manager_slurm(struct manager_words *to, const struct manager_wish *w
 {
     uint32_t hosts = wish->named ? wish->place->hosts : wish->spread;
     if (wish->named && !manager_even(wish->place))
-        return manager_wrong(why, "srun spreads processes evenly, and these hosts have different "
-                                  "numbers: add -N, give each the same slots, or take --spawner "
-                                  "ssh");
+        return manager_wrong(why,
+                             "srun distributes processes evenly, but these hosts have different "
+                             "numbers: add -N, give each the same slots, or use --spawner ssh");
     manager_add(to, "--ntasks=%u", wish->place->ranks);
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
     char *list = wish->named ? manager_list(wish, false) : NULL;

@@ -16,7 +16,7 @@ static void option_ranks(const char *value)
         .name = "-n", .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
     uint64_t ranks;
     if (!aqi_setting_read(&row, value, &ranks))
-        command_wrong("-n %.40s is not legal: give the number of processes, 1 to %u", value,
+        command_wrong("invalid -n %.40s: give the number of processes, 1 to %u", value,
                       AQI_MAX_RANKS);
     job.options.ranks = (uint32_t)ranks;
 }
@@ -27,8 +27,7 @@ static void option_hosts_wanted(const char *value)
         .name = "-N", .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
     uint64_t hosts;
     if (!aqi_setting_read(&row, value, &hosts))
-        command_wrong("-N %.40s is not legal: give the number of hosts, 1 to %u", value,
-                      AQI_MAX_RANKS);
+        command_wrong("invalid -N %.40s: give the number of hosts, 1 to %u", value, AQI_MAX_RANKS);
     job.options.hosts_wanted = (uint32_t)hosts;
 }
 
@@ -78,9 +77,9 @@ static void option_environment(const char *value)
     for (const char *at = value;; at++) {
         size_t len = strcspn(at, ",");
         if (!option_is_name(at, len))
-            command_wrong("-E %.80s: \"%.*s\" is no name of a variable; write -E NAME,NAME or -E "
-                          "NAME=VALUE",
-                          value, (int)aqi_min(len, 40), at);
+            command_wrong(
+                "-E %.80s: \"%.*s\" is not a variable name; write -E NAME,NAME or -E NAME=VALUE",
+                value, (int)aqi_min(len, 40), at);
         option_require(at, len);
         option_carry(at, len);
         at += len;
@@ -95,7 +94,7 @@ static void option_same_addresses(const char *value)
     int now = personality(0xffffffff);
     if (now == -1 || personality((unsigned long)now | ADDR_NO_RANDOMIZE) == -1)
         say("--same-addresses: this system refuses personality(ADDR_NO_RANDOMIZE) (%s): static "
-            "data has other addresses in each process; allow it in the container's seccomp "
+            "data has different addresses in each process; allow it in the container's seccomp "
             "profile, or link the program with -no-pie",
             strerror(errno));
 }
@@ -243,9 +242,9 @@ void options_read(int argc, char **argv)
                                       .stops = true,
                                       .dash = true};
     int first = command_read(&line, argc, argv);
-    if (first >= argc) command_wrong("no program is given");
+    if (first >= argc) command_wrong("no program given");
     job.options.command = argv + first;
     if (job.options.output != NULL && job.options.prefix)
-        command_wrong("--output and --prefix: in a file of its own each process needs no number; "
-                      "give one of them");
+        command_wrong("--output and --prefix: give only one of them; a file for each process needs "
+                      "no prefix");
 }

@@ -64,15 +64,16 @@ static bool place_check_hosts(const struct hosts *list, const struct place_wish 
                               char why[HOSTS_WHY])
 {
     if (wish->hosts > 1 && list->count == 0)
-        return place_wrong(why,
-                           "-N %u: only this machine is known; name hosts with --hosts or "
-                           "--hostfile, or leave out -N",
-                           wish->hosts);
+        return place_wrong(
+            why,
+            "-N %u: only this machine is known; name hosts with --hosts or --hostfile, or omit -N",
+            wish->hosts);
     if (list->count > 0 && wish->hosts > list->count)
-        return place_wrong(why, "-N %u: there are only %u hosts; name more, or ask for fewer",
+        return place_wrong(why, "-N %u: there are only %u hosts; name more, or request fewer",
                            wish->hosts, list->count);
     if (wish->ranks != 0 && wish->hosts > wish->ranks)
-        return place_wrong(why, "-n %u -N %u: each host gets a process; ask for fewer hosts",
+        return place_wrong(why,
+                           "-n %u -N %u: each host needs at least one process; request fewer hosts",
                            wish->ranks, wish->hosts);
     return true;
 }
@@ -88,16 +89,16 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
 {
     uint64_t slots = hosts_slots(list, hosts);
     if (ranks > AQI_MAX_RANKS)
-        return place_wrong(why,
-                           "the hosts have %llu slots, but a job has at most %u processes: say "
-                           "how many with -n",
-                           (unsigned long long)ranks, AQI_MAX_RANKS);
+        return place_wrong(
+            why,
+            "the hosts have %llu slots, but a job has at most %u processes: set the number with -n",
+            (unsigned long long)ranks, AQI_MAX_RANKS);
     if (!list->counted || ranks <= slots || wish->oversubscribe) return true;
     return place_wrong(
         why,
-        "-n %llu: the slots of all hosts (%u) are %llu; start fewer, give hosts more slots "
-        "(--hosts %s*SLOTS), or add --oversubscribe; --spawner fork starts all on "
-        "this machine",
+        "-n %llu: the hosts in use (%u) have only %llu slots; start fewer processes, "
+        "give hosts more slots (--hosts %s*SLOTS), or add --oversubscribe; "
+        "--spawner fork starts all on this machine",
         (unsigned long long)ranks, hosts, (unsigned long long)slots, list->list[0].name);
 }
 

@@ -70,10 +70,10 @@ static void wishes_that_cannot_be(void **state)
     } cases[] = {
         {"", {4, 2, false}, "-N 2: only this machine is known; name hosts"},
         {"a,b", {4, 3, false}, "-N 3: there are only 2 hosts"},
-        {"a,b", {1, 2, false}, "-n 1 -N 2: each host gets a process"},
-        {"a*4,b*2", {7, 0, false}, "-n 7: the slots of all hosts (2) are 6;"},
+        {"a,b", {1, 2, false}, "-n 1 -N 2: each host needs at least one process"},
+        {"a*4,b*2", {7, 0, false}, "-n 7: the hosts in use (2) have only 6 slots;"},
         {"a*4,b*2", {7, 0, false}, "--oversubscribe"},
-        {"a*4,b*2", {5, 1, false}, "-n 5: the slots of all hosts (1) are 4"},
+        {"a*4,b*2", {5, 1, false}, "-n 5: the hosts in use (1) have only 4 slots"},
         {"a*60000,b*60000", {0, 0, false}, "have 120000 slots, but a job has at most 65536"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {

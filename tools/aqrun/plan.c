@@ -83,7 +83,7 @@ static void plan_surroundings(void)
     ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
     const char *there = aqi_launch_config.remote_aqrun;
     if (len < 0 && there[0] == '\0') die("/proc/self/exe: %s", strerror(errno));
-    if (getcwd(folder, sizeof(folder)) == NULL) die("the current folder: %s", strerror(errno));
+    if (getcwd(folder, sizeof(folder)) == NULL) die("the current directory: %s", strerror(errno));
     plan.ticket.folder = folder;
     plan.ticket.umask = (uint32_t)mask;
     plan.ticket.remote_aqrun = there[0] != '\0' ? there : self;

@@ -86,8 +86,8 @@ void reaper_open(void)
                    (unsigned long long)boot.tv_nsec * ticks / 1000000000u;
     /* What ranks leave behind becomes our child, and not that of init. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
-        say("this system refuses PR_SET_CHILD_SUBREAPER (%s): processes that a rank starts in a "
-            "process group or session of their own may outlive the job",
+        say("this system refuses PR_SET_CHILD_SUBREAPER (%s): processes that a rank starts in "
+            "another process group or session may outlive the job",
             strerror(errno));
 }
 

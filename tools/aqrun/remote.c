@@ -36,8 +36,8 @@ static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
         struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
         uint64_t now = aqi_now_ns();
         if (now >= limit)
-            die("--agent: no ticket has come on standard input; this is for aqrun's own use, by "
-                "ssh");
+            die("--agent: no ticket was received on standard input; this option is for internal "
+                "use by aqrun, over ssh");
         if (poll(&input, 1, (int)((limit - now) / 1000000 + 1)) <= 0) continue;
         ssize_t got = read(STDIN_FILENO, at, room);
         if (got >= 0) return (size_t)got;
@@ -98,7 +98,7 @@ static const char *remote_settle(void)
     if (chdir(ticket->folder) == 0) return NULL;
     snprintf(
         why, sizeof(why),
-        "there is no folder %s here (%s): make it, or start aqrun from one that all hosts have",
+        "there is no directory %s here (%s): create it, or start aqrun in one that all hosts have",
         ticket->folder, strerror(errno));
     return why;
 }

@@ -37,8 +37,8 @@ static const char *serve_hint(void *arg)
 {
     (void)arg;
     return aqi_cgroup_read("").kills > job.memory_kills
-               ? ", as the limit on memory of its cgroup was reached: raise that (memory.max), or "
-                 "start fewer processes"
+               ? ", as the memory limit of its cgroup was reached: raise it (memory.max), or start "
+                 "fewer processes"
                : "";
 }
 

@@ -154,8 +154,7 @@ static void session_line(struct session_stream *stream)
     if (session->lines++ < SESSION_LINES)
         all->hooks.line(all->arg, session->host, stream->number, stream->line);
     else if (session->lines == SESSION_LINES + 1)
-        all->hooks.line(all->arg, session->host, stream->number,
-                        "(what else it says is not shown)");
+        all->hooks.line(all->arg, session->host, stream->number, "(further output is not shown)");
 }
 
 /* One read; false: nothing is there now, or nothing will come any more. */
@@ -202,20 +201,20 @@ static void session_reason(const struct session *session, int status, char *text
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (session->late)
-        snprintf(text, room, "it has not answered within %llu s",
+        snprintf(text, room, "no answer within %llu s",
                  (unsigned long long)(session->all->timeout_ns / SESSION_SECOND));
     else if (code == SESSION_NO_EXEC)
         snprintf(text, room,
-                 "aqrun was not found there: install it there under the same path, or "
-                 "name its path with AQ_REMOTE_AQRUN");
+                 "aqrun was not found there: install it there under the same path, or set "
+                 "AQ_REMOTE_AQRUN to its path");
     else if (code == 126)
         snprintf(text, room, "aqrun cannot be run there");
     else if (code == 255)
-        snprintf(text, room, "it was not reached");
+        snprintf(text, room, "it could not be reached");
     else if (code == SESSION_USAGE && session->state != SESSION_ANSWERED)
         snprintf(text, room,
-                 "what was found there does not know this aqrun: install the same version on all "
-                 "hosts, or name its path with AQ_REMOTE_AQRUN");
+                 "the program found there does not support this aqrun: install the same version on "
+                 "all hosts, or set AQ_REMOTE_AQRUN to its path");
     else if (code >= 0)
         snprintf(text, room, "the session ended with code %d", code);
     else
@@ -362,7 +361,7 @@ static void session_not_started(struct session *session, const char *what, int e
              session->argv[0], missing ? "" : what, missing ? "" : ": ", strerror(err));
     if (missing && err == ENOENT)
         snprintf(why + strlen(why), sizeof(why) - strlen(why),
-                 "; install a client of ssh, or name another command with %s",
+                 "; install an ssh client, or set %s to another command",
                  aqi_setting_variable("AQ_SSH_CMD"));
     session->pid = 0;
     session_finish(session, true, why);

@@ -199,14 +199,15 @@ static void failures(void **state)
 {
     (void)state;
     static const char *const cases[][3] = {
-        {"down", "it was not reached (ssh: connect to host down port 22: Connection refused)",
+        {"down", "it could not be reached (ssh: connect to host down port 22: Connection refused)",
          "/ssh down true"},
-        {"denied", "it was not reached (denied: Permission denied (publickey).)", "denied true"},
+        {"denied", "it could not be reached (denied: Permission denied (publickey).)",
+         "denied true"},
         {"missing", "aqrun was not found there: install it", "AQ_REMOTE_AQRUN"},
         {"silent", "host silent: the session ended with code 3", ""},
         {"old", "install the same version on all hosts", "(aqrun: unknown option: --agent)"},
         {"killed", "was killed by signal 9", "killed true"},
-        {"hang", "it has not answered within 1 s; try by hand", "hang true"},
+        {"hang", "no answer within 1 s; try by hand", "hang true"},
     };
     uint32_t count = AQI_COUNT_OF(cases);
     struct sessions *sessions = open_sessions(8, SECOND);
@@ -272,7 +273,7 @@ static void holds_output(void **state)
     struct sessions *sessions = open_sessions(4, PATIENCE);
     start(sessions, 0, "holds", 0);
     run_until(sessions, 1);
-    assert_non_null(strstr(heard.why[0], "it was not reached"));
+    assert_non_null(strstr(heard.why[0], "it could not be reached"));
     pid_t held = (pid_t)atoi(heard.lines + strlen("0/2: "));
     assert_true(held > 1);
     kill(held, SIGKILL);

@@ -56,14 +56,16 @@ static const char *spawn_hint(int err)
     const char *program = job.options.command[0];
     struct stat is;
     if (err == ENOENT && strchr(program, '/') == NULL)
-        return access(program, X_OK) == 0 ? "; it is in this folder: write ./ before it"
-                                          : "; it is in no folder of PATH";
+        return access(program, X_OK) == 0 ? "; it is in this directory: write ./ before it"
+                                          : "; it was not found in PATH";
     if (err == ENOENT && access(program, F_OK) == 0)
-        return "; it is there, but its interpreter is not";
-    if (err == EACCES && stat(program, &is) == 0 && S_ISDIR(is.st_mode)) return "; it is a folder";
+        return "; it exists, but its interpreter does not";
+    if (err == EACCES && stat(program, &is) == 0 && S_ISDIR(is.st_mode))
+        return "; it is a directory";
     if (err == EACCES && access(program, F_OK) == 0)
-        return "; is it a program? chmod +x makes it one, unless its file system is mounted noexec";
-    return err == ENOEXEC ? "; is it for another kind of machine?" : "";
+        return "; if it is a program, chmod +x makes it executable, unless its file system is "
+               "mounted noexec";
+    return err == ENOEXEC ? "; is it for another machine architecture?" : "";
 }
 
 void spawn_read_reports(void)
@@ -162,7 +164,7 @@ static void spawn_fork_failed(const struct rank *rank, int err)
 {
     aqi_hub_failed(
         job.hub, AQI_EXIT_FAILED, "cannot start rank %u: fork: %s%s", rank->number, strerror(err),
-        err == EAGAIN ? " (raise the limit of processes: ulimit -u, or pids.max of the cgroup)"
+        err == EAGAIN ? " (raise the limit on processes: ulimit -u, or pids.max of the cgroup)"
                       : "");
 }
 

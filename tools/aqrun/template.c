@@ -41,8 +41,8 @@ static char *template_word(struct template *to, const char *word, char *why, siz
         char sign = *word == '%' ? word[1] : ' ';
         if (sign == '\0' || strchr("NP% ", sign) == NULL) {
             snprintf(why, room,
-                     "%s: %.2s has no meaning: there are %%N, %%P and %%%%, and as words of their "
-                     "own %%C, %%A and %%V",
+                     "%s: unknown %.2s: there are %%N, %%P and %%%%, and as separate words %%C, "
+                     "%%A and %%V",
                      to->variable, word);
             fclose(file);
             free(text);
@@ -89,10 +89,10 @@ char **manager_template(const struct manager_wish *wish, const char *variable, c
     free(words);
     if (to.argv != NULL && to.has_program) return to.argv;
     if (to.argv != NULL)
-        snprintf(why, HOSTS_WHY,
-                 "%s=\"%.200s\" names no program: %%C is the program with its "
-                 "arguments",
-                 variable, text);
+        snprintf(
+            why, HOSTS_WHY,
+            "%s=\"%.200s\" does not contain the program: %%C is the program with its arguments",
+            variable, text);
     free(to.argv);
     return NULL;
 }

@@ -173,8 +173,8 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
     ticket_put_all(&out, ticket);
     if (out.used > TICKET_MOST) {
         ticket_wrong(why,
-                     "environment, arguments and hosts are %zu MB together; the most that can be "
-                     "sent to other hosts is %u MB",
+                     "environment, arguments and hosts have %zu MB together; the maximum that can "
+                     "be sent to other hosts is %u MB",
                      out.used >> 20, TICKET_MOST >> 20);
         return NULL;
     }
@@ -333,7 +333,7 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
         return ticket_wrong(why, "the ticket is damaged: %s is there twice", field->name);
     *come |= bit;
     if (ticket_get_value(ticket, &value, field) && value.at == value.end) return true;
-    return ticket_wrong(why, "the ticket is damaged: %s makes no sense", field->name);
+    return ticket_wrong(why, "the ticket is damaged: invalid %s", field->name);
 }
 
 /* What later code relies on. */
@@ -368,7 +368,7 @@ static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why
             return ticket_wrong(why, "the ticket is damaged: %s is missing", ticket_fields[i].name);
     const char *nonsense = ticket_nonsense(ticket);
     if (nonsense == NULL) return true;
-    return ticket_wrong(why, "the ticket is damaged: %s makes no sense", nonsense);
+    return ticket_wrong(why, "the ticket is damaged: invalid %s", nonsense);
 }
 
 /* The first line: 1 it is ours, 0 it has not come, -1 `why`. */
@@ -379,9 +379,8 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     unsigned protocol;
     char line[TICKET_HEAD_LINE + 1], version[TICKET_HEAD_LINE + 1];
     if (memcmp(bytes, head, aqi_min(len, sizeof(head) - 1)) != 0) {
-        ticket_wrong(why,
-                     "what comes from standard input is no ticket: --agent is for aqrun, which "
-                     "starts its agents so on other hosts");
+        ticket_wrong(why, "no ticket on standard input: --agent is for internal use by aqrun, to "
+                          "start agents on other hosts");
         return -1;
     }
     const uint8_t *newline = memchr(bytes, '\n', aqi_min(len, TICKET_HEAD_LINE));
@@ -400,15 +399,15 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
         if (strcmp(version, aq_version()) != 0)
             ticket_wrong(why,
                          "the job was started by aqrun %s, and %s on this host is aqrun %s: they "
-                         "work together, but install the same version on all hosts",
+                         "are compatible, but install the same version on all hosts",
                          version, self, aq_version());
         return 1;
     }
-    ticket_wrong(why,
-                 "the job was started by aqrun %s (ticket %u), but %s on this host is aqrun %s "
-                 "(ticket %u): install the same version on all hosts, or name its path with "
-                 "AQ_REMOTE_AQRUN",
-                 version, protocol, self, aq_version(), TICKET_PROTOCOL);
+    ticket_wrong(
+        why,
+        "the job was started by aqrun %s (ticket %u), but %s on this host is aqrun %s (ticket %u): "
+        "install the same version on all hosts, or set AQ_REMOTE_AQRUN to its path",
+        version, protocol, self, aq_version(), TICKET_PROTOCOL);
     return -1;
 }
 

@@ -93,12 +93,12 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
     for (size_t i = 0; name != NULL && i < found; i++)
         if (atoi(name) == (int)jobs[i].pid) return &jobs[i];
     if (name != NULL)
-        fprintf(stderr, "aqtop: no job of yours runs on this host with the number %s\n", name);
+        fprintf(stderr, "aqtop: none of your jobs on this host has the number %s\n", name);
     else if (found == 0)
-        fprintf(stderr, "aqtop: no job of yours runs on this host; for one that runs elsewhere "
-                        "start aqtop where its aqrun runs\n");
+        fprintf(stderr, "aqtop: none of your jobs runs on this host; for a job elsewhere start "
+                        "aqtop on the host of its aqrun\n");
     else
-        fprintf(stderr, "aqtop: several jobs run; give the number of one:\n");
+        fprintf(stderr, "aqtop: several jobs are running; give the number of one:\n");
     for (size_t i = 0; i < found; i++)
         print_job(&jobs[i], stderr);
     return NULL;

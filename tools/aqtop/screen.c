@@ -33,7 +33,7 @@ static void screen_draw(const struct watch *watch)
         mvaddnstr(2 + (int)i, 0, line, COLS);
     }
     mvprintw(LINES - 1, 0,
-             "q ends; s sorts by the next column (%s); r turns; arrows and pages move",
+             "q: quit; s: sort by the next column (%s); r: reverse; arrows and page keys: scroll",
              column_names[screen.by]);
     refresh();
     free(ranks);

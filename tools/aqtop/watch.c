@@ -57,7 +57,7 @@ bool watch_open(struct watch *watch, const struct found_job *job, unsigned inter
     *watch = (struct watch){.fd = watch_connect(job), .job = job->pid};
     if (watch->fd >= 0 && send(watch->fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask))
         return true;
-    fprintf(stderr, "aqtop: job %d is not reached: %s\n", (int)job->pid, strerror(errno));
+    fprintf(stderr, "aqtop: cannot reach job %d: %s\n", (int)job->pid, strerror(errno));
     return false;
 }
 
@@ -94,8 +94,8 @@ bool watch_read(struct watch *watch)
             packet.row_bytes != sizeof(packet.row[0]) || packet.ranks == 0 ||
             packet.rows > AQI_TOP_ROWS || len != head + packet.rows * sizeof(packet.row[0])) {
             fprintf(stderr,
-                    "aqtop: job %d is of another version of the library: take the aqtop of "
-                    "its installation\n",
+                    "aqtop: job %d uses another version of the library: use the aqtop of its "
+                    "installation\n",
                     (int)watch->job);
             return false;
         }

@@ -116,15 +116,15 @@ __attribute__((noreturn)) static void unknown(int result, const char *given)
     bool is_letter = optopt > 0 && optopt < LONG;
     if (result == ':' && is_letter) command_wrong("-%c needs an argument", optopt);
     if (result == ':') command_wrong("--%s needs an argument", row_at((size_t)optopt - LONG)->name);
-    if (is_letter) command_wrong("there is no option -%c", optopt);
+    if (is_letter) command_wrong("unknown option -%c", optopt);
     beginning(given, names, sizeof(names), &count);
-    if (count > 1) command_wrong("%s may be one of %s", given, names);
+    if (count > 1) command_wrong("%s may mean one of %s", given, names);
     aqi_nearest_begin(&nearest, given + 2);
     for (size_t i = 0; i < command.count + 2; i++)
         aqi_nearest_offer(&nearest, row_at(i)->name);
     if (nearest.best != NULL && nearest.distance > 0)
-        command_wrong("%s is no option; maybe --%s?", given, nearest.best);
-    command_wrong("%s is no option, or takes no argument", given);
+        command_wrong("unknown option %s; maybe --%s?", given, nearest.best);
+    command_wrong("unknown option %s, or it takes no argument", given);
 }
 
 /* Call `item` for each part of a comma separated list. */

@@ -1,8 +1,8 @@
 /*
- * Agreements, at the root. Each has a name and a set of ranks, and is over when all of the set that
- * are still in the job have come. Those hear the worst of their statuses and the set of those who
- * came. As the answer is one and is given once, all of them do the same from there on, whoever dies
- * meanwhile.
+ * Agreements, at the root. Each has a name and a set of ranks, and ends when all ranks of the set
+ * that are still in the job have called. They get the worst of their statuses and the set of
+ * callers. As there is a single answer, given once, all of them act alike afterwards, whichever
+ * ranks die meanwhile.
  */
 #include "job/hub/impl.h"
 
@@ -13,12 +13,12 @@ struct hub_agreement {
     struct hub_agreement *next;
     uint64_t name[2];
     aq_status status;
-    uint32_t missing; /* members that are in the job and have not come */
+    uint32_t missing; /* members in the job that have not called */
     uint8_t *members, *came;
     uint8_t sets[];
 };
 
-/* Is it to be waited for? Whoever ends or leaves is told by agree_gone. */
+/* Whether to wait for it. agree_gone is called for ranks that end or leave. */
 static bool agree_counts(const struct hub_rank *rank)
 {
     return rank->state < AQI_RANK_LEFT && (rank->running || rank->state != AQI_RANK_STARTED);
@@ -40,7 +40,7 @@ static struct hub_agreement *agree_begin(struct aqi_hub *hub, const struct hub_n
     return begun;
 }
 
-/* Answer those who came and still listen. */
+/* Answer the callers that still listen. */
 static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
 {
     struct hub_agreement **at = &hub->root->agreements;
@@ -68,7 +68,7 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
         found = found->next;
     if (found == NULL) found = agree_begin(hub, note, bytes);
     if (memcmp(found->members, note->data, bytes) != 0) {
-        hub_say(hub, true, "agent %u asks for an agreement with other members than others do",
+        hub_say(hub, true, "agent %u requests an agreement with other members than the others",
                 agent);
         return;
     }

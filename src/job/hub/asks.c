@@ -1,5 +1,5 @@
-/* Agreements, on the side of a host: when all of its members that live have asked, the root is
- * told. */
+/* Agreements, on the side of a host: when all of its surviving members have asked, the root is
+ * notified. */
 #include "job/hub/impl.h"
 
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-/* Collective calls of the ranks of this host: their pieces, put together, go to the root. */
+/* Collective calls of the ranks of this host: their pieces are assembled and sent to the root. */
 #include "job/hub/impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts are told when all of this host are there, and so long after the first. */
+/* Parts are sent when all of this host are complete, or this long after the first. */
 #define CALLS_DELAY_NS 20000000u
 
-/* Could a library of ours have sent this? `bytes` sizes memory, the offset places the data. */
+/* Whether the call is valid. `bytes` sizes memory, the offset places the data. */
 static bool calls_sane(const struct aqi_hub *hub, const struct hub_part *part,
                        const struct aqi_control *message)
 {
@@ -41,8 +41,8 @@ static bool calls_waits(const struct hub_local *local)
     return local->part.whole && !local->part.told;
 }
 
-/* One note for the parts from that of `first` to before `end` that fit it: their ranks, then their
- * data one after the other, or the name that they all gave. */
+/* One note for the parts from that of `first` to before `end` that fit it: their ranks, then
+ * their data in sequence, or their common name. */
 static void calls_tell_like(struct aqi_hub *hub, uint32_t first, uint32_t end)
 {
     const struct hub_part *like = &hub->locals[first].part;
@@ -152,7 +152,7 @@ static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, s
     }
 }
 
-/* Of what the ranks of this host share: they have all given the same. */
+/* The shared object of this host's ranks: they have all given the same. */
 static size_t calls_share_bytes(const struct aqi_hub *hub)
 {
     uint32_t i = 0;
@@ -161,7 +161,7 @@ static size_t calls_share_bytes(const struct aqi_hub *hub)
     return (size_t)hub->locals[i].part.bytes;
 }
 
-/* What the ranks of this host get: bytes, or a descriptor of the same. */
+/* The result for the ranks of this host: bytes, or a descriptor for them. */
 static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
                             struct aqi_parcel **parcel)
 {
@@ -178,7 +178,7 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
     return *parcel != NULL ? AQ_OK : AQ_ENOMEM;
 }
 
-/* Ranks of other hosts have their result: without those of this one they would wait for nothing. */
+/* Ranks of other hosts have their result: without this host's ranks they would wait in vain. */
 static void calls_say_failed(struct aqi_hub *hub, const char *why)
 {
     const struct hub_note failed = {

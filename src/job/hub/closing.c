@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What happens when, in quarters of AQ_EXIT_TIMEOUT after the end began. */
+/* The schedule, in quarters of AQ_EXIT_TIMEOUT after the end began. */
 enum closing_steps { CLOSING_TERM, CLOSING_KILL, CLOSING_ABANDON, CLOSING_STEPS };
 static const unsigned closing_quarters[CLOSING_STEPS] = {
     [CLOSING_TERM] = 1, [CLOSING_KILL] = 3, [CLOSING_ABANDON] = 4};
 
-/* Looks, a quarter apart, at killed processes that are not gone: so many at most, and so many
- * asleep where no signal comes, after which it is left behind. */
+/* Checks, a quarter apart, of killed processes that have not ended: maximum numbers, in general
+ * and in an uninterruptible sleep, after which they are left behind. */
 enum { CLOSING_LOOKS = 60, CLOSING_LOOKS_ASLEEP = 2 };
 
 static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int number)
@@ -19,7 +19,7 @@ static void closing_terminate(struct aqi_hub *hub, struct hub_local *local, int 
     if (!local->running) return;
     local->terminated = true;
     hub->params.hooks.kill(hub->params.arg, local->rank, number);
-    /* a stopped process would keep SIGTERM for later */
+    /* a stopped process would not handle SIGTERM */
     hub->params.hooks.kill(hub->params.arg, local->rank, SIGCONT);
 }
 
@@ -33,7 +33,7 @@ void closing_begin(struct aqi_hub *hub, const struct hub_note *note)
     const struct aqi_control message = {
         .type = AQI_CONTROL_EVENT, .event = AQI_BOOT_EXIT, .rank = note->rank, .code = note->code};
     local_tell(hub, note->rank, &message, note->data, note->len);
-    /* Who is not in the job cannot be told, so there is nothing to wait for. */
+    /* A process outside the job cannot be notified, so there is nothing to wait for. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (hub->locals[i].state == AQI_RANK_STARTED)
             closing_terminate(hub, &hub->locals[i], SIGTERM);
@@ -75,8 +75,8 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
 }
 
 /*
- * Nothing withstands SIGKILL, but it may take long to give back gigabytes on a machine that is
- * busy: are there any who still go?
+ * Nothing survives SIGKILL, but freeing gigabytes may take long on a busy machine: are any
+ * processes still exiting?
  */
 static bool closing_some_go(struct aqi_hub *hub)
 {
@@ -90,7 +90,7 @@ static bool closing_some_go(struct aqi_hub *hub)
         local->asleep = asleep ? local->asleep + 1 : 0;
         some = some || local->asleep < CLOSING_LOOKS_ASLEEP;
         if (hub->closing.looks == 0)
-            hub_say(hub, false, "%s is killed and not gone yet",
+            hub_say(hub, false, "%s was killed but has not ended yet",
                     aqi_hub_name(hub, local->rank, name));
     }
     return some;

@@ -1,6 +1,6 @@
 /*
- * Collective calls, at the root. One is going on at a time, since a rank begins the next only when
- * it has the result of the last. When one fails, all later ones fail too, with the same cause.
+ * Collective calls, at the root. There is one at a time, since a rank begins the next only after
+ * the result of the last. If one fails, all later ones fail, too, with the same cause.
  */
 #include "job/hub/impl.h"
 
@@ -28,7 +28,7 @@ static void collective_list(const struct aqi_hub *hub, bool whole, char *text, s
     if (shown < total) snprintf(text + used, room - used, " and %u more", total - shown);
 }
 
-/* The call of the program that leads here: a rank makes no other one once it has started. */
+/* The program's call that leads here: the only one that a rank makes once it has started. */
 static const char *collective_caller(const struct aqi_hub *hub)
 {
     return hub->root->ranks[hub->root->call.first].ready ? "aq_segment_attach" : "aq_init";
@@ -88,7 +88,7 @@ static void collective_complete(struct aqi_hub *hub)
     free(parts);
 }
 
-/* The parts of a note: who gave them, the data of each, and the name of a shared object. */
+/* The parts of a note: their ranks, the data of each, and the name of a shared object. */
 struct collective_parts {
     const uint8_t *ranks;
     const uint8_t *data;
@@ -134,7 +134,7 @@ static void collective_begin(struct aqi_hub *hub, uint32_t rank, const struct hu
     if (call->parts == NULL) hub_no_memory(hub, "an allgather");
 }
 
-/* The size that all have to give: for what a host shares, that of its own first rank. */
+/* The size that all must give: for a shared object, that of the host's first rank. */
 static uint64_t collective_bytes(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,
                                  uint32_t *first)
 {
@@ -182,8 +182,8 @@ static void collective_mismatch(struct aqi_hub *hub, uint32_t rank, const struct
     collective_describe(note->call, note->bytes, parts->name, parts->name_len, other,
                         sizeof(other));
     collective_fail(hub, AQ_EMISMATCH,
-                    "the ranks disagree in %s: rank %u comes to %s, rank %u to %s (exchange %u); "
-                    "do all ranks run the same program with the same settings?",
+                    "the ranks disagree in %s: rank %u is in %s, rank %u in %s (exchange %u); do "
+                    "all ranks run the same program with the same settings?",
                     collective_caller(hub), by, first, rank, other, call->seq);
 }
 
@@ -214,7 +214,7 @@ void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note 
         collective_check(hub);
 }
 
-/* What this rank, whose part is missing, has done instead of coming; false: it may still come. */
+/* Describe what this rank, whose part is missing, has done instead; false: it may still call. */
 static bool collective_cannot_come(struct aqi_hub *hub, uint32_t i, const char *waiting)
 {
     const struct hub_rank *rank = &hub->root->ranks[i];
@@ -249,8 +249,8 @@ void collective_check(struct aqi_hub *hub)
         if (collective_cannot_come(hub, i, waiting)) return;
 }
 
-/* Who is missing, and for the first of them that never joined: what to look at. (Of hosts that
- * never came root.c tells.) */
+/* The missing ranks, and for the first that never joined, what to check. (root.c reports hosts
+ * that never attached.) */
 static void collective_time_out(struct aqi_hub *hub)
 {
     char missing[160], hint[AQI_RANK_NAME_BYTES + 120] = "", name[AQI_RANK_NAME_BYTES];
@@ -258,7 +258,7 @@ static void collective_time_out(struct aqi_hub *hub)
     for (uint32_t i = 0; i < hub->params.ranks && hint[0] == '\0'; i++)
         if (hub->root->ranks[i].state == AQI_RANK_STARTED)
             snprintf(hint, sizeof(hint),
-                     "; %s has not called aq_init: does it use Aqueduct, and is it not stuck?",
+                     "; %s has not called aq_init: does it use Aqueduct, or is it stuck?",
                      aqi_hub_name(hub, i, name));
     collective_fail(hub, AQ_ETIMEOUT, "%s did not come to %s within %.3g s (AQ_START_TIMEOUT)%s",
                     missing, collective_caller(hub), (double)hub->params.start_timeout_ns / 1e9,

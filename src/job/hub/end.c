@@ -1,4 +1,4 @@
-/* The end of a job, at the root: its cause, its exit code, and when it is over. */
+/* The end of a job, at the root: its cause, its exit code, and when it is complete. */
 #include "job/hub/impl.h"
 
 #include <stdarg.h>
@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks that come to their end one after the other all get there: the others are asked so long
- * after the latest, and again after twice the time each. Who still looks at its messages after a
- * few agrees to it. */
+/* Ranks that end one after the other all finish: the others are asked this long after the
+ * latest, and again after twice the time each. Ranks that still poll after a few agree. */
 #define END_ASK_NS 75000000u
 
-/* The user said twice that the job is to end: those who have not killed their ranks in this time
- * are not waited for. They do it all the same, when they hear of it or lose their way to us. */
+/* The user has requested the end twice: agents that have not killed their ranks in this time are
+ * not waited for. They still do it, when they are notified or lose their connection to us. */
 #define END_KILL_NS 1000000000u
 
-/* A death during the start is judged after this part of AQ_EXIT_TIMEOUT at the latest. */
+/* The consequences of a death during the start are decided after this part of AQ_EXIT_TIMEOUT at
+ * the latest. */
 #define END_JUDGE_PART 8
 
 static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *why)
@@ -24,7 +24,7 @@ static void end_begin(struct aqi_hub *hub, int code, uint32_t by, const char *wh
     end->ending = true;
     if (end->code == 0) end->code = code;
     end->by = by;
-    /* Other hosts have as long as this one to end their ranks, and then to say so. */
+    /* Other hosts have as long as this one to end their ranks, and then to report it. */
     end->limit_ns = hub->now + 2 * hub->params.exit_timeout_ns + hub->params.host_timeout_ns;
     if (why != end->why) snprintf(end->why, sizeof(end->why), "%s", why);
     const struct hub_note note = {
@@ -58,7 +58,7 @@ void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
 {
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES], text[AQI_CONTROL_TEXT + 1];
-    code &= 0xff; /* as the system does with exit codes */
+    code &= 0xff; /* as the kernel does with exit codes */
     if (why[0] != '\0' && !collective_said(hub, why)) {
         end_job(hub, code, by, "%s: %s", aqi_hub_name(hub, by, name), why);
         return;
@@ -78,7 +78,7 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES];
     aqi_hub_name(hub, by, name);
-    hub_say(hub, false, "%s comes to its end with code %d", name, code & 0xff);
+    hub_say(hub, false, "%s ends with code %d", name, code & 0xff);
     bool comes = !hub->root->ranks[by].ending && wait_ns != AQI_BOOT_WAIT_NONE;
     hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
     hub->root->ranks[by].ending = true;
@@ -96,7 +96,7 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
 
 /* --- deaths --------------------------------------------------------------------------------- */
 
-/* A rank that ends while the job does. Its code counts only when nothing worse is known. */
+/* A rank that ends while the job does. Its code counts only if there is no worse one. */
 static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, const char *text)
 {
     struct hub_end *end = &hub->root->end;
@@ -107,7 +107,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     if (news && end->code == 0) end->code = note->code;
 }
 
-/* The job was started, and goes on: the others are told. */
+/* The job was started, and goes on: the others are notified. */
 static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const char *text)
 {
     struct hub_root *root = hub->root;
@@ -132,7 +132,7 @@ static void end_postpone(struct aqi_hub *hub, uint32_t rank, int code, const cha
     while (*at != NULL)
         at = &(*at)->next;
     *at = death;
-    /* They may have said that they are ready without having been heard. */
+    /* Their announcement that they are ready may not have arrived. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (!hub->root->ranks[hub->locals[i].rank].ready)
             hub->params.hooks.drain(hub->params.arg, hub->locals[i].rank);
@@ -155,7 +155,7 @@ void end_died(struct aqi_hub *hub, uint32_t number, int code, const char *text)
 
 static uint64_t end_judge_at(const struct aqi_hub *hub, const struct hub_death *death)
 {
-    /* All of this host have been heard; of other hosts it takes a moment. */
+    /* All messages of this host have been handled; those of other hosts take a moment. */
     if (hub->params.agents == 1) return 0;
     return death->since_ns + hub->params.exit_timeout_ns / END_JUDGE_PART;
 }
@@ -214,13 +214,13 @@ void aqi_hub_tell_lost(struct aqi_hub *hub)
 
 /* --- the end of all ------------------------------------------------------------------------- */
 
-/* The job ends once every rank that still runs wants to. */
+/* The job ends once every running rank wants to. */
 static void end_check_wanted(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
     if (root->end.grace_ns == 0 || root->end.ending || root->started < hub->params.ranks) return;
     if (root->willing < root->running) return;
-    end_begin(hub, root->end.code, AQI_NO_RANK, "all processes have come to their end");
+    end_begin(hub, root->end.code, AQI_NO_RANK, "all processes have ended");
 }
 
 void end_check(struct aqi_hub *hub)
@@ -230,7 +230,7 @@ void end_check(struct aqi_hub *hub)
     end_check_wanted(hub);
     if (end->over) return;
     if (end->ending
-            ? root->open != 0 && !end->abandoned /* agents say when nothing runs any more */
+            ? root->open != 0 && !end->abandoned /* agents report when nothing runs any more */
             : root->running != 0 || root->deaths != NULL || root->started < hub->params.ranks)
         return;
     end->over = true;
@@ -264,7 +264,7 @@ void end_left(struct aqi_hub *hub, uint32_t rank)
     end->left = rank;
 }
 
-/* All come to aq_finalize before any leaves it, unless it has failed there. */
+/* All ranks enter aq_finalize before any leaves it, unless it failed there. */
 static uint64_t end_tick_left(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
@@ -276,21 +276,22 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
         const struct hub_rank *rank = &hub->root->ranks[i];
         if (rank->state != AQI_RANK_JOINED || rank->leaving) continue;
         hub_say(hub, true,
-                "rank %u has left the job, while %s has not come to aq_finalize: it would wait for "
-                "who has left for ever",
+                "rank %u has left the job, while %s has not called aq_finalize: it would wait "
+                "forever for the rank that left",
                 end->left, aqi_hub_name(hub, i, name));
         break;
     }
     return UINT64_MAX;
 }
 
-/* Some ranks want the end: the others are asked, and at last it begins without them. */
+/* Some ranks want the end: the others are asked, and finally it begins without them. */
 static uint64_t end_tick_wanted(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
     if (end->grace_ns == 0) return UINT64_MAX;
     if (hub->now >= end->grace_ns) {
-        end_begin(hub, end->code, AQI_NO_RANK, end->why); /* who wanted it waits to be told, too */
+        end_begin(hub, end->code, AQI_NO_RANK,
+                  end->why); /* the rank that wanted it also waits for the message */
         return UINT64_MAX;
     }
     if (hub->now >= end->ask_ns) {
@@ -305,7 +306,7 @@ static uint64_t end_tick_time_out(struct aqi_hub *hub)
     uint64_t limit = hub->root->began_ns + hub->params.timeout_ns;
     if (hub->params.timeout_ns == 0) return UINT64_MAX;
     if (hub->now < limit) return limit;
-    end_job(hub, AQI_EXIT_TIME, AQI_NO_RANK, "the job has not ended within the %.3g s of --timeout",
+    end_job(hub, AQI_EXIT_TIME, AQI_NO_RANK, "the job did not end within %.3g s (--timeout)",
             (double)hub->params.timeout_ns / 1e9);
     return UINT64_MAX;
 }
@@ -317,7 +318,8 @@ static uint64_t end_tick_ending(struct aqi_hub *hub)
     if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
         if (hub->root->agents[i].here && !hub->root->agents[i].closed)
-            hub_say(hub, true, "host %s does not say that its ranks have ended; leaving it behind",
+            hub_say(hub, true,
+                    "host %s does not report that its ranks have ended; leaving it behind",
                     hub_host(hub, i));
     end->abandoned = true;
     return UINT64_MAX;

@@ -1,6 +1,6 @@
 /*
- * The tree of agents: the log on its way down, facts on their way up, and finding another way when
- * an agent between is lost.
+ * The tree of agents: the log on its way down, facts on their way up, and re-attaching when an
+ * agent in between is lost.
  */
 #include "job/hub/impl.h"
 
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Facts are acknowledged when so many bytes have come, or so long after the first. */
+/* Facts are acknowledged after this many bytes, or this long after the first. */
 #define FLOW_GOT_BYTES 65536u
 #define FLOW_GOT_NS    100000000u
-/* Between two rounds of calls up the tree, in shares of the time that hosts may be silent. */
+/* Pause between two rounds of calls up the tree, in fractions of AQ_HOST_TIMEOUT. */
 #define FLOW_ROUNDS 40u
-/* Output waits while so much is not acknowledged. */
+/* Output waits while this much is unacknowledged. */
 #define FLOW_WINDOW (4 * FLOW_GOT_BYTES)
 
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout)
@@ -38,7 +38,7 @@ static void flow_items_append(struct aqi_hub *hub, struct hub_items *items, uint
     items->last = &item->next;
 }
 
-/* Drop those up to this number; returns their bytes. */
+/* Drop items up to this number; returns their bytes. */
 static size_t flow_items_drop(struct hub_items *items, uint64_t number)
 {
     size_t bytes = 0;
@@ -89,7 +89,7 @@ void flow_fact(struct aqi_hub *hub, const struct hub_note *note)
     if (parcel == NULL) hub_no_memory(hub, "what ranks say");
     struct hub_item **at = flow->facts.last;
     flow_items_append(hub, &flow->facts, ++flow->said, parcel);
-    if (hub->root != NULL) return; /* the next pump looks at it */
+    if (hub->root != NULL) return; /* handled by the next pump */
     flow->waiting += parcel->len;
     if (flow->attached) flow_send_item(hub, flow->parent, HUB_FRAME_FACT, *at);
 }
@@ -156,7 +156,7 @@ void flow_open(struct aqi_hub *hub)
     flow_expect_children(hub);
 }
 
-/* The child by which to reach this agent; NULL: there is no way now. */
+/* The child through which this agent is reachable; NULL: currently unreachable. */
 static struct hub_child *flow_way(struct aqi_hub *hub, uint32_t agent)
 {
     struct hub_child *last = flow_child(hub, hub->flow.via[agent]);
@@ -169,7 +169,7 @@ static struct hub_child *flow_way(struct aqi_hub *hub, uint32_t agent)
     return NULL;
 }
 
-/* The log up to what everybody in our part of the tree has is not needed again. */
+/* Entries that all agents in our subtree have are no longer needed. */
 static void flow_trim(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
@@ -188,7 +188,7 @@ uint64_t flow_orphans_ns(const struct aqi_hub *hub)
     return 2 * hub->params.host_timeout_ns;
 }
 
-/* Those below a child that is lost may come to us, and continue with the log where it was. */
+/* Agents below a lost child may attach to us, and continue with the log where it was. */
 static void flow_lose_child(struct aqi_hub *hub, struct hub_child *child)
 {
     child->attached = false;
@@ -203,7 +203,7 @@ static void flow_refuse(struct aqi_hub *hub, uint32_t agent, const char *why)
     hub->params.hooks.detach(hub->params.arg, agent);
 }
 
-/* There is nobody left who would take us: our ranks end, and who is below finds another way. */
+/* No agent accepts us: our ranks end, and agents below re-attach elsewhere. */
 static void flow_hopeless(struct aqi_hub *hub, const char *why)
 {
     struct hub_flow *flow = &hub->flow;
@@ -230,7 +230,7 @@ static void flow_gone(struct aqi_hub *hub, const char *why)
 {
     char text[2 * AQI_CONTROL_TEXT];
     if (hub->flow.hopeless || hub->over) return;
-    snprintf(text, sizeof(text), "host %.60s is not part of the job any more (%s): its ranks end",
+    snprintf(text, sizeof(text), "host %.60s is no longer part of the job (%s): its ranks end",
              hub_host(hub, hub->params.agent), why);
     if (hub->flow.attached) hub->params.hooks.detach(hub->params.arg, hub->flow.parent);
     flow_hopeless(hub, text);
@@ -252,7 +252,7 @@ static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
 /* --- the log -------------------------------------------------------------------------------------
  */
 
-/* The next entry: keep it, pass it on, apply it. */
+/* Store, forward and apply the next entry. */
 static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
 {
     struct hub_flow *flow = &hub->flow;
@@ -300,7 +300,7 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
 /* --- attaching -----------------------------------------------------------------------------------
  */
 
-/* Everything that it has not seen, from the log. */
+/* All entries of the log that it has not seen. */
 static void flow_catch_up(struct aqi_hub *hub, uint32_t agent, uint64_t applied)
 {
     for (const struct hub_item *item = hub->flow.log.first; item != NULL; item = item->next)
@@ -321,9 +321,9 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
         return AQ_OK;
     }
     if (hub->root != NULL && frame->number > flow->applied) return AQ_EPROTO;
-    /* It may well have more than we have: then it knows what it gets. */
+    /* It may have more than we have: then it already knows what we send. */
     if (frame->number < kept) {
-        /* Somebody above may have kept it: those below us may have gone there meanwhile. */
+        /* An agent above may have stored it: agents below us may have attached there meanwhile. */
         if (hub->root != NULL)
             flow_refuse(hub, agent, "it was away for too long");
         else
@@ -334,7 +334,8 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
     if (child == NULL) child = flow_add(hub, agent);
     child->attached = true;
     child->epoch = epoch;
-    child->applied = kept; /* those below it may have less than it has; it is about to tell */
+    child->applied =
+        kept; /* agents below it may have less than it has; it is about to report that */
     flow->via[agent] = agent;
     const struct hub_note here = {.type = HUB_HERE, .rank = agent, .seq = epoch};
     flow_fact(hub, &here);
@@ -372,20 +373,20 @@ static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
     hub->params.hooks.attach(hub->params.arg, ancestor);
 }
 
-/* Nobody is left to call. */
+/* No agent is left to call. */
 static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
     snprintf(text, sizeof(text),
-             "host %.60s has lost its way to %s, and ends its part of the job: %.300s",
+             "host %.60s has lost its connection to %s, and ends its part of the job: %.300s",
              hub_host(hub, hub->params.agent), hub->params.launcher, why);
     flow_hopeless(hub, text);
 }
 
 /*
- * Who was attached calls one and then the root. Where it is only a line that broke, it begins again
- * and again, with its old parent: what lies between may be mended any time, though not a root that
- * has ended. A parent that ends may have done all that for us, in vain.
+ * An agent that was attached calls the next one and then the root. If only a link broke, it repeats
+ * this, starting with its old parent: the network may recover any time, unless the root has ended.
+ * A parent that ends may have tried all that for us, in vain.
  */
 void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why)
 {
@@ -406,7 +407,7 @@ void aqi_hub_forsaken(struct aqi_hub *hub)
 {
     char text[AQI_CONTROL_TEXT];
     if (hub->flow.epoch != 0 || hub->root != NULL) return;
-    snprintf(text, sizeof(text), "host %.60s: whoever has started its agent is gone",
+    snprintf(text, sizeof(text), "host %.60s: the process that started its agent is gone",
              hub_host(hub, hub->params.agent));
     flow_hopeless(hub, text);
 }
@@ -428,7 +429,7 @@ static void flow_lose_parent(struct aqi_hub *hub, bool ended, const char *why)
     flow->alone_ns = hub->now;
     flow->lost = ended ? AQI_NO_AGENT : flow->parent;
     if (hub->closing.closed && flow->facts.first == NULL)
-        hub_over(hub, 0); /* nobody needs us: the root knows all we know */
+        hub_over(hub, 0); /* we are not needed: the root knows all we know */
     else if (flow->hopeless)
         return;
     else if (above != AQI_NO_AGENT)
@@ -481,7 +482,7 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
         return AQ_EPROTO;
     hub->flow.via[frame->agent] = from;
     if (hub->root == NULL) {
-        /* Who is not attached drops it: it will be sent again. */
+        /* Unattached agents drop it: it will be sent again. */
         if (hub->flow.attached)
             hub->params.hooks.to_agent(hub->params.arg, hub->flow.parent, frame->raw,
                                        frame->raw_len);
@@ -490,7 +491,7 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     struct hub_agent *agent = &hub->root->agents[frame->agent];
     struct hub_note note;
     if (agent->lost) return AQ_OK;
-    if (frame->number <= agent->facts) { /* it has not heard that we had it */
+    if (frame->number <= agent->facts) { /* our acknowledgement has not arrived */
         agent->got = 0;
         root_had_fact(hub);
     }
@@ -574,7 +575,7 @@ aq_status aqi_hub_frame(struct aqi_hub *hub, uint32_t agent, const void *bytes, 
     struct hub_frame frame;
     if (!hub_frame_decode(bytes, len, &frame)) return AQ_EPROTO;
     bool attach = frame.kind == HUB_FRAME_ATTACH;
-    /* Once it is over, what ranks have printed still comes; who attaches shall look elsewhere. */
+    /* After the end, output of ranks still arrives; agents that attach must try elsewhere. */
     if (hub->flow.hopeless || (hub->over && attach)) {
         if (attach) hub->params.hooks.detach(hub->params.arg, agent);
         return AQ_OK;
@@ -603,7 +604,7 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
     return next;
 }
 
-/* As long as the root waits for us, or for the first of us. */
+/* As long as the root waits for us, or for the first of our subtree. */
 static uint64_t flow_tick_alone(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
@@ -616,8 +617,8 @@ static uint64_t flow_tick_alone(struct aqi_hub *hub)
         return flow->again_ns != 0 ? aqi_min(flow->again_ns, limit) : limit;
     }
     snprintf(text, sizeof(text),
-             "host %.60s has lost its way to %s, and ends its part of the job: there was none for "
-             "%.3g s%s%s",
+             "host %.60s has lost its connection to %s, and ends its part of the job: there was "
+             "none for %.3g s%s%s",
              hub_host(hub, hub->params.agent), hub->params.launcher, (double)wait / 1e9,
              flow->why[0] != '\0' ? ": " : "", flow->why);
     flow_hopeless(hub, text);

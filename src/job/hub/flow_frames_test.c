@@ -217,7 +217,7 @@ static void who_has_started_it_is_gone(void **state)
         aqi_hub_forsaken(one.hub);
         assert_int_equal(one.says, 1);
         assert_int_equal(one.always, runs); /* with ranks it harms somebody */
-        assert_non_null(strstr(one.text, "whoever has started its agent is gone"));
+        assert_non_null(strstr(one.text, "the process that started its agent is gone"));
         assert_int_equal(one.over, !runs);
         if (!runs) assert_int_equal(one.code, AQI_EXIT_FAILED);
         aqi_hub_forsaken(one.hub);

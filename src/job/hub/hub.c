@@ -1,4 +1,4 @@
-/* Opening a hub, time, and how it speaks to people. */
+/* Opening a hub, time, and messages for users. */
 #include "base/fail.h"
 #include "base/safe_text.h"
 #include "job/hub/impl.h"
@@ -97,7 +97,7 @@ const char *hub_host(const struct aqi_hub *hub, uint32_t agent)
     return hub->params.hosts != NULL ? hub->params.hosts[agent] : "this host";
 }
 
-/* Under a shell the process that joined is the one people want to hear of. */
+/* Under a shell the process that joined is the one of interest to users. */
 const char *aqi_hub_name(const struct aqi_hub *hub, uint32_t rank, char name[AQI_RANK_NAME_BYTES])
 {
     const struct hub_local *local = hub_local(hub, rank);
@@ -126,7 +126,7 @@ uint64_t aqi_hub_tick(struct aqi_hub *hub)
     for (size_t i = 0; i < AQI_COUNT_OF(ticks); i++)
         next = aqi_min(next, ticks[i](hub));
     hub_pump(hub);
-    /* What happened may have made something else due. */
+    /* Events may have made something else due. */
     return said != hub->flow.said || applied != hub->flow.applied ? hub->now : next;
 }
 

@@ -1,4 +1,5 @@
-/* The ranks of this host: what they say becomes facts, what the log says they are told. */
+/* The ranks of this host: their messages become facts, and they are notified of the log's
+ * entries. */
 #include "base/fail.h"
 #include "job/hub/impl.h"
 
@@ -9,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* A shell needs a moment to pass on how the program that it ran has ended: of AQ_EXIT_TIMEOUT. */
+/* Fraction of AQ_EXIT_TIMEOUT for a shell to report the exit status of its program. */
 #define LOCAL_SHELL_PART 20
 
 aq_status local_open(struct aqi_hub *hub)
@@ -80,8 +81,8 @@ aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONT
     const struct hub_local *local = hub_local(hub, rank);
     if (local->state != AQI_RANK_STARTED) {
         snprintf(why, AQI_CONTROL_TEXT,
-                 "rank %u's place in the job is taken: process %d joined there and %s; a place "
-                 "serves one program once, so start the second one with an %s of its own",
+                 "rank %u's place in the job is taken: process %d joined there and %s; only one "
+                 "program can use a place, and only once: start the second one with a separate %s",
                  rank, local->joined_pid,
                  local->state == AQI_RANK_LEFT ? "has left again" : "has not left",
                  hub->params.launcher);
@@ -89,7 +90,7 @@ aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONT
     }
     if (hub->closing.ending) {
         snprintf(why, AQI_CONTROL_TEXT, "the job is ending: %.400s",
-                 hub->why_end[0] != '\0' ? hub->why_end : "its host was told to");
+                 hub->why_end[0] != '\0' ? hub->why_end : "its host was told to end it");
         return AQ_EPEER;
     }
     return AQ_OK;
@@ -138,7 +139,7 @@ static aq_status local_says(struct aqi_hub *hub, struct hub_local *local,
     return AQ_OK;
 }
 
-/* What a rank may say once it has joined; the other types are garbage. */
+/* Messages allowed once a rank has joined; other types are malformed. */
 static aq_status (*const local_takes[AQI_CONTROL_TYPES])(struct aqi_hub *, struct hub_local *,
                                                          const struct aqi_control *) = {
     [AQI_CONTROL_CALL] = calls_take,   [AQI_CONTROL_BYE] = local_says,
@@ -151,8 +152,7 @@ aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_cont
 {
     struct hub_local *local = hub_local(hub, rank);
     if (local_takes[message->type] == NULL) return AQ_EPROTO;
-    if (local->state != AQI_RANK_JOINED)
-        return AQ_OK; /* who has left has nothing to say any more */
+    if (local->state != AQI_RANK_JOINED) return AQ_OK; /* ranks that have left send nothing more */
     aq_status status = local_takes[message->type](hub, local, message);
     hub_pump(hub);
     return status;
@@ -318,7 +318,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
     }
 }
 
-/* Programs that ended under a shell which has not ended since, and so will not say why. */
+/* Programs that ended under a shell which has not ended since, and so will not report why. */
 static uint64_t local_tick_lost(struct aqi_hub *hub)
 {
     uint64_t next = UINT64_MAX;

@@ -1,4 +1,4 @@
-/* What hubs tell each other: facts (up), entries of the log (down), and frames on the links. */
+/* Messages between hubs: facts (up), entries of the log (down), and frames on the links. */
 #ifndef HUB_NOTE_H
 #define HUB_NOTE_H
 
@@ -6,9 +6,9 @@
 
 enum hub_note_type {
     /* facts */
-    HUB_HERE = 1,    /* `rank`: the agent; it has attached to the sender, as its `seq`-th parent */
-    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never came; `code`: it may come
-                        again, its line broke; text: why */
+    HUB_HERE = 1,    /* `rank`: the agent; it has attached to the sender, its `seq`-th parent */
+    HUB_HOST_LOST,   /* `rank`: the agent, `seq`: as in HERE, 0: it never attached; `code`: its link
+                        broke, it may reconnect; text: why */
     HUB_STARTED,     /* `rank`, `pid` */
     HUB_JOINED,      /* `rank`, `pid`; text: its program, if not the one that was started */
     HUB_SAID,        /* `rank`; `event`: type of the message; `code`, `wait`; text */
@@ -16,7 +16,7 @@ enum hub_note_type {
     HUB_ASK,         /* name, status; data: members, and then those who ask */
     HUB_ENDED,       /* `rank`, `code`, `event`: enum hub_end_flags; text: how */
     HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not; text */
-    HUB_FAILED,      /* `code`; text: what cannot be done here; `rank`: who did not come, or 0 */
+    HUB_FAILED,      /* `code`; text: what cannot be done here; `rank`: the missing rank, or 0 */
     HUB_CLOSED,      /* no process of this host runs, and none will */
     HUB_SAY,         /* `code`: always; text */
     HUB_OUTPUT,      /* `rank`, `event`: the stream; bytes */
@@ -25,7 +25,7 @@ enum hub_note_type {
     HUB_RESULT, /* seq, call, status, bytes; data: all parts, the name, or why it failed */
     HUB_EVENT,  /* event, rank, code; text */
     HUB_AGREED, /* name, status; data: the set */
-    HUB_END,    /* the end begins: `rank`, who caused it; `code`; text: why */
+    HUB_END,    /* the end begins: `rank` that caused it; `code`; text: why */
     HUB_KILL,   /* at once */
     HUB_PASS,   /* `code`: a signal to all ranks: the job stops, or goes on */
     HUB_INPUT,  /* bytes for rank 0 */
@@ -82,7 +82,7 @@ struct hub_frame {
 
 /* The bytes of a note behind `room` free ones for a frame's head. NULL: no memory. */
 struct aqi_parcel *hub_note_encode(const struct hub_note *note);
-/* False: it makes no sense. `data` points into the bytes; a text is not yet made printable. */
+/* Returns false if malformed. `data` points into the bytes; a text is not yet made printable. */
 bool hub_note_decode(const void *bytes, size_t len, struct hub_note *note);
 
 void hub_frame_head(const struct hub_frame *frame, uint8_t head[HUB_FRAME_HEAD]);

@@ -1,4 +1,4 @@
-/* The root's knowledge of all ranks and agents: facts come in here. */
+/* The root's state of all ranks and agents: facts arrive here. */
 #include "base/fail.h"
 #include "job/hub/impl.h"
 
@@ -78,7 +78,7 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
 
 /* --- facts about agents --------------------------------------------------------------------- */
 
-/* From now on; or not any more: 0. */
+/* Start at this time; 0: stop. */
 static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t wait_ns)
 {
     hub->root->orphans -= agent->until_ns != 0;
@@ -93,7 +93,7 @@ static void root_on_here(struct aqi_hub *hub, uint32_t by, const struct hub_note
     struct hub_root *root = hub->root;
     if (note->rank == 0 || note->rank >= hub->params.agents) return;
     struct hub_agent *agent = &root->agents[note->rank];
-    /* What an agent says that had no way to us for a while may be long past. */
+    /* Messages of an agent that was disconnected for a while may be outdated. */
     if (agent->lost || note->seq <= agent->epoch) return;
     root->here += !agent->here;
     root->open += !agent->here && !agent->closed;
@@ -131,7 +131,8 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
     }
 }
 
-/* It hears of it no later than those above, but for a sign of life; then it has time for two calls.
+/*
+ * It notices no later than those above, plus a keep-alive interval; then it has time for two calls.
  */
 static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
 {
@@ -139,7 +140,7 @@ static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *w
     if (agent->lost || agent->until_ns != 0) return;
     root_orphan(hub, agent, hub->params.host_timeout_ns);
     agent->broken = strdup(why);
-    hub_say(hub, false, "host %s has %.3g s to come again: %s", hub_host(hub, number),
+    hub_say(hub, false, "host %s has %.3g s to reconnect: %s", hub_host(hub, number),
             (double)hub->params.host_timeout_ns / 1e9, why);
 }
 
@@ -147,7 +148,7 @@ static void root_on_host_lost(struct aqi_hub *hub, uint32_t by, const struct hub
 {
     char why[AQI_CONTROL_TEXT + 1];
     (void)by;
-    /* It may have gone somewhere else before `by` could tell. */
+    /* It may have attached elsewhere before `by` could report it. */
     if (note->rank >= hub->params.agents || hub->root->agents[note->rank].epoch > note->seq) return;
     if (hub->root->end.over) return;
     if (hub->root->agents[note->rank].closed && hub->root->end.ending) return;
@@ -169,7 +170,7 @@ static void root_on_closed(struct aqi_hub *hub, uint32_t by, const struct hub_no
 static void root_on_failed(struct aqi_hub *hub, uint32_t by, const struct hub_note *note)
 {
     char why[AQI_CONTROL_TEXT + 1];
-    /* Whoever started it has not seen it; but it has found another way to us. */
+    /* It has not attached to the agent that started it, but has reached us another way. */
     if (note->rank < hub->params.agents && hub->root->agents[note->rank].epoch != 0) return;
     hub_note_text(note, why);
     if (by == 0 || hub->params.hosts == NULL)
@@ -334,13 +335,13 @@ static uint64_t root_tick_orphans(struct aqi_hub *hub)
         }
         snprintf(why, sizeof(why), "%s",
                  agent->broken != NULL ? agent->broken
-                                       : "no way to it was found after the loss of another host");
+                                       : "it could not be reached after the loss of another host");
         root_agent_lost(hub, i, why);
     }
     return next;
 }
 
-/* "node3", "node3, node7 and 12 more": those that have never come, if there are any. */
+/* "node3", "node3, node7 and 12 more": hosts that have never attached, if any. */
 static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
 {
     enum { LISTED = 8 };
@@ -357,7 +358,7 @@ static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
     return absent != 0;
 }
 
-/* A host that never answers would be waited for by all others, or by nobody. */
+/* A host that never answers would be waited for by all others, or by none. */
 static uint64_t root_tick_absent(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;

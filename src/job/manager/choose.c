@@ -1,4 +1,4 @@
-/* Which manager started this process, whether that can be so, and joining and leaving. */
+/* Detecting the manager that started this process, joining and leaving. */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 /*
- * Asked in this order. Where PMIx is offered the others are there for old programs only, so it is
- * first; the library may be missing, but then so much is said. Slurm's pmi2 speaks PMI-1 as well,
- * but PMI-2 is what it is made for; of what else has a socket for PMI it is known that it speaks
- * PMI-1. mpiexec.hydra inside a job of Slurm or Open MPI hides what is further outside.
+ * Tried in this order. If PMIx is offered, the others are only for old programs, so it is first; if
+ * its library is missing, that is reported. Slurm's pmi2 also supports PMI-1, but is made for
+ * PMI-2; all others with a socket for PMI are known to support PMI-1. mpiexec.hydra inside a job of
+ * Slurm or Open MPI hides the outer manager.
  */
 static const struct aqi_manager_kind *const choose_kinds[] = {&aqi_manager_pmix, &aqi_manager_pmi2,
                                                               &aqi_manager_pmi};
@@ -22,27 +22,25 @@ static const struct aqi_manager_kind *const choose_asked[] = {
 };
 
 /*
- * What managers leave in the environment of each of several processes. Slurm's SLURM_NTASKS is in
- * that of a batch script, too, whose commands are alone: the step's number is not.
+ * Variables set by managers in each of several processes. SLURM_NTASKS is also set in a batch
+ * script, whose commands are alone; the step's number is not.
  */
 static const struct {
     const char *size, *rank, *manager, *advice;
 } choose_marks[] = {
     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun",
-     "PMIX_NAMESPACE is not set, so its PMIx is not reached: Open MPI 4 or later is needed, and "
-     "what "
-     "runs the program must not clear its environment"},
-    {"PMI_SIZE", "PMI_RANK", "a manager that speaks PMI",
-     "PMI_FD is not set, so it is not reached: what runs the program must not clear its "
-     "environment"},
+     "PMIX_NAMESPACE is not set, so its PMIx cannot be reached: use Open MPI 4 or later, and do "
+     "not clear the program's environment"},
+    {"PMI_SIZE", "PMI_RANK", "a PMI manager",
+     "PMI_FD is not set, so it cannot be reached: do not clear the program's environment"},
     {"FLUX_JOB_SIZE", "FLUX_TASK_RANK", "flux run",
-     "neither PMI nor PMIx is offered: leave out -o pmi=off"},
+     "it offers neither PMI nor PMIx: omit -o pmi=off"},
     {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK", "jsrun",
-     "PMIX_NAMESPACE is not set, so its PMIx is not reached: what runs the program must not clear "
-     "its environment"},
+     "PMIX_NAMESPACE is not set, so its PMIx cannot be reached: do not clear the program's "
+     "environment"},
     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun",
-     "neither PMI-2 nor PMIx is offered: add --mpi=pmi2 or --mpi=pmix (srun --mpi=list shows what "
-     "there is)"},
+     "it offers neither PMI-2 nor PMIx: add --mpi=pmi2 or --mpi=pmix (srun --mpi=list shows what "
+     "is available)"},
 };
 
 bool aqi_manager_mistake(char *text, size_t room)
@@ -53,7 +51,7 @@ bool aqi_manager_mistake(char *text, size_t room)
             !manager_environment(choose_marks[i].rank, UINT32_MAX, &rank) || size < 2)
             continue;
         snprintf(text, room,
-                 "%s started this process as number %u of %u (%s), but each of them would be "
+                 "%s started this process as number %u of %u (%s), but each of them would run "
                  "alone: %s. To run each alone on purpose, set AQ_BOOT=single",
                  choose_marks[i].manager, rank, size, choose_marks[i].size, choose_marks[i].advice);
         return true;

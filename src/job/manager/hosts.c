@@ -1,4 +1,4 @@
-/* Which ranks share a host: as the manager maps them, or as they tell one another. */
+/* Which ranks share a host: by the manager's mapping, or by exchanging host names. */
 #include "base/fail.h"
 #include "job/boot.h"
 #include "manager_impl.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define HOSTS_BLOCKS 4096u /* most blocks of a mapping */
+#define HOSTS_BLOCKS 4096u /* maximum number of blocks of a mapping */
 
 struct hosts_block {
     uint32_t first, nodes, ranks;
@@ -35,7 +35,7 @@ static bool hosts_block(const char **at, struct hosts_block *block)
            hosts_number(at, ')', &block->ranks) && block->nodes != 0 && block->ranks != 0;
 }
 
-/* Place the next ranks as a block has them. */
+/* Place the next ranks according to a block. */
 static uint32_t hosts_place(const struct hosts_block *block, uint32_t rank, uint32_t size,
                             uint64_t *node_of)
 {
@@ -127,7 +127,7 @@ uint64_t manager_hash(const char *name)
     return hash;
 }
 
-/* A number for this host: its name, and which start of which machine it is. */
+/* A number for this host, from its name and boot ID. */
 static uint64_t hosts_mine(void)
 {
     char text[sizeof(((struct utsname *)NULL)->nodename) + 64] = "";
@@ -152,8 +152,8 @@ static aq_status hosts_ask(struct aqi_manager *manager, uint64_t *node_of)
         status = manager->kind->get(manager, rank, key, &node_of[rank], sizeof(*node_of), &len);
         if (status == AQ_OK && len != sizeof(*node_of))
             status = aqi_fail(AQ_EPROTO, "job",
-                              "rank %u gave %s %zu bytes as the name of its host where %zu were "
-                              "expected: all ranks must have the same version of the library",
+                              "rank %u gave %s a host name of %zu bytes instead of %zu: all ranks "
+                              "must have the same version of the library",
                               rank, manager->kind->name, len, sizeof(*node_of));
     }
     return status;

@@ -1,6 +1,6 @@
 /*
- * Managers: how a process that srun, mpirun or mpiexec.hydra started learns who it is, and how the
- * processes of its job exchange small values before they can speak to one another.
+ * Managers: how a process started by srun, mpirun or mpiexec.hydra learns its rank, and how the
+ * processes of its job exchange small values before they can communicate otherwise.
  *
  * A kind of manager is a row of operations: "pmix" (libpmix, loaded at run time), "pmi2" and "pmi"
  * (their protocols over the socket PMI_FD). To add one: a file with its row, and a line in the
@@ -14,19 +14,19 @@
  *     manager->kind->get(manager, aqi_manager_first(manager, host), "card", …);
  *     aqi_manager_close(manager);
  *
- * One thread at a time. After open, fence or barrier have failed the job cannot start: who has a
- * manager calls abort, since not every manager ends a job of which a process has failed. A
- * child made by fork must not use the manager; the descriptor `fd` has to be closed in it, since
- * managers take a rank to be alive as long as somebody has it open.
+ * One thread at a time. If open, fence or barrier fails, the job cannot start: a process that has a
+ * manager calls abort, since not every manager ends a job when one of its processes fails. A forked
+ * child must not use the manager; it must close the descriptor `fd`, since managers consider a rank
+ * alive as long as it is open anywhere.
  */
 #ifndef AQI_MANAGER_H
 #define AQI_MANAGER_H
 
 #include "base/base.h"
 
-#define AQI_MANAGER_KEY   24u   /* most bytes of a key: letters, digits, '-' and '_' */
-#define AQI_MANAGER_VALUE 8192u /* most bytes of a value; any bytes */
-#define AQI_MANAGER_NAME  256u  /* most bytes of a name, with NUL */
+#define AQI_MANAGER_KEY   24u   /* maximum bytes of a key: letters, digits, '-' and '_' */
+#define AQI_MANAGER_VALUE 8192u /* maximum bytes of a value; any bytes */
+#define AQI_MANAGER_NAME  256u  /* maximum bytes of a name, with NUL */
 
 struct aqi_manager;
 
@@ -42,47 +42,46 @@ struct aqi_manager_info {
     char version[AQI_MANAGER_NAME];  /* for messages: "PMI 1.1", "PMIx 4.2.2" */
 };
 
-/* Every slot is filled. A call goes through the manager's row: manager->kind->put(manager, …). */
+/* Every slot is filled. Call through the manager's row: manager->kind->put(manager, …). */
 struct aqi_manager_kind {
     const char *name; /* as in AQ_BOOT */
     size_t bytes;     /* of its struct */
 
-    /* Did it start this process? Looks at the environment only, and cheaply. */
+    /* Whether it started this process. Cheap; checks only the environment. */
     bool (*launched)(void);
 
     /*
-     * Introduce this process; fills `info` and `fd` of a zeroed struct. Undoes itself when it
-     * fails.
+     * Register this process; fills `info` and `fd` of a zeroed struct. Undone on failure.
      *
      * Blocking    Until the manager has answered, within AQ_START_TIMEOUT. May wait for the others.
      *
      * @return AQ_ESTATE    It did not start this process, whatever AQ_BOOT says.
-     * @return AQ_ENOTSUP   What is needed to speak with it is not here (libpmix; says what to do).
+     * @return AQ_ENOTSUP   A required library is missing (libpmix; the message says what to do).
      * @return AQ_EPEER     The manager is gone.
-     * @return AQ_EPROTO    It speaks another version, or what makes no sense.
+     * @return AQ_EPROTO    It uses another version, or sent a malformed message.
      * @return AQ_ETIMEOUT  It did not answer.
      */
     aq_status (*open)(struct aqi_manager *manager);
 
     /*
-     * Give `len` bytes to whoever asks for `key` of this rank; they can be had after the next
-     * fence. A key serves once. The value is copied.
+     * Publish `len` bytes under `key` of this rank; available to others after the next fence. A key
+     * can be used once. The value is copied.
      *
      * Blocking    Until the manager has taken it.
      *
-     * @return AQ_EINVAL  The key is no key.
+     * @return AQ_EINVAL  The key is invalid.
      * @return AQ_ESIZE   The value is longer than AQI_MANAGER_VALUE.
      */
     aq_status (*put)(struct aqi_manager *manager, const char *key, const void *value, size_t len);
 
     /*
-     * Collective: every rank calls it, and none returns before all have come. Then all can get what
-     * was put before it.
+     * Collective: every rank calls it, and none returns before all have arrived. Then all can get
+     * what was put before.
      *
      * Blocking    Within AQ_START_TIMEOUT.
      *
-     * @return AQ_EPEER     The manager is gone, or has given the job up.
-     * @return AQ_ETIMEOUT  Not all ranks came.
+     * @return AQ_EPEER     The manager is gone, or has given up the job.
+     * @return AQ_ETIMEOUT  Not all ranks arrived.
      */
     aq_status (*fence)(struct aqi_manager *manager);
 
@@ -92,28 +91,27 @@ struct aqi_manager_kind {
      * Blocking    Until the manager has answered, within AQ_START_TIMEOUT; never for the other
      * rank.
      *
-     * @return AQ_EINVAL  There is none: the rank put nothing, or there was no fence since.
+     * @return AQ_EINVAL  There is no value: the rank put none, or there was no fence since.
      * @return AQ_ESIZE   It is longer than `room`.
      */
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
                      size_t room, size_t *len);
 
-    /* As fence, but what was put may stay where it is. */
+    /* As fence, but values need not be exchanged. */
     aq_status (*barrier)(struct aqi_manager *manager);
 
     /*
      * Ask the manager to end all processes of the job, with exit code `code` where it can (1 to
-     * 255), and to say `text`. It may end this one before the call returns; if it does not the
-     * caller ends it at once with that code, and without a fence or get before: some managers hear
-     * no more than that a process ends without close. After it close says no goodbye. Not for
-     * signal handlers.
+     * 255), and to say `text`. It may end this one before the call returns; otherwise the caller
+     * must end it at once with that code, without a fence or get before: some managers only notice
+     * that a process ends without close. After it, close does not sign off. Not async-signal-safe.
      */
     void (*abort)(struct aqi_manager *manager, int code, const char *text);
 
     /*
-     * Leave in good order, so that the manager does not take the end of this process for a crash:
-     * to be called before every exit that is not one. Does not wait for the other ranks, and for
-     * the manager no longer than a second. Frees what open made.
+     * Leave orderly, so that the manager does not treat the end of this process as a crash: call
+     * before every exit that is not one. Does not wait for the other ranks, and for the manager at
+     * most a second. Frees what open made.
      */
     void (*close)(struct aqi_manager *manager);
 };
@@ -122,30 +120,30 @@ extern const struct aqi_manager_kind aqi_manager_pmix;
 extern const struct aqi_manager_kind aqi_manager_pmi2;
 extern const struct aqi_manager_kind aqi_manager_pmi;
 
-/* The part that all kinds have; each kind's own struct begins with it. */
+/* The common part of all kinds; each kind's struct begins with it. */
 struct aqi_manager {
     const struct aqi_manager_kind *kind;
     struct aqi_manager_info info;
-    int fd;            /* that leads to the manager and is not for children; -1: there is none */
+    int fd;            /* to the manager, not for children; -1: none */
     uint32_t *host_of; /* the memory of info.host_of */
 };
 
 /*
- * Which manager started this process, by the setting AQ_BOOT and the environment; `*kind` is NULL
- * when none did, so that it belongs to aqrun or is alone.
+ * Determine the manager that started this process, by the setting AQ_BOOT and the environment;
+ * `*kind` is NULL if none did, so it belongs to aqrun or is alone.
  *
- * @return AQ_ESTATE  One did, but there is no way to it (aqi_manager_mistake).
+ * @return AQ_ESTATE  One did, but it cannot be reached (aqi_manager_mistake).
  */
 aq_status aqi_manager_choose(const struct aqi_manager_kind **kind);
 
 /*
- * Is this process one of several that a manager started, but the way to the manager is not there,
- * so that each would believe to be alone? Then writes which manager it was, what is missing and
- * what to do (at most `room` bytes with NUL) and returns true. Looks at the environment only.
+ * Whether this process is one of several started by a manager that cannot be reached, so that each
+ * would believe to be alone. If so, writes which manager it was, what is missing and what to do (at
+ * most `room` bytes with NUL) and returns true. Checks only the environment.
  */
 bool aqi_manager_mistake(char *text, size_t room);
 
-/* Join by the manager `kind`; as its open. */
+/* Join through the manager `kind`; see its open. */
 aq_status aqi_manager_open(const struct aqi_manager_kind *kind, struct aqi_manager **manager);
 
 /* The first rank of a host of the job. */

@@ -1,4 +1,6 @@
-/* What the managers share: bytes as text in pieces, who shares a host, messages and their fields.
+/*
+ * Shared by the managers: bytes as text in pieces, which ranks share a host, messages and their
+ * fields.
  */
 #ifndef MANAGER_IMPL_H
 #define MANAGER_IMPL_H
@@ -8,45 +10,45 @@
 /* ---- hosts (hosts.c) ---- */
 
 /*
- * Read PMI_process_mapping, "(vector,(node,nodes,ranks),…)": so many ranks on each of so many nodes
- * from this one on, and all of it again as long as there are ranks. False: it makes no sense.
+ * Read PMI_process_mapping, "(vector,(node,nodes,ranks),…)": `ranks` ranks on each of `nodes` nodes
+ * starting at `node`, repeated as long as there are ranks. Returns false if malformed.
  */
 bool manager_mapping(const char *text, uint32_t size, uint64_t *node_of);
 
 /* A number for the name of a node. */
 uint64_t manager_hash(const char *name);
 
-/* Fill what `info` says of hosts: two ranks are on one host if `node_of` is the same for both. */
+/* Fill in the hosts of `info`: two ranks are on one host if `node_of` is the same for both. */
 aq_status manager_set_hosts(struct aqi_manager *manager, const uint64_t *node_of);
 
-/* The same by a mapping; where it is NULL or makes no sense every rank tells the others the name of
- * its host: so it has to be the same in all of them. */
+/* The same by a mapping, which must be the same in all ranks: if it is NULL or malformed, ranks
+ * exchange the names of their hosts. */
 aq_status manager_map_hosts(struct aqi_manager *manager, const char *mapping);
 
-/* Can there be a job of this size with this rank in it? */
+/* Whether size and rank are valid. */
 aq_status manager_check_ranks(const struct aqi_manager *manager);
 
 /* ---- values (values.c) ---- */
 
-#define MANAGER_WIRE_KEY 48u /* most bytes of a key on the wire, with NUL */
-/* Most bytes of a value as text, with NUL: its length and a point, and base 64. */
+#define MANAGER_WIRE_KEY 48u /* maximum bytes of a key on the wire, with NUL */
+/* Maximum bytes of a value as text, with NUL: its length and a point, and base 64. */
 #define MANAGER_TEXT (sizeof("8192.") + (AQI_MANAGER_VALUE * 4 + 2) / 3)
 
-/* Is it a key, and the value not too long? */
+/* Whether key and length of the value are valid. */
 aq_status manager_check_put(const char *key, size_t len);
 
 /* Bytes as text of [0-9A-Za-z_.-]; returns its length. */
 size_t manager_encode(const void *value, size_t len, char text[MANAGER_TEXT]);
 
-/* The length of the text that begins with `text`; 0: it makes no sense. */
+/* The length of the text that begins with `text`; 0 if malformed. */
 size_t manager_encoded_length(const char *text);
 
-/* And back. False: it makes no sense. At most AQI_MANAGER_VALUE bytes are written. */
+/* The inverse. Returns false if malformed. Writes at most AQI_MANAGER_VALUE bytes. */
 bool manager_decode(const char *text, uint8_t *value, size_t *len);
 
-/* How values travel where they are text and short. */
+/* Transfer of values for managers whose values are short text. */
 struct manager_words {
-    size_t piece; /* most bytes of a text */
+    size_t piece; /* maximum bytes of a text */
     aq_status (*put)(struct aqi_manager *manager, const char *key, const char *text, size_t len);
     /* `text` is NUL-terminated, also when it is longer than `room`. AQ_AGAIN: there is none. */
     aq_status (*get)(struct aqi_manager *manager, uint32_t rank, const char *key, char *text,
@@ -56,7 +58,7 @@ aq_status manager_put_words(struct aqi_manager *manager, const struct manager_wo
                             const char *key, const void *value, size_t len);
 aq_status manager_get_words(struct aqi_manager *manager, const struct manager_words *words,
                             uint32_t rank, const char *key, void *value, size_t room, size_t *len);
-/* What get says when there is no such value, or a longer one than has room. */
+/* The error of get if there is no such value, or not enough room. */
 aq_status manager_no_value(uint32_t rank, const char *key);
 aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t room);
 
@@ -70,18 +72,18 @@ struct manager_fields {
 };
 
 /*
- * Cut "name=value" and so on, between separators, in place; `text` is NUL-terminated. A ';' that
- * separates is part of a value when it stands twice, as PMI-2 has it. False: no such message.
+ * Cut "name=value" and so on, between separators, in place; `text` is NUL-terminated. A doubled ';'
+ * separator is part of a value, as in PMI-2. Returns false if malformed.
  */
 bool manager_cut(char *text, char separator, struct manager_fields *fields);
-/* The value of the first field of this name; NULL: there is none. */
+/* The value of the first field of this name; NULL: none. */
 const char *manager_field(const struct manager_fields *fields, const char *name);
-/* The same of a number of at most `most`; false: there is none. */
+/* The same for a number of at most `most`; false: none. */
 bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
                           uint32_t *number);
 /* A decimal number of at most `most`, and nothing else. */
 bool manager_number(const char *text, uint32_t most, uint32_t *number);
-/* Can it stand in a message as it is? Printable, no blank, no ';' and no '='. */
+/* Whether it can be used in a message unchanged: printable, no blank, no ';' and no '='. */
 bool manager_is_word(const char *text);
 
 /* The length of a message of PMI-2, six characters: digits, blanks before or after. */
@@ -89,15 +91,15 @@ bool manager_read_length(const char head[6], size_t *len);
 
 /* ---- the socket to a PMI server (stream.c) ---- */
 
-#define MANAGER_MESSAGE 65536u /* longest message, with NUL */
+#define MANAGER_MESSAGE 65536u /* maximum length of a message, with NUL */
 
 struct manager_stream {
     int fd;
-    size_t used, taken; /* bytes received, and those of them that are used up */
+    size_t used, taken; /* bytes received, and those consumed */
     char buf[MANAGER_MESSAGE];
 };
 
-/* From PMI_FD, or PMI_PORT where `port` says that it may be so. */
+/* From PMI_FD, or PMI_PORT if `port` allows it. */
 aq_status manager_stream_open(struct manager_stream *stream, bool port);
 void manager_stream_close(struct manager_stream *stream);
 /* Send all of it. AQ_EPEER, AQ_ETIMEOUT, … */
@@ -111,16 +113,16 @@ aq_status manager_stream_line(struct manager_stream *stream, uint64_t patience_n
 aq_status manager_stream_message(struct manager_stream *stream, uint64_t patience_ns,
                                  const char *doing, char **message);
 
-/* How long to wait for the last word of a manager. */
+/* How long to wait for the last answer of a manager. */
 #define MANAGER_LEAVE_NS (aqi_job_config.exit_timeout_ns / 2)
 
 aq_status manager_silent(const char *doing);
-/* What a fence says when it took longer than AQ_START_TIMEOUT. */
+/* The error of a fence that took longer than AQ_START_TIMEOUT. */
 aq_status manager_fence_late(const struct aqi_manager *manager);
 
-/* What both kinds of PMI need of the environment. */
+/* Reads the environment for both kinds of PMI. */
 bool manager_environment(const char *name, uint32_t most, uint32_t *number);
-/* Is mpiexec.hydra the innermost of all that left their marks? */
+/* Whether mpiexec.hydra is the innermost launcher shown by the environment. */
 bool manager_is_hydra(void);
 
 #endif

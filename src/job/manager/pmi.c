@@ -1,4 +1,4 @@
-/* PMI-1 by its wire protocol: lines of "name=value" over the socket that the manager left us. */
+/* PMI-1 by its wire protocol: lines of "name=value" over the manager's socket. */
 #include "base/fail.h"
 #include "job/settings.h"
 #include "manager_impl.h"
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PMI_LINE 1024u /* longest line that all servers take */
+#define PMI_LINE 1024u /* longest line that all servers accept */
 
 struct pmi_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool broken; /* a call has failed: what comes next may be the answer to it */
+    bool broken; /* a call has failed: the next message may be its answer */
     size_t piece;
     char space[AQI_MANAGER_NAME]; /* the name of the key-value space */
 };
@@ -38,12 +38,13 @@ static aq_status pmi_send(struct pmi_manager *pmi, const char *format, ...)
     int len = vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     if (len < 0 || (size_t)len >= sizeof(line))
-        return aqi_fail(AQ_ESIZE, "job", "a line of %d bytes for PMI: at most %u are taken", len,
+        return aqi_fail(AQ_ESIZE, "job",
+                        "a line of %d bytes is too long for PMI: the maximum is %u", len,
                         PMI_LINE - 1);
     return manager_stream_send(&pmi->stream, line, (size_t)len);
 }
 
-/* The next line, which has to be `cmd`. A time-out is not logged. */
+/* Receive the next line, which must be `cmd`. A time-out is not logged. */
 static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
                              struct manager_fields *fields)
 {
@@ -52,12 +53,12 @@ static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t 
     if (status != AQ_OK) return status;
     const char *said = manager_cut(line, ' ', fields) ? manager_field(fields, "cmd") : NULL;
     if (said == NULL || strcmp(said, cmd) != 0)
-        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' where PMI-1 has '%s'",
-                        said == NULL ? "what is no command" : said, cmd);
+        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' instead of '%s' (PMI-1)",
+                        said == NULL ? "an invalid command" : said, cmd);
     return AQ_OK;
 }
 
-/* The answer to what was sent. */
+/* Receive an answer. */
 static aq_status pmi_answer(struct pmi_manager *pmi, aq_status sent, const char *cmd,
                             struct manager_fields *fields)
 {
@@ -86,8 +87,8 @@ static aq_status pmi_put_text(struct aqi_manager *manager, const char *key, cons
     status = pmi_answer(pmi, status, "put_result", &fields);
     if (status == AQ_OK && pmi_refused(&fields)) {
         const char *why = manager_field(&fields, "msg");
-        status = aqi_fail(AQ_EREFUSED, "job", "the manager did not take the value of %s: %.100s",
-                          key, why == NULL ? "it does not say why" : why);
+        status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
+                          why == NULL ? "it gives no reason" : why);
     }
     return status;
 }
@@ -136,14 +137,14 @@ static aq_status pmi_fence(struct aqi_manager *manager)
     if (status != AQ_OK) pmi->broken = true;
     if (status == AQ_ETIMEOUT) return manager_fence_late(manager);
     if (status == AQ_OK && pmi_refused(&fields))
-        return aqi_fail(AQ_EPEER, "job", "the manager has given the job up");
+        return aqi_fail(AQ_EPEER, "job", "the manager has given up the job");
     return status;
 }
 
 static void pmi_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi_manager *pmi = pmi_of(manager);
-    (void)text; /* there is no place for it */
+    (void)text; /* the protocol has no field for it */
     (void)pmi_send(pmi, "cmd=abort exitcode=%d\n", code);
     pmi->broken = true;
 }
@@ -160,7 +161,7 @@ static void pmi_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* A server at a port tells rank and size in answer to the number that it gave us. */
+/* A server at a port sends rank and size in answer to our ID. */
 static aq_status pmi_introduce(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
@@ -181,7 +182,8 @@ static aq_status pmi_introduce(struct pmi_manager *pmi)
         debug = manager_field(&fields, "debug") != NULL;
     }
     if (status == AQ_OK && !(size && rank))
-        status = aqi_fail(AQ_EPROTO, "job", "the manager at PMI_PORT does not tell rank and size");
+        status =
+            aqi_fail(AQ_EPROTO, "job", "the manager at PMI_PORT does not report rank and size");
     return status;
 }
 
@@ -207,12 +209,12 @@ static aq_status pmi_greet(struct pmi_manager *pmi)
     if (pmi_refused(&fields) || !manager_field_number(&fields, "pmi_version", 99, &version) ||
         !manager_field_number(&fields, "pmi_subversion", 99, &sub) || version != 1)
         return aqi_fail(AQ_EPROTO, "job",
-                        "the manager does not speak PMI-1: set AQ_BOOT=pmi2 or AQ_BOOT=pmix");
+                        "the manager does not support PMI-1: set AQ_BOOT=pmi2 or AQ_BOOT=pmix");
     snprintf(pmi->manager.info.version, AQI_MANAGER_NAME, "PMI %u.%u", version, sub);
     return AQ_OK;
 }
 
-/* How long keys and values may be, and where they go. */
+/* The limits for keys and values, and the name of their space. */
 static aq_status pmi_learn(struct pmi_manager *pmi)
 {
     struct manager_fields fields;
@@ -223,8 +225,8 @@ static aq_status pmi_learn(struct pmi_manager *pmi)
         !manager_field_number(&fields, "vallen_max", UINT32_MAX, &value) ||
         key < MANAGER_WIRE_KEY || value < 64)
         return aqi_fail(AQ_EPROTO, "job",
-                        "the manager takes keys or values that are too short, or does not say how "
-                        "long they may be (%u and 64 bytes are needed)",
+                        "the manager's limits for keys or values are too short, or not reported "
+                        "(%u and 64 bytes are needed)",
                         MANAGER_WIRE_KEY);
     status = pmi_answer(pmi, pmi_send(pmi, "cmd=get_my_kvsname\n"), "my_kvsname", &fields);
     if (status != AQ_OK) return status;

@@ -9,12 +9,12 @@
 #include <string.h>
 
 #define PMI2_MESSAGE 1536u /* longest that we send */
-#define PMI2_PIECE   900u  /* values of 1024 bytes are what all servers take */
+#define PMI2_PIECE   900u  /* all servers accept values of 1024 bytes */
 
 struct pmi2_manager {
     struct aqi_manager manager;
     struct manager_stream stream;
-    bool broken; /* a call has failed: what comes next may be the answer to it */
+    bool broken; /* a call has failed: the next message may be its answer */
 };
 
 static struct pmi2_manager *pmi2_of(struct aqi_manager *manager)
@@ -22,7 +22,8 @@ static struct pmi2_manager *pmi2_of(struct aqi_manager *manager)
     return (struct pmi2_manager *)(void *)manager;
 }
 
-/* Slurm's plugin speaks PMI-1 only for old programs; of others who left a socket PMI-1 is known. */
+/* Slurm's plugin supports PMI-1 only for old programs; all other servers are known to support
+ * PMI-1. */
 static bool pmi2_launched(void)
 {
     return getenv("PMI_FD") != NULL && getenv("SLURM_STEP_ID") != NULL &&
@@ -38,14 +39,15 @@ static aq_status pmi2_send(struct pmi2_manager *pmi2, const char *format, ...)
     int len = vsnprintf(text + 6, PMI2_MESSAGE, format, args);
     va_end(args);
     if (len < 0 || (size_t)len >= PMI2_MESSAGE)
-        return aqi_fail(AQ_ESIZE, "job", "a message of %d bytes for PMI-2: at most %u are sent",
-                        len, PMI2_MESSAGE - 1);
+        return aqi_fail(AQ_ESIZE, "job",
+                        "a message of %d bytes is too long for PMI-2: the maximum is %u", len,
+                        PMI2_MESSAGE - 1);
     snprintf(head, sizeof(head), "%6u", (unsigned)len % 1000000u);
     memcpy(text, head, 6);
     return manager_stream_send(&pmi2->stream, text, 6 + (size_t)len);
 }
 
-/* The next message, which has to be `cmd`. A time-out is not logged. */
+/* Receive the next message, which must be `cmd`. A time-out is not logged. */
 static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64_t patience_ns,
                               struct manager_fields *fields)
 {
@@ -54,12 +56,12 @@ static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64
     if (status != AQ_OK) return status;
     const char *said = manager_cut(message, ';', fields) ? manager_field(fields, "cmd") : NULL;
     if (said == NULL || strcmp(said, cmd) != 0)
-        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' where PMI-2 has '%s'",
-                        said == NULL ? "what is no command" : said, cmd);
+        return aqi_fail(AQ_EPROTO, "job", "the manager answered '%.40s' instead of '%s' (PMI-2)",
+                        said == NULL ? "an invalid command" : said, cmd);
     return AQ_OK;
 }
 
-/* The answer to what was sent. */
+/* Receive an answer. */
 static aq_status pmi2_answer(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
                              struct manager_fields *fields)
 {
@@ -87,13 +89,13 @@ static aq_status pmi2_put_text(struct aqi_manager *manager, const char *key, con
     status = pmi2_answer(pmi2, status, "kvs-put-response", &fields);
     if (status == AQ_OK && pmi2_refused(&fields)) {
         const char *why = manager_field(&fields, "errmsg");
-        status = aqi_fail(AQ_EREFUSED, "job", "the manager did not take the value of %s: %.100s",
-                          key, why == NULL ? "it does not say why" : why);
+        status = aqi_fail(AQ_EREFUSED, "job", "the manager rejected the value of %s: %.100s", key,
+                          why == NULL ? "it gives no reason" : why);
     }
     return status;
 }
 
-/* The value in an answer; NULL: nothing was found. */
+/* The value in an answer; NULL: not found. */
 static const char *pmi2_found(const struct manager_fields *fields)
 {
     const char *found = manager_field(fields, "found");
@@ -130,7 +132,7 @@ static aq_status pmi2_get(struct aqi_manager *manager, uint32_t rank, const char
     return manager_get_words(manager, &pmi2_words, rank, key, value, room, len);
 }
 
-/* Ask, and wait for the answer as long as for other ranks. */
+/* Send a query, and wait for the answer as long as for other ranks. */
 static aq_status pmi2_await(struct pmi2_manager *pmi2, aq_status sent, const char *cmd,
                             struct manager_fields *fields)
 {
@@ -140,8 +142,8 @@ static aq_status pmi2_await(struct pmi2_manager *pmi2, aq_status sent, const cha
     return status == AQ_ETIMEOUT ? manager_fence_late(&pmi2->manager) : status;
 }
 
-/* mpiexec.hydra answers a fence at once, before the others have come. What it has not got until
- * then may still be put, so that question it answers when they are there. */
+/* mpiexec.hydra answers a fence at once, before the others have arrived. It answers a get of a
+ * value that may still be put once they have. */
 static aq_status pmi2_fence(struct aqi_manager *manager)
 {
     struct pmi2_manager *pmi2 = pmi2_of(manager);
@@ -149,15 +151,15 @@ static aq_status pmi2_fence(struct aqi_manager *manager)
     aq_status status = pmi2_send(pmi2, "cmd=kvs-fence;");
     status = pmi2_await(pmi2, status, "kvs-fence-response", &fields);
     if (status == AQ_OK && pmi2_refused(&fields))
-        status = aqi_fail(AQ_EPEER, "job", "the manager has given the job up");
+        status = aqi_fail(AQ_EPEER, "job", "the manager has given up the job");
     if (status != AQ_OK) return status;
     status = pmi2_send(pmi2, "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.nobody;", manager->info.job,
                        manager->info.rank);
     return pmi2_await(pmi2, status, "kvs-get-response", &fields);
 }
 
-/* There is no place for the code: managers take that of a process that ends. mpiexec.hydra knows
- * the end of a process without goodbye only. */
+/* There is no field for the code: managers use that of a process that ends. mpiexec.hydra only
+ * recognises the end of a process without finalize. */
 static void pmi2_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi2_manager *pmi2 = pmi2_of(manager);
@@ -183,7 +185,7 @@ static void pmi2_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* The first words are those of PMI-1, so that either side learns what the other one speaks. */
+/* The first message is that of PMI-1, so that both sides detect a mismatch. */
 static aq_status pmi2_greet(struct pmi2_manager *pmi2)
 {
     static const char hello[] = "cmd=init pmi_version=2 pmi_subversion=0\n";
@@ -199,7 +201,7 @@ static aq_status pmi2_greet(struct pmi2_manager *pmi2)
     if (!manager_cut(line, ' ', &fields) || pmi2_refused(&fields) ||
         !manager_field_number(&fields, "pmi_version", 99, &version) || version != 2)
         return aqi_fail(AQ_EPROTO, "job",
-                        "the manager does not speak PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
+                        "the manager does not support PMI-2: set AQ_BOOT=pmi or AQ_BOOT=pmix");
     return AQ_OK;
 }
 
@@ -222,7 +224,7 @@ static aq_status pmi2_introduce(struct pmi2_manager *pmi2)
         !manager_field_number(&fields, "pmi-version", 99, &major) ||
         !manager_field_number(&fields, "pmi-subversion", 99, &minor))
         return aqi_fail(AQ_EPROTO, "job",
-                        "the manager does not tell rank and size in PMI-2's fullinit-response");
+                        "the manager does not report rank and size in PMI-2's fullinit-response");
     snprintf(info->version, sizeof(info->version), "PMI %u.%u", major, minor);
     return AQ_OK;
 }
@@ -236,7 +238,7 @@ static aq_status pmi2_name(struct pmi2_manager *pmi2)
     const char *job = manager_field(&fields, "jobid");
     if (pmi2_refused(&fields) || job == NULL || !manager_is_word(job) ||
         strlen(job) >= AQI_MANAGER_NAME)
-        return aqi_fail(AQ_EPROTO, "job", "the manager does not tell the name of the job");
+        return aqi_fail(AQ_EPROTO, "job", "the manager does not report the name of the job");
     strcpy(pmi2->manager.info.job, job);
     return AQ_OK;
 }

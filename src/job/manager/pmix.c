@@ -1,4 +1,4 @@
-/* PMIx by libpmix, loaded when it is needed, with the few declarations of its standard ABI. */
+/* PMIx by libpmix, loaded on demand, with the few declarations of its standard ABI. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/library.h"
@@ -18,7 +18,7 @@
 struct pmix_manager {
     struct aqi_manager manager;
     struct pmix_abi_proc me;
-    bool broken; /* a call may still be under way */
+    bool broken; /* a call may still be outstanding */
 };
 
 static struct {
@@ -67,13 +67,13 @@ static aq_status pmix_load(void)
     if (pmix_calls.loaded) return AQ_OK;
     const char *missing = aqi_library_load(name, pmix_symbols, AQI_COUNT_OF(pmix_symbols));
     if (missing == name)
-        return aqi_fail(AQ_ENOTSUP, "job",
-                        "a manager that speaks PMIx started this process, but its library cannot "
-                        "be loaded (%s): install it (Debian: libpmix2), or say where it is with "
-                        "AQ_PMIX_LIBRARY",
-                        dlerror());
+        return aqi_fail(
+            AQ_ENOTSUP, "job",
+            "a PMIx manager started this process, but the PMIx library cannot be loaded (%s): "
+            "install it (Debian: libpmix2), or set AQ_PMIX_LIBRARY to its path",
+            dlerror());
     if (missing != NULL)
-        return aqi_fail(AQ_ENOTSUP, "job", "AQ_PMIX_LIBRARY=%s has no %s: take libpmix.so.2", name,
+        return aqi_fail(AQ_ENOTSUP, "job", "AQ_PMIX_LIBRARY=%s has no %s: use libpmix.so.2", name,
                         missing);
     pmix_calls.loaded = true;
     return AQ_OK;
@@ -82,8 +82,8 @@ static aq_status pmix_load(void)
 static aq_status pmix_failed(int error, const char *doing)
 {
     return aqi_fail(AQ_EPEER, "job",
-                    "%s: libpmix says %s (%d); the manager is gone, or of a "
-                    "version that libpmix does not know",
+                    "%s: libpmix returned %s (%d); the manager is gone, or of a version that "
+                    "libpmix does not support",
                     doing, pmix_calls.error(error), error);
 }
 
@@ -99,8 +99,8 @@ static struct pmix_abi_info pmix_flag(const char *key)
 
 /* ---- calls with a bound ---- */
 
-/* What such a call waits for. Both it and its answer, which may come after it has given up, hold
- * it. */
+/* The state of a pending call, referenced by the call and by its answer, which may arrive after
+ * the call has given up. */
 struct pmix_wait {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -125,7 +125,7 @@ static struct pmix_wait *pmix_wait_new(void)
     return wait;
 }
 
-/* One holder less; `lock` is held. */
+/* Drop a reference; `lock` is held. */
 static void pmix_wait_drop(struct pmix_wait *wait)
 {
     bool last = --wait->holders == 0;
@@ -160,9 +160,9 @@ static void pmix_found(int error, struct pmix_abi_value *value, void *arg)
 }
 
 /*
- * Until the answer is there, or AQ_START_TIMEOUT has passed: then false. `begun` is what the call
- * returned that asks for it; if it failed, or is done at once, there is no answer. `lock` is held
- * afterwards, and the caller drops the wait.
+ * Wait for the answer; false after AQ_START_TIMEOUT. `begun` is the status of the request; if it
+ * failed, or completed at once, there is no answer. `lock` is held afterwards, and the caller drops
+ * the wait.
  */
 static bool pmix_wait_done(struct pmix_wait *wait, int begun)
 {
@@ -230,15 +230,15 @@ static aq_status pmix_put(struct aqi_manager *manager, const char *key, const vo
     return error == PMIX_ABI_STATUS_OK ? AQ_OK : pmix_failed(error, "PMIx_Put");
 }
 
-/* What an answer means; `wait->lock` is held. */
+/* The status of an answer; `wait->lock` is held. */
 static aq_status pmix_take(const struct pmix_wait *wait, uint32_t rank, const char *key,
                            void *value, size_t room, size_t *len)
 {
     if (wait->error == PMIX_ABI_STATUS_NOT_FOUND) return manager_no_value(rank, key);
     if (wait->error != PMIX_ABI_STATUS_OK) return pmix_failed(wait->error, "PMIx_Get");
     if (wait->len > AQI_MANAGER_VALUE)
-        return aqi_fail(AQ_EPROTO, "job", "what rank %u put as '%s' is not from this library", rank,
-                        key);
+        return aqi_fail(AQ_EPROTO, "job", "the value of rank %u for '%s' is not from this library",
+                        rank, key);
     if (wait->len > room) return manager_long_value(rank, key, wait->len, room);
     memcpy(value, wait->value, wait->len);
     *len = wait->len;
@@ -266,8 +266,8 @@ static aq_status pmix_get(struct aqi_manager *manager, uint32_t rank, const char
     return status;
 }
 
-/* Open MPI's mpirun (4.1) hangs now and then when it hears this while ranks are in a fence; the end
- * of a process without goodbye it takes as well, and ends with its code. */
+/* Open MPI's mpirun (4.1) sometimes hangs if it receives this while ranks are in a fence; it
+ * also handles the end of a process without finalize, and ends with its code. */
 static void pmix_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmix_manager *pmix = pmix_of(manager);
@@ -284,8 +284,8 @@ static void pmix_close(struct aqi_manager *manager)
 
 /* ---- opening ---- */
 
-/* What is known about a rank, or about the job, without asking anybody; NULL: nothing, or it is of
- * another type. To be freed, as is the text of a string. */
+/* Locally known data of a rank or the job; NULL: none, or of another type. The caller frees it,
+ * as well as the text of a string. */
 static struct pmix_abi_value *pmix_known(const struct pmix_manager *pmix, uint32_t rank,
                                          const char *key, uint16_t type)
 {
@@ -311,8 +311,8 @@ static bool pmix_job_size(const struct pmix_manager *pmix, uint32_t *size)
     return true;
 }
 
-/* A number for the host of a rank. By its name: Slurm tells the number of a node only to its own
- * ranks. */
+/* A number for the host of a rank, from its name: Slurm reports the number of a node only to its
+ * own ranks. */
 static bool pmix_node_of(const struct pmix_manager *pmix, uint32_t rank, uint64_t *node)
 {
     struct pmix_abi_value *value =
@@ -325,7 +325,7 @@ static bool pmix_node_of(const struct pmix_manager *pmix, uint32_t rank, uint64_
     return named;
 }
 
-/* "OpenPMIx 4.2.2 (…), repo rev: …" without what people do not ask for. */
+/* "OpenPMIx 4.2.2 (…), repo rev: …", shortened for users. */
 static void pmix_name_version(char name[AQI_MANAGER_NAME])
 {
     const char *said = pmix_calls.version();
@@ -354,7 +354,7 @@ static aq_status pmix_join(struct pmix_manager *pmix)
     snprintf(info->job, sizeof(info->job), "%s", pmix->me.nspace);
     info->rank = pmix->me.rank;
     pmix_name_version(info->version);
-    /* Without a server the library makes a job of one. */
+    /* Without a server, the library creates a job of one. */
     if (job == NULL || strcmp(job, info->job) != 0)
         return aqi_fail(AQ_EPEER, "job",
                         "the manager of PMIX_NAMESPACE=%.100s is gone, or this process was not "
@@ -362,7 +362,7 @@ static aq_status pmix_join(struct pmix_manager *pmix)
                         "alone",
                         job == NULL ? "(not set)" : job);
     if (!pmix_job_size(pmix, &info->size))
-        return aqi_fail(AQ_EPROTO, "job", "the manager does not tell the size of the job (%s)",
+        return aqi_fail(AQ_EPROTO, "job", "the manager does not report the size of the job (%s)",
                         PMIX_ABI_KEY_JOB_SIZE);
     aq_status status = manager_check_ranks(&pmix->manager);
     return status == AQ_OK ? pmix_map(pmix) : status;
@@ -373,8 +373,8 @@ static aq_status pmix_open(struct aqi_manager *manager)
     struct pmix_manager *pmix = pmix_of(manager);
     if (getenv("PMIX_NAMESPACE") == NULL || getenv("PMIX_RANK") == NULL)
         return aqi_fail(AQ_ESTATE, "job",
-                        "PMIX_NAMESPACE is not set: no manager that speaks PMIx has started this "
-                        "process; leave AQ_BOOT out");
+                        "PMIX_NAMESPACE is not set: this process was not started by a PMIx "
+                        "manager; unset AQ_BOOT");
     aq_status status = pmix_load();
     if (status != AQ_OK) return status;
     manager->fd = -1;

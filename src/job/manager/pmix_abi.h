@@ -1,7 +1,7 @@
 /*
  * The part of the PMIx Standard's ABI that we use: the same in all versions of libpmix.so.2 (2 to
- * 6). So no header of it is needed to build, and one build serves them all; where there is one, the
- * test job.pmix_abi compares.
+ * 6). So no header of it is needed to build, and one build works with all of them; if there is a
+ * header, the test job.pmix_abi compares.
  */
 #ifndef MANAGER_PMIX_ABI_H
 #define MANAGER_PMIX_ABI_H
@@ -13,7 +13,7 @@
 #define PMIX_ABI_KEY_OPTIONAL  "pmix.optional"
 #define PMIX_ABI_KEY_JOB_SIZE  "pmix.job.size"
 #define PMIX_ABI_KEY_HOSTNAME  "pmix.hname"
-#define PMIX_ABI_RANK_ALL      0xfffffffeu /* what is known of the job, not of a rank */
+#define PMIX_ABI_RANK_ALL      0xfffffffeu /* data of the job, not of a rank */
 
 enum { PMIX_ABI_SCOPE_GLOBAL = 3 };
 enum {
@@ -26,7 +26,7 @@ enum {
     PMIX_ABI_STATUS_OK = 0,
     PMIX_ABI_STATUS_TIMEOUT = -24,
     PMIX_ABI_STATUS_NOT_FOUND = -46,
-    PMIX_ABI_STATUS_DONE = -157 /* at once, no answer will come */
+    PMIX_ABI_STATUS_DONE = -157 /* complete at once, no callback will follow */
 };
 
 struct pmix_abi_proc {

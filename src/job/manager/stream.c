@@ -51,8 +51,8 @@ static unsigned long long stream_patience_s(void)
 aq_status manager_silent(const char *doing)
 {
     return aqi_fail(AQ_ETIMEOUT, "job",
-                    "the manager has not answered for %llu s (%s): it hangs or is stopped; start "
-                    "anew, or raise AQ_START_TIMEOUT",
+                    "no answer from the manager for %llu s (%s): it hangs or is stopped; start the "
+                    "job again, or raise AQ_START_TIMEOUT",
                     stream_patience_s(), doing);
 }
 
@@ -136,10 +136,10 @@ aq_status manager_stream_message(struct manager_stream *stream, uint64_t patienc
         size_t have = stream->used - stream->taken;
         if (have >= 6 && (!manager_read_length(from, &len) || len > MANAGER_MESSAGE - 8))
             return aqi_fail(AQ_EPROTO, "job",
-                            "the manager sent what is no message of PMI-2 (%s): is AQ_BOOT right?",
+                            "the manager sent a malformed PMI-2 message (%s): is AQ_BOOT correct?",
                             doing);
         if (have >= 6 && have - 6 >= len) {
-            /* What follows moves by one byte to make room for the end of the string. */
+            /* The data that follows moves by one byte to make room for the NUL. */
             memmove(from, from + 6, len);
             from[len] = '\0';
             stream->taken += 6 + len;
@@ -160,8 +160,8 @@ static aq_status stream_inherit(struct manager_stream *stream, const char *text)
     if (!manager_number(text, INT32_MAX, &fd) || fstat((int)fd, &what) != 0 ||
         !S_ISSOCK(what.st_mode))
         return aqi_fail(AQ_ESTATE, "job",
-                        "PMI_FD=%.20s leads to no manager: this process was not started by "
-                        "mpiexec or srun itself, but by one of its processes; start it with them "
+                        "PMI_FD=%.20s is not connected to a manager: this process was not started "
+                        "by mpiexec or srun, but by one of their processes; start it with them "
                         "directly, or set AQ_BOOT=single to run it alone",
                         text);
     /* Children would keep the rank alive for the manager. */
@@ -214,9 +214,9 @@ aq_status manager_stream_open(struct manager_stream *stream, bool port)
     stream->fd = -1;
     if (fd != NULL) return stream_inherit(stream, fd);
     if (port && at != NULL) return stream_connect(stream, at);
-    return aqi_fail(AQ_ESTATE, "job",
-                    "PMI_FD is not set: no manager that speaks PMI has started this process; "
-                    "leave AQ_BOOT out");
+    return aqi_fail(
+        AQ_ESTATE, "job",
+        "PMI_FD is not set: this process was not started by a PMI manager; unset AQ_BOOT");
 }
 
 void manager_stream_close(struct manager_stream *stream)
@@ -228,8 +228,8 @@ void manager_stream_close(struct manager_stream *stream)
 aq_status manager_fence_late(const struct aqi_manager *manager)
 {
     return aqi_fail(AQ_ETIMEOUT, "job",
-                    "%s has not said within %llu s that all %u ranks have come to the exchange of "
-                    "their start (who is missing it does not tell): a process hangs or does not "
+                    "%s did not report within %llu s that all %u ranks have joined the exchange at "
+                    "start (it does not report which are missing): a process hangs or does not "
                     "call aq_init; or raise AQ_START_TIMEOUT",
                     manager->info.version, stream_patience_s(), manager->info.size);
 }

@@ -18,12 +18,14 @@ static bool values_is_key(const char *key)
 aq_status manager_check_put(const char *key, size_t len)
 {
     if (!values_is_key(key))
-        return aqi_fail(AQ_EINVAL, "job",
-                        "'%s' is no key for a manager: at most %u letters, digits, '-' and '_'",
-                        key, AQI_MANAGER_KEY);
+        return aqi_fail(
+            AQ_EINVAL, "job",
+            "'%s' is not a valid key for a manager: give at most %u letters, digits, '-' and '_'",
+            key, AQI_MANAGER_KEY);
     if (len > AQI_MANAGER_VALUE)
-        return aqi_fail(AQ_ESIZE, "job", "a value of %zu bytes for %s: at most %u can be given",
-                        len, key, AQI_MANAGER_VALUE);
+        return aqi_fail(AQ_ESIZE, "job",
+                        "the value of %s is too long: %zu bytes, the maximum is %u", key, len,
+                        AQI_MANAGER_VALUE);
     return AQ_OK;
 }
 
@@ -114,23 +116,21 @@ aq_status manager_put_words(struct aqi_manager *manager, const struct manager_wo
 
 aq_status manager_no_value(uint32_t rank, const char *key)
 {
-    return aqi_fail(AQ_EINVAL, "job", "rank %u has not put '%s', or not before the last fence",
-                    rank, key);
+    return aqi_fail(AQ_EINVAL, "job", "rank %u has not put '%s' before the last fence", rank, key);
 }
 
 aq_status manager_long_value(uint32_t rank, const char *key, size_t len, size_t room)
 {
     return aqi_fail(AQ_ESIZE, "job",
-                    "what rank %u put as '%s' has %zu bytes, and there is room "
-                    "for %zu",
+                    "the value of rank %u for '%s' has %zu bytes, but there is room for only %zu",
                     rank, key, len, room);
 }
 
 static aq_status values_senseless(const struct aqi_manager *manager, uint32_t rank, const char *key)
 {
     return aqi_fail(AQ_EPROTO, "job",
-                    "what %s has of rank %u as '%s' is not what a rank puts there: all ranks must "
-                    "have the same version of the library",
+                    "%s returned an invalid value of rank %u for '%s': all ranks must have the "
+                    "same version of the library",
                     manager->kind->name, rank, key);
 }
 
