@@ -12,7 +12,10 @@ import sys
 
 import tree
 
-CLEAN = ("include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md")
+CLEAN = ("include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
+         "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
+         "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
+         "docs/security.md", "docs/semantics.md", "docs/tracing.md")
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".txt")
 
 PATTERNS = tuple((re.compile(pattern, re.M), advice) for pattern, advice in (
