@@ -113,13 +113,15 @@ static double rounds_in_rtt(const struct perf *perf)
     return 2.0 / rounds;
 }
 
-/* How many lines are in use: where the other rank computes, as many as it is not to run out of, but
- * with their payloads no more than 4 MB. */
+/* How many lines are in use, a power of two: where the other rank computes, as many as it is not to
+ * run out of, but with their payloads no more than 4 MB. */
 static uint64_t ring_lines(const struct perf *perf, size_t size)
 {
     if (perf->target_computes_ns == 0) return RING_LINES;
-    uint64_t fit = ((uint64_t)4 << 20) / (size > 0 ? size : 1);
-    return fit > RING_LINES_FAR ? RING_LINES_FAR : fit < 16 ? 16 : fit;
+    uint64_t lines = RING_LINES_FAR;
+    while (lines > 16 && lines * size > (uint64_t)4 << 20)
+        lines /= 2;
+    return lines;
 }
 
 static void stream_one(struct perf *perf, size_t size, uint64_t flag)
@@ -132,7 +134,7 @@ static void stream_one(struct perf *perf, size_t size, uint64_t flag)
         ring_consumed = atomic_load_explicit(&perf->mine->consumed.seq, memory_order_acquire);
         limits_wait_turn(perf, &turns);
     }
-    struct line *line = &there->ring[ring_seq % lines];
+    struct line *line = &there->ring[ring_seq & (lines - 1)];
     if (size > 0 && size <= sizeof line->payload) {
         limits_copy(line->payload, perf->source, size);
     } else if (size > 0) {
@@ -166,14 +168,14 @@ static void serve_stream(struct perf *perf, size_t size, uint64_t n)
     struct shared *here = perf->mine;
     const uint64_t lines = ring_lines(perf, size);
     for (uint64_t seq = 0; (seq & STOP) == 0;) {
-        struct line *line = &here->ring[ring_consumed % lines];
+        struct line *line = &here->ring[ring_consumed & (lines - 1)];
         unsigned turns = 0;
         /* pairs with the release in stream_one */
         while (((seq = atomic_load_explicit(&line->seq, memory_order_acquire)) & ~STOP) !=
                ring_consumed + 1)
             limits_wait_turn(perf, &turns);
         ring_consumed++;
-        if (ring_consumed % (lines / 4) == 0 || (seq & STOP) != 0) /* stream_one, _drain */
+        if ((ring_consumed & (lines / 4 - 1)) == 0 || (seq & STOP) != 0) /* stream_one, _drain */
             atomic_store_explicit(&perf->theirs->consumed.seq, ring_consumed, memory_order_release);
     }
 }
