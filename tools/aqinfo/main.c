@@ -19,25 +19,26 @@ static unsigned format, sections;
 
 #define SHOW_ALL (SHOW_TRANSPORTS | SHOW_LIMITS | SHOW_SETTINGS)
 static const struct command_row rows[] = {
-    {0, "transports", NULL, "which work here, what they can do, and why one does not work",
+    {0, "transports", NULL,
+     "which transports work here, their capabilities, and why others do not work",
      .bits = &sections, .value = SHOW_TRANSPORTS},
-    {0, "limits", NULL, "of machine and process, with advice where one costs something",
-     .bits = &sections, .value = SHOW_LIMITS},
-    {0, "settings", NULL, "every setting: value, origin, what is legal, what it does",
+    {0, "limits", NULL, "limits of the machine and the process, with advice", .bits = &sections,
+     .value = SHOW_LIMITS},
+    {0, "settings", NULL, "all settings: value, origin, valid values, description",
      .bits = &sections, .value = SHOW_SETTINGS},
-    {0, "all", NULL, "all three", .bits = &sections, .value = SHOW_ALL},
-    {0, "json", NULL, "as JSON: {version, transports, limits, settings, problems}", .bits = &format,
-     .value = FORMAT_JSON},
-    {0, "markdown", NULL, "the settings as docs/settings.md", .bits = &format,
+    {0, "all", NULL, "transports, limits and settings", .bits = &sections, .value = SHOW_ALL},
+    {0, "json", NULL, "print JSON: {version, transports, limits, settings, problems}",
+     .bits = &format, .value = FORMAT_JSON},
+    {0, "markdown", NULL, "print the settings as in docs/settings.md", .bits = &format,
      .value = FORMAT_MARKDOWN},
     {0, "merge-traces", NULL,
-     "one time line out of the files FILE that AQ_TRACE_FILE made, for https://ui.perfetto.dev and "
-     "chrome://tracing",
+     "merge the files FILE written by AQ_TRACE_FILE into one time line, for "
+     "https://ui.perfetto.dev and chrome://tracing",
      .bits = &format, .value = FORMAT_TRACE},
     {0, "peers", NULL,
-     "the state of the peers that ranks reach over udp, and of connections by URI: of the running "
-     "job whose launcher or rank is process PID (of a stopped rank as it was last), or of one that "
-     "is over from its files FILE of AQ_STATS_FILE",
+     "the state of udp peers and of connections by URI: of the running job whose launcher or rank "
+     "is process PID (for a stopped rank, its last state), or of a finished job from its files "
+     "FILE written by AQ_STATS_FILE",
      .bits = &format, .value = FORMAT_PEERS},
 };
 
@@ -47,15 +48,15 @@ static const char head[] =
     "       aqinfo --merge-traces FILE…\n"
     "       aqinfo --peers PID|FILE…\n"
     "\n"
-    "Shows what Aqueduct finds on this machine. Without options: the transports, the\n"
-    "limits, and the settings that are not at their default. With names of settings,\n"
-    "transports or limits: each of them in full. With udp and hosts: whether packets of\n"
-    "UDP get to these, and from which address.\n"
+    "Shows transports, limits and settings of Aqueduct on this machine. Without options: the\n"
+    "transports, the limits, and the settings that differ from their defaults. With names of\n"
+    "settings, transports or limits: each of them in full. With udp and hosts: whether UDP\n"
+    "packets reach these hosts, and from which address.\n"
     "\n";
 
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if a setting has an illegal value or no packet gets to a host; 2 for\n"
+    "Exit code: 0; 1 if a setting has an invalid value or no packet reaches a host; 2 for\n"
     "wrong usage.\n";
 
 /* Is one of `names` one of those in `known`, which are separated by commas? */

@@ -178,57 +178,57 @@ static void list(const char *unused)
 
 static const struct command_row rows[] = {
     {0, "pattern", "P,...",
-     "what to measure, also with wildcards: 'am-*' (default: all in which nobody computes)",
+     "patterns to measure; wildcards are allowed: 'am-*' (default: all in which no rank computes)",
      .each = add_patterns},
     {0, "sizes", "S,...",
-     "bytes, with K, M or G for powers of 1024, up to 1G (default: fitting for each pattern)",
+     "sizes in bytes, up to 1G; K, M and G are powers of 1024 (default: depends on the pattern)",
      .each = add_size},
-    {0, "transport", "T,...", "only over these transports (sets AQ_TRANSPORTS)",
+    {0, "transport", "T,...", "use only these transports (sets AQ_TRANSPORTS)",
      .each = check_transport, .variable = "AQ_TRANSPORTS"},
-    {0, "threads", "T", "threads of a rank that flood, 1 to 64 (1); several: mode multiple",
+    {0, "threads", "T",
+     "number of threads per rank in floods, 1 to 64 (1); more than one use mode multiple",
      .take = set_threads},
-    {0, "repeats", "R", "samples of which the median is shown, 5 to 1000 (7)", .take = set_repeats},
-    {0, "min-time", "T", "length of a sample, with ns, us, ms or s, 1us to 60s (10ms)",
+    {0, "repeats", "R", "number of samples, 5 to 1000 (7); the median is shown",
+     .take = set_repeats},
+    {0, "min-time", "T", "duration of a sample, 1us to 60s (10ms), with unit ns, us, ms or s",
      .take = set_min_time},
     {0, "interval", "T,...",
-     "how long ranks compute in 'attentive-*', 'first-after-*', 'halo' and 'steal', with ns, us, "
-     "ms or s, 1us to "
-     "10s (100us,1ms,5ms); samples are 16 times as long at the least",
+     "how long ranks compute in 'attentive-*', 'first-after-*', 'halo' and 'steal', 1us to 10s "
+     "(100us,1ms,5ms), with unit ns, us, ms or s; samples last at least 16 times as long",
      .each = add_interval},
-    {0, "progress-thread", "yes|no",
-     "with or without a thread of the library that serves peers (sets AQ_PROGRESS_THREAD)",
+    {0, "progress-thread", "yes|no", "whether a progress thread runs (sets AQ_PROGRESS_THREAD)",
      .take = check_progress_thread, .variable = "AQ_PROGRESS_THREAD"},
     {0, "json", "FILE",
-     "also write the results as JSON; - for standard output, then without the table",
+     "also write the results as JSON; -: to standard output, instead of the table",
      .text = &given.json},
-    {0, "csv", "FILE", "also write the results as comma separated values; - likewise",
+    {0, "csv", "FILE", "also write the results as comma-separated values; -: likewise",
      .text = &given.csv},
-    {0, "plot", "FILE.svg", "also draw them", .text = &given.plot},
-    {0, "all-pairs", NULL, "every rank has sent to every other before anything is measured",
+    {0, "plot", "FILE.svg", "also plot the results", .text = &given.plot},
+    {0, "all-pairs", NULL, "before measuring, let every rank send to every other",
      .flag = &given.all_pairs},
-    {0, "no-pin", NULL, "do not bind rank r to the r-th core (done when there are enough)",
+    {0, "no-pin", NULL, "do not bind rank r to the r-th core (bound if there are enough cores)",
      .flag = &given.unpinned},
-    {0, "api", "A", "the programming interface to measure: aq, gasnet", .take = set_api},
+    {0, "api", "A", "programming interface to measure: aq, gasnet", .take = set_api},
     {0, "listen", "URI",
-     "wait for one aqperf that connects, such as at shm:///perf, and answer it; of the options "
-     "only --transport and --no-pin go with it",
+     "wait for another aqperf to connect at URI, such as shm:///perf, and serve it; can be "
+     "combined with --transport and --no-pin only",
      .text = &given.listen},
-    {0, "connect", "URI", "measure over a connection with the aqperf that listens there",
+    {0, "connect", "URI", "measure over a connection to the aqperf that listens at URI",
      .text = &given.connect},
-    {0, "list", NULL, "the patterns and the limits they are compared with", .take = list},
+    {0, "list", NULL, "list the patterns and the limits they are compared with", .take = list},
 };
 
 static const char head[] =
     "usage: aqrun -n N aqperf [OPTION]…\n"
     "       aqperf --listen URI; aqperf --connect URI [OPTION]…\n"
     "\n"
-    "Measures Aqueduct between rank 0 and rank 1 (barriers: of all ranks), and beside each\n"
-    "figure what the machine itself can do between the same two cores in the same run. Or\n"
-    "measures the patterns of two over a connection between two programs.\n"
+    "Measures Aqueduct between rank 0 and rank 1 (barriers: between all ranks) and, in the same\n"
+    "run and between the same two cores, the limit of the machine for each figure. Or measures\n"
+    "the patterns for two processes over a connection between two programs.\n"
     "\n";
 
 static const char tail[] = "\n"
-                           "Exit code: 0; 1 when something failed; 2 for wrong usage.\n";
+                           "Exit code: 0; 1 if something failed; 2 for wrong usage.\n";
 
 /* Over a connection there are two single processes, and the one that connects leads. */
 static void check_connection(void)

@@ -117,59 +117,59 @@ static bool options_keep;
 
 static const struct command_row option_rows[] = {
     {'n', "ranks", "N",
-     "start N processes, 1 to 65536 (default: as many as the hosts have slots, or one on each "
-     "host; "
-     "without hosts 1)",
+     "start N processes, 1 to 65536 (default: one per slot, or one per host without slots; 1 "
+     "without hosts)",
      .take = option_ranks},
-    {'N', "nodes", "HOSTS", "on this many hosts, evenly, as far as their slots go",
+    {'N', "nodes", "HOSTS", "use this many hosts; spread the processes evenly, within their slots",
      .take = option_hosts_wanted},
-    {0, "hosts", "LIST", "the hosts: names with commas between, such as n1,n2*4,n3:2,n[04-16]*8",
+    {0, "hosts", "LIST", "comma-separated hosts, such as n1,n2*4,n3:2,n[04-16]*8",
      .text = &job.options.hosts},
-    {0, "hostfile", "FILE", "a file with the hosts", .text = &job.options.hostfile},
-    {0, "oversubscribe", NULL, "there may be more processes than slots",
+    {0, "hostfile", "FILE", "a file that lists the hosts", .text = &job.options.hostfile},
+    {0, "oversubscribe", NULL, "allow more processes than slots",
      .flag = &job.options.oversubscribe},
     {0, "spawner", "HOW",
-     "who starts the processes: fork, all on this machine; ssh; pmix, pmi2, pmi or mpi: a manager "
-     "(sets AQ_SPAWNER)",
+     "how to start the processes: fork (all on this machine), ssh, or by a process manager: pmix, "
+     "pmi2, pmi or mpi (sets AQ_SPAWNER)",
      .variable = "AQ_SPAWNER"},
-    {0, "ssh-command", "WORDS", "reaches other hosts (sets AQ_SSH_CMD)", .variable = "AQ_SSH_CMD"},
-    {0, "ssh-options", "WORDS", "options for it (sets AQ_SSH_OPTIONS)",
+    {0, "ssh-command", "WORDS", "the command that reaches other hosts (sets AQ_SSH_CMD)",
+     .variable = "AQ_SSH_CMD"},
+    {0, "ssh-options", "WORDS", "options of that command (sets AQ_SSH_OPTIONS)",
      .variable = "AQ_SSH_OPTIONS"},
-    {0, "fanout", "N", "hosts that each host starts at most (sets AQ_SSH_FANOUT)",
+    {0, "fanout", "N", "the maximum number of hosts that each host starts (sets AQ_SSH_FANOUT)",
      .variable = "AQ_SSH_FANOUT"},
     {'E', "env", "VAR[,VAR...]",
-     "these variables must be set here and reach the processes, on other hosts, too; with "
-     "VAR=VALUE: set one",
+     "pass these variables, which must be set here, to all processes, including those on other "
+     "hosts; VAR=VALUE sets a variable",
      .take = option_environment},
     {0, "env-only", NULL,
-     "to other hosts go only those that -E names, and all that begin AQ_ or GASNET_",
+     "pass only variables named by -E, and those that begin with AQ_ or GASNET_, to other hosts",
      .flag = &job.options.carried_only},
     {'T', "transport", "LIST",
-     "the transports to choose from (sets AQ_TRANSPORTS; aqinfo shows them)",
+     "transports that may be used (sets AQ_TRANSPORTS; aqinfo lists them)",
      .variable = "AQ_TRANSPORTS"},
     {0, "bind", "WHERE",
-     "core: each process runs on one core, dealt out in turn; none (default): anywhere (sets "
-     "AQ_BIND)",
+     "core: bind each process to one core, in turn; none (default): do not bind (sets AQ_BIND)",
      .variable = "AQ_BIND"},
-    {'p', "prefix", NULL, "begin each line of output with the number of its process: [3] text",
+    {'p', "prefix", NULL, "prefix each line of output with the number of its process: [3] text",
      .flag = &job.options.prefix},
     {0, "output", "FOLDER",
-     "what process 3 prints goes to FOLDER/3.out and FOLDER/3.err, on this host wherever it runs; "
-     "or a file name with %r for the process, %s for out or err, %j for the job",
+     "write the output of process 3 to FOLDER/3.out and FOLDER/3.err on this host, wherever the "
+     "process runs; or a file name with %r for the process, %s for out or err, %j for the job",
      .take = option_output},
-    {'v', "verbose", NULL, "say on standard error what is happening", .flag = &job.options.verbose},
-    {'t', "test", NULL, "test only: print what would be run, one line per process, and run nothing",
+    {'v', "verbose", NULL, "report progress on standard error", .flag = &job.options.verbose},
+    {'t', "test", NULL, "dry run: print what would be run, one line per process, and run nothing",
      .flag = &job.options.test_only},
-    {'k', "keep", NULL, "keep temporary files: aqrun makes none, so this does nothing",
+    {'k', "keep", NULL, "keep temporary files; has no effect, as aqrun creates none",
      .flag = &options_keep},
-    {0, "survive", NULL, "go on when a process dies, and tell the others (sets AQ_SURVIVE=yes)",
+    {0, "survive", NULL,
+     "continue when a process dies, and notify the others (sets AQ_SURVIVE=yes)",
      .variable = "AQ_SURVIVE"},
     {0, "same-addresses", NULL,
      "place programs and their static data at the same addresses in all processes, if the system "
-     "lets us",
+     "permits it",
      .take = option_same_addresses},
     {0, "timeout", "TIME",
-     "end the job when it runs longer, such as 90s or 10m; the exit code is then 124",
+     "end the job if it runs longer than TIME, such as 90s or 10m; the exit code is then 124",
      .take = option_timeout},
 };
 
@@ -181,43 +181,42 @@ static const char options_head[] =
 
 static const char options_tail[] =
     "\n"
-    "The processes inherit the environment, the folder, and standard output and error. The first\n"
-    "one has the standard input of aqrun, the others have /dev/null. Each finds its number in\n"
-    "AQ_RANK and AQ_LOCAL_RANK, the number of all in AQ_SIZE and AQ_LOCAL_SIZE and a name for the\n"
-    "job in AQ_JOB_ID, so that a shell can tell them apart:\n"
+    "The processes inherit the environment, the working directory, and standard output and\n"
+    "error. Rank 0 also has the standard input of aqrun; the others read /dev/null. Each process\n"
+    "finds its number in AQ_RANK and AQ_LOCAL_RANK, the number of processes in AQ_SIZE and\n"
+    "AQ_LOCAL_SIZE, and the name of the job in AQ_JOB_ID, which a shell can use:\n"
     "\n"
     "    aqrun -n 2 sh -c 'taskset -c $AQ_RANK ./program'\n"
     "\n"
-    "A process that is killed, or ends without aq_finalize after it called aq_init, or ends with\n"
-    "another code than 0 without ever calling it, ends the job: the others are told, get SIGTERM\n"
-    "after a quarter of AQ_EXIT_TIMEOUT (default 2s) and SIGKILL after three quarters. SIGINT,\n"
-    "SIGTERM and SIGHUP to aqrun do the same; a second one kills at once. Nothing that the\n"
-    "processes started survives the job.\n"
+    "A process ends the job if it is killed, if it ends without aq_finalize after calling\n"
+    "aq_init, or if it ends with a non-zero code without calling aq_init. The other processes\n"
+    "are notified, get SIGTERM after a quarter of AQ_EXIT_TIMEOUT (default 2s) and SIGKILL after\n"
+    "three quarters. SIGINT, SIGTERM and SIGHUP to aqrun do the same; a second signal kills at\n"
+    "once. Nothing that the processes started survives the job.\n"
     "\n"
-    "With --survive a death after all processes have left aq_init does not end the job: the "
-    "others\n"
-    "are told (aq_on_peer_lost) and go on; only aq_exit, the end of the last of them, and the\n"
-    "signals above end it. What died is said at once and again at the end.\n"
+    "With --survive, a death after all processes have left aq_init does not end the job: the\n"
+    "others are notified (aq_on_peer_lost) and continue. Only aq_exit, the end of the last\n"
+    "process, and the signals above end the job. Deaths are reported at once and again at the\n"
+    "end.\n"
     "\n"
-    "Hosts come from --hosts, --hostfile, AQ_HOSTS, AQ_HOSTFILE, or what Slurm, PBS, OAR, LSF or\n"
-    "Grid Engine has given; else there is this machine alone. A file has a host on each line, as\n"
-    "NAME, NAME slots=N, NAME:N or NAME N; # begins a comment. A host that is named again, or "
-    "more\n"
-    "than once by a batch system, has a slot for each time; where any has slots, one without a\n"
-    "number has one. Ranks are placed in blocks: host after host is filled up to its slots;\n"
-    "without slots, or with -N, they are spread evenly. More processes than slots are an error\n"
-    "without --oversubscribe. localhost, the host name and its own addresses are this machine.\n"
+    "Hosts come from --hosts, --hostfile, AQ_HOSTS, AQ_HOSTFILE, or from Slurm, PBS, OAR, LSF or\n"
+    "Grid Engine; otherwise only this machine is used. A host file has one host per line, as\n"
+    "NAME, NAME slots=N, NAME:N or NAME N; # begins a comment. A host that is listed several\n"
+    "times, also by a batch system, has one slot for each time. If any host has slots, a host\n"
+    "without a number has one. Ranks are placed in blocks: each host is filled up to its slots\n"
+    "before the next. Without slots, or with -N, ranks are spread evenly. More processes than\n"
+    "slots are an error without --oversubscribe. localhost, the host name and its own addresses\n"
+    "mean this machine.\n"
     "\n"
-    "Other hosts are reached by ssh, which must ask for nothing (keys, known hosts), and get the\n"
-    "environment without what has a meaning here only: of ssh, the terminal, displays, daemons.\n"
-    "While they start, a line now and then names those that are still missing, if standard error\n"
-    "is a terminal or with -v.\n"
-    "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra, "
-    "whichever\n"
-    "of those that do is found first on PATH; -t shows its command. Then --prefix is as it has "
-    "it,\n"
-    "and --output and --timeout cannot be had. Long options may begin with one dash: "
-    "-spawner=ssh.\n"
+    "Other hosts are reached by ssh, which must not prompt (keys, known hosts). They get the\n"
+    "environment except variables that are meaningful only here: of ssh, the terminal, displays,\n"
+    "daemons. While hosts start, aqrun now and then names those that are missing, if standard\n"
+    "error is a terminal or with -v.\n"
+    "\n"
+    "With --spawner pmix, pmi2, pmi or mpi, aqrun becomes srun, mpirun or mpiexec.hydra: the\n"
+    "first of those supporting it on PATH; -t shows the command. Then --prefix works as in that\n"
+    "command, and --output and --timeout are not available. Long options may begin with one\n"
+    "dash: -spawner=ssh.\n"
     "\n"
     "Environment:\n"
     "  AQ_START_TIMEOUT  how long processes wait for one another in aq_init (default 60s)\n"
@@ -227,9 +226,9 @@ static const char options_tail[] =
     "  AQ_SSH_TIMEOUT    how long a host may take to answer (default 30s)\n"
     "  AQ_REMOTE_AQRUN   the path of aqrun on other hosts (default: as here)\n"
     "\n"
-    "Exit code: the first of the processes' codes that is not 0, or what was given to aq_exit;\n"
-    "128 plus its number for a signal; 127 when the program is not there, 126 when it cannot be\n"
-    "run; 124 after --timeout; 2 for a bad command line; 1 for other failures; else 0.\n";
+    "Exit code: the first non-zero code of a process, or the code passed to aq_exit; for a\n"
+    "signal, 128 plus its number; 127 if the program is not found, 126 if it cannot be run; 124\n"
+    "after --timeout; 2 for a bad command line; 1 for other failures; otherwise 0.\n";
 
 void options_read(int argc, char **argv)
 {

@@ -41,34 +41,34 @@ static void take_sort(const char *value)
 }
 
 static const struct command_row rows[] = {
-    {'b', "batch", NULL, "print lines instead, also where there is a terminal", .flag = &batch},
-    {'d', "delay", "SECONDS", "between two looks, from 0.1 to 3600 (1)", .take = take_delay},
-    {'j', "json", NULL, "print an object of JSON for each look, a line each", .flag = &json},
-    {'l', "list", NULL, "only the running jobs: their numbers and command lines", .flag = &list},
-    {'n', "count", "COUNT", "end after so many looks", .take = take_count},
-    {'r', "reverse", NULL, "sort the other way round", .flag = &reverse},
+    {'b', "batch", NULL, "print lines, even on a terminal", .flag = &batch},
+    {'d', "delay", "SECONDS", "time between updates, 0.1 to 3600 (1)", .take = take_delay},
+    {'j', "json", NULL, "print a JSON object for each update, one per line", .flag = &json},
+    {'l', "list", NULL, "list the running jobs: process ids and command lines", .flag = &list},
+    {'n', "count", "COUNT", "exit after COUNT updates", .take = take_count},
+    {'r', "reverse", NULL, "reverse the order", .flag = &reverse},
     {'s', "sort", "COLUMN",
-     "by rank, host, messages, out, in, size, again or waits; numbers from the largest on",
+     "sort by rank, host, messages, out, in, size, again or waits; numbers in descending order",
      .take = take_sort},
 };
 
 static const char head[] =
     "usage: aqtop [OPTION]… [JOB]\n"
     "\n"
-    "Shows what each rank of a running job does, over all its hosts: messages and one-sided\n"
-    "operations (msg/s), bytes out and in (those that others fetch from memory or put there by\n"
-    "themselves are counted by them), the mean size of what it sends, packets sent again, and\n"
-    "the share of time in which the thread that called aq_init waits in the library, and for\n"
-    "what. JOB is the process of its aqrun; in jobs of srun, mpirun or mpiexec.hydra that of\n"
-    "the agent on the host of rank 0, where aqtop has to run. Without it: the only job that\n"
-    "runs here. Only the user of the job, and root, may look.\n"
+    "Shows what each rank of a running job does, on all its hosts: messages and one-sided\n"
+    "operations (msg/s), bytes out and in (data that other ranks get from or put into a rank's\n"
+    "memory is counted by those ranks), the mean size of what it sends, retransmitted packets,\n"
+    "and the share of time in which the thread that called aq_init waits in the library, and for\n"
+    "what. JOB is the process id of its aqrun; in jobs of srun, mpirun or mpiexec.hydra that of\n"
+    "the agent on the host of rank 0, where aqtop must run. The default is the only job running\n"
+    "here. Only the user of the job and root may use it.\n"
     "\n"
-    "Keys: q ends, s sorts by the next column, r turns the order, arrows and pages move.\n"
-    "\n";
+    "Keys: q quits, s sorts by the next column, r reverses the order, arrows and page keys\n"
+    "scroll.\n";
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if there is no such job or it has ended before it could be seen; 2 for\n"
-    "wrong usage.\n";
+    "Exit code: 0; 1 if there is no such job or it ended before it could be shown; 2 for wrong\n"
+    "usage.\n";
 
 /* What the process was started with, as far as we may know; of the first word, which is the path of
  * the launcher, the name. */
