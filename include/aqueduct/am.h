@@ -220,12 +220,13 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_han
  * Completion  `src` and the arguments may be reused on return. `*ev`, any root event, then stands
  *             for both: it completes when the operation is complete and the message has been sent,
  *             and its leaf from aq_event_local completes with the operation's own. If the operation
- *             fails, nothing is sent.
+ *             fails, nothing is sent. If the call fails, `*ev` is unchanged.
  * Blocking    Never, unless `*ev` is already complete (AQ_EVENT_DONE): then as aq_am_medium.
  * Ordering, Threads  As aq_am_short.
  *
- * @return As aq_am_medium, except AQ_AGAIN; AQ_EINVAL also if `ev` is NULL, AQ_ENOMEM. `*ev` is
- *         unchanged unless AQ_OK is returned.
+ * @return AQ_OK      Sent, or to be sent when the operation completes.
+ * @return AQ_ENOMEM  Not enough memory to defer the message.
+ * @return As aq_am_medium, except AQ_AGAIN; AQ_EINVAL also if `ev` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler,
                                                    const void *src, size_t nbytes,

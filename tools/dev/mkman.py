@@ -271,7 +271,8 @@ def return_value(page, doc, codes, meanings):
     said = [text for text in codes.values()]
     for code, text in codes.items():
         # What is said of several codes says what they have in common.
-        shared = text and said.count(text) > 1
+        common = text.partition(" Also ")[0]
+        shared = text and said.count(common) > (common == text)
         page.tagged(code, f"{meanings[code]} {text}" if shared else text or meanings[code])
 
 
