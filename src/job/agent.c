@@ -124,7 +124,7 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     if (status != AQ_OK) agent.uncalled = peer; /* the next tick reports it to the hub */
 }
 
-/* In time for others, too, and once more, before the root gives us up. */
+/* In time for others, too, and once more, before the root declares us dead. */
 static void agent_attach(void *arg, uint32_t ancestor)
 {
     (void)arg;
@@ -212,7 +212,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
         aqi_link_close(link, 0);
         return;
     }
-    if (peer->link != NULL) { /* it has given up the old one, and we have not noticed */
+    if (peer->link != NULL) { /* it has closed the old one, and we have not noticed */
         agent_detach(NULL, peer->number);
         aqi_hub_link_lost(agent.hub, peer->number, false, "it called again");
     }

@@ -34,7 +34,7 @@ struct aqi_boot_info {
 /* Events of the control channel. */
 enum aqi_boot_event_type {
     AQI_BOOT_PEER_LOST, /* `rank` died; `text` says why; the job goes on */
-    AQI_BOOT_EXIT,      /* somebody ended the job with `code`: end too */
+    AQI_BOOT_EXIT,      /* another rank ended the job with `code`: end, too */
     AQI_BOOT_ENDING,    /* `code` ranks want to end: idle ones do, too */
     AQI_BOOT_AGREED     /* the answer to `agree` */
 };
@@ -56,7 +56,7 @@ enum aqi_boot_stage {
     AQI_BOOT_LEFT     /* orderly: its end, whatever the exit code, affects no other */
 };
 
-/* What a process passes to its agent: stream sockets with lines for the job's files and with its
+/* Passed by a process to its agent: stream sockets with lines for the job's files and with its
  * warnings and errors, and its counters. */
 enum aqi_show { AQI_SHOW_STATS, AQI_SHOW_TRACE, AQI_SHOW_COUNTERS, AQI_SHOW_LOG, AQI_SHOWS };
 
@@ -132,8 +132,8 @@ struct aqi_boot {
     struct boot_table *tables; /* returned by aqi_boot_table */
 };
 
-/* Does the environment specify how this process joins a job, or that it is alone (AQ_BOOT)? Also
- * true if the specification is wrong. Call after aqi_settings_load. */
+/* Whether the environment specifies how this process joins a job, or that it is alone (AQ_BOOT).
+ * Also true if the specification is wrong. Call after aqi_settings_load. */
 bool aqi_boot_is_said(void);
 
 /*

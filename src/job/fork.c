@@ -21,7 +21,7 @@
 
 #define FORK_MILLISECOND 1000000ull
 #define FORK_SLICE_MS    1000
-/* aqrun limits the waits and reports missing ranks; this much later we give up on aqrun itself. */
+/* aqrun limits the waits and reports missing ranks; this much later we abandon aqrun itself. */
 #define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
@@ -147,7 +147,8 @@ static aq_status fork_send(const struct fork_boot *fork, int socket,
     }
 }
 
-/* Is AQ_BOOT_FD what aqrun left there? A child of a rank inherits the variable, not the socket. */
+/* Whether AQ_BOOT_FD is the socket left by aqrun. A child of a rank inherits the variable, not
+ * the socket. */
 static aq_status fork_check_place(int place)
 {
     if (aqi_channel_is_one(place)) return AQ_OK;

@@ -22,7 +22,7 @@ static const char *const launch_spawners[] = {"auto", "fork", "ssh", "pmix",
 static const char *const launch_more_hosts[] = {"SSH_SERVERS", NULL};
 static const char *const launch_more_files[] = {"GASNET_NODEFILE", NULL};
 
-/* Is every quote closed, as a shell reads them? */
+/* Whether every quote is closed, by the rules of a shell. */
 static bool launch_is_words(const char *text)
 {
     char quote = '\0';

@@ -27,7 +27,8 @@
 /* Kinds of frames. */
 enum {
     LINK_DATA = AQI_SEAL_READY + 1,
-    LINK_BEAT, /* keep-alive, with the silence, u32 of milliseconds, after which I give up peers */
+    LINK_BEAT, /* keep-alive, with the silence, u32 of milliseconds, after which I declare peers
+                  dead */
     LINK_LAST  /* the last frame; to be answered with the same */
 };
 

@@ -68,7 +68,7 @@ void aqi_links_close(struct aqi_links *links);
 /* Send queued data, and handle expired timers. Returns the latest time of the next call: the
  * deadline for aqi_loop_once. */
 uint64_t aqi_links_tick(struct aqi_links *links, uint64_t now);
-/* While the job is stopped (Ctrl-Z) silent hosts are not given up. */
+/* While the job is stopped (Ctrl-Z) silent hosts are not declared dead. */
 void aqi_links_patient(struct aqi_links *links, bool patient);
 /* Number of links that have not ended. */
 size_t aqi_links_count(const struct aqi_links *links);

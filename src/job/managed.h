@@ -2,9 +2,9 @@
  * Jobs of managers: their processes start an agent on each host, and from then on work like those
  * started by aqrun.
  *
- * The first rank of a host forks the agent, a process without an exec that has given up all else of
- * the program: its name and the secret by which ranks find it go through the manager, as do the
- * job's key and the addresses of agents. It ends when the ranks of its host have.
+ * The first rank of a host forks the agent, a process without an exec that has closed everything
+ * else of the program: its name and the secret by which ranks find it go through the manager, as do
+ * the job's key and the addresses of agents. It ends when the ranks of its host have.
  */
 #ifndef AQI_MANAGED_H
 #define AQI_MANAGED_H

@@ -1,7 +1,6 @@
 /*
- * What the ranks of a host show of their peers (base/board.h), for `aqinfo --peers`: the agent
- * reads it when it is asked for, and it goes up as lines of text, a packet after the other. There
- * is one in a process.
+ * The ranks' boards of a host (base/board.h), for `aqinfo --peers`: the agent reads them on
+ * request, and sends them up as lines of text in packets. There is one in a process.
  */
 #ifndef AQI_PEERS_H
 #define AQI_PEERS_H

@@ -77,7 +77,7 @@ struct aqi_seal {
     uint32_t held_len; /* of a message of the handshake, or of a frame's head */
     uint8_t held[AQI_SEAL_SMALL];
     uint8_t nonce[2][AQI_SEAL_NONCE];   /* by role */
-    uint8_t key[2][AQI_SEAL_KEY_BYTES]; /* by who sends */
+    uint8_t key[2][AQI_SEAL_KEY_BYTES]; /* by sender */
     uint64_t count[2];
     uint8_t *frame; /* one that comes in pieces: payload and tag; NULL: none */
     uint32_t frame_got;

@@ -1,5 +1,5 @@
-/* What ranks know of their peers: of a running job from where each shows it, of one that is over
- * from the files of its counters. */
+/* The ranks' data about their peers: of a running job from their boards, of a finished one from
+ * the files of its counters. */
 #include "base/board.h"
 #include "data.h"
 #include "job/top.h"
@@ -102,7 +102,7 @@ static void keep_text(void *arg, char *text)
     *found += keep_lines(text);
 }
 
-/* Is the process `pid` it, or a descendant? */
+/* Whether the process `pid` is it, or a descendant. */
 static int descends(long pid, long from)
 {
     for (int depth = 0; pid > 1 && depth < 100; depth++) {
@@ -149,7 +149,8 @@ static int next_packet(int fd, struct aqi_top_peers *packet)
            packet->len == (size_t)got - head;
 }
 
-/* What all hosts of a job show; how many lines that is, or -1: this is no such job. */
+/* Print the data of all hosts of a job; returns the number of lines, or -1 if there is no such
+ * job. */
 static ssize_t ask_job(const char *name)
 {
     const struct aqi_top_ask ask = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};

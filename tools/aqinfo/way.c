@@ -1,6 +1,6 @@
 /*
- * Do packets of UDP get to a host? They are sent to a port at which nothing listens: that the host
- * says so shows that they came. Silence means that they did not, or that a firewall forbids the
+ * Whether UDP packets reach a host. They are sent to a port at which nothing listens: the host's
+ * error shows that they arrived. Silence means that they did not, or that a firewall drops the
  * answer.
  */
 #include "data.h"
@@ -180,7 +180,7 @@ int way_show(char *const *hosts, const char *interface)
         struct addrinfo *all;
         char port[8];
         int arrived = 0;
-        /* One of those that are dealt out, where hardly anybody listens. */
+        /* A dynamic port, at which hardly any program listens. */
         snprintf(port, sizeof(port), "%d", 61000 + getpid() % 4000);
         int error = getaddrinfo(*hosts, port, &hints, &all);
         if (error != 0) {

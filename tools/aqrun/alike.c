@@ -151,7 +151,7 @@ static struct alike_text *alike_find(const char *key)
     return oldest;
 }
 
-/* Another one says it, too: true. Who says it again means it again. */
+/* True if another one says it, too. A repetition by the same one is printed again. */
 static bool alike_is_other(struct alike_text *of, const char *key, const struct alike_who *who,
                            uint64_t now)
 {

@@ -1,8 +1,8 @@
 /*
- * What ranks and hosts say alike: the library's warnings and errors, "aq[3] udp: …", come here from
- * all ranks, and what is wrong with hosts, "aqrun: host n3: …". The first of each is said at once,
- * and those that follow with the same text, but for the name of the host in it, as one line that
- * names them.
+ * Combines equal messages of ranks and hosts: the library's warnings and errors of all ranks,
+ * "aq[3] udp: …", and problems of hosts, "aqrun: host n3: …". The first of each is printed at once,
+ * and those that follow with the same text, except for the host's name in it, as one line that
+ * lists them.
  */
 #ifndef AQRUN_ALIKE_H
 #define AQRUN_ALIKE_H

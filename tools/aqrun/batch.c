@@ -1,4 +1,4 @@
-/* What batch systems say of the hosts that they have given to a job. */
+/* The hosts of a job according to batch systems. */
 #include "hosts.h"
 
 #include <stdio.h>

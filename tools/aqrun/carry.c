@@ -6,7 +6,7 @@
 
 /* Of this host only; a * at the end stands for any rest. */
 static const char *const carry_local[] = {
-    /* how the user came here, and what he looks at */
+    /* the user's login and display */
     "SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SESSION_MANAGER", "DESKTOP_*", "WINDOWID",
     "DBUS_*", "XDG_RUNTIME_DIR", "XDG_SESSION_*", "XDG_SEAT*", "XDG_VTNR", "GPG_AGENT_INFO",
     "GPG_TTY", "GNOME_*", "KDE_*", "ICEAUTHORITY", "VSCODE_*",
@@ -16,7 +16,7 @@ static const char *const carry_local[] = {
     /* daemons */
     "INVOCATION_ID", "JOURNAL_STREAM", "NOTIFY_SOCKET", "LISTEN_*", "SYSTEMD_*", "MANAGERPID",
     "WATCHDOG_*", "CREDENTIALS_DIRECTORY",
-    /* who a process is among those of a manager: ours is not one of these */
+    /* a process's place in a manager's job, which ours do not have */
     "PMI_*", "PMIX_*", "PMI2_*", "HYDI_*", "HYDRA_*", "OMPI_COMM_*", "OMPI_UNIVERSE_*", "PRTE_*",
     "ORTE_*", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "ALPS_*", "FLUX_URI", "FLUX_TASK_*",
     "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_STEP*",

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-/* What -E has named. */
+/* Variables named by -E. */
 struct carry {
     const char **names; /* of variables, NULL-terminated; may be NULL */
     bool only;          /* these, and those of Aqueduct and GASNet, and no others */

@@ -80,7 +80,7 @@ bool files_are_same(const char *pattern)
            files_name(pattern, 0, files_streams[1], "", err) && strcmp(out, err) == 0;
 }
 
-/* A pipe that nobody reads shall be an error and not a wait. */
+/* A pipe without a reader shall cause an error, not a wait. */
 static int files_open_one(char *name, int truncate)
 {
     const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | truncate;
@@ -157,7 +157,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
             name, strerror(err), rank);
 }
 
-/* Is open, perhaps since before; -1: errno. */
+/* Open it unless it is; -1 with errno on failure. */
 static int files_reach(char *name)
 {
     size_t hash = AQI_HASH_SEED;

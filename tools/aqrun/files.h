@@ -19,7 +19,7 @@ bool files_check(const char *pattern, char why[FILES_WHY]);
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);
 
-/* Do both streams of a rank go to one file? */
+/* Whether both streams of a rank go to one file. */
 bool files_are_same(const char *pattern);
 
 /*

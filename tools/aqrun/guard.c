@@ -23,7 +23,7 @@ static int guard_pipe = -1; /* aqrun's end; its closing wakes the guard */
 static pid_t *guard_groups;
 static uint32_t guard_count;
 
-/* The guard keeps nothing open that somebody may wait for the end of, such as `aqrun … | cat`. */
+/* The guard keeps nothing open whose end others may wait for, as in `aqrun … | cat`. */
 static _Noreturn void guard_watch(int pipe_end)
 {
     setsid(); /* Ctrl-C and the end of the terminal are not for it */

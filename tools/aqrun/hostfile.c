@@ -103,7 +103,7 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
     return hosts_wrong(hosts, "it contains no host: write one name per line");
 }
 
-/* What is in a file, which may be a pipe: <(command). */
+/* Read a file, which may be a pipe: <(command). */
 static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
 {
     size_t room = 0;

@@ -34,8 +34,8 @@ enum hosts_format {
 };
 
 /*
- * All of these add to what is there, and return false with `why` set (place, what, what to do) when
- * it makes no sense. A name that comes again adds up. Start from zeroes.
+ * All of these add to the list, and return false with `why` set (place, what, what to do) if the
+ * input is malformed. Repeated names add up. Start from zeroes.
  *
  * A list has commas or blanks between its items:  n1,n2*4,n3:2,n[1-3,07-11]*2,[fe80::1]*2,me@n4
  */
@@ -46,8 +46,8 @@ bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
 /* The bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
                      enum hosts_format format);
-/* What the batch system says in the environment, into an empty list; nothing is added where there
- * is none. `*system` is its name, or NULL. */
+/* Add the hosts of the batch system in the environment to an empty list; nothing without one.
+ * `*system` is its name, or NULL. */
 bool hosts_add_batch(struct hosts *hosts, const char **system);
 
 /* All are added: `slots` and `counted` are right from now on. */
@@ -57,7 +57,7 @@ uint64_t hosts_slots(const struct hosts *hosts, uint32_t count);
 
 void hosts_free(struct hosts *hosts);
 
-/* For those who read more of a line: sets `why` and returns false. */
+/* For other parsers of lines: sets `why` and returns false. */
 bool hosts_wrong(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* One item, as in a list; `extra` slots are said beside it, or 0. */
 bool hosts_add_item(struct hosts *hosts, const char *item, size_t len, uint32_t extra);
@@ -67,8 +67,8 @@ bool hosts_number(const char *text, size_t len, uint32_t *number);
 #define HOSTS_SHOWN 64
 const char *hosts_show(const char *text, size_t len, char shown[HOSTS_SHOWN]);
 
-/* Is this name that of this machine: localhost, its host name with or without a domain, or an
- * address of its own? No name is looked up in the network. */
+/* Whether this name is that of this machine: localhost, its host name with or without a domain,
+ * or one of its addresses. Does not resolve names over the network. */
 bool hosts_is_here(const char *name);
 
 #endif

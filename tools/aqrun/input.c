@@ -12,7 +12,7 @@
 /* When aqrun itself is in the background the terminal answers EIO; nothing tells when that ends. */
 #define INPUT_RETRY_NS 500000000u
 
-/* What is under way to another host, or waits there for rank 0, at most. */
+/* Maximum bytes in flight to another host, or queued there for rank 0. */
 #define INPUT_WINDOW 131072u
 
 static struct {
@@ -115,7 +115,7 @@ void input_arrived(void *arg, const void *bytes, size_t len)
         return;
     }
     bytes_append(&input.waiting, bytes, len, "standard input");
-    /* Is nobody there any more it is taken all the same, by the next tick. */
+    /* Without a reader it is still consumed, by the next tick. */
     aqi_source_watch(&input.pipe, EPOLLOUT);
 }
 

@@ -100,7 +100,7 @@ bool reaper_stopped(void);
 void reaper_restore_signals(void);
 /* Kill and reap whatever the ranks started that still runs. All ranks have ended. */
 void reaper_kill_strays(void);
-/* What the system says of a process; false: nothing. */
+/* The kernel's data of a process; false: none. */
 struct process {
     char state; /* 'D': asleep where no signal comes */
     int parent;
@@ -116,7 +116,7 @@ void serve_open(const struct aqi_hub_params *given, const char *ports);
 struct ticket;
 /* Read the ticket, become what it says. `*why`: what this host cannot do, or NULL. */
 const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why);
-/* From now on notice when whoever started us is gone. */
+/* From now on notice when the process that started us is gone. */
 void remote_watch_input(void);
 
 /* guard.c: a process that kills what is left of the ranks when aqrun itself is killed. */

@@ -1,4 +1,4 @@
-/* Where the processes of the job run, and who starts them. */
+/* Where the processes of the job run, and how they are started. */
 #include "launch.h"
 
 #include "command.h"
@@ -63,7 +63,7 @@ bool launch_far(void)
     return false;
 }
 
-/* What a manager does not do for us. */
+/* Options that managers do not support. */
 static void launch_check_manager(void)
 {
     if (job.options.output != NULL)
@@ -85,7 +85,7 @@ void launch_open(void)
     if (launch.spawner != AQI_SPAWNER_FORK && !launch_find(&launch.hosts))
         launch_wrong(launch.hosts.why);
     hosts_settle(&launch.hosts);
-    /* That a batch system gave us a part of this machine limits nobody here. */
+    /* The share of this machine given to us by a batch system is not a limit here. */
     if (!launch_named && launch.hosts.count == 1 && launch.hosts.list[0].here)
         hosts_free(&launch.hosts);
     if (launch.spawner == AQI_SPAWNER_SSH && launch.hosts.count == 0)

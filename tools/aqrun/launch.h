@@ -1,4 +1,4 @@
-/* Where the processes of the job run, and who starts them. */
+/* Where the processes of the job run, and how they are started. */
 #ifndef AQRUN_LAUNCH_H
 #define AQRUN_LAUNCH_H
 
@@ -17,7 +17,7 @@ extern struct launch launch;
 /* Read the settings, find the hosts, place the ranks; ends aqrun with a message when that cannot
  * be. */
 void launch_open(void);
-/* Are there ranks on other hosts? */
+/* Whether there are ranks on other hosts. */
 bool launch_far(void);
 /* With a manager: become it, or with -t print its command; returns when there is none. */
 void launch_manager(void);

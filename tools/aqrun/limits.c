@@ -44,7 +44,7 @@ static void limits_check_files(void)
         limits_too_low("open files in aqrun", need, limits_files.rlim_cur, "n");
 }
 
-/* Other processes of the user count too, but the kernel tells nobody how many there are. */
+/* Other processes of the user count, too, but the kernel does not report their number. */
 static void limits_check_processes(void)
 {
     struct rlimit limit;

@@ -45,7 +45,7 @@ static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_MPI, "srun", MANAGER_SLURM, MANAGER_ANY, NULL},
 };
 
-/* What managers say for --version, and who they are. */
+/* The output of --version by which managers are recognised. */
 static const struct {
     const char *word;
     enum manager_flavor flavor;
@@ -78,7 +78,7 @@ static bool manager_on_path(const char *program)
     return false;
 }
 
-/* What `program --version` prints, as far as it fits and comes in time. */
+/* The output of `program --version`, as far as it fits and arrives in time. */
 static void manager_hear(const char *program, char *text, size_t room)
 {
     int ends[2];

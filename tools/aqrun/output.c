@@ -19,7 +19,8 @@
 
 static void output_ready(struct aqi_source *source);
 
-/* A description of our own, since O_NONBLOCK on the given one would hit all who share it. */
+/* A separate open file description, since O_NONBLOCK on the given one would affect all that
+ * share it. */
 static int output_reopen(int fd)
 {
     char path[40];
@@ -86,7 +87,7 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-/* Nobody will read it any more: those who write to it shall notice as they would without us. */
+/* It no longer has a reader: writers must notice as they would without us. */
 static void output_shut(struct output *output, int err)
 {
     output->closed = true;

@@ -9,7 +9,7 @@
 enum output_way {
     OUTPUT_OWN,    /* opened anew for us, non-blocking */
     OUTPUT_SOCKET, /* MSG_DONTWAIT */
-    OUTPUT_POLLED, /* shared with others, who may not expect O_NONBLOCK: ask before each write */
+    OUTPUT_POLLED, /* shared with others, which may not expect O_NONBLOCK: poll before each write */
     OUTPUT_FILE,   /* never makes us wait for a reader */
     OUTPUT_HUB     /* goes to the root, whose it is */
 };
@@ -37,19 +37,19 @@ void bytes_append(struct bytes *bytes, const void *from, size_t len, const char 
 void bytes_drop(struct bytes *bytes, size_t len);
 
 void output_open(struct output *output, int fd, const char *name);
-/* What goes to standard output (0) or error (1) of the aqrun that the user has started. */
+/* Output to standard output (0) or error (1) of the aqrun started by the user. */
 void output_open_far(struct output *output, unsigned stream, const char *name);
 
 /* Append; it is written by the next flush, as far as there is room, and the rest later. */
 void output_append(struct output *output, const void *bytes, size_t len);
 void output_flush(struct output *output);
 
-/* Nobody reads that any more. */
+/* It no longer has a reader. */
 void output_close_far(struct output *output);
-/* Is there room again? For those that no descriptor tells of. */
+/* Check for room, for outputs without a pollable descriptor. */
 void output_tick(struct output *output);
 
-/* Is there nothing left to write? */
+/* Whether nothing is left to write. */
 bool output_empty(const struct output *output);
 
 /* The output of a rank, relayed line by line; with --prefix the rank's number is in front. */
@@ -65,7 +65,7 @@ struct relay {
 /* Make a pipe; returns its write end for the rank. The caller closes that after the fork. */
 int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct output *to);
 
-/* Read what is there and then end, although somebody may still hold the write end. */
+/* Read the available data and then end, although the write end may still be open. */
 void relay_finish(struct relay *relay);
 
 /* All relays to `to`: its reader is gone; or there is room again. */

@@ -16,7 +16,7 @@ static AQI_PRINTF(2, 3) bool place_wrong(char why[HOSTS_WHY], const char *fmt, .
     return false;
 }
 
-/* What is worked out: how many ranks each host gets. */
+/* The result: the number of ranks of each host. */
 struct place_deal {
     const struct hosts *list;
     uint32_t hosts; /* that may be used */
@@ -78,7 +78,7 @@ static bool place_check_hosts(const struct hosts *list, const struct place_wish 
     return true;
 }
 
-/* How many ranks there are to be, if nobody has said. */
+/* The default number of ranks. */
 static uint64_t place_default(const struct hosts *list, uint32_t hosts)
 {
     return list->counted ? hosts_slots(list, hosts) : hosts;

@@ -5,7 +5,7 @@
 
 #include "hosts.h"
 
-/* What is asked for. */
+/* The requested placement. */
 struct place_wish {
     uint32_t ranks;     /* 0: as many as the hosts have slots, or else one for each */
     uint32_t hosts;     /* 0: as many as are needed */

@@ -1,4 +1,4 @@
-/* From hosts and ranks to agents: who is the root, who runs what, and what a ticket says. */
+/* From hosts and ranks to agents: the root, the ranks of each, and the contents of tickets. */
 #include "plan.h"
 
 #include "job.h"

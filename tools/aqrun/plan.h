@@ -1,4 +1,4 @@
-/* What agents there are, and what their tickets say. */
+/* The agents, and the contents of their tickets. */
 #ifndef AQRUN_PLAN_H
 #define AQRUN_PLAN_H
 

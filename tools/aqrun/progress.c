@@ -1,4 +1,4 @@
-/* What is said while many hosts start. */
+/* Messages while many hosts start. */
 #include "progress.h"
 
 #include <stdarg.h>

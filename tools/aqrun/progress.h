@@ -1,4 +1,4 @@
-/* What is said while many hosts start: how many have answered, and who has not. */
+/* Messages while many hosts start: how many have answered, and which have not. */
 #ifndef AQRUN_PROGRESS_H
 #define AQRUN_PROGRESS_H
 
@@ -21,8 +21,8 @@ struct progress_hosts {
 };
 
 /*
- * Is there a line to be said now? After two seconds the first, then ever more seldom, as long as
- * somebody is missing:  "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to ask
+ * Get the line to print now, if any. The first after two seconds, then less and less often, as long
+ * as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to ask
  * again, UINT64_MAX when all are there.
  */
 bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,

@@ -84,7 +84,7 @@ void reaper_open(void)
     unsigned long long ticks = (unsigned long long)sysconf(_SC_CLK_TCK);
     reaper.start = (unsigned long long)boot.tv_sec * ticks +
                    (unsigned long long)boot.tv_nsec * ticks / 1000000000u;
-    /* What ranks leave behind becomes our child, and not that of init. */
+    /* Processes left behind by ranks become our children, not init's. */
     if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0)
         say("this system refuses PR_SET_CHILD_SUBREAPER (%s): processes that a rank starts in "
             "another process group or session may outlive the job",
@@ -101,7 +101,7 @@ void reaper_restore_signals(void)
 
 static struct rank *reaper_find(pid_t pid)
 {
-    /* A group stays in the table while somebody is in it, so `running` has to agree. */
+    /* A group stays in the table while it has processes, so `running` must agree. */
     for (uint32_t i = 0; i < job.spawned; i++)
         if (job.groups[i] == pid && job.ranks[i].running) return &job.ranks[i];
     return NULL;
@@ -150,7 +150,7 @@ static void reaper_end(int number)
                        strsignal(number));
 }
 
-/* Ctrl-Z: the ranks first, then aqrun, once other hosts have been told. */
+/* Ctrl-Z: stop the ranks first, then aqrun, once other hosts have been notified. */
 static void reaper_stop(int number)
 {
     (void)number;
@@ -193,7 +193,8 @@ bool reaper_look(pid_t pid, struct process *process)
                   &process->state, &process->parent, &process->start) == 3;
 }
 
-/* Is this process a child of ours that began after aqrun did? An exec leaves older ones to us. */
+/* Whether this process is a child of ours that was started after aqrun. After an exec we may
+ * have older ones. */
 static bool reaper_is_stray(pid_t pid)
 {
     struct process process;

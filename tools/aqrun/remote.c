@@ -19,17 +19,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* A ticket comes at once, unless nobody is there who writes one. */
+/* A ticket arrives at once, unless there is no writer. */
 #define REMOTE_PATIENCE_NS 60000000000u
 
-/* The standard input after the ticket: its end says that whoever started us is gone or wants an
- * end. */
+/* The standard input after the ticket: its end means that the process that started us is gone or
+ * ends the job. */
 static struct {
     struct aqi_source input;
     struct ticket ticket;
 } remote = {.input.fd = -1};
 
-/* What more has come; 0: it has ended. Dies when nothing comes. */
+/* Read more bytes; 0: end of file. Dies if none arrive. */
 static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
 {
     for (;;) {
@@ -113,7 +113,7 @@ static void remote_input_ready(struct aqi_source *source)
     aqi_hub_forsaken(job.hub);
 }
 
-/* Who runs what: of others it is enough to know that it is not us. */
+/* The agent of each rank: for those of others it is sufficient that it is not us. */
 static void remote_place(struct aqi_hub_params *hub)
 {
     const struct ticket_host *own = &remote.ticket.tree[0];
@@ -135,8 +135,9 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     const struct ticket *ticket = &remote.ticket;
     const char *ssh = getenv("SSH_CONNECTION");
     char connection[256];
-    /* Where a command instead of ssh has become us, the session's end would be a signal, which is
-     * somebody's wish to end the job. The link and the input tell, and the job may survive it. */
+    /* If a command other than ssh has become us, the end of the session would be a signal, which
+     * would be taken as a request to end the job. The link and the input show it, too, and the
+     * job may survive it. */
     prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");
     remote_read_ticket();

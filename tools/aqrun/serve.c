@@ -1,4 +1,4 @@
-/* What the hub wants to have done on this host: signals, words for the user, the end. */
+/* The hub's hooks on this host: signals, messages for the user, the end. */
 #include "alike.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
@@ -24,7 +24,7 @@ static void serve_kill(void *arg, uint32_t number, int signal_number)
     if (rank->running) kill(-rank->pid, signal_number);
 }
 
-/* What cannot be known counts as asleep. */
+/* Unknown counts as asleep. */
 static bool serve_asleep(void *arg, uint32_t number)
 {
     struct process process;
@@ -32,7 +32,8 @@ static bool serve_asleep(void *arg, uint32_t number)
     return !reaper_look(serve_rank(number)->pid, &process) || process.state == 'D';
 }
 
-/* Has the kernel killed processes of our cgroup for its limit on memory since the job began? */
+/* Whether the kernel has killed processes of our cgroup for its memory limit since the job
+ * began. */
 static const char *serve_hint(void *arg)
 {
     (void)arg;

@@ -187,7 +187,7 @@ static void session_writable(struct aqi_source *source)
                             session->ticket_len - session->ticket_sent);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (written > 0) session->ticket_sent += (size_t)written;
-    /* If it reads no more, its end will say why. */
+    /* If it stops reading, its end will show why. */
     if (written > 0 && session->ticket_sent < session->ticket_len) return;
     aqi_source_watch(source, 0);
     session_drop_ticket(session);
@@ -196,7 +196,7 @@ static void session_writable(struct aqi_source *source)
 
 /* --- its end ---------------------------------------------------------------------------------- */
 
-/* What the code of a session means that came to nothing. */
+/* The meaning of the exit code of a failed session. */
 static void session_reason(const struct session *session, int status, char *text, size_t room)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -260,7 +260,7 @@ static void session_over(struct session *session, int status)
     session->pid = 0;
     session_reason(session, status, reason, sizeof(reason));
     if (session_is_of_ssh(session, status)) ssh_by_hand(session->argv, hand, sizeof(hand));
-    /* What an agent said last that had answered is no reason. */
+    /* If an agent had answered, its last output is not the reason. */
     quoted = session->state != SESSION_ANSWERED && session->said[0] != '\0';
     snprintf(why, sizeof(why), "host %s: %s%s%s%s%s%.300s", session->name, reason,
              quoted ? " (" : "", quoted ? session->said : "", quoted ? ")" : "",
@@ -274,7 +274,7 @@ static void session_died(struct aqi_source *source)
     int status = 0;
     pid_t pid = waitpid(session->pid, &status, WNOHANG);
     if (pid == session->pid) session_over(session, status);
-    /* Somebody else has reaped it, and will tell by sessions_reaped. */
+    /* It was reaped elsewhere, which will call sessions_reaped. */
     if (pid < 0) aqi_source_watch(source, 0);
 }
 

@@ -1,9 +1,9 @@
 /*
- * Sessions of ssh: starts them, some at a time, gives each its ticket, hears what they say, and
- * tells why one came to nothing. It works by the event loop and never waits.
+ * Sessions of ssh: starts them, some at a time, sends each its ticket, reads their output, and
+ * reports why one failed. Uses the event loop and never waits.
  *
- * The standard input of a session stays open after the ticket: its end tells the agent that whoever
- * started it is gone. SIGPIPE must be ignored.
+ * The standard input of a session stays open after the ticket: its end shows the agent that the
+ * process that started it is gone. SIGPIPE must be ignored.
  */
 #ifndef AQRUN_SESSION_H
 #define AQRUN_SESSION_H
@@ -25,8 +25,8 @@ struct session_hooks {
     /* A line of what the session printed, which is printable: of ssh, of login scripts, of the
      * agent. `stream` is 1 or 2. */
     void (*line)(void *arg, uint32_t host, int stream, const char *text);
-    /* It is over: the last thing of this session. `why` says what happened, where, and what to do;
-     * after session_answered it may be in order. */
+    /* The last event of this session: it has ended. `why` says what happened, where, and what to
+     * do; after session_answered this may be normal. */
     void (*ended)(void *arg, uint32_t host, enum session_end how, const char *why);
     /* In the child before exec, or NULL: to restore signals. */
     void (*child)(void *arg);
@@ -55,15 +55,15 @@ struct session_wish {
 bool session_start(struct sessions *sessions, const struct session_wish *wish);
 /* The agent of this host has attached: no time-out applies any more, and the next may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
-/* The agent is told to end, by the end of its standard input behind the ticket. */
+/* Make the agent end, by the end of its standard input after the ticket. */
 void session_release(struct sessions *sessions, uint32_t host);
 
 /* Start what may start, end what took too long; when it wants to be called next, or UINT64_MAX. */
 uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
-/* Who reaps all children of this process tells of each here; false: it was none of these. */
+/* To be called for each reaped child of this process; false: not a session. */
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
 
-/* Is this the process of a session? */
+/* Whether this is the process of a session. */
 bool sessions_have(const struct sessions *sessions, pid_t pid);
 
 /* How many have not ended, queued ones included. */

@@ -92,7 +92,7 @@ void spawn_read_reports(void)
     }
 }
 
-/* The variables that say who a rank is; `set` is called for each. */
+/* The variables that identify a rank; `set` is called for each. */
 static void spawn_environment(uint32_t rank, void (*set)(const char *name, const char *value))
 {
     char number[16], size[16], place[16], cores[16], local[16], local_size[16];
@@ -220,7 +220,7 @@ static void spawn_rank(struct rank *rank)
         return;
     }
     if (rank->number == 0) input_handed_over();
-    setpgid(pid, pid); /* also here: whoever comes first; we may kill the group at once */
+    setpgid(pid, pid); /* also here, whichever is first; we may kill the group at once */
     rank->pid = pid;
     rank->running = true;
     job.groups[rank - job.ranks] = pid;

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What needs no quotes in any shell, also not at the beginning of a word. */
+/* Characters that need no quotes in any shell, not even at the beginning of a word. */
 #define SSH_PLAIN                                                                                  \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"                               \
     "/._-+,:@"
-/* What single quotes do not protect in one of sh, csh and fish. */
+/* Characters not protected by single quotes in one of sh, csh and fish. */
 #define SSH_UNQUOTABLE "'!\\\n"
 
 /* OpenSSH takes the first value of an option that it meets, so these are defaults. */
@@ -153,7 +153,7 @@ char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY])
     return NULL;
 }
 
-/* Do these words begin with what aqrun adds itself? */
+/* Whether these words begin with those added by aqrun. */
 static bool ssh_begins_defaults(char *const *argv)
 {
     for (size_t i = 0; i < AQI_COUNT_OF(ssh_defaults); i++)

@@ -19,13 +19,13 @@ char **ssh_words(const char *text);
 
 /*
  * COMMAND OPTIONS HOST 'exec AQRUN --agent', ended by NULL and freed by one free(). If the command
- * is ssh it gets options that keep it from asking anybody anything; those given come first, and so
- * win. NULL: `why`.
+ * is ssh it gets options that disable prompts; the user's come first, and so take precedence. NULL:
+ * `why`.
  */
 char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY]);
 
-/* What to type to see why a host is not reached, and to answer what ssh asks: COMMAND OPTIONS HOST
- * true, without the options that are ours. */
+/* The command for the user to see why a host cannot be reached, and to answer prompts of ssh:
+ * COMMAND OPTIONS HOST true, without the options that are ours. */
 void ssh_by_hand(char *const *argv, char *text, size_t room);
 
 /*

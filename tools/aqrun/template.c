@@ -15,7 +15,7 @@ struct template
     bool has_program;
 };
 
-/* What stands for several words, or for none; false: the word is something else. */
+/* Expand a placeholder for any number of words; false: the word is something else. */
 static bool template_list(struct template *to, const char *word)
 {
     char *const *command = to->wish->command;

@@ -189,7 +189,7 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
 
 /* --- reading -------------------------------------------------------------------------------- */
 
-/* The value of a field, of which it says what is left. */
+/* The unread rest of a field. */
 struct ticket_in {
     uint8_t *at, *end;
 };
@@ -211,7 +211,7 @@ static bool ticket_get_text(struct ticket_in *in, const char **text)
     return true;
 }
 
-/* What a ticket owns. */
+/* Memory owned by a ticket. */
 struct ticket_piece {
     struct ticket_piece *next;
     size_t size;
@@ -336,7 +336,7 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
     return ticket_wrong(why, "the ticket is damaged: invalid %s", field->name);
 }
 
-/* What later code relies on. */
+/* Properties that later code relies on. */
 static const char *ticket_nonsense(const struct ticket *t)
 {
     if (t->ranks == 0 || t->ranks > AQI_MAX_RANKS) return "ranks";

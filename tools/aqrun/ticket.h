@@ -46,7 +46,7 @@ struct ticket {
     const char *job; /* its id */
     uint32_t ranks, hosts;
     uint32_t host;          /* the agent's own number; 0 is the root, and gets no ticket */
-    uint32_t fanout;        /* of the tree: who is above and below whom follows from the numbers */
+    uint32_t fanout;        /* of the tree: parents and children follow from the numbers */
     const char **addresses; /* of the parent, of its parent, and so on up to the root, each as
                                aqi_links_offer has it */
     const char *ports;      /* AQ_CONTROL_PORTS */

@@ -58,7 +58,8 @@ static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
     static const char self[] = "aqrun: "; /* so our own line begins, too */
     (void)arg;
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
-    /* Who comes when the job is over finds nobody: that is no news, and no reason. */
+    /* An agent that attaches after the end of the job fails: this is neither reported nor a
+     * cause. */
     if (stream == STDERR_FILENO && !job.over)
         aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
     else
@@ -184,7 +185,7 @@ static const char *tree_name_at(void *arg, uint32_t index)
     return tree.plan.tree[index].name;
 }
 
-/* For somebody who looks: who is still missing. */
+/* For interactive users: list the missing hosts. */
 static uint64_t tree_progress(uint64_t now)
 {
     const struct progress_hosts hosts = {

@@ -1,4 +1,4 @@
-/* What the files of aqtop share: the job that is watched, its ranks and their rates. */
+/* Shared by the files of aqtop: the monitored job, its ranks and their rates. */
 #ifndef AQTOP_H
 #define AQTOP_H
 
@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-/* What a rank does, from two looks at it. */
+/* The activity of a rank, from two samples. */
 struct rates {
     double messages, out, in; /* a second: calls that communicate, bytes to and from others */
     double size;              /* bytes out by message */
@@ -40,7 +40,7 @@ size_t watch_find(struct found_job *jobs, size_t most);
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
 /* Take what has come. False: the job has ended, or is of another version, which is said. */
 bool watch_read(struct watch *watch);
-/* Has each rank that is known been seen again since the last rates? */
+/* Whether each known rank has been sampled again since the last rates. */
 bool watch_news(const struct watch *watch);
 /* Compute all rates. False: there are none yet. */
 bool watch_rate(struct watch *watch);

@@ -43,7 +43,7 @@ static int watch_connect(const struct found_job *job)
     if (fd >= 0 && connect(fd, (struct sockaddr *)(void *)&address, size) == 0 &&
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &who_len) == 0) {
         if (who.uid == job->user) return fd;
-        errno = EACCES; /* whoever listens there has taken another user's name */
+        errno = EACCES; /* the listener uses another user's name */
     }
     int err = errno;
     if (fd >= 0) close(fd);

@@ -18,7 +18,7 @@ void command_wrong(const char *format, ...)
 {
     va_list args;
     if (command.silent) {
-        sleep(1); /* who says it needs the time, since our end is that of the job */
+        sleep(1); /* the rank that prints it needs the time, since our end ends the job */
         exit(2);
     }
     va_start(args, format);

@@ -11,7 +11,7 @@ struct command_row {
     const char *name;
     const char *arg; /* what it takes; NULL: nothing */
     const char *doc;
-    /* What it does, in this order, as far as it is not NULL. */
+    /* Actions of the option, in this order, where not NULL. */
     void (*take)(const char *value);
     void (*each)(const char *item); /* is called for the items of a comma separated list */
     const char **text;              /* is set to what is given */

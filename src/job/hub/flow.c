@@ -225,7 +225,7 @@ static void flow_hopeless(struct aqi_hub *hub, const char *why)
     if (hub->closing.closed) hub_over(hub, AQI_EXIT_FAILED);
 }
 
-/* The root has given us up. */
+/* The root has declared us dead. */
 static void flow_gone(struct aqi_hub *hub, const char *why)
 {
     char text[2 * AQI_CONTROL_TEXT];
@@ -236,7 +236,7 @@ static void flow_gone(struct aqi_hub *hub, const char *why)
     flow_hopeless(hub, text);
 }
 
-/* The root has given this agent up. */
+/* The root has declared this agent dead. */
 static void flow_on_lost(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct hub_child *child = flow_child(hub, note->rank);

@@ -17,8 +17,8 @@
  * reach the root ends its ranks.
  *
  * A broken link does not imply a dead agent: the lower one repeatedly calls the next one above, the
- * root and its lost parent, while the root waits for it. An agent that has ended is given up at
- * once.
+ * root and its lost parent, while the root waits for it. An agent that has ended is declared dead
+ * at once.
  */
 #ifndef AQI_HUB_H
 #define AQI_HUB_H
@@ -79,7 +79,7 @@ struct aqi_hub_hooks {
     void (*kill)(void *arg, uint32_t rank, int number);
     /* The job is stopped or continued: while stopped, hosts may be silent. May be NULL. */
     void (*pause)(void *arg, bool paused);
-    /* Is this killed rank in an uninterruptible sleep? */
+    /* Whether this killed rank is in an uninterruptible sleep. */
     bool (*asleep)(void *arg, uint32_t rank);
     /* Additional information about a process that got SIGKILL, such as a memory shortage: "" or
      * ", …". May be NULL. */
@@ -124,7 +124,7 @@ struct aqi_hub_params {
     uint8_t key[AQI_JOB_KEY_BYTES];
     bool survive;
     uint64_t start_timeout_ns, exit_timeout_ns;
-    uint64_t host_timeout_ns; /* an agent whose link broke is given up after it */
+    uint64_t host_timeout_ns; /* an agent whose link broke is declared dead after it */
     uint64_t timeout_ns;      /* of the job; 0: none */
     uint64_t now_ns;
     struct aqi_hub_hooks hooks;
@@ -146,7 +146,7 @@ void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns);
 
 /* Its process runs. */
 void aqi_hub_started(struct aqi_hub *hub, uint32_t rank, int pid);
-/* May a process that said HELLO take this rank's place? Otherwise `why` says why not. */
+/* Whether a process that said HELLO may take this rank's place; otherwise `why` says why not. */
 aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONTROL_TEXT]);
 /* It may: send it JOB. `name` is the name of its program if that is not the one that was
  * started. */

@@ -25,7 +25,7 @@ struct hub_local {
     bool running;
     bool leaving;
     bool terminated;  /* it got SIGTERM or SIGKILL from us: how it ends says nothing */
-    bool unexplained; /* the root has been told that it ended, though not of what */
+    bool unexplained; /* its end, but not its cause, has been reported to the root */
     int pid;          /* the process that was started */
     int joined_pid;   /* the process that said HELLO: the same, or one that a shell started */
     char program[16]; /* of that one, if it is another */
@@ -103,7 +103,7 @@ struct hub_rank {
     char *fate; /* LOST: of what it died */
 };
 
-/* What the root knows of an agent. */
+/* The root's state of an agent. */
 struct hub_agent {
     bool here; /* it has attached */
     bool lost;
@@ -111,9 +111,9 @@ struct hub_agent {
     uint32_t at;       /* the agent it is attached to */
     uint32_t epoch;    /* by the how many-th of its links to an ancestor */
     uint64_t facts;    /* had from it */
-    uint64_t got;      /* it has been told that we had them */
+    uint64_t got;      /* acknowledged to it */
     size_t bytes;      /* of facts since then */
-    uint64_t until_ns; /* without a way to us, it is given up then; 0: it has one */
+    uint64_t until_ns; /* disconnected, it is declared dead then; 0: connected */
     char *broken;      /* how its line broke; NULL: its parent is lost */
     /* Of the object that the ranks of its host share: each host has one of its own size. */
     uint32_t share_seq, share_first;
@@ -140,7 +140,8 @@ struct hub_end {
     uint64_t grace_ns;  /* when it begins, although not all ranks want it; 0: none does */
     uint64_t wanted_ns; /* when the latest came that wants it, and did not only agree */
     uint32_t come;      /* such ranks */
-    uint64_t left_ns;   /* when to look who has not followed the rank `left`; 0: none has left */
+    uint64_t left_ns; /* when to check for ranks that have not followed the rank `left`; 0: none has
+                         left */
     uint32_t left;
     uint64_t ask_ns;   /* when the others are asked, or asked again */
     uint64_t limit_ns; /* when hosts that have not said that nothing runs there are left behind */
@@ -168,7 +169,7 @@ struct hub_root {
     uint32_t here;    /* agents */
     uint32_t open;    /* of them, those whose ranks may still run */
     uint32_t willing; /* ranks that run and have come to their end */
-    bool awaited;     /* all agents have come, or it was said who has not */
+    bool awaited;     /* all agents have attached, or missing ones were reported */
     uint32_t orphans;
     uint64_t got_ns;      /* when facts are acknowledged, though few have come; 0: there are none */
     bool hold;            /* no room for output */
@@ -193,12 +194,12 @@ struct aqi_hub {
     uint32_t host;    /* which of them this one is */
     aq_status failed; /* why there are no more collective calls, or AQ_OK */
     struct aqi_parcel *why;
-    uint32_t untold;    /* ranks whose part waits to be told */
+    uint32_t untold;    /* ranks whose part has yet to be sent */
     uint64_t untold_ns; /* since when */
     struct hub_ask *asks;
     struct hub_closing closing;
     char why_end[AQI_CONTROL_TEXT + 1];
-    uint32_t unexplained; /* ranks of which aqi_hub_lost has told */
+    uint32_t unexplained; /* ranks reported by aqi_hub_lost */
     struct hub_flow flow;
     struct hub_root *root; /* NULL on other agents */
 };
@@ -221,7 +222,7 @@ void flow_close(struct aqi_hub *hub);
 void flow_fact(struct aqi_hub *hub, const struct hub_note *note);
 /* Root: append to the log, apply here, pass on. */
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
-/* How long those are waited for whose parent is given up: it may have been waited for itself. */
+/* Time limit for agents whose parent is declared dead, which may have been waited for itself. */
 uint64_t flow_orphans_ns(const struct aqi_hub *hub);
 /* Root: the agent, and what it has not said yet, is not part of the job any more. */
 void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
@@ -254,7 +255,7 @@ void asks_close(struct aqi_hub *hub);
 /* closing.c */
 void closing_begin(struct aqi_hub *hub, const struct hub_note *note);
 void closing_kill(struct aqi_hub *hub);
-/* Has the last process ended? The root is told. */
+/* If the last process has ended, notify the root. */
 void closing_check(struct aqi_hub *hub);
 uint64_t closing_tick(struct aqi_hub *hub);
 
@@ -274,15 +275,15 @@ void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t ra
 
 /* collective.c */
 void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
-/* Is this why the last call failed, which we have told the user? */
+/* Whether this is why the last call failed, already reported to the user. */
 bool collective_said(const struct aqi_hub *hub, const char *why);
-/* Somebody left or ended: can the call that is going on still be completed? */
+/* A rank left or ended: check whether the current call can still be completed. */
 void collective_check(struct aqi_hub *hub);
 uint64_t collective_tick(struct aqi_hub *hub);
 
 /* agree.c */
 void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
-/* This rank has died or left: nobody waits for it any more. */
+/* This rank has died or left: no longer wait for it. */
 void agree_gone(struct aqi_hub *hub, uint32_t rank);
 void agree_close(struct aqi_hub *hub);
 
@@ -295,7 +296,7 @@ void end_judge(struct aqi_hub *hub, const struct hub_note *note);
 void end_died(struct aqi_hub *hub, uint32_t rank, int code, const char *text);
 /* A rank that had come to aq_finalize has left in good order. */
 void end_left(struct aqi_hub *hub, uint32_t rank);
-/* Is everything over, or have all come to their end? */
+/* Check whether all have ended, or want to. */
 void end_check(struct aqi_hub *hub);
 /* Deaths that wait to be judged. */
 void end_deaths(struct aqi_hub *hub);

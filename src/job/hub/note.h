@@ -13,7 +13,7 @@ enum hub_note_type {
     HUB_JOINED,      /* `rank`, `pid`; text: its program, if not the one that was started */
     HUB_SAID,        /* `rank`; `event`: type of the message; `code`, `wait`; text */
     HUB_PART,        /* `count` ranks and their parts of a call: seq, call, bytes; or its name */
-    HUB_ASK,         /* name, status; data: members, and then those who ask */
+    HUB_ASK,         /* name, status; data: members, and then those that ask */
     HUB_ENDED,       /* `rank`, `code`, `event`: enum hub_end_flags; text: how */
     HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not; text */
     HUB_FAILED,      /* `code`; text: what cannot be done here; `rank`: the missing rank, or 0 */
@@ -29,9 +29,9 @@ enum hub_note_type {
     HUB_KILL,   /* at once */
     HUB_PASS,   /* `code`: a signal to all ranks: the job stops, or goes on */
     HUB_INPUT,  /* bytes for rank 0 */
-    HUB_SHUT,   /* `event`: the stream that nobody reads any more */
+    HUB_SHUT,   /* `event`: the stream that no longer has a reader */
     HUB_WATCH,  /* `wait`: how often all show what their ranks do */
-    HUB_LOST,   /* `rank`: an agent that is given up; text: why */
+    HUB_LOST,   /* `rank`: an agent that is declared dead; text: why */
     HUB_OVER,   /* `code` */
     HUB_PEERS,  /* `seq`: all show what their ranks know of their peers, for that question */
     HUB_NOTES

@@ -80,13 +80,13 @@ struct aqi_manager_kind {
      *
      * Blocking    Within AQ_START_TIMEOUT.
      *
-     * @return AQ_EPEER     The manager is gone, or has given up the job.
+     * @return AQ_EPEER     The manager is gone, or has abandoned the job.
      * @return AQ_ETIMEOUT  Not all ranks arrived.
      */
     aq_status (*fence)(struct aqi_manager *manager);
 
     /*
-     * What `rank` put under `key` before the last fence, as `*len` bytes in `value`.
+     * Get the value that `rank` put under `key` before the last fence, as `*len` bytes in `value`.
      *
      * Blocking    Until the manager has answered, within AQ_START_TIMEOUT; never for the other
      * rank.

@@ -100,7 +100,7 @@ static struct pmix_abi_info pmix_flag(const char *key)
 /* ---- calls with a bound ---- */
 
 /* The state of a pending call, referenced by the call and by its answer, which may arrive after
- * the call has given up. */
+ * the call has timed out. */
 struct pmix_wait {
     pthread_mutex_t lock;
     pthread_cond_t changed;
