@@ -100,17 +100,19 @@ static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_c
 /*
  * Was it needed to send again what is acknowledged now? An old acknowledgement comes again since
  * the first one was lost. A new one may be for either transmission: if it is for the first, the
- * second one comes for nothing, and the peer says so, now or soon.
+ * second one comes for nothing, and the peer says so, now or soon. Later it says so of what the
+ * network has repeated.
  */
 static void ack_judge(struct aqi_dgram *dgram, struct dgram_conn *conn,
                       const struct dgram_news *news)
 {
     if (news->again != 0) {
         conn->doubt = news->old ? 0 : dgram->now - news->since;
+        conn->doubt_until = dgram->now + conn->doubt;
         conn->doubt_of_tail = conn->tails != 0;
         if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
     }
-    if (conn->doubt == 0 || !news->repeated) return;
+    if (conn->doubt == 0 || !news->repeated || dgram->now > conn->doubt_until) return;
     /* Where each is sent again before its answer comes, nothing else would tell how long that
      * takes. */
     dgram_pace_answered(&conn->pace, conn->doubt);

@@ -171,8 +171,14 @@ static void acknowledgements_tell_what_was_needed(void **state)
     (void)state;
     static const struct {
         bool lost, late, unheard; /* the packet is lost; it is late; its acknowledgement is lost */
+        bool twice;               /* the network repeats the next one */
         unsigned patience;        /* then, of 4 before */
-    } cases[] = {{true, false, false, 2}, {false, true, false, 8}, {false, false, true, 2}};
+    } cases[] = {
+        {.lost = true, .patience = 2},
+        {.late = true, .patience = 8},
+        {.unheard = true, .patience = 2},
+        {.lost = true, .twice = true, .patience = 2},
+    };
     for (unsigned i = 0; i < AQI_COUNT_OF(cases); i++) {
         open_friends();
         const unsigned one = friends()->pace.patience;
@@ -190,6 +196,14 @@ static void acknowledgements_tell_what_was_needed(void **state)
         absent = false;
         pass(100 * US);
         assert_int_equal(of_friend(AQI_DGRAM_RESENT), resent + 1);
+        if (cases[i].twice) {
+            pass(200 * US);
+            send();
+            world.wire[1] = world.wire[0];
+            world.flying++;
+            pass(100 * US);
+            assert_int_equal(aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES), 1);
+        }
         /* That nobody says that it came twice shows with the next probe. */
         send();
         world.flying = 0;

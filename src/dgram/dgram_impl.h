@@ -152,7 +152,7 @@ struct dgram_conn {
     bool repeated;                      /* something has come twice since then */
     uint8_t tails;                      /* probes since something was acknowledged */
     bool doubt_of_tail;                 /* it was such a probe which may have been needless: */
-    uint64_t doubt;                     /* ns that its answer took then; 0: there is none */
+    uint64_t doubt, doubt_until;        /* ns that its answer took then; 0: there is none */
     bool gap;                           /* something is missing: acknowledge selectively */
     bool turn;                          /* of bulk, on DATA; else of messages */
     bool untimed;                       /* packets are flying of which it is not known since when */
