@@ -4,6 +4,7 @@
 enum {
     ACK_REORDER_MOST = 128,
     ACK_TAILS = 2,   /* probes of a tail until something is acknowledged: the peer may compute */
+    ACK_LATE = 5000, /* ns: how long an arrival that was overtaken is waited for, at least */
     ACK_SILENCES = 3 /* time-outs in a row, then nothing is known any more */
 };
 
@@ -50,8 +51,8 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
         news->again = packet->sent;
         news->since = packet->first;
     }
-    /* Sent again for nothing: the first one was on its way all the time. */
-    if (packet->tries == 2 && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
+    /* Overtaken, but not lost: it was on its way all the time. */
+    if (packet->overtaken && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
         conn->held[packet->release - 1].taken = false;
@@ -180,37 +181,73 @@ static void ack_lost(struct dgram_conn *conn, struct dgram_packet *packet)
     struct dgram_tx *tx = &conn->tx[packet->channel];
     dgram_list_remove(&tx->flying, packet);
     dgram_landed(tx, packet);
-    packet->flying = false;
+    packet->flying = packet->overtaken = false;
     dgram_list_append(&conn->lost, packet);
 }
 
-/* What left well before the latest that has arrived is lost. */
+/* ns after which what others have overtaken is lost: where that was wrong before, a little more
+ * than the path takes is not enough (RFC 8985). */
+static uint64_t ack_late(const struct dgram_conn *conn)
+{
+    unsigned quarters = (unsigned)aqi_min(conn->reorder / DGRAM_REORDER, 4);
+    return conn->pace.srtt + aqi_max(quarters * conn->pace.srtt / 4, ACK_LATE);
+}
+
+/* What left well before the latest that has arrived is lost: some transmissions before, or some
+ * time. What is small and has not yet left so long before is looked at again then; of bulk more
+ * comes that shows it, and flows that are quicker here share a queue that overflows less evenly. */
+static void ack_find_overtaken(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                               struct dgram_tx *tx)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_packet *packet;
+    tx->overdue_at = AQI_DGRAM_NEVER;
+    while ((packet = tx->flying.first) != NULL) {
+        int32_t behind = dgram_diff(tx->latest, packet->order);
+        if (behind <= 0) break;
+        bool old = packet->sent != 0 && dgram->now - packet->sent >= tx->late;
+        if (behind < (int32_t)conn->reorder && !old) {
+            if (packet->channel == AQI_DGRAM_COMMAND && packet->sent != 0)
+                tx->overdue_at = packet->sent + tx->late;
+            break;
+        }
+        dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
+        ack_lost(conn, packet);
+        packet->overtaken = true;
+        dgram_make_ready(dgram, peer);
+    }
+}
+
 static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_tx *tx,
                           uint16_t order)
 {
     struct dgram_conn *conn = peer->conn;
     uint32_t newest = tx->order - 1;
-    uint32_t latest = newest - (uint16_t)((uint16_t)newest - order);
+    tx->latest = newest - (uint16_t)((uint16_t)newest - order);
     /* What the latest lay over there is no time in which another one had to come. */
-    uint64_t late = conn->pace.srtt + conn->pace.srtt / 4;
-    if (conn->delay != UINT16_MAX) late += (uint64_t)conn->delay * 1000;
-    struct dgram_packet *packet;
-    while ((packet = tx->flying.first) != NULL) {
-        int32_t behind = dgram_diff(latest, packet->order);
-        bool old = behind > 0 && packet->sent != 0 && dgram->now - packet->sent > late;
-        if (behind < (int32_t)conn->reorder && !old) break;
-        if (behind <= 0) break;
-        dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
-        ack_lost(conn, packet);
-        dgram_make_ready(dgram, peer);
+    tx->late = ack_late(conn);
+    if (conn->delay != UINT16_MAX) tx->late += (uint64_t)conn->delay * 1000;
+    ack_find_overtaken(dgram, peer, tx);
+}
+
+/* False: there is none whose time has come. */
+static bool ack_find_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    bool found = false;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        struct dgram_tx *tx = &peer->conn->tx[c];
+        if (tx->overdue_at > dgram->now) continue;
+        ack_find_overtaken(dgram, peer, tx);
+        found = true;
     }
+    return found;
 }
 
 /* After time-outs something has arrived that was sent again. Whatever left well before it and was
  * not acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
 void dgram_ack_recovered(struct dgram_conn *conn)
 {
-    uint64_t late = conn->pace.srtt + conn->pace.srtt / 4;
+    uint64_t late = ack_late(conn);
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_packet *packet;
         while ((packet = conn->tx[c].flying.first) != NULL && packet->sent != 0 &&
@@ -270,7 +307,7 @@ void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
         if (oldest == NULL) continue;
         uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : dgram->now;
         uint64_t at = sent + ack_patience(conn);
-        if (at < conn->probe_at) conn->probe_at = at;
+        conn->probe_at = aqi_min(conn->probe_at, aqi_min(at, tx->overdue_at));
     }
     if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
         conn->probe_at = aqi_max(conn->heard, conn->asked) + dgram->config.rto_max;
@@ -281,6 +318,7 @@ void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
+    if (ack_find_overdue(dgram, peer)) return;
     if (conn->owed <= conn->heard) {
         conn->owed = dgram->now;
         dgram_silence_begin(dgram, conn);

@@ -98,6 +98,57 @@ static void a_lost_tail_is_probed(void **state)
     close_world();
 }
 
+/* Of some that are under way the one that is not acknowledged with those behind it is lost, soon
+ * after it had to be there. Where the network reorders that takes a little longer. */
+static void what_is_overtaken_is_waited_for(void **state)
+{
+    (void)state;
+    for (unsigned reordered = 0; reordered < 2; reordered++) {
+        open_friends();
+        if (reordered) friends()->reorder = 4 * DGRAM_REORDER;
+        uint64_t resent = of_friend(AQI_DGRAM_RESENT);
+        send();
+        world.flying = 0;
+        send();
+        (void)aqi_dgram_progress(world.dgram[FRIEND], true, world.now);
+        assert_int_equal(world.flying, 1);
+        (void)arrives();
+        assert_in_range(arrives(), 2 * US, 20 * US);
+        assert_int_equal(of_friend(AQI_DGRAM_RESENT), resent + 1);
+        assert_int_equal(of_friend(AQI_DGRAM_TIMEOUTS), 0);
+        pass(1000 * US);
+        assert_int_equal(friends()->reorder, (reordered ? 4 : 1) * DGRAM_REORDER);
+        close_world();
+    }
+}
+
+/* What comes late has been overtaken, not lost: more may overtake then. */
+static void reordering_is_learnt(void **state)
+{
+    (void)state;
+    unsigned before = DGRAM_REORDER;
+    open_friends();
+    for (unsigned i = 0; i < 3; i++) {
+        uint64_t resent = of_friend(AQI_DGRAM_RESENT);
+        send();
+        world.wire[WIRE - 1] = world.wire[0];
+        world.flying = 0;
+        do {
+            send();
+            step();
+        } while (of_friend(AQI_DGRAM_RESENT) == resent);
+        world.wire[0] = world.wire[WIRE - 1];
+        world.flying = 1;
+        arrive();
+        (void)aqi_dgram_progress(world.dgram[VICTIM], true, world.now);
+        arrive(); /* sooner than an answer to what is sent again */
+        pass(300 * US);
+        assert_int_equal(friends()->reorder, 2 * before);
+        before *= 2;
+    }
+    close_world();
+}
+
 /* Probes are few, then come time-outs, each twice as long as the one before. */
 static void a_peer_that_computes_is_not_stormed(void **state)
 {
@@ -218,6 +269,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lost_tail_is_probed),
+        cmocka_unit_test(what_is_overtaken_is_waited_for),
+        cmocka_unit_test(reordering_is_learnt),
         cmocka_unit_test(a_peer_that_computes_is_not_stormed),
         cmocka_unit_test(how_long_answers_take_is_learnt),
         cmocka_unit_test(needless_probes_make_patient),

@@ -105,6 +105,8 @@ static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
     conn->heard = conn->used = dgram->now;
     conn->reorder = DGRAM_REORDER;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        conn->tx[c].overdue_at = AQI_DGRAM_NEVER;
     dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.reach,
                     dgram->config.rto_min, dgram->config.rto_max);
 }

@@ -66,6 +66,7 @@ struct dgram_packet {
     uint64_t first; /* likewise, for the first time */
     uint8_t channel, lane, tries;
     bool flying, asks;
+    bool overtaken;  /* lost, since it seems so by what has overtaken it */
     uint8_t release; /* 1 + index in dgram_conn.held of what its arrival sets free; 0: nothing */
     unsigned char *frame;
     alignas(16) unsigned char small[sizeof(struct dgram_head) + sizeof(struct dgram_record)];
@@ -87,6 +88,9 @@ struct dgram_tx {
     size_t in_flight;                       /* bytes, */
     uint32_t flights;                       /* in so many packets */
     uint64_t probed;                        /* when time showed a loss last */
+    uint32_t latest;                        /* transmission that has arrived behind a gap; */
+    uint64_t overdue_at;                    /* when one before it is lost; AQI_DGRAM_NEVER */
+    uint64_t late;                          /* since it left so many ns before */
 };
 
 struct dgram_rx {

@@ -515,7 +515,9 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
         dgram_lose(dgram, peer, arrival->broken);
         return;
     }
-    receive_acknowledge(dgram, peer, (head->flags & DGRAM_ASKS) != 0);
+    /* What is small and closes a gap, perhaps, is to be sent again no more (RFC 5681). */
+    bool closes = conn->gap && arrival->channel == AQI_DGRAM_COMMAND;
+    receive_acknowledge(dgram, peer, closes || (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
     if (arrival->done != NULL) receive_deliver_done(dgram, arrival);
     if (!keep) receive_messages(dgram, source, packet, len);
