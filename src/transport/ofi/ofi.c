@@ -80,7 +80,8 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
     ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
     ofi->last_held = &ofi->held;
-    size_t medium = aqi_min(aqi_round_up(params->max_medium, 64), ofi_medium(params->size));
+    size_t medium =
+        aqi_min(aqi_round_up(params->max_medium, 64), ofi_medium(params->size, params->on_demand));
     ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
     ofi->buffer = ofi_buffer_bytes(medium);
     aqi_pool_init(&ofi->ops, sizeof(struct ofi_op), 64, false);

@@ -2,6 +2,7 @@
 #ifndef AQI_OFI_CONFIG_H
 #define AQI_OFI_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,7 +16,7 @@ struct ofi_config {
 };
 extern struct ofi_config ofi_config;
 
-/* Bytes of the largest Medium in a job of so many processes. */
-size_t ofi_medium(uint32_t processes);
+/* Bytes of the largest Medium in a job of so many processes, which may lend each other memory. */
+size_t ofi_medium(uint32_t processes, bool lends);
 
 #endif

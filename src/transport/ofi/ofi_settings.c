@@ -60,7 +60,7 @@ static const struct aqi_setting rows[] = {
      .def = "8K",
      .doc = "Payload bytes of the largest Medium, a multiple of 64, and of a Long that is one "
             "message; each receive buffer is so large. 4032 unless set in jobs of more than 1024 "
-            "processes.",
+            "processes, and in segment modes large and everything.",
      .advice = "Raise it where messages are larger and peers are few.",
      .unit = "bytes",
      .min = 512,
@@ -208,13 +208,15 @@ static const struct aqi_setting rows[] = {
 struct aqi_settings_table aqi_ofi_settings = {
     .group = "ofi", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &ofi_config};
 
-/* Buffers for the messages of thousands of peers would leave each of them few requests. */
-size_t ofi_medium(uint32_t processes)
+/* Buffers for the messages of thousands of peers would leave each of them few requests; and where
+ * memory is lent each peer needs more of them. */
+size_t ofi_medium(uint32_t processes, bool lends)
 {
     enum { CROWD = 1024, CROWD_MEDIUM = 4032 };
     size_t row = 0;
     while (rows[row].offset != offsetof(struct ofi_config, medium))
         row++;
-    if (processes > CROWD && aqi_setting_is_default(&aqi_ofi_settings, row)) return CROWD_MEDIUM;
+    bool many = processes > CROWD || lends;
+    if (many && aqi_setting_is_default(&aqi_ofi_settings, row)) return CROWD_MEDIUM;
     return ofi_config.medium / 64 * 64;
 }
