@@ -231,16 +231,17 @@ bool core_sleep(struct core_wait *wait, int sleep_ms)
     return arrived;
 }
 
-void core_sleep_progress_thread(int sleep_ms, int kick)
+bool core_sleep_progress_thread(int sleep_ms, int kick)
 {
-    bool arrived;
+    bool arrived = false;
     if (atomic_load(&waiters.sleepers) == 0 &&
         sleep_as_poller(POLLER_PROGRESS_THREAD, sleep_ms, kick, 0, &arrived)) {
         sleep_call_next_poller();
-        return;
+        return arrived;
     }
     struct pollfd fd = {.fd = kick, .events = POLLIN};
     poll(&fd, 1, sleep_ms);
+    return false;
 }
 
 aq_status core_sleep_open(void)

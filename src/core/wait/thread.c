@@ -1,12 +1,15 @@
 /*
  * The progress thread (AQ_PROGRESS_THREAD): serves the peers while the program computes. It sleeps
- * until something arrives, then makes progress. While the program makes progress itself, the
- * thread stands back, so that it costs the program neither wake-ups nor its turn.
+ * until something arrives, then makes progress. While the program makes progress itself, often
+ * enough, the thread stands back, so that it costs the program neither wake-ups nor its turn.
  */
 #include "core/wait/wait.h"
 
+#include "base/clock.h"
 #include "base/kick.h"
 #include "base/shmem.h"
+#include "base/topology.h"
+#include "core/state/linger.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -18,7 +21,7 @@
 #include <unistd.h>
 
 /* A sleep also ends by itself, for what a call of the program began and no arrival announces. */
-enum { SLEEP_MS = 10, STAND_BACK_MS = 1, LINGER_ROUNDS = 20, LEAVE_S = 1 };
+enum { SLEEP_MS = 10, STAND_BACK_MS = 1, LEAVE_S = 1 };
 
 static struct {
     pthread_t thread;
@@ -34,30 +37,55 @@ static void wait_thread_stand_back(void)
     poll(&fd, 1, STAND_BACK_MS);
 }
 
+/* To the next processor that it may use: perhaps nobody computes there. Where it runs it is woken.
+ */
+static void wait_thread_move(void)
+{
+    size_t bytes;
+    int cpu = sched_getcpu();
+    cpu_set_t *all = cpu >= 0 ? aqi_allowed_cpus(&bytes) : NULL;
+    if (all == NULL) return;
+    size_t here = (size_t)cpu, cpus = 8 * bytes, next = (here + 1) % cpus;
+    while (next != here && !CPU_ISSET_S(next, bytes, all))
+        next = (next + 1) % cpus;
+    cpu_set_t *one = next != here ? CPU_ALLOC(cpus) : NULL;
+    if (one != NULL) {
+        CPU_ZERO_S(bytes, one);
+        CPU_SET_S(next, bytes, one);
+        if (sched_setaffinity(0, bytes, one) == 0) (void)sched_setaffinity(0, bytes, all);
+    }
+    CPU_FREE(one);
+    CPU_FREE(all);
+}
+
+/* Nothing is there: look once more, or sleep. */
+static void wait_thread_idle(struct core_linger *linger)
+{
+    uint64_t now = aqi_now_ns();
+    if (core_linger_looks(linger)) {
+        sched_yield();
+        if (!core_linger_looked(linger, aqi_now_ns() - now)) wait_thread_move();
+        return;
+    }
+    if (core_linger_stands_back(linger, atomic_load_explicit(&core.polls, memory_order_relaxed),
+                                now))
+        wait_thread_stand_back();
+    else if (core_sleep_progress_thread(SLEEP_MS, progress_thread.kick))
+        core_linger_found(linger);
+    (void)aqi_kick_take(progress_thread.kick);
+}
+
 static void *wait_thread_serve(void *arg)
 {
-    uint64_t seen = 0;
-    unsigned idle = 0;
+    struct core_linger linger = {0};
     (void)arg;
     on_progress_thread = true;
     if (core_self() == NULL) return NULL; /* which has said why */
     while (!atomic_load_explicit(&progress_thread.stop, memory_order_acquire)) {
-        if (core_progress_round() != 0) {
-            idle = 0;
-            continue;
-        }
-        if (idle++ < LINGER_ROUNDS) {
-            sched_yield();
-            continue;
-        }
-        uint64_t polls = atomic_load_explicit(&core.polls, memory_order_relaxed);
-        if (polls != seen) {
-            seen = polls;
-            wait_thread_stand_back();
-        } else {
-            core_sleep_progress_thread(SLEEP_MS, progress_thread.kick);
-        }
-        (void)aqi_kick_take(progress_thread.kick);
+        if (core_progress_round() != 0)
+            core_linger_found(&linger);
+        else
+            wait_thread_idle(&linger);
     }
     return NULL;
 }

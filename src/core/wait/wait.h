@@ -78,7 +78,7 @@ AQI_COLD bool core_sleep(struct core_wait *wait, int sleep_ms);
 /* The same while the job begins: peers send nothing that transports would have to be armed for. */
 AQI_COLD void core_sleep_opening(int sleep_ms);
 /* The same for the progress thread: also until `kick` is readable; aside while others sleep. */
-AQI_COLD void core_sleep_progress_thread(int sleep_ms, int kick);
+AQI_COLD bool core_sleep_progress_thread(int sleep_ms, int kick);
 /* Arm a transport of the job whose wait_fd is `fd`: no long sleep where nothing tells of what peers
  * send, or of room. False: something is there already. */
 bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan);

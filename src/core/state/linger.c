@@ -1,0 +1,33 @@
+/*
+ * What the progress thread does when it finds nothing: look a few times more where it has a core of
+ * its own, since a wake-up takes longer than most answers; else sleep, armed, since to yield to a
+ * thread that computes takes milliseconds.
+ */
+#include "core/state/linger.h"
+
+enum { LOOKS = 20, AWAY_NS = 1000000, KEPT_AWAY = 1000 };
+/* A program that polls more often than this serves its peers itself. */
+enum { OFTEN_NS = 50000 };
+
+bool core_linger_looks(struct core_linger *linger)
+{
+    if (linger->kept_away > 0) {
+        linger->kept_away--;
+        return false;
+    }
+    return linger->looks++ < LOOKS;
+}
+
+bool core_linger_looked(struct core_linger *linger, uint64_t away)
+{
+    if (away > AWAY_NS) linger->kept_away = KEPT_AWAY;
+    return linger->kept_away == 0;
+}
+
+bool core_linger_stands_back(struct core_linger *linger, uint64_t polls, uint64_t now)
+{
+    bool often = (polls - linger->polls) * OFTEN_NS > now - linger->at;
+    linger->polls = polls;
+    linger->at = now;
+    return often;
+}

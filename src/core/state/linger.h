@@ -1,0 +1,26 @@
+/* What the progress thread does when it finds nothing. Knows no clock: the time is an argument. */
+#ifndef AQI_CORE_STATE_LINGER_H
+#define AQI_CORE_STATE_LINGER_H
+
+#include "base/base.h"
+
+/* All zero at first. Times in ns. */
+struct core_linger {
+    unsigned looks;     /* in succession, that found nothing */
+    unsigned kept_away; /* so often it sleeps without more looks, as it has to share its core */
+    uint64_t polls, at; /* of the program, when that was last looked for */
+};
+
+static inline void core_linger_found(struct core_linger *linger)
+{
+    linger->looks = 0;
+}
+
+/* Yield and look again? Else sleep. */
+bool core_linger_looks(struct core_linger *linger);
+/* It took so long until the yield returned. False: somebody computes on that core. */
+bool core_linger_looked(struct core_linger *linger, uint64_t away);
+/* Has the program polled so often that nobody else has to? `polls` counts them. */
+bool core_linger_stands_back(struct core_linger *linger, uint64_t polls, uint64_t now);
+
+#endif
