@@ -139,7 +139,7 @@ struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_pl
 {
     struct hca_text why;
     struct advice_mend mend = hca_advice_to_mend(&rail->place, to);
-    snprintf(why.text, sizeof(why.text), "from %s (%.48s) to %.48s: %s%s%s", rail->name,
+    snprintf(why.text, sizeof(why.text), "from %.24s (%.40s) to %.40s: %s%.32s%s", rail->name,
              hca_advice_place(&rail->place).text, hca_advice_place(to).text, mend.before,
              aqi_setting_variable("AQ_IBV_PORTS"), mend.after);
     return why;
