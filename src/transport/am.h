@@ -23,7 +23,7 @@ enum aqi_am_kind {
                             request: the request that it answers was given back before */
 };
 
-/* Does a message of this kind carry its payload with it? (Short, and Longs put before, do not.) */
+/* Whether the payload travels in the message. (Not so for a Short, and for a Long put before.) */
 static inline bool aqi_am_has_payload(uint8_t kind)
 {
     return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
@@ -90,10 +90,10 @@ static inline size_t aqi_am_payload(const struct aqi_am *am)
 }
 
 /*
- * The first four fields as one word. Where messages are sent in a row they are written this way:
- * the word is soon read again, to be copied to the wire, and a processor cannot take that from four
- * stores of a byte that wait behind those of the message before; it stops until all of them are in
- * the cache, which is the time that a cache line takes from one core to another.
+ * The first four fields as one word. Written as one word because it is soon read again, to be
+ * copied to the wire: a processor cannot forward a load from four single-byte stores that are still
+ * queued behind those of the previous message. It would stall until all of them are in the cache,
+ * for as long as a cache line takes from one core to another.
  */
 static inline uint32_t aqi_am_head(unsigned kind, unsigned handler, unsigned nargs, unsigned flags)
 {
@@ -137,11 +137,12 @@ static_assert(((sizeof(struct aqi_am_wire) + 4 * AQI_AM_MAX_ARGS + 15) & ~(size_
               "the word of credits fits where 16 arguments do");
 
 /*
- * Read a header and its arguments out of `len` bytes that a peer wrote, trusting nothing: copies
- * the header first, then checks kind, argument count and sizes. `am->args` points into `frame`,
- * `am->payload` is left NULL. `max_payload` bounds what travels in the message.
+ * Decode a header and its arguments from `len` bytes that a peer wrote, trusting nothing: the
+ * header is copied first, then kind, argument count and sizes are checked. `am->args` points into
+ * `frame`, `am->payload` is left NULL. `max_payload` limits the payload that travels in the
+ * message.
  *
- * @return AQ_EPROTO  It makes no sense; `am` is untouched. Not logged: a peer could flood the log.
+ * @return AQ_EPROTO  Malformed; `am` is untouched. Not logged: a peer could flood the log.
  */
 aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struct aqi_am *am,
                         uint32_t *source);
@@ -149,7 +150,7 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
 /* Write header and arguments (not stamp, not payload) to `frame`, which has room for them. */
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source);
 
-/* The same two without a call, for a short path. */
+/* Inline versions of the same two, for short paths. */
 static AQI_INLINE aq_status aqi_am_decode_here(const void *frame, size_t len, size_t max_payload,
                                                struct aqi_am *am, uint32_t *source)
 {
@@ -183,7 +184,7 @@ static inline void aqi_am_encode_here(void *frame, const struct aqi_am *am, uint
     wire->addr = am->addr;
     unsigned char *to = (unsigned char *)(wire + 1);
     const unsigned char *from = (const unsigned char *)am->args;
-    /* At most 17, by the bits of their count: a loop would take longer to begin and end. */
+    /* At most 17, copied by the bits of their count: a loop would take longer to begin and end. */
     for (unsigned n = 16, count = am->nargs; n != 0; n >>= 1) {
         if ((count & n) == 0) continue;
         memcpy(to, from, 4u * n);
@@ -199,7 +200,7 @@ struct aqi_atomic {
     uint64_t operand1, operand2; /* the operand's bytes, in the low end */
     uint8_t op;
     uint8_t type;
-    uint8_t fetch; /* the old value is wanted */
+    uint8_t fetch; /* whether the old value is wanted */
 };
 static inline size_t aqi_atomic_size(uint8_t type)
 {
@@ -207,9 +208,10 @@ static inline size_t aqi_atomic_size(uint8_t type)
 }
 
 /*
- * Perform it on memory of this process with the processor's atomics (sequentially consistent); all
- * transports that do not have the network do it, and fallback.c, end here, so they are coherent.
- * Returns the old value's bytes. `req` was checked by aqi_atomic_valid and `at` is aligned.
+ * Perform it on memory of this process with the processor's atomics (sequentially consistent);
+ * transports that do not leave it to the network, and fallback.c, all end here, so they are
+ * coherent. Returns the old value's bytes. `req` was checked by aqi_atomic_valid and `at` is
+ * aligned.
  */
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
 uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t operand1, uint64_t operand2);

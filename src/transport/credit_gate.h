@@ -1,7 +1,7 @@
 /*
  * The gate between all messages and a transport that has posted its receive buffers
  * (AQI_CAP_CREDITS): keeps requests within what the receiver has. It replaces operations of such a
- * transport when it is opened; the others never come near it.
+ * transport when it is opened; other transports do not use it.
  *
  * What the gate promises the transport:
  *   - At most `depth` requests (of params.credits, lowered by limits.depth), and beyond the first
@@ -21,22 +21,28 @@
 
 struct aqi_credit_gate;
 
-/* The limits in force for what was asked; `max_medium`, `depth`, `total` of the transport's. */
+/*
+ * The limits in force for the requested ones; `max_medium`, `depth` and `total` are the
+ * transport's.
+ */
 struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
                                                 const struct aqi_tp_limits *limits);
 
 aq_status aqi_credit_gate_create(const struct aqi_tp_params *params, struct aqi_credit_gate **gate);
-/* Put it in front of the operations of the open transport; `peers` by id, as they get connected. */
+/* Put the gate in front of the operations of the open transport; `peers` by id, as they connect. */
 void aqi_credit_gate_complete(struct aqi_credit_gate *gate, struct aqi_peer *const *peers,
                               struct aqi_tp *tp);
 void aqi_credit_gate_destroy(struct aqi_credit_gate *gate);
 
-/* A message has arrived: account for it, hand it to `deliver` without its credits. */
+/* Account for a message that has arrived and pass it to `deliver` without its credits. */
 void aqi_credit_gate_deliver(struct aqi_credit_gate *gate, uint32_t source, const struct aqi_am *am,
                              void (*deliver)(void *arg, uint32_t source, const struct aqi_am *am),
                              void *arg);
 
-/* What a message gives back, and what a request takes of the byte budget; the same at both ends. */
+/*
+ * The credits that a message returns, and the bytes that a request takes from the byte budget. Both
+ * ends compute the same.
+ */
 struct aqi_credit_note aqi_credit_of(const struct aqi_am *am);
 uint64_t aqi_credit_bytes(const struct aqi_am *am);
 

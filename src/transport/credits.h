@@ -1,7 +1,7 @@
 /*
  * Request credits of one endpoint: how many requests, and how many bytes of them, may be under way
- * to each peer and to all together, so that a receiver never gets more than it has posted buffers
- * for. Pure bookkeeping: no message, no clock, no lock. credit_gate.c puts it between the messages
+ * to each peer and to all together, so that a receiver never gets more than its posted buffers
+ * hold. Pure bookkeeping: no message, no clock, no lock. credit_gate.c puts it between the messages
  * and a transport; credits_test.c runs it over a simulated network.
  *
  * A request takes (1, bytes) of its peer's budget. The peer gives it back once the handler has
@@ -13,7 +13,7 @@
  * reply gives back at least one request that was not replied to, so a requester that posts one
  * buffer for a reply before each request has one for every reply, hidden or not.
  *
- * Why nobody waits for ever. Let D be the depth, T the total, B the byte budget, m the largest
+ * Why no peer waits for ever. Let D be the depth, T the total, B the byte budget, m the largest
  * message, p the number of peers; S the slack, and b(q) what peer q has banked of ours. Consider
  * the moment at which everything sent has arrived and every handler has ended (handlers end: a
  * reply never waits for a request's credit). Then all of ours that is still out is banked, and for
@@ -41,7 +41,7 @@ struct aqi_credit_limits {
     uint64_t bytes;   /* under way to one peer; 0: no limit */
 };
 
-/* What a message gives back. */
+/* The credit that a message returns. */
 struct aqi_credit_note {
     uint32_t count;
     uint64_t bytes;
@@ -83,7 +83,7 @@ void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *lim
 
 /* --- the requester --- */
 
-/* Before a request is sent: may it be? Then its credit is taken. */
+/* Take the credit of a request before it is sent. False: it may not be sent now. */
 static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
@@ -95,7 +95,10 @@ static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64
     c->out++;
     return true;
 }
-/* It was not sent after all, or only `kept` bytes of it (then the request stays). */
+/*
+ * Undo a take: the request was not sent after all, or only `kept` bytes of it (then the request
+ * stays counted).
+ */
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
 /* A message gave this back. False: more than was taken, so the peer is broken; nothing changes. */
@@ -134,7 +137,7 @@ static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uin
     return note;
 }
 void aqi_credits_unride(struct aqi_credits *c, uint32_t peer, struct aqi_credit_note note);
-/* Is more banked than the slack allows, so that a hidden reply must go out? */
+/* Whether more is banked than the slack allows, so that a hidden reply must be sent. */
 static inline bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t peer)
 {
     const struct aqi_credit_note *banked = &c->peer[peer].banked;

@@ -1,4 +1,6 @@
-/* What a transport lacks, built from its am_send: put, get, atomics, Longs, reserve, registration.
+/*
+ * Operations that a transport lacks, built from its am_send: put, get, atomics, Longs, reserve,
+ * registration.
  */
 #ifndef AQI_FALLBACK_H
 #define AQI_FALLBACK_H

@@ -1,4 +1,5 @@
-/* What the files of the fallback layer share: its state, its operations and its internal messages.
+/*
+ * Shared by the files of the fallback layer: its state, its operations and its internal messages.
  */
 #ifndef AQI_FALLBACK_IMPL_H
 #define AQI_FALLBACK_IMPL_H
@@ -92,7 +93,7 @@ struct gap_memory {
     struct gap_memory *next;
 };
 
-/* What there is for each peer. */
+/* State for each peer. */
 struct fallback_peer {
     atomic_bool down;
     bool queued;              /* in aqi_fallback.ready, under its lock */
@@ -111,7 +112,7 @@ struct fallback_peer {
 struct aqi_fallback {
     struct aqi_tp *tp;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS, else NULL */
-    struct aqi_tp_hooks up;       /* of whoever opened the transport */
+    struct aqi_tp_hooks up;       /* of the opener of the transport */
     struct aqi_transport own;     /* the transport's operations before the gaps were filled */
     struct aqi_tp_params params;
     struct aqi_peer **peers;    /* by id, from connect */
@@ -154,9 +155,9 @@ static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct 
 }
 
 /*
- * fallback_ops.c: the initiator's side. Start an operation: send what there is room for now, keep
- * the rest on the pending list. If nothing could be sent it did not begin (AQ_AGAIN), unless it
- * must: a reply may not be refused. `copy` is taken over in any case.
+ * fallback_ops.c: the initiator's side. Start an operation: send as much as there is room for now
+ * and keep the rest on the pending list. If nothing could be sent it did not begin (AQ_AGAIN),
+ * unless it must: a reply may not be refused. `copy` is always taken over.
  */
 aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must);
 unsigned fallback_push_all(struct aqi_fallback *fb);
@@ -173,7 +174,10 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op);
 /* fallback_rows.c: scattered transfers, whose rows share messages. */
 aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer,
                         struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
-/* Serve one, all of it or nothing. False: it makes no sense or is not to be touched. */
+/*
+ * Serve one request, completely or not at all. False: it is malformed, or its memory must not be
+ * touched.
+ */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am);
 /* The bytes of one, in `*buffer` from the heap; NULL: no memory. */
 bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,

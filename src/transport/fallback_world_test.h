@@ -29,7 +29,7 @@ static struct {
         unsigned char payload[PIECE];
     } sent[SENT];
     unsigned count;
-    struct aqi_am came; /* to whoever opened the transport */
+    struct aqi_am came; /* to the opener of the transport */
     unsigned delivered, looks;
     unsigned char *swap; /* changes at look `swap_at`: a byte that a stranger can write to */
     unsigned swap_at;

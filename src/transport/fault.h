@@ -20,7 +20,7 @@
 /* Read a specification; "" turns the decorator off. AQ_ESETTING says what is wrong with it. */
 aq_status aqi_fault_configure(const char *spec);
 bool aqi_fault_wanted(void);
-/* What the decorated transport can do. */
+/* The capabilities of the decorated transport. */
 unsigned aqi_fault_caps(unsigned caps);
 
 aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,

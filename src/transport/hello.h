@@ -4,7 +4,7 @@
  * trusted.
  *
  *   client                      server
- *   CALL    ------------------>           who I am, where I receive, the client's data
+ *   CALL    ------------------>           my identity, where I receive, the client's data
  *           <------------------  ACCEPT   likewise, and the memory the server shows
  *   CONFIRM ------------------>           the memory the client shows: both are open
  *
@@ -52,10 +52,10 @@ struct aqi_hello {
 size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
 
 /*
- * Check and read. The pointers of the result point into `buf`. Not logged.
+ * Check and decode. The pointers of the result point into `buf`. Not logged.
  *
  * @return AQ_EMISMATCH  Of this library, but another version of it.
- * @return AQ_EPROTO     None of ours, cut short, or with fields that make no sense.
+ * @return AQ_EPROTO     Not a message of this library, cut short, or with malformed fields.
  */
 aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello);
 

@@ -2,21 +2,21 @@
  * Puts and gets of memory that its owner lends on demand (firehose, src/reg), for transports that
  * register memory, and the messages by which processes lend.
  *
- * Such a transfer is cut where regions of AQ_REG_REGION end there. Each part is a transfer of its
- * own, with the same counters: it asks the cache for its memory, may wait for the owner's answer,
- * and then is posted as others are, with the key that it holds until it ends. A small put may ride
- * on the question. What cannot be had so (the owner has no room, or its memory cannot be
- * registered) goes by messages, as does what the network has refused, since the memory around it
- * was unmapped there meanwhile.
+ * Such a transfer is cut at the boundaries of AQ_REG_REGION in the owner's memory. Each part is a
+ * transfer of its own, with the same counters: it asks the cache for its memory, may wait for the
+ * owner's answer, and is then posted like any other, with the key that it holds until it ends. A
+ * small put may travel with the request for the key. Memory that cannot be lent (the owner has no
+ * room, or the memory cannot be registered) is reached by messages, and so are parts that the
+ * network has refused because the memory around them was unmapped there meanwhile.
  *
- * No handler runs for the messages: whoever polls takes them at once, also while a handler waits
- * for room, and they need no credits, which a handler that waits keeps. Instead a process has at
- * most AQI_LENDING_MESSAGES under way to a peer, for which buffers are posted, and each says how
- * many of the other's were taken. When half as many were taken and none has said so, one says only
- * that. Of those at most two are under way, since the other one sends no more before it has taken
- * the first.
+ * No handler runs for the messages: any thread that polls takes them at once, even while a handler
+ * waits for room. They need no credits, since a waiting handler holds on to those. Instead a
+ * process has at most AQI_LENDING_MESSAGES under way to a peer, for which buffers are posted, and
+ * each says how many of the other's were taken. When half as many were taken and none has said so,
+ * one says only that. Of those at most two are under way, since the other one sends no more before
+ * it has taken the first.
  *
- * With the transport's lock held, but for aqi_lending_by_messages.
+ * Called with the transport's lock held, except aqi_lending_by_messages.
  */
 #ifndef AQI_LENDING_H
 #define AQI_LENDING_H
@@ -51,17 +51,19 @@ struct aqi_loan {
 struct aqi_lending_hooks {
     /* The peer, or NULL. */
     struct aqi_lender *(*lender)(void *host, uint32_t id);
-    /* May a transfer to it begin now? */
+    /* Whether a transfer to the peer may begin now. */
     bool (*ready)(void *host, struct aqi_lender *lender);
-    /* Send so many bytes of these words and `taken`; to be told to aqi_lending_received there. Not
-     * lost unless the peer is. AQ_AGAIN: no room. */
+    /*
+     * Send so many bytes of these words and `taken`; the peer passes them to aqi_lending_received.
+     * Not lost unless the peer is. AQ_AGAIN: no room.
+     */
     aq_status (*post)(void *host, struct aqi_lender *lender, uint32_t taken, const void *bytes,
                       size_t len);
     /* Another operation, all as this one, as under way as that; NULL: no memory. */
     struct aqi_transfer *(*copy)(void *host, const struct aqi_transfer *op);
-    /* It has its memory, loan->wait.use: post it. False: what it has for a key makes no sense. */
+    /* The transfer has its memory, loan->wait.use: post it. False: its key is malformed. */
     bool (*have)(void *host, struct aqi_transfer *op);
-    /* It is over, with op->status, of all that is not posted; aqi_lending_end. */
+    /* The transfer has ended, with op->status, for all that is not posted; call aqi_lending_end. */
     void (*over)(void *host, struct aqi_transfer *op);
     void *host;
 };
@@ -69,8 +71,8 @@ struct aqi_lending_hooks {
 struct aqi_lending {
     bool on;          /* memory that peers reach is registered on demand, theirs and ours */
     bool full;        /* a question found no room */
-    bool owed;        /* somebody is to hear of the messages that were taken */
-    bool gone;        /* the cache is to hear of peers that are */
+    bool owed;        /* a peer has yet to learn that messages were taken */
+    bool gone;        /* the cache has yet to learn of lost peers */
     uint32_t waiting; /* parts that have not asked */
     struct aqi_transfer *refused, *last_refused; /* that are to go by messages */
     struct aqi_pins *pins;
@@ -91,17 +93,20 @@ void aqi_lending_close(struct aqi_lending *lending);
 void aqi_lending_begin(struct aqi_lending *lending, struct aqi_transfer *op);
 /* Let those ask that may. */
 void aqi_lending_push(struct aqi_lending *lending);
-/* It is over: give back its loan. */
+/* The transfer has ended: return its loan. */
 void aqi_lending_end(struct aqi_lending *lending, struct aqi_transfer *op);
 /* The network has refused this piece of it, which goes by messages, as does what is not posted yet:
  * then op->len is op->posted, and nothing more is to be. False: no memory. */
 bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_transfer *op, size_t offset,
                          size_t len);
-/* All that waits for this peer fails, and the cache hears of it with aqi_lending_progress. */
+/* Fail all that waits for this peer; aqi_lending_progress notifies the cache. */
 void aqi_lending_fail(struct aqi_lending *lending, struct aqi_lender *lender, aq_status status);
 
-/* A message has come. AQ_EPROTO, AQ_ENOMEM: the peer is to be given up, as aq_error_message() says.
- * When its buffer is posted again, aqi_lending_acknowledge. */
+/*
+ * Take a message that has arrived. AQ_EPROTO, AQ_ENOMEM: the peer has to be disconnected;
+ * aq_error_message() gives the reason. Call aqi_lending_acknowledge once its buffer is posted
+ * again.
+ */
 aq_status aqi_lending_received(struct aqi_lending *lending, struct aqi_lender *lender,
                                uint32_t taken, const void *bytes, size_t len);
 void aqi_lending_acknowledge(struct aqi_lending *lending, struct aqi_lender *lender);
@@ -112,7 +117,7 @@ void aqi_lending_progress(struct aqi_lending *lending);
 /* From progress(ALL), without the lock: hand over what goes by messages. */
 unsigned aqi_lending_by_messages(struct aqi_lending *lending);
 
-/* Is something due that no arrival tells of? */
+/* Whether something is due that no arrival announces. */
 static inline bool aqi_lending_due(const struct aqi_lending *lending)
 {
     return lending->waiting != 0 || lending->refused != NULL || lending->owed || lending->gone;

@@ -38,7 +38,7 @@ struct aqi_transfer {
     struct aqi_transfer *next_part; /* of those that wait for it */
 };
 
-/* What the memory is for. */
+/* The use of the memory. */
 enum aqi_pins_access {
     AQI_PINS_READ,  /* a put, which may read from memory that cannot be written */
     AQI_PINS_WRITE, /* puts and gets */
@@ -59,7 +59,7 @@ struct aqi_pins_params {
     /* The network pins pages. So what is kept is watched, and what has changed is deregistered at
      * once; then the network answers with an error. Else it reaches whatever is mapped there. */
     bool cut;
-    /* As those of aqi_reg_hooks; `send` only for who lends. */
+    /* As in aqi_reg_hooks; `send` only for a process that lends. */
     aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
                      struct aqi_reg_mem *mem);
     void (*unpin)(void *host, const struct aqi_reg_mem *mem);
@@ -91,7 +91,7 @@ struct aqi_pins {
 /* @return AQ_ESETTING, AQ_ENOMEM: to be closed all the same */
 aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins);
 void aqi_pins_close(struct aqi_pins *pins); /* nothing is in use; nothing happens if not open */
-/* What would make it better, for aqinfo; "": nothing. */
+/* Advice for aqinfo on how to improve it; "" if there is none. */
 void aqi_pins_advise(char *advice, size_t len);
 
 /* So many bytes that are nowhere registered: by pins if they are more than `bounce` or, where what
@@ -111,12 +111,14 @@ void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
 
 /* Of this memory pieces are lent as a whole. */
 void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment);
-/* It is going to be changed, if it was offered: what was lent of it is asked back. */
+/* The memory is about to change: recall what was lent of it, if it was offered. */
 void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment);
 
-/* Does a peer hold a key of memory that has changed? Then no message may leave, and no put begin:
- * those that have begun know nothing of it. If they waited, their memory there were not given back,
- * and processes might wait for each other. */
+/*
+ * Whether a peer holds a key of memory that has changed. If so, no message may leave and no put may
+ * begin. Puts that have begun are not held back: if they waited, their memory at the peer would not
+ * be returned, and processes might wait for each other.
+ */
 static inline bool aqi_pins_fenced(struct aqi_pins *pins)
 {
     return AQI_UNLIKELY(pins->params.lends) &&

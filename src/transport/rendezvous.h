@@ -2,13 +2,13 @@
  * The rendezvous of a transport with processes that were not started with ours: the optional group
  * of operations behind AQI_CAP_RENDEZVOUS, beside the table of transport.h.
  *
- * A transport only carries messages (hello.h says what is in them) between a listener's URI and
- * whoever calls there; each conversation is a *control channel*. The core does the rest, the same
- * for all transports: it opens a transport of two ranks for each connection, with what the messages
- * bring, tries again, gives up in time, accepts and refuses. The channel stays for the life of the
- * connection and is how the end of the other process is noticed without traffic.
+ * A transport only carries messages (hello.h says what is in them) between a listener's URI and its
+ * callers; each conversation is a *control channel*. The core does the rest, the same for all
+ * transports: it opens a transport of two ranks for each connection, with what the messages bring,
+ * retries, times out, accepts and refuses. The channel stays for the life of the connection and is
+ * how the end of the other process is noticed without traffic.
  *
- * Threads. The caller makes one call at a time, all of them, so no lock is needed; wait_fd any
+ * Threads. The caller makes one call at a time, so no lock is needed; wait_fd may be called at any
  * time. Hooks are called from progress only, and may call send, close_channel, connect and
  * unlisten.
  */
@@ -27,11 +27,11 @@ struct aqi_control_channel; /* a conversation with one other process */
 struct aqi_handshake {
     const void *bytes;
     size_t len;
-    int *fds; /* sending: borrowed. Receiving: who keeps one puts -1 in its place */
+    int *fds; /* sending: borrowed. Receiving: to keep one, put -1 in its place */
     unsigned nfds;
 };
 
-/* Who wrote, as the system says; pid 0 and uid UINT32_MAX: it cannot tell. */
+/* The sending process, as the system reports it; pid 0 and uid UINT32_MAX: unknown. */
 struct aqi_writer {
     int64_t pid;
     uint32_t uid;
@@ -39,7 +39,8 @@ struct aqi_writer {
 };
 
 struct aqi_rendezvous_hooks {
-    /* Somebody calls `listener`. Returns the caller's own pointer for the channel; NULL: close it.
+    /*
+     * A process calls `listener`. Returns the caller's own pointer for the channel; NULL: close it.
      */
     void *(*call)(void *arg, void *listener_user, struct aqi_control_channel *channel,
                   const struct aqi_writer *writer, struct aqi_handshake *message);
@@ -47,10 +48,10 @@ struct aqi_rendezvous_hooks {
     void (*message)(void *arg, void *channel_user, const struct aqi_writer *writer,
                     struct aqi_handshake *message);
     /*
-     * The other side closed it, or its process has ended: nothing more comes, and our end is still
-     * to be closed. `why` is for people; NULL: there is no more to say. AQ_EPEER or AQ_AGAIN before
-     * any answer to connect: the call is lost, perhaps because nobody had room for it; calling
-     * again is right. AQ_EREFUSED: nobody listens there. Another status: the call cannot be.
+     * The other side closed the channel, or its process has ended: nothing more arrives, and our
+     * end still has to be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER or
+     * AQ_AGAIN before any answer to connect: the call is lost, perhaps for want of room; call
+     * again. AQ_EREFUSED: there is no listener. Any other status: the call cannot succeed.
      */
     void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
     void *arg;
@@ -63,9 +64,9 @@ struct aqi_rendezvous_ops {
 
     /*
      * Listen at a URI "name://…"; NULL or one that ends with "/": the transport makes it unique.
-     * `uri_out` (AQI_URI_MAX) gets what clients are to call.
+     * `uri_out` (AQI_URI_MAX) receives the URI for clients.
      *
-     * @return AQ_ESTATE  Somebody listens there already.
+     * @return AQ_ESTATE  Another listener has this URI.
      * @return AQ_EINVAL  Not a URI of this transport.
      */
     aq_status (*listen)(struct aqi_rendezvous *rendezvous, const char *uri, void *user,
@@ -73,10 +74,10 @@ struct aqi_rendezvous_ops {
     void (*unlisten)(struct aqi_rendezvous *rendezvous, struct aqi_listener *listener);
 
     /*
-     * Call. What becomes of it comes as a message, or by closed.
+     * Call a listener. The outcome arrives as a message or through `closed`.
      *
-     * @return AQ_AGAIN     The listener has no room now: try again, later and later.
-     * @return AQ_EREFUSED  Nobody listens there. Not logged; over a network `closed` says it.
+     * @return AQ_AGAIN     The listener has no room now: try again, with growing pauses.
+     * @return AQ_EREFUSED  No listener. Not logged; over a network `closed` reports it.
      * @return AQ_EINVAL    Not a URI of this transport, or no such host.
      */
     aq_status (*connect)(struct aqi_rendezvous *rendezvous, const char *uri,
@@ -91,7 +92,7 @@ struct aqi_rendezvous_ops {
     unsigned (*progress)(struct aqi_rendezvous *rendezvous);
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
-    /* What to say to people of a call that nobody has answered in time. */
+    /* The text for users about a call that was not answered in time. */
     const char *(*unanswered)(struct aqi_control_channel *channel);
     /* Can it be known whether a writer is `ours`? */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);

@@ -2,8 +2,8 @@
  * The transport contract: everything the core wants of a network.
  *
  * A transport is a folder with one `const struct aqi_transport`. Required operations must be there;
- * an optional one that is absent is supplied by fallback.c when the transport is opened, so nobody
- * above ever tests for NULL. Every capability bit is checked against its operation (registry.c).
+ * an optional one that is absent is supplied by fallback.c when the transport is opened, so no
+ * caller ever tests for NULL. Every capability bit is checked against its operation (registry.c).
  *
  * Threads. With `params.threads` false all calls come from one thread at a time and a transport
  * needs no lock. With it true, any thread may make any call at any time, except open and close.
@@ -13,47 +13,47 @@
  *   - Handlers run in progress only. In one thread a handler nests in another only by
  *     progress(REPLIES), which runs those of replies, and these send nothing: a request's handler
  *     never nests in one. With threads, each runs one such stack.
- *   - While a handler runs, the message it looks at stays whole, and everybody may go on sending:
- *     the same peer and every other up to AQI_LEAST_ROOM requests each beyond those whose handlers
- *     run (with AQI_CAP_CREDITS: up to the depth in all), without being refused, although this
- *     process looks at none of them.
- *   - Where receive buffers are posted, the one that a request came in is replaced before its
- *     handler runs, since the reply (or the hidden one) allows the peer its next request. The
- *     replacement is a spare; there are as many as handlers may run at once. Where no spare is
- *     left, the message is copied out to the heap and its own buffer posted again at once. Several
+ *   - While a handler runs, its message stays intact, and peers may go on sending: each, including
+ *     the sender of the message, up to AQI_LEAST_ROOM requests beyond those whose handlers run
+ *     (with AQI_CAP_CREDITS: up to the depth in all), without being refused, although this process
+ *     looks at none of them.
+ *   - Where receive buffers are posted, the buffer of a request is replaced before its handler
+ *     runs, since the reply (or the hidden one) allows the peer its next request. The replacement
+ *     is a spare; there are as many spares as handlers that may run at once. If no spare is left,
+ *     the message is copied out to the heap and its own buffer posted again at once. Several
  *     messages taken in one round of progress pass one spare along: the buffer of one becomes the
  *     replacement of the next.
  *   - A reply's buffer is posted before the request is sent, and need not be replaced.
- *   - Where any of thousands of peers may send, room for each is too much: then they share a pool
- *     of limits.pool messages. A request that finds it full is not lost and not acknowledged: its
- *     sender keeps it or is told AQ_AGAIN, and sends it again. While more is wanted than there is,
- *     no peer holds more than AQI_LEAST_ROOM places, and a place that becomes free goes to the peer
- *     that has waited longest. Replies, acknowledgements and whatever else answers a request never
- *     need the pool: who sends a request sets room aside for its answer.
- * tests/contract, "a slow handler stalls nobody", holds every transport to it.
+ *   - Where any of thousands of peers may send, room for each would take too much memory, so they
+ *     share a pool of limits.pool messages. A request that finds it full is neither lost nor
+ *     acknowledged: its sender keeps it or gets AQ_AGAIN, and sends it again. While more is wanted
+ *     than there is, no peer holds more than AQI_LEAST_ROOM places, and a place that becomes free
+ *     goes to the peer that has waited longest. Replies, acknowledgements and all other answers to
+ *     a request never need the pool: the sender of a request sets room aside for its answer.
+ * tests/contract, "a slow handler stalls no peer", holds every transport to it.
  *
  * Completion. An operation is complete when its bytes are visible to the processor of the target,
- * whoever tells it and how: a message sent after, a flag, a barrier by another network. That the
- * network has taken them, or has acknowledged them, is not enough. A provider that means less by
- * its completions must be asked for more (FI_DELIVERY_COMPLETE), or the transport makes sure before
- * it counts down, by a read behind the write. A get or an atomic operation is complete when its
- * result is visible here.
+ * however it learns of them: by a later message, a flag, or a barrier over another network. It is
+ * not enough that the network has taken or acknowledged them. If the completions of a provider mean
+ * less, the transport asks it for more (FI_DELIVERY_COMPLETE) or makes sure itself, by a read
+ * behind the write, before it counts down. A get or an atomic operation is complete when its result
+ * is visible here.
  *
- * Time. No protocol reads a clock: progress is told the time, and next_deadline says when progress
- * must be called although nothing arrives (AQI_CAP_TIMERS). What is begun by another call than
- * progress is timed from the next progress on. So a whole network can be run in virtual time.
+ * Time. No protocol reads a clock: the time is an argument of progress, and next_deadline says when
+ * progress must be called although nothing arrives (AQI_CAP_TIMERS). Anything begun by a call other
+ * than progress is timed from the next progress on. So a whole network can run in virtual time.
  *
- * Who lives. That a peer is silent means nothing: it computes, it is stopped, it swaps. What is
- * under way to it stays under way, sent again with growing pauses, until it answers or the job says
- * that it is dead (disconnect). peer_lost is for what is certain: its process has ended, its
- * address is taken by another one, the connection is broken and cannot be made anew. Only a
- * transport with AQI_CAP_LIVENESS, for where there is no job to ask, declares the silent dead, in a
- * time that is bounded and a setting of its own.
+ * Liveness. Silence of a peer means nothing: it may compute, be stopped, or swap. What is under way
+ * to it stays under way, and is sent again with growing pauses, until it answers or the job reports
+ * it dead (disconnect). peer_lost is for what is certain: its process has ended, its address is
+ * taken by another one, the connection is broken and cannot be made anew. Only a transport with
+ * AQI_CAP_LIVENESS, for use without a job that knows, declares silent peers dead, within a bounded
+ * time that is a setting of its own.
  *
  * Threads and rails. Striping over several ports is the transport's own business: keys and
  * addresses are long enough for one part per rail. One that has a queue or a domain for each thread
- * picks it by aqi_tp_thread; it locks each all the same, since there may be more threads than
- * those, and progress still completes what other threads began, if only every so many calls.
+ * picks it by aqi_tp_thread; it still locks each, since there may be more threads than queues, and
+ * progress still completes what other threads began, if only every few calls.
  *
  * Return values. AQ_OK: done or begun. AQ_AGAIN: no room now, nothing happened; the caller makes
  * progress and tries again. Negative: failed for good; the transport has logged the cause.
@@ -108,8 +108,8 @@ struct aqi_rmem {
 #define AQI_NO_DEADLINE UINT64_MAX
 
 /*
- * The two counters of an operation: what is still to happen before the source may be reused, and
- * before it is complete. Whoever starts an operation adds; the transport subtracts.
+ * The two counters of an operation: events still to come before its source may be reused, and
+ * before it is complete. The caller that starts an operation adds; the transport subtracts.
  */
 struct aqi_comp {
     _Atomic uint32_t local;
@@ -140,7 +140,7 @@ static inline void aqi_comp_remote(struct aqi_comp *comp)
     if (comp != NULL) aqi_comp_add(comp, &comp->remote, UINT32_MAX);
 }
 
-/* A put is complete, of which nothing was yet: both at once. */
+/* A put is complete that was not even locally complete before: count down both at once. */
 static inline void aqi_comp_put(struct aqi_comp *comp)
 {
     if (comp == NULL) return;
@@ -162,7 +162,7 @@ static inline void aqi_comp_fail(struct aqi_comp *comp, aq_status status)
     atomic_compare_exchange_strong(&comp->status, &expected, (int32_t)status);
 }
 
-/* What a transport can do; each bit stands for the operations named beside it. */
+/* Capabilities of a transport; each bit stands for the operations named beside it. */
 enum aqi_caps {
     AQI_CAP_RESERVE = 1u << 0,     /* am_reserve, am_commit */
     AQI_CAP_PUT = 1u << 1,         /* put */
@@ -181,23 +181,24 @@ enum aqi_caps {
     AQI_CAP_PULL = 1u << 14,       /* pull */
     AQI_CAP_ROWS = 1u << 15,       /* put_rows, get_rows */
     AQI_CAP_TIMERS = 1u << 16,     /* next_deadline; else `now` may be 0 */
-    AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Who lives" */
+    AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Liveness" */
     AQI_CAP_ROOM = 1u << 18,  /* room announces itself: after AQ_AGAIN, wait_fd becomes readable
-                                 while armed when there is some (else who waits for it naps) */
+                                 while armed when there is some (else a thread that waits for
+                                 room naps) */
     AQI_CAP_LOCAL = 1u << 19, /* operations go better when the caller names the aqi_mem of its own
                                 memory (else it is not looked for) */
     AQI_CAP_FAR = 1u << 20    /* reaches other hosts: not opened where there are none, unless it is
-                                 asked for by name */
+                                 requested by name */
 };
 
-/* What progress may do. */
+/* The work that progress may do. */
 enum aqi_progress_mode {
     AQI_PROGRESS_ALL,
     AQI_PROGRESS_REPLIES /* called while a reply waits for room: deliver replies and completions
                             only */
 };
 
-/* Calls from the transport up to whoever opened it. */
+/* Calls from the transport up to its opener. */
 struct aqi_tp_hooks {
     /*
      * A message has arrived from the peer connected with `source`. Called from progress only, with
@@ -216,7 +217,10 @@ struct aqi_tp_hooks {
      * which it may not return. NULL: that is no different from other losses. */
     void (*unreached)(void *host, uint32_t id, const char *why);
 
-    /* May a peer write or read [addr, addr + len) of this process? For what fallback.c serves. */
+    /*
+     * Whether a peer may write or read [addr, addr + len) of this process. For what fallback.c
+     * serves.
+     */
     bool (*range_ok)(void *host, uint64_t addr, size_t len);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
@@ -231,7 +235,7 @@ struct aqi_tp_hooks {
     aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
     /* The time, for a progress that a layer below makes of its own accord. */
     uint64_t (*now)(void *host);
-    void *host; /* of the five above, whoever calls */
+    void *host; /* of the five above, from every caller */
 
     /*
      * Of fallback.c, for a put or get that was taken on and can after all not be done: carry this
@@ -245,7 +249,7 @@ struct aqi_tp_hooks {
 
 struct aqi_tp_params {
     struct aqi_tp_hooks hooks;
-    uint32_t self;       /* our id: what peers are told as `source` */
+    uint32_t self;       /* our id, which peers get as `source` */
     uint32_t size;       /* ids are 0..size-1 */
     uint32_t host;       /* which of the job's hosts this is: the same number, the same host */
     uint32_t local_rank; /* our place among the ranks of this host */
@@ -267,7 +271,7 @@ struct aqi_tp_params {
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 
-/* What an open transport offers; constant while it is open. */
+/* The limits of an open transport; constant while it is open. */
 struct aqi_tp_limits {
     size_t
         max_medium;  /* payload bytes of a Medium with any number of arguments; a multiple of 64 */
@@ -302,23 +306,26 @@ struct aqi_slot {
     bool is_request;
 };
 
-/* What probing found of one device, for aqinfo and for choosing. Texts are in the struct. */
+/*
+ * The result of probing one device, for aqinfo and for the choice of transports. Texts are in the
+ * struct.
+ */
 struct aqi_tp_probe {
     bool usable;
-    bool on_request;  /* not usable unless it is asked for; the reason says how */
-    bool bad_setting; /* not usable, since a setting of it cannot be: the reason names it */
+    bool on_request;  /* not usable unless requested; the reason says how */
+    bool bad_setting; /* not usable because of an invalid setting, named in the reason */
     char reason[320]; /* why not, or what would make it faster; "" */
     char device[64];
     size_t max_medium; /* where there is a limit of its own to what AQ_AM_MAX_MEDIUM says; 0 */
 };
 
 /*
- * An empty poll ends without a call of progress while no word says that there is something to do:
- * for what a peer does, those of the transport itself, each of which has a value at which there is
- * not; for what waits in this process, in whichever transport, the one counter aqi_tp_pending.
- * Still, progress(ALL) is called in one poll of AQI_POLLS_PER_ROUND, and after each time that a
- * wait has yielded or slept: that has to do for whatever no word tells of (timers, losses), or the
- * transport is not `watched`.
+ * A poll skips progress while no word says that there is something to do. The words of the
+ * transport itself tell of peers; each has a value that means "nothing to do". The one counter
+ * aqi_tp_pending tells of what waits in this process, in any transport. Still, progress(ALL) is
+ * called in one poll of AQI_POLLS_PER_ROUND, and each time that a wait has yielded or slept. That
+ * must suffice for everything that no word announces (timers, losses), or the transport is not
+ * `watched`.
  */
 struct aqi_watch {
     _Atomic(const _Atomic uint32_t *) word;
@@ -328,8 +335,8 @@ struct aqi_watch {
 extern _Atomic uint32_t aqi_tp_pending;
 
 /*
- * A thread waits on a core of its own, and is awake until then at least (ns): what comes is to be
- * found by its polls, and should not wake another thread, which has no core to run on.
+ * A thread that waits on a core of its own stays awake at least until then (ns): its polls find
+ * what arrives, which should not wake another thread that has no core to run on.
  */
 extern _Atomic uint64_t aqi_tp_awake_until;
 
@@ -338,7 +345,7 @@ static inline bool aqi_tp_is_awake(uint64_t now)
     return now < atomic_load_explicit(&aqi_tp_awake_until, memory_order_relaxed);
 }
 
-/* A locked instruction only where other threads count, too. */
+/* A locked instruction only if other threads count, too. */
 static inline void aqi_count_on(_Atomic uint32_t *counter, bool threads, uint32_t by)
 {
     if (threads)
@@ -355,8 +362,10 @@ static inline void aqi_watch_set(struct aqi_watch *watch, const _Atomic uint32_t
     atomic_store_explicit(&watch->idle, idle, memory_order_relaxed);
 }
 
-/* Which of these words has moved; `count`: none. Who is called then looks again with the right
- * order. */
+/*
+ * The index of the word that has moved; `count` if none has. The function that is called then looks
+ * again with the right memory order.
+ */
 static inline uint32_t aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
@@ -374,14 +383,15 @@ struct aqi_transport {
     unsigned caps;
     uint16_t addr_max, key_max;          /* bytes of an address and of a key, in all processes */
     struct aqi_settings_table *settings; /* or NULL */
-    const char *absent;                  /* NULL; or why, where the library was built without it */
+    const char *absent;                  /* NULL; or the reason why the library was built without
+                                            it */
 
     /* --- required ------------------------------------------------------------------------ */
 
     /*
-     * Find out by doing whether this transport works here, on its `device`-th device. Cheap; any
-     * time; no state is kept. False: there are fewer; but for device 0 there is always something to
-     * say, if only why there is none.
+     * Find out by trying whether this transport works here, on its `device`-th device. Cheap; may
+     * be called at any time; keeps no state. False: there are fewer devices. Device 0 always has a
+     * result, if only the reason why there is none.
      */
     bool (*probe)(unsigned device, struct aqi_tp_probe *probe);
 
@@ -391,36 +401,38 @@ struct aqi_transport {
      */
     aq_status (*open)(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
-    /* Release everything but what mem_reg and mem_map gave, which the caller has given back; cannot
-     * fail, does not wait for peers. Nothing is called afterwards. */
+    /*
+     * Release everything except the results of mem_reg and mem_map, which the caller has already
+     * returned. Cannot fail, does not wait for peers. No call follows.
+     */
     void (*close)(struct aqi_tp *tp);
 
-    /* What peers must know to reach us, into `addr` with room for addr_max bytes. */
+    /* Write the address by which peers reach us to `addr`, which has room for addr_max bytes. */
     aq_status (*address)(struct aqi_tp *tp, void *addr, size_t *len);
 
     /*
      * Make the peer `id`, on `host`, known. AQ_ENOTSUP: not reachable by this transport (another
-     * host, or it has no address): not an error, nothing is logged. hooks.lookup says where it is,
-     * now or when it is first needed. May only begin the connection, or leave that to the first
-     * use: sends then say AQ_AGAIN until it is up. AQ_EPROTO: its address makes no sense.
+     * host, or it has no address); this is not an error and is not logged. hooks.lookup says where
+     * it is, now or when it is first needed. May only begin the connection, or leave that to the
+     * first use: sends then return AQ_AGAIN until it is up. AQ_EPROTO: its address is malformed.
      */
     aq_status (*connect)(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
 
     /*
      * Send a message of any kind but AQI_AM_LONG, which is for am_long. Kind, handler, flags,
      * address and arguments arrive as they are; what endpoints the flags name is not the
-     * transport's business. Arguments are copied
-     * before it returns; the payload too unless `comp` is given: then comp->local is decremented
-     * when the source may be reused (which may be before it returns). Never blocks, never runs a
-     * handler. Replies (AQI_AM_IS_REPLY) have resources of their own and are never refused because
-     * requests are short. AQ_EPEER: the peer is lost.
+     * transport's business. Arguments are copied before it returns; the payload too unless `comp`
+     * is given: then comp->local is decremented when the source may be reused (which may be before
+     * it returns). Never blocks, never runs a handler. Replies (AQI_AM_IS_REPLY) have resources of
+     * their own and are never refused because those of requests are used up. AQ_EPEER: the peer is
+     * lost.
      */
     aq_status (*am_send)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          struct aqi_comp *comp);
 
     /*
      * Receive, run handlers (hooks.deliver), complete operations, move what is queued. Bounded
-     * work. Returns how many things happened; 0: nothing. Reentered only as progress(REPLIES) from
+     * work. Returns the number of events handled; 0: none. Reentered only as progress(REPLIES) from
      * inside deliver. With threads, a second thread finds other work or returns 0. `now`: in ns,
      * never less than before in one thread.
      */
@@ -431,17 +443,17 @@ struct aqi_transport {
 
     /* --- optional ------------------------------------------------------------------------ */
 
-    /* The job says that this peer is dead: fail what is under way to it, give up its resources. */
+    /* The job reports this peer dead: fail what is under way to it and release its resources. */
     void (*disconnect)(struct aqi_tp *tp, struct aqi_peer *peer);
 
-    /* When progress is to be called although nothing arrives; AQI_NO_DEADLINE: only then. */
+    /* When progress must be called although nothing arrives; AQI_NO_DEADLINE: it need not be. */
     uint64_t (*next_deadline)(struct aqi_tp *tp);
 
     /*
      * The last thing before close, called again and again with progress in between: nothing is
      * begun any more, but peers may still ask for an answer that was lost, until `deadline` at the
-     * latest. AQ_AGAIN: go on making progress. AQ_OK: close may come; what says so at once has
-     * nothing to linger for.
+     * latest. AQ_AGAIN: go on making progress. AQ_OK: the transport may be closed; returned at once
+     * if there is nothing to linger for.
      */
     aq_status (*drain)(struct aqi_tp *tp, uint64_t deadline);
 
@@ -459,11 +471,11 @@ struct aqi_transport {
                            const struct aqi_am *am);
 
     /*
-     * Send a Long: am->nbytes bytes at am->payload (0 up to max_long) to am->addr in `rmem`,
-     * then the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
+     * Send a Long: am->nbytes bytes at am->payload (0 up to max_long) to am->addr in `rmem`, then
+     * the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
      * decremented when the source may be reused; without, that is so on return. A failure after
-     * AQ_OK is in comp->status (AQ_ERANGE: the memory is not there any more), and the handler does
-     * not run. Replies as in am_send. The transport delivers it as AQI_AM_LONG.
+     * AQ_OK is in comp->status (AQ_ERANGE: the memory no longer exists), and the handler does not
+     * run. Replies as in am_send. The transport delivers it as AQI_AM_LONG.
      */
     aq_status (*am_long)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,
@@ -472,12 +484,12 @@ struct aqi_transport {
     /*
      * Start a transfer of any length between local memory and [addr, addr + len) of `rmem`. `mem`
      * is the registration that the local memory lies in, if the caller knows of one, else NULL: the
-     * transport copies, registers on its own, or says AQ_ENOTSUP. The
-     * caller has added 1 to comp->local (put only) and comp->remote; both are decremented exactly
-     * once each, perhaps before it returns, also on failure after AQ_OK (then with comp->status
-     * set). On AQ_AGAIN or an error nothing is decremented. Never blocks, runs no handler.
-     * AQ_ENOTSUP: not this memory, or not now: fallback.c sends messages instead. For 0 bytes
-     * it says whether it would take any number, and is complete on return.
+     * transport copies, registers on its own, or returns AQ_ENOTSUP. The caller has added 1 to
+     * comp->local (put only) and comp->remote; both are decremented exactly once each, perhaps
+     * before it returns, also on failure after AQ_OK (then with comp->status set). On AQ_AGAIN or
+     * an error nothing is decremented. Never blocks, runs no handler. AQ_ENOTSUP: not this memory,
+     * or not now: fallback.c sends messages instead. With 0 bytes it only reports whether it would
+     * take any number, and is complete on return.
      *
      * `rmem` NULL, here and below: memory that is not registered with this transport. fallback.c
      * takes those for itself; a transport never sees NULL.
@@ -510,11 +522,11 @@ struct aqi_transport {
                         const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
     /*
-     * Copy [addr, addr + len) of the peer's address space, wherever it lies, to `dst` with one copy
-     * that is over on return and needs nothing of the peer, which has told us the address. For 0
-     * bytes say only whether it can be done: what may change that later is an error, as is memory
-     * that is not there (AQ_ERANGE, which is not logged: the peer may have given it back since it
-     * has heard of a death). AQ_ENOTSUP: it cannot.
+     * Copy [addr, addr + len) of the peer's address space, wherever it lies, to `dst`. The copy is
+     * complete on return and needs no action of the peer, which has sent us the address. With 0
+     * bytes, only report whether it is possible; if that changes later it is an error, as is memory
+     * that does not exist (AQ_ERANGE, which is not logged: the peer may have freed it when it
+     * learned of a death). AQ_ENOTSUP: not possible.
      */
     aq_status (*pull)(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, void *dst,
                       size_t len);
@@ -526,42 +538,49 @@ struct aqi_transport {
      */
     aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
-    /* Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). What cannot be
-     * registered as a whole may have a key all the same, with params.on_demand: then peers register
-     * parts of it as they put and get, and what cannot be had so goes by messages. A failure, which
-     * is not logged as an error, is no more than that: the caller passes no key on, and peers reach
-     * the memory by messages. */
+    /*
+     * Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). Memory that cannot
+     * be registered as a whole may still have a key, with params.on_demand: parts of it are then
+     * registered as peers put and get, and parts that cannot be are reached by messages. A failure
+     * is not logged as an error, and only means that the caller passes no key on and peers reach
+     * the memory by messages.
+     */
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
     void (*mem_dereg)(struct aqi_tp *tp, struct aqi_mem *mem);
 
-    /* Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on
-     * (NULL: it is reached by messages); and give it back when no operation on it is under way, or
-     * right before close. A key that makes no sense: AQ_EPROTO. */
+    /*
+     * Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on
+     * (NULL: it is reached by messages); and release that when no operation on it is under way, or
+     * right before close. AQ_EPROTO: the key is malformed.
+     */
     aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                          uint64_t addr, size_t len, struct aqi_rmem **rmem);
     void (*mem_unmap)(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
     /*
      * The descriptor behind memory of mem_alloc, for another process to map: [addr, addr + len)
-     * begins `offset` bytes into it. It stays the transport's. Whoever gets it reaches all of the
-     * object, in which other ranks of this host may have their memory. AQ_ENOTSUP: no such memory.
+     * begins `offset` bytes into it. It stays the transport's. A process that gets it can reach the
+     * whole object, in which other ranks of this host may have their memory. AQ_ENOTSUP: no such
+     * memory.
      */
     aq_status (*mem_fd)(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
 
     /* Where connections by URI begin (rendezvous.h); needs no open transport. */
     const struct aqi_rendezvous_ops *rendezvous;
 
-    /* A descriptor that becomes readable when something arrives while armed. -1: what was opened
-     * has none after all, and who waits for it naps. */
+    /*
+     * A descriptor that becomes readable when something arrives while armed. -1: this open
+     * transport has none after all, and a thread that waits for it naps.
+     */
     int (*wait_fd)(struct aqi_tp *tp);
 
     /*
-     * We are about to sleep on wait_fd (on = true): AQ_OK, or AQ_AGAIN if something is already
-     * there; or we are awake again (on = false). Peers pay for waking us only while armed.
+     * Arm wait_fd before sleeping on it (on = true): AQ_OK, or AQ_AGAIN if something is already
+     * there. Disarm after waking up (on = false). Peers pay for waking us only while armed.
      */
     aq_status (*arm)(struct aqi_tp *tp, bool on);
 
-    /* One line about the open transport, for logs and aqinfo. Returns what snprintf would. */
+    /* One line about the open transport, for logs and aqinfo. Returns the same as snprintf. */
     int (*describe)(struct aqi_tp *tp, char *buf, size_t len);
 };
 
@@ -575,14 +594,18 @@ struct aqi_tp {
     struct aqi_transport ops;
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
-    unsigned index; /* of whoever has opened it, among others */
+    unsigned index; /* of the opener, among others */
     bool watched;   /* else progress is called in every poll */
-    /* The part of progress(ALL) that this word tells of, or, if it is not watched, that every poll
-     * has to see to: the short way to a message. NULL: all. */
+    /*
+     * The part of progress(ALL) that this word announces or, if the transport is not watched, that
+     * every poll has to do: the short path to a message. NULL: all of it.
+     */
     unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
-    /* The transport's own put and get, past fallback.c, for memory that is registered, of a range
-     * that the caller has found to lie in it; what they answer with AQ_ENOTSUP is for `ops`. Set by
-     * open, or to those of its table. NULL: there are none. */
+    /*
+     * The transport's own put and get, bypassing fallback.c, for registered memory and a range that
+     * the caller has checked. On AQ_ENOTSUP the caller uses `ops` instead. Set by open, else to
+     * those of its table. NULL: none.
+     */
     aq_status (*straight_put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                               uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                               struct aqi_comp *comp);
@@ -599,11 +622,11 @@ struct aqi_tp {
 /* registry.c: all transports in order of preference, ended by NULL. */
 extern const struct aqi_transport *const aqi_transports[];
 
-/* Threads that make calls are numbered from 0, the number of one that has ended is given again. */
+/* Threads that make calls are numbered from 0; the number of a thread that has ended is reused. */
 extern _Thread_local unsigned aqi_tp_thread;
 
 const struct aqi_transport *aqi_transport_find(const char *name);
-/* Take out the operations that these capabilities promise. */
+/* Remove the operations that these capabilities promise. */
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
 
 /*
@@ -614,10 +637,12 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
 
-/* Does the fallback layer keep something for want of room? No arrival will announce room. */
+/*
+ * Whether the fallback layer holds something back for want of room. No arrival will announce room.
+ */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
-/* Tell an open transport that the job says `id` is dead: everything to it fails from now on. */
+/* Notify an open transport that the job reports `id` dead: everything to it fails from now on. */
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id);
 
 #endif

@@ -750,7 +750,7 @@ const struct ct_case ct_cases_flow[] = {
     {"replies go while requests are full both ways", flow_full_both_ways, 0},
     {"progress(REPLIES) delivers no request", flow_progress_replies, 0},
     {"connections that break lose nothing", flow_connections_break, CT_PEERS | CT_PROCESSES},
-    {"a slow handler stalls nobody", flow_slow_handler, CT_PEERS},
+    {"a slow handler stalls no peer", flow_slow_handler, CT_PEERS},
     {"all to one", flow_all_to_one, 0},
     {"quiet", flow_quiet, 0},
     {"quiet: what was sent is there", flow_quiet_is_there, CT_CLEAN},

@@ -309,7 +309,7 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (st == AQ_OK && udp_config.port != UDP_PORT_MEMORY && !udp->own.is_connection)
         st = udp_check_loopback(udp, id, &addr);
     if (st == AQ_AGAIN) st = AQ_OK;
-    if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u makes no sense", id);
+    if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u is malformed", id);
     if (st == AQ_OK && udp->peers[id] == NULL) {
         struct udp_peer *peer = calloc(1, sizeof(*peer));
         st = peer != NULL ? aqi_dgram_peer(udp->dgram, id) : AQ_ENOMEM;
@@ -341,7 +341,7 @@ static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
-    /* What has ended while the thread helped progress has yet to tell. */
+    /* Operations that ended while the thread helped still have to be reported by progress. */
     bool quiet =
         udp->end_count == 0 && aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
     udp_unlock(udp);

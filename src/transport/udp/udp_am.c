@@ -159,7 +159,7 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
     }
 }
 
-/* What the thread has left, with what it has parked. */
+/* Take over what the thread has left, and the packets that it has parked. */
 static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 {
     udp_idle_take_left(udp);

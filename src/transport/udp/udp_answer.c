@@ -1,8 +1,8 @@
 /*
- * udp: the thread that answers at listeners and on control channels for a program that makes no
- * call. It looks several times in AQ_UDP_KEEPALIVE whether there has been one since it looked last,
- * and soon again where something had come. It calls no hook: who calls is taken, so that he knows
- * that there is somebody, and what he says waits for the program.
+ * udp: the thread that answers at listeners and on control channels while the program makes no
+ * call. Several times in AQ_UDP_KEEPALIVE it checks whether the program has made one since the last
+ * check, and soon again if something had arrived. It calls no hook: a call is taken, so that the
+ * caller knows that the listener is alive, and the caller's messages wait for the program.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -88,7 +88,7 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous)
     if (err == 0) return;
     answer->running = false;
     aqi_log(AQI_LOG_INFO, "udp",
-            "no thread to answer on connections (%s): peers hear of us in calls only",
+            "no thread to answer on connections (%s): peers get answers only during calls",
             strerror(err));
 }
 

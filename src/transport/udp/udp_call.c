@@ -16,7 +16,10 @@ enum { CALL_VERSION = 1, CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
 
 /* --- the secret ------------------------------------------------------------------------------ */
 
-/* All of it; -1: errno says why. Who inherited a descriptor shares its offset with others. */
+/*
+ * Read all of it; -1: see errno. A process that inherited a descriptor shares its offset with
+ * others.
+ */
 static ssize_t udp_call_read_all(int fd, unsigned char *buf, size_t size)
 {
     size_t len = 0;
@@ -59,7 +62,7 @@ static aq_status udp_call_secret_open(const char *setting, int *fd)
 
 aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_secret *secret)
 {
-    /* What a descriptor held: the library may be initialised again. */
+    /* The secret read from a descriptor, kept because the library may be initialised again. */
     static struct udp_secret kept;
     static char kept_for[32];
     static const uint8_t zeros[AQI_MAC_BYTES];

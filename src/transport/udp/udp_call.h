@@ -1,14 +1,14 @@
 /*
- * How a call reaches a listener over UDP: four packets of one size, so that nobody is sent more
- * than he has sent, and what is computed from a secret that both sides may share.
+ * How a call reaches a listener over UDP: four packets of one size, so that no address is sent more
+ * than came from it, and the values computed from a secret that both sides may share.
  *
- *   KNOCK   who calls: a random number
- *   COOKIE  the listener: a number made of the caller's, where he is, and the time; nothing is kept
- *   CALL    with the cookie, which shows that the caller receives where he says he is
+ *   KNOCK   the caller: a random number
+ *   COOKIE  the listener: a number made of the caller's, its address, and the time; nothing is kept
+ *   CALL    with the cookie, which shows that the caller receives at the address it claims
  *   TAKEN   the listener: where its end of the control channel is, and a random number; or BUSY,
  *           try again later; or DENIED, the secrets differ
  *
- * Then both have the key of the control channel, and the datagram engine goes on there.
+ * Both then have the key of the control channel, and the datagram engine goes on there.
  */
 #ifndef UDP_CALL_H
 #define UDP_CALL_H
@@ -40,7 +40,7 @@ struct udp_call {
 };
 static_assert(sizeof(struct udp_call) == 96, "no padding");
 
-/* A key that both sides have: the secret's, or zeros, which everybody knows. */
+/* A key that both sides have: that of the secret, or zeros, which are no secret. */
 struct udp_secret {
     uint8_t key[AQI_MAC_BYTES];
     bool is_set;
@@ -64,7 +64,7 @@ void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum ud
                    struct udp_call *call);
 /* False: it is none of ours, or was altered on its way. */
 bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
-/* Does the sender know the same secret as we, or neither of us any? */
+/* Whether the sender knows the same secret as we do, or neither side has one. */
 bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
                      const struct udp_call *call);
 

@@ -79,7 +79,7 @@ static void test_other_versions(void **state)
     }
 }
 
-/* Nobody proves to know what he does not know, nor passes one packet off as another. */
+/* A proof cannot be made without the secret, and no packet passes for another. */
 static void test_proofs(void **state)
 {
     const struct udp_secret *const secrets[] = {&nothing, &one, &other};
@@ -170,7 +170,7 @@ static void test_numbers_of_descriptors(void **state)
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(forms); i++) {
         long long fd = secret_from(90, "sixteen bytes!!!");
-        /* What is no number, and what is none of a descriptor, although its last 32 bits are. */
+        /* Not a number; and not the number of a descriptor, although its last 32 bits are. */
         snprintf(setting, sizeof(setting), "fd:%lldx", fd);
         assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
         snprintf(setting, sizeof(setting), "fd:%lld", fd + (1ll << 32));
@@ -182,7 +182,7 @@ static void test_numbers_of_descriptors(void **state)
     }
 }
 
-/* What a descriptor held is kept, unless the setting is too long to be. */
+/* The contents of a descriptor are kept, unless the setting is too long for that. */
 static void test_secrets_kept(void **state)
 {
     (void)state;
@@ -258,7 +258,7 @@ static void test_without_an_input(void **state)
     close(memory);
 }
 
-/* A file, which nobody else may read; as long and as short as it may be. */
+/* A file that no other user may read; of the greatest and the smallest length. */
 static void test_secret_files(void **state)
 {
     static const struct {
@@ -272,7 +272,7 @@ static void test_secret_files(void **state)
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(files); i++) {
         char setting[64];
-        /* One without a name, of which nothing is left, however this ends. */
+        /* A file without a name, so that nothing is left, however this ends. */
         int fd = memfd_create("secret", MFD_CLOEXEC);
         assert_true(fd >= 0);
         snprintf(setting, sizeof(setting), "file:/proc/self/fd/%d", fd);

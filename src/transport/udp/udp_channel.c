@@ -257,10 +257,12 @@ static void udp_channel_push(struct aqi_control_channel *channel)
     }
 }
 
-/* --- who lives ------------------------------------------------------------------------------- */
+/* --- liveness -------------------------------------------------------------------------------- */
 
-/* That a port is closed anybody may forge: it counts when it is said again and again, and nothing
- * else comes. */
+/*
+ * Any host on the network could forge the report that a port is closed: it counts only when it is
+ * repeated and nothing else arrives.
+ */
 static void udp_channel_look_for_refusals(struct aqi_control_channel *channel)
 {
     struct aqi_dgram_addr addr;

@@ -17,13 +17,13 @@
 #include <netdb.h>
 #include <pthread.h>
 
-/* What epoll finds: the head of a listener and of a channel. */
+/* The data of epoll's events: the head of a listener and of a channel. */
 struct udp_end {
     bool listener;
     int fd;
 };
 
-/* How long what was said last is said again, should nobody acknowledge it. */
+/* For how long the last messages are repeated if they are not acknowledged. */
 #define UDP_CHANNEL_LINGERS 10000000000ull
 
 struct udp_written; /* a message that waits for those before it */
@@ -32,7 +32,7 @@ enum udp_channel_state {
     UDP_CHANNEL_CALLS, /* until its call is taken */
     UDP_CHANNEL_TAKEN, /* the listener's: until the first message */
     UDP_CHANNEL_OPEN,
-    UDP_CHANNEL_OVER /* the other side has closed it or is lost, and that has been told */
+    UDP_CHANNEL_OVER /* the other side has closed it or is lost, and that has been reported */
 };
 
 struct aqi_control_channel {
@@ -42,14 +42,15 @@ struct aqi_control_channel {
     void *user;
     enum udp_channel_state state;
     bool caller;
-    bool closed;                  /* by us: it goes when all has been said */
+    bool closed;                  /* by us: freed once everything has been sent */
     bool ended;                   /* the other side's last message has come, */
-    bool refused;                 /* or its socket is no more, as the network says */
+    bool refused;                 /* or its socket no longer exists, as the network reports */
     struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY is between them */
     struct aqi_dgram *dgram;      /* NULL: CALLS */
     uint8_t key[16];
     struct udp_call call;             /* what identifies it, and what is sent again */
-    struct addrinfo *names, *name;    /* CALLS: whom the URI names, and whom we call now */
+    struct addrinfo *names, *name;    /* CALLS: the addresses that the URI names, and the one we
+                                         call now */
     struct udp_written *first, *last; /* the first one is under way if `sent` */
     bool sent;
     unsigned tries, refusals;
@@ -98,11 +99,11 @@ aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd);
 aq_status udp_channel_up(struct aqi_control_channel *channel);
 aq_status udp_channel_write(struct aqi_control_channel *channel,
                             const struct aqi_handshake *message);
-/* Close it: at once, or when all has been said. */
+/* Close it: at once, or when everything has been sent. */
 void udp_channel_close(struct aqi_control_channel *channel);
-/* It is over, for this reason: tell it, once. */
+/* The channel has ended, for this reason: report it, once. */
 void udp_channel_end(struct aqi_control_channel *channel, aq_status status, const char *why);
-/* A packet of its engine has come, or may be due. */
+/* Take a packet of its engine, or do what may be due. */
 void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
 void udp_channel_turn(struct aqi_control_channel *channel);
 /* Send what is written, outside of progress. */
@@ -114,7 +115,7 @@ void udp_channel_free(struct aqi_control_channel *channel);
 /* A packet of its engine has come while the program makes no call. */
 void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
 
-/* udp_answer.c. Where there can be no thread, peers hear of us in calls only. */
+/* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);
 void udp_answer_close(struct aqi_rendezvous *rendezvous);
 
@@ -128,13 +129,13 @@ static inline void udp_rendezvous_unlock(struct aqi_rendezvous *rendezvous)
     if (rendezvous->answer.running) pthread_mutex_unlock(&rendezvous->answer.lock);
 }
 
-/* udp_rendezvous.c: who sleeps is woken when it is due. */
+/* udp_rendezvous.c: have a sleeping thread woken when the channel is due. */
 void udp_rendezvous_needs_turn(struct aqi_control_channel *channel);
-/* What is due of a call that is not taken. */
+/* Do what is due for a call that has not been taken yet. */
 void udp_rendezvous_call(struct aqi_control_channel *channel);
-/* Answer those who call, for a program that makes no call. False: nobody does. */
+/* Answer callers while the program makes no call. False: none called. */
 bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous);
-/* The first message of a channel has come: its listener hears of the call. */
+/* The first message of a channel has arrived: report the call to its listener. */
 void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message);
 
 #endif

@@ -22,7 +22,7 @@ void udp_connection_set_secret(const struct udp_secret *secret)
 
 static aq_status udp_connection_nonsense(void)
 {
-    return aqi_fail(AQ_EPROTO, "udp", "the address of a client makes no sense");
+    return aqi_fail(AQ_EPROTO, "udp", "the address of a client is malformed");
 }
 
 /* Where to: the host of the URI, or what the client's address says. */

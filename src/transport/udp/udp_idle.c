@@ -1,13 +1,13 @@
 /*
  * udp: sleeping, and what an idle process costs. While there is traffic each poll asks the kernel.
- * After a while without any the transport rests: polls compare one word, and a thread that sleeps
- * on the descriptors raises it when a packet comes. So nobody pays for a network that is silent.
+ * After a while without any, the transport rests: polls compare one word, and a thread that sleeps
+ * on the descriptors raises it when a packet arrives. So a silent network costs nothing.
  *
- * The same thread helps a program that computes. Has there been no poll for a while, it sends what
- * was to be sent with the next one, or again, and it answers: it gives the packets that come to
- * aqi_dgram_answer, so that others can connect to us, hear that we live, and go on with what we
- * acknowledge. It runs no handler and touches no memory of the program: what is for that, it leaves
- * to the next poll, which it tells by the watch word, and who sleeps by a descriptor.
+ * The same thread helps a program that computes. If there has been no poll for a while, it sends
+ * what the next one would have sent, or sent again, and passes packets that arrive to
+ * aqi_dgram_answer, so that peers can connect to us, see that we are alive, and continue with what
+ * we acknowledge. It runs no handler and touches no memory of the program: it leaves that work to
+ * the next poll, which the watch word announces, or a descriptor if a thread sleeps.
  */
 #include "transport/udp/udp_impl.h"
 
@@ -25,15 +25,17 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Much longer than a round trip, much shorter than what anybody notices. */
+/* Much longer than a round trip, much too short to be noticed. */
 static const uint64_t rest_after_ns = 1000000;
 /* A program that polls less often than this is helped; how often that is looked for where it polls.
  */
 static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
-/* Who is armed is asleep, and wakes up himself; but he may have armed connections and a wait set,
- * and compute. */
+/*
+ * A program that is armed sleeps and wakes up by itself; but it may have armed connections or a
+ * wait set, and compute.
+ */
 static const uint64_t help_armed_ns = 1000000000;
-/* Who has been awake for so many rounds that found something does not sleep between messages. */
+/* After so many rounds awake that found something, a thread does not sleep between messages. */
 enum { awake_rounds = 64 };
 
 static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
@@ -42,8 +44,11 @@ static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
     return epoll_ctl(epoll, op, fd, &event) == 0;
 }
 
-/* For who sleeps on `arrivals`. The kernel calls all sets that a socket is in for each packet; that
- * takes 3 % of a round trip, so it is in none while polls look. */
+/*
+ * List the sockets in `arrivals` for a thread that sleeps on it. For each packet the kernel calls
+ * all sets that contain the socket, which takes 3 % of a round trip, so it is in none while polls
+ * look.
+ */
 static bool udp_idle_list(struct udp_idle *idle, bool on)
 {
     idle->awake = 0;
@@ -114,7 +119,7 @@ static void udp_idle_help(struct udp_tp *udp)
     uint64_t deadline = aqi_dgram_deadline(udp->dgram), pause = deadline;
     if (deadline != AQI_DGRAM_NEVER) pause -= aqi_min(udp->now, deadline);
     if (idle->armed) pause = help_armed_ns;
-    /* What the program begins is not told while it does not rest. */
+    /* While it does not rest, nothing announces what the program begins. */
     if (!idle->resting) pause = aqi_min(pause, help_rarely_ns);
     if (pause != AQI_DGRAM_NEVER) udp_idle_tick(idle, aqi_max(pause, help_after_ns));
 }
@@ -143,7 +148,7 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
         udp_idle_tick(idle, aqi_min(2 * aqi_max(pause, help_after_ns), help_rarely_ns));
 }
 
-/* For whoever looks at our peers: what has changed, not too often. */
+/* Show observers the state of our peers when it has changed, not too often. */
 static void udp_idle_show(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -229,7 +234,7 @@ void udp_idle_close(struct udp_tp *udp)
 
 /* --- resting --------------------------------------------------------------------------------- */
 
-/* Where nobody watches, polls look themselves. */
+/* Without the thread to watch the sockets, polls look themselves. */
 static void udp_idle_rest(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -293,7 +298,10 @@ int udp_wait_fd(struct aqi_tp *tp)
     return ((struct udp_tp *)tp)->idle.arrivals;
 }
 
-/* The thread need not wake up beside who sleeps here. What has come stays readable, or is left. */
+/*
+ * The thread need not wake up while the caller sleeps here. What has arrived stays readable, or is
+ * left.
+ */
 aq_status udp_arm(struct aqi_tp *tp, bool on)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;

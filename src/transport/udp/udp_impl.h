@@ -1,15 +1,15 @@
 /*
- * What the files of udp share. The protocol is src/dgram's, the sockets are src/dgram/ports'; here
- * are messages as their bytes, who may receive when, and what an idle process does.
+ * Shared by the files of udp. The protocol is in src/dgram, the sockets are in src/dgram/ports;
+ * here are the encoding of messages, the rules for receiving, and what an idle process does.
  *
- * Lock: one around the engine, where there are several threads: those of the program, or the one
- * that helps (udp_idle.c). It is released while a handler runs and while the port is asked for
- * packets.
+ * Lock: one around the engine, if there are several threads: those of the program, or the one that
+ * helps (udp_idle.c). It is released while a handler runs and while the port is asked for packets.
  *
- * Who receives. A port lets one thread receive, and one more from inside the first one's handlers:
+ * Receiving. A port lets one thread receive, and one more from inside the first one's handlers:
  * that is the same thread, waiting for room for its reply, or another, which then delivers replies
- * only and keeps requests until it has left the port. So a handler that takes long stalls nobody,
- * and who returns from one waits for the other at most as long as the handler of a reply takes.
+ * only and keeps requests until it has left the port. So a handler that takes long stalls no peer,
+ * and a thread that returns from one waits for the other at most as long as the handler of a reply
+ * takes.
  */
 #ifndef UDP_IMPL_H
 #define UDP_IMPL_H
@@ -37,21 +37,21 @@ extern struct udp_config udp_config;
 enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
 enum { UDP_PORT_SOCKET, UDP_PORT_XDP, UDP_PORT_MEMORY };
 
-/* AQ_UDP_LOSSY. False: it makes no sense. */
+/* AQ_UDP_LOSSY. False: malformed. */
 bool udp_read_weather(const char *text, struct aqi_port_weather *weather);
-/* Put that around a port, if it is set; if that fails the port stays as it is. */
+/* Wrap a port accordingly, if it is set; if that fails the port stays as it is. */
 aq_status udp_port_weather(struct aqi_port **port, uint64_t seed);
 
 struct udp_peer {
     struct aqi_peer peer;
     uint32_t host;
-    bool lost; /* to be told */
+    bool lost; /* yet to be reported */
     bool unreached;
     char why[560];
     struct udp_peer *next; /* of those */
 };
 
-/* Who receives: nobody, one, one more from inside its handlers. */
+/* Threads in the port: none, one, one more from inside its handlers. */
 enum { UDP_OUTER, UDP_NESTED, UDP_RECEIVERS, UDP_NOT_RECEIVING = UDP_RECEIVERS };
 
 /* udp_idle.c */
@@ -59,10 +59,11 @@ struct udp_idle {
     struct aqi_watch watch;
     _Atomic uint32_t raised; /* the watch word: 0 while there is nothing to do */
     bool resting;            /* no system calls are made */
-    bool armed;              /* the caller sleeps on the descriptors himself */
-    bool listed;             /* the sockets are in `arrivals`: who is armed needs it */
-    uint32_t awake;          /* rounds that found something since he was */
-    bool helped;             /* there is a thread that watches them, and helps who does not look */
+    bool armed;              /* the caller sleeps on the descriptors itself */
+    bool listed;             /* the sockets are in `arrivals`, as needed while armed */
+    uint32_t awake;          /* rounds that found something since it was */
+    bool helped;             /* there is a thread that watches them, and helps while the program
+                                does not look */
     bool helping;            /* it calls the engine */
     bool alone;              /* the program has not looked since the thread has helped */
     bool left;               /* what the thread has done progress is to take */
@@ -111,7 +112,7 @@ struct udp_connection_addr {
 };
 static_assert(sizeof(struct udp_connection_addr) == 56, "addresses have no padding");
 
-/* A path that carries small packets only, which the user is to be told of. */
+/* A path that carries small packets only, yet to be reported to the user. */
 struct udp_small {
     uint64_t due; /* ns; 0: there is none */
     uint32_t id;
@@ -170,7 +171,7 @@ enum { UDP_IP_HEADERS = 28 };
 /* udp.c */
 aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
-/* What the port has dropped, which is counted from time to time: the kernel has to be asked. */
+/* Packets dropped by the port. Counted from time to time only: the kernel has to be asked. */
 uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_ways.c: addresses. */
@@ -202,8 +203,7 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
 void udp_hook_lost(void *arg, uint32_t id, const char *why);
 
-/* udp_peers.c: the state of peers for whoever looks; the caller's thread has nothing to do with it
- * but at the end. */
+/* udp_peers.c: the state of peers for observers; it needs the caller's thread only at the end. */
 void udp_peers_open(struct udp_tp *udp);
 void udp_peers_close(struct udp_tp *udp);
 void udp_peers_show(struct udp_tp *udp, uint64_t now);
@@ -244,21 +244,25 @@ void udp_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 /* The engine's hooks. */
 void udp_rma_local(void *arg, void *user, aq_status status);
 void udp_rma_remote(void *arg, void *user, aq_status status);
-/* The kernel could not read some of what is to be sent, since a page was protected after the call
- * that began it. Touch it in a thread of the program, so that the signal comes there: who watches
- * pages by signals makes it readable, and it is sent again. Without the lock. */
+/*
+ * The kernel could not read some of the data to send, because a page was protected after the call
+ * that began it. Touch it in a thread of the program, so that the signal arrives there: a program
+ * that watches pages by signals makes it readable, and it is sent again. Without the lock.
+ */
 void udp_rma_touch(struct udp_tp *udp);
-/* Tell what was kept while the thread called the engine. */
+/* Report the ends kept while the thread called the engine. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 
 /* udp_idle.c */
-/* What an idle process costs. With the lock held where it is not said otherwise. */
+/* The cost of an idle process. With the lock held unless noted. */
 aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
 void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Something was begun or has come: progress looks in every poll from now on. */
 void udp_idle_end(struct udp_tp *udp);
-/* Does a thread that waits awake look itself? Only while there was traffic a short time ago: else
- * each of its polls would ask the kernel for nothing. */
+/*
+ * Whether a thread that waits awake has to look itself. Only while there was traffic a short time
+ * ago: else each of its polls would ask the kernel for nothing.
+ */
 static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
 {
     enum { SHORT_TIME_NS = 100000000 };

@@ -1,11 +1,10 @@
 /*
- * udp: what the paths to other hosts carry. Whoever of a host's processes finds first that a path
- * carries small packets only tells the others by memory that they share: they begin with such
- * packets.
+ * udp: what the paths to other hosts carry. The first process of a host to find that a path carries
+ * small packets only tells the others through memory that they share; they begin with such packets.
  *
- * There is one warning for a job, since the reason is most likely one for all paths. Rank 0 says
- * it at once; others give it, and those before them, time, and what has been said goes round with
- * all packets (aqi_dgram_tell).
+ * There is one warning for a job, since the reason is most likely one for all paths. Rank 0 prints
+ * it at once; the others wait, longer on higher hosts, and longer if another process of the host
+ * was first. All packets carry the fact that it has been printed (aqi_dgram_tell).
  */
 #include "transport/udp/udp_impl.h"
 
@@ -16,7 +15,7 @@
 
 /* Then the path is tried anew: it may have been mended, or was only full when it was found. */
 #define PATHS_LAST_MS  60000
-#define PATHS_PATIENCE 1000000000u /* ns, of who is not rank 0 */
+#define PATHS_PATIENCE 1000000000u /* ns, of ranks other than 0 */
 
 /* An entry, by the number of a host: when it was found, in ms, and how many bytes; 0: nothing was.
  */
@@ -44,7 +43,10 @@ void udp_paths_close(struct udp_tp *udp)
     udp->paths = NULL;
 }
 
-/* What this process and its neighbours know of the path to a peer; NULL: they share nothing. */
+/*
+ * The entry in which this process and its neighbours keep the path to a peer; NULL: they share
+ * none.
+ */
 static _Atomic uint64_t *udp_paths_to(const struct udp_tp *udp, uint32_t id)
 {
     const struct udp_peer *peer = udp->peers[id];

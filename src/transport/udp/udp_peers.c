@@ -20,7 +20,7 @@ void udp_peers_close(struct udp_tp *udp)
     udp->own.sheet = NULL;
 }
 
-/* Who speaks of whom: ranks have numbers, programs that are connected have addresses. */
+/* The two ends of a line: ranks have numbers, programs that are connected have addresses. */
 static void udp_peers_names(const struct udp_tp *udp, const struct aqi_dgram_peer_info *info,
                             uint32_t id, struct aqi_safe_text *to)
 {

@@ -1,7 +1,7 @@
 /*
  * udp: the rendezvous with processes that were not started with ours. A listener is a UDP socket
- * that keeps nothing of anybody who has not shown that he receives at his address (udp_call.h). Who
- * has gets a socket of his own, the control channel (udp_channel.h).
+ * that keeps no state for a caller until that has shown that it receives at its address
+ * (udp_call.h). It then gets a socket of its own, the control channel (udp_channel.h).
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -107,7 +107,7 @@ static void udp_rendezvous_say(struct aqi_control_channel *channel, bool with_co
 
 static const uint8_t no_cookie[UDP_CALL_BYTES];
 
-/* Nobody listens at this address, or it cannot be reached: is there another? */
+/* There is no listener at this address, or it cannot be reached: try the next one, if any. */
 static void udp_rendezvous_unreachable(struct aqi_control_channel *channel)
 {
     int error = udp_wire_error(channel->wire);
@@ -157,7 +157,7 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
     if (st != AQ_OK) udp_channel_end(channel, st, "its control channel cannot be opened");
 }
 
-/* What a listener says to us. */
+/* Handle a packet from the listener. */
 static void udp_rendezvous_answered(struct aqi_control_channel *channel, const void *bytes,
                                     size_t len)
 {
@@ -330,7 +330,7 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     return NULL;
 }
 
-/* Somebody who receives at his address calls. */
+/* A caller that has shown that it receives at its address calls. */
 static void udp_rendezvous_take_call(struct aqi_listener *listener,
                                      struct rendezvous_packet *packet)
 {
@@ -425,7 +425,10 @@ static int udp_rendezvous_bind(const struct addrinfo *names)
     return fd;
 }
 
-/* What clients are to call: a listener at all addresses tells one that others reach. */
+/*
+ * Name the URI that clients are to call: a listener at all addresses names one that others can
+ * reach.
+ */
 static aq_status udp_rendezvous_name(int fd, char *uri)
 {
     union aqi_sockaddr at;
@@ -518,7 +521,7 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->listener != listener) continue;
         c->listener = NULL;
-        udp_channel_close(c); /* its caller calls again, and hears that nobody listens */
+        udp_channel_close(c); /* its caller calls again, and finds no listener */
         udp_rendezvous_needs_turn(c);
     }
     udp_rendezvous_unlock(rendezvous);
@@ -534,7 +537,7 @@ static void udp_rendezvous_receive(struct aqi_control_channel *channel)
     udp_channel_turn(channel);
 }
 
-/* What is due, and who is gone. */
+/* Do what is due, and free channels that are done. */
 static void udp_rendezvous_turns(struct aqi_rendezvous *rendezvous)
 {
     uint64_t next = UINT64_MAX;
@@ -579,7 +582,7 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
 
 /* --- the other operations -------------------------------------------------------------------- */
 
-/* Call whom the names say, which become the channel's. */
+/* Call the addresses in `names`, which the channel takes over. */
 static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct addrinfo *names,
                                       const struct aqi_handshake *message, void *user,
                                       struct aqi_control_channel **out)
@@ -671,7 +674,7 @@ static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
         udp_channel_flush(c);
         udp_rendezvous_needs_turn(c);
     }
-    /* What was said last must arrive: give those time who listen. */
+    /* The last messages must arrive: allow listening peers time for them. */
     for (; rendezvous->channels != NULL && now < until; now = aqi_now_ns()) {
         (void)poll(&fd, 1, (int)((until - now) / 1000000) + 1);
         (void)udp_rendezvous_progress(rendezvous);

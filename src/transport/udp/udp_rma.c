@@ -10,8 +10,10 @@
 
 static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y', '1'};
 
-/* What `user` of a Long is when its caller wants the source back at once: the address of a copy,
- * told from that of counters, which are aligned, by its last bit. */
+/*
+ * The `user` of a Long whose caller wants the source back at once is the address of a copy. Its
+ * last bit tells it from the address of counters, which are aligned.
+ */
 #define COPY_BIT ((uintptr_t)1)
 
 /* Counters that threads do not share are the program's thread's. False: no memory, or not needed.
@@ -58,7 +60,7 @@ void udp_rma_remote(void *arg, void *user, aq_status status)
 
 /* --- memory that the kernel could not read ---------------------------------------------------- */
 
-/* What is to be touched. */
+/* The memory to touch. */
 struct udp_sources {
     size_t count, room;
     struct iovec *iov;
@@ -135,7 +137,7 @@ aq_status udp_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
     return udp_rma_begun(udp, aqi_dgram_get(udp->dgram, peer->id, addr, dst, len, comp));
 }
 
-/* Does it travel in one message with its header? */
+/* Whether it travels in one message with its header. */
 static bool udp_rma_packs(const struct udp_tp *udp, size_t nbytes)
 {
     size_t apart = udp->params.long_apart;
@@ -143,9 +145,9 @@ static bool udp_rma_packs(const struct udp_tp *udp, size_t nbytes)
 }
 
 /*
- * Its payload is copied into packets with its header, which the layer above takes out over there,
- * and nobody waits for an acknowledgement. Of a longer one the head travels as what follows a put:
- * that layer checks the range again and hands it on as a Long.
+ * The payload is copied into packets with its header; the layer above takes it out at the peer, and
+ * no caller waits for an acknowledgement. The head of a longer one follows a put: that layer checks
+ * the range again and passes it on as a Long.
  */
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
@@ -201,8 +203,7 @@ aq_status udp_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
 {
     (void)tp;
     if (key_len != UDP_KEY || memcmp(key, udp_key, UDP_KEY) != 0)
-        return aqi_fail(AQ_EPROTO, "udp", "peer %u sent a memory key that makes no sense",
-                        peer->id);
+        return aqi_fail(AQ_EPROTO, "udp", "peer %u sent a malformed memory key", peer->id);
     struct aqi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory to map memory");
     *rmem = (struct aqi_rmem){.addr = addr, .len = len};

@@ -18,9 +18,9 @@ static const struct aqi_setting rows[] = {
      .def = "",
      .doc =
          "The network interface that udp uses, by its name or an address of it; nothing: all that "
-         "may lead to other hosts, with addresses of one family, of which each pair of hosts takes "
-         "one that carries packets, the first that the system lists if it does, and another when "
-         "that carries none any more; or loopback in a job of one host.",
+         "may lead to other hosts, with addresses of one family; each pair of hosts takes one that "
+         "carries packets, the first that the system lists if it does, and another when that "
+         "no longer does; or loopback in a job of one host.",
      .advice = "Name the fast one where a host has several, such as eth1 or 10.0.0.7.",
      AQI_SETTING_IN(TEXT, struct udp_config, interface)},
     {.name = "AQ_UDP_PORT",
@@ -92,15 +92,15 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_DEAD_AFTER",
      .def = "0",
      .doc = "A peer that owes an answer and is silent for so long counts as lost; 0: only the "
-            "launcher says who is dead. Who computes without a call is not silent.",
+            "launcher declares peers dead. A peer that computes without a call is not silent.",
      .advice = "Some seconds, where the launcher cannot see that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
     {.name = "AQ_UDP_AUTH",
      .def = "cookie",
-     .doc = "What keeps strangers out: cookie, a secret number of each connection in every packet, "
-            "which who reads the wire can copy; mac, a keyed hash of every packet.",
+     .doc = "Protection against strangers: cookie, a secret number of each connection in every "
+            "packet, which readers of the wire can copy; mac, a keyed hash of every packet.",
      .advice = "mac where others may listen on the network.",
      .choices = auths,
      .same = true,
@@ -116,8 +116,8 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_KEEPALIVE",
      .def = "10s",
      .doc = "A connection by URI is lost when its peer has been asked for a sign of life and been "
-            "silent for so long; 0: silence says nothing. Who computes without a call is not "
-            "silent.",
+            "silent for so long; 0: silence means nothing. A peer that computes without a call is "
+            "not silent.",
      .advice = "Less where a host that is gone is to be noticed soon.",
      .unit = "s",
      .max = 86400 * SECOND,

@@ -31,7 +31,7 @@ static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SI
     }
 }
 
-/* Has it our address? Then packets to it go through loopback. */
+/* Whether the peer has our address. Packets to it then go through loopback. */
 static bool udp_silence_is_here(const struct udp_tp *udp, uint32_t id)
 {
     struct aqi_dgram_addr at;
@@ -40,7 +40,7 @@ static bool udp_silence_is_here(const struct udp_tp *udp, uint32_t id)
            ports_address_same_ip(&at, &udp->port->address);
 }
 
-/* What it may be, and what helps. */
+/* Possible causes, and remedies. */
 static const char *udp_silence_causes(const struct udp_tp *udp, uint32_t id)
 {
     return udp_silence_is_here(udp, id)
@@ -79,7 +79,7 @@ void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns)
     (void)aqi_dgram_peer_info(udp->dgram, id, &info);
     if (!info.reached && udp->params.reach_within_ns != 0)
         snprintf(end, sizeof(end),
-                 ". Without an answer it is given up after %.3g s (AQ_START_TIMEOUT)",
+                 ". Without an answer it counts as lost after %.3g s (AQ_START_TIMEOUT)",
                  (double)udp->params.reach_within_ns / 1e9);
     aqi_log(AQI_LOG_WARN, "udp",
             "nothing has come from peer %u at %s to %s (interface %s) for %.0f s%s: %s%s", id, peer,

@@ -80,7 +80,7 @@ aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
     return AQ_OK;
 }
 
-/* Does the kernel know a way there? `*own`: where we receive what comes back. */
+/* Whether the kernel has a route there. `*own`: our address for what comes back. */
 static bool udp_ways_route(const struct udp_tp *udp, const struct aqi_dgram_addr *to,
                            struct aqi_dgram_addr *own)
 {

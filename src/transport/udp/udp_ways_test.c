@@ -1,4 +1,6 @@
-/* Addresses that processes of a job tell: what they say is checked, and who is reached how. */
+/*
+ * Addresses that processes of a job announce: they are checked, and decide how a peer is reached.
+ */
 #include "dgram/ports/address.h"
 #include "transport/udp/udp_impl.h"
 
@@ -122,7 +124,7 @@ static void ways_have_a_route(void **state)
     assert_false(udp_hook_way(&udp, 3, 0, &to, &own));
 }
 
-/* With several addresses of ours, that which the kernel takes; and all of them are told. */
+/* With several addresses of ours, the one that the kernel takes; all of them are announced. */
 static void own_address_is_the_kernels(void **state)
 {
     struct aqi_port port;

@@ -10,13 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What every path of IPv6 carries, without its headers. */
+/* The size that every path of IPv6 carries, without its headers. */
 enum { WIRE_PACKET = 1232, WIRE_ROOM = 64 << 10, WIRE_BATCH = 16 };
 
 struct wire_port {
     struct aqi_port port;
     int fd;
-    bool refused, errors; /* nobody is there; the kernel has errors to tell */
+    bool refused, errors; /* there is no receiver; the kernel has errors to report */
     int error;            /* the last of them */
     alignas(16) unsigned char buffer[WIRE_PACKET + 16];
 };
@@ -27,7 +27,7 @@ static void udp_wire_close(struct aqi_port *port)
     free(port);
 }
 
-/* What the network said of an earlier packet. */
+/* Note an error that the network reported for an earlier packet. */
 static void udp_wire_note(struct wire_port *self, int error)
 {
     self->errors = true;
@@ -125,7 +125,9 @@ aq_status udp_wire_open(int fd, struct aqi_port **port)
     int on = 1;
     struct wire_port *self = calloc(1, sizeof(*self));
     if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a socket");
-    /* That a host cannot be reached is told with this only; one of the two does not apply. */
+    /*
+     * Only with this is it reported that a host cannot be reached; one of the two does not apply.
+     */
     (void)setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
     (void)setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on));
     self->port.ops = &wire_ops;
