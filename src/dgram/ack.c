@@ -1,4 +1,4 @@
-/* What has arrived over there, and what has not: acknowledgements, losses, time-outs. */
+/* Acknowledgements, losses, time-outs: what has arrived at the peer, and what has not. */
 #include "dgram/dgram_impl.h"
 
 enum {
@@ -74,8 +74,10 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
 }
 
-/* What was acknowledged took so long; and how much of that was spent on the path, if that is known:
- * when it came at the peer, and the acknowledgement here. */
+/*
+ * Take the time until the acknowledgement and, if known, how much of it was spent on the path: from
+ * when the packet came at the peer and the acknowledgement here.
+ */
 static void ack_time(struct aqi_dgram *dgram, struct dgram_conn *conn,
                      const struct dgram_news *news, bool silent)
 {
@@ -91,7 +93,7 @@ static void ack_time(struct aqi_dgram *dgram, struct dgram_conn *conn,
     dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, dgram->now);
 }
 
-/* Is it what was sent again that has come, not the first one, which lay over there? */
+/* Whether the retransmission has arrived, not the first transmission, which lay at the peer. */
 static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {
@@ -122,7 +124,7 @@ static void ack_judge(struct aqi_dgram *dgram, struct dgram_conn *conn,
     conn->doubt = 0;
 }
 
-/* Nobody has said that the last probe was needless. */
+/* No acknowledgement has called the last probe needless. */
 static void ack_end_doubt(struct dgram_conn *conn)
 {
     if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_needed(&conn->pace);
@@ -193,9 +195,12 @@ static uint64_t ack_late(const struct dgram_conn *conn)
     return conn->pace.srtt + aqi_max(quarters * conn->pace.srtt / 4, ACK_LATE);
 }
 
-/* What left well before the latest that has arrived is lost: some transmissions before, or some
- * time. What is small and has not yet left so long before is looked at again then; of bulk more
- * comes that shows it, and flows that are quicker here share a queue that overflows less evenly. */
+/*
+ * Packets sent well before the latest one that has arrived are lost: some transmissions before it,
+ * or some time. A small one that left not yet so long before is checked again at that time. Of bulk
+ * more arrives that shows the loss, and flows that are quicker here share an overflowing queue less
+ * evenly.
+ */
 static void ack_find_overtaken(struct aqi_dgram *dgram, struct dgram_peer *peer,
                                struct dgram_tx *tx)
 {
@@ -224,7 +229,7 @@ static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, stru
     struct dgram_conn *conn = peer->conn;
     uint32_t newest = tx->order - 1;
     tx->latest = newest - (uint16_t)((uint16_t)newest - order);
-    /* What the latest lay over there is no time in which another one had to come. */
+    /* The time that the latest one lay at the peer does not count against the others. */
     tx->late = ack_late(conn);
     if (conn->delay != UINT16_MAX) tx->late += (uint64_t)conn->delay * 1000;
     ack_find_overtaken(dgram, peer, tx);

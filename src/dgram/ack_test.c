@@ -122,7 +122,7 @@ static void what_is_overtaken_is_waited_for(void **state)
     }
 }
 
-/* What comes late has been overtaken, not lost: more may overtake then. */
+/* A packet that arrives late has been overtaken, not lost: more may overtake then. */
 static void reordering_is_learnt(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void how_long_answers_take_is_learnt(void **state)
     }
 }
 
-/* Answers come at once but for each twentieth, of which no mean tells. */
+/* Answers come at once except each twentieth, which a mean does not show. */
 static void needless_probes_make_patient(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void needless_probes_make_patient(void **state)
     close_world();
 }
 
-/* What the acknowledgement of one that was sent again says of it. */
+/* The acknowledgement of a packet that was sent again shows whether that was needed. */
 static void acknowledgements_tell_what_was_needed(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void acknowledgements_tell_what_was_needed(void **state)
             pass(100 * US);
             assert_int_equal(aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES), 1);
         }
-        /* That nobody says that it came twice shows with the next probe. */
+        /* If no acknowledgement says that it came twice, that shows with the next probe. */
         send();
         world.flying = 0;
         pass(2000 * US);

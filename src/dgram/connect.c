@@ -1,23 +1,24 @@
 /*
  * Connections: made on first use by four packets, closed when idle.
  *
- *   HELLO      who begins: its epoch and a nonce
+ *   HELLO      the side that begins: its epoch and a nonce
  *   CHALLENGE  the other: a nonce of its own, which it can compute again and so need not remember
  *   CONFIRM    both nonces, filled up to the largest packet
  *   ACCEPT     likewise: now both know the cookies, which are made of nonces and the job's key
  *
- * Each carries a MAC with the job's key. Who does not know that is not answered; who repeats a
- * CONFIRM of an earlier connection fails by its nonce, which grows. Should both begin, the one with
- * the lower id goes on.
+ * Each carries a MAC with the job's key. Packets from senders that do not know the key are not
+ * answered. A repeated CONFIRM of an earlier connection fails by its nonce, as nonces grow. If both
+ * sides begin, the one with the lower id goes on.
  *
  * Whether the path carries the largest packet shows in CONFIRM and its ACCEPT. After some tries
- * smaller ones go between two large ones. That is a round; it says something only if an answer to a
- * small one comes and to neither of the large ones, which went through the same buffers at the same
- * time. After several such rounds, each twice as long as the one before, and more of them if a
- * small one was lost, the path is small. By then it is known how small, or some more rounds show it
- * (search.h; RFC 8899 searches likewise, but with packets of a connection): who began says CONFIRM
- * of that size, agreed, and an ACCEPT that agrees ends it. Where buffers are full the small ones
- * are lost, too, and nothing is concluded; the rounds after that are short, so that they fit.
+ * smaller ones go between two large ones. That is a round; it is conclusive only if a small one is
+ * answered and neither of the large ones is, which went through the same buffers at the same time.
+ * After several such rounds, each twice as long as the one before, and more of them if a small one
+ * was lost, the path is small. By then it is known how small, or some more rounds show it
+ * (search.h; RFC 8899 searches likewise, but with packets of a connection). The side that began
+ * then sends an agreed CONFIRM of that size, and an ACCEPT that agrees ends the search. If buffers
+ * are full the small ones are lost, too, and nothing is concluded; the rounds after that are short,
+ * so that they fit.
  */
 #include "base/mac.h"
 #include "dgram/handshake.h"
@@ -88,7 +89,7 @@ static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct co
     return tag[0];
 }
 
-/* Does it bear the nonce with which we challenged, a short while ago? */
+/* Whether it carries the nonce with which we challenged, a short while ago. */
 static bool connect_challenged(const struct aqi_dgram *dgram, const struct connect_hello *hello)
 {
     return hello->nonces[1] == connect_challenge(dgram, hello, 0) ||
@@ -157,7 +158,7 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
     free(conn);
 }
 
-/* The connection is no more, but what was not acknowledged is to go over the next one. */
+/* The connection has been closed; what was not acknowledged goes over the next one. */
 static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -295,8 +296,10 @@ static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return dgram_way_hello(dgram, peer);
 }
 
-/* After the latest try: a quarter more or less, so that peers which began together part and do not
- * fill the buffers before somebody for each other over and over. */
+/*
+ * The pause after the latest try: a quarter more or less, so that peers which began together drift
+ * apart and do not fill each other's buffers again and again.
+ */
 static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
                               bool said)
 {
@@ -307,7 +310,7 @@ static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_
     return pause - pause / 4 + (chance >> 32) % (pause / 2);
 }
 
-/* What is due of a handshake that we have begun or are to begin. */
+/* Do what is due in a handshake that we have begun or have to begin. */
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     bool said = true;
@@ -339,7 +342,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     } else {
         return;
     }
-    /* What has not left says nothing of the peer. */
+    /* A try that has not left says nothing about the peer. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
     peer->hello_at = dgram->now + connect_pause(dgram, peer, said);
     if (peer->state == DGRAM_CONNECTING) dgram_silence_look(dgram, peer);
@@ -428,7 +431,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
-    peer->conn->heard = dgram->now; /* to a nonce that is new: nobody has kept this answer */
+    peer->conn->heard = dgram->now; /* to a new nonce: this answer cannot be a replay */
     struct connect_by by;
     uint8_t way = 0;
     if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
@@ -502,7 +505,9 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
             dgram_search_passed(&peer->conn->search, hello->packet);
         return;
     }
-    /* Had it begun, too, it has given that up: what is left of it on the way must not replace this.
+    /*
+     * If the peer had begun, too, it has abandoned that attempt: late packets of it must not
+     * replace this.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
     connect_keys(dgram, peer->conn, dgram->config.self, peer->id, hello->nonces);
@@ -537,7 +542,7 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
     } else if (conn != NULL && peer->state == DGRAM_UP) {
         return;
     } else if (peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0]) {
-        connect_hello(dgram, peer); /* it has given up the one that we are making */
+        connect_hello(dgram, peer); /* it has abandoned the connection that we are making */
     }
     dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet, 0);
 }
@@ -565,7 +570,7 @@ static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (ours) connect_begin_again(dgram, peer); /* it has closed it, and we have more to say */
 }
 
-/* From somebody who knows the job's key, and for us. */
+/* Whether the sender knows the job's key, and means us. */
 static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, size_t len,
                           struct connect_hello *hello)
 {
@@ -607,7 +612,7 @@ static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer
     }
 }
 
-/* Is it the process that we know? The first fresh packet makes it known. */
+/* Whether it is the process that we know. The first fresh packet makes it known. */
 static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {

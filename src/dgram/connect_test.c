@@ -15,7 +15,7 @@ static void test_cookies(void **state)
     close_world();
 }
 
-/* What ends is counted off. */
+/* Everything that ends is counted off. */
 static void test_ends(void **state)
 {
     (void)state;

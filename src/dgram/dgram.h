@@ -44,10 +44,10 @@ struct aqi_dgram_addr {
 
 struct aqi_dgram_config {
     uint32_t self, size; /* ids are 0..size-1; ours */
-    uint8_t key[16];     /* the job's secret: who does not know it is not talked to */
+    uint8_t key[16];     /* the job's secret: senders that do not know it are ignored */
     uint64_t epoch;      /* random: of this process, not of one that had its address before */
     uint64_t seed;       /* random: for nonces */
-    struct aqi_dgram_addr address; /* ours, as peers are told */
+    struct aqi_dgram_addr address; /* our address, as announced to peers */
 
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
     size_t max_message; /* bytes, of head and body together */
@@ -70,7 +70,7 @@ struct aqi_dgram_config {
     const enum aqi_counter *counters;
 };
 
-/* Fill in everything but who we are: self, size, key, epoch, seed, address. */
+/* Fill in everything except our identity: self, size, key, epoch, seed, address. */
 void aqi_dgram_defaults(struct aqi_dgram_config *config);
 
 /* Why a peer is lost: config.reach_within. */
@@ -78,10 +78,10 @@ extern const char aqi_dgram_unreached[];
 
 struct aqi_dgram_hooks {
     /*
-     * Send `packets` packets to `to`: the pieces of `iov` one after the other, of which every
-     * `segment` bytes are a packet; the last may be shorter. Together at most AQI_DGRAM_BURST bytes
-     * and AQI_DGRAM_BURST_COUNT packets. It may keep nothing of `iov`. False: no room, none were
-     * sent; progress tries again.
+     * Send `packets` packets to `to`: the pieces of `iov` one after the other. Every `segment`
+     * bytes of them are a packet; the last may be shorter. Together at most AQI_DGRAM_BURST bytes
+     * and AQI_DGRAM_BURST_COUNT packets. Must not keep references to `iov`. False: no room, none
+     * were sent; progress tries again.
      */
     bool (*transmit)(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *to,
                      const struct iovec *iov, unsigned niov, size_t segment, unsigned packets);
@@ -97,7 +97,7 @@ struct aqi_dgram_hooks {
     void (*local)(void *arg, void *user, aq_status status);
     void (*remote)(void *arg, void *user, aq_status status);
 
-    /* May the peer write or read [addr, addr + len) of this process? */
+    /* Whether the peer may write or read [addr, addr + len) of this process. */
     bool (*range_ok)(void *arg, uint64_t addr, size_t len);
 
     /* Where `id` is. AQ_AGAIN: not known yet. */
@@ -195,16 +195,16 @@ void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
 void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t waited,
                       uint64_t now);
 bool aqi_dgram_parked(const struct aqi_dgram *dgram);
-/* What was parked comes now, as in aqi_dgram_input. Returns how many packets. */
+/* Take the parked packets now, as in aqi_dgram_input. Returns their number. */
 unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now);
 
 /* After the packets that are there: deliver what was kept (with `requests`), send what is due.
- * Returns how many things happened. */
+ * Returns the number of events handled. */
 unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now);
 
 /*
- * A word that goes round: whoever has told it tells it with each packet, and so does whoever has
- * heard it. For what one process says in the name of all.
+ * A flag that spreads to all processes: a process that has set it, or has received it, sends it
+ * with each packet. For what one process reports on behalf of all.
  */
 void aqi_dgram_tell(struct aqi_dgram *dgram);
 bool aqi_dgram_told(const struct aqi_dgram *dgram);
@@ -219,8 +219,7 @@ bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
  * needed at the deadline only. */
 bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 
-/* The last that peers may want: has everybody been silent long enough for all our last
- * acknowledgements to have arrived? */
+/* Whether all peers have been silent long enough for our last acknowledgements to have arrived. */
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now);
 
 /* The job says that this peer is dead: what is under way to it fails with AQ_EPEER. `lost` is not
@@ -241,7 +240,7 @@ enum aqi_dgram_counter {
     AQI_DGRAM_DROP_COOKIE,    /* dropped: of a connection that there is not */
     AQI_DGRAM_DROP_MAC,       /* dropped: forged or altered */
     AQI_DGRAM_DROP_WINDOW,    /* dropped: numbers that were never sent or are out of the window */
-    AQI_DGRAM_DROP_MALFORMED, /* dropped: contents that make no sense */
+    AQI_DGRAM_DROP_MALFORMED, /* dropped: malformed contents */
     AQI_DGRAM_DROP_VERSION,   /* dropped: another version of the protocol */
     AQI_DGRAM_DROP_POOL,      /* dropped to be sent again: no room for a request */
     AQI_DGRAM_COUNTERS

@@ -1,4 +1,4 @@
-/* What the files of the engine share: operations, packets on their way out, connections. */
+/* Shared by the files of the engine: operations, packets on their way out, connections. */
 #ifndef AQI_DGRAM_IMPL_H
 #define AQI_DGRAM_IMPL_H
 
@@ -76,7 +76,7 @@ struct dgram_list {
     struct dgram_packet *first, *last;
 };
 
-/* What we send on a channel. */
+/* The sending side of a channel. */
 struct dgram_tx {
     uint32_t base, next;        /* numbers: the oldest that is not acknowledged, the next to give */
     uint32_t order;             /* transmissions so far */
@@ -117,10 +117,10 @@ enum {
 
 enum dgram_state { DGRAM_IDLE, DGRAM_CONNECTING, DGRAM_UP, DGRAM_CLOSING, DGRAM_LOST };
 
-/* What a peer costs while there is a connection, or is to be one. */
+/* State of a peer that exists only while there is a connection, or one is being made. */
 struct dgram_conn {
     uint64_t cookie_in, cookie_out;
-    uint64_t nonces[2]; /* of who began it, of the other */
+    uint64_t nonces[2]; /* of the side that began it, of the other */
     uint8_t mac_key[16];
     size_t packet;        /* bytes that the path carries */
     uint32_t message_ids; /* of fragmented messages */
@@ -138,7 +138,7 @@ struct dgram_conn {
     bool accepted;              /* we have said ACCEPT, */
     uint64_t accepted_at;       /* lately at */
     bool agreed;                /* the path does not carry the largest packet */
-    struct dgram_search search; /* for what it does carry, by whoever begins the connection */
+    struct dgram_search search; /* for what it does carry, by the side that begins the connection */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
     /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
@@ -159,7 +159,7 @@ struct dgram_conn {
     uint64_t doubt, doubt_until;        /* ns that its answer took then; 0: there is none */
     bool gap;                           /* something is missing: acknowledge selectively */
     bool turn;                          /* of bulk, on DATA; else of messages */
-    bool untimed;                       /* packets are flying of which it is not known since when */
+    bool untimed;                       /* some packets in flight have no known time of departure */
     uint16_t delay;                     /* us: how late its latest acknowledgement was */
     unsigned silences;                  /* time-outs in a row */
     uint8_t backoff;                    /* doublings of the time-out, until one is measured */
@@ -175,7 +175,8 @@ struct dgram_conn {
     uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
-    uint64_t active_until;              /* counts among those who share config.room; 0: does not */
+    uint64_t active_until;              /* counts as one of those that share config.room; 0: does
+                                           not */
     uint64_t sent_count, resent_count, received_count, duplicate_count;
 };
 
@@ -230,7 +231,7 @@ struct aqi_dgram {
     struct dgram_peer **peers; /* by id */
     uint64_t now;
     uint64_t arrived;   /* when the packet that is served had come; 0: not known */
-    uint64_t heard;     /* the last packet of anybody */
+    uint64_t heard;     /* the last packet from any peer */
     uint64_t secret[2]; /* of the nonces that we challenge with */
     uint64_t nonce;     /* of the last connection that we began */
     uint8_t way;        /* by which it came about: the others are likely to be reached so, too */
@@ -285,7 +286,7 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* The MAC at the end of a packet. */
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);
-/* A packet of a connection that there is not has come: is its sender to be told? */
+/* A packet of an unknown connection has come: notify its sender, if that is due. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie);
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why);
 
@@ -317,7 +318,7 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* ack.c: what has arrived over there, what is lost. */
-/* What one acknowledgement tells, in the head of a packet and perhaps in records. */
+/* The contents of one acknowledgement, in the head of a packet and perhaps in records. */
 struct dgram_news {
     size_t bytes;
     uint64_t sent;                      /* when the latest of those sent once left; 0: none */
@@ -340,8 +341,8 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* All that conn->recovered tells to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn);
-/* What we acknowledge of a channel. */
-/* Is something missing, or not to be acknowledged yet? */
+/* Our acknowledgements of a channel. */
+/* Find out whether something is missing, or must not be acknowledged yet. */
 void dgram_ack_find_gap(struct dgram_conn *conn);
 uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel);
 

@@ -66,7 +66,10 @@ static struct dgram_peer *engine_take_ready(struct aqi_dgram *dgram)
     return peer;
 }
 
-/* Something of ours is under way to it; anything is. (Who is ready may have more.) */
+/*
+ * Keep count of connections with something of ours under way, and with anything under way. (A peer
+ * that is ready may have more.)
+ */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     bool own = conn->own_ops != 0 || conn->lost.first != NULL;

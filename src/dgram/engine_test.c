@@ -324,7 +324,8 @@ static void test_messages_lost(void **state)
     messages(200, true);
 }
 
-/* Who computes is connected to and is not lost, however long; what came meanwhile comes then. */
+/* A peer that computes can be connected to and is not lost, however long it computes; what came
+ * meanwhile is taken afterwards. */
 static void test_computes(void **state)
 {
     enum { SENT = 40 };
@@ -548,7 +549,7 @@ static void test_idle_close(void **state)
     end();
 }
 
-/* Who does not answer is asked now and then, whatever is under way to him. */
+/* A peer that does not answer is asked now and then, whatever is under way to it. */
 static void test_silence(void **state)
 {
     (void)state;
@@ -568,7 +569,8 @@ static void test_silence(void **state)
     end();
 }
 
-/* Both begin, and the one who is to go on is not heard: that the other lives, it hears. */
+/* Both begin, and the packets of the one that should go on are lost: it still learns that the other
+ * one lives. */
 static void test_unheard_beginner(void **state)
 {
     (void)state;
@@ -588,8 +590,8 @@ static void test_unheard_beginner(void **state)
     dead_after = 0;
 }
 
-/* How long acknowledgements were lost is not how long the path is. What was sent in bulk is lost;
- * small messages arrive, but nobody hears so before the first of the bulk comes. */
+/* The time during which acknowledgements were lost is not the length of the path. The bulk is lost;
+ * small messages arrive, but their sender does not learn so before the first of the bulk does. */
 static void test_lost_acknowledgements(void **state)
 {
     (void)state;
@@ -621,8 +623,7 @@ static void test_lost_acknowledgements(void **state)
     }
 }
 
-/* What the path carries is known: nothing larger is tried, which takes time, and nothing is said.
- */
+/* With a known path nothing larger is tried, which takes time, and nothing is logged. */
 static void test_known_path(void **state)
 {
     (void)state;
@@ -684,8 +685,8 @@ static void test_small_path(void **state)
     end();
 }
 
-/* A path that has become longer than the time-out is measured all the same, after a few packets
- * that are sent again for nothing. */
+/* A path that has become longer than the time-out is still measured, after a few packets that are
+ * sent again needlessly. */
 static void test_longer_path(void **state)
 {
     (void)state;

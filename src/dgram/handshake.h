@@ -1,4 +1,4 @@
-/* What connections are made by: the packets of a handshake, and the ways that they go. */
+/* How connections are made: the packets of a handshake, and the ways that they go. */
 #ifndef AQI_DGRAM_HANDSHAKE_H
 #define AQI_DGRAM_HANDSHAKE_H
 
@@ -25,7 +25,7 @@ struct connect_hello {
     uint32_t numbers[2]; /* of packets sent; HELLO and CHALLENGE: the way that is tried */
     uint32_t agreed;     /* 1, CONFIRM and ACCEPT: larger packets do not pass */
     uint64_t epoch;
-    uint64_t nonces[2];            /* of who began, of the other */
+    uint64_t nonces[2];            /* of the side that began, of the other */
     uint64_t begun;                /* the nonce with which the sender began last */
     struct aqi_dgram_addr address; /* where the sender receives, by this way */
     uint8_t tag[DGRAM_TAG];

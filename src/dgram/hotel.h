@@ -1,7 +1,7 @@
 /*
- * The hotel: timers in a hashed wheel. Who wants to be woken checks in with a time, and may check
- * out again; both in constant time. See Varghese and Lauck, "Hashed and hierarchical timing wheels"
- * (SOSP 1987), scheme 6; the name is from the notes on usNIC.
+ * The hotel: timers in a hashed wheel. A guest that wants to be woken checks in with a time, and
+ * may check out again; both take constant time. See Varghese and Lauck, "Hashed and hierarchical
+ * timing wheels" (SOSP 1987), scheme 6; the name is from the notes on usNIC.
  */
 #ifndef AQI_DGRAM_HOTEL_H
 #define AQI_DGRAM_HOTEL_H
@@ -35,8 +35,10 @@ void dgram_check_out(struct dgram_hotel *hotel, struct dgram_guest *guest);
 /* A guest whose time has come, checked out; NULL: none is left. Costs little where none has. */
 struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now);
 
-/* When the next one wants to be woken; of guests who stay for longer than the wheel has rooms, when
- * it reaches the first. UINT64_MAX: nobody is there. */
+/*
+ * When the next guest wants to be woken; for guests that stay longer than the wheel has rooms, when
+ * it reaches the first. UINT64_MAX: the hotel is empty.
+ */
 uint64_t dgram_next_wake(const struct dgram_hotel *hotel);
 
 #endif

@@ -1,4 +1,6 @@
-/* Twin of hotel.c: thousands of guests against a list of them; who stays long costs nothing. */
+/*
+ * Twin of hotel.c: thousands of guests against a list of them; guests that stay long cost nothing.
+ */
 #include "dgram/hotel.h"
 
 #include <setjmp.h>

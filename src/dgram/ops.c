@@ -184,8 +184,9 @@ static bool dgram_ops_put_small(struct aqi_dgram *dgram, struct dgram_peer *peer
 }
 
 /*
- * The head of a Long: delivered over there when the bytes of its operation are in place. That lasts
- * until the head is acknowledged, too: the peer keeps account of those of which it has a part.
+ * The head of a Long: delivered at the peer when the bytes of its operation are in place. The
+ * operation lasts at least until the head is acknowledged: the peer keeps state for each operation
+ * that it has received a part of.
  */
 static bool dgram_ops_head(struct aqi_dgram *dgram, struct dgram_peer *peer, bool reply,
                            struct dgram_op *op, const void *head, size_t head_len)

@@ -15,9 +15,9 @@ enum {
     PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
     PACE_FEW = 8,          /* packets: of fewer, a lost one says nothing of a share */
     PACE_TAIL = 10,    /* part of the shortest time-out by which a probe is later than an answer */
-    PACE_ONE = 1024,   /* of patience, */
-    PACE_PATIENT = 16, /* of which there is at most so much, */
-    PACE_FORGET = 256  /* and which so many answers take */
+    PACE_ONE = 1024,   /* unit of patience, */
+    PACE_PATIENT = 16, /* at most so many units, */
+    PACE_FORGET = 256  /* answers over which it decays */
 };
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
@@ -57,7 +57,7 @@ bool dgram_pace_rare(const struct dgram_pace *pace)
     return pace->srtt != 0 && pace->lay > pace->srtt / 4 + PACE_RARE;
 }
 
-/* Is it the reach that bounds what is under way? */
+/* Whether the reach bounds what is under way. */
 static bool pace_reaches(const struct dgram_pace *pace)
 {
     return pace->reach > pace->window && pace->draining == 0 && dgram_pace_rare(pace);
@@ -106,9 +106,9 @@ static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
 }
 
 /*
- * What the path itself takes shows when its queue is empty: now and then each flow holds back for
- * some round trips. All that share the queue do it together, since what one sees of the emptier
- * queue is the latest measurement of the others, too (as in BBR, 2016). True: it is under way.
+ * The delay of the path itself can be measured when its queue is empty: now and then each flow
+ * holds back for some round trips. All that share the queue do so together, since the queue that
+ * one empties gives the others their latest measurement, too (as in BBR, 2016). True: draining.
  */
 static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
 {
@@ -126,7 +126,10 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
         if (pace->round_least != UINT64_MAX) pace->base = pace->round_least;
         return false;
     }
-    /* What lies at a receiver that computes is no queue, and all have paused meanwhile. */
+    /*
+     * Packets that lie at a receiver that computes are no queue, and all flows have paused
+     * meanwhile.
+     */
     pace->draining = dgram_pace_rare(pace) ? 1 : PACE_DRAIN_ROUNDS;
     pace->drained = pace->window;
     pace->window = pace->packet;
@@ -231,6 +234,8 @@ uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now)
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
     if (missing <= 0) return now;
-    if (dgram_pace_rare(pace)) pace->full = true; /* who computes lets us wait for nothing else */
+    if (dgram_pace_rare(pace))
+        pace->full = true; /* a receiver that computes lets us wait for
+                              nothing else */
     return now + (uint64_t)((double)missing / rate) + 1;
 }

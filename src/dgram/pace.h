@@ -3,19 +3,20 @@
  *
  * Round trips as RFC 6298. The window follows the delay above the path's own (as Swift, SIGCOMM
  * 2020, and TIMELY, SIGCOMM 2015, do): a queue that builds up makes it smaller before anything is
- * lost. How much of a queue is too much depends on the window: who has less bears more, so flows
- * that share a queue come to equal windows. What the path itself takes is measured anew now and
- * then, with an empty queue, or late comers would take the queue for a part of it. A loss in itself
- * says little on a path that loses at random, so the window shrinks by half of the *share* that was
- * lost in a round trip, and grows by a number of packets: flows on a link that overflows converge
- * to equal shares, too, and one of one percent costs little.
+ * lost. How much of a queue is too much depends on the window: a flow with a smaller one tolerates
+ * more, so flows that share a queue come to equal windows. The delay of the path itself is measured
+ * anew now and then, with an empty queue; otherwise flows that start late would take the queue for
+ * a part of the path. A single loss means little on a path that loses at random, so the window
+ * shrinks by half of the *share* that was lost in a round trip, and grows by a number of packets:
+ * flows on a link that overflows converge to equal shares, too, and one of one percent costs
+ * little.
  *
- * A receiver that computes leaves packets in its socket. That is no congestion: round trips are
- * those of the path, without what the packets and the acknowledgement lay at the two ends (as
- * Swift's), and the window is what the path bears. What an answer takes in all is measured beside
- * that: it is what the time-out waits for. Where packets lie for long, those under way
- * lie over there, most of them, so a second window bounds them all, the reach,
- * and the first one only how fast they leave.
+ * A receiver that computes leaves packets in its socket. That is not congestion: round trips are
+ * those of the path, without the time that packets and acknowledgements spent waiting at the two
+ * ends (as Swift's), and the window is what the path bears. The whole time of an answer is measured
+ * separately: the time-out waits for that. Where packets wait for long, most of those under way
+ * wait at the receiver, so a second window, the reach, bounds them all, and the first one bounds
+ * only how fast they leave.
  */
 #ifndef AQI_DGRAM_PACE_H
 #define AQI_DGRAM_PACE_H
@@ -57,9 +58,11 @@ void dgram_pace_lost(struct dgram_pace *pace, size_t bytes);
 /* The peer is silent: after several time-outs in a row nothing of what was known still holds. */
 void dgram_pace_silent(struct dgram_pace *pace);
 
-/* Does the receiver look rarely, as far as is known? */
+/* Whether the receiver looks rarely, as far as is known. */
 bool dgram_pace_rare(const struct dgram_pace *pace);
-/* May `size` bytes leave beside `under_way`? dgram_pace_open: if not, that is remembered. */
+/*
+ * Whether `size` bytes may leave beside `under_way`. dgram_pace_open: if not, that is remembered.
+ */
 bool dgram_pace_fits(const struct dgram_pace *pace, size_t under_way, size_t size);
 bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
 

@@ -137,7 +137,7 @@ static void delay_and_loss_make_it_smaller(void **state)
     assert_int_equal(pace.window, before);
 }
 
-/* At the same queue who has more gives way to who has less. */
+/* At the same queue a flow with a larger window gives way to one with a smaller. */
 static void flows_come_to_equal_windows(void **state)
 {
     (void)state;
@@ -160,7 +160,7 @@ static void flows_come_to_equal_windows(void **state)
     assert_in_range(flows[0].window, flows[1].window * 9 / 10, flows[1].window * 11 / 10);
 }
 
-/* Who found a queue when he came learns of the path itself when all hold back. */
+/* A flow that found a queue when it began learns of the path itself when all hold back. */
 static void the_path_is_measured_anew(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void the_path_is_measured_anew(void **state)
     }
     assert_int_equal(pace.base, RTT);
     assert_in_range(pace.window, before * 9 / 10, before * 6 / 5);
-    /* Not by who does not fill the path: it is longer now. */
+    /* Not by a flow that does not fill the path: it is longer now. */
     for (unsigned i = 0; i < 4000; i++) {
         now += 3 * RTT;
         dgram_pace_sample(&pace, 2 * RTT, 0, now);
@@ -255,8 +255,10 @@ static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned los
     }
 }
 
-/* What lies at a receiver that computes is no queue: all of its room is used, and the time-out
- * waits for it. */
+/*
+ * Packets that lie at a receiver that computes are no queue: all of its room is used, and the
+ * time-out waits for it.
+ */
 static void a_receiver_that_computes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Packets as bytes: walking the records of what a peer, or anybody, has sent. */
+/* Packets as bytes: walking the records that a peer, or a stranger, has sent. */
 #include "dgram/packet.h"
 
 bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
@@ -17,7 +17,9 @@ bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
     return true;
 }
 
-/* What each kind must have: bytes at least and at most; may it be of requests, must it be. */
+/*
+ * Limits of each kind: fewest and most bytes; whether it may be of requests, and of anything else.
+ */
 static const struct {
     uint16_t least, most;
     bool request, other, unnumbered;

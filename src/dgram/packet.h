@@ -27,7 +27,7 @@ enum dgram_head_flags {
 };
 
 struct dgram_head {
-    uint64_t cookie; /* chosen by who receives it */
+    uint64_t cookie; /* chosen by the receiver */
     uint32_t source; /* id of the sender */
     uint32_t seq;
     uint32_t ack[2]; /* of each channel: all before it have come */
@@ -41,7 +41,7 @@ static_assert(sizeof(struct dgram_head) == 32, "no padding");
 
 enum dgram_record_kind {
     DGRAM_END,      /* nothing more, up to the end: padding */
-    DGRAM_MESSAGE,  /* the message, of which the first four bytes are those of the record */
+    DGRAM_MESSAGE,  /* the message; its first four bytes are those of the record */
     DGRAM_FRAGMENT, /* of message `id`: where = total << 32 | offset, bytes */
     DGRAM_PUT,      /* of operation `id`: where = address, bytes */
     DGRAM_LONG,     /* a message to deliver when all `where` bytes of operation `id` are in place */
@@ -87,8 +87,10 @@ static inline int32_t dgram_diff(uint32_t a, uint32_t b)
 bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
                        struct dgram_record *record, const unsigned char **bytes, size_t *nbytes);
 
-/* Do all records make sense by themselves, under a head with these flags? What they name is checked
- * by who serves them. */
+/*
+ * Whether all records are valid by themselves, under a head with these flags. Whether what they
+ * name exists is checked where they are served.
+ */
 bool dgram_records_valid(const unsigned char *packet, size_t len, uint8_t flags);
 
 #endif

@@ -33,7 +33,7 @@ static struct {
     unsigned loss;       /* in 1/1000 */
     unsigned came[ENDS]; /* messages at each, and the sum of their numbers */
     uint64_t sum[ENDS];
-    unsigned silent[ENDS], lost[ENDS]; /* what the other was told of each, and what last */
+    unsigned silent[ENDS], lost[ENDS]; /* reported to the other about each; the last report: */
     uint64_t waited;
     const char *why;
     unsigned flying;

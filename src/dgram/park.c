@@ -16,7 +16,7 @@ static struct dgram_parked *park_list(struct aqi_dgram *dgram, const struct dgra
     return &dgram->parked_by[(head->seq ^ head->source) % DGRAM_PARKED_LISTS];
 }
 
-/* Has the packet that begins with `head` been parked, when it came before? */
+/* Whether the packet that begins with `head` came before and has been parked. */
 static bool park_has(struct aqi_dgram *dgram, const struct dgram_head *head)
 {
     struct dgram_head other;

@@ -1,4 +1,4 @@
-/* What comes: packets checked, numbers, records served, messages delivered or kept. */
+/* Receiving: packets checked, numbers, records served, messages delivered or kept. */
 #include "dgram/dgram_impl.h"
 
 #include "base/copy.h"
@@ -25,7 +25,7 @@ struct dgram_arrival {
     const char *broken;           /* why the connection cannot go on: the packet counts as come */
 };
 
-/* What has been acknowledged cannot come again: without memory for it there is no going on. */
+/* Acknowledged data cannot come again: without memory for it the connection cannot go on. */
 static bool receive_no_memory(struct dgram_arrival *arrival)
 {
     arrival->broken = "sent something for which there is no memory here";
@@ -83,8 +83,10 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
 /* --- requests that came when none may be handled -----------------------------------------------
  */
 
-/* Is it this peer's turn? While more is wanted than there is, nobody holds more than the least, and
- * who has waited longest is first. */
+/*
+ * Whether it is this peer's turn. While more is wanted than there is, no peer holds more than the
+ * least, and the one that has waited longest is first.
+ */
 static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
     uint32_t unused = dgram->config.pool - dgram->kept_count;
@@ -389,7 +391,7 @@ static bool receive_sack(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     return dgram_ack_sack(dgram, arrival->peer, record, bytes, n, &arrival->news);
 }
 
-/* False: it makes no sense, or there is no memory for it. */
+/* False: malformed, or there is no memory for it. */
 static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
                                                   const struct dgram_record *,
                                                   const unsigned char *, size_t) = {
@@ -411,7 +413,7 @@ static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arriv
             dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
 }
 
-/* What may not be handled now is kept. */
+/* Keep what may not be handled now. */
 static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
     for (struct dgram_incoming *i = arrival->done; i != NULL; i = i->next) {
@@ -452,7 +454,7 @@ static void receive_acknowledge(struct aqi_dgram *dgram, struct dgram_peer *peer
     }
 }
 
-/* Who sends us bulk shares the port's room with the others who do. */
+/* A peer that sends us bulk shares the port's room with the others that do. */
 static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     enum { ACTIVE = 20000000 };
@@ -515,7 +517,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
         dgram_lose(dgram, peer, arrival->broken);
         return;
     }
-    /* What is small and closes a gap, perhaps, is to be sent again no more (RFC 5681). */
+    /* A small packet that may close a gap must not be sent again needlessly (RFC 5681). */
     bool closes = conn->gap && arrival->channel == AQI_DGRAM_COMMAND;
     receive_acknowledge(dgram, peer, closes || (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
@@ -567,7 +569,7 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     return peer;
 }
 
-/* What is new in a packet waits; who sent it is to hear that we live, if he asks. */
+/* The new contents of a packet wait; its sender gets a sign of life if it asks. */
 static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct dgram_head *head, const unsigned char *packet, size_t len)
 {

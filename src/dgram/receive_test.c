@@ -1,6 +1,7 @@
 /*
  * Twin of receive.c: a peer that has connected and then sends what no engine sends. Each bound is
- * tried on both of its sides. What is refused is counted, leaves memory alone, and harms nobody.
+ * tried on both of its sides. Refused packets are counted, leave memory alone, and harm no other
+ * peer.
  */
 #include "dgram/forge_test.h"
 
@@ -52,7 +53,7 @@ static void test_fragments(void **state)
     close_world();
 }
 
-/* What a peer begins and never ends takes no more memory than this. */
+/* Messages that a peer begins and never ends take no more memory than this. */
 static void test_too_many_messages(void **state)
 {
     enum { INCOMING = 1 << 16 };
@@ -125,7 +126,7 @@ static void test_longs(void **state)
 /* --- puts and gets -----------------------------------------------------------------------------
  */
 
-/* Of what the victim has sent and nobody has received: the first record of this kind. */
+/* Whether the victim has sent a record of this kind that was not received; finds the first. */
 static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
 {
     const unsigned char *bytes;

@@ -12,7 +12,7 @@ enum {
     SEARCH_SILENCES = 3, /* in succession: no other process has the peer's processor so long */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide what is left, */
-    SEARCH_JUMBO = 8960 /* and of which few are, for they take long: what larger frames carry */
+    SEARCH_JUMBO = 8960 /* above this few, as they take long: what jumbo frames carry */
 };
 
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way)

@@ -42,7 +42,7 @@ enum dgram_verdict {
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way);
 /* The smaller sizes of the next round, in falling order; how many. */
 unsigned dgram_search_sizes(const struct dgram_search *search, uint16_t sizes[DGRAM_SEARCH_SIZES]);
-/* Is the largest to be sent beside them? */
+/* Whether the largest is to be sent beside them. */
 bool dgram_search_needs_largest(const struct dgram_search *search);
 /* They were sent, but perhaps not all have left. The next time they may; or there is never room for
  * one so large, and always for others. */

@@ -77,7 +77,10 @@ static void every_size_is_found(void **state)
         }
 }
 
-/* What was lost, not stopped, may make it too small, but not too large, and not often. */
+/*
+ * Losses, unlike a limit of the path, may make the result too small, but not too large, and not
+ * often.
+ */
 static void losses_make_it_longer(void **state)
 {
     enum { TIMES = 2000 };
@@ -117,8 +120,10 @@ static void what_does_not_leave_is_as_good_as_lost(void **state)
 }
 
 /* Nothing passes, such as to a host that is down: that is no small path. */
-/* A buffer that never holds a whole round: the small packets that the path carries get through all
- * the same, since rounds become short and begin with the smallest. */
+/*
+ * A buffer that never holds a whole round: the small packets that the path carries still get
+ * through, since rounds become short and begin with the smallest.
+ */
 static void long_rounds_become_short(void **state)
 {
     (void)state;

@@ -39,7 +39,10 @@ static inline void dgram_seen_mark(struct dgram_seen *seen, uint32_t seq)
     }
 }
 
-/* Is there a gap? Then: bit b of word w, number from + 1 + 64 w + b; returns how many words. */
+/*
+ * The words of a gap, if there is one: bit b of word w is number from + 1 + 64 w + b. Returns how
+ * many words.
+ */
 unsigned dgram_seen_words(const struct dgram_seen *seen, uint32_t from, uint64_t *words,
                           unsigned most);
 

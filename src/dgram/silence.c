@@ -1,9 +1,9 @@
 /*
  * Peers from which nothing arrives: the user is warned after a while, and one that was never
- * reached is given up.
+ * reached is reported lost.
  *
- * Only time in which somebody called us counts: a process that was stopped, as all of the job may
- * have been, has not waited.
+ * Only time during which the program called us counts: a process that was stopped, as all of the
+ * job may have been, has not waited.
  */
 #include "dgram/dgram_impl.h"
 

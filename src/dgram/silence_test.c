@@ -39,7 +39,7 @@ static void test_never_reached(void **state)
     }
 }
 
-/* Who was reached once is not lost, also where it is connected to anew. */
+/* A peer that was reached once is not lost, even if it is connected to anew. */
 static void test_silent_later(void **state)
 {
     struct aqi_dgram_peer_info info;

@@ -1,7 +1,7 @@
 /*
- * What leaves, and when: first what was lost, then COMMAND, then DATA, as windows and pacing allow;
- * packets of one size go to the port in one burst. Acknowledgements ride on whatever leaves, and
- * travel alone when nothing does.
+ * Sending, in this order: first what was lost, then COMMAND, then DATA, as windows and pacing
+ * allow; packets of one size go to the port in one burst. Acknowledgements ride on whatever leaves,
+ * and travel alone when nothing does.
  */
 #include "dgram/dgram_impl.h"
 
@@ -42,7 +42,7 @@ static uint16_t transmit_room(const struct aqi_dgram *dgram)
                              UINT16_MAX);
 }
 
-/* What all heads of a burst have in common. */
+/* The common part of all heads of a burst. */
 static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
     uint64_t delay = conn->unsure ? UINT16_MAX : (dgram->now - conn->newest) / 1000;
@@ -235,8 +235,10 @@ static size_t transmit_in_flight(const struct dgram_conn *conn)
     return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
 }
 
-/* Are there more numbers for this lane? Replies and puts go on where requests are stuck, and
- * refusals where puts are that the peer has to refuse. */
+/*
+ * Whether there are more numbers for this lane. Replies and puts continue while requests are stuck,
+ * and refusals while the puts are stuck that the peer has to refuse.
+ */
 static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, unsigned lane)
 {
     static const uint32_t windows[] = {
@@ -247,7 +249,7 @@ static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, un
     return tx->next - tx->base < most;
 }
 
-/* Do the windows let `size` more bytes of this channel and lane leave? */
+/* Whether the windows let `size` more bytes of this channel and lane leave. */
 static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsigned channel,
                           unsigned lane, size_t size, size_t pending)
 {
@@ -282,7 +284,7 @@ static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram, struct 
 {
     struct dgram_tx *tx = &conn->tx[channel];
     struct dgram_packet *packet = tx->queue.first;
-    /* What is behind requests that are stuck may be what the other side waits for. */
+    /* The other side may be waiting for what is queued behind stuck requests. */
     if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
         packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;
@@ -329,7 +331,7 @@ static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, struct dgram_
 {
     struct dgram_packet *packet = conn->lost.first;
     if (packet == NULL) return NULL;
-    /* What is new on COMMAND must not keep it back. */
+    /* New packets on COMMAND must not hold it back. */
     size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + pending;
     if (conn->probes != 0) {
         conn->probes--;

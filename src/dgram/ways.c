@@ -1,9 +1,10 @@
 /*
- * Ways to a peer that has several addresses. Who begins a connection says HELLO by one way, soon by
- * all, and goes on by the one that is answered first (in the spirit of RFC 8305); what it says
- * there names our address by that way, at which the peer answers. When nothing comes any more both
- * ends look for another way, each for itself: MOVE goes by all of them, and MOVED comes back. Both
- * are as long as the largest packet of the connection, or what is under way could not go there.
+ * Ways to a peer that has several addresses. The side that begins a connection sends HELLO by one
+ * way, soon by all, and goes on by the one that is answered first (in the spirit of RFC 8305); its
+ * packets name its address for that way, at which the peer answers. When nothing arrives any more
+ * both ends look for another way, each for itself: MOVE goes by all of them, and MOVED comes back.
+ * Both are as long as the largest packet of the connection, since what is under way must fit the
+ * new way.
  */
 #include "dgram/handshake.h"
 
@@ -53,7 +54,7 @@ bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return said;
 }
 
-/* Is there one that is not in use? */
+/* Whether there is one that is not in use. */
 static bool ways_others(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
     struct connect_by by;
@@ -81,13 +82,13 @@ static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hel
            memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
 }
 
-/* Numbers grow, so nobody can repeat one to lead us astray. */
+/* Numbers grow, so a replayed packet cannot lead us astray. */
 void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len)
 {
     if (dgram->hooks.way == NULL || len < hello->packet) return;
     if (peer->state == DGRAM_IDLE) {
-        /* What would say RESET does not get here. */
+        /* The packets that RESET would answer do not reach us. */
         dgram_way_adopt(dgram, peer, hello);
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet,
                          0);

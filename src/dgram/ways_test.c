@@ -32,7 +32,7 @@ static void test_connects(void **state)
     }
 }
 
-/* Both ways, whoever has something to say. */
+/* Both ways, whichever side has something to send. */
 static void test_moves(void **state)
 {
     (void)state;

@@ -1,4 +1,7 @@
-/* What ports tell each other as their address: an IP address and the UDP ports of both channels. */
+/*
+ * The addresses that ports announce to each other: an IP address and the UDP ports of both
+ * channels.
+ */
 #ifndef PORTS_ADDRESS_H
 #define PORTS_ADDRESS_H
 
@@ -25,7 +28,7 @@ const uint8_t *ports_address_ethernet(const struct aqi_dgram_addr *addr);
 void ports_address_at(const struct aqi_dgram_addr *ports, const union aqi_sockaddr *ip,
                       struct aqi_dgram_addr *addr);
 
-/* Have both the same IP address? */
+/* Whether both have the same IP address. */
 bool ports_address_same_ip(const struct aqi_dgram_addr *a, const struct aqi_dgram_addr *b);
 
 /* As aqi_port_ops.text, .reaches and .same. */

@@ -1,5 +1,4 @@
-/* Which interface: asked of the routing table where there is somebody to reach, and else guessed.
- */
+/* The choice of the interface: by the routing table if there is a peer to reach, else a guess. */
 #include "dgram/ports/interface.h"
 
 #include "base/fail.h"
@@ -28,7 +27,7 @@ static bool interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr
                   sizeof(b->v6.sin6_addr)) == 0;
 }
 
-/* What there is, for messages: "lo 127.0.0.1, eth1 (down)". */
+/* List the interfaces, for messages: "lo 127.0.0.1, eth1 (down)". */
 static void interface_list(const struct ifaddrs *all, char *text, size_t len)
 {
     size_t at = 0;

@@ -29,7 +29,7 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
 unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
                                 unsigned most);
 
-/* Is there a route to `to`, as the kernel has it now? `*source`: our address in what goes there. */
+/* Whether the kernel has a route to `to` now. `*source`: our address in packets that go there. */
 bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source);
 
 /* Then nothing passes between processes of this host, whatever their addresses. */

@@ -102,7 +102,7 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
     pair_up("docker0", "veth1");
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
-    /* What a container has, but only if there is nothing better. */
+    /* Interfaces of containers, but only if there is nothing better. */
     assert_ip("address add 172.17.0.9/16 dev veth1");
     assert_finds(NULL, NULL, "veth1", "172.17.0.9");
     assert_ip("link set net7 up"); /* its other end is down: no carrier */
@@ -241,7 +241,7 @@ static void a_packet_fits_the_mtu(void **state)
     assert_non_null(strstr(text, "packets of interface net7 (MTU 603) carry 575 bytes, and 576"));
 }
 
-/* What cannot be sent is lost like any other packet, said once, and counted. */
+/* A packet that cannot be sent is lost like any other, logged once, and counted. */
 static void what_the_network_refuses_is_lost(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void what_the_other_end_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
-/* A port, and the address of one behind the wire, where nobody is. */
+/* A port, and an address behind the wire at which there is no port. */
 static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
 {
     assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),

@@ -1,5 +1,7 @@
-/* The port that loses packets: as many as it is told, always the same ones for a seed, and what it
- * lets pass is whole. */
+/*
+ * The port that loses packets: as many as it is set to, always the same ones for a seed, and those
+ * that it lets pass are whole.
+ */
 #include "dgram/ports/port_test.h"
 
 enum { BURST = 16, LEN = 64 };

@@ -1,4 +1,7 @@
-/* The network inside a process: whole packets in order, the descriptor, room, and who is gone. */
+/*
+ * The network inside a process: whole packets in order, the descriptor, room, and ports that are
+ * gone.
+ */
 #include "dgram/ports/port_test.h"
 
 enum { LEN = 1000, BUFFER = 64 << 10 };

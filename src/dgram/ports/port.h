@@ -24,13 +24,13 @@ struct aqi_port_params {
     bool one_peer;         /* all is sent to one address, and of others nothing is expected */
 };
 
-/* What an open port has turned out to be. Constant while it is open. */
+/* The properties of an open port. Constant while it is open. */
 struct aqi_port_limits {
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
     size_t room;        /* bytes of packets that it keeps until receive is called, with
                          * AQI_DGRAM_COST for each */
     char interface[32]; /* "eth0" */
-    char text[96];      /* where it receives, for people: "10.0.0.7:4021" */
+    char text[96];      /* where it receives, for users: "10.0.0.7:4021" */
     const char *xdp;    /* NULL, or how AF_XDP is attached to the interface: "native", "generic" */
 };
 
@@ -46,9 +46,9 @@ typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
 
 /* How to look for packets. */
 enum aqi_port_look {
-    AQI_PORT_SHORT, /* nobody has looked but just now, */
-    AQI_PORT_DEEP,  /* also where nothing has come for some time: a system call more */
-    AQI_PORT_RARE   /* nobody has looked for long: for all there is, and since when */
+    AQI_PORT_SHORT, /* the last look was just now, */
+    AQI_PORT_DEEP,  /* also if nothing has come for some time: a system call more */
+    AQI_PORT_RARE   /* the last look was long ago: for all there is, and since when */
 };
 
 struct aqi_port_ops {
@@ -67,15 +67,20 @@ struct aqi_port_ops {
                         void *arg);
     /* Readable while packets are there; to be waited for by poll(). At most two. */
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
-    /* "10.0.0.7:4021" of an address of a peer, for people. */
+    /* "10.0.0.7:4021" of an address of a peer, for users. */
     void (*text)(const struct aqi_dgram_addr *addr, char *buf, size_t len);
-    /* Is that the address of a port of the same kind, which packets of this one can go to? */
+    /*
+     * Whether that is the address of a port of the same kind, which packets of this one can reach.
+     */
     bool (*reaches)(const struct aqi_dgram_addr *own, const struct aqi_dgram_addr *peer);
-    /* Is `seen`, from take or refused, a part of the address that a peer has told? */
+    /* Whether `seen`, from take or refused, is a part of the address that a peer has announced. */
     bool (*same)(const struct aqi_dgram_addr *told, const struct aqi_dgram_addr *seen);
-    /* What the port itself knows to be wrong with a peer since the last call (a refused
-     * connection says that its process has ended): its address as seen, or false. To be called
-     * until false after receive, also since the descriptors are readable until then. */
+    /*
+     * Report a fault of a peer that the port itself has noticed since the last call (a refused
+     * connection means that its process has ended): its address as seen; false if there is none.
+     * Must be called after receive until it returns false; until then the descriptors stay
+     * readable.
+     */
     bool (*refused)(struct aqi_port *port, struct aqi_dgram_addr *addr);
     /* Could some of what was to be sent not be read, since the last call? It counts as lost. */
     bool (*unreadable)(struct aqi_port *port);
@@ -85,7 +90,7 @@ struct aqi_port_ops {
 
 struct aqi_port {
     const struct aqi_port_ops *ops;
-    struct aqi_dgram_addr address; /* as peers are told */
+    struct aqi_dgram_addr address; /* as announced to peers */
     /* It receives at these, too: params.several. */
     struct aqi_dgram_addr others[AQI_DGRAM_WAYS - 1];
     unsigned other_count;
@@ -99,7 +104,7 @@ extern const struct aqi_port_ops aqi_port_memory; /* between ports of this proce
  * fork. */
 extern const struct aqi_port_ops aqi_port_xdp;
 /* Could that be opened? Found out without touching the interface; fails as open does. `*how`: in
- * which mode, for people. */
+ * which mode, for users. */
 aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **how);
 
 /*

@@ -1,4 +1,4 @@
-/* What is done about each error of sendmsg: one table, with the reasons. */
+/* The reaction to each error of sendmsg: one table, with the reasons. */
 #include "dgram/ports/send_error.h"
 
 #include <errno.h>

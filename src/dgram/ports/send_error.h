@@ -1,4 +1,4 @@
-/* What is done about each error of sendmsg. */
+/* The reaction to each error of sendmsg. */
 #ifndef PORTS_SEND_ERROR_H
 #define PORTS_SEND_ERROR_H
 
@@ -17,7 +17,7 @@ struct ports_send_error {
     enum ports_verdict verdict;
     bool late;   /* it may be what the network said of an earlier packet: the next call counts */
     bool uncut;  /* of a burst: the kernel may only be unable to cut it into packets */
-    bool silent; /* nothing is said about it to people */
+    bool silent; /* not reported to users */
     const char *reason;
     const char *advice; /* NULL: none */
 };

@@ -66,7 +66,7 @@ struct socket_port {
     struct socket_refusal refusal;
     atomic_bool one_peer;
     atomic_bool connected[AQI_DGRAM_CHANNELS];
-    struct aqi_dgram_addr peer[AQI_DGRAM_CHANNELS]; /* whom with, as seen */
+    struct aqi_dgram_addr peer[AQI_DGRAM_CHANNELS]; /* its peer, as seen */
     unsigned nested;
     unsigned streak[AQI_DGRAM_CHANNELS];
     unsigned warm;
@@ -86,8 +86,10 @@ static void socket_set(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof(value)); /* what it lacks is done without */
 }
 
-/* What the kernel gives us of the buffer that we want; more if we may force it. It doubles what it
- * is asked for, and charges the packets with all their memory. */
+/*
+ * Set the buffer's size and return what the kernel grants; more if we may force it. The kernel
+ * doubles the size requested, and charges packets with all their memory.
+ */
 static size_t socket_buffer(int fd, int option, int force, size_t wanted)
 {
     int given = 0, ask = (int)aqi_min(wanted, INT32_MAX / 2);
@@ -290,7 +292,7 @@ static ssize_t socket_call(int fd, const struct msghdr *message)
                   message->msg_name, message->msg_namelen);
 }
 
-/* What the call comes to, for packets of `size` bytes. */
+/* Make the call and classify its outcome, for packets of `size` bytes. */
 static enum outcome socket_try(struct socket_port *self, enum aqi_dgram_channel channel,
                                const struct msghdr *message, const struct aqi_dgram_addr *to,
                                size_t size)
@@ -307,7 +309,7 @@ static enum outcome socket_try(struct socket_port *self, enum aqi_dgram_channel 
         if (row->uncut && message->msg_controllen != 0) return NO_GSO;
         if (row->verdict == PORTS_REPEAT) continue;
         if (error == ENOBUFS) socket_dropped(self, to, size);
-        /* Read by socket_unreadable of whoever receives. */
+        /* Read by socket_unreadable in the thread that receives. */
         if (row->verdict == PORTS_UNREADABLE)
             atomic_store_explicit(&self->unreadable, true, memory_order_release);
         if (row->late) atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
@@ -462,7 +464,9 @@ static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel
             return true;
         }
         if (AQI_LIKELY(errno == EAGAIN)) return false;
-        /* What the network said of a packet that we sent; there may be packets behind it. */
+        /*
+         * An error that the network reported for a packet of ours; there may be packets behind it.
+         */
         if (errno != EINTR)
             atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
         if (message != NULL) *message = blank;
@@ -470,7 +474,7 @@ static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel
     return false;
 }
 
-/* As socket_take, of whom one socket is for, one by one. */
+/* As socket_take, one by one, for a socket that is connected to its one peer. */
 static unsigned socket_take_one(struct socket_port *self, enum aqi_dgram_channel channel,
                                 unsigned char *buffer, aqi_port_take *take, void *arg,
                                 size_t *bytes)
@@ -526,9 +530,11 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
     return n;
 }
 
-/* GRO makes a message and its reply 5 % slower that come alone, and a flood half as fast again.
- * When it ends, nobody can tell apart what came as one until then: that is lost, at most what came
- * since the look that found nothing. */
+/*
+ * GRO makes single messages and replies 5 % slower, and a flood half as fast again. When it is
+ * switched off, packets that came as one cannot be separated any more: they are lost, at most those
+ * that came since the look that found nothing.
+ */
 static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char *buffer)
 {
     int fd = self->fd[AQI_DGRAM_COMMAND];
@@ -621,7 +627,7 @@ static unsigned socket_descriptors(struct aqi_port *port, int fds[2])
 
 /* --- what went wrong ------------------------------------------------------------------------- */
 
-/* The next of a socket's errors; `*refused` if it says that nobody listens at `at`. */
+/* Take the next of a socket's errors; `*refused` if it says that there is no listener at `at`. */
 static bool socket_next_error(int fd, union aqi_sockaddr *at, bool *refused)
 {
     unsigned char control[512] __attribute__((aligned(alignof(size_t))));

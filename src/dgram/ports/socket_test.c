@@ -35,7 +35,7 @@ static struct aqi_port *open_at(const char *host)
     return open_port(&(struct aqi_port_params){.interface = host});
 }
 
-/* What open says when it fails. */
+/* The error text of an open that fails. */
 static const char *refusal(const struct aqi_port_params *params, aq_status wanted)
 {
     static struct capture capture;
@@ -149,7 +149,7 @@ static void each_of_two_receivers_gets_its_own(void **state)
     free(arrivals);
 }
 
-/* What is read while a packet is being taken lies elsewhere. */
+/* Packets that are read while a packet is being taken are kept elsewhere. */
 struct nested {
     struct aqi_port *port;
     struct arrivals *inner, *outer;
@@ -205,7 +205,7 @@ static bool counts_drops(struct aqi_port *port)
     return getsockopt(fds[0], SOL_SOCKET, SO_MEMINFO, info, &len) == 0 && len > sizeof(int);
 }
 
-/* `room` can be relied upon; beyond it packets are lost, and that is told. */
+/* `room` can be relied upon; beyond it packets are lost, and that is counted. */
 static void a_full_buffer_tells_what_is_lost(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void a_kernel_without_gso_is_sent_each_packet(void **state)
         assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 20 * i, 20, 1472, 77));
     const char *text = strstr(capture_end(&capture), "UDP_SEGMENT");
     assert_non_null(text);
-    assert_null(strstr(text + 1, "UDP_SEGMENT")); /* it is tried once */
+    assert_null(strstr(text + 1, "UDP_SEGMENT")); /* tried once only */
     packet_await(b, arrivals, 60);
     packet_drain(b, arrivals);
     assert_int_equal(arrivals->count, 60);
@@ -421,7 +421,7 @@ static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *
     assert_all(arrivals, 0, arrivals->count);
 }
 
-/* Who gets single messages has no use for GRO, and who is flooded has. */
+/* A receiver of single messages has no use for GRO, and one that is flooded has. */
 static void gro_is_for_company(void **state)
 {
     (void)state;
@@ -566,7 +566,9 @@ static bool kernel_refuses(const struct iovec *iov, int niov)
     return refuses;
 }
 
-/* What cannot be read is lost, told once, and said to nobody; a part of it in a burst, too. */
+/*
+ * Data that cannot be read is lost and reported once, and not logged; a part of it in a burst, too.
+ */
 static void what_cannot_be_read_is_told(void **state)
 {
     (void)state;

@@ -55,7 +55,7 @@ struct xdp_port {
     uint32_t mask;              /* of our network */
     int epoll;
     struct aqi_spin lock; /* of sending */
-    atomic_bool waits;    /* the kernel has to be told again to send */
+    atomic_bool waits;    /* the kernel needs another call to send */
     unsigned warm;
     _Atomic uint64_t lost;
 };

@@ -12,7 +12,7 @@ struct ports_xdp_program {
 };
 #define PORTS_XDP_NO_PROGRAM ((struct ports_xdp_program){.map = -1, .program = -1, .link = -1})
 
-/* What it looks at: an interface, and an address and a port in network order. */
+/* The packets to look at: an interface, and an address and a port in network order. */
 struct ports_xdp_filter {
     const char *name;
     uint32_t interface;

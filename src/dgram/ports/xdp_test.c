@@ -60,7 +60,7 @@ static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *o
         assert_int_equal(there->len[i], len);
         assert_int_equal(there->channel, AQI_DGRAM_COMMAND);
         assert_true(b->ops->same(&a->address, &there->from));
-        /* Back to where it came from, and to what was told. */
+        /* Back to where it came from, and to the announced address. */
         const struct aqi_dgram_addr *to = i % 2 == 0 ? &there->from : &a->address;
         assert_true(packet_send(b, AQI_DGRAM_COMMAND, to, i, 1, len, len));
         packet_await(a, back, i + 1);
@@ -204,7 +204,7 @@ static void every_queue_is_listened_to(void **state)
     to->ops->close(to);
 }
 
-/* More at once than there are frames: what comes is whole, what does not is told. */
+/* More at once than there are frames: packets that arrive are whole, the others are counted. */
 static void a_full_ring_loses_and_tells(void **state)
 {
     (void)state;
