@@ -10,7 +10,7 @@
 
 #include <aqueduct/job.h>
 
-/* What the core asks of the job, handed down by lib so that the core does not know it. */
+/* The core's view of the job, handed down by lib so that the core does not know it. */
 struct aqi_core_boot {
     aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
     /* The same; the table is there until the end of the job. */
@@ -19,9 +19,9 @@ struct aqi_core_boot {
     bool (*alert)(void *arg);  /* cheap: has the control channel something to say? */
     void (*attend)(void *arg); /* listen to it; may end the process or call aqi_core_peer_down */
     int (*fd)(void *arg);      /* to sleep on, or -1 */
-    /* Ask those of a set of ranks who live; the answer comes by aqi_core_agreed. */
+    /* Ask which ranks of a set live; the answer comes by aqi_core_agreed. */
     aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
-    /* Something no caller can be told about makes the job meaningless: say `why` and end it. */
+    /* A fault that no caller can learn of makes the job meaningless: print `why` and end it. */
     void (*fatal)(void *arg, const char *why);
     void *arg;
 };
@@ -60,8 +60,10 @@ struct aqi_core_config {
 extern struct aqi_core_config aqi_core_config;
 extern struct aqi_settings_table aqi_core_settings;
 
-/* What AQ_SEGMENT_MODE makes of the modes that the program works with, once the settings are read;
- * AQ_ESETTING if it is none of them. */
+/*
+ * Choose among the modes that the program works with by AQ_SEGMENT_MODE, once the settings are
+ * read; AQ_ESETTING if it names none of them.
+ */
 aq_status aqi_core_choose_segment_mode(unsigned modes);
 
 /* Open the transports, reach every peer. Collective; undone by close, also after a failure. */
@@ -73,15 +75,20 @@ aq_status aqi_core_may_leave(void);
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
 
-/* A turn of waiting for the job: progress, and sleep if it brought nothing, also on boot.fd. Until
- * the core is open it handles no request: who sends one may have heard already that all are. */
+/*
+ * A turn of waiting for the job: progress, and sleep if it brought nothing, also on boot.fd. Until
+ * the core is open it handles no request: a peer that sends one may already know that all ranks are
+ * open.
+ */
 void aqi_core_idle(void);
 
 /* The process ends without that: the progress thread makes no more calls, or has had its time. */
 void aqi_core_halt_progress(void);
 
-/* Is this the progress thread? And, from it: the next thread of the program that makes progress
- * attends, too. */
+/*
+ * Whether this is the progress thread. And, called from it: the next thread of the program that
+ * makes progress attends to the job, too.
+ */
 bool aqi_core_on_progress_thread(void);
 void aqi_core_news(void);
 

@@ -175,8 +175,7 @@ struct dgram_conn {
     uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
-    uint64_t active_until;              /* counts as one of those that share config.room; 0: does
-                                           not */
+    uint64_t active_until;              /* counts among those that share config.room; 0: does not */
     uint64_t sent_count, resent_count, received_count, duplicate_count;
 };
 

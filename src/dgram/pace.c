@@ -234,8 +234,7 @@ uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now)
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
     if (missing <= 0) return now;
-    if (dgram_pace_rare(pace))
-        pace->full = true; /* a receiver that computes lets us wait for
-                              nothing else */
+    /* With a receiver that computes there is nothing else to wait for. */
+    if (dgram_pace_rare(pace)) pace->full = true;
     return now + (uint64_t)((double)missing / rate) + 1;
 }

@@ -126,7 +126,7 @@ static void test_longs(void **state)
 /* --- puts and gets -----------------------------------------------------------------------------
  */
 
-/* Whether the victim has sent a record of this kind that was not received; finds the first. */
+/* Find the first record of this kind in what the victim has sent and was not received. */
 static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
 {
     const unsigned char *bytes;

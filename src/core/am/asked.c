@@ -1,9 +1,9 @@
 /*
  * Requests whose sender waits for their handler, or for that of their reply. They travel as
- * messages to CORE_HANDLER_ASKED, which nobody registers, so that other messages pay nothing; what
- * they are about is in the address, idle in a Short and Medium, or in the last two arguments of a
- * Long reply: the handler of the program and a token, a place in the table here and how often that
- * was used. A handler that does not reply is followed by a reply without a handler.
+ * messages to CORE_HANDLER_ASKED, which no program can register, so that other messages pay
+ * nothing. The handler of the program and a token (a place in the table here, and how often that
+ * was used) are in the address, which is idle in a Short and Medium, or in the last two arguments
+ * of a Long reply. A handler that does not reply is followed by a reply without a handler.
  */
 #include "core/am/am.h"
 
@@ -132,12 +132,12 @@ aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char
     return AQ_OK;
 }
 
-/* Whoever waits hears that the handler has run, though it has not replied. */
+/* Let the waiting sender know that the handler has run, though it has not replied. */
 static void asked_answer(struct core_route *route, uint64_t token, uint8_t flags)
 {
     struct aqi_am am = {.head = aqi_am_head(AQI_AM_SHORT, CORE_HANDLER_ASKED, 0, flags),
                         .addr = asked_word(token, 0)};
-    /* Only a death refuses it for good, and then nobody waits. */
+    /* Only a death refuses it for good, and then no sender waits. */
     (void)!core_send(route, &am, 0, "an answer");
 }
 

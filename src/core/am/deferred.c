@@ -1,7 +1,7 @@
 /*
- * Messages that follow an operation: they are sent when it is complete, by whoever makes progress
- * then. The operation's event is in a list with a copy of the message; who asked has an event, or
- * an implicit operation, that stands for both.
+ * Messages that follow an operation: they are sent when it is complete, by any thread that makes
+ * progress then. The operation's event is in a list with a copy of the message; the caller has an
+ * event, or an implicit operation, that stands for both.
  */
 #include "core/am/am.h"
 
@@ -34,7 +34,7 @@ static void am_deferred_finish(struct after *after, aq_status st)
     core_source_count(&core_after_busy, UINT32_MAX);
 }
 
-/* As far as it goes now. True: it is over, with `*st`. */
+/* Go as far as possible now. True: it has ended, with `*st`. */
 static bool am_deferred_push(struct after *after, aq_status *st)
 {
     if (!after->told && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {

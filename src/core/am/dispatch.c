@@ -225,7 +225,7 @@ static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t
     return am_dispatch_copy(ep, &ep->handlers[am->handler], route, source, source_ep, *am);
 }
 
-/* None of these for the programs' own handlers. False: nobody wants it. */
+/* Run a handler of the core; programs' own handlers do not come here. False: there is none. */
 static AQI_COLD bool am_dispatch_run_other(core_run_fn *run, aq_ep *ep, struct core_route *route,
                                            uint32_t source, unsigned source_ep,
                                            const struct aqi_am *am)

@@ -3,8 +3,10 @@
 
 #include <stdlib.h>
 
-/* Who owns the bytes of a buffer, kept in its aqi_flags between the category and the flags that the
- * message is to have. */
+/*
+ * The owner of a buffer's bytes, kept in its aqi_flags between the category and the flags that the
+ * message is to have.
+ */
 enum {
     MESSAGE_FLAGS = 16, /* from this bit */
     OWNED_BY_CLIENT = 0x100,

@@ -153,9 +153,9 @@ static inline void am_complete_locally(aq_event *local)
 }
 
 /*
- * A Long the transport carries. Its source is in use until `local` says; who gives no event waits
- * here. A reply is never waited for, nor is a call that may not block: the transport takes a copy
- * (comp NULL).
+ * A Long the transport carries. Its source is in use until `local` reports; without an event the
+ * caller waits here. Replies never wait, nor do calls that may not block: the transport takes a
+ * copy (comp NULL).
  */
 static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, unsigned flags,
                                    aq_event *local, const char *call)
@@ -244,7 +244,7 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
     return NULL;
 }
 
-/* What becomes of a request once it is checked; `event` is that of its source, or of the two. */
+/* The way of a request that has been checked; `event` is that of its source, or of the two. */
 enum am_way { AM_SEND, AM_ASK, AM_AFTER, AM_AFTER_IMPLICIT };
 
 static inline aq_status am_request(const char *call, enum am_way way, aq_team *team, aq_rank rank,

@@ -113,7 +113,7 @@ static struct coll_call coll_user(const char *name, enum coll_kind kind, aq_rank
     return c;
 }
 
-/* A table of counts makes no sense without one of offsets. */
+/* A table of counts is invalid without one of offsets. */
 static void coll_check_tables(struct coll_call *c, const size_t *counts, const size_t *offsets)
 {
     if (counts != NULL && offsets != NULL) return;

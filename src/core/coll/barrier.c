@@ -172,7 +172,10 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
 {
     struct core_wait wait = {0};
     bool over = false;
-    /* Who looks at the others' lines right away takes them from who is about to write them. */
+    /*
+     * A member that reads the lines of others at once takes them from members that are about to
+     * write them.
+     */
     core_pause();
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
     struct core_waiting waiting = core_wait_begin(AQI_TRACE_COLL, AQI_DOING_BARRIER);

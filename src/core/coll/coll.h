@@ -1,5 +1,5 @@
 /*
- * What the files of teams and collectives share.
+ * Shared by the files of teams and collectives.
  *
  * A collective is an operation in the list of its team. All members start them in the same order,
  * so the number in that order names it in messages and chooses its slot in shared memory. Where
@@ -26,7 +26,7 @@ enum coll_kind {
     COLL_KINDS
 };
 
-/* What a call asks for. A table of counts makes the v-form; NULL: `nbytes` for everybody. */
+/* The arguments of a call. A table of counts makes the v-form; NULL: `nbytes` for every member. */
 struct coll_args {
     enum coll_kind kind;
     aq_rank root;
@@ -63,7 +63,7 @@ static inline uint8_t coll_barrier_code(uint32_t code)
     return code != 0 ? (uint8_t)code : COLL_CODE_BARRIER;
 }
 
-/* What must be the same in all members of an operation; travels in lines and in messages. */
+/* The properties that all members of an operation must agree on; sent in lines and in messages. */
 struct coll_signature {
     uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
     uint32_t root, bytes;
@@ -132,10 +132,10 @@ struct coll_op {
     struct coll_signature signature;
     uint32_t seq; /* its number in the team */
     uint8_t slot; /* one at a time runs in each; COLL_NO_SLOT: by messages */
-    bool owned;   /* allocated by op.c; else by who waits */
-    /* Keeps its place and does not begin: release by who lets it go, acquire by who pushes it. */
+    bool owned;   /* allocated by op.c; else by the caller that waits */
+    /* Keeps its place and does not begin: release to let it go, acquire before pushing it. */
     _Atomic bool held;
-    _Atomic bool done; /* release by who completes it, acquire by who waits */
+    _Atomic bool done; /* release on completion, acquire by the thread that waits */
     aq_status status;
     uint64_t sizes; /* coll/sizes.c */
     union {
@@ -161,7 +161,7 @@ struct core_coll {
     uint32_t shm_started, message_ops;
     uint32_t messages;  /* operations by messages that are under way */
     bool moved;         /* an operation went on since this was last cleared */
-    bool stuck;         /* we have told the others what we wait for */
+    bool stuck;         /* the others have been notified of the operation that we wait in */
     bool op_failed;     /* an operation has failed */
     bool mismatched;    /* members were in different ones */
     atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */
@@ -233,10 +233,13 @@ AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_
 /* After each idle round of a wait in a call; `op` NULL: for the barrier in shared memory. */
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
-AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once it is over */
+AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once the wait has ended */
 
-/* coll/sizes.c: the word of this member, of which the sum of all is to be 0; a hash of a table that
- * all have alike; true: an operation to begin with, which releases `op` and tells it. */
+/*
+ * coll/sizes.c: the word of this member, such that those of all add up to 0; a hash of a table that
+ * is the same in all members; true: an operation to begin with, which releases `op` and sets its
+ * status.
+ */
 uint64_t coll_sizes_of(const aq_team *team, const struct coll_args *args);
 uint32_t coll_sizes_of_table(const aq_team *team, const size_t *counts);
 bool coll_sizes_first(const aq_team *team, struct coll_op *op, struct coll_op *check);
@@ -254,8 +257,9 @@ struct coll_shape {
     aq_rank *start;       /* of a neighbourhood, and the end of the last */
     aq_rank tables[];
 };
-/* Of `n` members of which `nodes` says who are neighbours: those with the same number. NULL: there
- * is no memory. */
+/*
+ * Of `n` members, grouped by `nodes`: members with the same number are neighbours. NULL: no memory.
+ */
 struct coll_shape *coll_shape_new(aq_rank n, aq_rank self, const uint32_t *nodes);
 aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
 void coll_shape_free(aq_team *team);
@@ -298,10 +302,12 @@ struct coll_name {
 void coll_shm_arrive(aq_team *team, struct coll_name name);
 bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
-/* About to sleep, the lock is held: ask to be woken by who comes next. False: something is complete
- * already. */
+/*
+ * About to sleep, with the lock held: ask to be woken by the next arrival. False: something is
+ * complete already.
+ */
 bool coll_shm_doze(aq_team *team);
-void coll_shm_leave(const aq_team *team); /* give up an operation that others may still be in */
+void coll_shm_leave(const aq_team *team); /* leave an operation that others may still be in */
 
 /* coll/plan.c: what member `self` of `n` does. */
 void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);
@@ -324,8 +330,8 @@ struct coll_step {
 void coll_msg_begin(aq_team *team, struct coll_op *op); /* its plan names members of the team */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room);
 void coll_msg_free(struct coll_op *op);
-AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /* tell who waits */
-/* Tell those whom we wait for which operation we are in; the lock is held. */
+AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /* notify waiters */
+/* Ask the members that we wait for, naming the operation that we are in; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
 

@@ -423,7 +423,7 @@ static bool hier_over(const struct coll_op *part, bool used, struct coll_op *op)
     return true;
 }
 
-/* The operation is no longer held. Acquired by who pushes the parts. */
+/* The operation is no longer held. Acquired by the thread that pushes the parts. */
 static void hier_release(const aq_team *team, struct coll_hier *h)
 {
     h->waits = false;
@@ -432,7 +432,7 @@ static void hier_release(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a death the team is broken: the parts that follow are over as well (coll_fail). */
+/* After a death the team is broken: the parts that follow have ended as well (coll_fail). */
 static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
     struct coll_hier *h = op->msg.hier;
@@ -448,13 +448,16 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     }
     if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, no_room)) return false;
-        /* The neighbours hear of a death, but not of anything else: they would take bad data. */
+        /*
+         * The neighbours are notified of a death, but not of other failures: they would take bad
+         * data.
+         */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
         if (h->leads && op->args.kind == COLL_ALLTOALL) hier_unpack_exchange(&v);
         h->at = HIER_DOWN;
         if (h->has_down) {
-            /* Acquired by who pushes it. */
+            /* Acquired by the thread that pushes it. */
             atomic_store_explicit(&h->down.held, false, memory_order_release);
             coll_push_team(team->local);
         }

@@ -143,9 +143,9 @@ static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 }
 
 /*
- * A message for a team that is not here. After a death some members give up a team that others
- * still use; otherwise the program uses a team that this process has destroyed, and the sender
- * would wait for ever.
+ * A message for a team that does not exist here. After a death some members abandon a team that
+ * others still use; otherwise the program uses a team that this process has destroyed, and the
+ * sender would wait for ever.
  */
 static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
 {
@@ -177,8 +177,10 @@ static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *
     return core_try_send(&core.routes[step->peer], CORE_HANDLER_COLL_READY, args, MSG_ARGS);
 }
 
-/* The team has failed here: who waits for us is told by a question with a signature that no
- * operation has. A fault decorator may refuse it. */
+/*
+ * The team has failed here: notify a member that waits for us by a question with a signature that
+ * no operation has. A fault decorator may refuse it.
+ */
 static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
 {
     static const struct coll_signature none = {COLL_KINDS, 0, 0};
@@ -189,7 +191,10 @@ static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uin
             break;
 }
 
-/* A message for an operation that is over here, or a question about one: is it another one? */
+/*
+ * A message for an operation that has ended here, or a question about one: check whether it is the
+ * same operation.
+ */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
     uint32_t seq = (uint32_t)am->args[MSG_SEQ], place = seq % COLL_PAST;

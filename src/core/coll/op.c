@@ -9,7 +9,7 @@
 
 _Atomic uint32_t core_coll_busy;
 static atomic_bool coll_no_room; /* a message found no room, which no arrival announces */
-static atomic_bool coll_moved;   /* operations went on, which no wait has heard of */
+static atomic_bool coll_moved;   /* operations went on, which no wait has noticed yet */
 
 void coll_copy(void *dst, const void *src, size_t len)
 {
@@ -73,7 +73,7 @@ bool coll_broken(const aq_team *team)
 void coll_fail(const aq_team *team)
 {
     atomic_store(&coll_whole(team)->coll->failed, true);
-    atomic_store(&core.any_lost, true); /* who looks for deaths sees it */
+    atomic_store(&core.any_lost, true); /* a thread that looks for deaths sees it */
 }
 
 static void coll_list_add(aq_team *team, struct coll_op *op)
@@ -94,7 +94,7 @@ static void coll_list_add(aq_team *team, struct coll_op *op)
     core_source_count(&core_coll_busy, 1);
 }
 
-/* Out of the list, and tell who waits; `op` may be gone afterwards. */
+/* Remove it from the list and notify the thread that waits; `op` may be gone afterwards. */
 static void coll_complete(aq_team *team, struct coll_op **at)
 {
     struct core_coll *coll = team->coll;
@@ -200,7 +200,7 @@ bool coll_push_team(aq_team *team)
     return moved;
 }
 
-/* Are there operations left? */
+/* Push the operations of a team. Returns whether any are left. */
 static bool coll_try_push_team(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -227,7 +227,7 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
     return coll_take_moved();
 }
 
-/* Who has the lock moves something, and then wakes us. */
+/* If another thread has the lock, it moves something, and then wakes us. */
 static bool coll_doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -277,7 +277,7 @@ size_t coll_longest(const aq_team *team, const struct coll_args *args)
     return most;
 }
 
-/* What can fail comes before anything is appended. */
+/* Steps that can fail come before anything is appended. */
 static aq_status coll_choose_engine(aq_team *team, struct coll_op *op)
 {
     static const struct coll_engine *const engines[] = {&coll_shm_engine, &coll_hier_engine,

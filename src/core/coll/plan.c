@@ -1,6 +1,7 @@
 /*
- * Collectives by messages: which member sends what to whom. Small data goes through trees and by
- * doubling, which take few steps; large data through rings, which move the fewest bytes.
+ * Collectives by messages: which member sends which data to which other. Small data goes through
+ * trees and by doubling, which take few steps; large data through rings, which move the fewest
+ * bytes.
  */
 #include "core/coll/coll.h"
 
@@ -198,9 +199,11 @@ static void plan_reduce_tree(struct maker *m)
     if (m->self != args->root && place == 0) plan_send(m, args->root, 1, sum, len);
 }
 
-/* Recursive doubling among a power of two places. Where there are more members, the first ones
- * share a place in pairs, of which the second adds to the first and gets the result from it; so the
- * places are in the order of the ranks. Returns where the result is, `sum` or `in`. */
+/*
+ * Recursive doubling among a power of two places. If there are more members, the first ones share a
+ * place in pairs, and the second of a pair adds to the first and gets the result from it; so the
+ * places are in the order of the ranks. Returns where the result is, `sum` or `in`.
+ */
 static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigned char *in,
                                     size_t len)
 {
@@ -304,7 +307,7 @@ static size_t plan_blocks(const struct maker *m, const size_t *counts, aq_rank f
     return bytes;
 }
 
-/* Are all blocks known to be of at most `most` bytes? */
+/* Whether all blocks are known to be of at most `most` bytes. */
 static bool plan_all_small(const struct maker *m, const size_t *counts, size_t most)
 {
     if (m->args->vary) return false;

@@ -304,7 +304,7 @@ static void greatest(const void *left, void *right_and_out, size_t count, const 
         b[i] = aqi_max(a[i], b[i]);
 }
 
-/* What may be folded more than once, as words (words.c) bring it. */
+/* Data that may be folded more than once, as words (words.c). */
 static void test_written(void **state)
 {
     (void)state;

@@ -84,7 +84,9 @@ void coll_shm_free(struct coll_shm *shm)
 
 /* --- arriving, and knowing that all have ----------------------------------------------------- */
 
-/* After publishing our round: those who sleep have said so before they looked (coll_shm_doze). */
+/*
+ * After publishing our round: members that sleep have said so before they looked (coll_shm_doze).
+ */
 static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -134,7 +136,7 @@ static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *sl
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
-        /* Those who looked at it last have not given it back. */
+        /* Members that looked at it last still hold the line in their caches. */
         aqi_prefetch_write(shm_line_of(slot, shm->self, round + 1));
         shm_wake_sleepers(team, shm);
         return false;
@@ -185,7 +187,7 @@ static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
     return agreed;
 }
 
-/* Names are rare: in a counted round they are looked at only if somebody gave one. */
+/* Names are rare: in a counted round they are looked at only if some member gave one. */
 void coll_shm_arrive(aq_team *team, struct coll_name name)
 {
     struct coll_shm *shm = team->coll->shm;
@@ -356,8 +358,8 @@ const struct coll_engine coll_shm_engine = {.takes = shm_takes,
                                             .ready = shm_ready};
 
 /*
- * A member that hears of a death leaves, and may reuse its buffers while others, for whom the
- * round is complete, still read them: these must see afterwards that it has left.
+ * A member that learns of a death leaves, and may reuse its buffers while other members that have
+ * seen the round complete still read them: those must see afterwards that it has left.
  */
 AQI_COLD void coll_shm_leave(const aq_team *team)
 {
@@ -367,7 +369,7 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-/* In the barrier, which takes no lock: arrived, and not known to be over. */
+/* In the barrier, which takes no lock: arrived, and not known to have ended. */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
@@ -375,7 +377,8 @@ static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 }
 
 /*
- * Say that we sleep, then look once more: either we see the round, or who arrives sees us.
+ * Announce that we sleep, then look once more: either we see the round, or the member that arrives
+ * sees us.
  */
 bool coll_shm_doze(aq_team *team)
 {

@@ -53,7 +53,7 @@ struct shm_slot_head {
     /* The lower half counts arrivals, the upper half adds up signatures; both wrap. */
     alignas(AQI_CACHE_LINE) _Atomic uint64_t arrived;
     uint32_t sum_before;
-    _Atomic uint32_t named; /* of a barrier: those who gave a name */
+    _Atomic uint32_t named; /* of a barrier: members that gave a name */
     uint32_t named_before;
     struct shm_line release[2]; /* by parity of the round */
 };
@@ -89,7 +89,7 @@ struct coll_shm {
     bool flat, crowded;
     size_t area, chunk;
     uint32_t barrier_seen;
-    _Atomic uint32_t barrier_round, barrier_done; /* for who is about to sleep */
+    _Atomic uint32_t barrier_round, barrier_done; /* for a thread that is about to sleep */
     struct coll_slot slots[SHM_SLOTS + 1];
 };
 

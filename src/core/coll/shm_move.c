@@ -17,7 +17,7 @@ static unsigned char *coll_shm_place(const struct shm_view *v, uint32_t member, 
     return shm_chunk_of(v->shm, v->slot, member, round);
 }
 
-/* What a member wrote in this round. */
+/* The part that a member wrote in this round. */
 static unsigned char *coll_shm_part_of(const struct shm_view *v, uint32_t member)
 {
     return coll_shm_place(v, member, v->slot->round);

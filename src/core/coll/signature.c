@@ -1,10 +1,10 @@
 /*
  * Finds members of a team that are in different operations, which none of them can complete.
  *
- * Every operation has a signature. In shared memory it is in the lines that members look at
- * anyway, or part of a sum in the counter at which they arrive; otherwise it is in each message.
- * Where signatures never meet, because members wait in different places, those who have waited
- * long look for the others (coll_waits_long).
+ * Every operation has a signature. In shared memory it is in the lines that members look at anyway,
+ * or part of a sum in the counter at which they arrive; otherwise it is in each message. Where
+ * signatures never meet, because members wait in different places, members that have waited long
+ * look for the others (coll_waits_long).
  */
 #include "core/coll/shm.h"
 
@@ -79,7 +79,7 @@ void coll_signature_text(struct coll_signature signature, char *text)
     uint32_t kind = signature.what & SIGNATURE_KIND,
              code = signature.what >> SIGNATURE_CODE_SHIFT & UINT8_MAX;
     uint64_t bytes = (uint64_t)(signature.what >> SIGNATURE_HIGH_SHIFT) << 32 | signature.bytes;
-    const char *name = kind < COLL_KINDS ? names[kind] : "another one, which is over", *v = "";
+    const char *name = kind < COLL_KINDS ? names[kind] : "another one, which has ended", *v = "";
     if (code >= COLL_CODE_LEAST) name = calls[code - COLL_CODE_LEAST];
     if (signature.what & SIGNATURE_VARY) v = "v";
     int n = snprintf(text, COLL_TEXT, "%s%s", name, v);
@@ -96,7 +96,7 @@ void coll_signature_text(struct coll_signature signature, char *text)
         snprintf(text + n, (size_t)(COLL_TEXT - n), " with root %u", signature.root);
 }
 
-/* Those who wait for us in shared memory see it there; by messages they ask (coll_msg_ask). */
+/* Members that wait for us in shared memory see it there; by messages they ask (coll_msg_ask). */
 static void coll_give_up_in_memory(const aq_team *team)
 {
     if (team == NULL || team->coll->shm == NULL) return;
@@ -116,8 +116,8 @@ static void coll_give_up(const aq_team *team)
 }
 
 /*
- * After a death members leave their operations at different points, and some have not heard of it
- * yet. So where the job goes on, a mismatch only fails the team.
+ * After a death members leave their operations at different points, and some do not know of it yet.
+ * So if the job goes on, a mismatch only fails the team.
  */
 static bool coll_fails(const aq_team *team, const char *why)
 {
@@ -143,7 +143,7 @@ void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank othe
     if (!coll_fails(team, why)) core.boot.fatal(core.boot.arg, why);
 }
 
-/* --- in shared memory: those who wait long --------------------------------------------------- */
+/* --- in shared memory: members that wait long ------------------------------------------------ */
 
 /* Of the barrier when `op` is NULL. */
 static struct coll_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_op *op)
@@ -159,13 +159,16 @@ static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint
     return at - round <= INT32_MAX;
 }
 
-/* Does every operation wait in shared memory for others, itself or behind another one? */
+/* Whether every operation waits in shared memory for others, itself or behind another one. */
 static bool coll_all_wait(const aq_team *team)
 {
     return team->coll->messages == 0 && !coll_any_ready(team);
 }
 
-/* A member that gave up has said why, and will not come to where we wait. */
+/*
+ * Whether we wait for a member that has left: it has reported why, and will not arrive where we
+ * wait.
+ */
 static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_slot *slot)
 {
     for (uint32_t i = 0; i < shm->members; i++)
@@ -176,7 +179,7 @@ static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_
 }
 
 /*
- * A stuck member waits in a call, has told in which slot and round, and will arrive nowhere else
+ * A stuck member waits in a call, has published its slot and round, and will arrive nowhere else
  * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
  */
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,

@@ -43,7 +43,7 @@ static const struct {
     {{.kind = COLL_ALLREDUCE, .nbytes = 8, .code = COLL_CODE_ATTACH}, "aq_segment_attach"},
     {{.kind = COLL_ALLGATHER, .nbytes = 8, .code = COLL_CODE_TEAM}, "a call that makes teams"},
     {{.kind = COLL_THROTTLE}, "16 collectives before it"},
-    {{.kind = COLL_KINDS}, "another one, which is over"},
+    {{.kind = COLL_KINDS}, "another one, which has ended"},
 };
 
 static void each_operation_has_a_signature_and_a_text(void **state)

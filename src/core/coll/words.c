@@ -1,13 +1,14 @@
 /*
- * Barriers by remote writes (AQ_BARRIER): who has heard of others writes a word into the memory of
- * the next member, at twice the distance in each round (dissemination: Hensgen, Finkel, Manber
- * 1988). Such a barrier is carried out as an operation by messages is, but for its sends and
- * receives, which are words. For what is wrong (deaths, members in different operations) messages
- * are there as ever.
+ * Barriers by remote writes (AQ_BARRIER): in each round a member writes a word into the memory of
+ * another, at twice the distance of the round before, once the word of the round before has come
+ * (dissemination: Hensgen, Finkel, Manber 1988). Such a barrier is carried out like an operation by
+ * messages, except that its sends and receives are words. Errors (deaths, members in different
+ * operations) are handled by messages as usual.
  *
- * Each process has a place for each of its teams: two words a round, used in turn, since nobody is
- * two barriers ahead of who writes to him or reads from him. A word tells of which barrier it is,
- * so none has to be cleared. Nothing announces its coming: who sleeps looks every millisecond.
+ * Each process has a place for each of its teams: two words a round, used in turn, since no member
+ * is two barriers ahead of one that writes to it or reads from it. A word holds the number of its
+ * barrier, so none has to be cleared. Nothing announces its arrival: a thread that sleeps looks
+ * every millisecond.
  */
 #include "core/coll/coll.h"
 
@@ -194,7 +195,7 @@ aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places)
     return AQ_OK;
 }
 
-/* After the last barrier nobody writes here any more; in a team that has failed somebody may. */
+/* After the last barrier no member writes here any more; in a team that has failed one may. */
 void coll_words_free(struct coll_words *w, bool failed)
 {
     if (w == NULL) return;
@@ -209,7 +210,7 @@ void coll_words_free(struct coll_words *w, bool failed)
 bool coll_words_begin(const aq_team *team)
 {
     struct coll_words *w = team->coll->words;
-    /* A team that is being destroyed has given up its neighbourhoods. */
+    /* A team that is being destroyed has already left its neighbourhoods. */
     if (w == NULL || !w->usable || w->leaders != (team->shape != NULL)) return false;
     w->number++;
     return true;

@@ -15,7 +15,7 @@ static aq_status conn_api_is_null(const char *call, const char *what)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* Does AQ_TRANSPORTS allow it? It need not be open. */
+/* Whether AQ_TRANSPORTS allows it. It need not be open. */
 static bool conn_api_may_use(const char *name)
 {
     const char *at = aqi_core_config.transports;
@@ -46,7 +46,7 @@ static aq_status conn_api_transport_for(const char *uri, const char *call, unsig
                     call, uri != NULL ? uri : "");
 }
 
-/* `anybody`: with whoever it is. */
+/* Unless AQ_LISTEN_ANYBODY or AQ_CONNECT_ANYBODY is given, the transport must know its peers. */
 static aq_status conn_api_begin(const char *call, const char *uri, bool anybody, unsigned *t)
 {
     aq_status st = core_conn_ready();
@@ -57,8 +57,8 @@ static aq_status conn_api_begin(const char *call, const char *uri, bool anybody,
     if (st == AQ_OK && !anybody &&
         !aqi_transports[*t]->rendezvous->knows_writers(conns.rendezvous[*t]))
         st = aqi_fail(AQ_EACCESS, "core",
-                      "%s: over %s nobody says who is at the other end: set AQ_CONNECT_SECRET on "
-                      "both sides, or allow anybody (AQ_LISTEN_ANYBODY, AQ_CONNECT_ANYBODY)",
+                      "%s: %s cannot tell which process is at the other end: set AQ_CONNECT_SECRET "
+                      "on both sides, or allow any peer (AQ_LISTEN_ANYBODY, AQ_CONNECT_ANYBODY)",
                       call, aqi_transports[*t]->name);
     aqi_spin_unlock(&conns.lock);
     return st;
@@ -98,7 +98,9 @@ const char *aq_listener_uri(const aq_listener *listener)
     return listener != NULL ? listener->uri : "";
 }
 
-/* Requests that came here: those nobody has seen are refused and forgotten. */
+/*
+ * Release the requests that came here: those that the program has not seen are refused and freed.
+ */
 static void conn_api_release_requests(const aq_listener *listener)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
@@ -303,7 +305,7 @@ static aq_status conn_api_take_request(aq_connection *conn, const char *call)
     bool waits = conn_state(conn) == AQ_CONNECTION_ASKED;
     bool gone = !waits && !conn->client && conn->tp == NULL;
     aqi_spin_unlock(&conns.lock);
-    if (gone) return aqi_fail_quiet(AQ_EPEER, "%s: the client gave up or died", call);
+    if (gone) return aqi_fail_quiet(AQ_EPEER, "%s: the client stopped waiting or died", call);
     return waits ? AQ_OK
                  : aqi_fail(AQ_ESTATE, "core", "%s: not a request that waits for an answer", call);
 }
@@ -317,7 +319,7 @@ static aq_status conn_api_answer(aq_connection *conn)
     if (conn->listener != NULL) conn->listener->waiting--;
     conn->listener = NULL;
     if (conn->channel == NULL) {
-        st = aqi_fail_quiet(AQ_EPEER, "aq_connection_accept: the client gave up or died");
+        st = aqi_fail_quiet(AQ_EPEER, "aq_connection_accept: the client stopped waiting or died");
     } else if (st != AQ_OK) {
         conn_refuse(conn->t, conn->channel, st, 0, aq_error_message());
     } else {
@@ -374,7 +376,7 @@ static bool conn_api_is_busy(const aq_connection *conn)
     return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
 }
 
-/* What is under way to the peer ends, or the time is out. */
+/* Wait until nothing is under way to the peer, or until the time-out. */
 static void conn_api_wait_quiet(aq_connection *conn)
 {
     struct core_wait wait = {0};

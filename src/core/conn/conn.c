@@ -38,7 +38,7 @@ aq_connection *conn_new(unsigned t, bool client)
     return conn;
 }
 
-/* Nobody makes progress on it from now on. */
+/* From now on no thread makes progress on it. */
 static void conn_withdraw(aq_connection *conn)
 {
     struct conn_slot *slot = &conns.slots[conn->slot];
@@ -152,7 +152,7 @@ static inline aq_connection *conn_enter(uint32_t i)
     struct conn_slot *slot = &conns.slots[i];
     aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
     if (conn == NULL || !core.multi) return conn;
-    /* Counted first and looked at then; whoever withdraws it does the reverse. */
+    /* Count first, then look; conn_withdraw does the reverse. */
     atomic_fetch_add(&slot->users, 1);
     conn = atomic_load(&slot->conn);
     if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
@@ -190,8 +190,10 @@ static void conn_stalled(struct core_wait *wait, const struct core_route *route)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* Its transport found the peer gone: the control channel says how, or at least that it should be
- * over. */
+/*
+ * Its transport found the peer gone: the control channel says how, or at least that the connection
+ * should end.
+ */
 static AQI_COLD void conn_look_closely(aq_connection *conn)
 {
     atomic_store(&conn->suspect, false);
@@ -228,7 +230,7 @@ void core_conns_sweep(void)
     }
 }
 
-/* Has all been delivered that the peer of this connection sent, which is over? */
+/* Whether all that the peer of this connection, which has ended, sent has been delivered. */
 static bool conn_delivered(aq_connection *conn)
 {
     const struct aqi_transport *ops = &conn->tp->ops;

@@ -1,5 +1,5 @@
 /*
- * What the files of connections share. A connection is a transport of two ranks of its own, opened
+ * Shared by the files of connections. A connection is a transport of two ranks of its own, opened
  * with what the messages of transport/hello.h brought, the server as 0 and the client as 1; and a
  * team of two routes, by which every call finds it.
  *
@@ -19,7 +19,7 @@ struct aq_listener {
     unsigned t; /* which of aqi_transports */
     unsigned flags;
     void *context;
-    uint64_t waiting; /* requests nobody has answered */
+    uint64_t waiting; /* requests that have not been answered */
     char uri[AQI_URI_MAX];
     aq_listener *next;
 };
@@ -31,7 +31,7 @@ struct aq_connection {
     atomic_bool suspect; /* its transport says the peer is lost: the control channel must know */
     bool client;
     bool silent; /* aq_connect tells its result itself */
-    bool forget; /* a caller that gave up before the program knew of it */
+    bool forget; /* its caller left before the program knew of it */
     bool armed;  /* its transport announces what arrives */
     bool was_open;
     bool nobody; /* listened when it called last */
@@ -39,7 +39,7 @@ struct aq_connection {
     struct aqi_control_channel *channel; /* NULL: between two calls, or over */
     aq_listener *listener;               /* of a request */
     struct aqi_writer peer_id;
-    char uri[AQI_URI_MAX];            /* whom to call */
+    char uri[AQI_URI_MAX];            /* the URI to call */
     unsigned char addr[AQI_ADDR_MAX]; /* where the peer receives */
     uint32_t addr_len;
     void *context;
@@ -76,7 +76,7 @@ struct aq_connection {
     aq_connection *next;
 };
 
-/* With several threads, whoever makes progress on a connection counts itself in. */
+/* With several threads, a thread counts itself in while it makes progress on a connection. */
 struct conn_slot {
     _Atomic(aq_connection *) conn;
     _Atomic uint32_t users;
@@ -92,7 +92,7 @@ struct conns {
     struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS]; /* as in aqi_transports */
     aq_listener *listeners;
     aq_connection *first, *last; /* with events */
-    atomic_bool news;            /* one of them nobody has heard of: no sleep before that */
+    atomic_bool news;            /* the program has not seen one of them: no sleep until then */
     uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
     struct core_wait_set fds;    /* see conn/wait.c */
     unsigned char message[AQI_HELLO_MAX];
@@ -120,14 +120,14 @@ void conn_destroy(aq_connection *conn);
 void conn_set_state(aq_connection *conn, int state);
 void conn_push(aq_connection *conn, aq_connection_event_type type);
 void conn_unqueue(aq_connection *conn);
-/* It is over: keep why, and tell the program by an event of this type. */
+/* The connection has ended: keep the reason, and report it by an event of this type. */
 void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status status,
               const char *reason);
-/* An open one is over once what was sent before has been delivered. */
+/* End an open one once all that was sent before has been delivered. */
 void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
                    const char *reason);
 unsigned conn_attend(void);  /* messages and times */
-void core_conns_sweep(void); /* free those whose caller gave up before the program knew of them */
+void core_conns_sweep(void); /* free those whose caller left before the program knew of them */
 
 /* conn/handshake.c: messages, calls and their times. Under the lock. */
 aq_status conn_rendezvous_open(unsigned t);

@@ -18,7 +18,7 @@ static void conn_handshake_answer(unsigned t, struct aqi_control_channel *channe
 {
     struct aqi_handshake message = {.bytes = conns.message,
                                     .len = aqi_hello_encode(hello, conns.message)};
-    /* Whoever has gone needs no answer. */
+    /* A caller that has gone needs no answer. */
     (void)aqi_transports[t]->rendezvous->send(channel, &message);
 }
 
@@ -92,7 +92,7 @@ static void conn_handshake_retry_later(aq_connection *conn)
     conn->pause_ns = aqi_min(2 * conn->pause_ns, most);
 }
 
-/* What has become of a call that is not answered. */
+/* A call was not answered: try again, or fail. */
 static void conn_handshake_not_called(aq_connection *conn, aq_status status, const char *why)
 {
     bool waits = (conn->flags & AQ_CONNECT_WAIT) != 0;
@@ -103,8 +103,8 @@ static void conn_handshake_not_called(aq_connection *conn, aq_status status, con
         conn_handshake_fail(conn, status,
                             status != AQ_EREFUSED ? why
                             : (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
-                                ? "nobody listens there: start the server first"
-                                : "nobody listens there: start the server first, in the same "
+                                ? "there is no listener: start the server first"
+                                : "there is no listener: start the server first, in the same "
                                   "network namespace (containers may have one each)");
 }
 
@@ -138,9 +138,10 @@ void conn_times(uint64_t now_ns)
             conn_handshake_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT,
                                "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            const char *reason = conn->channel != NULL && !conn->nobody
-                                     ? conn_rendezvous(conn)->unanswered(conn->channel)
-                                     : "it took no call in time: nobody listens or it is full";
+            const char *reason =
+                conn->channel != NULL && !conn->nobody
+                    ? conn_rendezvous(conn)->unanswered(conn->channel)
+                    : "the call was not taken in time: there is no listener, or it is full";
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);
@@ -171,7 +172,7 @@ static aq_status conn_handshake_check_call(const aq_listener *listener,
                                            const struct aqi_handshake *message, char reason[200])
 {
     if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory) {
-        snprintf(reason, 200, "the call makes no sense");
+        snprintf(reason, 200, "the call is malformed");
         return AQ_EPROTO;
     }
     if ((listener->flags & AQ_LISTEN_ANYBODY) == 0 && !writer->ours) {
@@ -242,7 +243,7 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
     else
         snprintf(reason, sizeof(reason),
                  st == AQ_EMISMATCH ? "the server has another version of the library"
-                                    : "the call makes no sense");
+                                    : "the call is malformed");
     if (st != AQ_OK) {
         if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
         conn_refuse(listener->t, channel, st, 0, reason);
@@ -292,7 +293,7 @@ static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_write
 static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello *hello)
 {
     char text[240];
-    /* What failed there is not to be looked for here. */
+    /* The cause lies at the server: do not make the user look for it here. */
     snprintf(text, sizeof(text), "%s%.*s",
              hello->status == AQ_EREFUSED || hello->nbytes == 0 ? "" : "the server says: ",
              (int)aqi_min(hello->nbytes, 200), (const char *)hello->data);
@@ -313,7 +314,7 @@ static void conn_handshake_on_confirm(aq_connection *conn, const struct aqi_hell
         conn_handshake_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
 }
 
-/* The other side wrote what it must not, or what nobody understands. */
+/* The other side sent an invalid or unknown message. */
 static void conn_handshake_broken(aq_connection *conn, const char *why)
 {
     aqi_count(AQI_CTR_HELLO_DROPPED, 1);
@@ -337,7 +338,7 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     if (st == AQ_EMISMATCH && calling) {
         conn_handshake_fail(conn, st, "the server has another version of the library");
     } else if (st != AQ_OK || message->nfds != hello.memory || hello.objects != 0) {
-        conn_handshake_broken(conn, "the peer wrote a message that makes no sense");
+        conn_handshake_broken(conn, "the peer wrote a malformed message");
     } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
         conn_handshake_on_accept(conn, writer, &hello, message);
     } else if (hello.type == AQI_HELLO_REFUSE && calling) {
@@ -368,10 +369,10 @@ static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status st
         conn->forget = (conn->events & 1u << AQ_CONNECTION_REQUEST) != 0;
         if (conn->forget) {
             conn_unqueue(conn);
-            conn->silent = true; /* the program never hears of it */
+            conn->silent = true; /* the program never learns of it */
             atomic_store(&conns.forgotten, true);
         }
-        conn_end(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the client gave up or died");
+        conn_end(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the client stopped waiting or died");
         break;
     default:
         conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER,

@@ -23,7 +23,7 @@ static void conn_join_broken(aq_connection *conn, const char *why)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* A program that nobody started with ours must not be able to end us: it loses its connection. */
+/* A program that was not started with ours must not be able to end us: it loses its connection. */
 static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     aq_connection *conn = arg;
@@ -41,7 +41,7 @@ static void conn_join_hook_peer_lost(void *arg, uint32_t id, const char *why)
     atomic_store(&conn->suspect, true);
 }
 
-/* May the peer's messages touch this? */
+/* Whether the peer's messages may touch this. */
 static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     const aq_connection *conn = arg;

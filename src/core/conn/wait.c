@@ -1,7 +1,7 @@
 /*
  * Waiting with connections. One wait set holds the rendezvous, a timer for the times of calls, a
- * descriptor to kick whoever sleeps, and the transport of each connection. A connection stays armed
- * until something has made its descriptor readable, so that a process with hundreds of idle
+ * descriptor to kick a thread that sleeps, and the transport of each connection. A connection stays
+ * armed until something has made its descriptor readable, so that a process with hundreds of idle
  * connections arms only the few that woke it.
  */
 #include "core/conn/conn.h"
@@ -12,7 +12,7 @@
 
 #include <sys/epoll.h>
 
-/* What an event of the set is about; from TAG_SLOT on the connection in that slot. */
+/* The source of an event of the set; from TAG_SLOT on the connection in that slot. */
 enum { TAG_RENDEZVOUS = CORE_TAG_OTHERS, TAG_SLOT };
 
 /* Where nothing announces what a transport has to do, look again after so long. */
@@ -28,7 +28,7 @@ void conn_watch(aq_connection *conn)
 {
     int fd = conn->tp->ops.wait_fd(conn->tp);
     (void)core_wait_set_add(&conns.fds, fd, TAG_SLOT + (uint64_t)conn->slot);
-    aqi_kick(conns.fds.kick); /* whoever sleeps has not armed this one */
+    aqi_kick(conns.fds.kick); /* the thread that sleeps has not armed this one */
 }
 
 void conn_unwatch(aq_connection *conn)

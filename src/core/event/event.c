@@ -216,7 +216,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
     return st != AQ_OK || left == 0 || (some && done != 0) ? st : AQ_AGAIN;
 }
 
-/* What went by the processor was complete when it was started: the usual case on one host. */
+/* Operations by the processor were complete when they were started: the usual case on one host. */
 aq_status aq_event_wait(aq_event *event)
 {
     if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))

@@ -4,7 +4,7 @@
 
 #include "core/state/state.h"
 
-/* neighbors.c: where the ranks are, and who may load and store whose memory. */
+/* neighbors.c: where the ranks are, and which load and store each other's memory. */
 struct core_place { /* what a rank tells the others of itself; its addresses follow */
     uint32_t host, group, crowded; /* more ranks on the host than cores */
     uint32_t allocator;            /* the first transport that allocates memory */
@@ -89,7 +89,7 @@ static inline const struct aqi_mem *core_local_mem(const struct aqi_tp *tp, cons
     const struct aqi_mem *mem;
     return core_local_mem_at_once(tp, addr, len, &mem) ? mem : core_segment_mem(tp, addr, len);
 }
-/* What aq_segment_create makes, for `call`; addr NULL: memory of its own, zeroed. */
+/* Create a segment, for `call`; addr NULL: with memory of its own, zeroed. */
 aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const char *call);
 void core_segments_close(void); /* while the transports are still open */
 

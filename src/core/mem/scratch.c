@@ -1,9 +1,9 @@
 /*
- * Scratch memory: a piece of memory of every rank through which those who can map it do collectives
- * by load and store. It comes through the transport contract only, takes physical memory only where
- * it is used, and is divided among teams: a team's rank 0 gives it a block.
+ * Scratch memory: a piece of memory of every rank through which ranks that can map it do
+ * collectives by load and store. It comes through the transport contract only, takes physical
+ * memory only where it is used, and is divided among teams: a team's rank 0 gives it a block.
  *
- * Those who map each other's are a neighbourhood (neighbors.c).
+ * Ranks that map each other's are a neighbourhood (neighbors.c).
  */
 #include "core/mem/mem.h"
 
@@ -86,7 +86,7 @@ void core_scratch_close(void)
     memset(&scratch, 0, sizeof(scratch));
 }
 
-/* Do all members map each other? */
+/* Whether all members map each other. */
 static bool scratch_reaches(const aq_team *team)
 {
     uint32_t first = aq_team_to_job(team, 0);
@@ -96,7 +96,10 @@ static bool scratch_reaches(const aq_team *team)
     return true;
 }
 
-/* Few, or each on a core of its own: everybody looks at everybody, which takes the fewest hops. */
+/*
+ * In a small team (larger if each member has a core of its own) every member looks at every other,
+ * which takes the fewest hops.
+ */
 static void scratch_choose_ways(const aq_team *team, struct scratch_block *block)
 {
     block->crowded = core_place_of(aq_team_to_job(team, 0))->crowded;

@@ -49,7 +49,10 @@ static bool segment_covers(const aq_segment *segment, uint64_t addr, size_t len)
     return aqi_within(addr, len, (uintptr_t)segment->addr, segment->size);
 }
 
-/* May a peer's message read or write here? Only inside a segment that is bound to an endpoint. */
+/*
+ * Whether a peer's message may read or write here: only inside a segment that is bound to an
+ * endpoint.
+ */
 bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     (void)arg;

@@ -139,7 +139,7 @@ static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *
                     d->size);
 }
 
-/* Are the pointers there that an operation needs, and no other? */
+/* Whether the pointers that an operation needs are there, and no others. */
 static inline bool atomic_pointers(aq_atomic_op op, const void *operand1, const void *operand2,
                                    const void *result)
 {

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What kind it is, and so in which counters it counts. */
+/* The kind of a transfer, and so the counters that it counts in. */
 enum kind { PUT, GET, FILL };
 
 /* Where these count: fills as puts. */
@@ -131,7 +131,7 @@ static AQI_INLINE aq_status rma_carry_and_wait(enum kind kind, const struct tran
     return st != AQ_OK ? st : core_failed(t->route, (aq_status)comp.status, t->call);
 }
 
-/* What the transport carries. */
+/* Transfers that the transport carries. */
 static AQI_INLINE aq_status rma_carry(enum kind kind, enum core_mode mode, const struct transfer *t,
                                       aq_event *event)
 {
@@ -154,7 +154,7 @@ static inline void rma_copy(const struct core_route *route, enum kind kind, uint
         aqi_copy(at, local, len);
     else
         memset(at, byte, len);
-    /* Whoever learns of the put (message, barrier, flag) sees its bytes. */
+    /* A thread that learns of the put (message, barrier, flag) sees its bytes. */
     atomic_thread_fence(memory_order_release);
 }
 
@@ -296,7 +296,7 @@ static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_ran
                                       const char *call)
 {
     if (AQI_UNLIKELY(len < 1 || len > AQI_PUT_COPIED))
-        return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; 1 to 8 are legal", call, len);
+        return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; must be 1 to 8", call, len);
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
     return rma_transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
@@ -308,7 +308,7 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
     uint64_t bytes = 0;
     if (len < 1 || len > sizeof(bytes) || value == NULL)
         return aqi_fail(value == NULL ? AQ_EINVAL : AQ_ESIZE, "core",
-                        "aq_get_value: a value of %zu bytes; 1 to 8 and a place for it are legal",
+                        "aq_get_value: a value of %zu bytes; must be 1 to 8, with a place for it",
                         len);
     char *at = (char *)&bytes;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) at += sizeof(bytes) - len;

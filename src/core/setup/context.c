@@ -26,7 +26,7 @@ static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
     aqi_core_peer_down(id, why);
 }
 
-/* A program may wait for a message for ever that nobody can send it. */
+/* A program may wait for ever for a message that cannot be sent to it. */
 static void context_hook_unreached(void *arg, uint32_t id, const char *why)
 {
     char text[640];
@@ -147,8 +147,10 @@ static bool context_is_asked_for(const struct aqi_transport *transport)
     return false;
 }
 
-/* What reaches other hosts is for where there are some; on one host it is for seeing how a program
- * behaves on several. */
+/*
+ * Transports that reach other hosts are used only if there are any; on one host, to see how a
+ * program behaves on several.
+ */
 static bool context_may_use(const struct aqi_transport *transport)
 {
     if ((transport->caps & AQI_CAP_FAR) == 0) return true;
@@ -156,8 +158,10 @@ static bool context_may_use(const struct aqi_transport *transport)
     return core_neighbors_group(core.params.local_size - 1) != 0;
 }
 
-/* A network may be missing here, unless somebody has set what it is to do, or nothing is left to
- * reach other hosts by: then its error says why. */
+/*
+ * A network may be missing here, unless one of its settings is set, or it is the last that could
+ * reach other hosts: then its error says why.
+ */
 static bool context_is_there(const struct aqi_transport *const *transport)
 {
     struct aqi_tp_probe probe;
@@ -303,8 +307,10 @@ static const struct {
     {NULL, core_segments_close},
     {context_find_routes, NULL},
     {core_neighbors_open, core_neighbors_close},
-    /* Its agreement is the last exchange: nobody sends before all can be sent to. What comes while
-     * this rank waits there or opens the rest is looked at later (aqi_core_idle). */
+    /*
+     * Its agreement is the last exchange: no rank sends before all can be sent to. Messages that
+     * arrive while this rank waits there or opens the rest are looked at later (aqi_core_idle).
+     */
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
     {NULL, core_domains_close},
@@ -364,7 +370,7 @@ static bool context_stop_at_loss(void)
     return atomic_load(&core.any_lost) && !core.params.survive;
 }
 
-/* What we started is under way to nobody any more. */
+/* Wait until nothing that we started is under way. */
 static void context_wait_until_quiet(void)
 {
     struct core_wait wait = {0};
@@ -386,8 +392,10 @@ static void context_linger(void)
             core_wait_step(&wait, 1);
 }
 
-/* Those who live come here, in this round: over the control channel, so that nothing is left to be
- * sent again when it is over. */
+/*
+ * The ranks that live come here, in this round: over the control channel, so that nothing is left
+ * to be sent again afterwards.
+ */
 static aq_status context_agree_to_leave(uint64_t round)
 {
     size_t bytes = core_set_bytes();
@@ -411,13 +419,13 @@ aq_status aqi_core_may_leave(void)
 }
 
 /*
- * After the barrier all requests have arrived; after the second round all replies to them. The
- * barrier is told from others, so who is in another collective meanwhile is found out. In a job
- * that survives deaths it may end for some and fail for others, who all agree once more.
+ * After the barrier all requests have arrived; after the second round all replies to them. This
+ * barrier differs from others, so a rank in another collective meanwhile is detected. In a job that
+ * survives deaths it may end for some ranks and fail for others; all of them agree once more.
  */
 aq_status aqi_core_quiesce(void)
 {
-    /* Only what this thread runs itself is over when its rounds of progress bring nothing more. */
+    /* Only work of this thread itself has surely ended when its progress finds nothing more. */
     core_progress_thread_stop();
     context_wait_until_quiet();
     aq_status st = core_barrier_of("aq_finalize", COLL_CODE_FINALIZE, &core.world);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What anybody wants to publish, by index; the failure of one is everybody's. */
+/* Combine the endpoints that any member publishes, by index; the failure of one is that of all. */
 static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
 {
     uint32_t all;
@@ -61,6 +61,6 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);
-    /* Whoever leaves knows that all others have learnt, too: it may tell a third to go on. */
+    /* A member that leaves knows that all others have learnt, too: it may tell a third to go on. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

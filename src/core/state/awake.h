@@ -20,8 +20,10 @@ void core_awake_begin(struct core_awake *awake, uint32_t activity, bool goes_on,
                       uint64_t now);
 /* A look of the wait found nothing to do. */
 void core_awake_look(struct core_awake *awake, uint32_t activity, uint64_t most, uint64_t now);
-/* The wait has slept. An arrival ended that, of which nothing else may tell: a peer's put or get,
- * say, that the transport serves. */
+/*
+ * The wait has slept. An arrival ended that, which nothing else may announce: a peer's put or get,
+ * say, that the transport serves.
+ */
 void core_awake_slept(struct core_awake *awake, bool arrived, uint64_t now);
 /* Look again at once? */
 bool core_awake_stays(const struct core_awake *awake, uint64_t most);

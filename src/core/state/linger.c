@@ -1,7 +1,7 @@
 /*
- * What the progress thread does when it finds nothing: look a few times more where it has a core of
- * its own, since a wake-up takes longer than most answers; else sleep, armed, since to yield to a
- * thread that computes takes milliseconds.
+ * The progress thread when it finds nothing: it looks a few times more if it has a core of its own,
+ * since a wake-up takes longer than most answers; else it sleeps, armed, since a yield to a thread
+ * that computes takes milliseconds.
  */
 #include "core/state/linger.h"
 

@@ -1,4 +1,4 @@
-/* What the progress thread does when it finds nothing. Knows no clock: the time is an argument. */
+/* The progress thread when it finds nothing. Knows no clock: the time is an argument. */
 #ifndef AQI_CORE_STATE_LINGER_H
 #define AQI_CORE_STATE_LINGER_H
 
@@ -18,9 +18,9 @@ static inline void core_linger_found(struct core_linger *linger)
 
 /* Yield and look again? Else sleep. */
 bool core_linger_looks(struct core_linger *linger);
-/* It took so long until the yield returned. False: somebody computes on that core. */
+/* The yield returned after `away`. False: another thread computes on that core. */
 bool core_linger_looked(struct core_linger *linger, uint64_t away);
-/* Has the program polled so often that nobody else has to? `polls` counts them. */
+/* Whether the program polls so often that the thread need not. `polls` counts its polls. */
 bool core_linger_stands_back(struct core_linger *linger, uint64_t polls, uint64_t now);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the progress thread does when it finds nothing, in times of the test's own. */
+/* The progress thread when it finds nothing, in times of the test's own. */
 #include "core/state/linger.h"
 
 #include <setjmp.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A death that the program has not been told of. */
+/* A death that has not been reported to the program yet. */
 struct lost_peer {
     struct lost_peer *next;
     uint32_t rank;

@@ -20,7 +20,9 @@ void core_mode_crowd(unsigned threads)
                                       [AQ_WAIT_SHARE] = 0};
     bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
     aq_wait_mode mode = core.wait_wanted;
-    /* Programs ask for it without looking; who spins there keeps the core from whom it waits for.
+    /*
+     * Programs ask for it without looking; a thread that spins there takes the core from the one
+     * that it waits for.
      */
     if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
     core.waiters = threads;

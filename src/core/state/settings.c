@@ -36,7 +36,7 @@ static const struct aqi_setting rows[] = {
      .def = "auto",
      .doc =
          "Which transports may be used, in order of preference, as a comma list; auto: all, those "
-         "for other hosts where there are some. A process reaches itself by loop in any case.",
+         "for other hosts where there are some. A process always reaches itself by loop.",
      .advice = "aqinfo --transports shows which there are and which work here.",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_core_config, transports)},
@@ -117,9 +117,9 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TEXT, struct aqi_core_config, max_segment)},
     {.name = "AQ_SEGMENT_MODE",
      .def = "fast",
-     .doc = "What aq_segment_attach gives: fast and large allocate a segment; everything makes all "
-            "memory of each process accessible. Unless set it is the first that the program works "
-            "with; another one than it works with is an error.",
+     .doc = "The memory of aq_segment_attach: fast and large allocate a segment; everything makes "
+            "all memory of each process accessible. Unless set it is the first that the program "
+            "works with; another one than it works with is an error.",
      .advice = "The same in every process. Of everything ibv registers on demand what is put and "
                "got (AQ_REG_MAIN); over ofi all goes by messages, which is slower.",
      .choices = segment_modes,
@@ -160,7 +160,7 @@ static const struct aqi_setting rows[] = {
      .doc = "How barriers of processes that share no memory go: by messages, or by remote writes "
             "into words of the library (dissemination), which the peers' processors look for.",
      .advice = "Try writes where an adapter writes by itself (ibv, ofi) and waits poll: aqperf "
-               "--pattern barrier; who sleeps looks each millisecond.",
+               "--pattern barrier; a thread that sleeps looks each millisecond.",
      .choices = barrier_ways,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, barrier)},

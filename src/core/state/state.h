@@ -1,4 +1,4 @@
-/* What all rooms of the core share: the context, routes, teams, threads, losses. */
+/* Shared by all folders of the core: the context, routes, teams, threads, losses. */
 #ifndef AQI_CORE_STATE_H
 #define AQI_CORE_STATE_H
 
@@ -47,7 +47,7 @@ struct aq_team {
     uint8_t from;              /* aqi_am_from() of its index */
     bool pair;                 /* names job ranks only: no collectives, no barrier */
     uint8_t barrier_code;      /* of the call that the barrier is part of, COLL_CODE_; 0: none */
-    bool dead;                 /* they have left it: kept for a while, for those who use it */
+    bool dead;                 /* left by its members: kept for a while, for threads using it */
     struct core_barrier *barrier;
     struct core_coll *coll;
     struct coll_shape *shape; /* of one that spans neighbourhoods; else NULL */
@@ -141,7 +141,9 @@ struct core {
     struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
     const unsigned char *cards;     /* by job rank: place and addresses, see core_card_size */
     size_t card_bytes;              /* of one of them */
-    /* What some rank of the job may open, alike in all; and where in it each that is open here is.
+    /*
+     * Transports that some rank of the job may open, the same in all; and the place in it of each
+     * that is open here.
      */
     const struct aqi_transport *offered[CORE_MAX_TRANSPORTS];
     unsigned offered_count, place[CORE_MAX_TRANSPORTS];
@@ -214,7 +216,7 @@ static inline void core_set_init(struct core_set *set)
 }
 
 /* errors.c: the errors that many calls share. */
-/* May this thread make a call that communicates? Inside a handler it may not. */
+/* Whether this thread may make a call that communicates. Inside a handler it may not. */
 static inline bool core_may_call(const struct core_thread *me)
 {
     return AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
@@ -226,7 +228,7 @@ static inline aq_status core_callable(const struct core_thread *me, const char *
     return core_may_call(me) ? AQ_OK : core_not_callable(call);
 }
 
-/* May a collective be started on it now? */
+/* Whether a collective may be started on it now. */
 aq_status core_team_usable(const char *call, const aq_team *team);
 
 /* The error of a call that needs a peer which is lost: AQ_EPEER. */
@@ -251,7 +253,7 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
     return core_team_route(team, rank);
 }
 
-/* Is [addr, addr + len) in the segment at the end of the route? */
+/* Whether [addr, addr + len) is in the segment at the end of the route. */
 AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
                                        const char *call);
 static inline bool core_in_segment(const struct core_route *route, uint64_t addr, size_t len)
@@ -259,8 +261,11 @@ static inline bool core_in_segment(const struct core_route *route, uint64_t addr
     return aqi_within(addr, len, route->seg_addr, route->seg_size);
 }
 
-/* mode.c: how long waits spin, when that many threads of each process make calls: not at all where
- * they are more than the cores, for who spins keeps the core from whom it waits for. */
+/*
+ * mode.c: how long waits spin, when that many threads of each process make calls: not at all if
+ * they are more than the cores, since a thread that spins takes the core from the one that it waits
+ * for.
+ */
 void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);

@@ -12,8 +12,10 @@ static struct {
     aq_team *all;
     aq_team *active; /* those that had operations when they were asked last */
 } teams;
-/* Those that have been given some since. They are added without a lock: whoever adds holds that of
- * the operations, which is taken below core_teams_lock. */
+/*
+ * Teams that have been given some since. They are added without a lock: the thread that adds one
+ * holds the lock of the operations, which is taken below core_teams_lock.
+ */
 static _Atomic(aq_team *) teams_woken;
 
 void core_teams_reset(void)

@@ -1,4 +1,4 @@
-/* Settings that are more than a number: which texts are legal, and what they say. */
+/* Settings that are more than a number: which texts are valid, and what they mean. */
 #include "core/state/state.h"
 
 #include <stdio.h>

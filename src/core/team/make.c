@@ -12,7 +12,7 @@ unsigned aq_team_ep_index(const aq_team *team, aq_rank rank)
     return route != NULL ? aqi_am_to_ep(route->to) : CORE_EPS;
 }
 
-/* May this team name endpoint `index` of this process? */
+/* Whether this team may name endpoint `index` of this process. */
 static aq_status team_own_ep(const char *call, aq_team *team, unsigned index)
 {
     aq_ep *ep = atomic_load(&core.eps[index]);

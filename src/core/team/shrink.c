@@ -1,7 +1,7 @@
 /*
- * A team of the survivors of another, whose collectives do not work any more. The launcher tells
- * all of them alike who lives; they make the new team through an interim one that needs no shared
- * memory, and agree that it is there.
+ * A team of the survivors of another, whose collectives do not work any more. The launcher sends
+ * all of them the same list of those that live; they make the new team through an interim one that
+ * needs no shared memory, and agree that it is there.
  */
 #include "core/team/team.h"
 
@@ -38,7 +38,7 @@ static void shrink_open(struct shrink *s, const char *call, aq_team *team)
 
 /*
  * The agreements of a team share one counter: members that a death has led into different calls
- * meet all the same, and both calls fail.
+ * still meet, and both calls fail.
  */
 static aq_status shrink_agree(struct shrink *s, aq_status mine, uint8_t *living)
 {
@@ -46,7 +46,7 @@ static aq_status shrink_agree(struct shrink *s, aq_status mine, uint8_t *living)
     return core_agree(what, s->team->agreed++, mine, s->members, living);
 }
 
-/* Fails also if somebody has died since the first. */
+/* Fails also if another member has died since the first. */
 static aq_status shrink_agree_again(struct shrink *s, aq_status mine)
 {
     aq_status st = shrink_agree(s, mine, s->now);

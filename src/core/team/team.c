@@ -170,7 +170,7 @@ static bool team_built_in(const aq_team *team)
 
 /* --- making teams ---------------------------------------------------------------------------- */
 
-/* What each member of a new team tells the others through the parent. */
+/* Sent by each member of a new team to the others through the parent. */
 struct offer {
     uint32_t root, count; /* by rank 0: the id, and its scratch memory */
     struct scratch_block block;
@@ -205,7 +205,7 @@ static aq_status team_agree(const char *call, aq_team *parent, const aq_team *te
     struct offer answer = {.status = mine};
     aq_status st = team_exchange(call, parent, &answer, answers, sizeof(answer));
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
-    /* Whose list leaves out somebody who lists him cannot see that himself. */
+    /* A rank whose list omits a rank that lists it cannot detect that itself. */
     for (aq_rank i = 0; i < parent->size; i++)
         if (answers[i].status == AQ_EMISMATCH)
             return aqi_fail(AQ_EMISMATCH, "core",
@@ -222,7 +222,7 @@ static aq_status team_agree(const char *call, aq_team *parent, const aq_team *te
     return st;
 }
 
-/* Have all members given the same list? */
+/* Whether all members have passed the same list. */
 static aq_status team_compare_offers(const char *call, const aq_team *parent, const aq_team *team,
                                      const struct offer *offers)
 {

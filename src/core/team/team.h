@@ -1,4 +1,4 @@
-/* Making teams and giving them up. */
+/* Making and destroying teams. */
 #ifndef AQI_CORE_TEAM_H
 #define AQI_CORE_TEAM_H
 

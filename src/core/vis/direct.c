@@ -16,9 +16,9 @@ static inline uint64_t direct_address(const unsigned char *entry)
 typedef uint64_t direct_word __attribute__((may_alias)); /* an address or a length */
 
 /*
- * Is a list of `n` words so: those with even places in [low, high], those with odd ones `len`?
- * Signs of differences say so, since addresses of programs and sizes of memory are below that bit;
- * what is not may be refused.
+ * Whether the words of a list at even places are in [low, high] and those at odd places in
+ * [odd_low, odd_high]. The signs of differences show it, since addresses of programs and sizes of
+ * memory are below that bit; others may be refused.
  */
 static inline bool direct_words(const direct_word *words, size_t n, uint64_t low, uint64_t high,
                                 uint64_t odd_low, uint64_t odd_high)
@@ -67,7 +67,10 @@ __attribute__((target("avx2"))) static bool direct_many_wide(const direct_word *
 #define DIRECT_WIDE      0
 #endif
 
-/* Are the addresses of a list in [first, first + most], and, where `vector`, all lengths `len`? */
+/*
+ * Whether the addresses of a list are in [first, first + most] and, with `vector`, all lengths are
+ * `len`.
+ */
 static inline bool direct_list_ok(const void *list, bool vector, size_t count, uint64_t first,
                                   uint64_t most, size_t len)
 {
@@ -163,7 +166,7 @@ static inline bool direct_lists(const struct vis_window *w, bool vector, const v
         direct_copy(to, false, from, true, step, count, len);
     else
         direct_copy(to, false, from, false, step, count, len);
-    /* Whoever learns of the put (message, barrier, flag) sees its bytes. */
+    /* A thread that learns of the put (message, barrier, flag) sees its bytes. */
     if (!w->get) atomic_thread_fence(memory_order_release);
     return true;
 }

@@ -34,7 +34,7 @@ struct vis_side {
     struct vis_level level[AQ_STRIDED_LEVELS]; /* only those are set */
 };
 
-/* What can be moved at once: `count` pieces of `len` bytes, each side with its own step. */
+/* Data that can be moved at once: `count` pieces of `len` bytes, each side with its own step. */
 struct vis_row {
     uint64_t a, b;
     size_t len, count;

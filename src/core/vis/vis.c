@@ -79,11 +79,11 @@ static void vis_copy_sides(const struct call *c, struct vis_side *remote, struct
             aqi_copy_pieces(there, row.a_step, here, row.b_step, row.len, row.count);
         vis_take(remote, local, &row);
     }
-    /* Whoever learns of the put (message, barrier, flag) sees its bytes. */
+    /* A thread that learns of the put (message, barrier, flag) sees its bytes. */
     if (!c->get) atomic_thread_fence(memory_order_release);
 }
 
-/* What has been checked. */
+/* Move a transfer that has been checked. */
 static aq_status vis_move(const struct call *c, struct vis_transfer *t, size_t bytes)
 {
     uint64_t begun = aqi_trace_begin(AQI_TRACE_RMA);

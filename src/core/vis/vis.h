@@ -1,4 +1,4 @@
-/* What the two files of scattered transfers share: the transfer, and its way by messages. */
+/* Shared by the two files of scattered transfers: the transfer, and its way by messages. */
 #ifndef AQI_CORE_VIS_IMPL_H
 #define AQI_CORE_VIS_IMPL_H
 
@@ -20,7 +20,7 @@ struct vis_transfer {
 /*
  * Start it (a struct vis_transfer) with puts or gets for the large pieces and packed messages for
  * the small ones, waiting for room unless it is the first and AQ_IMMEDIATE is set; counts in
- * `comp`. What has begun goes on after an error, of which who waits for it hears.
+ * `comp`. Parts that have begun go on after an error, which is reported to the caller that waits.
  */
 aq_status vis_carry(void *transfer, struct aqi_comp *comp);
 

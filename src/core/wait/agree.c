@@ -1,4 +1,4 @@
-/* Agreeing with those who live, after deaths, on what to do next. */
+/* Agreement of the ranks that live, after deaths, on what to do next. */
 #include "core/wait/wait.h"
 
 #include <string.h>

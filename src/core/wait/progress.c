@@ -10,8 +10,10 @@
 /* Sleeping costs 30 to 40 us at the wake on virtual machines: only after long idleness. */
 static const uint64_t yield_ns = 1000000;
 
-/* What comes by the control channel may be what is waited for: it counts as other arrivals do, or
- * this thread would go to sleep with nothing left to wake it. */
+/*
+ * News on the control channel may be what the caller waits for: it counts as other arrivals do, or
+ * this thread would go to sleep with nothing left to wake it.
+ */
 static inline unsigned progress_attend(void)
 {
     core.boot.attend(core.boot.arg);
@@ -138,7 +140,7 @@ static AQI_NOINLINE unsigned progress_of_sources(void)
     return n;
 }
 
-/* In the calls of which an empty one has to be short: no instruction but to look. */
+/* For calls whose empty case has to be short: no instruction but to look. */
 static inline unsigned progress_once(struct core_thread *me)
 {
     unsigned n = 0;
@@ -172,7 +174,7 @@ void core_yield(void)
 /*
  * Others may want our core although our host has more of them than ranks: another job, or other
  * hosts of ours that are containers of the same machine. The first yield of a wait shows it. Then
- * we spin for less, and for more again once nobody wants it.
+ * we spin for less, and for more again once no other thread wants it.
  */
 static void progress_judge_spin(uint64_t away_ns)
 {

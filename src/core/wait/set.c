@@ -18,8 +18,8 @@
 
 static struct {
     struct aqi_spin lock;
-    struct core_wait_set fds; /* whoever sleeps on it looks again when kicked */
-    atomic_bool prepared;     /* somebody sleeps on it, or is about to */
+    struct core_wait_set fds; /* a thread that sleeps on it looks again when kicked */
+    atomic_bool prepared;     /* a thread sleeps on it, or is about to */
 } set = {.fds = CORE_WAIT_SET_NONE};
 
 bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag)
@@ -66,7 +66,10 @@ void core_set_close(void)
 
 void core_set_disarmed(void)
 {
-    /* Either aq_wait_prepare sees the activity, or whoever reports it sees the coming sleep. */
+    /*
+     * Either aq_wait_prepare sees the activity, or the thread that reports it sees the coming
+     * sleep.
+     */
     if (atomic_load(&set.prepared) && atomic_exchange(&set.prepared, false)) aqi_kick(set.fds.kick);
 }
 
@@ -122,10 +125,10 @@ aq_status aq_wait_prepare(void)
     if (st != AQ_OK) return st;
     (void)aqi_kick_take(set.fds.kick);
     (void)aqi_kick_take(set.fds.timer);
-    /* First, so that whoever disarms what follows kicks us. */
+    /* First, so that a thread that disarms any of the following kicks us. */
     atomic_store(&set.prepared, true);
     set_attend_to_job();
-    /* What another thread has taken since this one last asked, the program may not have seen. */
+    /* The program may not have seen what another thread has taken since this one last asked. */
     static _Thread_local uint32_t seen;
     uint32_t activity = core.multi ? core_activity() : 0;
     bool go = activity == seen;

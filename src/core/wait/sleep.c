@@ -21,8 +21,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What causes no activity here (a condition of the program's own) is looked at again after a
- * sixteenth of the time waited, within these bounds. */
+/*
+ * A condition that causes no activity here (one of the program's own) is looked at again after a
+ * sixteenth of the time waited, within these bounds.
+ */
 enum { LEAST_MS = 1, MOST_MS = 10, PATIENCE = 16 };
 
 enum { POLLER_NONE, POLLER_PROGRAM, POLLER_PROGRESS_THREAD };
@@ -67,7 +69,7 @@ AQI_COLD void core_wake_waiters(void)
 {
     /* Either the sleeper sees the counter move, or we see that it sleeps: all four are seq_cst. */
     atomic_fetch_add(&waiters.activity, 2);
-    core_set_disarmed(); /* who sleeps in poll() */
+    core_set_disarmed(); /* a thread that sleeps in poll() */
     if (atomic_load(&waiters.sleepers) == 0) return;
     (void)syscall(SYS_futex, &waiters.activity, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     if (atomic_load(&waiters.poller) == POLLER_PROGRAM) aqi_kick(waiters.wake);
@@ -95,7 +97,7 @@ bool core_sleep_arm(unsigned t, int fd, struct core_sleep_plan *plan)
     return tp->ops.arm(tp, true) == AQ_OK;
 }
 
-/* What is slept on; the transports' descriptors are the first. */
+/* The descriptors to sleep on; those of the transports are the first. */
 struct sleep_set {
     struct pollfd fds[CORE_MAX_TRANSPORTS + 3];
     nfds_t count, of_transports;
@@ -169,7 +171,7 @@ static bool sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     return arrived;
 }
 
-/* Wake one thread to be the poller for those who sleep, if there is none. */
+/* Wake one sleeping thread to be the poller for the others, if there is none. */
 static void sleep_call_next_poller(void)
 {
     if (atomic_load(&waiters.sleepers) == 0 || atomic_load(&waiters.poller) != POLLER_NONE) return;

@@ -37,7 +37,9 @@ static void wait_thread_stand_back(void)
     poll(&fd, 1, STAND_BACK_MS);
 }
 
-/* To the next processor that it may use: perhaps nobody computes there. Where it runs it is woken.
+/*
+ * Move to the next processor that it may use: perhaps no thread computes there. It wakes up where
+ * it last ran.
  */
 static void wait_thread_move(void)
 {

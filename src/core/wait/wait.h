@@ -34,8 +34,7 @@ static inline void core_source_count(_Atomic uint32_t *busy, uint32_t by)
 }
 void core_sources_reset(void);
 bool core_sources_before_sleep(struct core_sleep_plan *plan);
-/* set.c: what many descriptors have to say, as one; a timer, and a descriptor to kick who sleeps.
- */
+/* set.c: many descriptors as one; a timer, and a descriptor to kick a thread that sleeps. */
 struct core_wait_set {
     int epoll, timer, kick; /* -1: not made yet */
 };
@@ -48,12 +47,11 @@ aq_status core_wait_set_open(struct core_wait_set *fds);
 void core_wait_set_close(struct core_wait_set *fds);
 bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag); /* -1: nothing */
 aq_status core_wait_set_refused(void);                                         /* then, by errno */
-/* The transports were disarmed, by whichever thread: who sleeps on aq_wait_fd looks again.
- */
+/* A thread has disarmed the transports: a thread that sleeps on aq_wait_fd looks again. */
 void core_set_disarmed(void);
 void core_set_close(void);
 
-/* A wait begins: for those who watch the job, and in the trace. */
+/* A wait begins: for observers of the job, and in the trace. */
 struct core_waiting {
     uint64_t begun;
     uint32_t outer;
@@ -94,8 +92,8 @@ static inline void core_progressed(void)
     if (AQI_UNLIKELY(core.multi)) core_wake_waiters();
 }
 /*
- * A blocking call that was done by loads and stores. A program may wait with nothing else (for a
- * lock in a segment, say), so now and then it must hear of messages and of the job's end.
+ * A blocking call that was done by loads and stores. A program may wait by nothing else (for a lock
+ * in a segment, say), so now and then it must take messages and notice the job's end.
  */
 static inline void core_done_directly(struct core_thread *me)
 {
@@ -162,8 +160,9 @@ void core_progress_thread_step_aside(void);
 
 /* agree.c */
 /*
- * Agree with those of `members` who live, the caller among them; see `agree` of the bootstrap.
- * Makes progress meanwhile. Returns the worst of their statuses; `living` gets those who called.
+ * Agree with the members of `members` that live, the caller among them; see `agree` of the
+ * bootstrap. Makes progress meanwhile. Returns the worst of their statuses; `living` gets the ranks
+ * that called.
  */
 aq_status core_agree(uint64_t what, uint64_t which, aq_status mine, const uint8_t *members,
                      uint8_t *living);
