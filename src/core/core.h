@@ -1,6 +1,6 @@
 /*
- * The core: semantics, whatever the transport. This header is what lib/init.c needs of it; what the
- * rooms of the core share is in state/state.h.
+ * The core: semantics, whatever the transport. This header is for lib/init.c; state/state.h is
+ * shared by the folders of the core.
  */
 #ifndef AQI_CORE_H
 #define AQI_CORE_H
@@ -13,11 +13,11 @@
 /* The core's view of the job, handed down by lib so that the core does not know it. */
 struct aqi_core_boot {
     aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
-    /* The same; the table is there until the end of the job. */
+    /* The same; the table remains until the end of the job. */
     aq_status (*table)(void *arg, const void *mine, size_t len, const void **table);
     aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
-    bool (*alert)(void *arg);  /* cheap: has the control channel something to say? */
-    void (*attend)(void *arg); /* listen to it; may end the process or call aqi_core_peer_down */
+    bool (*alert)(void *arg);  /* cheap: whether the control channel has news */
+    void (*attend)(void *arg); /* read it; may end the process or call aqi_core_peer_down */
     int (*fd)(void *arg);      /* to sleep on, or -1 */
     /* Ask which ranks of a set live; the answer comes by aqi_core_agreed. */
     aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
@@ -29,13 +29,13 @@ struct aqi_core_boot {
 struct aqi_core_params {
     struct aqi_core_boot boot;
     aq_thread_mode thread_mode;
-    const char *register_call, *create_call; /* what messages call them */
+    const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;
     uint32_t cores;            /* that the local ranks share */
     uint32_t host;             /* which of the job's hosts this is */
     bool survive;              /* the job goes on when a peer dies */
-    uint64_t start_timeout_ns; /* in which peers have to be reached */
+    uint64_t start_timeout_ns; /* the time within which peers have to be reached */
     uint8_t key[16];
 };
 
@@ -71,18 +71,21 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 
 /* AQ_OK: aq_finalize may begin; else the error to return. */
 aq_status aqi_core_may_leave(void);
-/* Everything that was sent before is handled everywhere when it returns. Collective. */
+/* Returns when everything that was sent before has been handled everywhere. Collective. */
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
 
 /*
- * A turn of waiting for the job: progress, and sleep if it brought nothing, also on boot.fd. Until
- * the core is open it handles no request: a peer that sends one may already know that all ranks are
- * open.
+ * One turn of waiting for the job: progress, and sleep if that found nothing, also on boot.fd.
+ * Until the core is open it handles no request: a peer that sends one may already know that all
+ * ranks are open.
  */
 void aqi_core_idle(void);
 
-/* The process ends without that: the progress thread makes no more calls, or has had its time. */
+/*
+ * For a process that ends without aqi_core_close: the progress thread makes no more calls, or has
+ * not stopped in time.
+ */
 void aqi_core_halt_progress(void);
 
 /*
@@ -92,11 +95,13 @@ void aqi_core_halt_progress(void);
 bool aqi_core_on_progress_thread(void);
 void aqi_core_news(void);
 
-/* A round while this process only waits for the others to end, too: what was begun moves on, and no
- * request is handled. Any thread, also inside a handler. */
+/*
+ * A round of progress while this process only waits for the others to end, too: operations that
+ * have begun move on, and no request is handled. Any thread, also inside a handler.
+ */
 void aqi_core_ending(void);
 
-/* The job says that `rank` is dead. */
+/* The job reports that `rank` is dead. */
 void aqi_core_peer_down(uint32_t rank, const char *why);
 
 /* The answer to boot.agree. */

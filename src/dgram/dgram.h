@@ -22,11 +22,11 @@
 
 #include <sys/uio.h>
 
-struct aqi_dgram; /* this process's end of all its conversations */
+struct aqi_dgram; /* this process's end of all its connections */
 
 enum aqi_dgram_channel { AQI_DGRAM_COMMAND, AQI_DGRAM_DATA, AQI_DGRAM_CHANNELS };
 
-/* Where a process receives; what is in it is between the port and itself. */
+/* The address at which a process receives; only the port knows its format. */
 struct aqi_dgram_addr {
     uint8_t len;
     uint8_t bytes[31];
@@ -56,14 +56,14 @@ struct aqi_dgram_config {
     size_t room;        /* bytes of packets that the port keeps for us until we look, with
                          * AQI_DGRAM_COST for each */
     uint32_t pool;  /* requests that wait here, of all peers together, while no handler may run */
-    uint32_t least; /* of them, those that each peer may have whatever the others do */
+    uint32_t least; /* the part of them that each peer always has */
 
     uint64_t ack_delay; /* these and what follows in ns */
     uint64_t rto_min, rto_max;
     uint64_t idle_close;   /* a connection without traffic is closed; 0: never */
     uint64_t dead_after;   /* a peer that owes an acknowledgement and is silent is lost; 0: never */
     uint64_t reach_within; /* a peer to which no connection has come about is lost; 0: never */
-    uint64_t warn_after;   /* of a silent peer the user hears; 0: never */
+    uint64_t warn_after;   /* the user is warned of a silent peer after this time; 0: never */
     bool authenticate;     /* a MAC in each packet */
     /* The counter of the library that each of enum aqi_dgram_counter adds to, as it is counted;
      * NULL: none. */
@@ -73,7 +73,7 @@ struct aqi_dgram_config {
 /* Fill in everything except our identity: self, size, key, epoch, seed, address. */
 void aqi_dgram_defaults(struct aqi_dgram_config *config);
 
-/* Why a peer is lost: config.reach_within. */
+/* The reason why a peer is lost: config.reach_within. */
 extern const char aqi_dgram_unreached[];
 
 struct aqi_dgram_hooks {
@@ -87,13 +87,17 @@ struct aqi_dgram_hooks {
                      const struct iovec *iov, unsigned niov, size_t segment, unsigned packets);
 
     /*
-     * A message has come, from input or progress. Its bytes are valid until this returns, 16-byte
-     * aligned as its head and body were, and may be written to. Of a Long: its bytes are in place.
+     * A message has arrived; called from input or progress. Its bytes are valid until this returns,
+     * 16-byte aligned as its head and body were, and may be written to. For a Long, its data is in
+     * place.
      */
     void (*deliver)(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
 
-    /* The source of an operation may be reused; it is complete. `status` AQ_OK, AQ_ERANGE,
-     * AQ_EPEER. Also from inside the call that begins the operation. They begin no operation. */
+    /*
+     * The source of an operation may be reused; it is complete. `status` AQ_OK, AQ_ERANGE,
+     * AQ_EPEER. May be called from inside the call that begins the operation. Must not begin
+     * operations.
+     */
     void (*local)(void *arg, void *user, aq_status status);
     void (*remote)(void *arg, void *user, aq_status status);
 
@@ -105,9 +109,9 @@ struct aqi_dgram_hooks {
 
     /*
      * The ways to a peer that has several addresses: the address of the `way`-th, and our own as
-     * the peer can answer it there. False: there is no such way, or nothing leads there now. NULL:
-     * each peer has one, that of lookup, and ours is that of the configuration. The way that
-     * answers first is taken; another, when nothing comes over that any more.
+     * the peer can answer it there. False: there is no such way, or no route for it now. NULL: each
+     * peer has one way, that of lookup, and our address is that of the configuration. The way that
+     * answers first is used, and another one when nothing arrives by it any more.
      */
     bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                 struct aqi_dgram_addr *own);
@@ -119,8 +123,10 @@ struct aqi_dgram_hooks {
      * aqi_dgram_unreached, or another text. */
     void (*lost)(void *arg, uint32_t id, const char *why);
 
-    /* Bytes of packets that the path to this peer is known to carry, so that none larger are tried;
-     * SIZE_MAX: nothing is known. NULL: of none. */
+    /*
+     * Bytes of packets that the path to this peer is known to carry, so that none larger are tried;
+     * SIZE_MAX: unknown. NULL: unknown for all peers.
+     */
     size_t (*path)(void *arg, uint32_t id);
 
     /* The path to this peer carries only packets of `usable` bytes. Once for each. */
@@ -139,14 +145,16 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
                            const struct aqi_dgram_hooks *hooks, struct aqi_dgram **dgram);
 void aqi_dgram_destroy(struct aqi_dgram *dgram);
 
-/* Make a peer known: nothing else may be done with one. Connects when it is first used, by either
- * side. */
+/*
+ * Make a peer known, which must precede all other calls for it. It is connected when it is first
+ * used, by either side.
+ */
 aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id);
 
 /*
  * Send a message: `head`, then at the next multiple of 16 bytes `body`, both copied. The first four
- * bytes of the head are ours. `head_len` is at most 256. A reply is never refused for want of what
- * requests use.
+ * bytes of the head are ours. `head_len` is at most 256. A reply is never refused because requests
+ * have used up the room.
  *
  * @return AQ_AGAIN   No room: nothing happened.
  * @return AQ_EPEER   The peer is lost.
@@ -169,28 +177,30 @@ aq_status aqi_dgram_put(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, con
 aq_status aqi_dgram_get(struct aqi_dgram *dgram, uint32_t id, uint64_t addr, void *dst, size_t len,
                         void *user);
 
-/* All memory that transfers under way may still read: `found` is called for each piece. It begins
- * no operation. */
+/*
+ * Call `found` for each piece of memory that transfers under way may still read. It must not begin
+ * operations.
+ */
 void aqi_dgram_sources(const struct aqi_dgram *dgram,
                        void (*found)(void *arg, const void *addr, size_t len), void *arg);
 
-/* [addr, addr + len) of this process is not to be read any more on behalf of peers. */
+/* Stop reading [addr, addr + len) of this process on behalf of peers. */
 void aqi_dgram_forget(struct aqi_dgram *dgram, const void *addr, size_t len);
 
 /*
- * A packet has come; 16-byte aligned, and it may be written to. Messages in it are delivered before
- * this returns, but requests only if `requests` says so; else they are kept (config.pool). `waited`
- * ns it lay here until it is handed over now; AQI_DGRAM_NEVER: unknown.
+ * Take a packet that has arrived; it is 16-byte aligned and may be written to. Messages in it are
+ * delivered before this returns, but requests only if `requests` says so; else they are kept
+ * (config.pool). `waited`: ns that it has lain here so far; AQI_DGRAM_NEVER: unknown.
  */
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
                      uint64_t waited, uint64_t now);
 
 /*
- * A packet has come while the program makes no call. What is said of the connection is seen to:
- * handshakes, acknowledgements, questions whether we live. The rest is parked as it is until
- * aqi_dgram_resume, up to config.room bytes; it is not acknowledged, so what finds no room comes
- * again. Nothing is delivered and no memory of the program is touched; of the hooks, `deliver` and
- * `range_ok` are not called.
+ * Take a packet that has arrived while the program makes no call. Everything about the connection
+ * is handled: handshakes, acknowledgements, requests for a sign of life. The rest is parked as it
+ * is until aqi_dgram_resume, up to config.room bytes; it is not acknowledged, so packets that find
+ * no room are sent again. Nothing is delivered and no memory of the program is touched; of the
+ * hooks, `deliver` and `range_ok` are not called.
  */
 void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t waited,
                       uint64_t now);
@@ -198,8 +208,10 @@ bool aqi_dgram_parked(const struct aqi_dgram *dgram);
 /* Take the parked packets now, as in aqi_dgram_input. Returns their number. */
 unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now);
 
-/* After the packets that are there: deliver what was kept (with `requests`), send what is due.
- * Returns the number of events handled. */
+/*
+ * Called after all available packets have been taken: deliver kept messages (with `requests`), send
+ * what is due. Returns the number of events handled.
+ */
 unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now);
 
 /*
@@ -209,7 +221,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
 void aqi_dgram_tell(struct aqi_dgram *dgram);
 bool aqi_dgram_told(const struct aqi_dgram *dgram);
 
-/* When progress must be called although nothing comes. */
+/* When progress must be called although nothing arrives. */
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);
 
 /* Nothing that we began is under way to this peer, or to any. */
@@ -222,12 +234,13 @@ bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 /* Whether all peers have been silent long enough for our last acknowledgements to have arrived. */
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now);
 
-/* The job says that this peer is dead: what is under way to it fails with AQ_EPEER. `lost` is not
- * called. */
+/*
+ * The job reports this peer dead: everything under way to it fails with AQ_EPEER. `lost` is not
+ * called.
+ */
 void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id);
 
-/* --- what can be looked at ---------------------------------------------------------------------
- */
+/* --- inspection ------------------------------------------------------------------------------ */
 
 enum aqi_dgram_counter {
     AQI_DGRAM_SENT,           /* packets, without those sent again */
@@ -237,7 +250,7 @@ enum aqi_dgram_counter {
     AQI_DGRAM_DUPLICATES,     /* packets that had come before */
     AQI_DGRAM_TIMEOUTS,       /* retransmission timers that fired */
     AQI_DGRAM_DROP_SHORT,     /* dropped: truncated, or not of this protocol */
-    AQI_DGRAM_DROP_COOKIE,    /* dropped: of a connection that there is not */
+    AQI_DGRAM_DROP_COOKIE,    /* dropped: of an unknown connection */
     AQI_DGRAM_DROP_MAC,       /* dropped: forged or altered */
     AQI_DGRAM_DROP_WINDOW,    /* dropped: numbers that were never sent or are out of the window */
     AQI_DGRAM_DROP_MALFORMED, /* dropped: malformed contents */
@@ -261,7 +274,7 @@ struct aqi_dgram_peer_info {
 bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,
                          struct aqi_dgram_peer_info *info);
 
-/* Bytes that this peer costs now, without the pools that all share. */
+/* Bytes that this peer uses now, without the pools that all share. */
 size_t aqi_dgram_peer_memory(const struct aqi_dgram *dgram, uint32_t id);
 
 #endif

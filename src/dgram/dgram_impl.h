@@ -66,8 +66,8 @@ struct dgram_packet {
     uint64_t first; /* likewise, for the first time */
     uint8_t channel, lane, tries;
     bool flying, asks;
-    bool overtaken;  /* lost, since it seems so by what has overtaken it */
-    uint8_t release; /* 1 + index in dgram_conn.held of what its arrival sets free; 0: nothing */
+    bool overtaken;  /* counted as lost because later packets have overtaken it */
+    uint8_t release; /* 1 + index in dgram_conn.held of what its arrival releases; 0: nothing */
     unsigned char *frame;
     alignas(16) unsigned char small[sizeof(struct dgram_head) + sizeof(struct dgram_record)];
 };
@@ -198,7 +198,7 @@ struct dgram_peer {
     uint64_t nonces[2];  /* of the connection that we begin */
     uint64_t hello_at;   /* when the handshake goes on */
     uint64_t reset_at;   /* no RESET to it before */
-    uint64_t waits;      /* refused a place in the pool; 0: not */
+    uint64_t waits;      /* when it was refused a place in the pool; 0: it was not */
     uint32_t held;       /* places of the pool */
     struct dgram_conn *conn;
     struct dgram_guest guest; /* the earliest of its timers */
@@ -206,7 +206,10 @@ struct dgram_peer {
 };
 static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");
 
-/* A request that came while none may be handled; or a packet that came while nothing may be. */
+/*
+ * A request that arrived while none may be handled; or a packet that arrived while no call was
+ * made.
+ */
 struct dgram_kept {
     struct dgram_kept *next;
     uint32_t source;
@@ -219,7 +222,7 @@ struct dgram_kept {
 
 enum { DGRAM_PARKED_LISTS = 64 };
 
-/* Those parked packets that may be the same one. */
+/* The parked packets that may be the same one. */
 struct dgram_parked {
     struct dgram_kept *first, *last;
 };
@@ -229,11 +232,11 @@ struct aqi_dgram {
     struct aqi_dgram_hooks hooks;
     struct dgram_peer **peers; /* by id */
     uint64_t now;
-    uint64_t arrived;   /* when the packet that is served had come; 0: not known */
+    uint64_t arrived;   /* when the packet being served arrived; 0: not known */
     uint64_t heard;     /* the last packet from any peer */
     uint64_t secret[2]; /* of the nonces that we challenge with */
     uint64_t nonce;     /* of the last connection that we began */
-    uint8_t way;        /* by which it came about: the others are likely to be reached so, too */
+    uint8_t way;        /* of the latest connection: others are likely to be reached by it, too */
     struct dgram_hotel hotel;
     struct dgram_peer *ready, **ready_end;
     bool told;        /* aqi_dgram_tell, here or anywhere */
@@ -264,7 +267,7 @@ static inline void dgram_count(struct aqi_dgram *dgram, enum aqi_dgram_counter c
 /* engine.c */
 struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
 void dgram_make_ready(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* After anything may have changed: count it, and check in with the earliest of its timers. */
+/* After any change: count it, and check in with the earliest of the timers. */
 void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Count whether something of ours, or anything, is under way on a connection. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
@@ -274,11 +277,13 @@ aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status);
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len);
-/* When to close it, if nothing happens; AQI_DGRAM_NEVER. */
+/* When to close it if it stays idle; AQI_DGRAM_NEVER. */
 uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* We have accepted it, and what we send could overtake that, on the other channel: until when to
- * wait for the peer to have it, too; 0: it has. */
+/*
+ * We have accepted it, but what we send could overtake that on the other channel: the time until
+ * which to wait for the peer to have it, too; 0: it has.
+ */
 uint64_t dgram_connect_wait(const struct dgram_conn *conn);
 /* A packet of the connection has come: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
@@ -311,7 +316,7 @@ void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet);
 void dgram_list_prepend(struct dgram_list *list, struct dgram_packet *packet);
 void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet);
 
-/* transmit.c: what leaves now. False: the port has no room. */
+/* transmit.c: send what may leave now. False: the port has no room. */
 bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Something was queued: send it at once if nothing is under way, else with the next progress. */
 void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
@@ -337,7 +342,7 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
 void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer,
                     const struct dgram_news *news);
 void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* All that conn->recovered tells to be lost. */
+/* Count as lost everything that conn->recovered shows to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn);
 /* Our acknowledgements of a channel. */
@@ -365,16 +370,16 @@ void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* silence.c */
 /* An answer is due from now on. */
 void dgram_silence_begin(struct aqi_dgram *dgram, struct dgram_conn *conn);
-/* It has not come. */
+/* It has not come yet. */
 void dgram_silence_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* For longer than a peer that was never reached may take? */
+/* Whether that has lasted longer than a peer that was never reached may take. */
 bool dgram_silence_too_long(const struct aqi_dgram *dgram, const struct dgram_peer *peer);
 
 /* receive.c: records of peers. */
-/* Say that operation `id` of the peer is refused. False: no memory. */
+/* Reply that operation `id` of the peer is refused. False: no memory. */
 bool dgram_refuse(struct aqi_dgram *dgram, struct dgram_peer *peer, uint32_t id);
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
-/* Deliver what was kept. */
+/* Deliver kept messages. */
 unsigned dgram_receive_kept(struct aqi_dgram *dgram);
 void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer);
 

@@ -32,7 +32,7 @@ struct connect_hello {
 };
 static_assert(sizeof(struct connect_hello) == 112, "no padding");
 
-/* Where to: what is sent by a way of several names our address there, and numbers. */
+/* A way to send by, our address as the peer sees it by that way, and numbers. */
 struct connect_by {
     struct aqi_dgram_addr to, own;
     uint32_t numbers[2];
@@ -50,7 +50,7 @@ bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, uns
 bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
                       const struct connect_hello *hello, enum connect_kind kind,
                       const uint64_t nonces[2], size_t packet, size_t fill);
-/* The peer wants to hear us where it says. */
+/* Use the way that the peer asks for. */
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello);
 bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer);

@@ -101,7 +101,10 @@ static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64
  */
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
-/* A message gave this back. False: more than was taken, so the peer is broken; nothing changes. */
+/*
+ * Take credits that a message returns. False: more than was taken, so the peer is broken; nothing
+ * changes.
+ */
 static inline bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer,
                                         struct aqi_credit_note note)
 {
@@ -120,7 +123,10 @@ static inline void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uin
 {
     if (!c->peer[peer].dead) aqi_credit_note_add(&c->peer[peer].held, 1, bytes);
 }
-/* Its handler replies or has returned: what it took is to be given back. And not yet, after all. */
+/*
+ * The handler of a request replies or has returned: the credit is to be returned. And the reverse
+ * of that.
+ */
 static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
@@ -129,7 +135,7 @@ static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, ui
     aqi_credit_note_add(&p->banked, 1, bytes);
 }
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
-/* A message is about to go to `peer`: what rides on it. And if it did not go after all. */
+/* The credits to send with a message to `peer`. And the reverse, if it was not sent after all. */
 static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
 {
     struct aqi_credit_note note = c->peer[peer].banked;
@@ -146,7 +152,7 @@ static inline bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t pee
 
 /* --- both --- */
 
-/* The peer is dead: what is out to it comes back, and from now on everything is allowed. */
+/* The peer is dead: all credit taken for it comes back, and from now on everything is allowed. */
 void aqi_credits_forget(struct aqi_credits *c, uint32_t peer);
 
 #endif

@@ -36,7 +36,7 @@ enum fallback_message {
  * answer falls short, and the initiator asks for the rest.
  */
 #define FB_ANSWER    0x40000000
-#define FB_MOST_HELD 0x20000000u /* bytes, then it is answered all the same */
+#define FB_MOST_HELD 0x20000000u /* bytes, then it is answered nevertheless */
 
 /* Bytes that a fill puts at most where an adapter puts; more are one message. */
 enum { FB_FILL_BY_PUT = 4096 };
@@ -168,7 +168,7 @@ struct fallback_op *fallback_op_find(struct fallback_peer *side, uint32_t index,
                                      uint32_t generation);
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op);
 void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status status);
-/* It has something to send: progress pushes it. */
+/* It has something to send: have progress push it. */
 void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op);
 
 /* fallback_rows.c: scattered transfers, whose rows share messages. */

@@ -32,7 +32,7 @@ enum {
 /* A peer, as far as it is known here: in the transport's own, and zeroed with that. */
 struct aqi_lender {
     uint32_t id;
-    bool forget;                            /* the cache is to hear that it is gone */
+    bool forget;                            /* the cache has yet to learn that it is gone */
     uint32_t parts;                         /* of what has asked, those under way */
     struct aqi_transfer *wants, *last_want; /* that have not asked */
     uint32_t sent, taken;                   /* messages to it, and of these, what it has taken */
@@ -59,7 +59,7 @@ struct aqi_lending_hooks {
      */
     aq_status (*post)(void *host, struct aqi_lender *lender, uint32_t taken, const void *bytes,
                       size_t len);
-    /* Another operation, all as this one, as under way as that; NULL: no memory. */
+    /* A copy of the operation, with the same counters and as much under way; NULL: no memory. */
     struct aqi_transfer *(*copy)(void *host, const struct aqi_transfer *op);
     /* The transfer has its memory, loan->wait.use: post it. False: its key is malformed. */
     bool (*have)(void *host, struct aqi_transfer *op);
@@ -89,9 +89,9 @@ void aqi_lending_open(struct aqi_lending *lending, const struct aqi_lending_hook
 /* After aqi_lending_fail of each peer. */
 void aqi_lending_close(struct aqi_lending *lending);
 
-/* An operation of lent memory: its parts ask, now or later. */
+/* Begin an operation on lent memory: its parts ask for keys, now or later. */
 void aqi_lending_begin(struct aqi_lending *lending, struct aqi_transfer *op);
-/* Let those ask that may. */
+/* Let waiting parts ask if they may. */
 void aqi_lending_push(struct aqi_lending *lending);
 /* The transfer has ended: return its loan. */
 void aqi_lending_end(struct aqi_lending *lending, struct aqi_transfer *op);
@@ -112,7 +112,7 @@ aq_status aqi_lending_received(struct aqi_lending *lending, struct aqi_lender *l
 void aqi_lending_acknowledge(struct aqi_lending *lending, struct aqi_lender *lender);
 aq_status aqi_lending_send(struct aqi_lending *lending, uint32_t id, const void *bytes, size_t len);
 
-/* In each round. */
+/* Called in each round. */
 void aqi_lending_progress(struct aqi_lending *lending);
 /* From progress(ALL), without the lock: hand over what goes by messages. */
 unsigned aqi_lending_by_messages(struct aqi_lending *lending);

@@ -1,7 +1,7 @@
 /*
- * Memory that a transport registers on demand, by the cache of src/reg. What a put or get begins or
- * ends in here is pinned piece by piece as the pieces are posted, and kept where the monitor tells
- * when it changes, or where that does not matter. Where segments may be too large to be registered,
+ * Memory that a transport registers on demand, by the cache of src/reg. The local memory of puts
+ * and gets is pinned piece by piece as the pieces are posted, and kept pinned if the monitor
+ * reports changes of it, or if they do not matter. If segments may be too large to be registered,
  * pieces of them are lent to peers that ask.
  *
  * One caller at a time: a transport calls with its lock held.
@@ -14,7 +14,7 @@
 #include "reg/reg.h"
 #include "transport/transport.h"
 
-/* How what a transfer begins or ends in is reached. */
+/* How the local memory of a transfer is reached. */
 enum aqi_op_by {
     AQI_BY_KNOWN, /* it lies in a registration that the caller knows, or needs none */
     AQI_BY_PINS,  /* it is pinned on demand */
@@ -30,11 +30,11 @@ struct aqi_transfer {
     aq_status status;
     uint64_t remote;
     unsigned char *local;
-    unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
+    unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
     size_t len, posted, done;
-    /* Where its memory there is lent on demand (lending.h). */
+    /* Where the memory at the peer is lent on demand (lending.h). */
     struct aqi_lender *lender;
-    struct aqi_loan *loan;          /* NULL: nothing was asked for, or there it is registered */
+    struct aqi_loan *loan;          /* NULL: nothing was asked for, or it is registered there */
     struct aqi_transfer *next_part; /* of those that wait for it */
 };
 
@@ -45,7 +45,7 @@ enum aqi_pins_access {
     AQI_PINS_PEERS  /* these, and those of peers */
 };
 
-/* The first member of what a transport keeps of a registration (aqi_reg_mem.handle). */
+/* The first member of a transport's record of a registration (aqi_reg_mem.handle). */
 struct aqi_pinned {
     uint64_t len;
 };
@@ -56,8 +56,11 @@ struct aqi_pins_params {
     size_t max_medium;
     uint64_t registrations; /* the most of them; 0: as many as fit */
     bool lends;             /* to peers, and the same in all processes */
-    /* The network pins pages. So what is kept is watched, and what has changed is deregistered at
-     * once; then the network answers with an error. Else it reaches whatever is mapped there. */
+    /*
+     * The network pins pages. So memory that is kept is watched, and memory that has changed is
+     * deregistered at once; then the network answers with an error. Otherwise it reaches whatever
+     * is mapped there.
+     */
     bool cut;
     /* As in aqi_reg_hooks; `send` only for a process that lends. */
     aq_status (*pin)(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
@@ -88,14 +91,16 @@ struct aqi_pins {
     bool due;                /* something may be unpinned, or sent */
 };
 
-/* @return AQ_ESETTING, AQ_ENOMEM: to be closed all the same */
+/* @return AQ_ESETTING, AQ_ENOMEM: must still be closed */
 aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins);
 void aqi_pins_close(struct aqi_pins *pins); /* nothing is in use; nothing happens if not open */
 /* Advice for aqinfo on how to improve it; "" if there is none. */
 void aqi_pins_advise(char *advice, size_t len);
 
-/* So many bytes that are nowhere registered: by pins if they are more than `bounce` or, where what
- * is pinned stays so, than `buffer`, a bounce buffer: each further one costs more than that. */
+/*
+ * The way for so many bytes that are not registered: by pins if they are more than `bounce` or, if
+ * memory stays pinned, than `buffer`, a bounce buffer: each further buffer costs more than that.
+ */
 static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len, uint64_t bounce,
                                          size_t buffer)
 {
@@ -109,7 +114,7 @@ struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op,
                                  size_t *len);
 void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
 
-/* Of this memory pieces are lent as a whole. */
+/* Offer this memory: pieces of it are lent as a whole. */
 void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment);
 /* The memory is about to change: recall what was lent of it, if it was offered. */
 void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment);
@@ -126,7 +131,7 @@ static inline bool aqi_pins_fenced(struct aqi_pins *pins)
            aqi_reg_fenced(pins->reg);
 }
 
-/* Unpin what was unmapped or is not kept, and say so to those that hold it. */
+/* Unpin what was unmapped or is not kept, and notify the peers that hold it. */
 static inline void aqi_pins_progress(struct aqi_pins *pins)
 {
     if (AQI_UNLIKELY(pins->due || (pins->monitor != NULL && aqi_monitor_told(pins->monitor))))

@@ -83,21 +83,23 @@ struct aqi_rendezvous_ops {
     aq_status (*connect)(struct aqi_rendezvous *rendezvous, const char *uri,
                          const struct aqi_handshake *message, void *user,
                          struct aqi_control_channel **channel);
-    /* In order. What a process that dies has sent before may get lost, where it lingers.
-     * @return AQ_EPEER  It has closed it. Not logged. */
+    /*
+     * In order. The last messages of a process that dies may get lost if the transport lingers.
+     * @return AQ_EPEER  It has closed it. Not logged.
+     */
     aq_status (*send)(struct aqi_control_channel *channel, const struct aqi_handshake *message);
     void (*close_channel)(struct aqi_control_channel *channel);
 
-    /* Bounded work; returns how many things happened. */
+    /* Bounded work; returns the number of events handled. */
     unsigned (*progress)(struct aqi_rendezvous *rendezvous);
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
     /* The text for users about a call that was not answered in time. */
     const char *(*unanswered)(struct aqi_control_channel *channel);
-    /* Can it be known whether a writer is `ours`? */
+    /* Whether it can be known if a writer is `ours`. */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
-    bool objects; /* descriptors go with messages; else they are AQ_ENOTSUP */
-    bool lingers; /* what was said last may have to be said again: progress after close_channel */
+    bool objects; /* descriptors can travel with messages; else they are AQ_ENOTSUP */
+    bool lingers; /* the last messages may have to be sent again: progress after close_channel */
 };
 
 #endif

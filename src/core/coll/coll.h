@@ -48,7 +48,7 @@ struct coll_args {
 /* Codes of operations that the program does not call by their kind. */
 enum {
     COLL_CODE_OPS = 16,
-    COLL_CODE_SIZES = 250, /* what comes first of a v-form, as which it is known */
+    COLL_CODE_SIZES = 250, /* of the check that precedes a v-form, under whose name it is known */
     COLL_CODE_LEAST,
     COLL_CODE_ATTACH = COLL_CODE_LEAST,
     COLL_CODE_FINALIZE,
@@ -100,9 +100,9 @@ struct coll_shm_state {
 /* Of one that sends messages (msg.c). */
 struct coll_hier;
 struct coll_msg_state {
-    bool started; /* it has its plan, and messages for it find it */
+    bool started; /* it has its plan, and messages for it are matched */
     struct coll_plan plan;
-    size_t asked; /* after which step its peers were asked what they are in, + 1; 0: never */
+    size_t asked; /* the step after which its peers were asked for their operation, + 1; 0: none */
     struct coll_hier *hier; /* of one in parts (hier.c) */
 };
 
@@ -114,19 +114,19 @@ struct coll_op;
 struct coll_engine {
     bool messages; /* a message may come for it: it is kept in `past`, and throttled */
     bool (*takes)(const aq_team *team, const struct coll_args *args); /* NULL: any */
-    aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* all that may fail */
+    aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* all steps that may fail */
     void (*begin)(aq_team *team, struct coll_op *op);                 /* in the list; or NULL */
     bool (*push)(aq_team *team, struct coll_op *op, bool *no_room);   /* true: complete */
-    /* Can it go on already? NULL: not without a message, which wakes us. */
+    /* Whether it can go on already. NULL: not without a message, which wakes us. */
     bool (*ready)(const aq_team *team, const struct coll_op *op);
-    void (*free)(struct coll_op *op); /* what prepare and push got; or NULL */
+    void (*free)(struct coll_op *op); /* release the results of prepare and push; or NULL */
 };
 extern const struct coll_engine coll_shm_engine, coll_hier_engine, coll_msg_engine;
 
 struct coll_op {
     struct coll_op *next; /* in the list of the team */
     struct coll_op *then; /* a later one of the list, held until this one is complete */
-    struct aqi_op *event; /* to be completed; NULL: `done` says it */
+    struct aqi_op *event; /* the event to complete; NULL: `done` is set instead */
     const struct coll_engine *engine;
     struct coll_args args;
     struct coll_signature signature;
@@ -283,11 +283,11 @@ static inline const aq_team *coll_whole(const aq_team *team)
     return team->whole != NULL ? team->whole : team;
 }
 
-bool coll_broken(const aq_team *team); /* has a member died, or the team failed? */
+bool coll_broken(const aq_team *team); /* whether a member has died, or the team has failed */
 void coll_fail(const aq_team *team);   /* from now on it is broken here */
 aq_status coll_dead(const aq_team *team, const char *call); /* the error of a broken team */
 bool coll_idle(const aq_team *team);
-bool coll_any_ready(const aq_team *team); /* can one go on without an arrival? */
+bool coll_any_ready(const aq_team *team); /* whether one can go on without an arrival */
 
 /* coll/shm.c */
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
@@ -335,11 +335,14 @@ AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /*
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
 
-/* words.c: barriers by remote writes, where AQ_BARRIER wants them. Collective: */
+/* words.c: barriers by remote writes, if AQ_BARRIER requests them. Collective: */
 aq_status coll_words_open(void);
 void coll_words_close(void);
-/* A place in the memory of this process, for a team; 0: there is none, and its barriers go by
- * messages. coll_words_new takes it over, and learns those of the others (NULL: the same). */
+/*
+ * Reserve a place for a team in the memory of this process; 0: none is left, and its barriers go by
+ * messages. coll_words_new takes the place over, and gets those of the others (NULL: the same as
+ * ours).
+ */
 uint32_t coll_words_built_in(unsigned part); /* SCRATCH_ */
 uint32_t coll_words_take(void);
 void coll_words_give(uint32_t place);
@@ -351,16 +354,18 @@ bool coll_words_begin(const aq_team *team);
 aq_status coll_words_send(const aq_team *team, const struct coll_op *op,
                           const struct coll_step *step);
 bool coll_words_receive(const aq_team *team, const struct coll_op *op,
-                        const struct coll_step *step); /* true: it has come */
+                        const struct coll_step *step); /* true: it has arrived */
 
 /* barrier.c */
 aq_status core_barrier_open(aq_team *team);
 void core_barrier_close(aq_team *team);
 bool core_barrier_pending(const aq_team *team);
-/* aq_barrier as a part of another call, which is what errors name. */
+/* aq_barrier as a part of another call, whose name is in errors. */
 aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team);
 
-/* op.c: operations under way, which progress pushes; coll_register makes all of this known below.
+/*
+ * op.c: operations under way, which progress pushes; coll_register makes all of this known to the
+ * layers below.
  */
 extern _Atomic uint32_t core_coll_busy;
 void coll_register(void);

@@ -6,9 +6,9 @@
 
 /* All zero at first. Times in ns. */
 struct core_linger {
-    unsigned looks;     /* in succession, that found nothing */
-    unsigned kept_away; /* so often it sleeps without more looks, as it has to share its core */
-    uint64_t polls, at; /* of the program, when that was last looked for */
+    unsigned looks;     /* looks in succession that found nothing */
+    unsigned kept_away; /* how often it sleeps without more looks, as it has to share its core */
+    uint64_t polls, at; /* polls of the program, when they were last checked */
 };
 
 static inline void core_linger_found(struct core_linger *linger)
@@ -16,7 +16,7 @@ static inline void core_linger_found(struct core_linger *linger)
     linger->looks = 0;
 }
 
-/* Yield and look again? Else sleep. */
+/* Whether to yield and look again; else sleep. */
 bool core_linger_looks(struct core_linger *linger);
 /* The yield returned after `away`. False: another thread computes on that core. */
 bool core_linger_looked(struct core_linger *linger, uint64_t away);

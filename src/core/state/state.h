@@ -18,7 +18,7 @@
 #define CORE_HANDLERS       256
 #define CORE_EPS            AQI_AM_MAX_EPS /* endpoints of a process */
 
-/* How a peer is reached, decided once; the hot half of everything. One cache line. */
+/* How a peer is reached, decided once; the data that every call needs. One cache line. */
 struct core_route {
     alignas(AQI_CACHE_LINE) struct aqi_tp *tp;
     struct aqi_peer *peer;
@@ -51,9 +51,9 @@ struct aq_team {
     struct core_barrier *barrier;
     struct core_coll *coll;
     struct coll_shape *shape; /* of one that spans neighbourhoods; else NULL */
-    aq_team *local;           /* then the members in ours, if there are others */
-    aq_team *whole;           /* of such a one: the team it is a part of */
-    uint32_t id[2];           /* what messages call it: a job rank, and a number of that process */
+    aq_team *local;           /* its members in our neighbourhood, if there are others */
+    aq_team *whole;           /* of such a part: the team it is a part of */
+    uint32_t id[2];           /* its name in messages: a job rank, and a number of that process */
     uint32_t agreed;          /* agreements of its members so far */
     uint64_t block[2];        /* its scratch memory: offset and size in that of its rank 0 */
     /* Of teams.c: in a bucket; in the list of all; in that of those with operations. */
@@ -81,7 +81,7 @@ struct aq_segment {
     void *mapped; /* by aq_segment_create; NULL: the memory is not ours */
     bool registered;
     bool bound;                                /* messages of peers may touch it; under the lock */
-    struct aqi_mem *mems[CORE_MAX_TRANSPORTS]; /* NULL: that one reaches it by messages */
+    struct aqi_mem *mems[CORE_MAX_TRANSPORTS]; /* NULL: that transport reaches it by messages */
     aq_segment *next;
 };
 
@@ -101,7 +101,7 @@ struct aqi_op {
 struct core_message {
     aq_am am;
     struct core_route *route; /* to the endpoint it came from */
-    uint8_t reply_flags;      /* of a reply to it: which endpoints that goes between */
+    uint8_t reply_flags;      /* of a reply to it: the endpoints that it goes between */
     bool replied;
 };
 
@@ -109,7 +109,7 @@ struct core_thread {
     struct core_set nbi;
     struct aqi_op *region; /* inside an access region: where implicit operations count */
     struct core_message *handling;
-    struct core_asked *asked; /* the request whose handler runs is one that is waited for */
+    struct core_asked *asked; /* the request whose handler runs, if its sender waits for it */
     unsigned idle_polls;      /* by the program, that found nothing: see core_poll */
     unsigned skipped;         /* polls that looked at the watched words only */
     uint64_t until_ns;        /* a wait of limited time ends; 0: there is none */
@@ -129,8 +129,8 @@ struct core_thread {
 struct core {
     atomic_bool open;
     aq_thread_mode thread_mode;
-    int owner;  /* the thread of aq_init, as the system numbers it */
-    bool multi; /* several threads call at once: AQ_THREAD_MULTIPLE, or the progress thread */
+    int owner;  /* the thread of aq_init, by its number in the system */
+    bool multi; /* several threads make calls: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
     atomic_bool lost_news;   /* a death, or a word of the job, for the program's threads */
     _Atomic uint64_t polls;  /* rounds of progress by the program's threads, with that thread */
@@ -150,9 +150,9 @@ struct core {
     struct aqi_tp *tps[CORE_MAX_TRANSPORTS];
     bool carries[CORE_MAX_TRANSPORTS]; /* routes to others */
     unsigned tp_count;
-    struct aqi_tp *looked_at[CORE_MAX_TRANSPORTS + 1]; /* of them, by every poll; then NULL */
+    struct aqi_tp *looked_at[CORE_MAX_TRANSPORTS + 1]; /* in every poll; then NULL */
     unsigned looks;
-    atomic_bool timers; /* some open transport wants to know the time */
+    atomic_bool timers; /* some open transport needs the time */
     size_t max_medium, max_long;
     struct aq_team world;
     struct aq_ep ep;
@@ -231,9 +231,9 @@ static inline aq_status core_callable(const struct core_thread *me, const char *
 /* Whether a collective may be started on it now. */
 aq_status core_team_usable(const char *call, const aq_team *team);
 
-/* The error of a call that needs a peer which is lost: AQ_EPEER. */
+/* The error of a call that needs a lost peer: AQ_EPEER. */
 AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
-/* The error of an operation that failed after it had begun: that one, or any other. */
+/* The error of an operation that failed after it had begun: that of a lost peer, or any other. */
 AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call);
 
 static inline struct core_route *core_team_route(const aq_team *team, aq_rank rank)
@@ -270,7 +270,7 @@ void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 const struct aqi_setting *core_setting(const char *name);
-/* Was this field of aqi_core_config set under an alias? */
+/* Whether this field of aqi_core_config was set under an alias. */
 bool core_setting_is_alias(const char *name);
 
 /* texts.c: AQ_NEIGHBORHOOD; and the group of this place among the ranks of a host: the sizes
@@ -292,7 +292,7 @@ uint64_t core_segment_limit_bytes(const struct core_segment_limit *limit, uint64
 /* lost.c */
 aq_status core_lost_open(void);
 void core_lost_close(void);
-/* Tell the program of deaths, unless this is a handler; of how many. */
+/* Report deaths to the program, unless this is a handler; returns how many. */
 unsigned core_lost_tell(void);
 /* A set of job ranks: rank r is bit r % 8 of byte r / 8. */
 static inline size_t core_set_bytes(void)
@@ -313,7 +313,7 @@ aq_team *core_team_find(uint32_t root, uint32_t count);
 extern struct aqi_spin core_teams_lock;
 /* Ask every team, until one says false; false then, also if another thread is in here. */
 bool core_team_each(bool (*fn)(aq_team *team));
-/* The team has operations; the lock of these is held, or the team is not in use yet. */
+/* Note that the team has operations; their lock is held, or the team is not in use yet. */
 void core_team_activate(aq_team *team);
 /* Ask every such team whether it still has some; if not, `fn` has cleared `active` under that lock.
  * Nothing is done if another thread is in here. */

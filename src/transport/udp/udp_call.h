@@ -36,7 +36,7 @@ struct udp_call {
     uint8_t caller[UDP_CALL_BYTES], listener[UDP_CALL_BYTES]; /* random numbers */
     uint8_t cookie[UDP_CALL_BYTES];
     uint8_t proof[UDP_CALL_BYTES]; /* CALL, TAKEN: that the sender knows the secret */
-    uint8_t check[UDP_CALL_BYTES]; /* of all before: it came as it was sent */
+    uint8_t check[UDP_CALL_BYTES]; /* of all before: it arrived unaltered */
 };
 static_assert(sizeof(struct udp_call) == 96, "no padding");
 
@@ -59,10 +59,10 @@ void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, con
                        const uint8_t caller[UDP_CALL_BYTES], const uint8_t listener[UDP_CALL_BYTES],
                        uint8_t key[AQI_MAC_BYTES]);
 
-/* Fill in what all kinds have. */
+/* Fill in the fields that all kinds have. */
 void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
                    struct udp_call *call);
-/* False: it is none of ours, or was altered on its way. */
+/* False: not of this library, or altered on its way. */
 bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
 /* Whether the sender knows the same secret as we do, or neither side has one. */
 bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
@@ -72,14 +72,14 @@ enum { UDP_HOST_MAX = 253 }; /* bytes of a host's name (RFC 1035, 2.3.4, without
 
 /*
  * "udp://HOST:PORT", "udp://[IPv6]:PORT"; without ":PORT" the port is "0", and without a host it is
- * "". False: it is none of ours.
+ * "". False: not such a URI.
  */
 struct udp_uri {
     char host[UDP_HOST_MAX + 1];
     char port[8];
 };
 bool udp_uri_read(const char *uri, struct udp_uri *out);
-/* Says that it is none: AQ_EINVAL. */
+/* Report that it is not a URI of udp: AQ_EINVAL. */
 aq_status udp_uri_bad(const char *uri);
 
 #endif

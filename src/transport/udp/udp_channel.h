@@ -2,8 +2,8 @@
  * Control channels of connections over UDP: a connected socket each, and an engine of two ids that
  * makes what goes over it reliable. One message is under way at a time, so they arrive in order.
  *
- * Should the program make no call for long, a thread of the rendezvous answers for the channels:
- * the peers go on hearing that it lives. What they say is parked until its next call. It also takes
+ * If the program makes no call for long, a thread of the rendezvous answers for the channels, so
+ * that peers see that it is alive. Their messages are parked until its next call. It also takes
  * calls at the listeners.
  */
 #ifndef UDP_CHANNEL_H
@@ -58,7 +58,7 @@ struct aqi_control_channel {
     uint64_t ping_at;    /* without traffic */
     uint64_t refused_at; /* last */
     uint64_t owed;       /* since when the other side owes a sign of life; 0: it does not */
-    uint64_t until;      /* TAKEN, or closed: as long as this it may take */
+    uint64_t until;      /* TAKEN, or closed: the latest time for it to end */
     struct aqi_control_channel *next, **at;
 };
 
@@ -86,12 +86,14 @@ struct aqi_rendezvous {
     struct aqi_control_channel *channels;
 };
 
-/* A socket as a port, without ports of its own for COMMAND and DATA; it takes `fd` over. Connected
- * or not. */
+/*
+ * A socket as a port, with no ports of its own for COMMAND and DATA; it takes `fd` over. Connected
+ * or not.
+ */
 aq_status udp_wire_open(int fd, struct aqi_port **port);
-int udp_wire_error(const struct aqi_port *wire); /* what the network said last */
+int udp_wire_error(const struct aqi_port *wire); /* the last error that the network reported */
 
-/* NULL: errno says why. The socket is the channel's from then on, but not if this fails. */
+/* NULL: see errno. The socket is the channel's from then on, but not if this fails. */
 struct aqi_control_channel *udp_channel_new(struct aqi_rendezvous *rendezvous, bool caller);
 /* Give it (another) socket; the former is closed. */
 aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd);
