@@ -64,10 +64,18 @@ static void udp_channel_forget_written(struct aqi_control_channel *channel)
     channel->last = NULL;
 }
 
+/* Close alone does not end the watch: a forked child may hold the same socket open. */
+static void udp_channel_hang_up(struct aqi_control_channel *channel)
+{
+    if (channel->port == NULL) return;
+    (void)epoll_ctl(channel->rendezvous->epoll, EPOLL_CTL_DEL, channel->end.fd, NULL);
+    channel->port->ops->close(channel->port);
+}
+
 void udp_channel_free(struct aqi_control_channel *channel)
 {
     if (channel->dgram != NULL) aqi_dgram_destroy(channel->dgram);
-    if (channel->port != NULL) channel->port->ops->close(channel->port);
+    udp_channel_hang_up(channel);
     if (channel->names != NULL) freeaddrinfo(channel->names);
     udp_channel_forget_written(channel);
     *channel->at = channel->next;
@@ -86,7 +94,7 @@ aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd)
         (void)epoll_ctl(channel->rendezvous->epoll, EPOLL_CTL_DEL, fd, NULL);
         return st;
     }
-    if (channel->port != NULL) channel->port->ops->close(channel->port);
+    udp_channel_hang_up(channel);
     channel->port = channel->wire = port;
     st = udp_port_weather(&channel->port, channel->rendezvous->timer_at);
     channel->end.fd = fd;

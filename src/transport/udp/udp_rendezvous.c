@@ -525,6 +525,8 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
         udp_rendezvous_needs_turn(c);
     }
     udp_rendezvous_unlock(rendezvous);
+    /* Close alone does not end the watch: a forked child may hold the same socket open. */
+    (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, listener->end.fd, NULL);
     close(listener->end.fd);
     free(listener);
 }
