@@ -65,6 +65,9 @@ TESTS = {
     "src/transport/fallback_serve.c": FALLBACK,
     "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
+    "src/transport/udp/udp_channel.c": [
+        f"unit.transport.udp.udp_{part}" for part in
+        ("channel", "rendezvous", "rendezvous_caller")],
     "src/transport/ibv/hca_greet.c": HCA,
     "src/transport/ibv/hca_lending.c": HCA,
     "src/transport/ofi/ofi_lending.c": OFI,

@@ -1,0 +1,473 @@
+/* A control channel: what the other side says, strangers, lost peers, and the end. */
+#include "transport/udp/udp_channel_world_test.h"
+
+/* --- what is said ---------------------------------------------------------------------------- */
+
+static void test_first_and_next(void **state)
+{
+    (void)state;
+    channel_open(false);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_TAKEN);
+    world.rendezvous->happened = 0;
+    say(MESSAGE, 3);
+    assert_int_equal(world.rendezvous->happened, 1);
+    assert_int_equal(world.calls, 1);
+    assert_int_equal(world.len, 3);
+    assert_int_equal(world.last, 3);
+    assert_false(world.writer.ours);
+    assert_int_equal(world.writer.pid, 0);
+    assert_int_equal(world.writer.uid, UINT32_MAX);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
+    assert_int_equal(world.channel->until, 0);
+    assert_null(world.channel->listener);
+    say(MESSAGE, 4);
+    say(MESSAGE, 0);
+    assert_int_equal(world.calls, 1);
+    assert_int_equal(world.messages, 2);
+    assert_int_equal(world.len, 0);
+    run(2 * PATIENCE * SECOND);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
+    assert_int_equal(world.ends, 0);
+}
+
+/* To a caller every message is one of the channel. */
+static void test_at_a_caller(void **state)
+{
+    (void)state;
+    world.rendezvous->secret = (struct udp_secret){{1}, true};
+    channel_open(true);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
+    say(MESSAGE, 5);
+    assert_int_equal(world.calls, 0);
+    assert_int_equal(world.messages, 1);
+    assert_true(world.writer.ours);
+    assert_int_equal(write_to_peer(7), AQ_OK);
+    run(20 * MS);
+    assert_int_equal(world.heard[MESSAGE], 1);
+    assert_int_equal(world.heard_len, 7);
+    assert_int_equal(world.heard_last, 7);
+    /* A flush sends at once, without a turn. */
+    assert_int_equal(write_to_peer(1), AQ_OK);
+    udp_channel_flush(world.channel);
+    assert_null(world.channel->first);
+    assert_int_equal(world.to_peer, 1);
+    run(20 * MS);
+    assert_int_equal(world.heard[MESSAGE], 2);
+    assert_int_equal(world.heard_len, 1);
+    assert_int_equal(world.heard_last, 1);
+}
+
+/* Messages that end within the head, whatever the rest of it says. */
+static void test_short_heads(void **state)
+{
+    (void)state;
+    channel_open_called();
+    for (size_t len = 8; len <= sizeof(struct head); len++)
+        for (unsigned kind = MESSAGE; kind <= END; kind++) {
+            if (len == sizeof(struct head) && kind != MESSAGE) continue;
+            say_only(kind, len, 0);
+            run(20 * MS);
+            assert_int_equal(world.messages, len == sizeof(struct head));
+            assert_false(world.channel->ended);
+        }
+    assert_int_equal(world.len, 0);
+    assert_int_equal(world.ends, 0);
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    for (unsigned first = 0; first < 2; first++) {
+        channel_open(false);
+        if (first == 0) say(MESSAGE, 1);
+        for (unsigned kind = 0; kind < 256; kind++)
+            if (kind != MESSAGE && kind != END) say_only(kind, sizeof(struct head), 100);
+        run(100 * MS);
+        assert_int_equal(world.calls, 1);
+        assert_int_equal(world.messages + world.ends, 0);
+        assert_int_equal(world.channel->state, first == 0 ? UDP_CHANNEL_OPEN : UDP_CHANNEL_TAKEN);
+    }
+}
+
+static void test_lengths(void **state)
+{
+    static const size_t lengths[] = {0, 1, 1000, 2 * PACKET, LARGEST - 1, LARGEST};
+    (void)state;
+    channel_open_called();
+    for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++) {
+        say(MESSAGE, lengths[i]);
+        assert_int_equal(world.messages, i + 1);
+        assert_int_equal(world.len, lengths[i]);
+        if (lengths[i] != 0) assert_int_equal(world.last, lengths[i] % 251);
+    }
+    uint64_t dropped = aqi_dgram_count(world.channel->dgram, AQI_DGRAM_DROP_MALFORMED);
+    say(MESSAGE, LARGEST + 1);
+    assert_int_equal(world.messages, AQI_COUNT_OF(lengths));
+    assert_true(aqi_dgram_count(world.channel->dgram, AQI_DGRAM_DROP_MALFORMED) > dropped);
+    assert_int_equal(world.ends, 0);
+}
+
+static void test_repeated_packets(void **state)
+{
+    (void)state;
+    world.copies = 3;
+    channel_open_called();
+    for (unsigned i = 1; i < 8; i++) {
+        say(MESSAGE, i * 500);
+        assert_int_equal(world.messages, i);
+    }
+    assert_int_equal(world.calls, 1);
+    say(END, 0);
+    assert_int_equal(world.ends, 1);
+}
+
+static void test_its_end(void **state)
+{
+    (void)state;
+    channel_open_called();
+    say_only(MESSAGE, sizeof(struct head), 9);
+    say_only(END, sizeof(struct head), 9);
+    world.rendezvous->happened = 0;
+    (void)aqi_dgram_progress(world.peer, true, world.rendezvous->now);
+    arrive();
+    assert_true(world.channel->ended);
+    assert_int_equal(write_to_peer(1), AQ_EPEER); /* although closed has not run yet */
+    assert_int_equal(world.ends, 0);
+    run(20 * MS);
+    assert_int_equal(world.rendezvous->happened, 3);
+    assert_int_equal(world.messages, 1);
+    assert_int_equal(world.ends, 1);
+    assert_int_equal(world.end, AQ_EPEER);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OVER);
+    assert_int_equal(write_to_peer(1), AQ_EPEER);
+    assert_null(world.channel->first);
+    say(MESSAGE, 1);
+    say(END, 0);
+    assert_int_equal(world.messages, 1);
+    assert_int_equal(world.ends, 1);
+    assert_false(udp_channel_done(world.channel));
+    udp_channel_close(world.channel);
+    run(20 * MS);
+    assert_int_equal(world.heard[END], 0);
+    assert_true(udp_channel_done(world.channel));
+}
+
+/* A call that ends without a message is not announced. */
+static void test_end_of_a_call(void **state)
+{
+    uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
+    (void)state;
+    channel_open(false);
+    say(END, 0);
+    assert_int_equal(world.calls + world.ends, 0);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OVER);
+    assert_true(world.channel->closed);
+    assert_int_equal(aqi_counter_sum(AQI_CTR_HELLO_DROPPED), dropped + 1);
+    say(MESSAGE, 1);
+    assert_int_equal(world.calls, 0);
+}
+
+static void test_refused_call(void **state)
+{
+    (void)state;
+    world.refuse = true;
+    channel_open(false);
+    say_only(MESSAGE, sizeof(struct head), 1);
+    say_only(MESSAGE, sizeof(struct head), 1);
+    run(20 * MS);
+    assert_int_equal(world.calls, 1);
+    assert_int_equal(world.messages, 0);
+    assert_int_equal(world.heard[END], 1);
+    say(END, 0);
+    assert_int_equal(world.ends, 0);
+    assert_true(udp_channel_done(world.channel));
+}
+
+/* --- strangers ------------------------------------------------------------------------------- */
+
+/* The other random number, or another secret: another key. */
+static void test_other_keys(void **state)
+{
+    static const struct udp_secret one = {{1}, true};
+    (void)state;
+    channel_open(false);
+    for (unsigned i = 0; i < 2; i++) {
+        peer_open(i == 0 ? &world.rendezvous->secret : &one, i == 0 ? 'L' : 'l', 2);
+        say(MESSAGE, 1);
+        assert_int_equal(world.calls, 0);
+    }
+    peer_open(&world.rendezvous->secret, 'l', 3);
+    say(MESSAGE, 1);
+    assert_int_equal(world.calls, 1);
+}
+
+/* The packet of a message with a byte altered, or without its last ones, is none. */
+static void test_altered_packets(void **state)
+{
+    static struct copy good;
+    alignas(16) unsigned char bytes[PACKET];
+    (void)state;
+    channel_open_called();
+    say_only(MESSAGE, sizeof(struct head), 2);
+    (void)aqi_dgram_progress(world.peer, true, world.rendezvous->now);
+    assert_int_equal(world.flying, 1);
+    good = world.wire[0];
+    for (size_t i = 0; i < good.len; i++) {
+        memcpy(bytes, good.bytes, good.len);
+        udp_channel_input(world.channel, bytes, i);
+        memcpy(bytes, good.bytes, good.len);
+        bytes[i] ^= 1;
+        udp_channel_input(world.channel, bytes, good.len);
+        turn();
+        assert_int_equal(world.messages + world.ends, 0);
+    }
+    memcpy(bytes, good.bytes, good.len);
+    udp_channel_input(world.channel, bytes, good.len);
+    assert_int_equal(world.messages, 1);
+}
+
+/* At the address of the other side there is another process. */
+static void test_another_process(void **state)
+{
+    (void)state;
+    channel_open_called();
+    peer_open(&world.rendezvous->secret, 'l', 2);
+    say(MESSAGE, 1);
+    assert_int_equal(world.ends, 1);
+    assert_int_equal(world.end, AQ_EPEER);
+    assert_int_equal(world.messages, 0);
+    udp_channel_close(world.channel);
+    assert_true(udp_channel_done(world.channel)); /* there is no process to say it to */
+}
+
+/* --- peers that are gone ---------------------------------------------------------------------- */
+
+/* The network says that the port is closed, so long after it said so last. */
+static void refuse_after(uint64_t ns)
+{
+    world.rendezvous->now += ns;
+    world.refused = true;
+    udp_channel_turn(world.channel);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    channel_open_called();
+    for (unsigned i = 1; i < REFUSALS; i++)
+        refuse_after(APART * MS);
+    refuse_after(APART * MS - 1); /* too soon, */
+    assert_int_equal(world.ends, 0);
+    say(PING, 0); /* and something comes */
+    for (unsigned i = 1; i < REFUSALS; i++)
+        refuse_after(APART * MS);
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.ends, 0);
+    assert_false(udp_channel_done(world.channel));
+    refuse_after(APART * MS);
+    assert_int_equal(world.ends, 1);
+    assert_int_equal(world.end, AQ_EPEER);
+    refuse_after(APART * MS);
+    assert_int_equal(world.ends, 1);
+    assert_int_equal(write_to_peer(1), AQ_EPEER);
+}
+
+/* Something comes while the program makes no call: that counts, too. */
+static void test_refusals_and_answers(void **state)
+{
+    (void)state;
+    channel_open_called();
+    for (unsigned i = 1; i < REFUSALS; i++)
+        refuse_after(APART * MS);
+    world.answers = true;
+    world.channel->owed = world.rendezvous->now;
+    say(PING, 0);
+    world.answers = false;
+    assert_int_equal(world.channel->owed, 0);
+    for (unsigned i = 1; i < REFUSALS; i++)
+        refuse_after(APART * MS);
+    assert_int_equal(world.ends, 0);
+}
+
+/* It is gone when it has owed an acknowledgement for longer than AQ_UDP_KEEPALIVE. */
+static void test_silence(void **state)
+{
+    (void)state;
+    udp_config.keepalive_ns = 2 * SECOND;
+    channel_open_called();
+    world.deaf = true;
+    assert_int_equal(write_to_peer(1), AQ_OK);
+    udp_channel_turn(world.channel);
+    uint64_t since = world.rendezvous->now;
+    assert_int_equal(world.channel->owed, since);
+    assert_int_equal(world.channel->due, aqi_dgram_deadline(world.channel->dgram));
+    assert_in_range(world.channel->due, since + 1, world.channel->ping_at);
+    world.rendezvous->now = since + 2 * SECOND;
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.channel->owed, since);
+    assert_int_equal(world.ends, 0);
+    world.rendezvous->now++;
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.ends, 1);
+    assert_int_equal(world.end, AQ_EPEER);
+}
+
+static void test_silence_that_may_last(void **state)
+{
+    (void)state;
+    channel_open_called();
+    world.deaf = true;
+    assert_int_equal(write_to_peer(1), AQ_OK);
+    run(100 * SECOND);
+    assert_int_equal(world.ends, 0);
+    world.deaf = false;
+    run(SECOND);
+    assert_int_equal(world.heard[MESSAGE], 1);
+    udp_config.keepalive_ns = 2 * SECOND; /* it owes nothing */
+    run(100 * SECOND);
+    assert_int_equal(world.ends, 0);
+}
+
+/* Without traffic it asks, so often that AQ_UDP_KEEPALIVE is kept. */
+static void test_pings(void **state)
+{
+    static const uint64_t keepalives[] = {0, SECOND, PINGS * SECOND, 100 * SECOND};
+    static const uint64_t pauses[] = {SECOND, SECOND / PINGS, SECOND, SECOND};
+    (void)state;
+    channel_open(false);
+    run(SECOND); /* a caller that has said nothing is not asked */
+    assert_int_equal(world.heard[PING], 0);
+    for (unsigned i = 0; i < AQI_COUNT_OF(keepalives); i++) {
+        udp_config.keepalive_ns = keepalives[i];
+        say(MESSAGE, 1);
+        world.rendezvous->now = world.channel->ping_at;
+        udp_channel_turn(world.channel);
+        assert_int_equal(world.channel->ping_at - world.rendezvous->now, pauses[i]);
+        unsigned heard = world.heard[PING];
+        run(20 * MS);
+        assert_int_equal(world.heard[PING], heard + 1);
+        assert_in_range(world.channel->due, world.rendezvous->now + 1, world.channel->ping_at);
+        world.rendezvous->now = world.channel->ping_at - 1;
+        udp_channel_turn(world.channel);
+        run(MS / 10 - 1);
+        assert_int_equal(world.heard[PING], heard + 1);
+    }
+}
+
+/* A caller that says nothing for so long is dropped, and not announced. */
+static void test_callers_that_say_nothing(void **state)
+{
+    (void)state;
+    channel_open(false);
+    say(PING, 0);
+    world.rendezvous->now = world.channel->until - 1;
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_TAKEN);
+    assert_int_equal(world.channel->due, world.channel->until);
+    world.rendezvous->now++;
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OVER);
+    assert_true(udp_channel_done(world.channel));
+    assert_int_equal(world.calls + world.ends, 0);
+}
+
+/* --- writing, and our end -------------------------------------------------------------------- */
+
+static void test_messages_that_wait(void **state)
+{
+    (void)state;
+    channel_open_called();
+    world.deaf = true;
+    for (unsigned i = 0; i < WAITING; i++)
+        assert_int_equal(write_to_peer(100), AQ_OK);
+    assert_int_equal(write_to_peer(100), AQ_ELIMIT);
+    udp_channel_close(world.channel); /* which is said all the same */
+    run(SECOND);
+    world.deaf = false;
+    run(5 * SECOND);
+    assert_int_equal(world.heard[MESSAGE], WAITING);
+    assert_int_equal(world.heard[END], 1);
+}
+
+/* It goes when all has been said and acknowledged, or after a time. */
+static void test_farewell(void **state)
+{
+    (void)state;
+    channel_open_called();
+    assert_false(udp_channel_done(world.channel));
+    world.deaf = true;
+    udp_channel_close(world.channel);
+    assert_int_equal(world.channel->state, UDP_CHANNEL_OPEN);
+    uint64_t since = world.rendezvous->now;
+    assert_int_equal(world.channel->until, since + LINGERS * SECOND);
+    udp_channel_turn(world.channel);
+    world.rendezvous->now = since + LINGERS * SECOND - 1;
+    udp_channel_turn(world.channel);
+    assert_false(udp_channel_done(world.channel));
+    say(MESSAGE, 1); /* what comes then is ignored */
+    assert_int_equal(world.messages, 0);
+    world.rendezvous->now = since + LINGERS * SECOND - 1;
+    assert_false(udp_channel_done(world.channel));
+    world.rendezvous->now++;
+    assert_true(udp_channel_done(world.channel));
+}
+
+static void test_farewell_to_who_is_gone(void **state)
+{
+    (void)state;
+    channel_open_called();
+    world.deaf = true;
+    udp_channel_close(world.channel);
+    udp_channel_turn(world.channel);
+    assert_false(udp_channel_done(world.channel));
+    refuse_after(APART * MS);
+    assert_true(udp_channel_done(world.channel));
+}
+
+/* Messages that come while the program makes no call wait for its next one. */
+static void test_parked(void **state)
+{
+    (void)state;
+    channel_open_called();
+    world.answers = true;
+    say(MESSAGE, 3);
+    say(END, 0);
+    assert_int_equal(world.messages + world.ends, 0);
+    world.answers = false;
+    udp_channel_turn(world.channel);
+    assert_int_equal(world.messages, 1);
+    assert_int_equal(world.ends, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD_TEST(test_first_and_next),
+        WORLD_TEST(test_at_a_caller),
+        WORLD_TEST(test_short_heads),
+        WORLD_TEST(test_kinds),
+        WORLD_TEST(test_lengths),
+        WORLD_TEST(test_repeated_packets),
+        WORLD_TEST(test_its_end),
+        WORLD_TEST(test_end_of_a_call),
+        WORLD_TEST(test_refused_call),
+        WORLD_TEST(test_other_keys),
+        WORLD_TEST(test_altered_packets),
+        WORLD_TEST(test_another_process),
+        WORLD_TEST(test_refusals),
+        WORLD_TEST(test_refusals_and_answers),
+        WORLD_TEST(test_silence),
+        WORLD_TEST(test_silence_that_may_last),
+        WORLD_TEST(test_pings),
+        WORLD_TEST(test_callers_that_say_nothing),
+        WORLD_TEST(test_messages_that_wait),
+        WORLD_TEST(test_farewell),
+        WORLD_TEST(test_farewell_to_who_is_gone),
+        WORLD_TEST(test_parked),
+    };
+    if (aqi_mac_missing() != NULL) {
+        printf("skipped: %s\n", aqi_mac_missing());
+        return 77;
+    }
+    return cmocka_run_group_tests_name("transport/udp/udp_channel", tests, NULL, NULL);
+}
