@@ -4,9 +4,6 @@
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-/* Messages taken from one ring per call, so that one sender cannot keep a poll busy for ever. */
-enum { BATCH = 32 };
-
 /* Give a slot back; the sender hears of it a quarter ring at a time. Pairs with tx_refresh. */
 static inline void shm_receive_rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
 {
@@ -37,6 +34,7 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
     return line < shm->layout.lines && *lines <= shm->layout.lines - line;
 }
 
+/* Takes what a ring may hold, and no more: one sender cannot keep a poll busy for ever. */
 static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
 {
     struct shm_rx *rx = &source->rx[ring];
@@ -47,7 +45,7 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
         if (!aqi_spin_try(&source->lock[ring])) return 0;
         slot = shm_peek(shm, rx); /* another thread may have taken it */
     }
-    for (; slot != NULL && n < BATCH; slot = shm_peek(shm, rx), n++) {
+    for (; slot != NULL && n < shm->layout.slots; slot = shm_peek(shm, rx), n++) {
         struct aqi_am am;
         uint32_t line, lines = 0;
         bool reply = ring == SHM_REPLIES;

@@ -16,14 +16,9 @@ static alignas(AQI_CACHE_LINE) unsigned char payload[LINES * AQI_CACHE_LINE];
 static _Atomic uint32_t done[SHM_RINGS];
 static struct aqi_am delivered;
 static unsigned deliveries;
+static bool refills; /* the sender fills each slot again as soon as it has been read */
 
-static void deliver(void *arg, uint32_t source, const struct aqi_am *am)
-{
-    (void)arg;
-    assert_int_equal(source, 3);
-    delivered = *am;
-    deliveries++;
-}
+static void deliver(void *arg, uint32_t source, const struct aqi_am *am);
 
 static struct shm_source source = {.id = 3};
 static _Atomic(struct shm_source *) polled[1] = {&source};
@@ -35,18 +30,33 @@ static struct shm_tp shm = {
     .polled_count = 1,
     .watch = watch};
 
+static void put(unsigned ring, uint32_t number, const struct aqi_am *am, uint32_t line)
+{
+    struct shm_slot *slot = &slots[ring][number % SLOTS];
+    aqi_am_encode(slot->bytes, am, line);
+    atomic_store(shm_stamp(slot), number + 1);
+}
+
+static void deliver(void *arg, uint32_t from, const struct aqi_am *am)
+{
+    (void)arg;
+    assert_int_equal(from, source.id);
+    delivered = *am;
+    deliveries++;
+    if (refills)
+        put(SHM_REQUESTS, atomic_load(&source.rx[SHM_REQUESTS].head) + SLOTS, am, SHM_INLINE);
+}
+
 /* Is such a message delivered? If not it is counted, and its slot is given back all the same. */
 static bool arrives(unsigned ring, struct aqi_am am, uint32_t line)
 {
     struct shm_rx *rx = &source.rx[ring];
     uint32_t head = atomic_load(&rx->head);
-    struct shm_slot *slot = &slots[ring][head % SLOTS];
     uint64_t dropped = aqi_counter_sum(AQI_CTR_AM_DROPPED);
     unsigned before = deliveries;
     static const int32_t args[AQI_AM_MAX_ARGS];
     am.args = args;
-    aqi_am_encode(slot->bytes, &am, line);
-    atomic_store(shm_stamp(slot), head + 1);
+    put(ring, head, &am, line);
     assert_int_equal(shm_moved(&shm.tp, SHM_WATCH_RINGS + ring), 1);
     assert_int_equal(atomic_load(&rx->head), head + 1);
     bool there = deliveries != before;
@@ -135,6 +145,22 @@ static void test_given_back(void **state)
     assert_int_equal(rx->lines_held, 1);
 }
 
+/* One call takes all that has arrived, which may be a whole ring, but no more. */
+static void test_a_ring_at_a_time(void **state)
+{
+    static const int32_t args[AQI_AM_MAX_ARGS];
+    struct aqi_am am = message(AQI_AM_SHORT, 0);
+    am.args = args;
+    (void)state;
+    for (uint32_t number = 0; number < SLOTS; number++)
+        put(SHM_REQUESTS, number, &am, SHM_INLINE);
+    refills = true;
+    assert_int_equal(shm_moved(&shm.tp, SHM_WATCH_RINGS + SHM_REQUESTS), SLOTS);
+    refills = false;
+    assert_int_equal(shm_moved(&shm.tp, SHM_WATCH_RINGS + SHM_REQUESTS), SLOTS);
+    assert_int_equal(shm_moved(&shm.tp, SHM_WATCH_RINGS + SHM_REQUESTS), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +168,7 @@ int main(void)
         cmocka_unit_test_setup(test_payload_in_the_slot, begin),
         cmocka_unit_test_setup(test_rings, begin),
         cmocka_unit_test_setup(test_given_back, begin),
+        cmocka_unit_test_setup(test_a_ring_at_a_time, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
