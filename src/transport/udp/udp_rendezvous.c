@@ -22,7 +22,7 @@
 
 enum {
     RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
-    RENDEZVOUS_TAKEN = 256,     /* calls that have said nothing yet, in all */
+    RENDEZVOUS_TAKEN = 256,     /* calls that have said nothing yet or were refused, in all */
     RENDEZVOUS_TAKEN_EACH = 64, /* and from one address */
     RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, so often */
     RENDEZVOUS_DOUBLED = 6,
@@ -300,7 +300,8 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->caller) continue;
         if (memcmp(c->call.caller, packet->call.caller, UDP_CALL_BYTES) == 0) return c;
-        if (c->state != UDP_CHANNEL_TAKEN) continue;
+        /* A closed one keeps its socket until the caller has acknowledged the end. */
+        if (c->state != UDP_CHANNEL_TAKEN && !c->closed) continue;
         all++;
         same += udp_rendezvous_same_host(c, packet);
     }

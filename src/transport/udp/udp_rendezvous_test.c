@@ -279,8 +279,16 @@ static void test_room_of_an_address(void **state)
         if (memcmp(c->call.caller, last.caller, UDP_CALL_BYTES) == 0) c->state = UDP_CHANNEL_OPEN;
     call = anybody();
     assert_int_equal(called(fds[0], &call).kind, UDP_CALL_TAKEN);
+    struct aqi_control_channel *refused = world.rendezvous->channels;
+    assert_memory_equal(refused->call.caller, call.caller, UDP_CALL_BYTES);
     call = anybody();
     assert_int_equal(called(fds[0], &call).kind, UDP_CALL_BUSY);
+    /* One that was refused keeps its socket until its caller has acknowledged that. */
+    refused->state = UDP_CHANNEL_OPEN;
+    udp_channel_close(refused);
+    assert_int_equal(called(fds[0], &call).kind, UDP_CALL_BUSY);
+    udp_channel_free(refused);
+    assert_int_equal(called(fds[0], &call).kind, UDP_CALL_TAKEN);
     close(fds[0]), close(fds[1]), close(far);
 }
 
