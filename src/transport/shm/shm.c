@@ -19,7 +19,8 @@ static const struct aqi_setting rows[] = {
      .def = "64",
      .doc =
          "Messages that may be in flight from one process to another, requests and replies apart.",
-     .advice = "Raise it for bursts of small messages; each slot is 128 bytes per pair that talks.",
+     .advice = "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD where a receiver "
+               "computes between polls; each slot is 128 bytes per pair that talks.",
      .min = 16,
      .max = 65536,
      .power_of_two = true,
