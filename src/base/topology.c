@@ -160,7 +160,7 @@ struct topology_number {
     char text[12];
 };
 
-/* What cannot be counted, as where there is no /sys, is not 0. */
+/* A count that could not be determined, as without /sys, is not shown as 0. */
 static struct topology_number topology_tell(unsigned count)
 {
     struct topology_number number = {"unknown"};

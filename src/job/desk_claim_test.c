@@ -129,7 +129,7 @@ static void a_claimed_place_that_was_left(void **state)
     assert_int_equal(descriptors(), before);
     close(fd);
     turns();
-    /* Its control socket and what told of its life are closed. */
+    /* Its control socket and the descriptors that showed its end are closed. */
     assert_int_equal(descriptors(), before - 3);
     close_world();
 }

@@ -1,7 +1,7 @@
 /*
- * Twin of desk.c: its sockets. Who is let in and what is sent to it, what makes no sense, who
- * floods it. Processes that come by themselves: desk_claim_test.c. What a job makes of that:
- * tests/job.
+ * Twin of desk.c: its sockets. Which processes may join and what they are sent, malformed and
+ * excessive input. Processes that the launcher did not start: desk_claim_test.c. The effects on a
+ * job: tests/job.
  */
 #include "job/desk_world_test.h"
 
@@ -19,7 +19,7 @@ static void a_rank_joins(void **state)
     assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_JOINED);
     assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_STARTED);
     assert_int_equal(aqi_hub_pid(world.hub, 0), getpid());
-    /* The page has a line for each rank, grows for nobody, and only the agent writes to it. */
+    /* The page has a line for each rank, does not grow, and only the agent writes to it. */
     assert_int_equal(fstat(page, &info), 0);
     assert_int_equal(info.st_size, HERE * AQI_CACHE_LINE);
     assert_int_not_equal(ftruncate(page, 2 * info.st_size), 0);
@@ -119,7 +119,7 @@ static void garbage_at_a_place(void **state)
     }
 }
 
-/* Where nobody holds the place's socket any more it is closed, and not looked at for ever. */
+/* Once no process holds the place's socket, it is closed and no longer polled. */
 static void a_place_that_is_given_up(void **state)
 {
     (void)state;
@@ -157,14 +157,14 @@ static void another_version(void **state)
     close(theirs);
     turns();
     expect_refusal(own, AQ_EPROTO, "of the control protocol, this aqrun version ");
-    /* Without a socket nobody can be answered. */
+    /* Without a socket there is no way to answer. */
     assert_int_equal(send(world.place[FIRST], head, sizeof(head), 0), sizeof(head));
     turns();
     assert_int_equal(world.said, 1);
     close_world();
 }
 
-/* --- what ranks say and are told ------------------------------------------------------------- */
+/* --- messages from and to ranks -------------------------------------------------------------- */
 
 static void garbage_of_a_rank(void **state)
 {
@@ -186,7 +186,7 @@ static void garbage_of_a_rank(void **state)
         if (i == 4) assert_int_equal(aqi_channel_send(fd, &show, -1), AQ_OK);
         close(theirs);
         turns();
-        /* Whatever came with it was closed, but what is for others, who keep it. */
+        /* All descriptors that came with it were closed, except those passed on. */
         struct aqi_control message;
         int passed;
         assert_int_equal(hear(own, &message, &passed), i == 3 ? AQ_AGAIN : AQ_EPEER);
@@ -265,7 +265,7 @@ static void a_rank_that_reads_slowly(void **state)
     int fd = joined(FIRST);
     queue_many(&parcel);
     const struct aqi_control event = {.type = AQI_CONTROL_EVENT};
-    aqi_desk_to_rank(NULL, SECOND, &event, parcel); /* there is nobody yet */
+    aqi_desk_to_rank(NULL, SECOND, &event, parcel); /* it has not joined yet */
     uint32_t most = 0;
     for (uint32_t i = 0; i < MANY; i++) {
         while (hear(fd, &message, &passed) == AQ_AGAIN) {
@@ -286,7 +286,7 @@ static void a_rank_that_reads_slowly(void **state)
     close_world();
 }
 
-/* What waits for one that closes its socket, or leaves, is given back. */
+/* Messages queued for a process that closes its socket, or leaves, are freed. */
 static void a_rank_that_does_not_read(void **state)
 {
     (void)state;
@@ -332,7 +332,7 @@ static void a_message_that_cannot_be_sent(void **state)
 
 /* --- other processes ------------------------------------------------------------------------- */
 
-/* What was forked here is a shell, and a process of its own joins. */
+/* The forked process is a shell, and its child joins. */
 static void a_process_of_a_shell(void **state)
 {
     char name[AQI_RANK_NAME_BYTES];
@@ -361,7 +361,8 @@ static void a_process_of_a_shell(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGTERM);
     turns();
-    /* Its socket and what told of its life are closed; the shell may say more, but not for ever. */
+    /* Its socket and the descriptor that showed its end are closed; the shell has a limited time.
+     */
     assert_int_equal(descriptors(), before - 2);
     assert_false(aqi_hub_ending(world.hub));
     aqi_hub_now(world.hub, aqi_now_ns() + UINT64_MAX / 8);

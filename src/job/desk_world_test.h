@@ -198,7 +198,7 @@ static inline int hello(uint32_t rank)
 
 static uint8_t heard[AQI_CONTROL_MAX];
 
-/* What it is told. */
+/* Receive a message from the desk; its data stays in `heard`. */
 static inline aq_status hear(int fd, struct aqi_control *message, int *passed)
 {
     size_t len = sizeof(heard);

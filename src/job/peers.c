@@ -33,7 +33,7 @@ void aqi_peers_asked(uint32_t turn)
     peers.asked = turn;
 }
 
-/* If memory is short, less is shown. */
+/* Out of memory, less is shown. */
 static void peers_add(void *arg, char *text)
 {
     size_t len = strlen(text);

@@ -32,7 +32,7 @@ static struct {
     pid_t pid;                     /* the process that joined: a forked child must not act for it */
     atomic_bool leaving;
     uint64_t exit_wait_ns; /* of aq_init_params */
-    atomic_bool said;      /* the launcher has been told that this process ends, or need not be */
+    atomic_bool said;      /* the launcher knows that this process ends, or need not know */
     /* In aq_exit_together: we wait for the end of the job; and it has been announced. */
     atomic_bool waiting, told;
     atomic_bool asked; /* whether we want to end, too */

@@ -153,8 +153,7 @@ static void who_leaves_already_has_one_limit(void **state)
     close_pipe(pipe_fd);
 }
 
-/* --- when it is over: the alarms come from the test, so no time need pass -----------------------
- */
+/* --- expiry: the test sends the alarms, so no time has to pass ------------------------------- */
 
 enum { LIMIT_S = 1000, ROUNDS = 10 };
 

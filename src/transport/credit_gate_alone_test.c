@@ -28,7 +28,7 @@ struct alone {
 };
 static struct alone alone, other; /* the second where there are two */
 
-/* What the handlers see and do. */
+/* The handlers of the test. */
 static struct {
     unsigned runs, nargs;
     uint8_t flags;
@@ -206,7 +206,7 @@ static unsigned progress(void)
     return alone.tp.ops.progress(&alone.tp, AQI_PROGRESS_ALL, 0);
 }
 
-/* What is banked above the slack goes home, in a message that is nothing else. */
+/* Credits banked above the slack go home in a message of their own. */
 static void a_hidden_reply(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void a_hidden_reply(void **state)
     alone_close();
 }
 
-/* Its receiver takes it for what it is, and shows it to nobody. */
+/* The receiver takes the credits, and delivers nothing. */
 static void credits_come_home(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static void credits_come_home(void **state)
     alone_close();
 }
 
-/* A peer that gives back what it never had gets nothing for it, and neither has anybody else. */
+/* A peer that gives back what it never had gets nothing for it, nor does any other. */
 static void too_much_back(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void too_much_back(void **state)
     alone_close();
 }
 
-/* Nor is there an account for who is not there. */
+/* Nor is there an account for a peer that does not exist. */
 static void sources_that_are_not_there(void **state)
 {
     (void)state;
@@ -372,7 +372,7 @@ static void hidden_replies_without_room(void **state)
     }
 }
 
-/* What has ridden on another message meanwhile, and where it fails for good. */
+/* Credits that another message has carried meanwhile, and a send that fails for good. */
 static void hidden_replies_that_end_otherwise(void **state)
 {
     (void)state;
@@ -603,7 +603,7 @@ static void bytes_that_nobody_bounds(void **state)
     alone_close();
 }
 
-/* Who is dead owes nothing and is owed nothing. */
+/* A dead peer neither owes credits nor is owed any. */
 static void a_peer_that_is_gone(void **state)
 {
     (void)state;

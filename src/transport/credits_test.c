@@ -87,7 +87,7 @@ static void slack_is_lowered_where_it_could_block(void **state)
         {{.depth = 0, .slack = 1}, 2, 0, 2},
         {{.depth = 4, .total = 1000, .slack = 1}, 2, 1, 8},
         {{.depth = UINT32_MAX, .slack = 1}, 64, 1, UINT32_MAX},
-        {{.depth = 4, .slack = 9}, 0, 3, 4}, /* nobody to send to: as with one */
+        {{.depth = 4, .slack = 9}, 0, 3, 4}, /* no peer: as with one */
         {{.depth = 0, .slack = 9}, 0, 0, 1},
         {{.depth = 4, .total = 1, .slack = 9}, 1, 0, 1},
         {{.depth = 4, .total = 2, .slack = 9}, 0, 1, 2},

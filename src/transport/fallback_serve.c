@@ -265,13 +265,13 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
     return op != NULL;
 }
 
-/* Whoever sent it has its source back and does not wait for an answer. */
+/* The sender has its source back and does not wait for an answer. */
 static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_am *am)
 {
     static atomic_bool once;
     aqi_log_once(&once, AQI_LOG_WARN, "transport",
                  "peer %u sent a Long of %u bytes to %#llx, which is in no segment here: its "
-                 "handler does not run; destroy a segment when nobody uses it any more",
+                 "handler does not run; destroy a segment once no peer uses it",
                  source, am->nbytes, (unsigned long long)am->addr);
 }
 

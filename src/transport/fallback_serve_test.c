@@ -28,7 +28,7 @@ static void puts_are_written_and_acknowledged(void **state)
     assert_int_equal(comes(put), 0);
     assert_int_equal(comes((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
     expect_sent(3, FB_ACK, 3, (const int32_t[]){5, 6, 300 | FB_ANSWER});
-    /* What is held back of one put goes with the next of another, by number or generation. */
+    /* Acknowledgements held back for one put leave with the next of another put. */
     for (unsigned i = 0; i < 2; i++) {
         struct message next = {FB_PUT, 3, {5 + (i == 0), 6 + (i == 1), 0}, reach, bytes, 20};
         put.args[2] = 0;
@@ -171,7 +171,7 @@ static void what_makes_no_sense_is_dropped(void **state)
                          reply == is_reply((enum fallback_message)handler);
             am.nargs = 8;
             world.count = 0;
-            /* A reply is dropped all the same: no operation is under way. */
+            /* A reply is still dropped: no operation is under way. */
             assert_int_equal(come_from(PEER, &am), !known || reply);
             if (!known) assert_int_equal(world.count, 0);
             if (!known) continue;
@@ -182,7 +182,7 @@ static void what_makes_no_sense_is_dropped(void **state)
             assert_int_equal(come_from(PEER, &am), 1);
             assert_int_equal(world.count, 0);
         }
-    /* From who is not there. */
+    /* From a peer that does not exist. */
     am.handler = FB_SYNC;
     am.nargs = 2;
     am.flags = 0;
@@ -212,7 +212,7 @@ static void an_answer_waits_for_room(void **state)
     world.tries = 0;
     assert_int_equal(comes(sync), 0);
     assert_int_equal(world.tries, 1);
-    /* Or until the peer is no more. */
+    /* Or until the peer is dead. */
     world.answer = AQ_OK;
     world.again = 1000;
     world.progress = 0;

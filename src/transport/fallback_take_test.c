@@ -138,7 +138,7 @@ static void data_of_a_get(void **state)
     close_world();
 }
 
-/* What has not been asked for yet is not taken. */
+/* Data that has not been requested yet is not taken. */
 static void data_ahead_of_a_get(void **state)
 {
     enum { LEN = 20 * PIECE };

@@ -104,8 +104,8 @@ def run(aqrun, program, case, ranks):
 
 
 def run_unread(aqrun, program):
-    """Nobody reads for longer than the default AQ_EXIT_TIMEOUT allows, which is half of its 2 s, so
-    only time can show it; then all of it is there."""
+    """The output is not read for longer than the default AQ_EXIT_TIMEOUT allows, which is half of
+    its 2 s, so only time can show it; then all of it is there."""
     with subprocess.Popen([aqrun, "-n", "2", program, "33"], stdout=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "GASNET_EXITTIMEOUT": "60"}) as job:

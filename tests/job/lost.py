@@ -91,7 +91,7 @@ class WideLost(far.Bridged):
                     far.until(lambda job=job, says=says: job.said(1).count(says) == 2)
                     self.assertEqual(job.said(1).count(says), 2, job.said(1))
                 # The other end knows it, too; the host is not missed for it a second time. That one
-                # that has come again is not given up later is proven in virtual time (hubsim).
+                # that has come again is kept is proven in virtual time (hubsim).
                 above = [pid for pid in (*agents.values(), job.run.pid)
                          if pid != agents[f"10.8.0.{host}"]]
                 self.assertTrue(far.until(lambda above=above, line=line: not any(

@@ -154,9 +154,10 @@ static double measure_repeated(const struct sim *sim)
 }
 
 /*
- * Messages of 8 bytes, one by one, of which each `answered`-th has a reply, to a process that looks
- * about every `every` ns; or, with a `turn`, so while so many come, and all the time while the next
- * ones do, and so on. The share of packets that come for nothing, since none is lost.
+ * Send messages of 8 bytes one at a time, every `answered`-th with a reply, to a process that polls
+ * about every `every` ns. With a `turn` it alternates: it polls so for that many messages, and
+ * continuously for the next as many. Returns the share of packets that were needless, as none is
+ * lost.
  */
 static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
 {
@@ -182,7 +183,7 @@ static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
     return share;
 }
 
-/* Round trips of messages of 8 bytes from one of `flows` who send bulk through one link, in us. */
+/* Round trips of messages of 8 bytes from one of `flows` that send bulk through one link, in us. */
 static void measure_beside(uint32_t flows, double *mean, double *p99)
 {
     enum { COUNT = 500 };

@@ -16,7 +16,7 @@ UNITS = {"attentive-am-short": "ns", "attentive-am-medium": "GB/s", "attentive-a
 WITHOUT_SIZES = ("attentive-am-short", "first-after-am")
 EXPECTED = [(name, interval, size) for name in UNITS for interval in (50000, 200000)
             for size in ([0] if name in WITHOUT_SIZES else [8, 4096])]
-# Its loops put to one place, which nobody reads: a race, as the thread sanitizer says.
+# Its loops put to one place, which is never read: a race, as the thread sanitizer says.
 TSAN = {"TSAN_OPTIONS": "atexit_sleep_ms=0 report_bugs=0"}
 
 

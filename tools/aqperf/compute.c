@@ -21,11 +21,11 @@ static void relax(uint64_t times)
         cells[0] = 1;
         for (unsigned i = 1; i + 1 < CELLS; i++)
             cells[i] = cells[i] / 2 + (cells[i - 1] + cells[i + 1]) / 4;
-        __asm__ volatile("" ::: "memory"); /* somebody wants the cells */
+        __asm__ volatile("" ::: "memory"); /* the cells are used */
     }
 }
 
-/* What relaxing them once takes when nothing disturbs it. */
+/* ns to relax them once, undisturbed. */
 static double once_ns(void)
 {
     enum { TRIES = 16, TIMES = 16 };

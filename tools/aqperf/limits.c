@@ -91,7 +91,7 @@ static void serve_echo(struct perf *perf, size_t size, uint64_t n)
     } while ((line_seq & STOP) == 0);
 }
 
-/* Rank 1 sends the payload all the same. */
+/* Only rank 1 sends the payload. */
 static void answer(struct perf *perf, size_t size, uint64_t n)
 {
     (void)size;

@@ -30,8 +30,7 @@ struct fabric {
 };
 extern const struct fabric fabric_ofi, fabric_ibv;
 
-/* What the library would use for a transport: the `index`-th that is usable, "" if there is none.
- */
+/* The device that the library would use for a transport: the `index`-th usable one; "": none. */
 const char *fabric_device(const char *transport, unsigned index);
 
 #endif

@@ -41,7 +41,7 @@ static const size_t *sizes_of(const struct perf *perf, const struct pattern *pat
     return given ? options->sizes : own->sizes;
 }
 
-/* The rows of a pattern; where somebody computes, for each interval. */
+/* The rows of a pattern; where a rank computes, for each interval. */
 static void visit_rows(struct perf *perf, const struct pattern *pattern,
                        void (*visit)(struct perf *perf, const struct row *row))
 {

@@ -116,7 +116,7 @@ static double run(struct perf *perf, const struct subject *subject, uint64_t n)
     return ns;
 }
 
-/* How long a sample is: where somebody computes, many times as long as that. */
+/* The length of a sample: many intervals where a rank computes. */
 static double sample_ns(const struct perf *perf, double interval_ns)
 {
     enum { INTERVALS = 16 };
@@ -202,7 +202,7 @@ static void lead(struct perf *perf, const struct row *row)
     const size_t size = row->size;
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
-    /* What goes through sockets or a fabric is what moves. */
+    /* Sockets and a fabric carry as much as the operation moves. */
     bool moves = limit >= LIMIT_SOCKET && kind->moved > 0;
     struct subject subjects[] = {
         {.work = limits[limit].work, .limit = limit, .size = moves ? kind->moved : size},

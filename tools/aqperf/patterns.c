@@ -96,7 +96,7 @@ static const struct kind from_lead = {COLL, .limit = LIMIT_COPY_LEAD};
 static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
 
-/* What programs meet that compute. */
+/* As in programs that compute. */
 #define SELDOM .unit = UNIT_BANDWIDTH, .computing = COMPUTING_TARGET, .least = 1
 #define AFTER  .computing = COMPUTING_BEFORE
 static const struct kind seldom_rtt = {.limit = LIMIT_LINE_RTT, .computing = COMPUTING_TARGET};

@@ -121,7 +121,7 @@ enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 enum computing {
     COMPUTING_NEVER,
     COMPUTING_TARGET, /* rank 1, between two looks for what has come */
-    COMPUTING_BEFORE, /* rank 0, before each operation, of which only the rest is timed */
+    COMPUTING_BEFORE, /* rank 0, before each operation; that is not timed */
     COMPUTING_ALL     /* all ranks, within each operation */
 };
 
@@ -161,7 +161,7 @@ extern const struct pattern patterns[PATTERN_COUNT];
 struct row {
     const struct pattern *pattern;
     size_t size;
-    double interval_ns; /* of computing; 0: nobody does */
+    double interval_ns; /* of computing; 0: none */
 };
 
 /* The names of units, and a time for `n` operations in the unit. */
@@ -213,8 +213,8 @@ enum command {
     COMMAND_LIMIT    /* and the number of a limit: do your part in it */
 };
 
-/* What the handlers of this process have heard, through whatever interface; those may run in
- * another thread. */
+/* Counted by the handlers of this process, through any interface; they may run in another thread.
+ */
 struct heard {
     uint64_t pongs;  /* answers */
     uint64_t tokens; /* of the ring */
@@ -351,7 +351,7 @@ const char *measure_setting(const char *name);
 /* compute.c: take the processor for so long. */
 void compute_for(double ns);
 
-/* What handlers count. */
+/* For the counts of handlers. */
 static inline void heard_add(uint64_t *count)
 {
     if (heard.together)

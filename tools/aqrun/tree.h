@@ -7,7 +7,7 @@
 
 /*
  * The agents to be started below this one. `plan` is the ticket of this one, or, at the root, one
- * as if it had got it: `tree` is all agents but the root, `addresses` nobody.
+ * as if it had got it: `tree` is all agents but the root, `addresses` is empty.
  */
 void tree_open(const struct ticket *plan);
 /* The agent is open: start those right below it. */

@@ -270,7 +270,7 @@ void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 const struct aqi_setting *core_setting(const char *name);
-/* Whether this field of aqi_core_config was set under an alias. */
+/* Whether the setting was set under an alias. */
 bool core_setting_is_alias(const char *name);
 
 /* texts.c: AQ_NEIGHBORHOOD; and the group of this place among the ranks of a host: the sizes

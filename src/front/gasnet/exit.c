@@ -112,8 +112,8 @@ void aqgi_signals_open(void)
     }
 }
 
-/* A fatal error has been told: what is left is Aqueduct's part, counters and traces. A handler of
- * the program's is not for it. */
+/* A fatal error has been printed: leave SIGABRT to Aqueduct, which writes counters and traces. The
+ * program's own handler is not called. */
 void aqgi_signals_abort(void)
 {
     exit_let_go(SIGABRT);

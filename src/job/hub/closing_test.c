@@ -19,7 +19,7 @@ enum { RANKS = 4, LAST = RANKS - 1, ACTS_MAX = 800, TOLD = 0 };
 #define LATER_NS 7000000ull
 #define FOR_EVER (1000 * EXIT_NS)
 
-/* What ends a process: the last two are killed and not gone. */
+/* The signal that ends a process; the last two survive SIGKILL. */
 enum temper { OBEYS, WANTS_TERM, WANTS_KILL, ASLEEP, GOES };
 
 struct act { /* `what` is a signal, or TOLD */
@@ -32,7 +32,7 @@ static struct {
     struct aqi_hub *hub;
     uint64_t now, over_at;
     struct act acts[ACTS_MAX];
-    unsigned count, abandoned; /* words about who does not die */
+    unsigned count, abandoned; /* messages about processes that do not die */
     enum temper tempers[RANKS];
     int pending[RANKS]; /* the wait status of a process that ends now */
     bool ended[RANKS], over;
@@ -255,7 +255,8 @@ static const struct {
     {cause_quick_exit, 4, LAST}, {cause_signal, 130, RANKS},
 };
 
-/* Whatever has ended the job: who obeys gets no signal, and all is over once the last has ended. */
+/* Whatever ended the job, a rank that exits when asked gets no signal, and the job ends with its
+ * last rank. */
 static void signals_come_after_parts_of_the_time_out(void **state)
 {
     (void)state;
@@ -294,7 +295,7 @@ static void who_has_ended_the_job_gets_the_same_time(void **state)
     closing_close();
 }
 
-/* Nobody can tell it, so there is nothing to wait for. */
+/* It cannot be notified, so there is nothing to wait for. */
 static void who_has_not_joined_gets_sigterm_at_once(void **state)
 {
     (void)state;
@@ -360,7 +361,7 @@ static void a_second_signal_kills_at_once(void **state)
     closing_close();
 }
 
-/* What is asleep where no signal comes is left behind after two looks; what merely takes long to
+/* A process in uninterruptible sleep is left behind after two looks; one that merely takes long to
  * end, after sixty. */
 static void the_end_is_bounded(void **state)
 {

@@ -43,7 +43,7 @@ static void nonsense_changes_nothing(void **state)
         {0, 1, HUB_FRAME_RESEND, 1, 0, NULL, 0},
         {1, 3, HUB_FRAME_GONE, 3, 0, NULL, 0},
         {0, 1, HUB_FRAME_GONE, 1, 0, NULL, 0},
-        /* who attaches is itself, another, and below us */
+        /* the agent that attaches is itself, another, and below us */
         {1, 4, HUB_FRAME_ATTACH, 9, 0, &epoch, sizeof(epoch)},
         {1, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
         {0, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
@@ -137,7 +137,7 @@ enum { GOT_BYTES = 65536, WINDOW = 4 * GOT_BYTES };
 
 static char text[2 * GOT_BYTES];
 
-/* What ranks print waits while so much has not been acknowledged, or nobody takes it. */
+/* Output of ranks waits while a window of it is unacknowledged, or there is no receiver. */
 static void output_has_a_window(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void many_bytes_are_acknowledged_at_once(void **state)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* Only an agent that never found its way to the root needs whoever has started it. */
+/* Only an agent that never found its way to the root needs the process that started it. */
 static void who_has_started_it_is_gone(void **state)
 {
     (void)state;
@@ -216,7 +216,7 @@ static void who_has_started_it_is_gone(void **state)
         if (runs) aqi_hub_started(one.hub, 3, 5);
         aqi_hub_forsaken(one.hub);
         assert_int_equal(one.says, 1);
-        assert_int_equal(one.always, runs); /* with ranks it harms somebody */
+        assert_int_equal(one.always, runs); /* with ranks it does harm */
         assert_non_null(strstr(one.text, "the process that started its agent is gone"));
         assert_int_equal(one.over, !runs);
         if (!runs) assert_int_equal(one.code, AQI_EXIT_FAILED);
@@ -237,7 +237,7 @@ static void who_has_started_it_is_gone(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* While its ranks end it takes nobody's word, and nobody. */
+/* While its ranks end it takes no frames and no agents. */
 static void who_is_without_hope_is_deaf(void **state)
 {
     static const char why[] = "lost";
@@ -289,7 +289,7 @@ static void why_there_was_no_way(void **state)
     }
 }
 
-/* Nobody needs it any more: that is no failure. */
+/* It is not needed any more: that is no failure. */
 static void who_has_done_its_part_ends_well(void **state)
 {
     const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
@@ -304,7 +304,7 @@ static void who_has_done_its_part_ends_well(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* It wants to be called when the first of those that it waits for is given up. */
+/* It wants to be called when it stops waiting for the first of them. */
 static void lost_children_have_their_time(void **state)
 {
     (void)state;

@@ -194,7 +194,7 @@ static void call(unsigned self)
     hca_greet_timers(ends[self].hca);
 }
 
-/* What the first of both says to the other one, altered, and signed as it would. */
+/* The greeting of the first to the second, altered, and signed as by the first. */
 static struct letter forged(size_t at, uint64_t value, size_t size)
 {
     struct letter letter = letters[0];

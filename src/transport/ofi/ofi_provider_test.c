@@ -100,7 +100,7 @@ static void provider_that_is_not_here(void **state)
     ofi_config.provider = ofi_config.domain = "";
 }
 
-/* What is not here is called by the variables that said it. */
+/* A missing device is named by the variables that asked for it. */
 static void provider_by_another_name(void **state)
 {
     struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};

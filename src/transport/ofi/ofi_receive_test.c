@@ -156,7 +156,7 @@ static void what_failed_is_not_posted_again(void **state)
     ofi_buf_close(ofi);
 }
 
-/* What it says of its own length is not believed, nor is it looked at where nothing is lent. */
+/* The length in the message is not trusted, and not read where nothing is lent. */
 static void a_message_about_memory_ends_where_it_does(void **state)
 {
     static const struct {

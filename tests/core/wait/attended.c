@@ -1,7 +1,7 @@
 /*
- * What peers do with a rank's memory counts as activity where the rank's processor does it: one
- * that waits meanwhile, with nothing coming for the program itself, stays awake. Run with
- * AQ_WAIT=share, so that it may sleep once in a millisecond at most; who takes no notice sleeps
+ * Transfers of peers count as activity of a rank if its processor serves them: a rank that waits
+ * meanwhile, with nothing coming for the program itself, stays awake. Run with AQ_WAIT=share, so
+ * that it may sleep at most once in a millisecond; a rank that does not count them sleeps
  * between any two transfers. A busy machine makes the time longer, and the number of sleeps no
  * greater.
  */
