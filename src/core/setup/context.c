@@ -52,20 +52,11 @@ static aq_status context_hook_share(void *arg, const char *name, size_t bytes, i
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
-/* Four times that is taken up, each way, by each pair that talks. */
-static size_t context_max_medium(void)
+/* The value of a setting that costs memory per peer: unless it was set, less in jobs of more than
+ * `crowd` processes. */
+static uint64_t context_spare(const char *name, uint64_t value, uint32_t crowd, uint64_t less)
 {
-    enum { CROWD = 16, CROWD_MEDIUM = 8192 };
-    bool spare = core.params.size > CROWD && core_setting_is_default("AQ_AM_MAX_MEDIUM");
-    return spare ? CROWD_MEDIUM : (size_t)aqi_core_config.max_medium;
-}
-
-/* So many of each peer may have arrived and not been looked at. */
-static uint64_t context_am_bytes(void)
-{
-    enum { CROWD = 128, CROWD_BYTES = 12 << 10 };
-    bool spare = core.params.size > CROWD && core_setting_is_default("AQ_AM_BYTES");
-    return spare ? CROWD_BYTES : aqi_core_config.am_bytes;
+    return core.params.size > crowd && core_setting_is_default(name) ? less : value;
 }
 
 static void context_tp_params(void)
@@ -87,13 +78,15 @@ static void context_tp_params(void)
         .host = p->host,
         .threads = core.multi,
         .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
-        .max_medium = context_max_medium(),
+        /* Four times that is taken up, each way, by each pair that talks. */
+        .max_medium = context_spare("AQ_AM_MAX_MEDIUM", aqi_core_config.max_medium, 16, 8192),
         .reach_within_ns = p->start_timeout_ns,
         .long_apart = aqi_core_config.packed_long + 1,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,
-                    .bytes = context_am_bytes()},
+                    /* That much of each peer may have arrived unseen. */
+                    .bytes = context_spare("AQ_AM_BYTES", aqi_core_config.am_bytes, 128, 12 << 10)},
     };
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }

@@ -191,10 +191,15 @@ static void progress_stay_awake(uint64_t now)
     atomic_store_explicit(&aqi_tp_awake_until, now + AGAIN_NS, memory_order_relaxed);
 }
 
+static uint64_t progress_awake_ns(void)
+{
+    return atomic_load_explicit(&core.awake_ns, memory_order_relaxed);
+}
+
 /* On a core of its own, where something may come. */
 static bool progress_is_patient(struct core_thread *me, bool first, uint64_t now)
 {
-    uint64_t most = atomic_load_explicit(&core.awake_ns, memory_order_relaxed);
+    uint64_t most = progress_awake_ns();
     uint32_t news = atomic_load_explicit(&core_news, memory_order_relaxed);
     if (me == NULL || most == 0) return false;
     if (first)
@@ -239,7 +244,7 @@ static bool progress_keeps_core(const struct core_thread *me, const struct core_
 {
     enum { LOOKS_PER_YIELD = 4 };
     return wait->yield_since != 0 && wait->rounds % LOOKS_PER_YIELD != 0 && me != NULL &&
-           core_awake_stays(&me->awake, core.awake_ns);
+           core_awake_stays(&me->awake, progress_awake_ns());
 }
 
 void core_wait_round(struct core_wait *wait, int sleep_ms)
