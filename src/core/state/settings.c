@@ -120,8 +120,9 @@ static const struct aqi_setting rows[] = {
      .doc = "The memory of aq_segment_attach: fast and large allocate a segment; everything makes "
             "all memory of each process accessible. Unless set it is the first that the program "
             "works with; another one than it works with is an error.",
-     .advice = "The same in every process. Of everything ibv registers on demand what is put and "
-               "got (AQ_REG_MAIN); over ofi all goes by messages, which is slower.",
+     .advice = "The same in every process. In everything, ibv and ofi register on demand what is "
+               "put and got (AQ_REG_MAIN); over ofi with several domains (AQ_OFI_DOMAINS) all goes "
+               "by messages, which is slower.",
      .choices = segment_modes,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, segment_mode)},
