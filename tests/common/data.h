@@ -1,4 +1,4 @@
-/* Data that says where it comes from: byte i of the stream `seed`. */
+/* Data that identifies its origin: byte i of the stream `seed`. */
 #ifndef AQT_DATA_H
 #define AQT_DATA_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* splitmix64: neighbours give numbers that have nothing in common. */
+/* splitmix64: neighboring inputs give unrelated outputs. */
 static inline uint64_t mix(uint64_t value)
 {
     value += 0x9e3779b97f4a7c15u;

@@ -41,7 +41,7 @@ bool seeds_apart(const struct seeds_program *program, const void *options, uint6
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGABRT)
         fprintf(stderr, "%s: seed %" PRIu64 " ends by signal %d (%s)%s\n", program->name, seed,
                 WTERMSIG(status), strsignal(WTERMSIG(status)),
-                WTERMSIG(status) == SIGALRM ? ": it takes too long" : "");
+                WTERMSIG(status) == SIGALRM ? ": timed out" : "");
     fprintf(stderr, "FAILED: seed %" PRIu64 "\n", seed);
     return false;
 }
@@ -65,7 +65,7 @@ int seeds_many(const struct seeds_program *program, const void *options, uint64_
 
 int seeds_file(const struct seeds_program *program, const char *path)
 {
-    static char text[64 << 10]; /* read before any run: a child would move the file's offset */
+    static char text[64 << 10]; /* read first, as a child would move the file's offset */
     FILE *file = fopen(path, "r");
     if (file == NULL) {
         perror(path);

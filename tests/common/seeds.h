@@ -1,5 +1,5 @@
-/* Programs that run seeds: many at a time, each in a process that can harm no other, and stored
- * ones. Whatever goes wrong, it is said how to repeat it. */
+/* Programs that run seeds, several at a time, each in a process of its own, or runs stored in a
+ * file. For each failure they print the command that repeats it. */
 #ifndef AQT_SEEDS_H
 #define AQT_SEEDS_H
 
@@ -8,27 +8,27 @@
 
 struct seeds_program {
     const char *name;
-    unsigned batch;   /* seeds that one process runs, as long as none fails */
-    unsigned seconds; /* that it has for them */
-    /* Run one and say nothing, unless it fails: that ends the process. */
+    unsigned batch;   /* seeds that one process runs, until one fails */
+    unsigned seconds; /* time limit for them */
+    /* Run one seed silently; if it fails, print why and end the process. */
     void (*run)(const void *options, uint64_t seed);
-    /* Read the options of a stored run, and run it by seeds_apart. */
+    /* Parse the options of a stored run, and run it by seeds_apart. */
     bool (*stored)(int argc, char **argv);
 };
 
-/* Of the program: say how it is used, and end. */
+/* Defined by the program: print its usage, and exit. */
 _Noreturn void usage(void);
 
-/* A whole number, in any base of C; anything else is told by usage(). */
+/* A whole number in any base of C; calls usage() for anything else. */
 uint64_t seeds_number(const char *text);
 
-/* `count` seeds from `seed` on in a process of their own; true if all was right. */
+/* Run `count` seeds from `seed` on in a process of their own; true if all of them passed. */
 bool seeds_apart(const struct seeds_program *program, const void *options, uint64_t seed,
                  uint64_t count);
-/* Likewise in batches, and one by one where a batch fails. The result is for main to return. */
+/* Likewise in batches, and one by one where a batch fails. Returns the exit code for main. */
 int seeds_many(const struct seeds_program *program, const void *options, uint64_t seed,
                uint64_t count);
-/* Each line of the file has the options of a run; what is behind # says why it is there. */
+/* Each line of the file has the options of a run; the text after # says why it is there. */
 int seeds_file(const struct seeds_program *program, const char *path);
 
 #endif

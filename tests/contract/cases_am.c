@@ -6,7 +6,7 @@
 
 enum { ECHO = 70, ANSWER = 71, PLAIN = 200 };
 
-/* What has been received; one for each rank of a case. */
+/* The messages received so far; one for each rank of a case. */
 struct am_state {
     _Atomic uint32_t received;
     _Atomic uint32_t answers;
@@ -40,7 +40,7 @@ static void am_wait(struct ct_ep *ep, _Atomic uint32_t *counter, uint32_t until)
 
 /* --- Short ------------------------------------------------------------------------------- */
 
-/* The number of arguments names the message here: it is its own number. */
+/* The number of arguments identifies the message. */
 static void am_on_short(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -64,7 +64,7 @@ static void am_short(struct ct_ep *ep)
         struct aqi_am am = {
             .kind = AQI_AM_SHORT, .handler = PLAIN, .nargs = (uint8_t)nargs, .args = args};
         ct_send(ep, ct_next(ep), &am, NULL);
-        memset(args, 0x55, sizeof(args)); /* they were copied */
+        memset(args, 0x55, sizeof(args)); /* the arguments have been copied */
     }
     am_wait(ep, &state.received, AQI_AM_MAX_ARGS + 1);
     ct_barrier(ep);
@@ -72,7 +72,7 @@ static void am_short(struct ct_ep *ep)
     CT_EQUAL(state.seen, (1ull << (AQI_AM_MAX_ARGS + 1)) - 1);
 }
 
-/* Every handler index reaches its own handler. */
+/* Each handler index calls its own handler. */
 static void am_on_index(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -102,7 +102,7 @@ static void am_handlers(struct ct_ep *ep)
 
 /* --- Medium ------------------------------------------------------------------------------ */
 
-/* Argument 0, if there is one, and the size say which message it is. */
+/* Argument 0, if there is one, and the size identify the message. */
 static void am_on_medium(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -111,7 +111,7 @@ static void am_on_medium(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     for (unsigned i = 0; i < am->nargs; i++)
         CT_EQUAL(am->args[i], am_arg(source, number, i));
     CT_CHECK(filled(am->payload, am->nbytes, am_seed(source, number)));
-    memset((void *)am->payload, 0, am->nbytes); /* it is ours to write to */
+    memset((void *)am->payload, 0, am->nbytes); /* the handler may write to it */
     state->seen += number;
     state->received++;
 }
@@ -132,7 +132,7 @@ static void am_send_medium(struct ct_ep *ep, uint32_t nbytes, unsigned nargs, st
     ct_send(ep, ct_next(ep), &am, comp);
 }
 
-/* The sizes about which mistakes are made, up to the largest; all of them when small. */
+/* The sizes at which mistakes are likely, up to the largest; every size if that is small. */
 static size_t am_sizes(const struct ct_ep *ep, uint32_t *sizes)
 {
     uint32_t max = (uint32_t)ct_max_medium(ep);
@@ -161,7 +161,7 @@ static void am_medium(struct ct_ep *ep)
     CT_CHECK(buffer != NULL);
     for (size_t i = 0; i < count; i++) {
         for (unsigned nargs = 0; nargs <= AQI_AM_MAX_ARGS; nargs++) {
-            /* From an odd address; without a comp the source is free on return. */
+            /* From an odd address. Without a comp, the source may be reused on return. */
             am_send_medium(ep, sizes[i], nargs, NULL, buffer + 1);
             memset(buffer, 0x77, sizes[i] + 1);
             sum += sizes[i] * 32 + nargs;
@@ -175,7 +175,10 @@ static void am_medium(struct ct_ep *ep)
     free(buffer);
 }
 
-/* With a comp the source is free once comp->local says so, not before, and it says so once. */
+/*
+ * With a comp, the source may be reused once comp->local has counted down, which happens exactly
+ * once.
+ */
 static void am_medium_comp(struct ct_ep *ep)
 {
     struct am_state state = {0};
@@ -213,7 +216,7 @@ static void am_limits(struct ct_ep *ep)
     int length = ep->tp->ops.describe(ep->tp, text, sizeof(text));
     CT_CHECK(length > 0 && strlen(text) == (size_t)length);
     CT_CHECK(strchr(text, '\n') == NULL);
-    CT_EQUAL(ep->tp->ops.describe(ep->tp, text, 4), length); /* as snprintf */
+    CT_EQUAL(ep->tp->ops.describe(ep->tp, text, 4), length); /* as with snprintf */
     CT_EQUAL(strlen(text), 3);
 }
 
@@ -265,7 +268,7 @@ static void am_long(struct ct_ep *ep)
         ct_send(ep, to, &am, with_comp ? &comp : NULL);
         if (with_comp) ct_comp_wait(ep, &comp);
         memset(buffer, 0x77, sizes[i]);
-        /* The next one may land on the same place: only when this one has been looked at. */
+        /* The next one may go to the same place, so wait until this one has been checked. */
         sent++;
         while (atomic_load(&state.received) < sent)
             ct_poll(ep);
@@ -278,7 +281,9 @@ static void am_long(struct ct_ep *ep)
 
 /* --- replies ----------------------------------------------------------------------------- */
 
-/* Answers with what it got, in the same category; a Long to the place given by argument 0. */
+/*
+ * Answers with the payload it got, in the same category; a Long to the place given by argument 0.
+ */
 static void am_on_echo(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -323,7 +328,7 @@ static void am_replies(struct ct_ep *ep)
                             .payload = buffer};
         am_args(args, ep->self, number, am.nargs);
         if (am.kind != AQI_AM_SHORT) am.nbytes = (uint32_t)(ct_random(ep) % (max + 1));
-        /* A Long request goes to the upper half, its answer to the lower one. */
+        /* A Long request goes to the upper half, its answer to the lower half. */
         if (am.kind == AQI_AM_LONG) am.addr = ep->world->addr[to] + max;
         fill(buffer, am.nbytes, am_seed(ep->self, number));
         ct_send(ep, to, &am, NULL);
@@ -348,7 +353,7 @@ static aq_status am_try_reserve(struct ct_ep *ep, uint32_t to, unsigned nargs, s
     return status;
 }
 
-/* Where the transport has no reserve of its own, room may be found short only now. */
+/* Where the transport has no reserve of its own, only the commit may find that there is no room. */
 static void am_do_commit(struct ct_ep *ep, uint32_t to, struct aqi_slot *slot,
                          const struct aqi_am *am)
 {
@@ -373,7 +378,7 @@ static void am_reserve_commit(struct ct_ep *ep)
         struct aqi_slot slot;
         CT_OK(am_try_reserve(ep, to, nargs, room, &slot));
         CT_EQUAL((uintptr_t)slot.payload % 16, 0);
-        fill(slot.payload, room, i); /* all of the room is ours */
+        fill(slot.payload, room, i); /* all of the reserved room may be written */
         if (i % 3 == 0) {
             CT_OK(ep->tp->ops.am_commit(ep->tp, ep->peers[to], &slot, NULL));
             continue;
@@ -395,7 +400,7 @@ static void am_reserve_commit(struct ct_ep *ep)
     CT_EQUAL(state.received, sent);
 }
 
-/* Reservations given back cost nothing: many more of them than there can be slots. */
+/* Canceled reservations cost nothing: many more of them than there are slots. */
 static void am_cancel(struct ct_ep *ep)
 {
     struct am_state state = {0};
@@ -415,7 +420,7 @@ static void am_cancel(struct ct_ep *ep)
     CT_EQUAL(state.received, 1);
 }
 
-/* The reply is written straight into the transport's buffer, from inside the handler. */
+/* The reply is written directly into the transport's buffer, inside the handler. */
 static void am_on_reserve_echo(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -431,7 +436,7 @@ static void am_on_reserve_echo(struct ct_ep *ep, uint32_t source, const struct a
         struct aqi_am answer = *am;
         answer.handler = ANSWER;
         answer.flags = AQI_AM_IS_REPLY;
-        /* The first is given back, the second goes. */
+        /* The first reservation is canceled, the second is sent. */
         do {
             status = ops->am_commit(ep->tp, ep->peers[source], &slot, round == 0 ? NULL : &answer);
             if (status == AQ_AGAIN) ct_progress(ep, AQI_PROGRESS_REPLIES);
@@ -471,13 +476,13 @@ static void am_reserve_reply(struct ct_ep *ep)
 
 /* --- endpoints --------------------------------------------------------------------------- */
 
-/* The first argument of a message says which endpoints its flags are to name. */
+/* The first argument of a message says which endpoints its flags must name. */
 static void am_check_eps(const struct aqi_am *am, uint8_t reply)
 {
     CT_EQUAL(am->flags, (am->args[0] & (int32_t)AQI_AM_EPS) | reply);
 }
 
-/* Goes back between the two endpoints that it came between. */
+/* Sent back between the two endpoints that the request came from and went to. */
 static void am_on_ep_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;

@@ -10,7 +10,7 @@ static union model_value atomic_some(struct ct_ep *ep, unsigned type)
     return model_some(type, random, ct_random(ep));
 }
 
-/* The old value's bytes are compared, and that nothing beside them was written. */
+/* Compares the bytes of the old value, and checks that nothing beside them was written. */
 static void atomic_check_result(const unsigned char *got, unsigned type, bool fetch,
                                 union model_value old)
 {
@@ -47,7 +47,7 @@ static void atomic_model_run(struct ct_ep *ep)
                                          .type = (uint8_t)type,
                                          .fetch = fetch};
                 ct_atomic(ep, target, &req, fetch ? result : NULL, &comp);
-                memset(&req, 0x5a, sizeof(req)); /* it was copied */
+                memset(&req, 0x5a, sizeof(req)); /* the request has been copied */
                 ct_comp_wait(ep, &comp);
                 atomic_check_result(result, type, fetch, old);
                 ct_get(ep, target, offset, &now, size, &comp);
@@ -90,7 +90,10 @@ static void atomic_cas_bits(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* All on one word of rank 0 at once, several under way; the fetched values are all different. */
+/*
+ * All ranks use one word of rank 0 at once, with several operations under way; no two fetched
+ * values are equal.
+ */
 static void atomic_contend(struct ct_ep *ep)
 {
     enum { EACH = 3000, WINDOW = 8 };
@@ -115,7 +118,7 @@ static void atomic_contend(struct ct_ep *ep)
         ct_comp_wait(ep, &comp[i]);
         adds += old[i] + 1;
     }
-    /* The numbers 1..n were each handed out once: so their sum is known. */
+    /* Each of the numbers 1..n was fetched exactly once, so their sum is known. */
     ep->world->len[ep->self] = adds;
     ct_barrier(ep);
     if (ep->self == 0) {
@@ -129,7 +132,7 @@ static void atomic_contend(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* A lock by compare-and-swap guards a plain counter that put and get move. */
+/* A lock by compare-and-swap protects a plain counter that is read and written by get and put. */
 static void atomic_cas_lock(struct ct_ep *ep)
 {
     enum { EACH = 100 };

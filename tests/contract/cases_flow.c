@@ -10,7 +10,7 @@
 
 enum { REQUEST = 100, ANSWER = 101, HOLD = 102 };
 
-/* A transport whose room for messages is not bounded by this never says AQ_AGAIN. */
+/* A transport that has taken this many messages is assumed never to return AQ_AGAIN. */
 #define FLOW_LIMIT (1u << 20)
 
 struct flow_state {
@@ -18,7 +18,7 @@ struct flow_state {
     uint32_t room; /* of `seen` */
     _Atomic uint32_t received;
     _Atomic uint32_t answers;
-    uint32_t requests_inside; /* delivered while a handler of ours was in progress(REPLIES) */
+    uint32_t requests_inside; /* delivered while a handler was in progress(REPLIES) */
     atomic_bool holding;
     atomic_bool held;
 };
@@ -59,7 +59,7 @@ static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32
     return ct_try_send(ep, to, &am, NULL);
 }
 
-/* Send without progress until there is no room: the number sent. */
+/* Send without progress until there is no room. Returns how many were sent. */
 static uint32_t flow_fill_up(struct ct_ep *ep, uint32_t to, uint32_t nbytes, void *buffer)
 {
     uint32_t sent = 0;
@@ -89,7 +89,7 @@ static void flow_flood(struct ct_ep *ep, uint32_t nbytes)
             ct_poll(ep);
         CT_EQUAL(status, AQ_OK);
     }
-    /* Tell the receiver how many there are, by another road. */
+    /* Tell the receiver the number by other means than the transport. */
     atomic_store(&ep->world->flag[to], sent + 1);
     while (atomic_load(&ep->world->flag[ep->self]) == 0)
         ct_poll(ep);
@@ -131,7 +131,7 @@ static void flow_on_long(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     flow_mark(ep->user, (uint32_t)am->args[0]);
 }
 
-/* What waits to be sent is bounded too: copies of payloads may not pile up without end. */
+/* Queued sends are bounded too: copies of payloads must not pile up. */
 static void flow_flood_long(struct ct_ep *ep)
 {
     enum { SIZE = 50000, LIMIT = 20000 };
@@ -175,7 +175,7 @@ static void flow_flood_long(struct ct_ep *ep)
 
 /* --- connections that break -------------------------------------------------------------- */
 
-/* End each connection of this process, with what is on its way there and in the kernel. */
+/* Shut down every connection of this process, with the data in flight and in the kernel. */
 static void flow_cut(void)
 {
     enum { MOST_FDS = 1024 };
@@ -229,8 +229,8 @@ static void flow_on_answer(struct ct_ep *ep, uint32_t source, const struct aqi_a
     state->answers++;
 }
 
-/* Everybody's room for requests is full before anybody looks at one: the replies go all the same.
- */
+/* Every rank's room for requests is full before any rank polls; replies get through
+ * nevertheless. */
 static void flow_full_both_ways(struct ct_ep *ep)
 {
     struct flow_state state;
@@ -258,7 +258,7 @@ static void flow_full_both_ways(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* The first request holds its handler until an answer has come, by progress(REPLIES) alone. */
+/* The handler of the first request waits for an answer, with progress(REPLIES) alone. */
 static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct flow_state *state = ep->user;
@@ -269,7 +269,7 @@ static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     state->held = true;
     while (atomic_load(&state->answers) == 0)
         if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) ct_relax();
-    /* And some more: whatever else is there, no request may come through. */
+    /* And some more calls: no request may be delivered, even if some are queued. */
     for (int i = 0; i < 100; i++)
         ct_progress(ep, AQI_PROGRESS_REPLIES);
     state->holding = false;
@@ -286,8 +286,9 @@ static void flow_on_counted_request(struct ct_ep *ep, uint32_t source, const str
 }
 
 /*
- * With two ranks: 0 is held in a handler of 1's request while 1 answers 0's. With one, the answer
- * waits behind the handler that holds. Requests queued meanwhile stay where they are.
+ * With two ranks, rank 0 waits in the handler of a request of rank 1 while rank 1 answers that of
+ * rank 0. With one rank, the answer is queued behind the waiting handler. Requests queued meanwhile
+ * stay queued.
  */
 static void flow_progress_replies(struct ct_ep *ep)
 {
@@ -303,7 +304,7 @@ static void flow_progress_replies(struct ct_ep *ep)
     struct aqi_am hold = request;
     hold.handler = HOLD;
     if (ep->size == 1) {
-        ct_send(ep, to, &request, NULL); /* its answer is under way when the hold begins */
+        ct_send(ep, to, &request, NULL); /* its answer is under way when the waiting begins */
         ct_send(ep, to, &hold, NULL);
         for (number = 1; number < 20; number++)
             ct_send(ep, to, &request, NULL);
@@ -311,7 +312,7 @@ static void flow_progress_replies(struct ct_ep *ep)
         _Atomic uint32_t *asked = &ep->world->flag[0];
         if (ep->self == 0) ct_send(ep, to, &request, NULL);
         if (ep->self == 0) atomic_store(asked, 1);
-        /* Not before: what the handler that is held waits for must be under way. */
+        /* Not earlier: the answer that the handler waits for must be under way. */
         while (atomic_load(asked) == 0)
             ct_poll(ep);
         if (ep->self == 1) ct_send(ep, 0, &hold, NULL);
@@ -321,7 +322,7 @@ static void flow_progress_replies(struct ct_ep *ep)
     }
     uint32_t answers = ep->size == 1 ? 20 : 0;
     if (ep->size > 1) answers = (ep->self == 0 ? 1u : 0u) + (ep->self == ep->size - 1 ? 19u : 0u);
-    /* Nobody waits for an answer to the message that holds: it may be the last to come. */
+    /* The message whose handler waits gets no answer, and may be the last to arrive. */
     while (atomic_load(&state.answers) < answers || (ep->self == 0 && !atomic_load(&state.held)))
         ct_poll(ep);
     ct_barrier(ep);
@@ -334,7 +335,7 @@ static void flow_progress_replies(struct ct_ep *ep)
 
 enum { SLOW_INSIDE = 2, SLOW_SENT, SLOW_BYTES = 200, SLOW_SECONDS = 60 };
 
-/* Requests that must find room at a receiver that looks at none of them. */
+/* How many requests must find room at a receiver that does not poll. */
 static uint32_t flow_depth(const struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & AQI_CAP_CREDITS) == 0) return AQI_LEAST_ROOM;
@@ -348,7 +349,7 @@ static void flow_send_number(struct ct_ep *ep, uint32_t to, uint32_t number)
         ct_poll(ep);
 }
 
-/* It takes its time until the others have sent all they may; then its message is still whole. */
+/* Runs until the other ranks have sent all that they may; its message must still be intact then. */
 static void flow_on_slow(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     uint64_t start = 0;
@@ -376,8 +377,8 @@ static void flow_slow_handler(struct ct_ep *ep)
     ep->handlers[ANSWER] = flow_on_answer;
     ep->handlers[HOLD] = flow_on_slow;
     ct_meet(ep);
-    /* While a connection comes about, its messages may be refused. (With its answer comes the
-     * credit of a request.) */
+    /* While a connection is being set up, its messages may be refused. (Its answer brings the
+     * credit for one request.) */
     uint32_t before = ep->size - (ep->size > 1 ? 2 : 1);
     if (ep->self > 1) flow_send_number(ep, 0, depth * CT_MAX_RANKS + ep->self);
     while (ep->self == 0 ? atomic_load(&state.received) < before
@@ -486,7 +487,7 @@ static void flow_quiet(struct ct_ep *ep)
 
 enum { WAKE_ROUNDS = 200 };
 
-/* Sleep until something is there. */
+/* Sleep until there is something to do. */
 static void flow_sleep(struct ct_ep *ep)
 {
     struct flow_state *state = ep->user;
@@ -494,19 +495,19 @@ static void flow_sleep(struct ct_ep *ep)
     aq_status status = ops->arm(ep->tp, true);
     CT_CHECK(status == AQ_OK || status == AQ_AGAIN);
     if (status == AQ_OK) {
-        /* For the sender: now it is worth waking us. */
+        /* Tells the sender that there is now a sleep to interrupt. */
         atomic_store(&ep->world->flag[1], atomic_load(&state->received) + 1);
         ct_sleep(ep);
     }
     CT_OK(ops->arm(ep->tp, false));
 }
 
-/* Rank 0 sleeps between messages; the others send, sometimes when it is asleep for certain. */
+/* Rank 0 sleeps between messages; the others send, sometimes only when it certainly sleeps. */
 static void flow_wake(struct ct_ep *ep)
 {
     struct flow_state state;
     if (ep->tp->ops.wait_fd(ep->tp) < 0) {
-        ct_skip(ep, "nothing to wait for: no descriptor");
+        ct_skip(ep, "no descriptor to wait on");
         return;
     }
     flow_state_init(ep, &state, WAKE_ROUNDS * CT_MAX_RANKS);
@@ -523,7 +524,7 @@ static void flow_wake(struct ct_ep *ep)
         }
     } else {
         for (uint32_t round = 0; round < WAKE_ROUNDS; round++) {
-            /* Wait until it says that it sleeps; every third time surprise it. */
+            /* Wait until the receiver announces its sleep; every third time do not. */
             while (round % 3 != 0 && senders == 1 && atomic_load(asleep) <= round)
                 ct_relax();
             for (uint64_t spin = ct_random(ep) % 2000; spin > 0; spin--)
@@ -537,7 +538,7 @@ static void flow_wake(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Everybody is connected with the next one from now on, by message 0. */
+/* From now on each rank is connected to the next one, by message 0. */
 static void flow_connect(struct ct_ep *ep)
 {
     struct flow_state *state = ep->user;
@@ -548,12 +549,14 @@ static void flow_connect(struct ct_ep *ep)
     ct_barrier(ep);
 }
 
-/* What is there already is not slept over, and what was there does not keep us awake. */
+/*
+ * arm() does not sleep on what has already arrived, and what arrived before does not keep us awake.
+ */
 static void flow_arm(struct ct_ep *ep)
 {
     struct flow_state state;
     if (ep->tp->ops.wait_fd(ep->tp) < 0) {
-        ct_skip(ep, "nothing to wait for: no descriptor");
+        ct_skip(ep, "no descriptor to wait on");
         return;
     }
     flow_state_init(ep, &state, 100);
@@ -561,7 +564,7 @@ static void flow_arm(struct ct_ep *ep)
     const struct aqi_transport *ops = &ep->tp->ops;
     flow_connect(ep);
     for (uint32_t round = 1; round < 50; round++) {
-        /* Nobody sends: a few wake-ups may be left over, not an endless number. */
+        /* No rank sends: a few wake-ups may be left over, but not an endless number. */
         struct pollfd wait = {.fd = ops->wait_fd(ep->tp), .events = POLLIN};
         int stale = 0;
         CT_CHECK(wait.fd >= 0);
@@ -570,15 +573,14 @@ static void flow_arm(struct ct_ep *ep)
             }
             aq_status status = ops->arm(ep->tp, true);
             if (status == AQ_OK && poll(&wait, 1, 0) == 0) break;
-            CT_CHECK(status >= 0 &&
-                     stale < 1000); /* acknowledgements come late on a busy machine */
+            CT_CHECK(status >= 0 && stale < 1000); /* acknowledgements are late on a busy machine */
             CT_OK(ops->arm(ep->tp, false));
         }
         CT_OK(ops->arm(ep->tp, false));
         ct_meet(ep);
         flow_send_number(ep, ct_next(ep), round);
         ct_meet(ep);
-        /* Of a network it may still be on its way. */
+        /* Over a network it may still be under way. */
         if ((ops->caps & (AQI_CAP_TIMERS | AQI_CAP_FAR)) == 0)
             CT_EQUAL(ops->arm(ep->tp, true), AQ_AGAIN);
         CT_OK(ops->arm(ep->tp, false));
@@ -589,12 +591,12 @@ static void flow_arm(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Armed, then it arrives: the descriptor says so, also with nobody else in the world. */
+/* Armed, then a message arrives: the descriptor becomes readable, also with one rank alone. */
 static void flow_wake_self(struct ct_ep *ep)
 {
     struct flow_state state;
     if (ep->tp->ops.wait_fd(ep->tp) < 0) {
-        ct_skip(ep, "nothing to wait for: no descriptor");
+        ct_skip(ep, "no descriptor to wait on");
         return;
     }
     flow_state_init(ep, &state, 100);
@@ -605,7 +607,7 @@ static void flow_wake_self(struct ct_ep *ep)
         ct_barrier(ep);
         while (ct_progress(ep, AQI_PROGRESS_ALL) != 0) {
         }
-        while (ops->arm(ep->tp, true) == AQ_AGAIN) { /* an acknowledgement, say */
+        while (ops->arm(ep->tp, true) == AQ_AGAIN) { /* for example an acknowledgement */
             CT_OK(ops->arm(ep->tp, false));
             ct_poll(ep);
         }
@@ -623,7 +625,7 @@ static void flow_wake_self(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Without a call of progress: its words alone. */
+/* Whether the words to watch say that nothing has arrived; without a call of progress. */
 static bool flow_idle(const struct ct_ep *ep)
 {
     return atomic_load(&aqi_tp_pending) == 0 &&
@@ -631,7 +633,10 @@ static bool flow_idle(const struct ct_ep *ep)
                atomic_load(&ep->tp->watches);
 }
 
-/* What was begun leaves, and is sent again, although its sender computes and makes no calls. */
+/*
+ * An operation that was started leaves, and is retransmitted, although its sender computes and
+ * makes no calls.
+ */
 static void flow_computing(struct ct_ep *ep)
 {
     enum { COUNT = 5, SECONDS = 60 };
@@ -653,7 +658,7 @@ static void flow_computing(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* A network may have to send again what it has lost. */
+/* Over a network lost packets may have to be retransmitted. */
 static void flow_meet(struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & AQI_CAP_TIMERS) != 0)
@@ -662,8 +667,8 @@ static void flow_meet(struct ct_ep *ep)
         ct_meet(ep);
 }
 
-/* Each message, the first and those after a lap of the rings, moves a word; one that was handled
- * leaves it idle again. */
+/* Each message, including the first and those after a lap of the rings, changes a word. The word
+ * is idle again after a message has been handled. */
 static void flow_watch(struct ct_ep *ep)
 {
     enum { ROUNDS = 300 };
@@ -693,7 +698,7 @@ static void flow_watch(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* What is not under way has arrived: nobody has to do anything for it any more. */
+/* Once quiet() reports success, everything has arrived without further calls of either side. */
 static void flow_quiet_is_there(struct ct_ep *ep)
 {
     enum { COUNT = 20 };
@@ -714,8 +719,11 @@ static void flow_quiet_is_there(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* A transport may learn of completions while nobody calls it: they are told first. */
-static void flow_quiet_is_told(struct ct_ep *ep)
+/*
+ * If a transport learns of completions outside of calls, quiet() reports success only after they
+ * have been delivered.
+ */
+static void flow_quiet_is_reported(struct ct_ep *ep)
 {
     enum { SIZE = 20000, COMPUTES = 50000000 /* ns */ };
     uint32_t to = ct_next(ep);
@@ -747,19 +755,19 @@ const struct ct_case ct_cases_flow[] = {
     {"flood of small mediums: each arrives once", flow_flood_small, 0},
     {"flood of the largest mediums: each arrives once", flow_flood_large, 0},
     {"flood of longs: bounded, each arrives once", flow_flood_long, 0},
-    {"replies go while requests are full both ways", flow_full_both_ways, 0},
+    {"replies pass while requests are full both ways", flow_full_both_ways, 0},
     {"progress(REPLIES) delivers no request", flow_progress_replies, 0},
     {"connections that break lose nothing", flow_connections_break, CT_PEERS | CT_PROCESSES},
     {"a slow handler stalls no peer", flow_slow_handler, CT_PEERS},
     {"all to one", flow_all_to_one, 0},
     {"quiet", flow_quiet, 0},
-    {"quiet: what was sent is there", flow_quiet_is_there, CT_CLEAN},
-    {"quiet: not before completions are told", flow_quiet_is_told, 0},
+    {"quiet: what was sent has arrived", flow_quiet_is_there, CT_CLEAN},
+    {"quiet: not before completions are reported", flow_quiet_is_reported, 0},
     {"a sleeper is woken", flow_wake, CT_PEERS},
-    {"arm: not over what is there, not by what was", flow_arm, CT_CLEAN},
+    {"arm: notices what has arrived, and only that", flow_arm, CT_CLEAN},
     {"armed, then it arrives", flow_wake_self, CT_CLEAN},
-    {"what was begun leaves while its sender computes", flow_computing,
+    {"what was started leaves while its sender computes", flow_computing,
      CT_PEERS | CT_PROCESSES | CT_CLEAN},
-    {"words tell of every message", flow_watch, CT_PROCESSES | CT_CLEAN},
+    {"words announce every message", flow_watch, CT_PROCESSES | CT_CLEAN},
     {NULL, NULL, 0},
 };

@@ -37,7 +37,10 @@ static void life_probe(struct ct_ep *ep)
     CT_CHECK(usable);
 }
 
-/* A peer on another host, or without an address: not reachable, and no reason to say anything. */
+/*
+ * A peer on another host, or without an address, is not reachable; that is not reported as a
+ * failure.
+ */
 static void life_addresses(struct ct_ep *ep)
 {
     uint32_t other = ct_next(ep);
@@ -63,7 +66,7 @@ static void life_addresses(struct ct_ep *ep)
     ct_barrier(ep);
 }
 
-/* Our own kind of address, damaged: refused, or a mistake that a later message shows. */
+/* A damaged address of our own kind is refused, or the damage shows with a later message. */
 static void life_bad_addresses(struct ct_ep *ep)
 {
     ct_meet(ep);
@@ -76,7 +79,7 @@ static void life_bad_addresses(struct ct_ep *ep)
             ep->world->home[other].len = cut;
             CT_EQUAL(ep->tp->ops.connect(ep->tp, other, 0, &peer), AQ_EPROTO);
             ep->world->home[other].len = length;
-            if (cut > 4) continue; /* what follows are numbers, which others are legal for */
+            if (cut > 4) continue; /* numbers follow, for which other values are valid */
             bytes[cut - 1] ^= 0x40;
             CT_EQUAL(ep->tp->ops.connect(ep->tp, other, 0, &peer), AQ_EPROTO);
             bytes[cut - 1] ^= 0x40;
@@ -85,7 +88,10 @@ static void life_bad_addresses(struct ct_ep *ep)
     ct_barrier(ep);
 }
 
-/* The harness counts descriptors and mappings around the case; this makes a leak of one twenty. */
+/*
+ * The harness counts descriptors and mappings around the case, where a leak of one becomes one of
+ * twenty.
+ */
 static void life_reopen(struct ct_ep *ep)
 {
     unsigned fds = 0, maps = 0;
@@ -95,7 +101,7 @@ static void life_reopen(struct ct_ep *ep)
         struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
         ct_mem_open(ep, 8192);
         ct_send(ep, ct_next(ep), &am, NULL);
-        if (round % 2 == 0) ct_mem_close(ep); /* every second time leave it to close */
+        if (round % 2 == 0) ct_mem_close(ep); /* every second time close frees it */
         while (ep->tp->ops.quiet(ep->tp, NULL) == AQ_AGAIN)
             ct_poll(ep);
         ct_barrier(ep);
@@ -108,7 +114,7 @@ static void life_reopen(struct ct_ep *ep)
     ct_meet(ep);
 }
 
-/* Close with messages unread, operations under way, and the peer already gone. */
+/* Close with unread messages, with operations under way, and after the peer has gone. */
 static void life_close_busy(struct ct_ep *ep)
 {
     ct_open(ep);
@@ -139,7 +145,9 @@ static void life_close_busy(struct ct_ep *ep)
     ct_close(ep);
 }
 
-/* Start one of everything to `rank`; what is refused because it is dead counts as ended. */
+/*
+ * Start one operation of each kind to `rank`; those refused because it is dead count as completed.
+ */
 static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp[4], void *buffer,
                            size_t len)
 {
@@ -160,7 +168,7 @@ static void life_start_all(struct ct_ep *ep, uint32_t rank, struct aqi_comp comp
     for (int i = 0; i < 4; i++) {
         if (status[i] == AQ_OK) continue;
         CT_CHECK(status[i] == AQ_AGAIN || status[i] == AQ_EPEER);
-        comp[i].local = comp[i].remote = 0; /* nothing began */
+        comp[i].local = comp[i].remote = 0; /* nothing was started */
     }
 }
 
@@ -174,7 +182,7 @@ static void life_wait_all(struct ct_ep *ep, struct aqi_comp comp[4])
     }
 }
 
-/* Sent to the dead: only the fault decorator may say something else before AQ_EPEER. */
+/* Sends to a dead peer: only the fault decorator may return something else before AQ_EPEER. */
 static void life_refused(struct ct_ep *ep, uint32_t rank, uint8_t flags)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN, .flags = flags};
@@ -189,14 +197,15 @@ static void life_reserve_refused(struct ct_ep *ep, uint32_t rank)
 {
     struct aqi_slot slot;
     aq_status status;
-    if ((ep->tp->ops.caps & AQI_CAP_RESERVE) == 0) return; /* memory only; the commit says so */
+    if ((ep->tp->ops.caps & AQI_CAP_RESERVE) == 0)
+        return; /* reserve returns memory only; commit reports the failure */
     do {
         status = ep->tp->ops.am_reserve(ep->tp, ep->peers[rank], false, 0, 64, &slot);
     } while (status == AQ_AGAIN && ep->world->config.fault != NULL);
     CT_EQUAL(status, AQ_EPEER);
 }
 
-/* Send to the dead until told so, within a bound. */
+/* Send to the dead peer until a call reports its death, within a time limit. */
 static void life_until_lost(struct ct_ep *ep, uint32_t rank)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
@@ -215,7 +224,7 @@ static void life_until_lost(struct ct_ep *ep, uint32_t rank)
     life_reserve_refused(ep, rank);
 }
 
-/* Those who live go on, 0 and 2 with each other. */
+/* The survivors, 0 and 2, continue with each other. */
 static void life_go_on(struct ct_ep *ep)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
@@ -227,20 +236,23 @@ static void life_go_on(struct ct_ep *ep)
         ct_poll(ep);
 }
 
-/* Rank 1 waits until the others have begun, and is killed: awake, or asleep. */
+/*
+ * Rank 1 waits until the others have started their operations, and is killed while awake or asleep.
+ */
 static void life_die(struct ct_ep *ep, bool asleep)
 {
     while (atomic_load(&ep->world->flag[0]) < ep->size - 1)
         ct_relax();
     while (asleep && ep->tp->ops.arm(ep->tp, true) != AQ_OK)
-        ct_poll(ep); /* what has come is not slept over */
+        ct_poll(ep); /* what has arrived does not stay unread during the sleep */
     atomic_store(&ep->world->may_die[1], true);
     raise(SIGKILL);
 }
 
 /*
- * Rank 1 is killed with operations under way to it, and the job says so. Where it slept, some are
- * started when it is dead and nobody knows: whoever wants to wake it may find out by itself.
+ * Rank 1 is killed with operations to it under way, and the job announces it. If it was asleep,
+ * some operations start after its death and before the announcement: a rank that wants to wake it
+ * may notice by itself.
  */
 static void life_death(struct ct_ep *ep, bool asleep)
 {
@@ -264,7 +276,7 @@ static void life_death(struct ct_ep *ep, bool asleep)
     life_wait_all(ep, last);
     for (uint32_t id = 0; id < ep->size; id++)
         CT_CHECK(atomic_load(&ep->lost[id]) <= (id == 1));
-    CT_OK(ep->tp->ops.quiet(ep->tp, ep->peers[1])); /* nothing is under way to the dead */
+    CT_OK(ep->tp->ops.quiet(ep->tp, ep->peers[1])); /* nothing is under way to a dead peer */
     life_go_on(ep);
     free(buffer);
 }
@@ -279,8 +291,8 @@ static void life_death_asleep(struct ct_ep *ep)
     life_death(ep, true);
 }
 
-/* Rank 1 is said to be dead, and lives: what has failed is not written to any more. By messages it
- * would wait for room to answer who does not listen. */
+/* Rank 1 is declared dead but is alive: memory of failed operations is no longer written to.
+ * With transfers by messages rank 1 would wait for room to answer a peer that does not listen. */
 static void life_let_go(struct ct_ep *ep)
 {
     enum { SIZE = 1 << 20, OTHERS = 1, OWN = 2, LATER = 50000000 /* ns */ };
@@ -292,10 +304,11 @@ static void life_let_go(struct ct_ep *ep)
     memset(ep->mem.addr, OTHERS, SIZE);
     ct_barrier(ep);
     if (ep->self == 0) {
-        unsigned char *buffer = ep->mem.addr; /* registered, so that the network does it */
+        unsigned char *buffer = ep->mem.addr; /* registered, so that the network writes to it */
         struct aqi_comp comp;
         ct_comp_init(ep, &comp);
-        ct_get(ep, 1, 0, buffer, 8, &comp); /* with the connection there, all of the next begins */
+        ct_get(ep, 1, 0, buffer, 8,
+               &comp); /* with the connection established, all of the following operations start */
         while (ct_comp_remote(&comp) != 0)
             ct_poll(ep);
         ct_get(ep, 1, 0, buffer, SIZE, &comp);
@@ -314,12 +327,12 @@ static void life_let_go(struct ct_ep *ep)
     if (ep->self == 1) aqi_tp_peer_down(ep->tp, 0); /* which does not listen any more */
 }
 
-/* The decorator says that rank 1 is dead: told once, and nothing is left hanging. */
+/* The decorator declares rank 1 dead: reported once, and no operation is left pending. */
 static void life_fault_death(struct ct_ep *ep)
 {
     ep->handlers[PLAIN] = life_ignore;
     ct_mem_open(ep, 1u << 20);
-    if (ep->self == 1) { /* it lives, in truth, and serves what comes through */
+    if (ep->self == 1) { /* it is alive and serves what still arrives */
         while (atomic_load(&ep->world->flag[1]) < ep->size - 1 ||
                ct_progress(ep, AQI_PROGRESS_ALL) != 0)
             ct_poll(ep);
@@ -337,7 +350,7 @@ static void life_fault_death(struct ct_ep *ep)
         CT_EQUAL(atomic_load(&ep->lost[id]), id == 1);
     life_go_on(ep);
     while (atomic_load(&ep->world->flag[2]) == 0)
-        ct_poll(ep); /* rank 1 may wait for room to answer us */
+        ct_poll(ep); /* rank 1 may be waiting for room to answer us */
     free(buffer);
 }
 
@@ -349,7 +362,7 @@ const struct ct_case ct_cases_life[] = {
     {"close while busy", life_close_busy, CT_CLOSED},
     {"a peer is killed", life_death_awake, CT_PEERS | CT_PROCESSES},
     {"a peer is killed in its sleep", life_death_asleep, CT_PEERS | CT_PROCESSES},
-    {"what failed with a peer is let go", life_let_go, CT_PEERS | CT_CLEAN},
+    {"memory of what failed with a peer is not touched", life_let_go, CT_PEERS | CT_CLEAN},
     {"the fault decorator kills a peer", life_fault_death, CT_PEERS | CT_DEADLY},
     {NULL, NULL, 0},
 };

@@ -1,4 +1,7 @@
-/* Programs not started together: listeners, calls, messages, the end of a channel. */
+/*
+ * Rendezvous of programs that are not started together: listeners, calls, messages, the end of a
+ * channel.
+ */
 #include "harness.h"
 
 #include <poll.h>
@@ -12,20 +15,20 @@
 
 enum { MESSAGE = 1000, CHANNELS = 300 };
 
-/* What one side has seen. */
+/* The state of one side. */
 struct rendezvous_state {
     const struct aqi_rendezvous_ops *ops;
     struct aqi_rendezvous *rendezvous;
     struct aqi_listener *listener;
     struct aqi_control_channel *channel[CHANNELS]; /* taken from calls */
     unsigned calls, messages, ends;
-    bool refuse;   /* close on whoever calls */
+    bool refuse;   /* close on every caller */
     aq_status end; /* why the last one ended */
     struct aqi_writer writer;
     uint64_t seed; /* of the last message */
     size_t len;
-    off_t object;         /* size of the last object that came along */
-    bool again[CHANNELS]; /* these of our own calls found no room */
+    off_t object;         /* size of the last object received */
+    bool again[CHANNELS]; /* these calls of ours found no room */
 };
 
 static void rendezvous_read(struct rendezvous_state *state, const struct aqi_writer *writer,
@@ -83,7 +86,7 @@ static void rendezvous_closed(void *arg, void *channel_user, aq_status status, c
     state->end = status;
 }
 
-/* False: the transport has no rendezvous, and the case is skipped. */
+/* Returns false, and skips the case, if the transport has no rendezvous. */
 static bool rendezvous_open(struct ct_ep *ep, struct rendezvous_state *state)
 {
     *state = (struct rendezvous_state){.ops = ep->world->config.transport->rendezvous};
@@ -99,7 +102,7 @@ static bool rendezvous_open(struct ct_ep *ep, struct rendezvous_state *state)
     return true;
 }
 
-/* Meet all ranks. Where channels linger that takes progress. */
+/* Meet all ranks. Lingering channels need progress. */
 static void rendezvous_meet(struct ct_ep *ep, struct rendezvous_state *state, unsigned flag)
 {
     _Atomic uint32_t *met = &ep->world->flag[flag];
@@ -111,7 +114,7 @@ static void rendezvous_meet(struct ct_ep *ep, struct rendezvous_state *state, un
     }
 }
 
-/* Rank 0 listens, and everybody knows where. */
+/* Rank 0 listens, and all ranks know its address. */
 static void rendezvous_listen(struct ct_ep *ep, struct rendezvous_state *state)
 {
     if (ep->self == 0)
@@ -130,7 +133,7 @@ static void rendezvous_await(struct rendezvous_state *state, const unsigned *cou
     }
 }
 
-/* A message of `len` bytes with `objects` descriptors, each of an object of so many bytes. */
+/* A message of `len` bytes with `objects` descriptors, each of an object of the given size. */
 struct rendezvous_out {
     unsigned char bytes[MESSAGE];
     int fds[AQI_RENDEZVOUS_FDS];
@@ -201,7 +204,7 @@ static void rendezvous_addresses(struct ct_ep *ep)
     state.ops->unlisten(state.rendezvous, other);
     const struct aqi_handshake *message = rendezvous_write(&out, 100, 0, 0, 1);
     aq_status st = state.ops->connect(state.rendezvous, again, message, &state, &channel);
-    if (st == AQ_OK) { /* the network says it */
+    if (st == AQ_OK) { /* the network reports it */
         rendezvous_await(&state, &state.ends, 1);
         state.ops->close_channel(channel);
         st = state.end;
@@ -257,7 +260,7 @@ static void rendezvous_talk(struct ct_ep *ep)
     ct_meet(ep);
 }
 
-/* Who is closed on hears of it, and nobody's descriptors stay. */
+/* A caller that is refused is notified, and no descriptors are leaked on either side. */
 static void rendezvous_refused(struct ct_ep *ep)
 {
     struct rendezvous_state state;
@@ -276,7 +279,7 @@ static void rendezvous_refused(struct ct_ep *ep)
     ct_meet(ep);
 }
 
-/* All at once: those for which there is no room hear it, and call again. */
+/* All ranks call at once; those for which there is no room are notified, and call again. */
 static void rendezvous_full_later(struct ct_ep *ep, struct rendezvous_state *state)
 {
     struct aqi_control_channel *channel[CHANNELS];
@@ -299,7 +302,7 @@ static void rendezvous_full_later(struct ct_ep *ep, struct rendezvous_state *sta
     CT_EQUAL(state->calls, ep->self == 0 ? CHANNELS : 0);
 }
 
-/* As many calls as it takes until there is no room: each that was taken arrives. */
+/* Call until there is no room: each accepted call arrives. */
 static void rendezvous_full(struct ct_ep *ep)
 {
     struct rendezvous_state state;
@@ -339,7 +342,7 @@ static void rendezvous_full(struct ct_ep *ep)
     ct_meet(ep);
 }
 
-/* Sleep until a counter has this value; then there is nothing to do, or soon. */
+/* Sleep until a counter has this value; then there is nothing to do, at once or soon. */
 static void rendezvous_sleep_until(struct rendezvous_state *state, const unsigned *counter,
                                    unsigned value)
 {
@@ -358,7 +361,7 @@ static void rendezvous_sleep_until(struct rendezvous_state *state, const unsigne
     CT_EQUAL(poll(&fd, 1, 0), 0);
 }
 
-/* The descriptor is readable when there is something, and not when there is nothing. */
+/* The descriptor is readable if and only if there is something to do. */
 static void rendezvous_sleep(struct ct_ep *ep)
 {
     struct rendezvous_state state;
@@ -374,13 +377,13 @@ static void rendezvous_sleep(struct ct_ep *ep)
     if (channel != NULL) state.ops->close_channel(channel);
     if (ep->self == 0) rendezvous_sleep_until(&state, &state.ends, 1);
     rendezvous_meet(ep, &state, 1);
-    CT_EQUAL(state.ends, ep->self == 0); /* an end is told once */
+    CT_EQUAL(state.ends, ep->self == 0); /* an end is reported once */
     state.ops->close(state.rendezvous);
     ct_meet(ep);
 }
 
-/* A process that dies without a word ends its channels, and what it had written arrives before;
- * over a network, what it knows to have arrived. */
+/* When a process is killed, its channels end after its last message has been delivered. Over a
+ * network, this holds for messages that it knew to have arrived. */
 static void rendezvous_death(struct ct_ep *ep)
 {
     struct rendezvous_state state;
@@ -407,7 +410,7 @@ static void rendezvous_death(struct ct_ep *ep)
     state.ops->close(state.rendezvous);
 }
 
-/* Messages of all sizes come in order, in one piece. */
+/* Messages of all sizes arrive in order and complete. */
 static void rendezvous_sizes(struct ct_ep *ep)
 {
     enum { COUNT = 24 };
@@ -441,15 +444,16 @@ static void rendezvous_sizes(struct ct_ep *ep)
 }
 
 const struct ct_case ct_cases_rendezvous[] = {
-    {"rendezvous: addresses, free again when nobody listens", rendezvous_addresses,
+    {"rendezvous: addresses, free again after the listener closes", rendezvous_addresses,
      CT_CLOSED | CT_CLEAN},
-    {"rendezvous: messages both ways, with descriptors and who wrote", rendezvous_talk,
+    {"rendezvous: messages both ways, with descriptors and credentials", rendezvous_talk,
      CT_CLOSED | CT_CLEAN},
-    {"rendezvous: who is hung up on hears of it", rendezvous_refused,
+    {"rendezvous: a refused caller is notified", rendezvous_refused,
      CT_CLOSED | CT_CLEAN | CT_PEERS},
-    {"rendezvous: no call that was taken is lost", rendezvous_full, CT_CLOSED | CT_CLEAN},
-    {"rendezvous: the descriptor tells when to look", rendezvous_sleep, CT_CLOSED | CT_CLEAN},
-    {"rendezvous: messages of all sizes come in order", rendezvous_sizes, CT_CLOSED | CT_CLEAN},
+    {"rendezvous: no accepted call is lost", rendezvous_full, CT_CLOSED | CT_CLEAN},
+    {"rendezvous: the descriptor is readable when there is work", rendezvous_sleep,
+     CT_CLOSED | CT_CLEAN},
+    {"rendezvous: messages of all sizes arrive in order", rendezvous_sizes, CT_CLOSED | CT_CLEAN},
     {"rendezvous: a death ends a channel after its last message", rendezvous_death,
      CT_CLOSED | CT_CLEAN | CT_PEERS | CT_PROCESSES},
     {NULL, NULL, 0},

@@ -1,4 +1,4 @@
-/* One-sided operations: put and get of every size, their counters, keys that make no sense. */
+/* One-sided operations: put and get of every size, their counters, malformed keys. */
 #include "harness.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #define RMA_GUARD 64u
 
-/* Each rank owns a slice of everybody's memory. */
+/* Each rank owns a slice of every rank's memory. */
 struct rma_place {
     size_t slice; /* bytes */
     size_t mine;  /* offset of my slice in a target */
@@ -26,7 +26,7 @@ static bool rma_untouched(const unsigned char *bytes, size_t len)
     return true;
 }
 
-/* Counters that start above zero: a decrement too many or too few shows. */
+/* Counters that start above zero, so that a decrement too many or too few shows. */
 static void rma_comp_init(const struct ct_ep *ep, struct aqi_comp *comp)
 {
     ct_comp_init(ep, comp);
@@ -45,7 +45,7 @@ static void rma_comp_wait(struct ct_ep *ep, struct aqi_comp *comp)
     CT_EQUAL(atomic_load(&comp->status), AQ_OK);
 }
 
-/* Put, look at it as its owner, and get it back, with guards on every side. */
+/* Put, check at the target, and get it back, with guard bytes on every side. */
 static void rma_round(struct ct_ep *ep, const struct rma_place *place, size_t len, size_t from,
                       size_t to, unsigned char *buffer)
 {
@@ -96,7 +96,8 @@ static void rma_sizes(struct ct_ep *ep)
                                    262144,  (1u << 20) + 3,
                                    8u << 20};
     static const size_t skew[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 5}, {63, 1}};
-    size_t count = AQI_COUNT_OF(sizes) - CT_SANITIZED; /* of the largest it sees nothing new */
+    size_t count =
+        AQI_COUNT_OF(sizes) - CT_SANITIZED; /* sanitizers see nothing new in the largest ones */
     size_t largest = sizes[count - 1];
     struct rma_place place = rma_open(ep, largest + 4 * RMA_GUARD);
     unsigned char *buffer = malloc(largest + 4 * RMA_GUARD);
@@ -110,7 +111,7 @@ static void rma_sizes(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* Hundreds under way at once, on one comp, in both directions. */
+/* Hundreds of operations under way at once, on one comp, in both directions. */
 static void rma_many(struct ct_ep *ep)
 {
     enum { COUNT = 500, SIZE = 1000 };
@@ -143,7 +144,7 @@ static void rma_many(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* A fill has no source: it leaves comp->local alone, and the bytes beside it too. */
+/* A fill has no source: it leaves comp->local alone, and the adjacent bytes as well. */
 static void rma_fill(struct ct_ep *ep)
 {
     static const size_t sizes[] = {0, 1, 7, 64, 1000, 65537, 1u << 20};
@@ -173,7 +174,9 @@ static void rma_fill(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* The source may be overwritten when comp->local says so, whenever the put completes. */
+/*
+ * The source may be overwritten once comp->local has counted down, however late the put completes.
+ */
 static void rma_local(struct ct_ep *ep)
 {
     static const size_t sizes[] = {1, 8, 100, 4096, 100000, 1000000};
@@ -198,7 +201,10 @@ static void rma_local(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* What can be registered once can be some more times, however few a transport has room for. */
+/*
+ * Memory that can be registered once can be registered several times, even if the transport has
+ * room for few regions.
+ */
 static void rma_some_memories(struct ct_ep *ep)
 {
     enum { SOME = 4, EACH = 4096 };
@@ -213,7 +219,10 @@ static void rma_some_memories(struct ct_ep *ep)
         if (mems[i] != NULL) ep->tp->ops.mem_dereg(ep->tp, mems[i]);
 }
 
-/* Memory that the transport did not allocate. If it cannot register that, messages reach it. */
+/*
+ * Memory that the transport did not allocate. If the transport cannot register it, it is accessed
+ * by messages.
+ */
 static void rma_foreign(struct ct_ep *ep)
 {
     size_t len = 300000;
@@ -238,7 +247,7 @@ static void rma_foreign(struct ct_ep *ep)
     free(memory);
 }
 
-/* Memory of a peer, wherever it lies, as of now; a place where none is. */
+/* Pull the current contents of a peer's memory at any address; also where nothing is mapped. */
 static void rma_pull(struct ct_ep *ep)
 {
     static const size_t sizes[] = {1, 7, 4096, 4097, 300000};
@@ -270,19 +279,22 @@ static void rma_pull(struct ct_ep *ep)
     free(memory);
 }
 
-/* A peer's own memory is zero at first, mapped where it says, and of different sizes. */
+/*
+ * A peer's own memory is zero at first, mapped at the address that it announces, and of a different
+ * size on each rank.
+ */
 static void rma_memory(struct ct_ep *ep)
 {
     size_t len = (size_t)(ep->self + 1) * 100000;
     ct_mem_open(ep, len);
     for (size_t i = 0; i < len; i++)
         CT_EQUAL(ep->mem.addr[i], 0);
-    ct_barrier(ep); /* all have looked: now it may be written to */
+    ct_barrier(ep); /* all ranks have checked it: from now on it may be written to */
     uint32_t target = ct_next(ep);
     const struct aqi_rmem *remote = ep->mem.remote[target];
     if (remote != NULL) CT_CHECK(remote->len >= (size_t)(target + 1) * 100000);
     if ((ep->tp->ops.caps & AQI_CAP_MAP) != 0 && remote->local != NULL) {
-        /* A plain store is a put. */
+        /* A plain store has the effect of a put. */
         ((unsigned char *)remote->local)[99999] = (unsigned char)(ep->self + 1);
         ct_barrier(ep);
         CT_EQUAL(ep->mem.addr[99999], (ep->self + ep->size - 1) % ep->size + 1);
@@ -290,7 +302,7 @@ static void rma_memory(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* Somebody has no memory to give. */
+/* One rank has no memory to share. */
 static void rma_no_memory(struct ct_ep *ep)
 {
     void *addr = NULL;
@@ -305,8 +317,8 @@ static void rma_no_memory(struct ct_ep *ep)
 
 enum { ROWS = 40, ROWS_SPACE = 200000 };
 
-/* Rows of random shapes that touch no byte twice, at the target within `space`, here in `memory`.
- */
+/* Rows of random shapes that touch no byte twice, within `space` at the target and in `memory`
+ * here. */
 static unsigned rma_make_rows(struct ct_ep *ep, struct aqi_row *rows, uint64_t there,
                               unsigned char *here)
 {
@@ -398,11 +410,13 @@ static aq_status rma_map(struct ct_ep *ep, uint32_t target, const void *key, siz
     return status;
 }
 
-/* Keys are a peer's bytes: nonsense is refused, and nothing is touched because of it. */
+/*
+ * Keys are bytes from a peer: malformed ones are refused, and nothing is accessed because of them.
+ */
 static void rma_bad_keys(struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & AQI_CAP_REG) == 0) {
-        ct_skip(ep, "keys mean nothing: no AQI_CAP_REG");
+        ct_skip(ep, "keys are not used: no AQI_CAP_REG");
         return;
     }
     ct_mem_open(ep, 100000);
@@ -415,7 +429,10 @@ static void rma_bad_keys(struct ct_ep *ep)
             key[byte] = i == 0 ? 0 : i == 1 ? 0xff : (unsigned char)ct_random(ep);
         CT_EQUAL(rma_map(ep, target, key, len, 100000), AQ_EPROTO);
     }
-    /* One bit wrong may still be a good key, if it is of an unused byte; it may not crash. */
+    /*
+     * A key with one bit flipped may still be valid, if the bit is unused. It must not cause a
+     * crash.
+     */
     for (size_t bit = 0; bit < len * 8; bit++) {
         memcpy(key, good, len);
         key[bit / 8] ^= (unsigned char)(1u << bit % 8);
@@ -424,17 +441,22 @@ static void rma_bad_keys(struct ct_ep *ep)
     }
     for (size_t cut = 0; cut < len; cut++)
         CT_EQUAL(rma_map(ep, target, good, cut, 100000), AQ_EPROTO);
-    /* More than there is may not be mapped; what is reached by messages its owner checks. */
+    /*
+     * A range beyond the region is not mapped; if it is accessed by messages, the owner checks it.
+     */
     static const size_t lengths[] = {(size_t)1 << 40, SIZE_MAX};
     for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++)
         CT_CHECK(rma_map(ep, target, good, len, lengths[i]) != AQ_OK || !rma_mapped);
-    /* And the true one is good again, any number of times. */
+    /* The unmodified key still works, any number of times. */
     for (int i = 0; i < 100; i++)
         CT_OK(rma_map(ep, target, good, len, 100000));
     ct_mem_close(ep);
 }
 
-/* A key may outlive the memory: what is done with it fails alone, and the connection goes on. */
+/*
+ * A key may outlive its memory: only operations that use it fail, and the connection remains
+ * usable.
+ */
 static void rma_given_back(struct ct_ep *ep)
 {
     enum { LEN = 512, ROOM = LEN + 4 * RMA_GUARD };
@@ -465,12 +487,12 @@ static void rma_given_back(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* What fallback.c serves for a transport is checked by the owner of the memory. */
+/* Operations that fallback.c serves for a transport are checked by the owner of the memory. */
 static void rma_outside(struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & (AQI_CAP_PUT | AQI_CAP_GET)) != 0 &&
         (ep->tp->ops.caps & AQI_CAP_REG) != 0) {
-        ct_skip(ep, "put and get are the transport's own; the core checks the range");
+        ct_skip(ep, "the transport implements put and get; the core checks the range");
         return;
     }
     ct_mem_open(ep, 65536);
@@ -495,7 +517,7 @@ static void rma_outside(struct ct_ep *ep)
                              : ep->tp->ops.put(ep->tp, ep->peers[target], remote, addr, buffer, 256,
                                                NULL, &comp);
             } while (status == AQ_AGAIN);
-            if (status < 0) continue; /* refused at once is good, too */
+            if (status < 0) continue; /* being refused at once is correct, too */
             while (ct_comp_local(&comp) != 0 || ct_comp_remote(&comp) != 0)
                 ct_poll(ep);
             CT_EQUAL(atomic_load(&comp.status), AQ_ERANGE);
@@ -534,13 +556,13 @@ static void rma_use_sleeper(struct ct_ep *ep, uint32_t rank, uint32_t number)
     CT_CHECK(filled(buffer, SIZE, number));
 }
 
-/* The others make progress only when progress or the descriptor says that there is something. What
- * takes their processor has to show there, or rank 0 never comes to an end. */
+/* The others make progress only when progress or the descriptor reports work. Everything that
+ * needs their processor has to be reported, or rank 0 would wait forever. */
 static void rma_asleep(struct ct_ep *ep)
 {
     bool leave = false;
     if (ep->tp->ops.wait_fd(ep->tp) < 0) {
-        ct_skip(ep, "nothing to wait for: no descriptor");
+        ct_skip(ep, "no descriptor to wait on");
         return;
     }
     ep->user = &leave;
@@ -568,13 +590,13 @@ const struct ct_case ct_cases_rma[] = {
     {"memory: registered in some pieces", rma_some_memories, 0},
     {"put and get: sizes times alignments", rma_sizes, 0},
     {"put and get: hundreds at once", rma_many, 0},
-    {"fill: every size, and nothing beside it", rma_fill, 0},
+    {"fill: every size, and no adjacent byte", rma_fill, 0},
     {"put: local completion", rma_local, 0},
     {"put and get: memory from malloc", rma_foreign, 0},
     {"rows: scattered puts and gets", rma_rows, 0},
-    {"pull: memory of a peer, wherever it lies", rma_pull, 0},
-    {"keys that make no sense", rma_bad_keys, CT_PEERS},
-    {"put: to memory that is given back", rma_given_back, CT_PEERS},
+    {"pull: memory of a peer at any address", rma_pull, 0},
+    {"malformed keys", rma_bad_keys, CT_PEERS},
+    {"put: to memory that has been released", rma_given_back, CT_PEERS},
     {"served puts and gets outside the memory", rma_outside, 0},
     {"a sleeper is woken to serve", rma_asleep, CT_PEERS},
     {NULL, NULL, 0},

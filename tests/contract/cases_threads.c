@@ -1,4 +1,7 @@
-/* Several threads on one endpoint: everything at once, and every message and byte accounted for. */
+/*
+ * Several threads on one endpoint use every operation at once; every message and byte is accounted
+ * for.
+ */
 #include "harness.h"
 
 #include <aqueduct/atomic.h>
@@ -8,7 +11,7 @@
 
 enum { NOTE = 120, QUESTION = 121, ANSWER = 122, THREADS = 4, ROUNDS = 400, SLICE = 8192 };
 
-/* Sums over all messages; the same numbers must come out at both ends. */
+/* Sums over all messages, which must be equal at both ends. */
 struct threads_state {
     _Atomic uint64_t notes, note_sum;
     _Atomic uint64_t questions;
@@ -72,7 +75,7 @@ static void threads_message(struct threads_worker *w, uint32_t to, uint8_t handl
     ct_send(w->ep, to, &am, NULL);
 }
 
-/* A slice of the target belongs to this thread: what it put it gets back. */
+/* This thread owns a slice of the target: it gets back what it has put. */
 static void threads_put_get(struct threads_worker *w, uint32_t to)
 {
     unsigned char out[SLICE], in[SLICE];
@@ -114,7 +117,7 @@ static void *threads_work(void *arg)
         threads_message(w, to, QUESTION, &state->asked_sum);
         threads_put_get(w, to);
         threads_add(w, to);
-        /* Answers of the moment; that they may be asked for by any thread is the point. */
+        /* The result is only momentary; the point is that any thread may call it. */
         if (round % 16 == 0) CT_CHECK(w->ep->tp->ops.quiet(w->ep->tp, NULL) >= 0);
         if (round % 16 == 8) {
             CT_CHECK(w->ep->tp->ops.arm(w->ep->tp, true) >= 0);
@@ -122,7 +125,7 @@ static void *threads_work(void *arg)
         }
     }
     atomic_fetch_sub(&state->running, 1);
-    /* Whoever is done goes on helping, so that progress is really made by several at once. */
+    /* A thread that has finished goes on polling, so that several threads make progress at once. */
     while (atomic_load(&state->answers) < THREADS * ROUNDS || atomic_load(&state->running) > 0)
         ct_poll(w->ep);
     return NULL;

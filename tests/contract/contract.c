@@ -41,7 +41,7 @@ static void contract_run(void **state)
                  (unsigned long long)contract_config.seed);
 }
 
-/* By one of the parts, which "|" parts. */
+/* Whether the name contains one of the parts, which are separated by "|". */
 static bool contract_is_named(const struct ct_case *c, const char *parts)
 {
     char part[64];
@@ -119,7 +119,7 @@ static int contract_read(int argc, char **argv)
     return 0;
 }
 
-/* What lib/init.c does for a program: settings of the transports, then the faults. */
+/* As lib/init.c does for a program: settings of the transports, then the faults. */
 static aq_status contract_configure(void)
 {
     struct aqi_settings_table *tables[16];
@@ -131,7 +131,7 @@ static aq_status contract_configure(void)
     return aqi_fault_configure(contract_config.fault == NULL ? "" : contract_config.fault);
 }
 
-/* A network may need what not every machine has. */
+/* A network may need something that not every machine has. */
 static bool contract_possible(void)
 {
     struct aqi_tp_probe probe;

@@ -1,4 +1,4 @@
-/* What cases call: meeting, sending, memory, data. The making of worlds is in world.c. */
+/* Functions for cases: meeting, sending, memory, data. world.c makes the worlds. */
 #include "harness.h"
 
 #include "../job/pass_fd.h"
@@ -15,11 +15,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What the innermost progress on this thread allows to be delivered, and whether we are in one. */
+/*
+ * The messages that the innermost progress on this thread may deliver, and whether one is running.
+ */
 static _Thread_local enum aqi_progress_mode contract_mode;
 static _Thread_local unsigned contract_depth;
 static _Thread_local uint32_t contract_rank;
-static _Thread_local unsigned contract_idle; /* since when nothing happened here, in ct_relax()s */
+static _Thread_local unsigned
+    contract_idle; /* calls of ct_relax() since something last happened here */
 
 _Noreturn void ct_fail(const char *file, int line, const char *fmt, ...)
 {
@@ -56,7 +59,10 @@ static void harness_deliver(void *arg, uint32_t source, const struct aqi_am *am)
     if (am->kind == AQI_AM_MEDIUM) {
         CT_CHECK(am->nbytes <= ep->tp->limits.max_medium);
         CT_EQUAL((uintptr_t)am->payload % 16, 0);
-        /* It is ours until we return: write to every byte after the handler has looked. */
+        /*
+         * The handler may write to the payload: overwrite every byte after the case's handler has
+         * run.
+         */
     }
     CT_CHECK(ep->handlers[am->handler] != NULL);
     ep->handlers[am->handler](ep, source, am);
@@ -79,7 +85,7 @@ static bool harness_range_ok(void *arg, uint64_t addr, size_t len)
     return addr >= start && len <= ep->mem.len && addr - start <= ep->mem.len - len;
 }
 
-/* Rank 0 makes the object and hands it out; collective, as the contract says. */
+/* Rank 0 creates the object and sends it to the others; collective, as the contract demands. */
 static aq_status harness_share(void *arg, const char *name, size_t bytes, int *fd)
 {
     struct ct_ep *ep = arg;
@@ -102,10 +108,10 @@ static aq_status harness_share(void *arg, const char *name, size_t bytes, int *f
 }
 
 /*
- * Give the processor to the others. Where some of them compute, a yield costs a whole slice of
- * theirs, and two ranks that take turns would do so some hundred times a second. Who sleeps is
- * preferred when it wakes. The longer nothing happens the longer it sleeps, so that who waits, as
- * for a time-out, leaves the processors to other tests.
+ * Let the other processes run. Where some of them compute, a yield costs one of their whole time
+ * slices, so that two ranks that take turns would do so only some hundred times a second; a process
+ * that has slept is preferred when it wakes. The sleep becomes longer while nothing happens, so
+ * that a case that waits, say for a timeout, leaves the processors to other tests.
  */
 void ct_relax(void)
 {
@@ -128,7 +134,7 @@ static aq_status harness_lookup(void *arg, const struct aqi_tp *tp, uint32_t id,
 {
     struct ct_ep *ep = arg;
     CT_CHECK(id < ep->size && *len >= tp->ops.addr_max);
-    /* Who asks a network for the first time may have to wait. */
+    /* The first lookup over a network may have to wait. */
     if ((tp->ops.caps & AQI_CAP_TIMERS) != 0 && atomic_fetch_add(&ep->asked[id], 1) == 0)
         return AQ_AGAIN;
     *len = ep->world->home[id].len;
@@ -151,7 +157,7 @@ static void harness_relax(void *arg, unsigned round)
 
 /* --- opening ----------------------------------------------------------------------------- */
 
-/* Who is asked for an answer that was lost waits no longer than that for the question. */
+/* How long a peer waits for a question to be repeated whose answer was lost. */
 static const uint64_t CLOSE_NS = 2000000000;
 
 void ct_open(struct ct_ep *ep)

@@ -3,8 +3,8 @@
  * each of them, at the level of transport.h, without the core.
  *
  * A *world* is a number of ranks. They are processes, or threads of one process with an endpoint
- * each; both under a supervising parent that bounds their time and reports their end. With one rank
- * the peer is oneself.
+ * each; both under a supervising parent that limits their time and reports their end. With one
+ * rank, the rank is its own peer.
  */
 #ifndef AQT_CONTRACT_HARNESS_H
 #define AQT_CONTRACT_HARNESS_H
@@ -20,7 +20,7 @@ struct ct_ep;
 typedef void ct_handler(struct ct_ep *ep, uint32_t source, const struct aqi_am *am);
 typedef void ct_case_fn(struct ct_ep *ep);
 
-/* What a case needs; it does not run (and is not reported) where that is not so. */
+/* Requirements of a case, which is neither run nor reported where they are not met. */
 enum ct_need {
     CT_PEERS = 1u << 0,     /* at least two ranks */
     CT_PROCESSES = 1u << 1, /* ranks are processes */
@@ -43,23 +43,23 @@ struct ct_config {
     bool as_threads;   /* ranks are threads of one process */
     bool threads;      /* opened for several threads */
     const char *fault; /* value of AQ_FAULT, or NULL */
-    const char *hosts; /* "PATH" of network namespaces, a number from 1 on behind it, or NULL */
-    const char *shows; /* what the transport has to say of itself, or NULL */
+    const char *hosts; /* path of network namespaces, less a number from 1 on, or NULL */
+    const char *shows; /* a part of the transport's description of itself, or NULL */
     uint64_t seed;
-    unsigned timeout_s; /* of one case: a failure bound */
+    unsigned timeout_s; /* for one case: a failure bound */
 };
 
-/* What the ranks of a world share; in memory mapped before they start. */
+/* The memory that the ranks of a world share, mapped before they start. */
 struct ct_world {
     struct ct_config config;
     _Atomic uint32_t arrived;
     _Atomic uint32_t generation;
     _Atomic uint32_t flag[CT_FLAGS];    /* the case's own; zero at its start */
-    _Atomic bool may_die[CT_MAX_RANKS]; /* by SIGKILL, without harm to the case */
-    _Atomic bool reaped[CT_MAX_RANKS];  /* the parent has seen its end */
+    _Atomic bool may_die[CT_MAX_RANKS]; /* by SIGKILL, without failing the case */
+    _Atomic bool reaped[CT_MAX_RANKS];  /* the parent has reaped it */
     _Atomic bool skipped;
     char skip_reason[128];
-    char uri[CT_MAX_RANKS][AQI_URI_MAX]; /* of who listens */
+    char uri[CT_MAX_RANKS][AQI_URI_MAX]; /* of listeners */
     struct {
         unsigned char bytes[AQI_ADDR_MAX];
         size_t len;
@@ -71,7 +71,7 @@ struct ct_world {
     int share[CT_MAX_RANKS][2]; /* socket pairs: rank 0 hands out shared objects */
 };
 
-/* Memory that the others may reach, and theirs. */
+/* Memory of this rank that the others may access, and theirs. */
 struct ct_mem {
     unsigned char *addr;
     size_t len;
@@ -123,47 +123,47 @@ _Noreturn void ct_fail(const char *file, int line, const char *fmt, ...) AQI_PRI
                     aq_error_message());                                                           \
     } while (0)
 
-/* This world cannot show what the case is about; every rank must come here. */
+/* Skip the case, as this world cannot show its subject; every rank must call this. */
 void ct_skip(struct ct_ep *ep, const char *reason);
 
-/* Open, exchange addresses, connect everybody; and the reverse. */
+/* Open, exchange addresses, and connect all ranks; and the reverse. */
 void ct_open(struct ct_ep *ep);
 void ct_close(struct ct_ep *ep);
 
-/* Can `rank` be sent to? (Not oneself, unless alone.) */
+/* Whether `rank` can be sent to. (Not the rank itself, unless it is alone.) */
 bool ct_reaches(const struct ct_ep *ep, uint32_t rank);
-/* The next rank round the ring; oneself when alone. */
+/* The next rank of the ring; the rank itself if it is alone. */
 uint32_t ct_next(const struct ct_ep *ep);
 
-/* Progress, remembering the mode so that the harness can check what is delivered. */
+/* Make progress, recording the mode so that the harness can check the deliveries. */
 unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode);
-/* Give the processor away; and progress once, and do so when nothing happened. */
+/* ct_relax: let other processes run. ct_poll: progress once, and relax if nothing happened. */
 void ct_relax(void);
 void ct_poll(struct ct_ep *ep);
 
-/* Armed: sleep on the descriptor, or until the transport's next deadline; the time that a sleep may
- * take bounds a wake-up that is lost. */
+/* Armed: sleep on the descriptor, or until the transport's next deadline. The length of a sleep
+ * is bounded, which bounds the effect of a lost wake-up. */
 void ct_sleep(struct ct_ep *ep);
 
-/* Meet all ranks: making progress, or touching the transport not at all. */
+/* Meet all ranks, with progress or without touching the transport. */
 void ct_barrier(struct ct_ep *ep);
 void ct_meet(struct ct_ep *ep);
 
-/* Payload bytes of a Medium that everybody takes from us. */
+/* Payload bytes of a Medium that every rank takes from us. */
 size_t ct_max_medium(const struct ct_ep *ep);
 /* Send a message of any kind once; by am_long if it is a Long. */
 aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* Send until it is accepted, making progress: all kinds, or inside a handler replies only. */
+/* Send until accepted. Makes progress of all kinds, or of replies only if called by a handler. */
 void ct_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am, struct aqi_comp *comp);
 void ct_reply(struct ct_ep *ep, uint32_t to, const struct aqi_am *am);
 
 /* Allocate, register, exchange and map `len` bytes in each rank; collective. */
 void ct_mem_open(struct ct_ep *ep, size_t len);
-/* The same for memory that the caller has. */
+/* The same for memory of the caller. */
 void ct_mem_share(struct ct_ep *ep, void *addr, size_t len);
 void ct_mem_close(struct ct_ep *ep);
-/* The registration that local memory lies in; NULL. */
+/* The registration that contains local memory, or NULL. */
 const struct aqi_mem *ct_local_mem(const struct ct_ep *ep, const void *addr, size_t len);
 
 void ct_comp_init(const struct ct_ep *ep, struct aqi_comp *comp);
@@ -181,13 +181,13 @@ void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, vo
 
 uint64_t ct_random(struct ct_ep *ep);
 
-/* Is this the first time that the time since `*start` (0: now) is over `seconds`? A failure bound.
- */
+/* Whether more than `seconds` have passed since `*start_ns` (0: set to now), and for the first
+ * time. A failure bound. */
 bool ct_overdue(uint64_t *start_ns, unsigned seconds);
 
 /* Open descriptors and mappings of shared objects of this process. */
 unsigned ct_count_fds(void);
-/* Are there so many, or a few more? Says what they are, if not. */
+/* Check that this many descriptors are open, or up to `more` in addition. Lists them if not. */
 void ct_expect_fds(unsigned fds, unsigned more);
 unsigned ct_count_shared_maps(void);
 

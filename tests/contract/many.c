@@ -1,8 +1,8 @@
 /*
- * What many peers cost, in instructions: opening and connecting grows with their number and no
- * faster, and a poll costs the same with ten as with a thousand of them while few are active, be it
- * that credits wait for room or that operations do. Each peer is the process itself, behind one
- * ring; below it lies no network, so what is counted is ours.
+ * The cost of many peers, in instructions: opening and connecting grow linearly with their number,
+ * and a poll costs the same with a thousand peers as with ten while few are active, whether credits
+ * or operations wait for room. Each peer is the process itself, behind one ring. No network is
+ * below it, so only our own instructions are counted.
  */
 #include "../core/stepper.h"
 #include "base/base.h"
@@ -16,19 +16,22 @@
 #define MUST(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);         \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)
 
 enum { FEW = 10, MANY = 1000, BUSY = 3, ROUNDS = 4 };
 
-/* Takes messages while it has room, and lets them arrive from whom they were sent to. */
+/*
+ * Takes messages while it has room, and delivers them as coming from the peers that they were sent
+ * to.
+ */
 static struct many {
     struct aqi_tp tp;
     struct aqi_tp_hooks hooks;
     struct aqi_peer *peers;
-    unsigned room; /* for so many messages more */
+    unsigned room; /* number of messages that it still takes */
     uint32_t to[64];
     struct aqi_am message[64];
     int32_t args[64][AQI_AM_WIRE_ARGS];
@@ -94,7 +97,7 @@ static aq_status many_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
 
 static unsigned many_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
-    static struct many now_here; /* what handlers send arrives later */
+    static struct many now_here; /* messages sent by handlers arrive later */
     (void)tp, (void)mode, (void)now;
     now_here = many;
     many.count = 0;
@@ -203,7 +206,7 @@ static struct cost measure(uint32_t size)
     user.delivered = 0;
     transport.caps = AQI_CAP_CREDITS;
     cost.open = stepper_run(open_all, NULL).instructions;
-    for (uint32_t id = 0; id < size; id++) { /* all have talked once */
+    for (uint32_t id = 0; id < size; id++) { /* all have communicated once */
         struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = 200};
         MUST(user.tp->ops.am_send(user.tp, user.peers[id], &am, NULL) == AQ_OK);
         if (id % 32 == 31) poll_until_idle();
@@ -212,7 +215,10 @@ static struct cost measure(uint32_t size)
     MUST(user.delivered == size);
     cost.idle = instructions_of_poll();
 
-    /* Some have more banked than the slack allows, and there is no room to send it home. */
+    /*
+     * Some peers have more banked credits than the slack allows, and there is no room to return
+     * them.
+     */
     for (int i = 0; i < 2; i++)
         for (uint32_t id = 0; id < BUSY; id++) {
             struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = 200};
@@ -269,13 +275,13 @@ int main(void)
 {
     MUST(aqi_fault_configure("") == AQ_OK);
     acknowledge(false, 3 + 1);
-    acknowledge(true, 3 + 1 + 2); /* the answer to the last piece falls short */
+    acknowledge(true, 3 + 1 + 2); /* the answer to the last piece comes up short */
     const char *why = stepper_open();
     if (why != NULL) {
         printf("skipped: %s\n", why);
         return 77;
     }
-    (void)measure(FEW); /* everything is mapped and resolved now */
+    (void)measure(FEW); /* everything is mapped and resolved by now */
     struct cost few = measure(FEW), lots = measure(MANY);
     printf("%8s %10s %8s %16s %14s\n", "peers", "open", "idle", "credits waiting", "puts waiting");
     printf("%8d %10u %8u %16u %14u\n", FEW, few.open, few.idle, few.credits, few.pending);

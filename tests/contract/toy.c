@@ -16,12 +16,12 @@ struct toy_address {
 };
 #define TOY_MAGIC 0x31594f54u /* "TOY1" */
 
-/* Two devices, of which the second is there and cannot be used. */
+/* Two devices; the second one exists but cannot be used. */
 static bool toy_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.usable = device == 0};
     snprintf(probe->device, sizeof(probe->device), "toy%u", device);
-    if (device != 0) snprintf(probe->reason, sizeof(probe->reason), "it is only for show");
+    if (device != 0) snprintf(probe->reason, sizeof(probe->reason), "it exists for the probe only");
     return device < 2;
 }
 
@@ -74,7 +74,10 @@ static aq_status toy_address(struct aqi_tp *tp, void *addr, size_t *len)
     return AQ_OK;
 }
 
-/* Where the peer is. AQ_AGAIN: it is asked again when that is first needed. */
+/*
+ * Look up the address of the peer. AQ_AGAIN: lookup is called again when the address is first
+ * needed.
+ */
 static aq_status toy_find(struct toy_tp *toy, uint32_t id, struct toy_peer *peer)
 {
     struct toy_address addr;
@@ -99,7 +102,7 @@ static aq_status toy_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     (void)host;
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "toy", "no memory for peer %u", id);
     aq_status st = toy_find(toy, id, peer);
-    if (st == AQ_EPROTO) aqi_fail(st, "toy", "the address of peer %u makes no sense", id);
+    if (st == AQ_EPROTO) aqi_fail(st, "toy", "the address of peer %u is malformed", id);
     if (st == AQ_AGAIN) st = AQ_OK;
     peer->peer.id = id;
     peer->peer.max_medium = ((id | toy->params.self) & 1) != 0 ? TOY_SMALL : 0;
@@ -133,7 +136,7 @@ static void toy_call(struct toy_tp *toy, struct toy_peer *peer)
     toy_say(toy, peer, TOY_SYN, peer->token);
 }
 
-/* Who answers keeps nothing before the token has come back. */
+/* The side that answers keeps no state before its token has come back. */
 static unsigned toy_handshake(struct toy_tp *toy, struct toy_peer *peer,
                               const struct toy_packet *packet)
 {
@@ -183,12 +186,12 @@ static aq_status toy_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struc
 }
 
 /*
- * A place of the pool for a request of `peer`. While more is wanted than there is, nobody holds
- * more than its share, and those who have been refused longest come first.
+ * Take a place of the pool for a request of `peer`. While there are not enough, no peer holds more
+ * than its share, and those that were refused longest ago come first.
  */
 static bool toy_take_place(struct toy_tp *toy, struct toy_peer *peer)
 {
-    unsigned before = 0; /* peers that wait longer */
+    unsigned before = 0; /* peers that have waited longer */
     for (unsigned id = 0; id < TOY_RANKS; id++) {
         const struct toy_peer *other = toy->peers[id];
         if (other != NULL && other != peer && other->waits != 0 && other->state == TOY_UP)
@@ -209,7 +212,10 @@ static bool toy_take_place(struct toy_tp *toy, struct toy_peer *peer)
     return false;
 }
 
-/* Run the handler; the lock, which is held, is not meanwhile. Frees the packet. */
+/*
+ * Run the handler and free the packet. The lock is held on entry and return, but not while the
+ * handler runs.
+ */
 static void toy_deliver(struct toy_tp *toy, struct toy_peer *peer, struct toy_packet *packet)
 {
     struct aqi_am am;
@@ -244,7 +250,7 @@ static unsigned toy_deliver_held(struct toy_tp *toy)
     return n;
 }
 
-/* True: the packet has been kept. */
+/* Returns true if the packet has been kept. */
 static bool toy_take_data(struct toy_tp *toy, struct toy_peer *peer, struct toy_packet *packet,
                           enum aqi_progress_mode mode)
 {
@@ -290,7 +296,7 @@ static unsigned toy_take(struct toy_tp *toy, struct toy_packet *packet, enum aqi
     } else if (packet->type == TOY_ACK) {
         n = toy_stream_acked(peer, packet);
     } else {
-        peer->state = TOY_UP; /* that it accepted us was lost */
+        peer->state = TOY_UP; /* its ACCEPT to us was lost */
         kept = toy_take_data(toy, peer, packet, mode);
         n = 1;
     }
@@ -349,7 +355,7 @@ static aq_status toy_quiet(struct aqi_tp *tp, struct aqi_peer *to)
     return busy ? AQ_AGAIN : AQ_OK;
 }
 
-/* A peer that has not heard our last acknowledgement asks again, within this time. */
+/* A peer that has not received our last acknowledgement retransmits within this time. */
 static aq_status toy_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct toy_tp *toy = (struct toy_tp *)tp;

@@ -1,4 +1,4 @@
-/* What the files of toy share: packets, streams, peers, operations. */
+/* Shared by the files of toy: packets, streams, peers, operations. */
 #ifndef AQT_CONTRACT_TOY_IMPL_H
 #define AQT_CONTRACT_TOY_IMPL_H
 
@@ -14,7 +14,7 @@ enum {
     TOY_REGIONS = 8,
     TOY_RAILS = 2,
     TOY_OPS = 16,
-    TOY_POOL = 24, /* requests that wait here, of all peers together */
+    TOY_POOL = 24, /* requests waiting here, of all peers together */
     TOY_BATCH = 32
 };
 
@@ -36,7 +36,7 @@ struct toy_key {
     uint32_t region, secret;
 };
 
-/* What a data packet begins with. */
+/* The beginning of each data packet. */
 struct toy_head {
     alignas(16) uint8_t what;
     uint8_t rail;
@@ -61,7 +61,7 @@ struct toy_packet {
 struct toy_tx {
     uint32_t base, next;
     struct {
-        struct toy_packet *packet; /* NULL: acknowledged out of turn */
+        struct toy_packet *packet; /* NULL: acknowledged out of order */
         uint64_t sent, pause;      /* sent 0: timed from the next progress on */
     } slot[TOY_WINDOW];
 };
@@ -87,7 +87,7 @@ struct toy_peer {
     struct toy_packet *answers, **last_answer; /* DONE and READ that wait for the stream */
 };
 
-/* What peers get of a region: a key for each rail. */
+/* The keys of a region that peers get, one for each rail. */
 struct toy_keys {
     uint32_t magic;
     struct toy_key rail[TOY_RAILS];
@@ -119,7 +119,7 @@ struct toy_rmem {
 struct toy_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
-    struct aqi_spin lock; /* of everything below; not held while handlers run */
+    struct aqi_spin lock; /* protects everything below; not held while handlers run */
     uint32_t slot;        /* in the network */
     uint64_t cookie, now, heard;
     struct toy_peer *peers[TOY_RANKS]; /* by id */
@@ -130,7 +130,7 @@ struct toy_tp {
     unsigned pool, waiting;
     uint64_t turn;
     int wake;
-    /* Of the network, under its lock. */
+    /* Owned by the network, under its lock. */
     struct toy_packet *inbox;
     bool armed;
 };
@@ -139,8 +139,8 @@ struct toy_tp {
 aq_status toy_net_join(struct toy_tp *toy);
 void toy_net_leave(struct toy_tp *toy);
 void toy_net_send(struct toy_tp *toy, const struct toy_peer *peer, const struct toy_packet *packet);
-struct toy_packet *toy_net_take(struct toy_tp *toy); /* one that is due; NULL */
-uint64_t toy_net_due(struct toy_tp *toy);            /* when the next one is */
+struct toy_packet *toy_net_take(struct toy_tp *toy); /* one that is due, or NULL */
+uint64_t toy_net_due(struct toy_tp *toy);            /* when the next one is due */
 bool toy_net_arm(struct toy_tp *toy, bool on);       /* false: something is due */
 struct toy_packet *toy_packet_new(size_t len);
 uint64_t toy_random(void);
@@ -149,7 +149,7 @@ uint64_t toy_random(void);
 bool toy_stream_has_room(const struct toy_peer *peer, enum toy_stream stream);
 void toy_stream_send(struct toy_tp *toy, struct toy_peer *peer, enum toy_stream stream,
                      const struct toy_head *head, const void *body, size_t len);
-/* Is it new? Then it is marked as received. `accept` false: only ask. */
+/* Whether it is new; if so and `accept`, it is marked as received. */
 bool toy_stream_is_new(struct toy_peer *peer, const struct toy_packet *packet);
 void toy_stream_accept(struct toy_tp *toy, struct toy_peer *peer, const struct toy_packet *packet);
 unsigned toy_stream_acked(struct toy_peer *peer, const struct toy_packet *ack);

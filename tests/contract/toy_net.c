@@ -1,4 +1,4 @@
-/* toy: the network itself, which loses, repeats, delays and reorders what is sent through it. */
+/* toy: the network itself, which drops, duplicates, delays and reorders packets. */
 #include "toy_impl.h"
 
 #include "../common/data.h"

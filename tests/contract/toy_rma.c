@@ -1,4 +1,4 @@
-/* toy: registered memory, and puts and gets by packets that name a key of the rail they use. */
+/* toy: registered memory, and puts and gets by packets that contain a key for their rail. */
 #include "toy_impl.h"
 
 #include "base/fail.h"
@@ -53,7 +53,7 @@ aq_status toy_rma_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     if (key_len == sizeof(rmem->keys)) memcpy(&rmem->keys, key, key_len);
     if (rmem->keys.magic != TOY_KEYS) {
         free(rmem);
-        return aqi_fail(AQ_EPROTO, "toy", "a key that makes no sense");
+        return aqi_fail(AQ_EPROTO, "toy", "a malformed key");
     }
     rmem->rmem = (struct aqi_rmem){.addr = addr, .len = len};
     *out = &rmem->rmem;
@@ -66,7 +66,7 @@ void toy_rma_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
     free(rmem);
 }
 
-/* Does the key of this rail open these bytes? */
+/* Whether the key of this rail grants access to these bytes. */
 static bool rma_opens(const struct toy_tp *toy, const struct toy_head *head)
 {
     if (head->rail >= TOY_RAILS || head->key.region >= TOY_REGIONS) return false;
@@ -86,7 +86,7 @@ static void rma_finish(struct toy_op *op)
     op->generation++;
 }
 
-/* Pieces, as long as the stream has room; true: some were sent. */
+/* Send pieces while the stream has room. Returns whether any were sent. */
 static bool rma_push_one(struct toy_tp *toy, struct toy_op *op)
 {
     bool sent = false;
@@ -139,7 +139,8 @@ static bool rma_local_ok(const struct toy_tp *toy, const struct aqi_mem *mem, co
         found = found || (mem != NULL && &toy->regions[i]->mem == mem);
     if (!found) return len <= TOY_BOUNCE;
     size_t offset = (size_t)((uintptr_t)at - (uintptr_t)mem->addr);
-    if (len > mem->len || offset > mem->len - len) abort(); /* not what the caller said */
+    if (len > mem->len || offset > mem->len - len)
+        abort(); /* outside the range that the caller registered */
     return true;
 }
 
@@ -152,7 +153,7 @@ static aq_status rma_start(struct aqi_tp *tp, struct aqi_peer *to, uint8_t what,
     aq_status st = AQ_OK;
     unsigned i = 0;
     if (rmem == NULL) abort();
-    if (len == 0) { /* any number? */
+    if (len == 0) { /* nothing to transfer */
         if (mem == NULL) return AQ_ENOTSUP;
         if (what == TOY_PUT) aqi_comp_local(comp);
         aqi_comp_remote(comp);
@@ -231,7 +232,7 @@ void toy_rma_fail(struct toy_tp *toy, const struct toy_peer *peer)
 
 /* --- the target ------------------------------------------------------------------------------ */
 
-/* What answers a request never waits for the pool: it has a list of its own. */
+/* Answers to requests do not wait for the pool: they have a list of their own. */
 void toy_rma_serve(struct toy_tp *toy, struct toy_peer *peer, const struct toy_head *head,
                    const void *data)
 {

@@ -1,5 +1,5 @@
-/* toy: streams of packets that arrive once each, in whatever order: windows, acknowledgements,
- * timers. */
+/* toy: streams of packets that are delivered exactly once each, in any order: windows,
+ * acknowledgements, timers. */
 #include "toy_impl.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ bool toy_stream_is_new(struct toy_peer *peer, const struct toy_packet *packet)
     struct toy_rx *rx = &peer->rx[packet->stream];
     uint32_t ahead = packet->seq - rx->base;
     if (ahead < 32 && (rx->seen & 1u << ahead) == 0) return true;
-    rx->ack_at = 1; /* an old one is acknowledged at once: the last time was lost */
+    rx->ack_at = 1; /* a duplicate is acknowledged at once, as the last acknowledgement was lost */
     return false;
 }
 

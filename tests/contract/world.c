@@ -1,4 +1,4 @@
-/* Making worlds: forks the ranks of a case, bounds their time, and reports how they ended. */
+/* Makes worlds: forks the ranks of a case, limits their time, and reports how they ended. */
 #include "base/board.h"
 #include "harness.h"
 
@@ -23,7 +23,7 @@ struct world_rank {
     uint32_t rank;
 };
 
-/* The whole life of one rank. */
+/* Everything that one rank does. */
 static void *world_rank_main(void *arg)
 {
     const struct world_rank *me = arg;
@@ -56,11 +56,12 @@ static void world_threads_main(struct ct_world *world, const struct ct_case *c)
         pthread_join(thread[rank], NULL);
 }
 
-/* One rank, or all as threads; nothing stays open. Counted where no other thread runs: even
- * free() opens a file of /proc now and then. */
+/* Run one rank, or all of them as threads, and check that nothing stays open. Descriptors are
+ * counted while no other thread runs, since even free() opens a file of /proc now and then. */
 static void world_process_main(struct ct_world *world, const struct ct_case *c, uint32_t rank)
 {
-    (void)aqi_board_open(64 << 10); /* by who needs it first; it lasts to the end of the process */
+    (void)aqi_board_open(
+        64 << 10); /* opened by its first user; it lasts to the end of the process */
     unsigned fds = ct_count_fds(), maps = ct_count_shared_maps();
     if (world->config.as_threads) {
         world_threads_main(world, c);
@@ -68,14 +69,14 @@ static void world_process_main(struct ct_world *world, const struct ct_case *c, 
         struct world_rank me = {.world = world, .c = c, .rank = rank};
         world_rank_main(&me);
     }
-    /* When an endpoint of libfabric's TCP is closed, what peers have begun to connect with it since
-     * then is not (1.17). */
+    /* If an endpoint of libfabric's TCP is closed, connections that peers have started to it
+     * since then stay open (1.17). */
     bool forgets = strcmp(world->config.transport->name, "ofi") == 0;
     ct_expect_fds(fds, forgets ? world->config.ranks - 1 : 0);
     CT_EQUAL(ct_count_shared_maps(), maps);
 }
 
-/* Each rank on a host of its own, if there are such. */
+/* Enter the host of this rank, if there are several. */
 static bool world_enter_host(const struct ct_world *world, uint32_t rank)
 {
     char path[256];
@@ -125,7 +126,7 @@ static void world_destroy(struct ct_world *world)
     munmap(world, sizeof(*world));
 }
 
-/* Did `status`, of process `index`, end as it should? */
+/* Whether process `index`, which ended with `status`, ended as it should. */
 static bool world_ended_well(struct ct_world *world, uint32_t index, int status)
 {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
@@ -139,7 +140,7 @@ static bool world_ended_well(struct ct_world *world, uint32_t index, int status)
     return false;
 }
 
-/* Reap until all have ended, one ended badly, or the time is over. SIGCHLD is blocked. */
+/* Reap until all have ended, one has failed, or the time has expired. SIGCHLD is blocked. */
 static bool world_reap(struct ct_world *world, pid_t *pids, uint32_t count)
 {
     struct timespec now;
@@ -159,7 +160,7 @@ static bool world_reap(struct ct_world *world, pid_t *pids, uint32_t count)
         }
         clock_gettime(CLOCK_MONOTONIC, &now);
         if (left > 0 && now.tv_sec >= deadline) {
-            fprintf(stderr, "%u of %u processes still run after %u s\n", left, count,
+            fprintf(stderr, "%u of %u processes are still running after %u s\n", left, count,
                     world->config.timeout_s);
             return false;
         }

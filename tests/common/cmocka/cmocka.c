@@ -1,4 +1,4 @@
-/* What our tests use of cmocka: groups of tests that go on after a failed one. */
+/* The part of cmocka that our tests use: groups of tests that continue after a failure. */
 #include "cmocka.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ void aqt_ints(uintmax_t a, uintmax_t b, int equal, const char *text, const char 
 void aqt_range(uintmax_t value, uintmax_t least, uintmax_t most, const char *text, const char *file,
                int line)
 {
-    if (value < least || value > most) aqt_fail(file, line, "it is not so that %s", text);
+    if (value < least || value > most) aqt_fail(file, line, "does not hold: %s", text);
 }
 
 void aqt_strings(const char *a, const char *b, int equal, const char *file, int line)
@@ -61,7 +61,7 @@ void aqt_memory(const void *a, const void *b, size_t size, int equal, const char
 
 static int run_test(const struct CMUnitTest *test, void *group_state)
 {
-    /* Not on the stack: what the test changes before a longjmp stays known. */
+    /* Not on the stack, where changes made between setjmp and longjmp could be lost. */
     static void *state;
     static int volatile result;
     state = test->initial_state != NULL ? test->initial_state : group_state;

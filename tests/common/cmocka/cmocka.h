@@ -1,4 +1,4 @@
-/* What our tests use of cmocka, for systems where it is not at hand (cross-building, musl). */
+/* The part of cmocka that our tests use, for systems without it (cross-compilation, musl). */
 #ifndef AQ_TESTS_CMOCKA_H
 #define AQ_TESTS_CMOCKA_H
 
@@ -29,7 +29,7 @@ int _cmocka_run_group_tests(const char *group, const struct CMUnitTest *tests, s
                             CMFixtureFunction setup, CMFixtureFunction teardown);
 __attribute__((format(printf, 1, 2))) void print_message(const char *format, ...);
 
-/* The end of a test that fails or is skipped; what failed is said. */
+/* End a test that fails or is skipped, after printing why. */
 __attribute__((noreturn, format(printf, 3, 4))) void aqt_fail(const char *file, int line,
                                                               const char *format, ...);
 __attribute__((noreturn)) void aqt_skip(void);
@@ -40,7 +40,7 @@ void aqt_strings(const char *a, const char *b, int equal, const char *file, int 
 void aqt_memory(const void *a, const void *b, size_t size, int equal, const char *file, int line);
 
 #define aqt_true(holds, text)                                                                      \
-    ((holds) ? (void)0 : aqt_fail(__FILE__, __LINE__, "it is not so that %s", text))
+    ((holds) ? (void)0 : aqt_fail(__FILE__, __LINE__, "does not hold: %s", text))
 #define assert_true(c)     aqt_true((c), #c)
 #define assert_false(c)    aqt_true(!(c), "!(" #c ")")
 #define assert_non_null(p) aqt_true((p) != NULL, #p " is there")

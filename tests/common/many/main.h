@@ -1,6 +1,7 @@
 /*
- * Included by the compiler before each source of a program that is many (aq_many_programs): its
- * main() gets the name AQT_MAIN, in C++ without mangling. A macro, since the sources are programs.
+ * Included by the compiler before each source of a binary with many programs (aq_many_programs):
+ * renames its main() to AQT_MAIN, without mangling in C++. A macro, since the sources are complete
+ * programs.
  */
 #ifndef AQT_MANY_MAIN_H
 #define AQT_MANY_MAIN_H

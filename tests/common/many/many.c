@@ -1,12 +1,12 @@
 /*
- * Many programs in one binary, so that the library is linked to them once. The link by which it is
- * started or else the first argument names the program to run.
+ * Many programs in one binary, so that the library is linked to them only once. The name of the
+ * link by which the binary is started, or else the first argument, selects the program.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Some are main(void), which the C run-time, too, calls with arguments. */
+/* Some are main(void), which the C run-time also calls with arguments. */
 #define PROGRAM(name, run) int run(int argc, char **argv);
 #include "programs.h"
 #undef PROGRAM
