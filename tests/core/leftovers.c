@@ -1,8 +1,8 @@
 /*
- * The last test: is anything left of all the others? Processes that carry the marker of this build
- * in their environment, names in /dev/shm, abstract sockets that nobody known holds.
+ * The last test: checks that the others left nothing behind: processes with this build's marker in
+ * their environment, names in /dev/shm, abstract sockets that no known process holds.
  *
- *   leftovers NAME=VALUE
+ * leftovers NAME=VALUE
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -72,7 +72,7 @@ static unsigned count_files(bool print)
     return count;
 }
 
-/* Is a descriptor for the socket of this inode open anywhere? */
+/* Whether any process has a descriptor for the socket of this inode. */
 static bool socket_is_held(const char *inode)
 {
     char wanted[64], path[600], link[64];
@@ -96,7 +96,10 @@ static bool socket_is_held(const char *inode)
     return held;
 }
 
-/* Unix sockets by name or descriptors in flight can outlive their process: those of ours. */
+/*
+ * Unix sockets with our names; those with a name or with descriptors in flight can outlive their
+ * process.
+ */
 static unsigned count_sockets(bool print)
 {
     unsigned count = 0;
@@ -115,7 +118,7 @@ static unsigned count_sockets(bool print)
 int main(int argc, char **argv)
 {
     if (argc != 2) return 2;
-    /* Processes that were told to end may still be about it: up to ten seconds. */
+    /* Processes that were asked to end may take a while: up to ten seconds. */
     for (int tries = 0; tries < 200; tries++) {
         if (count_processes(argv[1], false) + count_files(false) + count_sockets(false) == 0)
             return 0;

@@ -1,11 +1,11 @@
-/* The helper that steps, and the few instructions that it knows. */
+/* The helper that single-steps, and a decoder for the few instructions of interest. */
 #include "stepper.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A prefix that says nothing about locking; 0xf0 is the one that does. */
+/* Prefixes other than 0xf0, the one for locking. */
 static bool is_prefix(uint8_t byte)
 {
     return byte == 0x66 || byte == 0x67 || byte == 0xf2 || byte == 0xf3 || byte == 0x2e ||
@@ -62,7 +62,7 @@ static void read_code(pid_t pid, uint64_t at, uint8_t bytes[16])
     }
 }
 
-/* Go on to where this function returns to. */
+/* Continue to the return address of this function. */
 static bool skip(pid_t pid, struct user_regs_struct *regs)
 {
     int status;
@@ -78,7 +78,7 @@ static bool skip(pid_t pid, struct user_regs_struct *regs)
     return ptrace(PTRACE_SETREGS, pid, NULL, regs) == 0;
 }
 
-/* From the first mark to the second, which is passed over. False: the process ended. */
+/* Step from the first mark to the second, and past it. Returns false if the process ended. */
 static bool step(pid_t pid, struct stepped *result)
 {
     struct user_regs_struct regs;
@@ -87,12 +87,12 @@ static bool step(pid_t pid, struct stepped *result)
     for (int status;;) {
         uint8_t code[16];
         if (ptrace(PTRACE_GETREGS, pid, NULL, &regs) != 0) return false;
-        /* Reading the clock takes the longer the slower it is stepped through: the kernel changes
-         * what is read meanwhile. */
+        /* The vDSO is not stepped through: its clock loops while the kernel changes what it
+         * reads, so that slow steps take ever more of them. */
         if (regs.rip - vdso < VDSO_BYTES && !skip(pid, &regs)) return false;
         read_code(pid, regs.rip, code);
         if (code[0] == TRAP) break;
-        /* A repeated string instruction stops after each round. */
+        /* A repeated string instruction stops after each iteration. */
         if (regs.rip != previous) result->instructions++;
         previous = regs.rip;
         enum stepper_kind kind = stepper_decode(code);
@@ -118,7 +118,7 @@ static _Noreturn void helper(pid_t pid)
     atomic_store(&board->ready, 1);
     while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status)) {
         int sig = WSTOPSIG(status);
-        if (status >> 16 != 0) sig = 0; /* a stop of the group */
+        if (status >> 16 != 0) sig = 0; /* a group stop */
         if (sig == SIGTRAP) {
             if (!step(pid, &board->result)) break;
             sig = 0;
@@ -136,7 +136,10 @@ const char *stepper_open(void)
     pid_t self = getpid(), child = fork();
     if (child < 0) return "cannot fork the helper";
     if (child == 0) {
-        /* Not traced by the child before the parent allows it, where only relatives may (Yama). */
+        /*
+         * Where only relatives may trace (Yama), the child may not start before the parent allows
+         * it.
+         */
         while (atomic_load(&board->ready) == 0)
             usleep(100);
         helper(self);
@@ -161,7 +164,7 @@ static inline void mark(void)
     if (stepper_traced) __asm__ volatile("int3" ::: "memory");
 }
 
-/* By itself, so that callgrind can be told to count nothing else. */
+/* A function of its own, to which callgrind can limit its counts. */
 __attribute__((noinline)) void stepper_measured(void (*run)(void *arg), void *arg);
 __attribute__((noinline)) void stepper_measured(void (*run)(void *arg), void *arg)
 {

@@ -1,7 +1,7 @@
 /*
- * What the short paths cost, in instructions, and that in mode single none of them is locked: rank
- * 0 runs each call under a stepper, while rank 1 does between the runs what it is told, so that
- * nothing happens at the same time and the counts repeat.
+ * Counts the instructions of the short paths, and checks that in mode single none of them is
+ * locked: rank 0 makes each call under a stepper, while rank 1 acts on commands between the runs,
+ * so that nothing happens at the same time and the counts repeat.
  *
  *   core_steps             step, print the table, and fail if anything is locked in mode single
  *   core_steps multiple    the table in mode multiple; locks are allowed
@@ -21,7 +21,7 @@
 
 enum { SINK = 100, ASK, RUNS = 9, WARM = 4, CALLS = 1000, PAYLOAD = 512 };
 
-/* What rank 1 does when told; the words are in the segments, apart from the data. */
+/* Commands to rank 1; the words are in the segments, apart from the data. */
 enum command { IDLE, POLL, SEND, SEND_ASK, NOTIFY, BROADCAST, ALLREDUCE, QUIT };
 enum { DATA = 1024 };
 
@@ -240,7 +240,10 @@ static void allreduce_8(void *arg)
     CHECK_OK(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_U64, AQ_ADD));
 }
 
-/* What happens before and after each run, unseen; `locks` are the nature of the call. */
+/*
+ * Done before and after each run, outside of the stepper; `locks`: the call needs locked
+ * instructions.
+ */
 static const struct scenario {
     const char *name;
     void (*run)(void *arg);
@@ -249,7 +252,8 @@ static const struct scenario {
     const char *what;
 } scenarios[] = {
     {"short-request", short_request, IDLE, POLL, false, false, "aq_am_short, 4 arguments"},
-    {"short-self", short_self, IDLE, IDLE, false, false, "the same to itself, with its handler"},
+    {"short-self", short_self, IDLE, IDLE, false, false,
+     "the same to the rank itself, with its handler"},
     {"short-asked", short_asked, IDLE, IDLE, false, false, "likewise, by aq_am_short_nb"},
     {"medium-8", medium_8, IDLE, POLL, false, false, "aq_am_medium, 8 B, in the slot"},
     {"medium-512", medium_512, IDLE, POLL, false, false, "aq_am_medium, 512 B"},
@@ -270,7 +274,7 @@ static const struct scenario {
     {"event-wait", event_wait, IDLE, IDLE, false, false, "aq_event_wait, done"},
     {"fetch-add", fetch_add, IDLE, IDLE, false, true, "aq_atomic, fetch-and-add of 8 B"},
     /* They fence before they look for sleepers. */
-    {"barrier", barrier, NOTIFY, IDLE, false, true, "aq_barrier, the other is there"},
+    {"barrier", barrier, NOTIFY, IDLE, false, true, "aq_barrier, the other has arrived"},
     {"broadcast-8", broadcast_8, BROADCAST, IDLE, false, true,
      "aq_coll_broadcast of 8 B, likewise"},
     {"allreduce-8", allreduce_8, ALLREDUCE, IDLE, false, true, "aq_coll_allreduce, 8 B, likewise"},
@@ -293,7 +297,7 @@ static int by_count(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All runs but the first ones, which set up what the thread needs. */
+/* All runs except the first ones, which set up per-thread state. */
 static bool measure(const struct scenario *s, uint32_t bare, bool single)
 {
     uint32_t counts[RUNS], locked = 0, syscalls = 0;
@@ -311,11 +315,11 @@ static bool measure(const struct scenario *s, uint32_t bare, bool single)
     printf("%-15s %6u %6u %6u %7u %9u  %s\n", s->name, counts[RUNS / 2], counts[0],
            counts[RUNS - 1], locked, syscalls, s->what);
     CHECK(counts[0] > 0);
-    /* Words tell that there is nothing: no transport is called to find that out. */
+    /* The words say that nothing has arrived: no transport is called to find out. */
     static uint32_t busy;
     if (s->run == poll_busy && busy == 0) busy = counts[RUNS / 2];
     if (s->run == poll_empty) CHECK(counts[RUNS / 2] < busy / 2);
-    if (s->locks) return locked > 0; /* the stepper sees them where they are */
+    if (s->locks) return locked > 0; /* the stepper sees them where they occur */
     if (!single || (locked == 0 && syscalls == 0)) return true;
     if (locked > 0) {
         fprintf(stderr, "%s: a locked instruction at %#llx (stepper_run is at %p):", s->name,
@@ -350,7 +354,7 @@ static void call(const char *name)
     check_failed(__FILE__, __LINE__, "no call is named %s", name);
 }
 
-/* The decoder, on what assemblers make of the instructions in question. */
+/* The decoder, with the machine code of the instructions in question. */
 static void test_decoder(void)
 {
     static const struct {
@@ -410,7 +414,10 @@ int main(int argc, char **argv)
     if (job.self == 1) {
         obey();
     } else {
-        /* Rank 1 is among those who are polled from here on, and the rest of the barrier is in. */
+        /*
+         * From here on rank 1 is among the ranks that are polled, and the rest of the barrier has
+         * arrived.
+         */
         tell(SEND);
         while (aq_poll() == AQ_OK)
             ;

@@ -1,10 +1,9 @@
 /*
- * A random mixture of everything, from a seed that is printed: each message carries a checksum, at
- * the end every rank knows how many it should have got from each and what they add up to.
+ * A random mixture of everything, from a printed seed: each message carries a checksum, and at the
+ * end every rank knows how many it should have received from each rank, and their sum.
  *
- *   stress [STEPS [UNTIL]]; TEST_SEED repeats a run. The order of arrival is printed as a hash:
- *   equal hashes of two runs say that they saw the same order. STEPS are taken again until there is
- *   a file UNTIL.
+ * stress [STEPS [UNTIL]]; TEST_SEED repeats a run. The order of arrival is printed as a hash: runs
+ * with equal hashes saw the same order. STEPS are repeated until the file UNTIL exists.
  */
 #include "support.h"
 
@@ -15,7 +14,7 @@
 
 enum { MESSAGE = 100, QUESTION, ANSWER, WINDOW = 16, ROOM = 8192, LARGE = 60000 };
 
-/* Sent to, or received from, one rank. Handlers may run on a thread of the library. */
+/* Totals sent to or received from one rank. Handlers may run on a thread of the library. */
 struct tally {
     _Atomic uint64_t count, sum;
 };
@@ -26,7 +25,7 @@ static _Atomic uint32_t questions, answers;
 static aq_atomic_domain *domain;
 static uint64_t adds_done;
 
-/* Events under way, each with what must hold when it is complete. */
+/* Events under way, each with the condition to check when it is complete. */
 static struct outstanding {
     aq_event event;
     unsigned char *out, *in;
@@ -77,7 +76,7 @@ static void on_question(aq_am *am)
     CHECK_OK(aq_am_commit(&buffer, ANSWER, am->nbytes, NULL, am->args, am->nargs, 0));
 }
 
-/* The answer is the question: its checksum was written into the last two arguments. */
+/* The answer is the question, whose checksum was written into the last two arguments. */
 static void on_answer(aq_am *am)
 {
     CHECK(am->is_reply && am->nargs >= 2);
@@ -158,7 +157,9 @@ static void step_question(aq_rank rank)
 
 /* --- one-sided --------------------------------------------------------------------------- */
 
-/* Each slot of the window has a place of its own in every segment, of LARGE bytes for slot 0. */
+/*
+ * Each slot of the window has a place of its own in every segment; that of slot 0 has LARGE bytes.
+ */
 static void *place(aq_rank rank, size_t slot)
 {
     size_t mine = LARGE + (WINDOW - 1) * (size_t)ROOM;
@@ -173,7 +174,7 @@ static void settle(struct outstanding *o)
     o->is_get = false;
 }
 
-/* Put something, wait for it, and start to get it back; looked at when the slot is used next. */
+/* Put data, wait, and start to get it back; it is checked when the slot is used next. */
 static void step_put_get(aq_rank rank)
 {
     size_t slot = job_random() % WINDOW;
@@ -221,7 +222,7 @@ static void step(void)
         (void)aq_poll();
 }
 
-/* What the others say that they sent to us. */
+/* The totals that the others have sent to us. */
 static void check_tallies(struct tally *told)
 {
     for (aq_rank rank = 0; rank < job.size; rank++)
@@ -240,7 +241,7 @@ static void check_tallies(struct tally *told)
     CHECK_EQUAL(answers, questions);
 }
 
-/* All additions of all ranks are somewhere. */
+/* The additions of all ranks are accounted for. */
 static void check_adds(void)
 {
     uint64_t mine = adds_done, one_sided, total = 0, all = 0;
@@ -266,7 +267,7 @@ static void setup(void)
     };
     job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
-    /* job.len: where the tallies begin. */
+    /* job.len: the offset of the tallies. */
     job.len = 64 + (LARGE + (WINDOW - 1) * (size_t)ROOM) * job.size;
     job.len = (job.len + 63) / 64 * 64;
     job_attach(job.len + job.size * sizeof(struct tally));
@@ -282,7 +283,7 @@ static void setup(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* Rank 0 looks for all. */
+/* Rank 0 looks for the file on behalf of all. */
 static bool is_there(const char *path)
 {
     bool there = access(path, F_OK) == 0;

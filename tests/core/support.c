@@ -20,7 +20,7 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     aq_exit(1);
 }
 
-/* Memory of the program's own in every rank, and where that is. */
+/* Memory of the program in every rank, and its addresses. */
 static void attach_everything(size_t size)
 {
     size = (size + 4095) / 4096 * 4096;
@@ -105,7 +105,7 @@ uint64_t job_counter(const char *name)
     aq_counter_info info;
     for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
         if (strcmp(info.name, name) == 0) return info.value;
-    check_failed(__FILE__, __LINE__, "there is no counter %s", name);
+    check_failed(__FILE__, __LINE__, "no counter is named %s", name);
 }
 
 struct await {

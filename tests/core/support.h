@@ -1,6 +1,6 @@
 /*
- * What the programs of this folder share: checks that end the job, joining with a segment in every
- * rank, data that says where it comes from, and random numbers from a printed seed.
+ * Shared by the programs of this folder: checks that end the job, joining with a segment in every
+ * rank, data that identifies its origin, and random numbers from a printed seed.
  */
 #ifndef AQT_CORE_SUPPORT_H
 #define AQT_CORE_SUPPORT_H
@@ -19,16 +19,16 @@ struct job {
     aq_ep *ep;
     aq_rank self, size;
     aq_segment *segment;
-    unsigned char *base;    /* of our segment; in mode everything of memory of our own */
-    unsigned char **bases;  /* in mode everything: of that of each rank */
+    unsigned char *base;    /* of our segment; in mode everything, of our own memory */
+    unsigned char **bases;  /* in mode everything: those of all ranks */
     size_t len;             /* of every rank's segment */
     uint64_t seed;          /* the same in all ranks; TEST_SEED sets it */
     uint64_t random;        /* state of job_random */
-    unsigned segment_modes; /* of aq_init_params; set before job_open */
+    unsigned segment_modes; /* for aq_init_params; set before job_open */
 };
 extern struct job job;
 
-/* Of a program that touches no address outside of its memory. */
+/* For a program that accesses no address outside of its memory. */
 #define ALL_SEGMENT_MODES                                                                          \
     (AQ_SEGMENT_BIT(AQ_SEGMENT_FAST) | AQ_SEGMENT_BIT(AQ_SEGMENT_LARGE) |                          \
      AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING))
@@ -47,28 +47,34 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
 
 #define CHECK_OK(call) CHECK_STATUS(call, AQ_OK)
 
-/* Does this failure say why? For calls with a wrong argument. */
+/*
+ * Check that the call fails with this status and records a message. For calls with a wrong
+ * argument.
+ */
 #define CHECK_REFUSED(call, want)                                                                  \
     do {                                                                                           \
         CHECK_STATUS(call, want);                                                                  \
         CHECK(aq_error_message()[0] != '\0');                                                      \
     } while (0)
 
-/* Join, attach `segment` bytes in every rank (0: none), print the seed. And leave, with checks. */
+/*
+ * Join, attach `segment` bytes in every rank (0: none), and print the seed; job_close leaves, with
+ * checks.
+ */
 void job_open(aq_thread_mode mode, size_t segment);
 void job_close(void);
-/* What job_open does for `segment`, but for job.len. */
+/* Like job_open for `segment`, but leaves job.len alone. */
 void job_attach(size_t size);
-/* The handlers of a program; then a barrier, so that peers may send to them. */
+/* Register the handlers of a program; then a barrier, so that peers may send to them. */
 void job_handlers(aq_handler_entry *table, size_t count);
 void job_barrier(void);
 
-/* An address in the segment of `rank`, and the rank after and before us round the ring. */
+/* An address in the segment of `rank`, and the ranks after and before us in the ring. */
 void *job_at(aq_rank rank, size_t offset);
 aq_rank job_next(void);
 aq_rank job_previous(void);
 
-/* A counter of the library, in this process. */
+/* The value of a counter of the library, in this process. */
 uint64_t job_counter(const char *name);
 
 /* Poll until *counter >= value. */

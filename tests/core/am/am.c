@@ -10,7 +10,10 @@ static _Atomic uint32_t received, answered;
 static _Atomic uint64_t received_sum;
 static int context_marks[2];
 
-/* A message's number is a function of its shape, so that arrival in any order can be checked. */
+/*
+ * The number of a message is a function of its shape, so that it can be checked in any order of
+ * arrival.
+ */
 static uint64_t shape(aq_rank source, size_t nbytes, unsigned nargs)
 {
     return ((uint64_t)source << 40) + (uint64_t)nbytes * 32 + nargs;
@@ -36,7 +39,7 @@ static void on_plain(aq_am *am)
         CHECK_EQUAL(am->category, AQ_AM_MEDIUM);
         CHECK_EQUAL((uintptr_t)am->payload % 16, 0);
         CHECK(filled(am->payload, am->nbytes, number));
-        memset(am->payload, 0xee, am->nbytes); /* ours until we return */
+        memset(am->payload, 0xee, am->nbytes); /* the handler may write to it */
     }
     received_sum += mix(number);
     received++;
@@ -74,7 +77,7 @@ static void on_few(aq_am *am)
     received++;
 }
 
-/* The macro for arguments, and a handler that takes just as many. */
+/* The macro for arguments, and a handler that takes exactly as many. */
 static void test_args_macro(void)
 {
     received = 0;
@@ -118,7 +121,7 @@ static void test_medium(void)
                 fill(buffer + 1, sizes[i], number);
                 CHECK_OK(aq_am_medium(job.team, rank, PLAIN, buffer + 1, sizes[i], args, nargs, 0,
                                       NULL));
-                memset(buffer, 0, sizes[i] + 1); /* free again on return */
+                memset(buffer, 0, sizes[i] + 1); /* may be reused on return */
             }
         }
     }
@@ -128,7 +131,7 @@ static void test_medium(void)
     free(buffer);
 }
 
-/* Several with an event for the source each; a source changes only after its event. */
+/* Several, each with an event for its source, which changes only after its event. */
 static void test_medium_event(void)
 {
     enum { COUNT = 40 };
@@ -177,7 +180,7 @@ static void on_long(aq_am *am)
     received++;
 }
 
-/* Every rank has a slice of everybody's segment; each Long has a place of its own in it. */
+/* Every rank owns a slice of every rank's segment; each Long has a place of its own in it. */
 static void test_long(void)
 {
     static const size_t sizes[] = {1, 8, 15, 64, 100, 511, 4032, 4096, 4097, 20000, 65537};
@@ -225,7 +228,7 @@ static void test_long_empty(void)
 
 /* --- replies ----------------------------------------------------------------------------- */
 
-/* Reply in the category that argument 0 asks for, with the payload of the request. */
+/* Reply in the category named by argument 0, with the payload of the request. */
 static void on_echo(aq_am *am)
 {
     aq_arg *args = (aq_arg[AQ_AM_MAX_ARGS]){0};
@@ -271,7 +274,7 @@ static void test_replies(void)
         unsigned answer = AQ_AM_SHORT << job_random() % 3;
         unsigned nargs = 3 + (unsigned)(job_random() % 14);
         size_t nbytes = category == AQ_AM_SHORT ? 0 : job_random() % 513;
-        /* Requests land in the first half of the slice of the sender, replies in our own. */
+        /* Requests go to the first half of the sender's slice, replies to our own. */
         size_t place = number * 600 % (LONG_SLICE / 2 - ROOM);
         aq_arg args[AQ_AM_MAX_ARGS] = {
             (aq_arg)answer, (aq_arg)number,
@@ -286,7 +289,7 @@ static void test_replies(void)
             CHECK_OK(aq_am_long(job.team, rank, ECHO, buffer, nbytes,
                                 job_at(rank, job.self * LONG_SLICE + place), args, nargs, 0, NULL));
         expected++;
-        /* Places are used anew after a while: not before they are free. */
+        /* Places are reused after a while, once they are free. */
         if (number % 50 == 49) job_await(&answered, expected);
     }
     job_await(&answered, expected);
@@ -294,7 +297,7 @@ static void test_replies(void)
     CHECK_EQUAL(answered, COUNT);
 }
 
-/* Packets are counted as they leave, so that the counters are right whenever a process ends. */
+/* Packets are counted as they leave, so that the counters are correct whenever a process ends. */
 static void test_packets(void)
 {
     const char *route;
@@ -306,10 +309,10 @@ static void test_packets(void)
         uint64_t left = job_counter("packets");
         CHECK_OK(aq_am_short(job.team, job_next(), FEW, AQ_ARGS(1, -2, INT32_MIN), 0));
         job_await(&received, round);
-        job_barrier(); /* nobody comes out before all have sent */
+        job_barrier(); /* no rank leaves it before all have sent */
         CHECK(job_counter("packets") > left || strcmp(route, "udp") != 0);
     }
-    /* On several hosts the barriers, too, take packets. */
+    /* On several hosts the barriers take packets, too. */
     bool any = false;
     for (aq_rank rank = 0; rank < job.size; rank++) {
         CHECK_OK(aq_info_route(job.team, rank, &route));
@@ -318,7 +321,7 @@ static void test_packets(void)
     CHECK((job_counter("packets") > before) == any);
 }
 
-/* What the transport that leads to `rank` says of itself. */
+/* The limit that the transport of `rank` reports. */
 static size_t limit_towards(aq_rank rank)
 {
     const char *route;

@@ -1,6 +1,6 @@
 /*
- * Negotiated payloads, sends that may not block, and floods: in rings, to one, and both ways with
- * replies.
+ * Negotiated payloads, nonblocking sends, and floods: around a ring, to one rank, and in both
+ * directions with replies.
  */
 #include "../support.h"
 
@@ -67,7 +67,7 @@ static void reserve_one(uint32_t number, aq_rank rank, unsigned category, bool o
     size_t place = ((size_t)job.self * 64 + number % 64) * 1024;
     CHECK_OK(aq_am_commit(&buffer, PLAIN, nbytes,
                           category == AQ_AM_LONG ? job_at(rank, place) : NULL, args, nargs, 0));
-    memset(mine, 0, sizeof(mine)); /* ours again */
+    memset(mine, 0, sizeof(mine)); /* may be reused */
 }
 
 static void test_reserve(void)
@@ -90,7 +90,7 @@ static void test_reserve(void)
     CHECK_EQUAL(received, sent);
 }
 
-/* Handed back, a reservation costs nothing: more of them than there can be buffers. */
+/* Canceled reservations cost nothing: more of them than there are buffers. */
 static void test_cancel(void)
 {
     received = 0;
@@ -106,7 +106,7 @@ static void test_cancel(void)
     job_barrier();
 }
 
-/* What a failed commit leaves is still good; then it goes. */
+/* After a failed commit the reservation is still valid, and can be committed. */
 static void test_commit_errors(void)
 {
     aq_am_buffer buffer;
@@ -127,7 +127,7 @@ static void test_commit_errors(void)
     job_barrier();
 }
 
-/* A reply given up can be made anew; one that was sent cannot. */
+/* A canceled reply can be prepared again; one that was sent cannot. */
 static void on_echo(aq_am *am)
 {
     aq_am_buffer buffer;
@@ -167,7 +167,9 @@ static void test_reserve_reply(void)
 
 /* --- not now ----------------------------------------------------------------------------- */
 
-/* Send without blocking until there is no room, at most `limit`; the number sent. */
+/*
+ * Send without blocking until there is no room, at most `limit` times. Returns how many were sent.
+ */
 static uint32_t send_until_again(aq_rank rank, uint32_t limit)
 {
     uint32_t sent = 0;
@@ -176,11 +178,11 @@ static uint32_t send_until_again(aq_rank rank, uint32_t limit)
            (status = aq_am_short(job.team, rank, COUNTED, AQ_NO_ARGS, AQ_IMMEDIATE)) == AQ_OK)
         sent++;
     CHECK(status == AQ_OK || status == AQ_AGAIN);
-    if (rank == job.self) CHECK_EQUAL(sent, limit); /* each has been handled already */
+    if (rank == job.self) CHECK_EQUAL(sent, limit); /* each has already been handled */
     return sent;
 }
 
-/* The other calls that may not block either; the number of messages they sent. */
+/* The other nonblocking calls. Returns how many messages they sent. */
 static uint32_t immediate_others(aq_rank rank)
 {
     uint32_t sent = 0;
@@ -206,7 +208,9 @@ static uint32_t immediate_others(aq_rank rank)
     return sent;
 }
 
-/* AQ_AGAIN means that nothing was sent, AQ_OK that it was: the receiver's count is exact. */
+/*
+ * AQ_AGAIN means that nothing was sent, AQ_OK that the message was: the receiver's count is exact.
+ */
 static void test_immediate(void)
 {
     aq_rank ranks[2] = {job.self, job_next()};
@@ -226,7 +230,7 @@ static void test_immediate(void)
 
 /* --- floods ------------------------------------------------------------------------------ */
 
-/* Blocking sends to all at once: they make progress themselves, or nobody would get anywhere. */
+/* Blocking sends to all at once: they make progress themselves, or no rank would ever continue. */
 static void test_flood_all(void)
 {
     uint32_t each = 4000 / job.size;
@@ -246,7 +250,7 @@ static void test_flood_all(void)
     CHECK_EQUAL(received, each * job.size);
 }
 
-/* Requests with replies, everybody to everybody and then all to one. */
+/* Requests with replies, from every rank to every rank and then from all to one. */
 static void test_flood_questions(bool to_one)
 {
     uint32_t each = 6000 / job.size;
@@ -261,7 +265,7 @@ static void test_flood_questions(bool to_one)
     if (to_one) CHECK_EQUAL(received, job.self == 0 ? each * job.size : 0);
 }
 
-/* Longs larger than a Medium, without an event: what piles up while they wait must be bounded. */
+/* Longs larger than a Medium, without an event: the copies that are queued must be bounded. */
 static void test_flood_longs(void)
 {
     enum { SIZE = 30000, EACH = 100 };

@@ -1,9 +1,9 @@
 /*
- * Requests with an event for their answer: complete when the handler has run, and that of the reply
- * if there is one, of every kind; never before; and when the peer dies.
+ * Requests with an event for their answer, of every kind: the event completes when the handler has
+ * run, and the handler of the reply if there is one, and never earlier; also when the peer dies.
  *
  * usage: asked [dies]
- *   dies  rank 1 is lost on the way
+ *   dies  rank 1 dies on the way
  */
 #include "../support.h"
 
@@ -56,7 +56,9 @@ static void on_ask(aq_am *am)
     }
 }
 
-/* An answer comes after its question, by way of another process, which a sanitizer does not see. */
+/*
+ * An answer arrives after its question, ordered by another process, which a sanitizer does not see.
+ */
 static _Atomic uint32_t asked;
 
 static void on_answer(aq_am *am)
@@ -70,7 +72,10 @@ static void on_answer(aq_am *am)
     answers++;
 }
 
-/* Where the answer to the next question goes, if it is a Long: another thread may read the last. */
+/*
+ * The place for the answer to the next question, if it is a Long; another thread may still read the
+ * last one.
+ */
 static size_t place;
 
 static aq_status ask(aq_rank rank, enum how how, bool medium, unsigned flags, aq_event *ev)
@@ -89,7 +94,7 @@ static bool replies(enum how how)
     return how != SILENT && how != CANCELLED;
 }
 
-/* One at a time: when it is complete its answer has been handled. */
+/* One at a time: when the event completes, the answer has been handled. */
 static void each(void)
 {
     for (aq_rank rank = 0; rank < job.size; rank++) {
@@ -107,7 +112,7 @@ static void each(void)
     }
 }
 
-/* More than there is room for; events of all of them, in any order. */
+/* More than there is room for, all with events, in any order. */
 static void many(void)
 {
     static aq_event events[MANY];
@@ -139,7 +144,7 @@ static void refused(void)
                   AQ_ESIZE);
 }
 
-/* Every event ends, with the answer or with the peer. */
+/* Every event completes, by the answer or by the death of the peer. */
 static void until_death(void)
 {
     aq_status st = AQ_OK;

@@ -1,8 +1,7 @@
 /*
- * AQ_IMMEDIATE: a call that finds no room says so and leaves no trace. Requests to a rank that
- * stands still, so that nobody empties its ring; one-sided operations on oneself; and replies,
- * where AQ_FAULT=again=… refuses many: after a refused one the request is still to be replied to,
- * by any other form.
+ * AQ_IMMEDIATE: a call that finds no room says so and has no effect. Tested with requests to a
+ * suspended rank, whose ring stays full; one-sided operations on the rank itself; and replies,
+ * where AQ_FAULT=again=… refuses many: after a refused reply any other form can still be sent.
  */
 #include "../support.h"
 
@@ -22,9 +21,9 @@ static void on_counted(aq_am *am)
     counted++;
 }
 
-/* --- requests to a rank that stands still ------------------------------------------------- */
+/* --- requests to a suspended rank ---------------------------------------------------------- */
 
-static pid_t peer_pid; /* still standing; 0: it goes on */
+static pid_t peer_pid; /* suspended; 0: it runs again */
 
 static void wake_peer(void)
 {
@@ -32,7 +31,7 @@ static void wake_peer(void)
     peer_pid = 0;
 }
 
-/* Even ranks act, and the next rank stands still until it is woken; it gets what `act` says. */
+/* Even ranks act while the next rank is suspended; then that one gets the result of `act`. */
 static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
 {
     static const struct timespec now = {0};
@@ -50,7 +49,7 @@ static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
     job_barrier();
     memcpy(&pid, job.base + AT, sizeof(pid));
     if (job.self % 2 == 1) {
-        CHECK(kill((pid_t)pid, SIGUSR1) == 0); /* out of the barrier */
+        CHECK(kill((pid_t)pid, SIGUSR1) == 0); /* let it leave the barrier */
         CHECK(sigwait(&usr1, &signal) == 0);
     } else if (other < job.size) {
         while (sigtimedwait(&usr1, NULL, &now) != SIGUSR1)
@@ -79,7 +78,7 @@ static void fill_up(aq_rank rank, uint32_t *sent)
     CHECK_STATUS(status, AQ_AGAIN);
 }
 
-/* What has been counted as sent since `from`, which was read in the same way. */
+/* Add what has been counted as sent since `from`, which was read by the same means. */
 static void count_sent(uint64_t from[2], uint64_t messages, uint64_t bytes)
 {
     uint64_t now[2] = {job_counter("am_sent"), job_counter("am_bytes")};
@@ -89,7 +88,8 @@ static void count_sent(uint64_t from[2], uint64_t messages, uint64_t bytes)
 
 /*
  * Every form of request, when there is no room. The faults refuse at random, a progress thread
- * makes room at any time, and over a network Longs have room of their own: then some go.
+ * makes room at any time, and over a network Longs have room of their own: in these cases some are
+ * sent.
  */
 static uint32_t act_requests(aq_rank peer, unsigned turn)
 {
@@ -142,8 +142,8 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
     return sent;
 }
 
-/* Prepared requests whose room is to be found at commit, or has been found before: each is sent at
- * once, given up, or waits for room. */
+/* Prepared requests that find their room at commit, or have reserved it before: each is sent at
+ * once, canceled, or waits for room. */
 static uint32_t act_commits(aq_rank peer, unsigned turn)
 {
     uint32_t sent = 0;
@@ -155,7 +155,7 @@ static uint32_t act_commits(aq_rank peer, unsigned turn)
     CHECK(status == AQ_OK || (status == AQ_AGAIN && !is_long));
     if (status == AQ_AGAIN) return sent;
     memset(reserved.addr, 0x5a, 8);
-    if (is_long) fill_up(peer, &sent); /* its room is looked for at commit */
+    if (is_long) fill_up(peer, &sent); /* its room is reserved at commit */
     status = aq_am_commit(&reserved, COUNTED, 8, job_at(peer, TARGET), AQ_NO_ARGS, AQ_IMMEDIATE);
     CHECK(status == AQ_OK || status == AQ_AGAIN);
     if (status == AQ_OK) return sent + 1;
@@ -170,7 +170,7 @@ static uint32_t act_commits(aq_rank peer, unsigned turn)
 
 /* --- one-sided operations ----------------------------------------------------------------- */
 
-/* Where messages carry them: until there is no room. */
+/* Where messages carry them, until there is no room. */
 static void fill_up_own(void)
 {
     static const uint32_t nothing = 0;
@@ -185,8 +185,8 @@ static uint64_t operations_counted(void)
 }
 
 /*
- * The blocking one-sided forms: where messages carry them and there is no room they refuse and have
- * done nothing; else they are complete on return.
+ * The blocking one-sided calls: if they are carried by messages and there is no room, they fail
+ * without effect; otherwise they are complete on return.
  */
 static void test_one_sided(void)
 {
@@ -245,7 +245,7 @@ static aq_status reply_now(aq_am *am, unsigned form, const void *payload)
         status =
             aq_am_reserve_reply(am, AQ_AM_MEDIUM, NULL, BYTES, BYTES, 1, AQ_IMMEDIATE, &reserved);
         if (status != AQ_OK) return status;
-        /* What is reserved may be given back, and then the reply is open again. */
+        /* A reserved reply may be canceled, after which the request can be replied to again. */
         if (form % 8 == 3) {
             aq_am_cancel(&reserved);
             return AQ_AGAIN;
@@ -283,7 +283,7 @@ static void test_replies(void)
 {
     for (uint32_t i = 0; i < QUESTIONS; i++) {
         CHECK_OK(aq_am_short(job.team, job_next(), QUESTION, AQ_ARGS((aq_arg)i), 0));
-        /* One Long at a time to the one place. */
+        /* All Longs go to the same place, so one at a time. */
         job_await(&answers, i + 1);
     }
     job_barrier();

@@ -1,7 +1,8 @@
 /*
  * Asynchronous Longs: with an event the call returns before the source may be reused, and the data
- * that arrives is what was there until the event said so. Where the segment is mapped the event is
- * done at once; with AQ_FAULT=hide=map a large Long is not. The source of a reply is free at once.
+ * that arrives is that of the source until the event completes. Where the segment is mapped the
+ * event completes at once; with AQ_FAULT=hide=map that of a large Long does not. The source of a
+ * reply may be reused at once.
  */
 #include "../support.h"
 
@@ -66,7 +67,7 @@ int main(void)
                             job_at(job_next(), place_of(i)), AQ_ARGS((aq_arg)i), 0, &event[i]));
         later += event[i] != AQ_EVENT_DONE;
     }
-    /* Latest first, and each source is spoiled as soon as that is allowed. */
+    /* The latest first; each source is overwritten as soon as that is allowed. */
     for (uint32_t i = COUNT; i-- > 0;) {
         CHECK_OK(aq_event_wait(&event[i]));
         CHECK(event[i] == AQ_EVENT_DONE);

@@ -1,7 +1,7 @@
 /*
- * Messages to oneself: the handler has run when the call returns, of every kind, over every team,
- * and so has that of its reply; payloads are copies; floods of them hear of the others all the
- * same.
+ * Messages of a rank to itself: of every kind and over every team, the handler has run when the
+ * call returns, and so has that of its reply; payloads are copies; floods of them do not keep out
+ * messages of others.
  */
 #include "../support.h"
 
@@ -24,7 +24,10 @@ static void check_payload(const aq_am *am, size_t place)
     CHECK(filled(am->payload, am->nbytes, 7));
 }
 
-/* A copy of the payload, so that the reply and the sender do not see what is written over it. */
+/*
+ * A copy of the payload, so that neither the reply nor the sender sees the payload being
+ * overwritten.
+ */
 static void on_ask(aq_am *am)
 {
     unsigned char copy[1 << 16];
@@ -112,7 +115,7 @@ static void test_forms(aq_team *team, aq_rank self, unsigned flags)
     CHECK_EQUAL(asked, before + 1);
 }
 
-/* By way of an endpoint, and to one. */
+/* From an endpoint, and to one. */
 static void test_endpoint(void)
 {
     aq_ep *ep;
@@ -141,7 +144,7 @@ static void test_counters(void)
     }
 }
 
-/* Who sends to itself until the others have told it something hears of that. */
+/* A rank that sends to itself until another rank stops it receives that rank's message. */
 static void test_flood(void)
 {
     job_barrier();

@@ -1,13 +1,13 @@
 /*
- * How often an adapter is called for a message, a put and a get, how often it tells of their end,
- * and what a peer takes: by the counters of rank 0, which acts alone. Over ibv only.
+ * How often an adapter is called for a message, a put and a get, how many completions it reports,
+ * and what a peer receives: by the counters of rank 0, which alone acts. Over ibv only.
  */
 #include "../support.h"
 
 #include <string.h>
 
 enum { TAKE = 100, MANY = 960, EVERY = 16, LARGE = 128 << 10, MEMORY = 4 << 20 };
-enum { FEW = 4 }; /* of barriers, and for their credits */
+enum { FEW = 4 }; /* for barriers and their credits */
 
 struct posts {
     uint64_t all, told, receive;
@@ -28,7 +28,10 @@ static struct posts posts_since(struct posts before)
                           .receive = job_counter("posts_receive") - before.receive};
 }
 
-/* As many are taken as are sent; then everybody is quiet, but for what rank 0 does. */
+/*
+ * As many messages are received as sent; meanwhile all ranks are silent, except for what rank 0
+ * does.
+ */
 static struct posts posts_of(void (*act)(void), uint32_t messages)
 {
     struct posts before = {0};
@@ -65,7 +68,7 @@ static void put_and_get(void)
     }
 }
 
-/* One for each. Credits come back in messages of the other side. */
+/* One for each message. Credits return in messages of the other side. */
 static void check_messages(struct posts posts)
 {
     CHECK(posts.all >= MANY && posts.all <= MANY + FEW);
@@ -73,7 +76,7 @@ static void check_messages(struct posts posts)
     CHECK(posts.receive <= MANY + FEW);
 }
 
-/* `apart`: Longs are put, and their headers sent, by AQ_AM_PACKED_LONG. */
+/* `apart`: by AQ_AM_PACKED_LONG, Longs are put and their headers sent. */
 int main(int argc, char **argv)
 {
     bool apart = argc > 1 && strcmp(argv[1], "apart") == 0;

@@ -1,6 +1,6 @@
 /*
- * Rank 0 floods rank 1, which computes and polls now and then: one poll takes what has come
- * meanwhile, which is much, since that it lay there is no congestion.
+ * Rank 0 floods rank 1, which computes and rarely polls: one poll takes everything that has arrived
+ * meanwhile. That is much, since waiting in the receiver does not count as congestion.
  */
 #include "../support.h"
 
@@ -46,7 +46,7 @@ int main(void)
             CHECK_OK(aq_am_medium(job.team, 1, DATA, bytes, BYTES, &i, 1, 0, NULL));
         }
     }
-    /* Polls that find nothing do not count: the machine may be busy with others. */
+    /* Polls that find nothing do not count: the machine may be busy with other processes. */
     unsigned polls = 0;
     while (job.self == 1 && received < COUNT) {
         uint32_t before = received;

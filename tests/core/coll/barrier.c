@@ -1,10 +1,10 @@
-/* Barriers: nobody leaves before all have come; names, mismatches, misuse. */
+/* Barriers: no rank leaves before all have arrived; names, mismatches, misuse. */
 #include "../support.h"
 
 #include <sched.h>
 #include <string.h>
 
-/* Our epoch as rank 0 sees it: written before a notify, looked at after the wait. */
+/* Our epoch as rank 0 sees it: written before the notify, read after the wait. */
 static void write_epoch(uint32_t epoch)
 {
     CHECK_OK(aq_put(job.team, 0, job_at(0, job.self * 4), &epoch, sizeof(epoch), 0));
@@ -15,7 +15,7 @@ static void check_epochs(uint32_t epoch)
     for (aq_rank rank = 0; job.self == 0 && rank < job.size; rank++) {
         uint32_t seen;
         memcpy(&seen, job.base + rank * 4, sizeof(seen));
-        /* Those that are quick may have written the next one already. */
+        /* Fast ranks may have written the next one already. */
         CHECK(seen == epoch || seen == epoch + 1);
     }
 }
@@ -25,7 +25,7 @@ static void dawdle(void)
 {
     for (uint64_t i = job_random() % 40; i > 0; i--)
         (void)aq_poll();
-    sched_yield(); /* there may be more of us than cores */
+    sched_yield(); /* there may be more ranks than cores */
 }
 
 static void test_epochs(void)
@@ -59,7 +59,7 @@ static void test_epochs(void)
     job_barrier();
 }
 
-/* Puts, messages and atomics go on between notify and wait. */
+/* Puts, messages and atomics work between notify and wait. */
 static void test_split(void)
 {
     unsigned char out[64], in[64];
@@ -99,7 +99,7 @@ static void test_names(void)
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         CHECK_OK(whole(ids[i], 0));
         check_result(AQ_OK, ids[i]);
-        /* Anonymous matches everything: some name it, some do not. */
+        /* Anonymous matches any name: some ranks use a name, some do not. */
         CHECK_OK(whole(ids[i], job.self % 2 ? AQ_BARRIER_ANONYMOUS : 0));
         check_result(AQ_OK, ids[i]);
         CHECK_OK(whole(ids[i] ^ (int)job.self, AQ_BARRIER_ANONYMOUS));
@@ -111,17 +111,20 @@ static void test_mismatch(void)
 {
     aq_status different = job.size == 1 ? AQ_OK : AQ_EMISMATCH;
     for (int i = 0; i < 10; i++) {
-        /* One names another id than the rest; everybody is told, and the next is good again. */
+        /*
+         * One rank uses another id than the others; every rank gets the error, and the next barrier
+         * works.
+         */
         aq_rank odd = (aq_rank)i % job.size;
         CHECK_STATUS(whole(job.self == odd ? 1000 + i : i, 0), different);
         check_result(different, 1000 + i);
         CHECK_OK(whole(i, 0));
         /* All different. */
         CHECK_STATUS(whole((int)job.self, 0), different);
-        /* Two that differ among anonymous ones, where there are as many. */
+        /* Two ranks with different names among anonymous ones, where there are as many. */
         bool named = job.self < 2;
         CHECK_STATUS(whole((int)job.self, named ? 0 : AQ_BARRIER_ANONYMOUS), different);
-        /* One says so by flag. */
+        /* One rank declares a mismatch by the flag. */
         CHECK_STATUS(whole(i, job.self == odd ? AQ_BARRIER_MISMATCH : 0), AQ_EMISMATCH);
         CHECK_STATUS(whole(i, job.self == odd ? AQ_BARRIER_MISMATCH : AQ_BARRIER_ANONYMOUS),
                      AQ_EMISMATCH);
@@ -129,14 +132,16 @@ static void test_mismatch(void)
     }
 }
 
-/* Another id at wait than was agreed on: the caller's own mistake, told to the caller. */
+/*
+ * Another id at wait than at notify is a mistake of the caller, and only the caller gets the error.
+ */
 static void test_mismatch_at_wait(void)
 {
     CHECK_OK(aq_barrier_notify(job.team, 3, 0));
     CHECK_STATUS(aq_barrier_wait(job.team, job.self == 0 ? 4 : 3, 0),
                  job.self == 0 ? AQ_EMISMATCH : AQ_OK);
-    /* Who gave no name itself may have one in mind at wait, too; where nobody gave one, any will
-     * do. */
+    /* A rank that was anonymous may pass the agreed name at wait; if all were anonymous, any
+     * name. */
     CHECK_OK(aq_barrier_notify(job.team, 3, job.self == 0 ? 0 : AQ_BARRIER_ANONYMOUS));
     CHECK_STATUS(aq_barrier_wait(job.team, 3 + (int)job.self % 2, 0),
                  job.self % 2 ? AQ_EMISMATCH : AQ_OK);

@@ -1,6 +1,6 @@
 /*
- * Collectives against an oracle: every kind, in place and not, all roots or some, empty and large,
- * blocking, several under way, on the whole job and on teams. Usage: coll [large|many|few]
+ * Collectives compared with an oracle: every kind, in place and not, all roots or some, empty and
+ * large, blocking, several under way, on the whole job and on teams. Usage: coll [large|many|few]
  */
 #include "../support.h"
 
@@ -173,7 +173,7 @@ static void test_ragged(aq_rank root, size_t most)
 
 /* --- reductions -------------------------------------------------------------------------- */
 
-/* Small whole numbers: exact in every type, whatever the order. */
+/* Small integers: exact in every type, in any order of evaluation. */
 static int64_t value_of(aq_rank rank, size_t i, aq_atomic_op op)
 {
     uint64_t word = mix(rank * 977 + i * 13 + job.seed);
@@ -228,7 +228,7 @@ static bool is_unsigned(aq_atomic_type type)
     return type == AQ_U32 || type == AQ_U64;
 }
 
-/* Values for a type: no negative ones where they would compare otherwise. */
+/* Values for a type; none negative where they would be ordered differently. */
 static int64_t typed_value(aq_rank rank, size_t i, aq_atomic_type type, aq_atomic_op op)
 {
     return value_of(rank, i, op) + (is_unsigned(type) ? 300 : 0);
@@ -274,7 +274,7 @@ static void test_reduce(aq_rank root, size_t count, aq_atomic_type type, aq_atom
     check_reduced(dst, count, type, op);
 }
 
-/* A user's element: a sum, and how many were added; the rest says whose it is not. */
+/* A user-defined element: a sum, and how many were added; the rest identifies wrong elements. */
 struct user {
     uint64_t sum, count;
 };
@@ -319,7 +319,10 @@ static void test_user(aq_rank root, size_t count, size_t bytes)
     }
 }
 
-/* Elements are ranges of ranks, which join only where the left one ends before the right begins. */
+/*
+ * Elements are ranges of ranks, which can be joined only if the left one ends where the right one
+ * begins.
+ */
 struct range {
     uint32_t first, last;
 };
@@ -355,8 +358,9 @@ static void test_ordered(aq_rank root, size_t count, bool in_place)
     }
 }
 
-/* With AQ_COLL_IN_ALL and AQ_COLL_OUT_ALL: who has started is seen in a table of rank 0, what is
- * final by getting it. Everything is at an offset in the segments. */
+/* With AQ_COLL_IN_ALL and AQ_COLL_OUT_ALL: a table at rank 0 shows which ranks have started, and
+ * a get from a peer shows whether its result is final. Everything is at an offset in the
+ * segments. */
 static void test_together(void)
 {
     enum { AT = 4096 };
@@ -412,7 +416,7 @@ static void test_under_way(aq_team *other)
         CHECK_OK(aq_coll_allreduce_nb(other, &dst2[i], &src2[i], 1, AQ_U64, AQ_ADD, 0,
                                       &events[2 * i + 1]));
     }
-    /* Completed from the last to the first. */
+    /* Completed in reverse order. */
     for (unsigned i = 2 * UNDER_WAY; i-- > 0;)
         CHECK_OK(aq_event_wait(&events[i]));
     CHECK_OK(aq_event_wait_all(barriers, 8));
@@ -423,7 +427,7 @@ static void test_under_way(aq_team *other)
     }
 }
 
-/* --- what is run ------------------------------------------------------------------------- */
+/* --- main -------------------------------------------------------------------------------- */
 
 static const struct {
     aq_atomic_op op;
@@ -496,7 +500,7 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_coll_allreduce_user(team, &got, &one, 1, 4, NULL, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_reduce_user(team, size, &got, &one, 1, 4, add_users, NULL), AQ_ERANK);
     CHECK_REFUSED(aq_coll_reduce_user(team, 0, &got, &one, 1, 0, add_users, NULL), AQ_EINVAL);
-    if (size > 1) { /* more bytes than there are addresses */
+    if (size > 1) { /* more bytes than the address space has */
         size_t most = SIZE_MAX / size + 1;
         CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, most), AQ_EINVAL);
         CHECK_REFUSED(aq_coll_scatter_nb(team, 0, &got, &one, most, 0, &ev), AQ_EINVAL);

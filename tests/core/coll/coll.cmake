@@ -1,6 +1,6 @@
 # Teams and collectives: by shared memory and by messages, for each number of ranks.
 set(coll_faults AQ_FAULT=hide=map,again=30)
-# As on several hosts: neighbourhoods of four, and of very different sizes.
+# As on several hosts: neighborhoods of four, and of very different sizes.
 foreach(ranks 1 2 3 4 5 6 7 8 9 11 13 16 17)
   if(ranks MATCHES "^(2|3|5|8)$")
     aq_core(coll.${ranks} ${ranks} coll)
@@ -20,9 +20,9 @@ foreach(ranks 3 5)
 endforeach()
 aq_core(coll.fours.64 64 coll many ENV AQ_NEIGHBORHOOD=4 ${long})
 aq_core(coll.uneven.32 32 coll many ENV AQ_NEIGHBORHOOD=1,20,7 ${long})
-# Neighbours in a team that had no shared memory left for it.
+# Neighbors in a team for which no shared memory was left.
 aq_core(coll.little_scratch 6 coll ENV AQ_NEIGHBORHOOD=3 AQ_COLL_SCRATCH=32K)
-# A chunk with room for some members only: all-to-all goes in groups of them.
+# A chunk with room for some members only: all-to-all proceeds in groups of them.
 aq_core(coll.groups.17 17 coll ENV AQ_COLL_SCRATCH=80K ${long})
 aq_core(coll.groups.5 5 coll ENV AQ_COLL_SCRATCH=32K)
 foreach(ranks 2 5)
@@ -35,7 +35,7 @@ foreach(ranks 2 5)
   aq_core_some(coll.large_messages.${ranks} ${ranks} coll large ENV AQ_SHM_MAP=no)
 endforeach()
 aq_core(coll_slow.2 2 coll_slow ENV AQ_SHM_CMA=no)
-# One that cannot be read directly, nor read the others: all copy.
+# One rank cannot be read directly, nor read the others: all of them copy.
 add_test(NAME core.coll.namespace COMMAND aqrun -n 3 sh -c
   "unshare -p true || exit 77; test $AQ_RANK = 1 || exec \"$<TARGET_FILE:core_coll>\"; \
    exec unshare -pf --kill-child \"$<TARGET_FILE:core_coll>\"")
@@ -48,7 +48,7 @@ foreach(ranks 1 2 3 5)
   aq_core_some(sizes.${ranks}.uneven ${ranks} sizes ENV AQ_NEIGHBORHOOD=2,1)
 endforeach()
 aq_core_some(sizes.3.storm 3 sizes ENV ${coll_faults})
-# Who sleeps is woken by those it waits for.
+# Sleeping ranks are woken by those that they wait for.
 foreach(ranks 2 3)
   foreach(mode single multiple threads)
     aq_core_some(coll_many.${ranks}.${mode} ${ranks} coll_many ${mode})
@@ -61,7 +61,7 @@ foreach(ranks 2 3)
 endforeach()
 aq_core(coll.32 32 coll many)
 aq_core(coll.64 64 coll many ${long})
-# All connect with all at once.
+# All ranks connect to all others at once.
 if(udp)
   aq_core(exchange.16.udp 16 exchange 65536 ENV AQ_TRANSPORTS=udp)
   aq_core(exchange.64.udp_lossy 64 exchange 65536 ENV AQ_TRANSPORTS=udp
@@ -81,7 +81,7 @@ foreach(ranks 1 2 3 4 7)
   aq_core_some(teams_memory.${ranks} ${ranks} teams_memory)
 endforeach()
 aq_core_some(teams_eps.storm.3 3 teams_eps ENV ${coll_faults})
-foreach(rank 0 1 3) # one that maps nobody is alone; the others find out
+foreach(rank 0 1 3) # a rank that maps no other is alone; the others notice
   aq_core_some(teams.hidden.${rank} 4 teams ENV TEST_HIDE=${rank} TEST_NEIGHBORHOODS=2)
 endforeach()
 set(neighborhoods "2|1|2" "4|3|2" "5|1,3|3" "8|1,2|6" "17|1,5,2|7")
@@ -127,7 +127,7 @@ aq_core_some(coll_threads.progress 2 coll_threads ENV AQ_PROGRESS_THREAD=yes)
 aq_core(coll.death 3 coll_threads dies ENV AQ_SURVIVE=yes AQ_SHM_MAP=no AQ_FAULT=die=1@300)
 aq_core(coll.death.uneven 4 coll_threads dies ENV AQ_SURVIVE=yes AQ_NEIGHBORHOOD=2,1
   AQ_FAULT=die=2@300)
-foreach(calls 300 301) # one of them in a reduction, whose neighbour must not get a part of the sum
+foreach(calls 300 301) # one of them in a reduction, whose neighbor must not get a part of the sum
   aq_core(coll.death.partial.${calls} 4 coll_threads dies ENV AQ_SURVIVE=yes AQ_NEIGHBORHOOD=1,2
     AQ_FAULT=die=0@${calls})
 endforeach()

@@ -1,9 +1,10 @@
 /*
- * Many collectives under way at once, more than run at a time: whoever sleeps meanwhile is woken by
- * those it waits for, not by its time-out. Counted are sleeps, as time says nothing under load.
+ * Many collectives under way at once, more than run at a time: ranks that sleep meanwhile are woken
+ * by those that they wait for, not by their timeout. The test counts sleeps, since times mean
+ * little under load.
  *
  * usage: coll_many single|multiple|threads
- *   threads  in mode multiple, with a second thread at barriers of another team meanwhile
+ *   threads  in mode multiple, while a second thread uses barriers of another team
  */
 #include "../support.h"
 
@@ -11,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each of OPS may be waited for in a sleep; a lost wake-up is one whose time-out ends it. A machine
- * that runs something else for a millisecond makes time-outs, too, but few of them. */
+/* Each of OPS operations may be waited for in a sleep; a lost wake-up is a sleep that ends by
+ * its timeout. A machine that runs something else for a millisecond causes timeouts, too, but
+ * few of them. */
 enum { OPS = 1000, COUNT = 64, MOST_OVERSLEPT = OPS / 10 };
 
 static int64_t from[OPS][COUNT], to[OPS][COUNT];
@@ -65,7 +67,7 @@ static void run(const char *what, void (*wait)(aq_event *), aq_team *other)
     if (other != NULL) CHECK_EQUAL(pthread_join(thread, NULL), 0);
     sleeps = job_counter("sleep") - sleeps;
     overslept = job_counter("overslept") - overslept;
-    printf("rank %u, %s: %llu sleeps, %llu to their end\n", job.self, what,
+    printf("rank %u, %s: %llu sleeps, %llu by timeout\n", job.self, what,
            (unsigned long long)sleeps, (unsigned long long)overslept);
     CHECK(overslept <= MOST_OVERSLEPT);
     check_sums();

@@ -1,16 +1,16 @@
 /*
- * A member that waits long for a collective to begin, and then takes long to leave it, holds up the
- * next one: that is no difference between members, and the job goes on.
+ * A member that waits long for a collective to begin, and then takes long to leave it, delays the
+ * next one: that is not reported as a mismatch between members, and the job continues.
  */
 #include "../support.h"
 
 #include <time.h>
 
-/* In whole pieces and a last one that each member adds up when all have come to it. */
+/* Consists of whole pieces and a last one, which each member reduces once all have arrived. */
 enum { LAST = 100, COUNT = 3 * 256 * 1024 / (int)sizeof(uint32_t) + LAST };
 static uint32_t mine[COUNT], sum[COUNT];
 
-/* Longer than those who wait are patient; if it were not, the test would see nothing. */
+/* Longer than waiting members take to suspect a mismatch; otherwise the test would show nothing. */
 static void idle(int tenths)
 {
     struct timespec now, until;

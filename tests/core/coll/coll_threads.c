@@ -1,6 +1,6 @@
 /*
- * Collectives from several threads at once, each on a team of its own, and with "dies" as argument
- * (AQ_FAULT=die=…): a collective with a dead member ends with AQ_EPEER.
+ * Collectives from several threads at once, each on a team of its own; and with the argument "dies"
+ * (AQ_FAULT=die=…): a collective with a dead member fails with AQ_EPEER.
  */
 #include "../support.h"
 
@@ -49,8 +49,8 @@ static void test_threads(void)
         CHECK_OK(aq_team_destroy(teams[i]));
 }
 
-/* Blocking or by an event, it ends; who is told ends the job in good order for the one who is not.
- */
+/* Blocking or by an event, it ends; a rank that gets the error ends the job in an orderly way,
+ * also for the rank that does not. */
 static _Noreturn void test_death(void)
 {
     uint64_t mine, sum;
@@ -69,10 +69,10 @@ static _Noreturn void test_death(void)
         if (status == AQ_OK) CHECK_EQUAL(sum, i * job.size);
     }
     CHECK_EQUAL(status, AQ_EPEER);
-    /* Nor does any later one complete. */
+    /* No later one completes either. */
     status = aq_coll_barrier_nb(job.team, 0, &ev);
     CHECK_EQUAL(status == AQ_OK ? aq_event_wait(&ev) : status, AQ_EPEER);
-    /* Time for the others to take what we have left as their result. */
+    /* Give the others time to read our remaining data as their result. */
     for (int i = 0; i < 500; i++) {
         sched_yield();
         (void)aq_poll();

@@ -1,7 +1,7 @@
 /*
- * Members of a team that are not in the same collective: started by differ_test. Usage:
- * differ FIRST SECOND: the last rank is in SECOND while the others are in FIRST, and then all are
- * in barriers. An operation is a name, and perhaps ":root" or ":bytes".
+ * Members of a team that are not in the same collective: started by differ_test. Usage: differ
+ * FIRST SECOND: the last rank calls SECOND while the others call FIRST, and then all call barriers.
+ * An operation is a name, possibly with ":root" or ":bytes".
  */
 #include "../support.h"
 
@@ -66,7 +66,7 @@ static void do_operation(const char *what)
         CHECK_STATUS(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD), AQ_EPEER);
     if (IS("finalize") || IS("sum_then_finalize")) {
         (void)aq_finalize();
-        exit(0); /* of which a job of one rank less would not know */
+        exit(0); /* a job of one rank less would not notice the exit */
     }
 }
 

@@ -1,6 +1,7 @@
 /*
- * Members of a team that start different collectives, or the same with other sizes or roots, or use
- * a team that others destroy: the job ends with an error that names both, and nothing hangs.
+ * Members of a team that start different collectives, or the same one with different sizes or
+ * roots, or use a team that others destroy: the job ends with an error that names both calls, and
+ * nothing hangs.
  */
 #include "../../job/harness.h"
 
@@ -51,7 +52,7 @@ static void run_pair(const char *ranks, const char *set, const struct pair *pair
     run_free(&run);
 }
 
-/* Each world has a third of them, the next one the next third; with "all" each has all. */
+/* Each world runs a third of the pairs, the next world the next third; with "all" each runs all. */
 static bool all;
 static size_t world;
 
@@ -67,14 +68,14 @@ static void run_pairs(const char *ranks, const char *set)
         if (in_this_world(i)) run_pair(ranks, set, &pairs[i]);
 }
 
-/* Each looks at all. */
+/* Each member checks all others. */
 static void test_few(void **state)
 {
     (void)state;
     run_pairs("3", "AQ_WAIT=auto");
 }
 
-/* They count, on few cores. */
+/* With many members, they count matches, on few cores. */
 static void test_many(void **state)
 {
     (void)state;
@@ -88,7 +89,9 @@ static void test_messages(void **state)
     run_pairs("2", "AQ_FAULT=hide=map,again=30,late=5");
 }
 
-/* Barriers by remote writes, of which others know by the questions of messages, and by words. */
+/*
+ * Barriers by remote writes, whose mismatches others detect by questions in messages, and by words.
+ */
 static void test_written(void **state)
 {
     (void)state;
@@ -97,7 +100,7 @@ static void test_written(void **state)
     unsetenv("AQ_BARRIER");
 }
 
-/* Parts of them, in each neighbourhood and between them. */
+/* Parts of collectives, in each neighborhood and between them. */
 static void test_neighborhoods(void **state)
 {
     (void)state;
@@ -113,7 +116,7 @@ static void test_neighborhoods(void **state)
     }
 }
 
-/* Where deaths may explain it, the calls fail. */
+/* Where deaths could be the cause, the calls fail. */
 static void test_survivors(void **state)
 {
     (void)state;
@@ -129,8 +132,8 @@ static void test_survivors(void **state)
     }
 }
 
-/* Who gives up first and leaves takes along those who still wait for it in the barrier of the end,
- * in memory, by messages, and where it waits between neighbourhoods. */
+/* The first member that reports the mismatch and leaves ends those that still wait for it in the
+ * final barrier: in memory, by messages, and between neighborhoods. */
 static void test_leave_after_failure(void **state)
 {
     static const char *const sets[] = {"AQ_WAIT=auto", "AQ_SHM_MAP=no", "AQ_NEIGHBORHOOD=2",

@@ -1,6 +1,6 @@
 /*
- * Everybody sends to everybody: an all-to-all of large blocks, twice, so that each pair of
- * processes connects while all others do.
+ * An all-to-all of large blocks, twice, so that each pair of processes connects while all others
+ * do.
  *
  * usage: exchange BYTES
  */

@@ -1,8 +1,8 @@
 /*
- * A member that hears of a death leaves an operation, and uses its buffers for something else,
- * while another, who misses nobody in that round, still reads them: `left private|segment`. Of four
- * ranks 1 dies as soon as it has its data, 2 and 3 spoil theirs, and 0 is slow: its memory is new.
- * It has the right data, or hears of the death.
+ * A member that is notified of a death leaves an operation, and reuses its buffers, while another
+ * member, which does not depend on the dead one in that round, still reads them: `left
+ * private|segment`. Of four ranks, 1 dies as soon as it has its data, 2 and 3 overwrite theirs, and
+ * 0 is slow, as its memory is new. It gets the right data, or the error.
  */
 #include "../support.h"
 
@@ -20,7 +20,7 @@ static unsigned char *new_memory(void)
     return at;
 }
 
-/* What `from` sends to `to`. */
+/* A byte of the block that `from` sends to `to`. */
 static unsigned char block_byte(aq_rank from, aq_rank to)
 {
     return (unsigned char)(1 + from * RANKS + to);
@@ -36,7 +36,8 @@ static void die_with_data(unsigned char *dst, const unsigned char *src)
 {
     aq_event done;
     CHECK_OK(aq_coll_alltoall_nb(job.team, dst, src, BLOCK, 0, &done));
-    while (dst[ALL - 1] == 0 || dst[0] == 0) /* 2 and 3 come before 0, and our own block last */
+    while (dst[ALL - 1] == 0 ||
+           dst[0] == 0) /* those of 2 and 3 come before that of 0, and our own block last */
         (void)aq_poll();
     raise(SIGKILL);
 }

@@ -1,7 +1,7 @@
 /*
- * Block sizes of v-forms that do not match between members: all of them hear of it, nothing is
- * moved, and the team goes on. One member is wrong about one block, by a little, by much, or about
- * whether there is any.
+ * Block sizes of v-forms that do not match between members: all of them get the error, nothing is
+ * transferred, and the team remains usable. One member has a wrong size for one block: slightly
+ * wrong, very wrong, or zero against non-zero.
  */
 #include "../support.h"
 
@@ -12,7 +12,7 @@ enum { MOST = 20000, UNTOUCHED = 0x5a };
 static unsigned char in[17 * MOST], out[17 * MOST];
 static size_t send_counts[17], recv_counts[17], offsets[17];
 
-/* What i sends to k, if all are right. */
+/* The number of bytes that i sends to k, if all are right. */
 static size_t size_of(aq_rank i, aq_rank k, size_t scale)
 {
     return (i * 7 + k * 3) % 5 * scale;
@@ -43,8 +43,11 @@ static aq_status call(enum form form, aq_rank root, bool nb, unsigned flags)
     return aq_event_wait(&ev);
 }
 
-/* `who` is wrong by `by` bytes about its block with the root; 0: nobody is. */
-static void try_form(enum form form, aq_rank who, size_t scale, size_t by, bool nb)
+/*
+ * Rank `wrong` passes a size that is off by `by` bytes for its block with the root; by 0: none
+ * does.
+ */
+static void try_form(enum form form, aq_rank wrong, size_t scale, size_t by, bool nb)
 {
     aq_rank root = job.size - 1;
     unsigned flags = nb && scale % 2 == 0 ? AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL : 0;
@@ -53,8 +56,8 @@ static void try_form(enum form form, aq_rank who, size_t scale, size_t by, bool 
         send_counts[i] = size_of(job.self, i, scale);
         recv_counts[i] = size_of(i, job.self, scale);
     }
-    if (job.self == who && form == SCATTERV) recv_counts[root] += by;
-    if (job.self == who && form != SCATTERV) send_counts[root] += by;
+    if (job.self == wrong && form == SCATTERV) recv_counts[root] += by;
+    if (job.self == wrong && form != SCATTERV) send_counts[root] += by;
     memset(out, UNTOUCHED, sizeof(out));
     memset(in, 1 + (int)job.self, sizeof(in));
     CHECK_STATUS(call(form, root, nb, flags), by != 0 ? AQ_EMISMATCH : AQ_OK);
@@ -73,9 +76,9 @@ int main(void)
     for (int form = 0; form < FORMS; form++)
         for (size_t s = 0; s < COUNT_OF(scales); s++)
             for (size_t b = 0; b < COUNT_OF(by); b++)
-                for (aq_rank who = 0; who < job.size; who++)
+                for (aq_rank wrong = 0; wrong < job.size; wrong++)
                     for (int nb = 0; nb < 2; nb++)
-                        try_form((enum form)form, who, scales[s], by[b], nb != 0);
+                        try_form((enum form)form, wrong, scales[s], by[b], nb != 0);
     job_close();
     return 0;
 }

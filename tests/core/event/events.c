@@ -60,7 +60,7 @@ static void test_wait_all(void)
     start_gets();
     CHECK_OK(aq_event_wait_all(events, COUNT));
     check_gets(1);
-    CHECK_OK(aq_event_wait_all(events, COUNT)); /* all done by now: nothing to wait for */
+    CHECK_OK(aq_event_wait_all(events, COUNT)); /* all complete by now: nothing to wait for */
     CHECK_OK(aq_event_wait_all(NULL, 0));
     CHECK_OK(aq_event_test_all(NULL, 0));
 }
@@ -86,7 +86,7 @@ static size_t count_done(void)
     return done;
 }
 
-/* Each call ends at least one, and those that are done hold their data. */
+/* Each call completes at least one, and completed gets have their data. */
 static void test_some(bool wait)
 {
     start_puts(3);
@@ -134,7 +134,7 @@ static void test_reverse(void)
     CHECK_OK(aq_event_test(&none));
 }
 
-/* A leaf is optional, may be asked for more than once, and ends before its root. */
+/* A leaf is optional, may be requested more than once, and completes before its root. */
 static void test_leaves(void)
 {
     start_puts(5);
@@ -177,7 +177,7 @@ static void test_mixed(void)
 
 /* --- implicit ---------------------------------------------------------------------------- */
 
-/* Thousands of implicit ones, of kinds that are waited for apart. */
+/* Thousands of implicit operations, of kinds that are waited for separately. */
 static void test_implicit(void)
 {
     for (size_t i = 0; i < COUNT; i++) {
@@ -201,7 +201,7 @@ static void test_implicit(void)
 
 static _Atomic uint32_t followed;
 
-/* The data of the put that it follows is there. */
+/* The data of the put that it follows has arrived. */
 static void on_after(aq_am *am)
 {
     size_t at = 0, len = (size_t)am->args[0];
@@ -211,7 +211,10 @@ static void on_after(aq_am *am)
     followed++;
 }
 
-/* Explicit and implicit, in regions and not, small and large; the sources change when they may. */
+/*
+ * Explicit and implicit, in regions and not, small and large; sources are overwritten as soon as
+ * that is allowed.
+ */
 static void test_after(void)
 {
     enum { EACH = 50, AREA = COUNT * SIZE };
@@ -219,7 +222,7 @@ static void test_after(void)
     size_t len, at = 0;
     followed = 0;
     job_barrier();
-    for (size_t i = 0; i < EACH; i++, at += len) { /* one after the other, never on top */
+    for (size_t i = 0; i < EACH; i++, at += len) { /* one after the other, without overlap */
         len = lens[i % COUNT_OF(lens)];
         aq_rank to = target(i);
         aq_arg arg = (aq_arg)len;

@@ -1,6 +1,6 @@
 /*
  * Events by kind: the leaves of an access region, the sources of messages as a group, and thousands
- * of operations outstanding without a malloc for each.
+ * of outstanding operations without a malloc for each.
  */
 #include "../support.h"
 
@@ -25,7 +25,8 @@ static aq_event events[OPS];
 #define COUNTS_MALLOC 1
 #endif
 
-static _Thread_local uint64_t mallocs; /* of the program: a helper thread may park packets */
+static _Thread_local uint64_t
+    mallocs; /* of the program's threads: a helper thread may park packets */
 
 #if COUNTS_MALLOC
 void *__libc_malloc(size_t size);
@@ -114,7 +115,7 @@ static void prepare(uint64_t seed)
     job_barrier();
 }
 
-/* In each order of the kinds: what a leaf stands for has happened, and it stays true. */
+/* In each order of the kinds: the operations of a leaf are complete, and remain so. */
 static void test_leaves(void)
 {
     static const unsigned kinds[] = {AQ_NBI_PUT, AQ_NBI_GET, AQ_NBI_ATOMIC, AQ_NBI_LOCAL};
@@ -200,7 +201,7 @@ static void start_thousands(void)
     CHECK_OK(aq_event_wait_all(events, OPS / 10));
 }
 
-/* What the first round has allocated serves the second. */
+/* The second round reuses what the first has allocated. */
 static void test_thousands(void)
 {
     job_barrier();

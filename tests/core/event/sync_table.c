@@ -1,9 +1,9 @@
 /*
- * "When synchronization is needed": one test for each row of the table in the seed documents.
+ * "When synchronization is needed": one test for each row of the table in the specification.
  *
- * For a row with local "I" or a leaf event the source is overwritten as soon as that holds, and the
- * target must still see what was sent. For remote "I" and "S" the target is told by a message after
- * the call that gives the guarantee, and its handler looks at the memory at once.
+ * For a row with local "I" or a leaf event, the source is overwritten as soon as the table allows
+ * it, and the target must still receive the original data. For remote "I" and "S", the target gets
+ * a message after the call with the guarantee, and its handler checks the memory at once.
  */
 #include "../support.h"
 
@@ -14,7 +14,7 @@
 enum { LOOK = 100, LANDED, LARGEST = 70000 };
 
 static _Atomic uint32_t looked, landed;
-static uint64_t seed_now; /* of the data under way, the same function of rank and step everywhere */
+static uint64_t seed_now; /* of the data under way, equal on all ranks */
 static unsigned char *source, *copy;
 
 static uint64_t seed_of(aq_rank rank)
@@ -22,7 +22,9 @@ static uint64_t seed_of(aq_rank rank)
     return mix(seed_now) + rank;
 }
 
-/* What a sender has put into its slice of our segment is there when its message says so. */
+/*
+ * The data that a sender has put into its slice of our segment is there when its message arrives.
+ */
 static void on_look(aq_am *am)
 {
     CHECK(
@@ -72,7 +74,7 @@ static void row_long(size_t len)
 
 /* --- puts -------------------------------------------------------------------------------- */
 
-/* Non-bulk: the source is free once the initiator has waited for the leaf. */
+/* Non-bulk: the source may be reused once the initiator has waited for the leaf. */
 static void row_put_nb(size_t len)
 {
     aq_event event;
@@ -130,7 +132,7 @@ static void row_put_nbi_bulk(size_t len)
     tell(len);
 }
 
-/* In a region, whose one event stands for all. */
+/* In a region, whose single event covers all operations. */
 static void row_put_nbi_region(size_t len)
 {
     aq_event event;
@@ -180,14 +182,14 @@ static void row_put_val(size_t len)
     tell(len);
 }
 
-/* --- gets: the data is there after the call that synchronises ---------------------------- */
+/* --- gets: the data is there after the call that synchronizes ---------------------------- */
 
 static void check_copy(size_t len)
 {
     CHECK(filled(copy, len, seed_of(job_next())));
 }
 
-/* Where the next rank keeps what others get from it. */
+/* The data of the next rank that others get. */
 static void *theirs(void)
 {
     return job_at(job_next(), job.size * (size_t)LARGEST);
