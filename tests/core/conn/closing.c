@@ -1,9 +1,9 @@
 /*
- * How connections end. The end is an event for who makes no progress, too, once nothing that the
- * peer sent is left to deliver.
+ * How connections end. A side that makes no progress gets the event for the end as well, once
+ * everything that the peer sent has been delivered.
  *
- * A connection is closed while a message that follows an operation waits for room: it still goes if
- * the peer takes what is before it, and else fails when the time is out.
+ * A connection is closed while a message that follows an operation waits for room: it is still sent
+ * if the peer receives what precedes it, and otherwise fails when the time expires.
  */
 #include "harness.h"
 
@@ -64,7 +64,7 @@ static void client(uint32_t looks)
     aq_segment_info info;
     aq_connection *conn;
     aq_event ev;
-    setenv("AQ_SHM_CMA", "no", 1); /* the server has to take part */
+    setenv("AQ_SHM_CMA", "no", 1); /* so that the server has to take part */
     setenv("AQ_CONN_TIMEOUT", looks ? "60s" : "50ms", 1);
     open_with_handlers();
     CHECK_OK(aq_connect(play->uri, &params, &conn));
@@ -160,7 +160,7 @@ static void idle(uint32_t how)
 
 int main(void)
 {
-    /* Over a network who makes no progress sends nothing and receives nothing. */
+    /* Over a network a side that makes no progress sends and receives nothing. */
     for (uint32_t how = 0; how < 2 * ENDS; how++)
         if (!play_far() || (how & LEAVES_MESSAGE) == 0) idle(how);
     for (uint32_t looks = 0; looks < 2 && !play_far(); looks++) {

@@ -1,6 +1,6 @@
 /*
- * Two hundred clients that come and go, and some that die at a random moment: a server outlives all
- * of them and keeps nothing of them. TEST_SEED repeats a run.
+ * Two hundred clients that come and go, some of which are killed at a random moment: a server
+ * survives all of them and keeps no resources of them. TEST_SEED repeats a run.
  */
 #include "harness.h"
 
@@ -13,7 +13,10 @@
 
 enum { CLIENTS = 200, AT_ONCE = 24, SEGMENT = 65536, ASK = 100, ANSWER, DONE = 1 };
 
-/* When all clients are gone, so many rounds deliver all that they had sent, and then tell. */
+/*
+ * Once all clients are gone, this many rounds deliver everything that they had sent, and the
+ * events.
+ */
 enum { QUIET = 1024 };
 
 static _Atomic uint32_t answers;
@@ -39,7 +42,7 @@ static void open_with_handlers(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* Clients that end before we accept them make no event we see, so the play says when it is over. */
+/* Clients that end before we accept them cause no event here, so the play announces the end. */
 static void server(uint32_t number)
 {
     unsigned closed = 0, lost = 0;
@@ -49,7 +52,7 @@ static void server(uint32_t number)
     aq_listener *listener = listen_here();
     unsigned fds = count_fds();
     aq_connection_event event;
-    /* Over a network it takes a while until who was killed is missed. */
+    /* Over a network it takes a while until the death of a client is detected. */
     for (unsigned quiet = 0; quiet < QUIET || (play_far() && count_fds() != fds);) {
         quiet = atomic_load(&play->flag[DONE]) != 0 ? quiet + 1 : 0;
         CHECK(aq_poll() >= AQ_OK);
@@ -73,7 +76,7 @@ static void server(uint32_t number)
     job_close();
 }
 
-/* One that lives: talks, and goes in good order. */
+/* One that lives: communicates, and closes in an orderly way. */
 static void client(uint32_t number)
 {
     unsigned char bytes[3000];
@@ -93,7 +96,7 @@ static void client(uint32_t number)
     job_close();
 }
 
-/* One that is killed by the play while it does the same for ever. */
+/* One that does the same for ever, until the play kills it. */
 static void victim(uint32_t number)
 {
     unsigned char bytes[3000];
@@ -119,7 +122,7 @@ static pid_t start_one(uint32_t i)
     bool dies = mix(seed + i) % 4 == 0;
     pid_t pid = play_start(dies ? victim : client, i);
     if (!dies) return pid;
-    /* Some time within its start, its call or its talk. */
+    /* At some time during its start, its call or its communication. */
     struct timespec pause = {.tv_nsec = (long)(mix(seed * 3 + i) % 20000000)};
     nanosleep(&pause, NULL);
     kill(pid, SIGKILL);

@@ -1,6 +1,6 @@
 /*
- * What only connections over a network have: addresses and names, secrets, floods at a listener's
- * port, callers that say nothing, and peers that fall silent.
+ * Features that only connections over a network have: addresses and names, secrets, floods at a
+ * listener's port, silent callers, and peers that become silent.
  */
 #include "base/clock.h"
 #include "base/stats.h"
@@ -33,7 +33,7 @@ static aq_status call(const char *uri, unsigned flags, uint64_t timeout_ns, cons
 
 /* --- addresses ------------------------------------------------------------------------------- */
 
-/* Both ends in this process. */
+/* With both ends in this process. */
 static void call_ourselves(const char *uri)
 {
     aq_connection *conn, *ends[2];
@@ -94,7 +94,7 @@ static void addresses(uint32_t number)
         CHECK_REFUSED(aq_listen(bad[i], 0, NULL, &one), AQ_EINVAL);
     one = listen_here();
     CHECK_REFUSED(aq_listen(play->uri, 0, NULL, &other), AQ_ESTATE);
-    /* The name may have an IPv6 address first, at which nobody listens. */
+    /* The name may have an IPv6 address first, on which nothing listens. */
     snprintf(uri, sizeof(uri), "udp://localhost%s", strrchr(play->uri, ':'));
     call_ourselves(uri);
     CHECK_OK(aq_listener_close(one));
@@ -109,7 +109,7 @@ static void addresses(uint32_t number)
 
 /* --- secrets --------------------------------------------------------------------------------- */
 
-/* What each side has: no secret, the play's, another. */
+/* The secret of each side: none, that of the play, another. */
 enum { NONE, OURS, THEIRS, SECRETS };
 
 static void take_secret(uint32_t which)
@@ -118,7 +118,7 @@ static void take_secret(uint32_t which)
     if (which == NONE) unsetenv("AQ_CONNECT_SECRET");
     if (which != THEIRS) return;
     int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, "another secret, of somebody else", 32) == 32);
+    CHECK(fd >= 0 && write(fd, "another secret, of another user", 32) == 32);
     close(fd);
     snprintf(setting, sizeof(setting), "file:%s", path);
     setenv("AQ_CONNECT_SECRET", setting, 1);
@@ -128,7 +128,8 @@ static void take_secret(uint32_t which)
     CHECK_REFUSED(aq_listen("udp://127.0.0.1", 0, NULL, &listener), AQ_EACCESS);
     CHECK(strstr(aq_error_message(), "chmod 600") != NULL);
     CHECK(chmod(path, 0600) == 0);
-    CHECK_OK(aq_listen("udp://127.0.0.1", 0, NULL, &listener)); /* it has been read now */
+    CHECK_OK(
+        aq_listen("udp://127.0.0.1", 0, NULL, &listener)); /* the secret has been read by now */
     CHECK_OK(aq_listener_close(listener));
     CHECK(unlink(path) == 0);
 }
@@ -186,7 +187,7 @@ static int stranger(void)
 }
 
 static struct aqi_mac *mac;
-static struct udp_secret known; /* what a stranger knows */
+static struct udp_secret known; /* the data that a stranger knows */
 
 static void post(int fd, enum udp_call_kind kind, struct udp_call *packet)
 {
@@ -194,7 +195,7 @@ static void post(int fd, enum udp_call_kind kind, struct udp_call *packet)
     (void)send(fd, packet, sizeof(*packet), 0);
 }
 
-/* An answer to what was posted last; false: none within a time that is long. */
+/* Receive the answer to the last packet sent. False: none has arrived within a long time. */
 static bool answer(int fd, struct udp_call *packet)
 {
     struct timeval patience = {.tv_sec = 10};
@@ -205,7 +206,9 @@ static bool answer(int fd, struct udp_call *packet)
     return true;
 }
 
-/* Garbage, calls with cookies that are none, and knocks from everywhere: then somebody comes. */
+/*
+ * Garbage, calls with invalid cookies, and knocks from many addresses; then an honest client calls.
+ */
 static void flood(uint32_t number)
 {
     unsigned char junk[2000];
@@ -225,7 +228,7 @@ static void flood(uint32_t number)
         post(fd, UDP_CALL_CALL, &packet);
         post(fd, (enum udp_call_kind)(mix(random++) % 256), &packet);
         post(fd, UDP_CALL_KNOCK, &packet);
-        /* What it gets for them is not more than it sent. */
+        /* The listener sends no more than it received. */
         while (recv(fd, &packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC) > 0)
             continue;
         /* An altered one. */
@@ -265,7 +268,10 @@ static void visitor(uint32_t number)
     job_close();
 }
 
-/* Callers that show where they are, and then say nothing: so many and no more, for some time. */
+/*
+ * Callers that prove their address and are silent afterwards: a limited number is kept, for a
+ * limited time.
+ */
 enum { MUTES = 200 };
 
 static void mute(uint32_t number)
@@ -289,7 +295,7 @@ static void mute(uint32_t number)
         busy += packet.kind == UDP_CALL_BUSY;
         denied += packet.kind == UDP_CALL_DENIED;
     }
-    /* The cookie is of one address. */
+    /* The cookie is bound to one address. */
     int elsewhere = stranger();
     struct timeval shortly = {.tv_usec = 300000};
     post(elsewhere, UDP_CALL_CALL, &packet);
@@ -321,7 +327,10 @@ static void patient(uint32_t number)
     job_close();
 }
 
-/* A listener without descriptors takes nobody, and then those who have kept trying. */
+/*
+ * A listener without descriptors accepts no call at first, and later those of callers that kept
+ * trying.
+ */
 static void poor(uint32_t number)
 {
     struct rlimit limit, none;
@@ -349,7 +358,7 @@ static void silent(uint32_t signal)
     raise((int)signal);
 }
 
-/* Who is stopped says nothing; of who was killed the system says that he is not there. */
+/* A stopped peer is silent; for a killed one the system reports that its port is closed. */
 static void listening(uint32_t signal)
 {
     aq_connection_info info;
@@ -364,8 +373,8 @@ static void listening(uint32_t signal)
     job_close();
 }
 
-/* Who computes makes no call for several times as long, and is still there; what was sent to him
- * arrives then. */
+/* A peer that computes for several times the limit without a call is still connected; messages
+ * sent to it arrive then. */
 enum { LIMIT_MS = 1000, TIMES = 3, MESSAGE = 100, COMPUTED = 1, CONNECTED };
 static _Atomic uint32_t messages;
 
@@ -420,7 +429,10 @@ static void waiting(uint32_t number)
     job_close();
 }
 
-/* Who calls while the server computes is told that it is there; who is patient is served then. */
+/*
+ * A caller times out while the server computes, with an error that says that the server exists; a
+ * caller with a longer timeout is served later.
+ */
 enum { LISTENS, TURNED_AWAY, CALLS };
 
 static void caller(uint32_t number)
@@ -448,7 +460,7 @@ static void late_server(uint32_t number)
     atomic_store(&play->flag[LISTENS], 1);
     role_await(CALLS, 1);
     while (serve(1) != 0)
-        continue; /* who was turned away may be lost first */
+        continue; /* the connection of the caller that timed out may be lost first */
     job_close();
 }
 

@@ -1,4 +1,4 @@
-/* Processes in roles, and what most of them do. */
+/* Processes in roles, and what most roles do. */
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ bool play_far(void)
     return transport != NULL && strcmp(transport, "udp") == 0;
 }
 
-/* A port that is free, and that nobody gets who asks for any. */
+/* A port that is free, and that is not assigned to a socket that asks for any. */
 static unsigned free_port(unsigned number)
 {
     for (unsigned tries = 0; tries < 1000; tries++) {
@@ -33,7 +33,7 @@ static unsigned free_port(unsigned number)
     abort();
 }
 
-/* Each process inherits its own copy of the descriptor, and reads it. */
+/* Each process inherits a descriptor of its own, and reads it. */
 static void share_secret(unsigned number)
 {
     static int fd = -1;

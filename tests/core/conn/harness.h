@@ -1,6 +1,7 @@
 /*
- * What the programs of this folder share: processes that are no ranks of one job, each a role in a
- * small play, with flags in memory that all of them see. Checks are those of tests/core/support.h.
+ * Shared by the programs of this folder: processes that are not ranks of one job, each with a role
+ * in a small play, and flags in memory shared by all of them. Checks are those of
+ * tests/core/support.h.
  */
 #ifndef AQT_CONN_HARNESS_H
 #define AQT_CONN_HARNESS_H
@@ -13,37 +14,37 @@
 
 enum { PLAY_FLAGS = 64 };
 
-/* In memory shared by everybody; zeroed before each play. */
+/* In memory shared by all processes; zeroed before each play. */
 struct play {
     _Atomic uint32_t flag[PLAY_FLAGS];
     char uri[256]; /* unique to this play */
 };
 extern struct play *play;
 
-/* The plays are over udp instead of shm: AQT_CONN=udp. */
+/* Whether the plays use udp instead of shm: AQT_CONN=udp. */
 bool play_far(void);
 
-/* Begin a play: zero the flags, choose a URI; over udp also a secret that all know. */
+/* Begin a play: clear the flags and choose a URI; over udp also a secret known to all. */
 void play_begin(const char *name);
-/* Start a process in a role. It ends with a failure after a minute. */
+/* Start a process in a role. It fails after a minute. */
 pid_t play_start(void (*role)(uint32_t number), uint32_t number);
-/* It has to end well; or by SIGKILL. */
+/* Check that it ends with success, or (play_killed) by SIGKILL. */
 void play_ended(pid_t process);
 void play_killed(pid_t process);
 
-/* For roles: join (alone) with a segment, wait for a flag without making progress, and polling. */
+/* For roles: join (alone) with a segment; wait for a flag without progress, or polling. */
 void role_open(aq_thread_mode mode, size_t segment);
 void role_await(unsigned flag, uint32_t value);
 void role_poll_await(unsigned flag, uint32_t value);
 
-/* The next event, by polling for it; and one that must be of this type. */
+/* Poll for the next event; expect_event: which must be of this type. */
 aq_connection_event next_event(void);
 aq_connection_event expect_event(aq_connection_event_type type);
 aq_listener *listen_here(void);
 /* Take a request and accept it, up to OPENED. */
 aq_connection *accept_one(void *context);
 aq_connection *connect_here(void *context);
-/* Accept whoever calls until so many connections have ended; returns how many were lost. */
+/* Accept all calls until `ends` connections have ended. Returns how many of those were lost. */
 unsigned serve(unsigned ends);
 
 unsigned count_fds(void);

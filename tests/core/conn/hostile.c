@@ -1,7 +1,7 @@
 /*
- * A server among strangers that lie: garbage for its socket, calls with senseless descriptors,
- * messages out of turn, messages for handlers that are not there. It says no or drops them, keeps
- * nothing, and serves the next honest client.
+ * A server among malicious strangers: garbage on its socket, calls with useless descriptors,
+ * messages out of order, messages for handlers that do not exist. It refuses or drops them, keeps
+ * no resources, and serves the next honest client.
  */
 #include "base/stats.h"
 #include "harness.h"
@@ -66,7 +66,7 @@ static void server(uint32_t number)
     }
     CHECK_EQUAL(count_fds(), fds);
     CHECK_EQUAL(count_maps(), maps);
-    /* Each datagram without a line, and each call that cannot be read. */
+    /* Each datagram without a line, and each malformed call. */
     CHECK(aqi_counter_sum(AQI_CTR_HELLO_DROPPED) >= 600);
     job_close();
 }
@@ -82,7 +82,7 @@ static void honest(void)
 
 /* --- raw calls ------------------------------------------------------------------------------- */
 
-/* Send a datagram with descriptors to the server, when it has room. */
+/* Send a datagram with descriptors to the server, once it has room. */
 static void post(int socket, const void *data, size_t len, const int *fds, unsigned nfds)
 {
     struct sockaddr_un name;
@@ -90,7 +90,10 @@ static void post(int socket, const void *data, size_t len, const int *fds, unsig
     raw_send(socket, &name, name_len, data, len, fds, nfds);
 }
 
-/* Call with these bytes and objects; the answer, or type 0 for none. Keeps the line in `*keep`. */
+/*
+ * Call with these bytes and objects. Returns the answer, or type 0 for none; stores the line in
+ * `*keep`.
+ */
 static struct aqi_hello call(int socket, const void *data, size_t len, const int *objects,
                              unsigned count, int *keep)
 {
@@ -138,7 +141,7 @@ static void garbage(int socket)
 {
     int fd = memory(4096, 0), two[] = {fd, fd};
     uint64_t random = mix(job.seed);
-    for (int i = 0; i < 300; i++) { /* no line, or none that is one */
+    for (int i = 0; i < 300; i++) { /* no line, or an invalid one */
         size_t n = random % 300;
         fill(bytes, n, random);
         post(socket, bytes, n, two, i % 3 == 0 ? 0 : (unsigned)i % 3);
@@ -150,7 +153,7 @@ static void garbage(int socket)
         CHECK_EQUAL(call(socket, bytes, n, two, (unsigned)i % 3, NULL).status, AQ_EPROTO);
         random = mix(random);
     }
-    for (int i = 0; i < 1000; i++) { /* nearly right ones */
+    for (int i = 0; i < 1000; i++) { /* almost valid ones */
         size_t n = good_call();
         bytes[random % n] ^= (unsigned char)(1u << random / n % 8);
         struct aqi_hello answer = call(socket, bytes, n, &fd, 1, NULL);
@@ -175,7 +178,7 @@ static void wrong_calls(int socket)
     CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EPROTO);
 }
 
-/* Rings that no settings could have made. */
+/* Ring dimensions that no settings result in. */
 static void wrong_measures(int socket)
 {
     static const uint32_t measures[][3] = {
@@ -202,7 +205,7 @@ static void wrong_measures(int socket)
     close(object);
 }
 
-/* What `objects` hold when they are as they should be: the size is in what the server says. */
+/* The contents of `objects` in a valid call; the size is in the server's answer. */
 static void wrong_memory(int socket)
 {
     size_t n = good_call();
@@ -218,7 +221,7 @@ static void wrong_memory(int socket)
     CHECK_EQUAL(call(socket, bytes, n, &other, 1, NULL).status, AQ_EPROTO);
     for (int i = 0; i < 8; i++)
         many[i] = other;
-    CHECK_EQUAL(call(socket, bytes, n, many, 8, NULL).type, 0); /* more than fit: dropped */
+    CHECK_EQUAL(call(socket, bytes, n, many, 8, NULL).type, 0); /* too many: dropped */
     close(pipes[0]);
     close(pipes[1]);
     close(unsealed);
@@ -226,7 +229,7 @@ static void wrong_memory(int socket)
     close(other);
 }
 
-/* The right memory, so that the server accepts, and then lies: on the line and in the rings. */
+/* Valid memory, so that the server accepts the call; then lies, on the line and in the rings. */
 static size_t right_size;
 
 static int accepted_call(int socket, int *object)
@@ -234,7 +237,7 @@ static int accepted_call(int socket, int *object)
     int line;
     *object = memory(right_size, F_SEAL_SHRINK | F_SEAL_GROW);
     struct aqi_hello answer = call(socket, bytes, good_call(), object, 1, &line);
-    /* An inbox of zeros is none. */
+    /* An inbox of zeros is invalid. */
     CHECK_EQUAL(answer.status, AQ_EPROTO);
     return line;
 }
@@ -262,7 +265,7 @@ static void hostile(uint32_t number)
     job_close();
 }
 
-/* --- clients that behave until they are connected -------------------------------------------- */
+/* --- clients that are honest until they are connected -------------------------------------- */
 
 /* A message for a handler that the server has not registered. */
 static void unknown_handler(uint32_t number)
@@ -278,7 +281,7 @@ static void unknown_handler(uint32_t number)
     job_close();
 }
 
-/* Asks and asks and takes no answer, as its process is stopped. */
+/* Keeps asking and receives no answer, as its process is stopped. */
 static void never_listens(uint32_t number)
 {
     (void)number;
@@ -298,7 +301,7 @@ static void never_listens(uint32_t number)
 
 static size_t object_size(void)
 {
-    /* What an honest client maps for a connection. */
+    /* The mappings of an honest client for a connection. */
     char line[512];
     unsigned long from, to, size = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -310,7 +313,7 @@ static size_t object_size(void)
     return size;
 }
 
-/* Learns the size of the right memory for the liars. */
+/* Determines the size of valid memory for the liars. */
 static void measure(uint32_t number)
 {
     (void)number;
@@ -332,7 +335,7 @@ int main(void)
     pid_t stopped = play_start(never_listens, 0);
     while (atomic_load(&play->flag[3]) == 0)
         usleep(1000);
-    play_ended(play_start(unknown_handler, 0)); /* served all the same, after a while */
+    play_ended(play_start(unknown_handler, 0)); /* is served nevertheless, after a while */
     kill(stopped, SIGKILL);
     play_killed(stopped);
     atomic_store(&play->flag[STOP], 1);

@@ -1,7 +1,7 @@
 /*
- * Strangers that know the protocol and the memory layout, and lie where that hurts most: about whom
- * the memory they show belongs to, with more descriptors than a message carries, and with nonsense
- * before the program has seen the request.
+ * Strangers that know the protocol and the memory layout, and lie where that is most harmful: about
+ * the owner of the memory that they offer, with more descriptors than a message carries, and with
+ * malformed data before the program has seen the request.
  */
 #include "base/stats.h"
 #include "harness.h"
@@ -24,7 +24,10 @@ enum { SERVED = 1, CALLED, DONE, PAGES, SLOTS, LINE_BYTES };
 
 static unsigned char bytes[AQI_HELLO_MAX];
 
-/* Call the server of the play with one object; the other end of the line stays open here, too. */
+/*
+ * Call the server of the play with one object; the far end of the line stays open in this process
+ * as well.
+ */
 static void call(int object, int line[2])
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
@@ -41,7 +44,7 @@ static void call(int object, int line[2])
     close(raw);
 }
 
-/* --- nonsense before the request is seen ------------------------------------------------------ */
+/* --- malformed data before the request is seen ------------------------------------------------ */
 
 static void closing_server(uint32_t number)
 {
@@ -68,7 +71,7 @@ static void babbler(uint32_t number)
 
 /* --- too many descriptors --------------------------------------------------------------------- */
 
-/* The headers of the two inboxes lie before all channels, each on a page. */
+/* The headers of the two inboxes precede all channels, each on a page. */
 enum { HEADER_BYTES = 4096 };
 
 static void measure(uint32_t number)
@@ -117,7 +120,7 @@ static void patient_server(uint32_t number)
     role_open(AQ_THREAD_SINGLE, 0);
     aq_listener *listener = listen_here();
     unsigned fds = count_fds();
-    CHECK_EQUAL(serve(3), 2); /* and one that closed in good order */
+    CHECK_EQUAL(serve(3), 2); /* and one that was closed in an orderly way */
     CHECK_EQUAL(count_fds(), fds);
     CHECK_OK(aq_listener_close(listener));
     job_close();
@@ -144,9 +147,9 @@ static void giver(uint32_t number)
     }
 }
 
-/* --- somebody else's memory ------------------------------------------------------------------- */
+/* --- memory of another process ---------------------------------------------------------------- */
 
-/* Says that it is the client itself, and shows "its" memory: the client's. */
+/* Pretends to be the client, and offers the client's memory as its own. */
 static void impostor(uint32_t number)
 {
     (void)number;

@@ -1,6 +1,6 @@
 /*
- * Segments that a program makes and shows on one connection only: reached without being mapped,
- * nothing beside them is, and nothing at all once they are destroyed.
+ * Segments that a program creates and publishes on one connection only: accessible without being
+ * mapped, whereas memory beside them is not, and no longer accessible once they are destroyed.
  */
 #include "harness.h"
 
@@ -25,7 +25,7 @@ static void open_with_handlers(void)
 {
     aq_handler_entry table[] = {{.index = PING, .nargs = 0, .fn = on_ping},
                                 {.index = PONG, .nargs = 0, .fn = on_pong}};
-    role_open(AQ_THREAD_SINGLE, 65536); /* shown to nobody */
+    role_open(AQ_THREAD_SINGLE, 65536); /* not published */
     job_handlers(table, COUNT_OF(table));
 }
 
@@ -57,7 +57,7 @@ static void server(uint32_t number)
     job_close();
 }
 
-/* A peer of a connection has no rank by which errors could name it. */
+/* A peer of a connection has no rank that errors could name. */
 static void refused_there(aq_status st)
 {
     CHECK_STATUS(st, AQ_ERANGE);
@@ -83,13 +83,13 @@ static void client(uint32_t number)
     CHECK(filled(in, SIZE, 7));
     fill(bytes, SIZE / 2, 9);
     CHECK_OK(aq_put(team, 1, info[0].addr, bytes, SIZE / 2, 0));
-    /* What belongs to the other connection is not reached by this one. */
+    /* Segments of the other connection are not accessible through this one. */
     refused_there(aq_put(team, 1, info[1].addr, bytes, 8, 0));
     atomic_store(&play->flag[1], 1);
     role_poll_await(2, 1);
     refused_there(aq_put(team, 1, info[0].addr, bytes, 8, 0));
     refused_there(aq_get(team, in, 1, info[0].addr, SIZE, 0));
-    /* Both connections go on. */
+    /* Both connections remain usable. */
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_OK(aq_am_short(aq_connection_team(conn[i]), 1, PING, AQ_NO_ARGS, 0));
         job_await(&pongs, i + 1);

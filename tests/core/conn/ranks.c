@@ -1,6 +1,7 @@
 /*
- * Ranks of a job that also serve: each listens, each connects to the next one, and a process that
- * is no rank connects to all of them, while the job goes on with its own messages and barriers.
+ * Ranks of a job that are also servers: each listens, each connects to the next one, and a process
+ * that is not a rank connects to all of them, while the job goes on with its own messages and
+ * barriers.
  */
 #include "harness.h"
 
@@ -43,7 +44,7 @@ static void uri_of(aq_rank rank, char uri[64])
     snprintf(uri, 64, "shm:///test/ranks/%s/%u", getenv("TEST_PARENT"), rank);
 }
 
-/* A process outside the job: nothing of the launcher's reaches it. */
+/* A process outside the job: it inherits nothing from the launcher. */
 static void outsider(unsigned ranks)
 {
     char uri[64];
@@ -84,7 +85,7 @@ static void rank_main(void)
         .struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT, .timeout_ns = 30000000000u};
     uri_of(job_next(), uri);
     CHECK_OK(aq_connect_start(uri, &params, &conn));
-    /* Our own call, a caller of the job and one from outside. */
+    /* Our own call, a caller in the job and one from outside. */
     for (int opened = 0, ended = 0; opened < 3 || ended < 1;) {
         aq_connection_event event = next_event();
         if (event.type == AQ_CONNECTION_REQUEST)

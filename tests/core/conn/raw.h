@@ -1,4 +1,4 @@
-/* For programs that speak the protocol of strangers themselves, over their own sockets. */
+/* For programs that implement the protocol of strangers themselves, over their own sockets. */
 #ifndef AQT_CONN_RAW_H
 #define AQT_CONN_RAW_H
 
@@ -7,15 +7,14 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* Where the server of the play listens. */
+/* The address on which the server of the play listens. */
 socklen_t raw_name(struct sockaddr_un *name);
 
-/* An address of shm as it is by default: the magic number, the inbox, slots, bytes of payload and
- * of a piece. */
+/* An address of shm with default settings: the magic number, the inbox, slots, bytes of a
+ * payload and of a fragment. */
 extern const uint32_t raw_address[5];
 
-/* Send with descriptors; to where the socket is connected if `to` is NULL. Blocks while the queue
- * is full. */
+/* Send with descriptors, to the socket's peer if `to` is NULL. Blocks while the queue is full. */
 void raw_send(int socket, const struct sockaddr_un *to, socklen_t to_len, const void *data,
               size_t len, const int *fds, unsigned nfds);
 

@@ -1,4 +1,4 @@
-/* Calls that do not lead to a connection, and listeners: every way it is said why. */
+/* Calls that fail, and listeners: every failure is reported with its cause. */
 #include "harness.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@ static aq_status try(const char *uri, unsigned flags, uint64_t timeout_ns, const
     CHECK(conn == NULL);
     if (strstr(aq_error_message(), text) == NULL)
         check_failed(__FILE__, __LINE__, "\"%s\" is not in \"%s\"", text, aq_error_message());
-    const char *named = strstr(aq_error_message(), uri); /* whom it is about, and once */
+    const char *named = strstr(aq_error_message(), uri); /* the peer is named, and only once */
     if (st != AQ_OK) CHECK(named != NULL && strstr(named + 1, uri) == NULL);
     return st;
 }
@@ -79,7 +79,7 @@ static void addresses(uint32_t number)
     job_close();
 }
 
-/* --- a server that says no ------------------------------------------------------------------- */
+/* --- a server that refuses -------------------------------------------------------------------- */
 
 static void rejecting(uint32_t number)
 {
@@ -93,8 +93,8 @@ static void rejecting(uint32_t number)
     conn = expect_event(AQ_CONNECTION_REQUEST).connection;
     CHECK_OK(aq_connection_reject(conn, 7, NULL));
     conn = expect_event(AQ_CONNECTION_REQUEST).connection;
-    CHECK_OK(aq_connection_close(conn)); /* says no, too */
-    /* The fourth is not looked at: the listener ends. */
+    CHECK_OK(aq_connection_close(conn)); /* refuses as well */
+    /* The fourth is not taken before the listener is closed. */
     role_poll_await(0, 1);
     CHECK_OK(aq_listener_close(listener));
     CHECK_EQUAL(count_maps(), maps);
@@ -128,7 +128,10 @@ static void rejected(uint32_t number)
     CHECK_OK(aq_connect_start(play->uri, NULL, &conn));
     CHECK_STATUS(aq_connect_test(conn), AQ_AGAIN);
     atomic_store(&play->flag[0], 1);
-    /* Refused by the listener's end; or it had not taken the call yet, and nobody listens now. */
+    /*
+     * Refused when the listener closed; or the call was not taken before, and nothing listens any
+     * more.
+     */
     CHECK_STATUS(aq_connect_wait(conn), AQ_EREFUSED);
     CHECK_OK(aq_connection_close(conn));
     CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN);
@@ -178,7 +181,7 @@ static void poor(uint32_t number)
     aq_connection_event event = expect_event(AQ_CONNECTION_REQUEST);
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     none = limit;
-    none.rlim_cur = 3; /* all that are open stay so */
+    none.rlim_cur = 3; /* those that are open remain open */
     CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
     CHECK_STATUS(aq_connection_accept(event.connection, NULL), AQ_ELIMIT);
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -186,7 +189,7 @@ static void poor(uint32_t number)
     job_close();
 }
 
-/* It hears whose limit that is. */
+/* The caller is told whose limit that is. */
 static void caller_of_poor(uint32_t number)
 {
     (void)number;
@@ -204,7 +207,7 @@ static void silent(uint32_t number)
     listen_here();
     atomic_store(&play->flag[0], 1);
     raise(SIGSTOP);
-    /* The caller has gone: its request is forgotten before anybody sees it. */
+    /* The caller has gone: its request is discarded before the program sees it. */
     aq_connection_event event;
     while (atomic_load(&play->flag[1]) == 0)
         CHECK(aq_poll() >= AQ_OK);
@@ -219,7 +222,9 @@ static void impatient(uint32_t number)
     role_open(AQ_THREAD_SINGLE, 0);
     unsigned maps = count_maps();
     CHECK_STATUS(try(play->uri, 0, 100000000, "does not answer"), AQ_ETIMEOUT);
-    /* Its queue holds only so many calls; further ones find no room, and time out as well. */
+    /*
+     * The queue holds a limited number of calls; further ones find no room, and time out as well.
+     */
     for (int i = 0; i < 600; i++) {
         aq_connect_params params = {.struct_size = sizeof(params), .timeout_ns = 1000000};
         CHECK_OK(aq_connect_start(play->uri, &params, &conn));
@@ -232,8 +237,8 @@ static void impatient(uint32_t number)
     job_close();
 }
 
-/* A server that dies with calls unread in its queue: they are refused at once, by the end of file.
- */
+/* A server that dies with unread calls in its queue: they are refused at once, by the end of
+ * file. */
 static void mortal(uint32_t number)
 {
     (void)number;
@@ -262,7 +267,7 @@ static void late_server(uint32_t number)
 {
     (void)number;
     role_open(AQ_THREAD_SINGLE, 0);
-    role_await(0, 8); /* all clients have called in vain */
+    role_await(0, 8); /* every client has called without success */
     listen_here();
     CHECK_EQUAL(serve(8), 0);
     job_close();
@@ -283,8 +288,8 @@ static void early_client(uint32_t number)
     job_close();
 }
 
-/* A request that nobody takes while the backlog is 1: the second caller tries again until it can.
- */
+/* A request that is not taken, with a backlog of 1: the second caller retries until there is
+ * room. */
 static void narrow(uint32_t number)
 {
     (void)number;

@@ -1,6 +1,6 @@
 /*
- * Two programs with different settings connect all the same: the rings are as the client's settings
- * make them, and the smaller of the two largest Mediums is the largest of both.
+ * Two programs with different settings can connect: the client's settings determine the rings, and
+ * the smaller of the two largest Mediums is the limit of both.
  */
 #include "harness.h"
 
@@ -9,7 +9,10 @@
 
 enum { SIZE = 700001, PIECES = 3000, STEP = 200, ECHO = 100, ANSWER };
 
-/* What is not the default: at the server in an even case, at the client in an odd one. */
+/*
+ * The setting that differs from the default: at the server in even cases, at the client in odd
+ * ones.
+ */
 static const struct {
     const char *name, *value;
     size_t max_medium; /* of the connection; 65536 is the default */
@@ -71,7 +74,7 @@ static void messages(aq_team *team)
     aq_am_cancel(&buffer);
 }
 
-/* Memory that is not mapped: in pieces, and many small ones packed. */
+/* Memory that is not mapped: in pieces, and many small transfers in one packet. */
 static void transfers(aq_team *team)
 {
     aq_segment_info info;

@@ -1,4 +1,4 @@
-/* A server and a client: messages of all kinds, one-sided operations, and a good end. */
+/* A server and a client: messages of all kinds, one-sided operations, and an orderly end. */
 #include "harness.h"
 
 #include <sched.h>
@@ -10,7 +10,7 @@ enum { SEGMENT = 1 << 20, PING = 100, PONG, BLOB, BLOB_BACK, LONG, LONG_BACK };
 static _Atomic uint32_t pongs, blobs, longs, served;
 static _Atomic(aq_connection *) expected;
 
-/* On the progress thread a handler may run before the program has noted its connection. */
+/* On the progress thread a handler may run before the program has stored its connection. */
 static aq_connection *noted(void)
 {
     while (atomic_load(&expected) == NULL)
@@ -24,14 +24,14 @@ static void on_ping(aq_am *am)
     CHECK(aq_connection_of(am) == noted());
     served++;
     aq_status st = aq_am_reply_short(am, PONG, am->args, am->nargs, 0);
-    /* To the last one, nobody may wait for an answer any more. */
+    /* No one may be waiting for the answer to the last one any more. */
     CHECK(st == AQ_OK || (st == AQ_EPEER && served == 1001));
 }
 
 static void on_pong(aq_am *am)
 {
     CHECK(aq_connection_of(am) == noted());
-    /* Over a network they come in any order. */
+    /* Over a network they arrive in any order. */
     CHECK(play_far() || filled_args(am->args, am->nargs, pongs));
     pongs++;
 }
@@ -128,7 +128,7 @@ static void talk_memory(aq_team *team)
     CHECK_OK(aq_memset(team, 1, there, 0x3c, 5000, 0));
     CHECK_OK(aq_get(team, in, 1, there, 5000, 0));
     CHECK(all_bytes(in, 5000, 0x3c));
-    /* Ourselves, as rank 0. */
+    /* This process, as rank 0. */
     CHECK_OK(aq_put_value(team, 0, job.base + 64, 0x1234, 8, 0));
     CHECK(memcmp(job.base + 64, &(uint64_t){0x1234}, 8) == 0);
     CHECK_STATUS(aq_put(team, 1, there + SEGMENT, out, 8, 0), AQ_ERANGE);
@@ -207,12 +207,12 @@ static void server(uint32_t number)
     atomic_fetch_add(&play->flag[0], 1);
     event = expect_event(AQ_CONNECTION_CLOSED);
     CHECK_EQUAL(event.status, AQ_EPEER);
-    CHECK_EQUAL(served, 1001); /* also what it sent last */
+    CHECK_EQUAL(served, 1001); /* including its last message */
     CHECK_STATUS(aq_am_short(aq_connection_team(event.connection), 1, PING, AQ_NO_ARGS, 0),
                  AQ_EPEER);
     CHECK_OK(aq_connection_close(event.connection));
     CHECK_OK(aq_listener_close(listener));
-    /* What waiting and meeting take is kept for the next; nothing else is. */
+    /* Resources for waiting and meeting are kept for the next one; no others are. */
     CHECK_EQUAL(count_maps(), maps);
     CHECK(count_fds() <= fds + 5);
     job_close();
@@ -233,7 +233,7 @@ static void client(uint32_t number)
     CHECK(aq_connection_context(conn) == &number);
     check_peer(conn, "welcome");
     talk(conn);
-    role_poll_await(0, 1); /* the server has done its part, which needs us */
+    role_poll_await(0, 1); /* the server is done with its part, for which it needs our progress */
     CHECK_OK(aq_am_short(aq_connection_team(conn), 1, PING, AQ_NO_ARGS, 0));
     CHECK_OK(aq_connection_close(conn));
     job_close();

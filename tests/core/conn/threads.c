@@ -1,6 +1,6 @@
 /*
- * A server in AQ_THREAD_MULTIPLE: one thread accepts and closes, others talk to every client that
- * is there, while clients come, talk and go.
+ * A server in AQ_THREAD_MULTIPLE: one thread accepts and closes, others communicate with every
+ * client that is connected, while clients come and go.
  */
 #include "harness.h"
 
@@ -46,7 +46,7 @@ static int all_gone(void *arg)
     return atomic_load(&gone) == CLIENTS;
 }
 
-/* Makes progress, and so runs handlers, for whichever connection has something. */
+/* Makes progress, and so runs handlers, for any connection with work. */
 static void *work(void *arg)
 {
     (void)arg;

@@ -1,6 +1,6 @@
 /*
- * Connections between two users: refused on either side unless that side allows it, and then the
- * whole of it, without what the system lets one user do to another's process (CMA). Needs root.
+ * Connections between two users: refused by each side unless it allows them; then everything works
+ * except what the system prevents one user from doing to another's process (CMA). Needs root.
  */
 #include "harness.h"
 
@@ -39,7 +39,10 @@ static void open_as(uid_t uid)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* `number`: the flags to listen with. Serves one client in the end, whoever was refused before. */
+/*
+ * `number`: the flags to listen with. Serves one client in the end, however many were refused
+ * before.
+ */
 static void server(uint32_t number)
 {
     aq_listener *listener;
@@ -47,7 +50,7 @@ static void server(uint32_t number)
     CHECK_OK(aq_listen(play->uri, number, NULL, &listener));
     atomic_store(&play->flag[0], 1);
     if (number == 0) {
-        role_poll_await(1, 1); /* the refused one never gets to us */
+        role_poll_await(1, 1); /* a refused call is not shown to the program */
         aq_connection_event event;
         CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN);
     } else {

@@ -1,6 +1,6 @@
 /*
  * Sleeping in poll() on the descriptor of aq_wait_fd: requests, messages, losses and other
- * descriptors wake, idle time costs nothing, and time-outs of calls under way come in time.
+ * descriptors end the sleep, idle time costs nothing, and timeouts of pending calls occur on time.
  */
 #include "harness.h"
 
@@ -43,7 +43,7 @@ static double now_ms(void)
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-/* Whether a program's loop polls before it sleeps, as examples/server.c does, or after that. */
+/* Whether a program's loop polls before it sleeps, as in examples/server.c, or afterwards. */
 static bool polls_first;
 
 /* One round of a program's own loop. Returns whether `other` was ready. */
@@ -55,7 +55,7 @@ static bool sleep_once(int other)
     struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = other, .events = POLLIN}};
     aq_status st = aq_wait_prepare();
     if (st == AQ_OK)
-        CHECK(poll(fds, other >= 0 ? 2 : 1, 30000) > 0); /* else something was missed */
+        CHECK(poll(fds, other >= 0 ? 2 : 1, 30000) > 0); /* otherwise a wake-up was missed */
     else
         CHECK_STATUS(st, AQ_AGAIN);
     if (!polls_first) CHECK(aq_poll() >= AQ_OK);
@@ -71,7 +71,7 @@ static aq_connection_event sleep_for_event(aq_connection_event_type type)
     return event;
 }
 
-/* Sleeps for all it does. */
+/* Sleeps whenever it waits. */
 static void server(uint32_t number)
 {
     polls_first = number > 1;
@@ -82,14 +82,14 @@ static void server(uint32_t number)
     CHECK(sleep_for_event(AQ_CONNECTION_OPENED).connection == conn);
     while (pings < ROUNDS)
         sleep_once(-1);
-    /* Idle: the client computes for a while before it says more. A descriptor that wakes for
-     * nothing makes thousands of turns; some are for what is left over. */
+    /* Idle: the client computes for a while before it sends again. A descriptor that wakes for
+     * no reason would cause thousands of turns; a few are for remaining work. */
     uint32_t turns = 0;
     for (atomic_store(&play->flag[0], 1); pings == ROUNDS; turns++)
         sleep_once(-1);
     printf("%u turns of an idle server\n", turns);
-    CHECK(turns < (play_far() ? 1000 : 100)); /* what is asked again wakes, too */
-    /* It dies, and nothing else tells us. */
+    CHECK(turns < (play_far() ? 1000 : 100)); /* retransmissions wake it, too */
+    /* It dies, which is noticed only by its connection. */
     CHECK(sleep_for_event(AQ_CONNECTION_LOST).connection == conn);
     CHECK_OK(aq_connection_close(conn));
     job_close();
@@ -115,7 +115,7 @@ static void client(uint32_t number)
     pause();
 }
 
-/* A pipe beside it, and the time-out of a call that nobody answers. */
+/* A pipe besides it, and the timeout of a call that is never answered. */
 static void alone(uint32_t number)
 {
     int pipes[2];

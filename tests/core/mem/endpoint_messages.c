@@ -1,6 +1,6 @@
 /*
- * Messages between all endpoints of all ranks: each with its own table of handlers, requests and
- * replies of every kind, what a handler is told, and what is refused.
+ * Messages between all endpoints of all ranks: each has its own table of handlers, requests and
+ * replies of every kind; what a handler gets to know, and what is refused.
  */
 #include "../support.h"
 
@@ -12,8 +12,7 @@ enum { FULL = 1, BARE = 2, TALKERS = 3, DEAF = 3, EPS = 4 };
 enum { ASK = 90, ANSWER, OWN, SLICE = 40000 };
 
 static aq_ep *eps[EPS];
-static unsigned char
-    *memory; /* the segment of FULL: a slice to be asked in, one to be answered in */
+static unsigned char *memory; /* the segment of FULL: a slice for requests, one for answers */
 static _Atomic uint32_t asked, answered;
 
 static aq_team *pair(unsigned from, unsigned to)
@@ -23,7 +22,7 @@ static aq_team *pair(unsigned from, unsigned to)
     return team;
 }
 
-/* A slice of the segment that endpoint `index` of `rank` has; NULL: it has none. */
+/* A slice of the segment of endpoint `index` of `rank`, or NULL if it has none. */
 static void *place(unsigned index, aq_rank rank, size_t slice)
 {
     aq_segment_info info;
@@ -31,20 +30,20 @@ static void *place(unsigned index, aq_rank rank, size_t slice)
     return info.size == 0 ? NULL : (char *)info.addr + slice * SLICE;
 }
 
-/* args: from which endpoint, to which, and the kind of the message. */
+/* args: the source endpoint, the target endpoint, and the kind of the message. */
 static void check_ends(const aq_am *am, int is_reply)
 {
     CHECK(am->nargs == 3 && am->is_reply == is_reply);
     CHECK_EQUAL(am->source_ep, am->args[is_reply]);
     CHECK_EQUAL(aq_ep_index(am->ep), am->args[!is_reply]);
     CHECK(am->ep == eps[am->args[!is_reply]]);
-    CHECK(am->context == eps + aq_ep_index(am->ep)); /* the handler of just that endpoint */
+    CHECK(am->context == eps + aq_ep_index(am->ep)); /* the handler of exactly that endpoint */
     CHECK_EQUAL(am->category, am->args[2]);
     if (am->category == AQ_AM_SHORT) CHECK_EQUAL(am->nbytes, 0);
     if (am->nbytes != 0) CHECK(filled(am->payload, am->nbytes, (uint64_t)am->nbytes));
 }
 
-/* An answer of the same kind and size, fixed and prepared in turn. */
+/* An answer of the same kind and size, alternately fixed and prepared. */
 static void on_ask(aq_am *am)
 {
     static unsigned turn;
@@ -146,7 +145,7 @@ static void test_refused(void)
 
 /* --- sending ----------------------------------------------------------------------------- */
 
-/* One request of each way to make one; returns when it has been answered. */
+/* One request by each of the calls that make one; returns when it has been answered. */
 static void ask(unsigned from, unsigned to, aq_rank rank, unsigned category, size_t nbytes,
                 bool prepared)
 {
@@ -171,7 +170,7 @@ static void ask(unsigned from, unsigned to, aq_rank rank, unsigned category, siz
     job_await(&answered, before + 1);
 }
 
-/* In turns, because the places of Longs are one for all senders. */
+/* One rank after the other, because all senders share the places of Longs. */
 static void test_messages(void)
 {
     for (aq_rank turn = 0; turn < job.size; turn++) {
@@ -193,7 +192,7 @@ static void test_messages(void)
     uint32_t each = TALKERS * (2 * 11 + 7); /* to an endpoint with a segment, and to BARE */
     CHECK_EQUAL(answered, each * job.size);
     CHECK_EQUAL(asked, each * job.size);
-    job_barrier(); /* before anybody asks more */
+    job_barrier(); /* before any rank asks more */
 }
 
 /* From every endpoint at once, more than there is room for. */

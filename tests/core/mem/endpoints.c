@@ -1,6 +1,6 @@
 /*
  * Several segments and endpoints: memory of the library and of the program, bound, published,
- * reached by address and by offset through pairs, refused when it should be; and all memory as a
+ * accessed by address and by offset through pairs, refused where it has to be; and all memory as a
  * segment.
  *
  * usage: endpoints [everything | first]
@@ -65,7 +65,7 @@ static void test_bind(void)
     CHECK_OK(aq_ep_bind(eps[3], segments[2])); /* one segment at two endpoints */
     CHECK_REFUSED(aq_ep_bind(eps[1], segments[2]), AQ_EINVAL);
     CHECK(aq_ep_segment(eps[1]) == segments[1]);
-    /* Ours at once, those of others not yet. */
+    /* Our own at once, those of others not yet. */
     aq_segment_info info;
     CHECK_OK(aq_segment_query(pair(1), job.self, &info));
     CHECK(info.addr == own && info.size == SMALL);
@@ -80,7 +80,7 @@ static void test_bind(void)
     }
 }
 
-/* Over a team of every other rank: only its members learn of the segments. */
+/* Over a team of every other rank: only its members get to know the segments. */
 static void publish_in_halves(void)
 {
     aq_team *half;
@@ -104,7 +104,7 @@ static void test_publish(void)
 {
     aq_ep *strange = (aq_ep *)(void *)own;
     CHECK_STATUS(aq_ep_publish(NULL, eps + 1, 3), AQ_EINVAL);
-    /* One rank's mistake is everybody's, and nothing is published. */
+    /* A mistake of one rank fails on all of them, and nothing is published. */
     CHECK_STATUS(aq_ep_publish(job.team, job.self == 0 ? &strange : eps + 1, 1), AQ_EINVAL);
     CHECK_REFUSED(aq_ep_publish(pair(1), eps + 1, 1), AQ_EINVAL);
     CHECK_OK(aq_ep_publish(job.team, NULL, 0));
@@ -114,7 +114,7 @@ static void test_publish(void)
 
 /* --- using them -------------------------------------------------------------------------- */
 
-/* The blocking forms by offset; `out` is what is there, and follows. */
+/* The blocking calls by offset; `out` mirrors the contents. */
 static void test_offsets(aq_team *team, unsigned char *out, size_t size)
 {
     const aq_rank to = job_next();
@@ -150,7 +150,7 @@ static void test_offsets(aq_team *team, unsigned char *out, size_t size)
     free(in);
 }
 
-/* What the blocking forms refuse of their flags and offsets. */
+/* Flags and offsets that the blocking calls refuse. */
 static void test_bad_flags(aq_team *team, size_t size)
 {
     const aq_rank to = job_next();
@@ -224,7 +224,7 @@ static void test_atomics(void)
         CHECK_OK(aq_atomic_domain_create(pair(2 + i), AQ_U64, AQ_OPS_ALL, &domains[i]));
     if (job.self == 0) memset(aq_segment_addr(segments[2]), 0, 8);
     job_barrier();
-    for (int i = 0; i < 500; i++) /* an offset, so that it need not be known where it lies */
+    for (int i = 0; i < 500; i++) /* an offset, so that its address need not be known */
         CHECK_OK(aq_atomic_nbi(domains[i % 2], 0, NULL, AQ_ADD, &one, NULL, NULL,
                                AQ_REMOTE_OFFSET | AQ_ATOMIC_RELEASE));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
@@ -272,7 +272,7 @@ static void on_long(aq_am *am)
     CHECK(0); /* there is no memory for it */
 }
 
-/* What its owner has taken back is out of reach of a Long as of a put, and both say so. */
+/* Memory that its owner has revoked is inaccessible for Longs as for puts, and both report that. */
 static void test_stale(aq_segment *segment, const void *src)
 {
     aq_segment_info info;

@@ -1,17 +1,17 @@
-/* Segments of different sizes, and of none; asking for too much is an error for all, then one can
- * ask for less. */
+/* Segments of different sizes, and none; requesting too much fails on all ranks, after which
+ * less can be requested. */
 #include "../support.h"
 
 #include <string.h>
 
-/* The last rank has none; the others have different ones. Alone, one has one. */
+/* The last rank has none, and the others differ; a single rank has one. */
 static size_t size_of(aq_rank rank)
 {
     if (rank == job.size - 1 && job.size > 1) return 0;
     return 10000 * (size_t)(rank + 1);
 }
 
-/* All ask for too much, or only one does: everybody hears of it, and nothing is attached. */
+/* All ranks request too much, or only one does: all get the error, and nothing is attached. */
 static void test_too_much(void)
 {
     aq_segment *segment = NULL;

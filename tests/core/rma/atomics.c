@@ -1,4 +1,4 @@
-/* Remote atomics: all operations and types against a model, sums by all ranks, locks. */
+/* Remote atomics: all operations and types compared with a model, sums by all ranks, locks. */
 #include "../../model/atomics.h"
 #include "../support.h"
 
@@ -12,7 +12,7 @@ static union model_value some_value(unsigned type)
 
 /* --- against the model ------------------------------------------------------------------- */
 
-/* One operation in one of its three forms. */
+/* One operation by one of its three calls. */
 static void perform(aq_atomic_domain *domain, int form, aq_rank rank, void *at, unsigned op,
                     const union model_value *a, const union model_value *b, void *result)
 {
@@ -69,7 +69,7 @@ static void test_model(void)
 
 /* --- all on one -------------------------------------------------------------------------- */
 
-/* Sums that come out exactly in every type, by all ranks at once on the memory of the last. */
+/* Sums that are exact in every type, by all ranks at once on memory of the last rank. */
 static void test_sums(void)
 {
     uint32_t each = 2000 / job.size + 10;
@@ -102,7 +102,7 @@ static void test_sums(void)
     }
 }
 
-/* Tickets: each number is drawn once, whoever draws; each draws rising ones. */
+/* Tickets: each number is drawn exactly once, and each rank draws increasing ones. */
 static void test_tickets(void)
 {
     uint64_t each = 2000 / job.size + 10, last = 0, drawn = 0;
@@ -133,7 +133,7 @@ static void test_tickets(void)
     job_barrier();
 }
 
-/* A compare-and-swap loop that doubles modulo a prime would lose an update that was not atomic. */
+/* Compare-and-swap loops that double modulo a prime show any update that is not atomic. */
 static void test_cas_loop(void)
 {
     uint32_t each = 500 / job.size + 5;
@@ -162,7 +162,7 @@ static void test_cas_loop(void)
     job_barrier();
 }
 
-/* A lock made of atomics orders plain puts and gets of those who hold it. */
+/* A lock made of atomics orders the plain puts and gets of its holders. */
 static void test_lock(void)
 {
     uint32_t each = 200 / job.size + 2, free_word = 0, mine = job.self + 1;
@@ -189,7 +189,7 @@ static void test_lock(void)
     job_barrier();
 }
 
-/* Operands are read before the call returns, and many results are under way at once. */
+/* Operands are read before the call returns, and many results are pending at once. */
 static void test_outstanding(void)
 {
     enum { COUNT = 1000 };

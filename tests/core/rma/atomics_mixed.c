@@ -1,5 +1,5 @@
 /*
- * Coherence of atomics: in one job the even ranks reach a location by the processor and the odd
+ * Coherence of atomics: in one job the even ranks access a location by the processor and the odd
  * ones by messages, all at once, with every type and operation, with and without the old value
  * where both exist, and no update may be lost.
  */
@@ -12,7 +12,7 @@
 
 enum { EACH = 300, TURNS = 6 };
 
-/* A small whole number in each type. */
+/* A small integer in each type. */
 static uint64_t number(int type, int value)
 {
     uint64_t bytes = 0;
@@ -45,7 +45,7 @@ static uint64_t fetch(aq_atomic_domain *domain, size_t at)
     return old;
 }
 
-/* Ups and downs by every operation that adds; what is left is known. */
+/* Increments and decrements by every operation that adds; the result is known. */
 static void test_sums(aq_atomic_domain *domain, int type)
 {
     uint64_t one = number(type, 1), two = number(type, 2), old, more;
@@ -77,8 +77,8 @@ static void test_cas(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 8)) == (double)EACH * job.size);
 }
 
-/* Turns by compare-and-swap without the old value: who has the turn succeeds, and all others try in
- * vain to take one that is over. */
+/* Turns by compare-and-swap without the old value: the rank whose turn it is succeeds, and all
+ * others try in vain to take a turn that has passed. */
 static void test_turns(aq_atomic_domain *domain, int type)
 {
     void *at = job_at(0, 64);
@@ -96,10 +96,10 @@ static void test_turns(aq_atomic_domain *domain, int type)
     CHECK((int)value_of(type, fetch(domain, 64)) == TURNS * (int)job.size);
 }
 
-/* The extremes of what all offer, in any order. */
+/* Minima and maxima of values from all ranks, in any order. */
 static void test_extremes(aq_atomic_domain *domain, int type)
 {
-    double seen = 1e9; /* the old minimum falls */
+    double seen = 1e9; /* the old minimum decreases */
     for (int i = 0; i < EACH; i++) {
         int mine = 100 + (i * 7 + (int)job.self * 13) % (EACH + (int)job.self);
         uint64_t bytes = number(type, mine);
@@ -122,7 +122,7 @@ static void test_extremes(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 24)) == least);
 }
 
-/* A token of swaps: what is taken out is put back, so that it is never doubled. */
+/* Tokens by swap: a token that was taken out is put back, so there is never more than one. */
 static void test_swaps(aq_atomic_domain *domain, int type)
 {
     uint64_t none = number(type, 0), token = number(type, 1), held = 0;
@@ -131,7 +131,7 @@ static void test_swaps(aq_atomic_domain *domain, int type)
         if (value_of(type, held) == 0) continue;
         CHECK(value_of(type, held) == 1);
         CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_INC, NULL, NULL, &held, 0));
-        CHECK(value_of(type, held) == 0); /* alone with the token */
+        CHECK(value_of(type, held) == 0); /* the only holder of the token */
         CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_DEC, NULL, NULL, NULL, 0));
         CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SET, &token, NULL, NULL, 0));
     }
@@ -139,7 +139,7 @@ static void test_swaps(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 32)) == 1);
 }
 
-/* A bit of each rank; toggled an even number of times, set, and cleared. */
+/* One bit for each rank; toggled an even number of times, set, and cleared. */
 static void test_bits(aq_atomic_domain *domain, int type)
 {
     uint64_t bit = 1ull << (job.self % 16), rest = ~bit, old;

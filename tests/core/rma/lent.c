@@ -1,10 +1,11 @@
 /*
- * Mode everything: puts and gets of memory of the next rank that its program maps, also anew and
- * beside what is being transferred, and that a network may have registered on demand. Each moves
- * what is there now.
+ * Mode everything: puts and gets of memory that the program of the next rank maps, also anew and
+ * beside memory being transferred, and that a network may have registered on demand. Each transfers
+ * the current contents.
  *
- * usage: core_lent [kept | once | followed]    what the network is to do with such memory;
- * followed: it keeps its registrations, since it reaches whatever is mapped there
+ * usage: core_lent [kept | once | followed]
+ *   how the network treats such memory; followed: it keeps registrations, since it reaches whatever
+ *   is mapped there
  */
 #include "../support.h"
 
@@ -50,7 +51,7 @@ static void round_trip(unsigned round)
     job_barrier();
 }
 
-/* Of all sizes, of which the first may ride on a question. */
+/* Of all sizes; the first one may be sent along with a question. */
 static void small_ones(void)
 {
     map(memory, LEN);
@@ -69,7 +70,7 @@ static void small_ones(void)
     job_barrier();
 }
 
-/* Each maps a part of its memory anew while the other parts of it are written and read. */
+/* Each rank maps a part of its memory anew while other parts of it are written and read. */
 static void beside(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -108,7 +109,7 @@ int main(int argc, char **argv)
     for (unsigned round = 2; round < ROUNDS; round++) {
         misses = job_counter("reg_far_miss");
         map(memory, LEN);
-        job_barrier(); /* which nobody leaves before the keys of what was there are gone */
+        job_barrier(); /* which no rank leaves before the keys of the old memory are gone */
         round_trip(round);
         CHECK((job_counter("reg_far_miss") > misses) == (lent && !followed));
     }

@@ -1,7 +1,7 @@
 /*
- * What transfers do to the mappings of the program, which are its own: each mapping stays one, so
- * that mremap moves it, and none are added, however many pages are reached. Where a network may pin
- * memory that is no segment; in mode everything that of peers, too.
+ * Transfers leave the program's mappings alone: each mapping remains one, so that mremap can move
+ * it, and none are added, however many pages are accessed. Where a network may pin memory outside
+ * of segments; in mode everything also that of peers.
  */
 #include "../support.h"
 
@@ -16,12 +16,12 @@ enum {
     LEN = 61440,
     PAGES = 300,
     PAGE = 4096,
-    FEW = 40 /* mappings that the library makes itself meanwhile */
+    FEW = 40 /* mappings that the library makes for itself meanwhile */
 };
 
 static unsigned char back[LEN];
 
-/* Those that overlap [from, from + len). */
+/* Count the mappings that overlap [from, from + len). */
 static unsigned mappings(const unsigned char *from, size_t len)
 {
     char line[512];
@@ -37,7 +37,7 @@ static unsigned mappings(const unsigned char *from, size_t len)
     return count;
 }
 
-/* With nothing beside it. */
+/* With no adjacent mapping. */
 static unsigned char *map_apart(size_t len)
 {
     unsigned char *at =

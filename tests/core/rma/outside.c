@@ -1,8 +1,10 @@
 /*
- * Large transfers from and to memory outside the segments, which a network may pin and keep: also
- * when it is mapped anew between them, each moves what is there now.
+ * Large transfers from and to memory outside the segments, which a network may pin and keep
+ * registered: each transfers the current contents, also if the memory has been mapped anew in
+ * between.
  *
- * usage: core_outside [kept | once | some]    what the network is to do with such memory
+ * usage: core_outside [kept | once | some]
+ *   how the network treats such memory
  */
 #include "../support.h"
 
@@ -38,7 +40,7 @@ static void round_trip(unsigned char *memory, unsigned round)
     job_barrier();
 }
 
-/* Threads get memory at addresses that others have just given back. */
+/* Threads get memory at addresses that others have just unmapped. */
 static void *map_and_unmap(void *arg)
 {
     size_t offset = *(unsigned char *)arg * (size_t)SLICE;

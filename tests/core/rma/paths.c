@@ -1,9 +1,10 @@
 /*
- * Which way puts, small fills, gets and messages take over ofi, where the provider wants local
- * memory registered: injected, by way of a buffer, or from and to memory that is registered for it.
- * By the counters of rank 0, which acts alone.
+ * The path that puts, small fills, gets and messages take over ofi, where the provider requires
+ * local memory to be registered: injected, through a buffer, or directly from and to memory that is
+ * registered for it. By the counters of rank 0, which alone acts.
  *
- * usage: core_paths INJECT BOUNCE GET-BOUNCE    the longest puts and gets of each way
+ * usage: core_paths INJECT BOUNCE GET-BOUNCE
+ *   the longest puts and gets of each path
  */
 #include "../support.h"
 
@@ -54,12 +55,12 @@ static uint64_t count(enum way way)
         return job_counter("posts_bounced");
     case REGISTERED:
         return job_counter("reg_hit") + job_counter("reg_miss");
-    default: /* what it is told of, and no put or get */
+    default: /* completions other than those of puts and gets */
         return job_counter("posts_told") - job_counter("put") - job_counter("get");
     }
 }
 
-/* Beside them the transport may ask now and then whether messages have arrived. */
+/* Meanwhile the transport may occasionally check whether messages have arrived. */
 static void check_way(void (*act)(size_t len), size_t len, enum way way)
 {
     uint64_t before[WAYS];
@@ -70,8 +71,8 @@ static void check_way(void (*act)(size_t len), size_t len, enum way way)
     for (enum way i = 0; i < WAYS; i++) {
         uint64_t more = count(i) - before[i];
         if ((more >= TIMES) == (i == way)) continue;
-        check_failed(__FILE__, __LINE__, "%zu bytes: way %d instead of %d: %llu times", len, i, way,
-                     (unsigned long long)more);
+        check_failed(__FILE__, __LINE__, "%zu bytes: path %d instead of %d: %llu times", len, i,
+                     way, (unsigned long long)more);
     }
 }
 

@@ -1,10 +1,10 @@
 /*
- * Memory that its owner has allocated itself, so that nobody else has it mapped: it is right
- * whether the owner polls, computes, or the system forbids to reach into other processes.
+ * Memory that its owner has allocated itself, so that no other process maps it: transfers are
+ * correct whether the owner polls, computes, or the system forbids access to other processes.
  *
  * usage: private [alone | direct | forbidden]
- *   alone      the owners make no call meanwhile
- *   direct     that, and addresses that are not there are reported
+ *   alone      the owners make no calls meanwhile
+ *   direct     as alone, and accesses to unmapped addresses are reported
  *   forbidden  a seccomp filter refuses process_vm_readv and process_vm_writev
  */
 #include "../support.h"
@@ -52,7 +52,7 @@ static unsigned char *map(size_t len, int flags, int fd)
     return at;
 }
 
-/* A great range of addresses with little memory behind it: the same window over and over. */
+/* A large range of addresses with little memory behind it: the same window over and over. */
 static unsigned char *map_wide(void)
 {
     int fd = memfd_create("aq-test-window", MFD_CLOEXEC);
@@ -117,7 +117,7 @@ static void test_many(void)
     job_barrier();
 }
 
-/* Above 2 GiB; the last window to arrive is the one that stays. */
+/* Above 2 GiB; the contents are those of the window that arrives last. */
 static void test_wide(void)
 {
     const size_t len = WINDOW * WINDOWS - 4096 - 3;
@@ -139,7 +139,10 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Wait without a call until the next rank has begun to, which it says in its mapped segment. */
+/*
+ * Wait without a call until the next rank has begun to do so as well, according to its mapped
+ * segment.
+ */
 static void await_absence(void)
 {
     aq_segment_info info;
@@ -150,7 +153,7 @@ static void await_absence(void)
         CHECK(now_s() < limit);
 }
 
-/* Ranks of even number wait without a call for what the next one puts into their memory. */
+/* Even ranks wait without a call for the data that the next rank puts into their memory. */
 static void test_alone(void)
 {
     const size_t len = 3 << 20;
@@ -173,7 +176,7 @@ static void test_alone(void)
         CHECK_OK(aq_put_value(pair(OWN), job_next(), there(OWN) + LEN - 64, 1, 8, 0));
         free(out);
     }
-    /* The one before us is odd, and has put into our memory. */
+    /* The previous rank is odd, and has put into our memory. */
     if (job.size == 1 || (job.self % 2 == 0 && job.size % 2 == 0)) {
         double limit = now_s() + 60;
         while (atomic_load(flag) == 0)
@@ -185,7 +188,7 @@ static void test_alone(void)
     job_barrier();
 }
 
-/* What cannot be reached is an error of the call that wanted it, and hurts nobody else. */
+/* Access to unmapped memory fails in the call that needed it, and harms nothing else. */
 static void test_holes(void)
 {
     unsigned char *at = there(HOLED), buffer[12000];
@@ -204,7 +207,7 @@ static void test_holes(void)
     job_barrier();
 }
 
-/* A page, a hole, and a page that may only be read. */
+/* A page, a hole, and a read-only page. */
 static unsigned char *map_holed(void)
 {
     unsigned char *at = map(12288, MAP_PRIVATE | MAP_ANONYMOUS, -1);

@@ -1,15 +1,15 @@
 /*
- * Local memory that is protected: what a bug of a program comes to, or one that watches its pages
- * by signals. The signal comes in the thread that calls, as from memcpy; a handler that makes the
- * page accessible is all that a transfer takes, page after page, and who leaves the call by it has
- * begun nothing.
+ * Protected local memory, as accessed by a faulty program, or by one that watches its pages by
+ * signals. The signal is raised in the calling thread, as by memcpy; a transfer works if a handler
+ * makes the page accessible, one page after the other, and if the handler jumps out of the call
+ * nothing has been started.
  *
  * usage: protected WHAT…
  *   calls   each kind of transfer from and to pages that are protected before it
- *   own     the same with a segment of the program's own memory
+ *   own     the same with a segment in the program's own memory
  *   later   pages are protected while the transfer is under way
  *   served  the peer's segment is protected
- *   leave   the handler leaves the call (not where what it has begun is memory of a peer)
+ *   leave   the handler jumps out of the call (not if it has changed memory of a peer)
  */
 #include "../support.h"
 
@@ -25,7 +25,7 @@ enum { LARGE = 600000, LATER = 4 << 20, SEGMENT = LATER + 65536, LONG = 100, MED
 
 static struct {
     unsigned char *from, *to; /* whole pages */
-    int rights;               /* that the handler gives; 0: it leaves the call */
+    int rights;               /* that the handler sets; 0: it jumps out of the call */
     volatile unsigned faults;
     volatile sig_atomic_t others; /* faults of another thread, or elsewhere */
     pid_t thread;
@@ -33,11 +33,11 @@ static struct {
 } watch;
 
 static size_t page;
-static unsigned char *memory, *copy; /* of this process, LATER bytes and pages around */
+static unsigned char *memory, *copy; /* of this process: LATER bytes with pages around them */
 static aq_team *team;                /* of the endpoints that are used */
 static unsigned char *there, *here;  /* the segment of the peer; ours */
 static _Atomic uint32_t mediums, longs;
-static uint64_t medium_seed, long_seed; /* what came last */
+static uint64_t medium_seed, long_seed; /* of the last message */
 
 static void on_fault(int number, siginfo_t *info, void *context)
 {
@@ -54,7 +54,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
     (void)mprotect(at, page, watch.rights);
 }
 
-/* Protect all pages in which some of [at, at + len) lies, but for the first `open` of them. */
+/* Protect all pages that contain some of [at, at + len), except the first `open` of them. */
 static void protect(unsigned char *at, size_t len, size_t open, int rights)
 {
     uintptr_t from = (uintptr_t)at & ~(uintptr_t)(page - 1);
@@ -102,7 +102,7 @@ static void put_nb(unsigned char *at, size_t len)
 {
     aq_event event;
     CHECK_OK(aq_put_nb(team, job_next(), there, at, len, 0, &event));
-    CHECK_EQUAL(watch.faults, pages()); /* at the call */
+    CHECK_EQUAL(watch.faults, pages()); /* during the call */
     CHECK_OK(aq_event_wait(&event));
 }
 
@@ -135,7 +135,7 @@ static void long_event(unsigned char *at, size_t len)
     CHECK_OK(aq_event_wait(&event));
 }
 
-/* Rows, one behind the other. */
+/* Rows, one after the other. */
 static void put_rows(unsigned char *at, size_t len)
 {
     const ptrdiff_t steps[] = {ROW};
@@ -158,7 +158,7 @@ static const struct kind {
     const char *name;
     void (*run)(unsigned char *at, size_t len);
     bool get;
-    const _Atomic uint32_t *arrivals; /* of a message, there */
+    const _Atomic uint32_t *arrivals; /* of a message, at the target */
     bool first;                       /* through the first endpoints only */
 } kinds[] = {
     {"put", put, false, NULL, false},
@@ -254,7 +254,10 @@ static void later(void)
     }
 }
 
-/* Rank 1 has its segment protected, and polls; the page may be read, then written. */
+/*
+ * The segment of rank 1 is protected while rank 1 polls; its handler makes the page readable, then
+ * writable.
+ */
 static void served(void)
 {
     for (unsigned round = 0; round < 2; round++) {
@@ -292,7 +295,7 @@ static void leave(void)
         }
         CHECK_EQUAL(watch.faults, 1);
         unprotect();
-        job_barrier(); /* nothing is held */
+        job_barrier(); /* no lock is held */
     }
     CHECK_EQUAL(mediums + longs, before);
     call(&kinds[0], LARGE, 0, PROT_NONE);
@@ -315,7 +318,7 @@ static void find(aq_team *of)
     there = info.addr;
 }
 
-/* A segment that nobody else has mapped. */
+/* A segment that no other process maps. */
 static void own(void)
 {
     aq_ep *ep;

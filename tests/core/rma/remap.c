@@ -1,11 +1,11 @@
 /*
- * Memory that the program remaps in all ways there are, at random, while other memory of it is
- * written and read, by itself and in mode everything by peers: what is moved is what is there now,
- * and its calls do what they do without the library.
+ * Memory that the program remaps at random in all possible ways, while other memory of it is
+ * transferred by itself and, in mode everything, by peers: transfers use the current contents, and
+ * system calls work as they do without the library.
  *
- * What is left out, since no kernel tells anybody (docs/architecture.md): memory mapped beside
- * other memory and moved with it by one mremap, pages that are made guards, and SHM_REMAP. A
- * mapping whose parts were mapped anew may be several for mremap.
+ * Left out, as no kernel announces them (docs/architecture.md): memory that one mremap moves
+ * together with memory mapped beside it, guard pages, and SHM_REMAP. A mapping with parts that were
+ * mapped anew may be several ones for mremap.
  *
  * usage: core_remap [ROUNDS]
  */
@@ -34,7 +34,7 @@ struct area {
     bool pieces;
     unsigned char *at;
     size_t len;
-    uint64_t seed; /* of what is in it */
+    uint64_t seed; /* of its contents */
 };
 
 static struct area areas[AREAS];
@@ -100,7 +100,7 @@ static void plain_resize(struct area *area)
 
 static void plain_move(struct area *area)
 {
-    if (area->pieces) return; /* Linux from 6.17 on may move some of them, and then fail */
+    if (area->pieces) return; /* from Linux 6.17 on it may move some of them before it fails */
     move(area, area->len, MREMAP_FIXED, map_plain(NULL, area->len));
 }
 
@@ -109,7 +109,7 @@ static void plain_leave(struct area *area)
     move(area, area->len, MREMAP_DONTUNMAP, NULL);
 }
 
-/* Others come to where it is. */
+/* Others are mapped in its place. */
 static void plain_replace(struct area *area)
 {
     struct area other = {.at = map_plain(NULL, area->len), .len = area->len, .seed = dice};
@@ -172,7 +172,7 @@ static void plain_protect(struct area *area)
 
 static void plain_fork(struct area *area)
 {
-    if (draw(4) != 0) return; /* it takes long */
+    if (draw(4) != 0) return; /* it is slow */
     int status;
     pid_t child = fork();
     CHECK(child >= 0);
@@ -324,12 +324,15 @@ static void end(struct area *area)
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-/* What the ranks have, as all know it, in a round. */
+/* The memory of a rank in a round, as all ranks know it. */
 struct card {
     uint64_t at, len, seed;
 };
 
-/* The areas that lie still: put from, put into by the previous rank, got into; and what of them. */
+/*
+ * The areas that are not remapped: source of our put, target of the previous rank's put, target of
+ * our get; and their parts.
+ */
 struct plan {
     unsigned from, into, got;
     uint64_t offset, len;
@@ -360,7 +363,7 @@ static const struct card *card_of(aq_rank rank, unsigned area)
     return &cards[(size_t)rank * AREAS + area];
 }
 
-/* The same in all ranks. */
+/* The same on all ranks. */
 static void make_plan(unsigned round)
 {
     uint64_t random = mix(job.seed * 31 + round);
@@ -371,7 +374,7 @@ static void make_plan(unsigned round)
     plan.len = mix(random);
 }
 
-/* What is moved between two pieces of memory: a part of the shorter one. */
+/* The length and offsets of a transfer between two pieces of memory: a part of the shorter one. */
 static size_t part_of(uint64_t a, uint64_t b, size_t *offset)
 {
     size_t len = (size_t)(a < b ? a : b);
@@ -387,8 +390,8 @@ static void show_cards(void)
     CHECK_OK(aq_coll_allgather(job.team, cards, mine, sizeof(mine)));
 }
 
-/* In mode fast into the segment of the next rank and out of its other half, which stays as it is.
- */
+/* In mode fast into the segment of the next rank and out of its other half, which does not
+ * change. */
 static void transfer(void)
 {
     aq_rank next = job_next();
@@ -418,7 +421,7 @@ static void transfer(void)
     CHECK(filled(areas[plan.got].at + get_at, get, source->seed + get_at));
 }
 
-/* What the previous rank has put. */
+/* The data that the previous rank has put. */
 static void check_put(void)
 {
     size_t offset, len;

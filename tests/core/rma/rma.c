@@ -1,10 +1,10 @@
-/* One-sided operations in all their forms, of all sizes and alignments, to every rank. */
+/* One-sided operations: every call, all sizes and alignments, to every rank. */
 #include "../support.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SLICE ((size_t)20480) /* of every rank in everybody's segment */
+#define SLICE ((size_t)20480) /* of every rank in every rank's segment */
 #define GUARD ((size_t)64)
 
 static const size_t sizes[] = {0,    1,    2,    3,    4,    5,    7,    8,    9,
@@ -37,7 +37,7 @@ static void test_segments(void)
     for (aq_rank rank = 0; rank < job.size; rank++) {
         aq_segment_info info;
         CHECK_OK(aq_segment_query(job.team, rank, &info));
-        /* A peer that could map us has left its mark by a plain store. */
+        /* A peer that has mapped our segment has marked it by a plain store. */
         if (info.local != NULL) CHECK_EQUAL(job.base[rank * SLICE + 7], rank + 1);
     }
     job_barrier();
@@ -45,7 +45,7 @@ static void test_segments(void)
 
 /* --- put and get ------------------------------------------------------------------------- */
 
-/* The forms of a transfer, each complete when it returns. */
+/* The kinds of calls for a transfer, all complete when the function below returns. */
 enum form { BLOCKING, EXPLICIT, IMPLICIT, REGION, FORMS };
 
 static void do_put(enum form form, aq_rank rank, void *dst, const void *src, size_t len)
@@ -94,7 +94,10 @@ static void do_get(enum form form, void *dst, aq_rank rank, const void *src, siz
     }
 }
 
-/* There and back with guards around; `from` and `to` are skews of the addresses. */
+/*
+ * There and back with guard bytes around the data; `from` and `to` are offsets from an aligned
+ * address.
+ */
 static void round_trip(enum form form, aq_rank rank, size_t len, size_t from, size_t to)
 {
     static unsigned char buffer[SLICE];
@@ -115,7 +118,7 @@ static void round_trip(enum form form, aq_rank rank, size_t len, size_t from, si
 static void test_round_trips(void)
 {
     static const size_t skew[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 5}, {8, 4}};
-    /* With many ranks each tries fewer combinations, of which all are tried by some. */
+    /* With many ranks, each tries fewer combinations; together they try all of them. */
     unsigned stride = job.size > 4 ? job.size : 1, turn = job.self;
     for (aq_rank rank = 0; rank < job.size; rank++)
         for (size_t i = 0; i < COUNT_OF(sizes); i++)
@@ -126,7 +129,7 @@ static void test_round_trips(void)
     job_barrier();
 }
 
-/* The owner sees what was put, and getters what the owner wrote. */
+/* The owner sees what was put, and gets return what the owner wrote. */
 static void test_seen_by_owner(void)
 {
     aq_rank next = job_next(), previous = job_previous();
@@ -212,7 +215,7 @@ static void test_memset(void)
             aq_event event;
             void *at = job_at(rank, mine(GUARD + 1));
             CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, whole, 0));
-            /* As for memset of C, the low byte counts. */
+            /* As with memset of C, the low byte counts. */
             if (i % 3 == 0) CHECK_OK(aq_memset(job.team, rank, at, 0x1234, len, 0));
             if (i % 3 == 1) {
                 CHECK_OK(aq_memset_nb(job.team, rank, at, 0x34, len, 0, &event));
@@ -254,7 +257,9 @@ static void test_many(void)
     job_barrier();
 }
 
-/* AQ_AGAIN says that nothing began: tried until it is accepted, each byte is there. */
+/*
+ * AQ_AGAIN means that nothing was started: after retrying until it is accepted, each byte is there.
+ */
 static void test_immediate(void)
 {
     enum { COUNT = 200, SIZE = 64 };
@@ -277,7 +282,7 @@ static void test_immediate(void)
 
 /* --- regions ----------------------------------------------------------------------------- */
 
-/* A region has its own operations: waiting for the others does not end it, nor the reverse. */
+/* A region has its own operations: waiting for others does not complete it, nor the reverse. */
 static void test_regions(void)
 {
     static unsigned char in[3][256];

@@ -1,6 +1,6 @@
 /*
- * A rank that computes without a call is written to and read by the next one: something else serves
- * its memory, such as a thread of the provider (AQ_OFI_PROGRESS=auto).
+ * The next rank writes and reads the memory of a rank that computes without a call: something else
+ * serves it, such as a thread of the provider (AQ_OFI_PROGRESS=auto).
  */
 #include "../support.h"
 

@@ -62,7 +62,7 @@ static void on_ask(aq_am *am)
     CHECK_OK(aq_am_reply_short(am, ANSWER, am->args, 1, 0));
 }
 
-/* Never comes back. */
+/* Never returns. */
 static void on_stay(aq_am *am)
 {
     (void)am;
@@ -78,7 +78,7 @@ static void on_started(aq_am *am)
     others++;
 }
 
-/* All have left the barrier, too, when the last rank comes to its end. */
+/* All ranks have left the barrier before the last rank ends. */
 static void start_all(void)
 {
     aq_rank last = job.size - 1;

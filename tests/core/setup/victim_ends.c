@@ -29,7 +29,7 @@ static void end_abort(void)
     abort();
 }
 
-/* With whatever handlers there are: the library's, if it has something to write. */
+/* With the handlers that are there: those of the library, if it has something to write. */
 static void end_assert(void)
 {
     abort();
@@ -55,7 +55,7 @@ static void end_aq_exit7(void)
     aq_exit(7);
 }
 
-/* While aqrun hears nothing, until the others go on with it. */
+/* While aqrun is stopped, until the others let it continue. */
 static void end_unheard7(void)
 {
     CHECK_EQUAL(kill(getppid(), SIGSTOP), 0);
@@ -67,8 +67,8 @@ static void end_aq_exit0(void)
     aq_exit(0);
 }
 
-/* Ends with the others: "late" is what one writes that may still be inside the barrier when another
- * has come here. */
+/* Ends together with the others: a rank writes "late" if it may still be inside the barrier when
+ * another rank has reached this point. */
 static void end_together6(void)
 {
     printf("rank %u was late\n", job.self);
@@ -76,7 +76,7 @@ static void end_together6(void)
     aq_exit(6);
 }
 
-/* Each a moment after the one before it, from which it hears: the last is late. */
+/* Each shortly after the previous rank, by whose end it is notified: the last one is late. */
 static void end_relay6(void)
 {
     if (job.self != 0) job_await(&received, 1);
@@ -86,7 +86,7 @@ static void end_relay6(void)
     end_together6();
 }
 
-/* The others are somewhere else and will not come. */
+/* The others are elsewhere and will not arrive. */
 static void end_impatient6(void)
 {
     CHECK_OK(aq_exit_together(6, 50 * 1000 * 1000));
@@ -100,7 +100,7 @@ static void *thread_together(void *arg)
     aq_exit(6);
 }
 
-/* From several threads of each process: one of them does it. */
+/* Several threads of each process call it; one of them succeeds. */
 static void end_threads6(void)
 {
     pthread_t thread;
@@ -115,7 +115,7 @@ static void end_int(void)
     raise(SIGINT);
 }
 
-/* In a handler of its own message; and of as many as there are peers, at once. */
+/* In the handler of a message to itself; and of as many as there are peers, at once. */
 static void end_in_own_handler(void)
 {
     CHECK_OK(aq_am_short(job.team, job.self, EXIT, AQ_ARGS(9), 0));
@@ -167,7 +167,10 @@ static void end_in_thread(void)
         (void)aq_poll();
 }
 
-/* A child of a rank is no rank: its end ends nothing. Then the rank leaves in good order. */
+/*
+ * A child of a rank is not a rank: its end does not affect the job. Then the rank leaves in an
+ * orderly way.
+ */
 static void end_forked_child(void)
 {
     pid_t child = fork();
@@ -179,12 +182,12 @@ static void end_forked_child(void)
     CHECK_OK(aq_finalize());
 }
 
-/* A return from main; see there. */
+/* Main returns; see there. */
 static void end_return(void)
 {
 }
 
-/* A message for a handler that nobody has: the receiver cannot just drop it. */
+/* A message for a handler that is not registered: the receiver cannot simply drop it. */
 static void end_unknown_handler(void)
 {
     CHECK_OK(aq_am_short(job.team, 0, 200, AQ_NO_ARGS, 0));
@@ -198,7 +201,7 @@ static void end_refused(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* A message to an endpoint that the receiver has not made, or has made without messages. */
+/* A message to an endpoint that the receiver has not created, or has created without messages. */
 static void end_no_endpoint(void)
 {
     CHECK_OK(aq_am_short(aq_team_pair(job.ep, 3), 0, FLOOD, AQ_NO_ARGS, 0));
@@ -211,8 +214,8 @@ static void end_deaf_endpoint(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* The last rank destroys a team that the others go on with: their barriers pass for its own at
- * first, and then miss it. */
+/* The last rank destroys a team that the others keep using: their barriers first match its own,
+ * and then lack a member. */
 static void end_gone_team(void)
 {
     CHECK_OK(aq_team_destroy(divided));
@@ -225,20 +228,20 @@ static void end_finalize(void)
     (void)aq_finalize();
 }
 
-/* A reply's handler ends the job. */
+/* The handler of a reply ends the job. */
 static void end_in_answer(void)
 {
     CHECK_OK(aq_am_short(job.team, 0, ASK, AQ_ARGS(9), 0));
     job_await(&received, UINT32_MAX);
 }
 
-/* All ranks are here, each with a code of its own. */
+/* All ranks get here, each with a code of its own. */
 static void end_differ(void)
 {
     aq_exit(10 + (int)job.self);
 }
 
-/* Until somebody outside does something. */
+/* Until an observer acts. */
 static void end_wait(void)
 {
     victim_mark("armed");
@@ -251,7 +254,7 @@ static void on_signal(int number)
     aq_exit(11);
 }
 
-/* From a signal's handler, which meets us anywhere in the library. */
+/* From a signal handler, which interrupts the library anywhere. */
 static void end_signalled(void)
 {
     signal(SIGUSR1, on_signal);
@@ -267,7 +270,7 @@ static void on_request(int number)
     asked = 1;
 }
 
-/* Return from main, when somebody outside asks for it. */
+/* Return from main when an observer requests it. */
 static void end_return_when_asked(void)
 {
     signal(SIGUSR1, on_request);
@@ -291,8 +294,8 @@ static void end_exit0(void)
     exit(0);
 }
 
-/* 1 MB that is still in the buffer of each, where the output is not a full disk already; glibc
- * heeds the size only with a buffer. */
+/* 1 MB that is still buffered in each, unless the output is a full disk already; glibc respects
+ * the size only together with a buffer. */
 static void prepare_output(void)
 {
     enum { ROOM = 1 << 21, LINES = 16384 };
@@ -311,7 +314,7 @@ static void *thread_holds(void *held)
     return NULL;
 }
 
-/* Another thread has the lock of standard output and keeps it. */
+/* Another thread holds the lock of standard output and never releases it. */
 static void end_held7(void)
 {
     static _Atomic uint32_t held;
@@ -341,10 +344,11 @@ static void late_quick4(void)
     _exit(4);
 }
 
-/* What aqrun has left for this process, until aq_init gives it back. */
+/* The descriptor that aqrun has left for this process, until aq_init closes it. */
 static struct {
     int fd;
-    char name[40]; /* for threads: what one closes while another asks tsan calls a race */
+    char name[40]; /* for threads: tsan reports a race if one closes a descriptor while another
+                      queries it */
     struct stat as_found;
 } place;
 
@@ -363,7 +367,7 @@ static bool place_is_given_back(void)
     return stat(place.name, &now) != 0 || now.st_ino != place.as_found.st_ino;
 }
 
-/* aq_init has spoken to aqrun, which has not read it yet. */
+/* aq_init has sent something to aqrun, which has not read it yet. */
 static bool place_has_words(void)
 {
     int unread = 0;
@@ -409,7 +413,7 @@ static void *thread_early(void *arg)
     return NULL;
 }
 
-/* While this rank is inside aq_init, too, where it waits for one that does not come. */
+/* While this rank is inside aq_init as well, waiting for one that does not arrive. */
 static void before_init_thread(void)
 {
     pthread_t thread;

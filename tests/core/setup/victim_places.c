@@ -17,7 +17,7 @@ static void in_poll_until(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* The death may be known here before it is known that it ends the job. */
+/* The death may be known here before it is known to end the job. */
 static void in_barrier(void)
 {
     CHECK_STATUS(aq_barrier(job.team), job.size == 1 ? AQ_OK : AQ_EPEER);
@@ -36,7 +36,7 @@ static void in_sleep(void)
         pause();
 }
 
-/* Blocked in a send to the last rank, which does not look. */
+/* Blocked in a send to the last rank, which does not poll. */
 static void in_send(void)
 {
     size_t max = aq_am_max_medium(job.team);
@@ -73,8 +73,8 @@ static void resume_aqrun(int number)
     (void)kill(getppid(), SIGCONT);
 }
 
-/* As get, where a death is seen before aqrun, which is stopped, can tell of it; else it gets going
- * all the same. */
+/* As get, but the death is noticed before aqrun, which is stopped, can report it; otherwise
+ * aqrun continues regardless. */
 static void in_first_to_know(void)
 {
     signal(SIGALRM, resume_aqrun);
@@ -92,7 +92,7 @@ static void on_quit(int number)
     (void)written;
 }
 
-/* The program's handler of SIGQUIT hears of the end first. */
+/* The program's handler of SIGQUIT is called first. */
 static void in_poll_with_quit(void)
 {
     signal(SIGQUIT, on_quit);
@@ -108,7 +108,7 @@ static void in_late_attach(void)
     check_failed(__FILE__, __LINE__, "the call must not return");
 }
 
-/* The last rank will not come: that is known at once, and to all. */
+/* The last rank will not arrive: that is known at once, to all. */
 static void in_attach(void)
 {
     aq_segment *segment;
@@ -134,7 +134,7 @@ static void in_collective(void)
     in_poll_until();
 }
 
-/* Outside the library, in a call of the system. */
+/* Outside the library, in a system call. */
 static void in_read(void)
 {
     int ends[2];
@@ -146,14 +146,14 @@ static void in_read(void)
     }
 }
 
-/* Deaf also to SIGTERM. */
+/* Ignores SIGTERM as well. */
 static void in_hang(void)
 {
     signal(SIGTERM, SIG_IGN);
     in_sleep();
 }
 
-/* In a handler that does not come back. */
+/* In a handler that does not return. */
 static void in_handler(void)
 {
     CHECK_OK(aq_am_short(job.team, job.self, STAY, AQ_NO_ARGS, 0));
@@ -165,7 +165,7 @@ static int last_is_lost(void *arg)
     return aq_peer_lost(job.team, job.size - 1);
 }
 
-/* Where a death ends nothing: wait for it, and leave in good order, or with aq_exit. */
+/* Where a death does not end the job: wait for it, and leave in an orderly way, or by aq_exit. */
 static void in_survival(void)
 {
     CHECK_OK(aq_poll_until(last_is_lost, NULL));

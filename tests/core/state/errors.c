@@ -1,4 +1,4 @@
-/* What is wrong is refused with the right status and a reason, and harms nothing. */
+/* Invalid calls are refused with the right status and a reason, and have no effect. */
 #include "../support.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Here each refusal also names the call that was refused. */
+/* In this file each refusal must also name the call. */
 #undef CHECK_REFUSED
 #define CHECK_REFUSED(call, want)                                                                  \
     do {                                                                                           \
@@ -37,7 +37,7 @@ static void on_good(aq_am *am)
 
 /* --- before aq_init and after aq_finalize ------------------------------------------------ */
 
-/* Every call that can say so says AQ_ESTATE; `team` is NULL or stale. */
+/* Every call with a status returns AQ_ESTATE; `team` is NULL or stale. */
 static void test_outside(aq_team *team)
 {
     static char buffer[16];
@@ -126,7 +126,10 @@ static void test_register(void)
     refuse_table((aq_handler_entry){TAKEN, 17, 0, on_good, NULL, NULL}, AQ_EINVAL);
     CHECK_REFUSED(aq_am_register(NULL, NULL, 1), AQ_EINVAL);
     CHECK_OK(aq_am_register(job.ep, NULL, 0));
-    /* None of the failed tables left its first row behind. Free indices come from the top. */
+    /*
+     * None of the failed tables left its first row registered. Free indices are assigned from the
+     * top.
+     */
     aq_handler_entry autos[] = {{AQ_HANDLER_AUTO, 0, 0, on_good, NULL, "first"},
                                 {255, 0, 0, on_good, NULL, "fixed"},
                                 {AQ_HANDLER_AUTO, 0, 0, on_good, NULL, "second"},
@@ -143,7 +146,7 @@ static void test_register(void)
 
 /* --- arguments --------------------------------------------------------------------------- */
 
-/* Of several things that may be wrong with a call the message names the one that is. */
+/* If several arguments could be wrong, the message names the one that is. */
 static void test_texts(void)
 {
 #define CHECK_TEXT(call, text)                                                                     \
@@ -219,7 +222,7 @@ static void test_am_arguments(void)
                   AQ_ERANK);
 }
 
-/* Ranges that are not inside the segment of `rank`, each wrong in another way. */
+/* Ranges that are not inside the segment of `rank`, each for a different reason. */
 static void test_ranges(aq_rank rank)
 {
     static char local[64];
@@ -288,7 +291,7 @@ static void test_rma_arguments(void)
         CHECK_REFUSED(aq_put_value_nbi(job.team, job_next(), at, 1, lengths[i], 0), AQ_ESIZE);
         CHECK_REFUSED(aq_get_value(job.team, job_next(), at, lengths[i], 0, &value), AQ_ESIZE);
     }
-    /* Nothing is nothing, anywhere inside, and at the very end. */
+    /* Empty ranges are valid anywhere inside, and at the very end. */
     CHECK_OK(aq_put(job.team, job_next(), at, local, 0, 0));
     CHECK_OK(aq_get(job.team, local, job_next(), job_at(job_next(), job.len), 0, 0));
     CHECK_OK(aq_memset(job.team, job_next(), at, 1, 0, 0));
@@ -342,7 +345,7 @@ static int never(void *arg)
     return 1;
 }
 
-/* What blocks is refused there; queries are not. */
+/* Blocking calls are refused there; queries are not. */
 static void on_probe(aq_am *am)
 {
     static char local[8];
@@ -384,7 +387,10 @@ static void on_reply_probe(aq_am *am)
     on_probe(am);
 }
 
-/* Bad replies are refused, and then the one good reply still goes; a second does not. */
+/*
+ * Invalid replies are refused; afterwards one valid reply is still sent, and a second one is
+ * refused.
+ */
 static void on_replier(aq_am *am)
 {
     static char payload[8];
@@ -446,7 +452,7 @@ int main(void)
     aq_team *again;
     test_names();
     test_before();
-    test_parameters(); /* from here on the rank may be known */
+    test_parameters(); /* from here on errors may name the rank */
     job_open(AQ_THREAD_SINGLE, 65536);
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);
     job_handlers(table, COUNT_OF(table));
@@ -459,7 +465,7 @@ int main(void)
     test_atomic_arguments();
     test_inside_handlers();
     test_second_thread();
-    /* After all that it still works. */
+    /* After all that the library still works. */
     received = 0;
     job_barrier();
     CHECK_OK(aq_am_short(job.team, job_next(), GOOD, AQ_NO_ARGS, 0));

@@ -1,6 +1,6 @@
 /*
- * One rule for all handles, of which docs/semantics.md tells: every public function with NULL for
- * each of its handles, as handles.py finds them in the headers, and what a destroyed one gives.
+ * The rule for handles in docs/semantics.md: calls every public function with NULL for each of its
+ * handles, as handles.py finds them in the headers, and checks the results for a destroyed handle.
  */
 #include "../support.h"
 
@@ -11,7 +11,7 @@
 
 static sigjmp_buf back;
 static unsigned tried, failed;
-static unsigned char room[4096]; /* for whatever a pointer asks for that is no handle */
+static unsigned char room[4096]; /* for any pointer that is not a handle */
 static aq_team *some_aq_team;
 static aq_ep *some_aq_ep;
 static aq_segment *some_aq_segment;

@@ -1,4 +1,6 @@
-/* The environment of a job: settings that are unknown, bad or have an alias, and tight limits. */
+/*
+ * The environment of a job: settings that are unknown, invalid or have an alias, and tight limits.
+ */
 #include "../../job/harness.h"
 
 #include <stdio.h>
@@ -30,7 +32,7 @@ static void test_unknown_names(void **state)
     }
 }
 
-/* An illegal value is an error that names the variable, the value and what is legal. */
+/* An invalid value is an error that names the variable, the value and the valid values. */
 static void test_bad_values(void **state)
 {
     (void)state;
@@ -55,7 +57,7 @@ static void test_bad_values(void **state)
         expect_text(&run, ERR, cases[i].name);
         expect_text(&run, ERR, cases[i].value);
         expect_text(&run, ERR, cases[i].legal);
-        expect_count(&run, ERR, "aq[pid", 0); /* said by ranks */
+        expect_count(&run, ERR, "aq[pid", 0); /* reported by ranks */
         run_free(&run);
         /* The same without a launcher. */
         run_start(&run, "env", set, CORE_BARRIER, NULL);
@@ -67,7 +69,7 @@ static void test_bad_values(void **state)
     }
 }
 
-/* Legal ones at the ends of their ranges. */
+/* Valid values at the ends of their ranges. */
 static void test_good_values(void **state)
 {
     (void)state;
@@ -88,7 +90,7 @@ static void test_good_values(void **state)
     }
 }
 
-/* Not the text of a program whose ranks do different things. */
+/* Not the message for a program whose ranks make different calls. */
 static void test_memory_from_elsewhere(void **state)
 {
     (void)state;
@@ -116,7 +118,7 @@ static void test_no_route(void **state)
     run_free(&run);
 }
 
-/* Ranks with different rings cannot talk: said, not guessed. */
+/* Ranks with different rings cannot communicate, which is reported. */
 static void test_ranks_that_differ(void **state)
 {
     (void)state;
@@ -129,7 +131,10 @@ static void test_ranks_that_differ(void **state)
     run_free(&run);
 }
 
-/* Other settings are compared before they can do harm: variable, ranks and values are named. */
+/*
+ * Other settings are compared before differences can do harm: the error names variable, ranks and
+ * values.
+ */
 static void test_settings_that_differ(void **state)
 {
     (void)state;
@@ -171,7 +176,10 @@ static void test_stats(void **state)
 
 /* --- limits ------------------------------------------------------------------------------ */
 
-/* With every number of descriptors it works, or says what to raise; it never hangs or crashes. */
+/*
+ * With any number of descriptors the job works, or says which limit to raise; it never hangs or
+ * crashes.
+ */
 static void test_few_descriptors(void **state)
 {
     (void)state;
@@ -185,7 +193,7 @@ static void test_few_descriptors(void **state)
             worked++;
         } else {
             refused++;
-            /* Below a handful not even the loader can start the program. */
+            /* With very few, not even the loader can start the program. */
             if (strstr(run.text[ERR], "error while loading shared libraries") == NULL)
                 expect_text(&run, ERR, "ulimit -n");
             assert_true(run.code < 128);
@@ -219,7 +227,7 @@ static void test_little_memory(void **state)
     run_free(&run);
 }
 
-/* A container's /dev/shm of one page: not needed at all. */
+/* A /dev/shm of one page, as in containers: it is not needed. */
 static void test_full_dev_shm(void **state)
 {
     (void)state;
@@ -236,7 +244,7 @@ static void test_full_dev_shm(void **state)
     run_wait(&run);
     expect_code(&run, 0);
     run_free(&run);
-    /* Nor can one write to it, or to /tmp (unless what is tested lives there). */
+    /* A read-only /dev/shm, and /tmp (unless the tested programs are in it). */
     run_start(&run, "unshare", "-rm", "sh", "-c",
               "mount -t tmpfs -o ro none /dev/shm && "
               "case $0 in /tmp/*) ;; *) mount -t tmpfs -o ro none /tmp ;; esac && "

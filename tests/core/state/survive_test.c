@@ -1,6 +1,6 @@
 /*
- * Jobs that go on when processes die, as seen from outside: the exit code and the messages say who
- * died of what, those who live leave in good order, and nothing is left.
+ * Jobs that continue when processes die, seen from outside: the exit code and the messages give the
+ * cause of each death, the survivors leave in an orderly way, and nothing is left behind.
  */
 #include "../../job/harness.h"
 
@@ -45,12 +45,13 @@ static void run_job(const struct job *job, const struct death *death)
     expect_count(&run, ERR, ends, victims);
     expect_count(&run, ERR, "aqrun: the job ended without rank ", victims);
     expect_count(&run, OUT, " leaves\n", ranks - victims);
-    expect_count(&run, ERR, "dead", 0); /* a call that fails of it does not say so again */
+    expect_count(&run, ERR, "dead",
+                 0); /* a call that fails because of it does not report it again */
     run_free(&run);
 }
 
-/* Each size with a death of its own, another with each setting, so that each two of the three meet;
- * with "all" each with each. */
+/* Each size with a different death, in another combination for each setting, so that each pair
+ * of the three occurs; with "all" all combinations. */
 static void run_setting(const char *setting)
 {
     static const char *const sizes[][2] = {{"2", "1"}, {"3", "1"}, {"4", "2"}, {"8", "5"}};
@@ -78,7 +79,7 @@ static void test_storm(void **state)
     run_setting("AQ_FAULT=again=30,late=5");
 }
 
-/* All by messages: replies from the dead never come. */
+/* Everything by messages: replies from the dead never arrive. */
 static void test_bare(void **state)
 {
     (void)state;
@@ -113,7 +114,7 @@ static void test_many_ranks(void **state)
     run_job(&job, &deaths[0]);
 }
 
-/* Who has left an operation does not spoil it for those who are in it. */
+/* A member that has left an operation does not harm those that are in it. */
 static void test_left(void **state)
 {
     static const char *const memory[] = {"private", "segment"};
@@ -127,8 +128,8 @@ static void test_left(void **state)
     }
 }
 
-/* Who asks for an end gets it. */
-static void test_ends_all_the_same(void **state)
+/* A requested end happens. */
+static void test_requested_ends(void **state)
 {
     (void)state;
     struct run run;
@@ -138,8 +139,8 @@ static void test_ends_all_the_same(void **state)
     run_free(&run);
 }
 
-/* Nobody dies: as without the option. */
-static void test_nobody_dies(void **state)
+/* No deaths: as without the option. */
+static void test_no_deaths(void **state)
 {
     (void)state;
     struct run run;
@@ -160,16 +161,11 @@ static void test_nobody_dies(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_storm),
-        cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_credits),
-        cmocka_unit_test(test_block),
-        cmocka_unit_test(test_left),
-        cmocka_unit_test(test_ends_all_the_same),
-        cmocka_unit_test(test_many_ranks),
-        cmocka_unit_test(test_nobody_dies),
-        cmocka_unit_test(test_progress_thread),
+        cmocka_unit_test(test_plain),          cmocka_unit_test(test_storm),
+        cmocka_unit_test(test_bare),           cmocka_unit_test(test_credits),
+        cmocka_unit_test(test_block),          cmocka_unit_test(test_left),
+        cmocka_unit_test(test_requested_ends), cmocka_unit_test(test_many_ranks),
+        cmocka_unit_test(test_no_deaths),      cmocka_unit_test(test_progress_thread),
     };
     all = argc > 1 && strcmp(argv[1], "all") == 0;
     const char *given = getenv("TEST_SEED");

@@ -1,9 +1,9 @@
 /*
- * A job that goes on when processes die: `survivor VICTIMS HOW [apart]`. The last VICTIMS ranks
- * (-VICTIMS: the first) die at a random moment each, or wait to be killed, while all send, put,
- * count, divide teams and meet. Whoever hears of a death shrinks its team and goes on; in the end
- * those who live have heard of every death once, and leave in good order. Apart, the others are a
- * team of their own, which never notices.
+ * A job that continues when processes die: `survivor VICTIMS HOW [apart]`. The last VICTIMS ranks
+ * (-VICTIMS: the first) die at a random moment each, or wait to be killed, while all ranks send,
+ * put, count, divide teams and meet. A rank that is notified of a death shrinks its team and
+ * continues; in the end the survivors have been notified of each death exactly once, and leave in
+ * an orderly way. With "apart" the others are in a team of their own, which never notices.
  */
 #include "../support.h"
 
@@ -18,7 +18,7 @@ enum { ASK = 100, ANSWER, LATEST_US = 30000, PAYLOAD = 3000 };
 
 static aq_rank victims, first_victim;
 static _Atomic uint32_t answers;
-static unsigned deaths; /* heard of */
+static unsigned deaths; /* that were notified */
 static volatile sig_atomic_t time_to_exit;
 
 static void (*how)(void);
@@ -47,12 +47,12 @@ static void die_exit(void)
     time_to_exit = 1;
 }
 
-/* Somebody else does it, once all are ready. */
+/* The test does it, once all ranks are ready. */
 static void die_later(void)
 {
 }
 
-/* And says when all have died who were to, by the end of rank 0's standard input. */
+/* The test announces that all victims have died, by closing rank 0's standard input. */
 static void await_deaths(void)
 {
     char byte;
@@ -90,7 +90,7 @@ static void start_clock(void)
     CHECK_EQUAL(setitimer(ITIMER_REAL, &timer, NULL), 0);
 }
 
-/* --- hearing of it ----------------------------------------------------------------------- */
+/* --- notification ------------------------------------------------------------------------ */
 
 static void on_lost(void *context, aq_rank rank, const char *why)
 {
@@ -134,7 +134,7 @@ static int answered_or_lost(void *arg)
     return answers != wait->answers || aq_peer_lost(wait->team, wait->rank);
 }
 
-/* Ask the next member and wait for what it says. */
+/* Ask the next member and wait for its answer. */
 static aq_status ask(aq_team *team)
 {
     static unsigned char payload[PAYLOAD];
@@ -171,7 +171,7 @@ static aq_status sum(aq_team *team)
     return status;
 }
 
-/* A large one goes in several rounds, so that death comes between them. */
+/* A large one takes several rounds, so that deaths occur between them. */
 static aq_status exchange(aq_team *team)
 {
     size_t each = 160000 / job.size;
@@ -236,7 +236,10 @@ static aq_team *shrink(aq_team *team)
     return smaller;
 }
 
-/* Steps in the same order everywhere; each round ends in a collective, which a death spoils. */
+/*
+ * The same steps in the same order on all ranks; each round ends with a collective, which fails
+ * after a death.
+ */
 static aq_status work(aq_team *team)
 {
     aq_status status = AQ_OK;
@@ -248,7 +251,7 @@ static aq_status work(aq_team *team)
     return status;
 }
 
-/* Whatever is asked of the dead fails, and nothing hangs. */
+/* Every operation on a dead rank fails, and nothing hangs. */
 static void ask_the_dead(void)
 {
     uint64_t word = 0;
@@ -258,13 +261,13 @@ static void ask_the_dead(void)
     CHECK_STATUS(aq_am_short(job.team, first_victim, ASK, AQ_NO_ARGS, 0), AQ_EPEER);
     aq_segment_info info;
     CHECK_OK(aq_segment_query(job.team, first_victim, &info));
-    if (info.local != NULL) return; /* mapped memory stays */
+    if (info.local != NULL) return; /* memory that is mapped remains accessible */
     CHECK_STATUS(aq_put(job.team, first_victim, at, &word, sizeof(word), 0), AQ_EPEER);
     CHECK_STATUS(aq_get(job.team, &word, first_victim, at, sizeof(word), 0), AQ_EPEER);
     CHECK_STATUS(aq_put_nb(job.team, first_victim, at, &word, sizeof(word), 0, &event), AQ_EPEER);
 }
 
-/* Apart, nothing fails: they decide together how long they go on. */
+/* With "apart" nothing fails: the members decide together how long they continue. */
 static bool all_heard(aq_team *team)
 {
     uint64_t mine = deaths, least;

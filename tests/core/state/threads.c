@@ -1,5 +1,5 @@
 /*
- * Threads: four of them in each rank do everything at once (mode multiple), or one after another
+ * Threads: four of them in each rank use everything at once (mode multiple), or one after another
  * under a lock of the program (mode serialized). Every message and every byte is accounted for.
  */
 #include "../support.h"
@@ -100,7 +100,7 @@ static void do_question(struct worker *w, aq_rank rank)
     CHECK_OK(aq_am_medium(job.team, rank, QUESTION, payload, nbytes, AQ_ARGS(seed_of(w)), 0, NULL));
 }
 
-/* Two slices of everybody's segment belong to each thread: one for Longs, one for puts. */
+/* Each thread owns two slices of every rank's segment: one for Longs, one for puts. */
 static void *slice_of(const struct worker *w, aq_rank rank, unsigned which)
 {
     return job_at(rank, SLICE * (1 + ((size_t)job.self * THREADS + w->index) * 2 + which));
@@ -129,7 +129,7 @@ static void do_add(struct worker *w, aq_rank rank)
     if (fetch) CHECK(old < (uint64_t)rounds * THREADS * job.size);
 }
 
-/* One Long per thread, as its slice is written to once. */
+/* One Long per thread, as its slice is written only once. */
 static void do_long(struct worker *w, aq_rank rank)
 {
     unsigned char payload[SLICE];
@@ -139,7 +139,7 @@ static void do_long(struct worker *w, aq_rank rank)
                         AQ_ARGS(seed_of(w)), 0, NULL));
 }
 
-/* At the end of a thread, when the library may have seen to it already. */
+/* When the thread exits, the library's own destructor may have run already. */
 static pthread_key_t last;
 static void do_last(void *arg)
 {
@@ -180,7 +180,7 @@ static void *work(void *arg)
 
 /* --- the whole --------------------------------------------------------------------------- */
 
-/* What `rank` sent to us in all, computed as its threads did. */
+/* The totals that `rank` has sent to us, computed as its threads did. */
 static void expect_from(aq_rank rank, uint64_t *notes, uint32_t *count, uint64_t *longs)
 {
     for (unsigned index = 0; index < THREADS; index++) {

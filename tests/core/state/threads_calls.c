@@ -1,8 +1,8 @@
 /*
- * Threads: four of them in each rank make every public call that is allowed to several threads, in
- * random order, while the first also makes those of one thread at a time (barriers, registration,
- * atomic domains). Run by tsan as well. What is written is read back, every request with a reply is
- * answered, every note arrives.
+ * Threads: four of them in each rank make every public call that several threads may make, in
+ * random order, while the first also makes the calls of one thread at a time (barriers,
+ * registration, atomic domains). Run by tsan as well. All data written is read back, every request
+ * with a reply is answered, every note arrives.
  */
 #include "../support.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { NOTE = 100, QUESTION, ANSWER, THREADS = 4, HALF = 8192, AREA = 2 * HALF };
-enum { COUNTERS = 4096 }; /* the start of a segment: words for atomics and for what is expected */
+enum { COUNTERS = 4096 }; /* the start of a segment: words for atomics and for expected counts */
 
 static struct worker {
     unsigned index;
@@ -32,15 +32,15 @@ static uint64_t next(struct worker *w, uint64_t below)
     return (w->random >> 20) % below;
 }
 
-/* The first Medium that does not fit is 512 bytes in some runs. */
+/* In some runs the largest Medium has 512 bytes. */
 static size_t note_size(struct worker *w)
 {
     size_t max = aq_am_max_medium(job.team);
     return next(w, max < 600 ? max : 600);
 }
 
-/* In every segment each thread has an area: its puts in the first half, then come its Longs,
- * and last the Longs that answer them, apart by who sends them. */
+/* Each thread has an area in every segment: its puts in the first half, then its Longs, and last
+ * the Longs that answer them, separated by sender. */
 static unsigned char *area(const struct worker *w, aq_rank rank, size_t offset)
 {
     size_t place = (size_t)job.self * THREADS + w->index;
@@ -55,7 +55,7 @@ static void on_note(aq_am *am)
     atomic_fetch_add(&notes, 1);
 }
 
-/* args: seed, form of the reply, thread. */
+/* args: seed, kind of the reply, thread. */
 static void on_question(aq_am *am)
 {
     aq_am_buffer buffer;
@@ -89,7 +89,10 @@ static void on_question(aq_am *am)
 
 static void on_answer(aq_am *am)
 {
-    /* Orders us after the asking thread, for tsan: it does not see that the other rank does. */
+    /*
+     * Orders us after the asking thread for tsan, which does not see the ordering by the other
+     * rank.
+     */
     CHECK(atomic_load(&workers[am->args[2]].asked) > 0);
     CHECK_EQUAL(am->nbytes, am->args[1]);
     CHECK(filled(am->payload, am->nbytes, (uint32_t)am->args[0]));
@@ -104,7 +107,7 @@ static int all_answered(void *arg)
     return atomic_load(&w->answers) == w->asked;
 }
 
-/* Tell `rank` of a note that will come, on a road of its own. */
+/* Announce a note to `rank` by other means than the note itself. */
 static void announce(aq_rank rank)
 {
     uint64_t one = 1;
@@ -394,7 +397,7 @@ int main(void)
     }
     for (unsigned i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    job_barrier(); /* all notes are announced */
+    job_barrier(); /* all notes have been announced */
     uint64_t announced;
     memcpy(&announced, job.base + 8, sizeof(announced));
     job_await(&notes, (uint32_t)announced);
