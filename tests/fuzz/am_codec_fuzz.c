@@ -1,6 +1,6 @@
 /*
- * Any bytes as an active message that a peer wrote, and any message there and back. The first two
- * bytes are the largest payload, the rest the frame.
+ * Any bytes as an active message from a peer, and any message encoded and decoded. The first two
+ * bytes are the largest payload, the rest is the frame.
  */
 #include "fuzz.h"
 #include "transport/am.h"
@@ -11,25 +11,25 @@ static void check_same(const struct aqi_am *a, const struct aqi_am *b)
 {
     fuzz_require(a->kind == b->kind && a->handler == b->handler && a->nargs == b->nargs &&
                      a->flags == b->flags && a->nbytes == b->nbytes && a->addr == b->addr,
-                 "a message there and back has the same header");
+                 "an encoded and decoded message has the same header");
     fuzz_require(memcmp(a->args, b->args, 4u * a->nargs) == 0,
-                 "a message there and back has the same arguments");
+                 "an encoded and decoded message has the same arguments");
 }
 
 static void check_encode(const struct aqi_am *am, uint32_t source, size_t max_payload)
 {
     struct aqi_am again;
     uint32_t source_again = ~source;
-    /* Exactly the room that the encoder may use, so that a sanitizer sees a byte more. */
+    /* Exactly the room that the encoder may use, so that a sanitizer detects one byte more. */
     size_t room = sizeof(struct aqi_am_wire) + 4u * am->nargs;
     void *frame = malloc(room);
     if (frame == NULL) abort();
     memset(frame, 0xee, room);
     aqi_am_encode(frame, am, source);
-    fuzz_require(((struct aqi_am_wire *)frame)->stamp == 0xeeeeeeee, "the stamp is not touched");
+    fuzz_require(((struct aqi_am_wire *)frame)->stamp == 0xeeeeeeee, "the stamp is unchanged");
     fuzz_require(aqi_am_decode(frame, room, max_payload, &again, &source_again) == AQ_OK,
-                 "what was encoded can be decoded");
-    fuzz_require(source_again == source, "a message there and back has the same source");
+                 "an encoded message can be decoded");
+    fuzz_require(source_again == source, "an encoded and decoded message has the same source");
     check_same(am, &again);
     free(frame);
 }
@@ -43,7 +43,7 @@ static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t 
     fuzz_require(am->nargs >= word && am->nargs <= AQI_AM_MAX_ARGS + word,
                  "a message has at most 16 arguments and the word of credits");
     fuzz_require(am->kind != AQI_AM_LONG_LATE || (am->flags & AQI_AM_IS_REPLY) == 0,
-                 "what is late travels as a request");
+                 "a late message travels as a request");
     fuzz_require((aqi_am_to(aqi_am_to_ep(am->flags)) | aqi_am_from(aqi_am_from_ep(am->flags))) ==
                      (am->flags & AQI_AM_EPS),
                  "the rest of the flags are two endpoints");
@@ -60,7 +60,7 @@ static void check_frame(const uint8_t *data, size_t len, size_t max_payload)
     uint32_t source = 0x12345678;
     memset(&am, 0xa5, sizeof(am));
     memcpy(&before, &am, sizeof(am));
-    /* As aligned as frames are in rings and packets, and not a byte longer than the frame. */
+    /* Aligned as frames are in rings and packets, and not a byte longer than the frame. */
     uint8_t *frame = malloc(aqi_max(len, 1));
     if (frame == NULL) abort();
     memcpy(frame, data, len);
@@ -74,7 +74,7 @@ static void check_frame(const uint8_t *data, size_t len, size_t max_payload)
     free(frame);
 }
 
-/* A legal message whose fields are the bytes of the input. */
+/* A valid message whose fields are the bytes of the input. */
 static void check_message(const uint8_t *data, size_t len, size_t max_payload)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT,       AQI_AM_MEDIUM,   AQI_AM_LONG_PACKED,

@@ -1,10 +1,13 @@
-/* Any bytes as a message between a rank and aqrun: what is taken makes sense and is those bytes. */
+/*
+ * Any bytes as a message between a rank and aqrun: an accepted message is well-formed, and encodes
+ * to the same bytes.
+ */
 #include "fuzz.h"
 #include "job/control.h"
 
 #include <string.h>
 
-/* What later code relies on without looking again. */
+/* Properties on which later code relies without checking. */
 static void check_sense(const struct aqi_control *m, const uint8_t *bytes, size_t size)
 {
     fuzz_require(m->type > 0 && m->type < AQI_CONTROL_TYPES, "a type that exists");
@@ -20,13 +23,13 @@ static void check_sense(const struct aqi_control *m, const uint8_t *bytes, size_
                      "a piece lies in its result");
 }
 
-/* Written again it is the same, but for the version that a REFUSE of another one has. */
+/* Encoded again it is the same, except for the version in a REFUSE of another version. */
 static void check_again(const struct aqi_control *m, const uint8_t *bytes, size_t size)
 {
     uint8_t head[AQI_CONTROL_HEAD];
     size_t n = aqi_control_encode(m, head);
-    fuzz_require(n > 0 && n + m->len == size, "a message read can be written");
-    fuzz_require(memcmp(head + 2, bytes + 2, n - 2) == 0, "written again it is the same");
+    fuzz_require(n > 0 && n + m->len == size, "a decoded message can be encoded");
+    fuzz_require(memcmp(head + 2, bytes + 2, n - 2) == 0, "encoded again it is the same");
 }
 
 static void check_text(const struct aqi_control *m)
@@ -34,7 +37,7 @@ static void check_text(const struct aqi_control *m)
     char text[AQI_CONTROL_TEXT + 2];
     memset(text, 0x7f, sizeof(text));
     aqi_control_text(m, text);
-    fuzz_require((unsigned char)text[sizeof(text) - 1] == 0x7f, "a text stays in its room");
+    fuzz_require((unsigned char)text[sizeof(text) - 1] == 0x7f, "a text fits its field");
     for (size_t i = 0; text[i] != '\0'; i++)
         fuzz_require((unsigned char)text[i] >= ' ' && text[i] != 0x7f, "a text is one line");
 }
@@ -44,7 +47,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct aqi_control message, before;
     memset(&message, 0xa5, sizeof(message));
     before = message;
-    /* By itself, so that a look beyond its end is seen. */
+    /* In a block of its own, so that reads beyond its end are detected. */
     uint8_t *bytes = malloc(size > 0 ? size : 1);
     if (bytes == NULL) abort();
     if (size > 0) memcpy(bytes, data, size);
@@ -54,11 +57,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_again(&message, bytes, size);
         check_text(&message);
     } else if (status == AQ_EMISMATCH) {
-        fuzz_require(message.version != AQI_CONTROL_VERSION, "another version is another one");
+        fuzz_require(message.version != AQI_CONTROL_VERSION, "another version differs from ours");
     } else {
-        fuzz_require(status == AQ_EPROTO, "a message is of another version or makes no sense");
+        fuzz_require(status == AQ_EPROTO, "a refused message is malformed or of another version");
         fuzz_require(memcmp(&message, &before, sizeof(message)) == 0,
-                     "what is refused leaves the message alone");
+                     "a refusal leaves the message alone");
     }
     free(bytes);
     return 0;

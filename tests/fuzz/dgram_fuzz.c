@@ -1,10 +1,12 @@
 /*
- * Any packets to a datagram engine that has a connection with operations under way, also with the
- * right cookie and the right MAC: nothing outside of what peers may write is ever written, each
- * operation ends at most once, nothing is delivered that is larger than messages are.
+ * Any packets to a datagram engine that has a connection with operations under way, including
+ * packets with the right cookie and the right MAC: memory outside of what peers may write is never
+ * written, each operation completes at most once, and no message larger than the limit is
+ * delivered.
  *
- * The input is packets one after the other: a byte of DGRAM_FUZZ_*, a byte with the length in units
- * of 4, the bytes (zeros where the input ends); what the flags ask for is written over their begin.
+ * The input is a sequence of packets: a byte of DGRAM_FUZZ_*, a byte with the length in units of 4,
+ * and the bytes (zeros where the input ends); the fields selected by the flags overwrite the
+ * beginning.
  */
 #include "dgram/dgram.h"
 #include "dgram/packet.h"
@@ -17,17 +19,17 @@ enum {
     DGRAM_FUZZ_COOKIE = 1,    /* of the connection, source and version are right */
     DGRAM_FUZZ_HANDSHAKE = 2, /* magic, version, ids and tag are right */
     DGRAM_FUZZ_NESTED = 4,    /* no handler may run */
-    DGRAM_FUZZ_COMPUTES = 8,  /* nothing may be handled */
-    DGRAM_FUZZ_LATER = 16     /* then 1 ms passes */
+    DGRAM_FUZZ_COMPUTES = 8,  /* no message may be handled */
+    DGRAM_FUZZ_LATER = 16     /* afterwards 1 ms passes */
 };
 
 #define PAGE      4096u
-#define ADDRESS   0x20000000u /* of what peers may reach, so that inputs can name it */
-#define FIRST     256u        /* that they may */
+#define ADDRESS   0x20000000u /* of the memory for peers, which inputs can contain */
+#define FIRST     256u        /* that they may access */
 #define BEHIND    3840u
 #define MESSAGE   4096u
 #define LARGE     2000u
-#define TAG       0x11 /* each byte of every MAC and so of every cookie */
+#define TAG       0x11 /* each byte of every MAC and therefore of every cookie */
 #define TAG_WORD  UINT64_C(0x1111111111111111)
 #define UNTOUCHED 0xa7
 
@@ -37,9 +39,9 @@ struct fuzz_end {
 };
 
 static struct {
-    struct fuzz_end end[2]; /* 0 is attacked, 1 is who connected */
+    struct fuzz_end end[2]; /* 0 is attacked, 1 has connected to it */
     uint64_t now;
-    bool cut; /* nothing goes over the wire any more */
+    bool cut; /* no packet is transmitted any more */
 } world;
 
 static struct fuzz_user {
@@ -66,7 +68,7 @@ static void on_remote(void *arg, void *user, aq_status status)
 static void on_deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len)
 {
     (void)arg, (void)request;
-    fuzz_require(source < 2 && len >= 4 && len <= MESSAGE, "a message is one");
+    fuzz_require(source < 2 && len >= 4 && len <= MESSAGE, "a delivered message is valid");
     fuzz_require((uintptr_t)message % 16 == 0, "a message is aligned");
     memset(message, 0x5a, len);
 }
@@ -103,7 +105,7 @@ static void on_lost(void *arg, uint32_t id, const char *why)
 static void on_small_path(void *arg, uint32_t id, size_t usable)
 {
     (void)arg, (void)id;
-    fuzz_require(usable >= AQI_DGRAM_LEAST_PACKET, "a path carries what all do");
+    fuzz_require(usable >= AQI_DGRAM_LEAST_PACKET, "a path carries the common size");
 }
 
 static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
@@ -113,7 +115,7 @@ static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, un
     memset(tag, TAG, 16);
 }
 
-/* An exact copy, so that a sanitizer sees a read of one more. */
+/* An exact copy, so that a sanitizer detects a read of one byte more. */
 static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, unsigned flags)
 {
     unsigned char *packet = malloc(len != 0 ? len : 1);
@@ -138,7 +140,10 @@ static bool on_transmit(void *arg, enum aqi_dgram_channel channel, const struct 
         len += iov[i].iov_len;
     }
     for (size_t at = 0; packets-- > 0; at += segment) {
-        /* Engines are not entered again from their hooks: what answers is not sent from here. */
+        /*
+         * Engines are not entered again from their hooks: packets that answer are not delivered
+         * from here.
+         */
         size_t n = len - at < segment ? len - at : segment;
         uint8_t copy[AQI_DGRAM_LEAST_PACKET];
         fuzz_require(n <= sizeof(copy), "packets are as large as configured");
@@ -188,7 +193,7 @@ static void progress(unsigned times)
     }
 }
 
-/* Operations of ours that are under way when the packets come. */
+/* Operations of ours that are under way when the packets arrive. */
 static void begin_operations(unsigned char *small, unsigned char *large, const uint8_t *source)
 {
     struct aqi_dgram *dgram = world.end[0].dgram;
@@ -274,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     aqi_dgram_destroy(world.end[0].dgram);
     for (size_t i = 0; i < PAGE; i++)
         fuzz_require((i >= FIRST && i < BEHIND) || page[i] == UNTOUCHED,
-                     "nothing is written beside what may be");
+                     "nothing is written outside of what peers may write");
     free(small);
     free(large);
     free(source);

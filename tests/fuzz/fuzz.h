@@ -1,4 +1,4 @@
-/* What a fuzz target offers, and how it says that something is wrong. */
+/* Interface of a fuzz target, and how it reports failures. */
 #ifndef AQI_FUZZ_H
 #define AQI_FUZZ_H
 
@@ -10,7 +10,7 @@
 /* Called by libFuzzer, or by replay.c; always returns 0. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A property of the code under test; the end when it does not hold, so that the input is kept. */
+/* Check a property of the code under test; abort if it does not hold, so that the input is kept. */
 static inline void fuzz_require(int holds, const char *property)
 {
     if (holds) return;

@@ -1,4 +1,4 @@
-/* Any bytes as a message of a stranger, and any message there and back. */
+/* Any bytes as a message of a stranger, and any message encoded and decoded. */
 #include "fuzz.h"
 #include "transport/hello.h"
 
@@ -10,8 +10,8 @@ static void check_again(const struct aqi_hello *hello, const uint8_t *data, size
     unsigned char *copy = malloc(AQI_HELLO_MAX);
     if (copy == NULL) abort();
     size_t n = aqi_hello_encode(hello, copy);
-    fuzz_require(n == len, "a message there and back has the same length");
-    fuzz_require(aqi_hello_decode(copy, n, &again) == AQ_OK, "what was encoded can be decoded");
+    fuzz_require(n == len, "an encoded and decoded message has the same length");
+    fuzz_require(aqi_hello_decode(copy, n, &again) == AQ_OK, "an encoded message can be decoded");
     fuzz_require(memcmp(copy + AQI_HELLO_HEADER, data + AQI_HELLO_HEADER, len - AQI_HELLO_HEADER) ==
                      0,
                  "address, key and data are the same");
@@ -31,13 +31,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct aqi_hello hello, before;
     memset(&hello, 0xa5, sizeof(hello));
     before = hello;
-    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
     uint8_t *exact = malloc(len != 0 ? len : 1);
     if (exact == NULL) abort();
     if (len != 0) memcpy(exact, data, len);
     aq_status st = aqi_hello_decode(exact, len, &hello);
     if (st != AQ_OK) {
-        fuzz_require(st == AQ_EPROTO || st == AQ_EMISMATCH, "a refusal is one of two");
+        fuzz_require(st == AQ_EPROTO || st == AQ_EMISMATCH, "a refusal has one of two causes");
         fuzz_require(memcmp(&hello, &before, sizeof(hello)) == 0, "a refusal writes nothing");
     } else {
         fuzz_require(hello.type != 0 && hello.type < AQI_HELLO_END, "a message has a type");

@@ -1,6 +1,6 @@
 /*
- * Any text as a list of hosts, as a file of them, and as what a batch system says. The first byte
- * chooses the form, the rest is the text.
+ * Any text as a list of hosts, as a file of hosts, and as the variables of a batch system. The
+ * first byte selects the format, the rest is the text.
  */
 #include "../../tools/aqrun/place.h"
 #include "fuzz.h"
@@ -9,7 +9,7 @@
 
 enum form { FORM_LIST, FORM_LINES, FORM_GRID_ENGINE, FORM_SLURM, FORM_LSF, FORMS };
 
-/* Slurm has two variables: their texts stand on two lines. */
+/* Slurm has two variables, whose texts are on two lines. */
 static bool add_slurm(struct hosts *hosts, char *text)
 {
     const char *system;
@@ -55,8 +55,8 @@ static void check_hosts(const struct hosts *hosts)
         fuzz_require(name[0] != '\0' && name[0] != '-', "a name is no option of ssh");
         fuzz_require(strlen(name) <= HOSTS_NAME, "a name is not too long");
         fuzz_require(name[strcspn(name, " \t\r\n'\"\\$`!;&|<>()*?[]{}#~/")] == '\0',
-                     "nothing in a name means anything to a shell");
-        fuzz_require((hosts->list[i].slots > 0) == hosts->counted, "all have slots, or none");
+                     "no character of a name is special in a shell");
+        fuzz_require((hosts->list[i].slots > 0) == hosts->counted, "all hosts have slots, or none");
         fuzz_require(hosts->list[i].slots <= HOSTS_MAX, "no more slots than a job may use");
     }
 }
@@ -84,7 +84,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check_hosts(&hosts);
         check_place(&hosts);
     } else {
-        fuzz_require(hosts.why[0] != '\0' && strlen(hosts.why) < HOSTS_WHY, "it is said why");
+        fuzz_require(hosts.why[0] != '\0' && strlen(hosts.why) < HOSTS_WHY,
+                     "a failure is reported with its cause");
     }
     hosts_free(&hosts);
     free(text);

@@ -1,5 +1,5 @@
-/* Any frames between agents, for a hub of each role: nothing of it ends the agent, or makes it do
- * something to a rank or an agent that does not exist. */
+/* Any frames between agents, for a hub of each role: none of them ends the agent, or makes it
+ * act on a rank or an agent that does not exist. */
 #include "fuzz.h"
 #include "job/hub/hub.h"
 
@@ -22,11 +22,11 @@ static void on_rank(void *arg, uint32_t rank, const struct aqi_control *message,
     const struct target *target = arg;
     uint8_t head[AQI_CONTROL_HEAD];
     struct aqi_control whole = *message;
-    fuzz_require(rank < RANKS && agent_of[rank] == target->agent, "it tells ranks of its host");
+    fuzz_require(rank < RANKS && agent_of[rank] == target->agent, "it sends to ranks of its host");
     whole.data = parcel != NULL ? parcel->bytes : NULL;
     whole.len = parcel != NULL ? parcel->len : 0;
     fuzz_require(whole.type == AQI_CONTROL_RESULT || aqi_control_encode(&whole, head) != 0,
-                 "what it tells them can be sent");
+                 "its messages to them can be sent");
 }
 
 static volatile uint8_t fuzz_seen;
@@ -35,20 +35,20 @@ static void on_agent(void *arg, uint32_t agent, const void *frame, size_t len)
 {
     const struct target *target = arg;
     fuzz_require(agent < AGENTS && agent != target->agent, "it sends to an agent that exists");
-    for (size_t i = 0; i < len; i++) /* the sanitizers look whether it may be read */
+    for (size_t i = 0; i < len; i++) /* the sanitizers check whether it may be read */
         fuzz_seen ^= ((const uint8_t *)frame)[i];
 }
 
 static void on_attach(void *arg, uint32_t agent)
 {
     const struct target *target = arg;
-    fuzz_require(agent < target->agent, "it looks for its ancestors");
+    fuzz_require(agent < target->agent, "it calls its ancestors");
 }
 
 static void on_detach(void *arg, uint32_t agent)
 {
     (void)arg;
-    fuzz_require(agent < AGENTS, "it lets go of an agent that exists");
+    fuzz_require(agent < AGENTS, "it drops an agent that exists");
 }
 
 static void on_kill(void *arg, uint32_t rank, int number)
@@ -74,7 +74,7 @@ static void on_say(void *arg, bool always, const char *text)
 {
     (void)arg;
     (void)always;
-    fuzz_require(strlen(text) <= 2 * AQI_CONTROL_TEXT, "a text is not longer than one may be");
+    fuzz_require(strlen(text) <= 2 * AQI_CONTROL_TEXT, "a text is not longer than the limit");
 }
 
 static void on_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
@@ -116,14 +116,14 @@ static void on_over(void *arg, int code)
 {
     struct target *target = arg;
     (void)code;
-    fuzz_require(!target->over, "it is over once");
+    fuzz_require(!target->over, "it ends once");
     target->over = true;
 }
 
 static void on_die(void *arg, const char *why)
 {
     (void)arg;
-    fuzz_require(why == NULL, "nothing that agents send ends another one");
+    fuzz_require(why == NULL, "no frame of an agent ends another one");
 }
 
 static void target_open(struct target *target, uint32_t agent, bool survive)
@@ -166,7 +166,7 @@ static void target_open(struct target *target, uint32_t agent, bool survive)
         }
 }
 
-/* What else happens meanwhile. */
+/* Other events that may happen meanwhile. */
 static void target_event(struct target *target, uint8_t what, uint8_t which, uint64_t *now)
 {
     const struct aqi_control ready = {.type = AQI_CONTROL_READY};
@@ -195,7 +195,7 @@ static void target_event(struct target *target, uint8_t what, uint8_t which, uin
     }
 }
 
-/* Records: who sends it and its length, and then a frame; of length 0: something else happens. */
+/* Records: the sender and the length, followed by a frame; of length 0: another event. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct target target;
@@ -210,7 +210,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             at++;
         } else {
             size_t most = size - at < len ? size - at : len;
-            uint8_t *frame = malloc(most); /* by itself, so that a look beyond its end is seen */
+            uint8_t *frame =
+                malloc(most); /* in a block of its own, so that reads beyond its end are detected */
             if (frame == NULL) abort();
             memcpy(frame, data + at, most);
             aq_status status = aqi_hub_frame(target.hub, from, frame, most);
@@ -219,7 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             at += most;
         }
         for (int turn = 0; aqi_hub_tick(target.hub) <= now && !target.over; turn++)
-            fuzz_require(turn < TURNS, "it does not want to be called for ever");
+            fuzz_require(turn < TURNS, "it does not ask to be called for ever");
     }
     aqi_hub_close(target.hub);
     return 0;

@@ -1,6 +1,6 @@
 /*
- * Any bytes as what a manager sends: the first says as what (a line of PMI-1, a message of PMI-2,
- * a mapping of hosts, a value, a length), the rest are those bytes.
+ * Any bytes as input from a job manager: the first one selects the format (a line of PMI-1, a
+ * message of PMI-2, a mapping of hosts, a value, a length), the rest is the input.
  */
 #include "fuzz.h"
 #include "job/manager/manager_impl.h"
@@ -15,11 +15,12 @@ static void fields(char *text, size_t len, char separator)
     fuzz_require(fields.count != 0 && fields.count <= MANAGER_FIELDS, "a message has some fields");
     for (size_t i = 0; i < fields.count; i++) {
         fuzz_require(fields.name[i] >= text && fields.name[i] < fields.value[i],
-                     "a name stands before its value");
+                     "a name precedes its value");
         fuzz_require(fields.value[i] + strlen(fields.value[i]) <= text + len,
                      "a value is inside the message");
         fuzz_require(strchr(fields.name[i], '=') == NULL, "a name ends where its value begins");
-        fuzz_require(manager_field(&fields, fields.name[i]) != NULL, "what is there is found");
+        fuzz_require(manager_field(&fields, fields.name[i]) != NULL,
+                     "a field that exists is found");
         if (manager_field_number(&fields, fields.name[i], 99, &number))
             fuzz_require(number <= 99, "a number is in its range");
     }
@@ -32,7 +33,7 @@ static void mapping(const char *text)
     struct aqi_manager manager = {.info = {.rank = 7, .size = SIZE}};
     node_of[SIZE] = 77;
     if (!manager_mapping(text, SIZE, node_of)) return;
-    fuzz_require(node_of[SIZE] == 77, "ranks that are not there get no node");
+    fuzz_require(node_of[SIZE] == 77, "ranks that do not exist get no node");
     fuzz_require(manager_set_hosts(&manager, node_of) == AQ_OK, "any nodes are hosts");
     fuzz_require(manager.info.hosts >= 1 && manager.info.hosts <= SIZE, "ranks are on hosts");
     fuzz_require(manager.info.local_rank < manager.info.local_size, "a rank is on its host");
@@ -45,18 +46,18 @@ static void value(const char *text)
     static uint8_t bytes[AQI_MANAGER_VALUE];
     static char again[MANAGER_TEXT];
     size_t len, all = manager_encoded_length(text);
-    fuzz_require(all < MANAGER_TEXT, "a value has its most");
+    fuzz_require(all < MANAGER_TEXT, "a value is not longer than its limit");
     if (!manager_decode(text, bytes, &len)) return;
-    fuzz_require(len <= AQI_MANAGER_VALUE, "a value has its most");
+    fuzz_require(len <= AQI_MANAGER_VALUE, "a value is not longer than its limit");
     fuzz_require(all == strlen(text), "its length is known from its beginning");
-    fuzz_require(manager_encode(bytes, len, again) <= all, "what can be read can be written");
+    fuzz_require(manager_encode(bytes, len, again) <= all, "a decoded value can be encoded");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t length;
     if (len == 0) return 0;
-    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
     char *text = malloc(len);
     if (text == NULL) abort();
     memcpy(text, data + 1, len - 1);

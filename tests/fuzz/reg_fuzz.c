@@ -1,7 +1,8 @@
 /*
- * Any bytes as messages of a peer to a registration cache that lends and borrows: what is refused
- * has changed nothing, and all that was pinned is given back. The input is a row of messages, each
- * behind its length (two bytes); between them this process asks for a piece and lets go of it.
+ * Any bytes as messages of a peer to a registration cache that lends and borrows: refused messages
+ * change nothing, and everything that was pinned is released. The input is a sequence of messages,
+ * each preceded by its length (two bytes); between them this process requests a piece and releases
+ * it.
  */
 #include "fuzz.h"
 
@@ -53,7 +54,8 @@ static aq_status on_send(void *host, uint32_t peer, const void *bytes, size_t le
     struct reg_message message;
     (void)peer;
     fuzz_require(len <= AQI_REG_MESSAGE_MAX, "messages are bounded");
-    fuzz_require(reg_message_decode(bytes, len, &message) == AQ_OK, "what is sent makes sense");
+    fuzz_require(reg_message_decode(bytes, len, &message) == AQ_OK,
+                 "a sent message is well-formed");
     return ++*(unsigned *)host % 4 == 0 ? AQ_AGAIN : AQ_OK;
 }
 
@@ -61,7 +63,7 @@ static aq_status on_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, 
                          size_t nbytes)
 {
     (void)host, (void)peer, (void)addr, (void)tag, (void)bytes;
-    fuzz_require(nbytes != 0 && nbytes <= AQI_REG_RIDE_MAX, "what rides is bounded");
+    fuzz_require(nbytes != 0 && nbytes <= AQI_REG_RIDE_MAX, "the data sent along is bounded");
     return AQ_OK;
 }
 
@@ -73,13 +75,13 @@ struct ask {
 static void on_ready(struct aqi_reg_wait *wait, aq_status status)
 {
     struct ask *ask = (struct ask *)(void *)wait;
-    fuzz_require(ask->waits, "who waits is told once");
+    fuzz_require(ask->waits, "a waiting request is answered once");
     ask->waits = false;
     ask->ready = status == AQ_OK;
     if (ask->ready)
         fuzz_require(wait->use.len != 0 && wait->use.mem->key_len != 0 &&
                          wait->use.addr >= wait->use.mem_addr,
-                     "an answer has what was asked for");
+                     "an answer has what was requested");
     waiting--;
 }
 
@@ -137,12 +139,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         size -= len;
     }
     aqi_reg_peer_down(reg, 1);
-    fuzz_require(waiting == 0, "nobody waits for the dead");
+    fuzz_require(waiting == 0, "no request waits for a dead peer");
     for (size_t i = 0; i < 4; i++)
         if (asks[i].ready) aqi_reg_release(reg, &asks[i].wait.use);
-    fuzz_require(aqi_reg_counts(reg)->lent.bytes == 0, "the dead hold nothing");
-    fuzz_require(!aqi_reg_fenced(reg), "nobody waits for what the dead hold");
+    fuzz_require(aqi_reg_counts(reg)->lent.bytes == 0, "a dead peer holds nothing");
+    fuzz_require(!aqi_reg_fenced(reg), "no request waits for pieces of a dead peer");
     aqi_reg_close(reg);
-    fuzz_require(pinned == 0, "all is given back");
+    fuzz_require(pinned == 0, "everything is released");
     return 0;
 }

@@ -21,7 +21,7 @@ struct input {
 static struct input corpus[CORPUS_MAX];
 static size_t corpus_count;
 
-/* splitmix64: the next of a sequence that the seed decides. */
+/* splitmix64: the next element of the sequence of a seed. */
 static uint64_t random_next(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -35,7 +35,7 @@ static size_t random_below(uint64_t *state, size_t limit)
     return limit == 0 ? 0 : (size_t)(random_next(state) % limit);
 }
 
-/* The target must see the end of its input: an exact copy lets a sanitizer watch the border. */
+/* Reads past the input must be detected: for an exact copy a sanitizer does that. */
 static void run(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size == 0 ? 1 : size);
@@ -67,7 +67,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* In the order of the names, so that a seed means the same everywhere. */
+/* In the order of the names, so that a seed gives the same inputs everywhere. */
 static int read_corpus(const char *folder)
 {
     struct dirent **entries;
@@ -93,7 +93,7 @@ static void insert_byte(struct input *input, size_t at, uint8_t byte)
     input->size++;
 }
 
-/* The tail of another input behind a head of this one. */
+/* Replace the tail of this input by that of another. */
 static void splice(struct input *input, uint64_t *state)
 {
     const struct input *other = &corpus[random_below(state, corpus_count)];
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     uint64_t seed = argc > 3 ? strtoull(argv[3], NULL, 10) : 1, state = seed;
     if (read_corpus(argv[1]) != 0) return 1;
     if (corpus_count == 0) {
-        fprintf(stderr, "replay: there is nothing in %s\n", argv[1]);
+        fprintf(stderr, "replay: no files in %s\n", argv[1]);
         return 1;
     }
     printf("%zu files, %lu mutations, seed %" PRIu64 "\n", corpus_count, mutations, seed);

@@ -1,5 +1,5 @@
-/* Any bytes to either end of an authenticated stream; and a stream between two ends of which
- * somebody between alters, leaves out and repeats what the input says. */
+/* Any bytes to either end of an authenticated stream; and a stream between two ends whose frames
+ * are altered, dropped and repeated on the way, according to the input. */
 #include "fuzz.h"
 #include "job/seal.h"
 
@@ -16,7 +16,7 @@ static void open_end(struct aqi_seal *seal, enum aqi_seal_role role)
     aqi_seal_open(seal, &job, role, &call, nonces[role]);
 }
 
-/* What it has to say to the other; the status of that. */
+/* Pass one side's output to the other. Returns the status of receiving it. */
 static aq_status pass(struct aqi_seal *from, struct aqi_seal *to)
 {
     const uint8_t *at = from->say;
@@ -35,7 +35,7 @@ static void shake(struct aqi_seal end[2])
         abort();
 }
 
-/* Does what came begin with what a peer that knows the key would have said? */
+/* Whether the bytes begin with those that a peer with the key would send. */
 static bool is_proof(enum aqi_seal_role role, const uint8_t *bytes, size_t len)
 {
     struct aqi_seal end[2];
@@ -64,19 +64,20 @@ static void check_stranger(enum aqi_seal_role role, const uint8_t *bytes, size_t
         const uint8_t *at = bytes + used;
         size_t n = aqi_min(step, len - used), left = n;
         while ((status = aqi_seal_take(&seal, &at, &left, &frame)) == AQ_OK)
-            fuzz_require(ready++ == 0 && frame.kind == AQI_SEAL_READY, "nobody forges a frame");
+            fuzz_require(ready++ == 0 && frame.kind == AQI_SEAL_READY, "no frame is forged");
         used += n - left;
         fuzz_require(status != AQ_AGAIN || left == 0, "all was used");
-        fuzz_require(ready != 0 || used <= 128, "a stranger is not listened to for long");
+        fuzz_require(ready != 0 || used <= 128, "a stranger is limited in what it may send");
     }
-    fuzz_require(ready == is_proof(role, bytes, used), "who knows the key is let in, nobody else");
+    fuzz_require(ready == is_proof(role, bytes, used), "only a peer with the key is admitted");
     fuzz_require(role == AQI_SEAL_CALLER || ready != 0 || seal.say_len == 0,
-                 "a listener tells strangers nothing");
-    fuzz_require(status == AQ_AGAIN || (status < 0 && seal.why[0] != '\0'), "a reason is given");
+                 "a listener reveals nothing to strangers");
+    fuzz_require(status == AQ_AGAIN || (status < 0 && seal.why[0] != '\0'),
+                 "a failure has a reason");
     aqi_seal_close(&seal);
 }
 
-/* Frames on their way, as the input has them. */
+/* Frames in transit, treated according to the input. */
 struct way {
     struct aqi_seal end[2];
     uint8_t bytes[PENDING];
@@ -115,12 +116,12 @@ static aq_status way_deliver(struct way *way, size_t len)
     struct aqi_seal_frame frame;
     aq_status status;
     while ((status = aqi_seal_take(&way->end[1], &at, &len, &frame)) == AQ_OK) {
-        fuzz_require(way->came < way->sent, "no frame comes that was not sent");
+        fuzz_require(way->came < way->sent, "no frame arrives that was not sent");
         fuzz_require(frame.kind == KIND && frame.len == way->sizes[way->came], "of its length");
         fill(expected, frame.len, way->came++);
         fuzz_require(memcmp(frame.bytes, expected, frame.len) == 0, "with its bytes");
     }
-    fuzz_require(status == AQ_AGAIN || way->tampered, "what nobody altered gets through");
+    fuzz_require(status == AQ_AGAIN || way->tampered, "an unaltered stream gets through");
     free(exact);
     return status;
 }
@@ -158,7 +159,7 @@ static void check_way(const uint8_t *script, size_t len)
             way_tamper(&way, script[i] % 8 - 5, n);
     }
     if (status == AQ_AGAIN) status = way_deliver(&way, way.len);
-    fuzz_require(way.tampered || way.came == way.sent, "all that was sent has come");
+    fuzz_require(way.tampered || way.came == way.sent, "everything sent has arrived");
     aqi_seal_close(&way.end[0]);
     aqi_seal_close(&way.end[1]);
 }
@@ -168,7 +169,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (job.proof == NULL && aqi_seal_job_open(&job, (const uint8_t *)"a key of the job") != AQ_OK)
         abort();
     if (len < 2) return 0;
-    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
     uint8_t *exact = malloc(len - 1);
     if (exact == NULL) abort();
     memcpy(exact, data + 1, len - 1);

@@ -1,6 +1,6 @@
 /*
  * Any text as the value of any kind of setting, as a log specification and as an unknown name. The
- * first byte chooses the row, the rest is the text.
+ * first byte selects the setting, the rest is the text.
  */
 #include "base/fail.h"
 #include "base/log.h"
@@ -31,23 +31,23 @@ static struct aqi_settings_table *const tables[] = {&all};
 static void check_in_range(const struct aqi_setting *row, uint64_t value)
 {
     if (row->min != 0 || row->max != 0)
-        fuzz_require(value >= row->min && value <= row->max, "a value taken is in the range");
+        fuzz_require(value >= row->min && value <= row->max, "an accepted value is in the range");
     if (row->power_of_two)
-        fuzz_require((value & (value - 1)) == 0, "a value taken is a power of two");
+        fuzz_require((value & (value - 1)) == 0, "an accepted value is a power of two");
     if (row->type == AQI_SET_CHOICE) fuzz_require(value < 4, "a choice is one of the choices");
     if (row->type == AQI_SET_BOOL) fuzz_require(value < 2, "a bool is 0 or 1");
 }
 
-/* What was taken is written as a text that means the same. */
+/* An accepted value is formatted as a text with the same meaning. */
 static void check_written(const struct aqi_setting *row, uint64_t value)
 {
     uint64_t again = ~value;
     char text[64];
     const struct aqi_settings_table table = {.rows = row, .count = 1, .values = &value};
     int n = aqi_setting_format(&table, 0, text, sizeof(text));
-    fuzz_require(n > 0 && (size_t)n == strlen(text), "the length of a written value");
-    fuzz_require(aqi_setting_read(row, text, &again), "a written value is legal");
-    fuzz_require(again == value, "a written value is the value");
+    fuzz_require(n > 0 && (size_t)n == strlen(text), "the length of a formatted value");
+    fuzz_require(aqi_setting_read(row, text, &again), "a formatted value is valid");
+    fuzz_require(again == value, "a formatted value has the same meaning");
 }
 
 static void check_refused(const struct aqi_setting *row, const char *text, uint64_t value)
@@ -81,8 +81,8 @@ static void check_value(const struct aqi_setting *row, const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
-    /* The specification tried last may have switched the log on: off again, or it would flood. */
-    fuzz_require(aqi_log_configure("off") == AQ_OK, "off is legal");
+    /* The last specification may have enabled the log: disable it, to avoid a flood. */
+    fuzz_require(aqi_log_configure("off") == AQ_OK, "off is valid");
     char *text = malloc(size);
     if (text == NULL) abort();
     memcpy(text, data + 1, size - 1);
@@ -90,9 +90,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_value(&rows[data[0] % AQI_COUNT_OF(rows)], text);
 
     const char *nearest = aqi_settings_nearest(tables, AQI_COUNT_OF(tables), text);
-    fuzz_require(nearest == NULL || strncmp(nearest, "AQ_", 3) == 0, "what is near is a setting");
+    fuzz_require(nearest == NULL || strncmp(nearest, "AQ_", 3) == 0,
+                 "a suggested name is a setting");
     aq_status status = aqi_log_configure(text);
-    fuzz_require(status == AQ_OK || status == AQ_ESETTING, "a log specification is legal or not");
+    fuzz_require(status == AQ_OK || status == AQ_ESETTING,
+                 "a log specification is valid or refused");
     free(text);
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a ticket of an agent: what is taken makes sense, and is the same written again. The
- * first byte says whether they are all of it, or what comes behind a right head.
+ * Any bytes as a ticket of an agent: an accepted ticket is well-formed, and encodes to the same
+ * bytes. The first byte says whether the rest is a whole ticket, or follows a valid head.
  */
 #include "../../tools/aqrun/ticket.h"
 #include "fuzz.h"
@@ -14,13 +14,13 @@ static void check_again(const struct ticket *ticket)
     size_t len;
     struct ticket again;
     uint8_t *bytes = ticket_encode(ticket, &len, why);
-    fuzz_require(bytes != NULL, "a ticket read can be written");
+    fuzz_require(bytes != NULL, "a decoded ticket can be encoded");
     fuzz_require(ticket_decode(bytes, len, true, "aqrun", &again, why) == (ssize_t)len,
-                 "what was written can be read");
+                 "an encoded ticket can be decoded");
     fuzz_require(again.tree_count == ticket->tree_count && again.ranks == ticket->ranks &&
                      strcmp(again.folder, ticket->folder) == 0 &&
                      strcmp(again.argv[0], ticket->argv[0]) == 0,
-                 "written again it is the same");
+                 "encoded again it is the same");
     ticket_free(&again);
     free(bytes);
 }
@@ -28,13 +28,13 @@ static void check_again(const struct ticket *ticket)
 static void check_sense(const struct ticket *t)
 {
     fuzz_require(t->ranks <= AQI_MAX_RANKS && t->host < t->hosts, "a host is one of the job");
-    fuzz_require(t->argv[0] != NULL && t->addresses[0] != NULL, "what to run, and for whom");
+    fuzz_require(t->argv[0] != NULL && t->addresses[0] != NULL, "it has a command and an address");
     for (uint32_t i = 0; i < t->tree_count; i++)
         fuzz_require(t->tree[i].first + (uint64_t)t->tree[i].count <= t->ranks,
                      "the ranks of a host are ranks of the job");
 }
 
-/* By itself, so that a look beyond its end is seen. */
+/* In a block of its own, so that reads beyond its end are detected. */
 static uint8_t *make(const uint8_t *data, size_t *size)
 {
     char head[80] = "";
@@ -61,14 +61,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ticket ticket;
     uint8_t *bytes = make(data, &size);
     ssize_t taken = ticket_decode(bytes, size, true, "aqrun", &ticket, why);
-    fuzz_require(taken != 0, "at the end there is a decision");
+    fuzz_require(taken != 0, "at the end of input it is accepted or refused");
     if (taken > 0) {
-        fuzz_require((size_t)taken <= size, "no more is taken than was there");
+        fuzz_require((size_t)taken <= size, "no more is consumed than was there");
         check_sense(&ticket);
         check_again(&ticket);
         ticket_free(&ticket);
     } else {
-        fuzz_require(why[0] != '\0' && strlen(why) < TICKET_WHY, "it is said why");
+        fuzz_require(why[0] != '\0' && strlen(why) < TICKET_WHY,
+                     "a failure is reported with its cause");
     }
     free(bytes);
     return 0;

@@ -1,4 +1,4 @@
-/* Any bytes as a packet of a call, also with the right check, and any text as a URI. */
+/* Any bytes as a packet of a call, also with the right check value, and any text as a URI. */
 #include "fuzz.h"
 #include "transport/udp/udp_call.h"
 
@@ -13,7 +13,7 @@ static void check_packet(struct aqi_mac *mac, const uint8_t *exact, size_t len)
     if (!udp_call_read(mac, exact, len, &call)) {
         fuzz_require(memcmp(&call, &before, sizeof(call)) == 0, "a refusal writes nothing");
     } else {
-        fuzz_require(len == sizeof(call) && memcmp(&call, exact, len) == 0, "it is as it came");
+        fuzz_require(len == sizeof(call) && memcmp(&call, exact, len) == 0, "it is unchanged");
         fuzz_require(call.kind != 0 && call.kind < UDP_CALL_KINDS, "it has a kind");
     }
     if (len < sizeof(call)) return;
@@ -22,8 +22,8 @@ static void check_packet(struct aqi_mac *mac, const uint8_t *exact, size_t len)
     udp_call_seal(mac, &none, (enum udp_call_kind)kind, &before);
     fuzz_require(udp_call_read(mac, &before, sizeof(before), &call) ==
                      (kind != 0 && kind < UDP_CALL_KINDS),
-                 "whatever is sealed is read, if it has a kind");
-    fuzz_require(udp_call_proved(mac, &none, &before), "and its proof is good");
+                 "a sealed packet of a valid kind is accepted");
+    fuzz_require(udp_call_proved(mac, &none, &before), "its proof is valid");
 }
 
 static void check_uri(const char *text)
@@ -33,20 +33,20 @@ static void check_uri(const char *text)
     if (!udp_uri_read(text, &uri)) return;
     fuzz_require(strlen(uri.host) < sizeof(uri.host) && strlen(uri.port) < sizeof(uri.port),
                  "both end");
-    fuzz_require(strlen(text) >= strlen(uri.host) + 6, "the host is of the text");
+    fuzz_require(strlen(text) >= strlen(uri.host) + 6, "the host is part of the text");
     fuzz_require(strspn(uri.port, "0123456789") == strlen(uri.port), "a port is a number");
     snprintf(copy, sizeof(copy), strchr(uri.host, ':') != NULL ? "udp://[%s]:%s" : "udp://%s:%s",
              uri.host, uri.port);
     fuzz_require(udp_uri_read(copy, &again) && strcmp(again.host, uri.host) == 0 &&
                      strcmp(again.port, uri.port) == 0,
-                 "what was read can be written and read again");
+                 "a parsed address can be formatted and parsed again");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct aqi_mac *mac;
     if (mac == NULL && aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) abort();
-    /* Exactly so many bytes, so that a sanitizer sees a read of one more. */
+    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
     uint8_t *exact = malloc(len != 0 ? len : 1);
     char *text = malloc(len + 1);
     if (exact == NULL || text == NULL) abort();

@@ -10,7 +10,7 @@ static unsigned requests[3][17], replies[3][17];
 static char payload[AREA];
 static size_t payload_len;
 
-/* Argument i of each message: negative ones, too, so that the sign must travel. */
+/* Argument i of each message: negative ones, too, to test the sign. */
 #define ARG(i) ((gex_AM_Arg_t)((i) % 2 ? -1000000007 - (i) : 77 + (i)))
 
 #define P0
@@ -65,7 +65,10 @@ static size_t payload_len;
 #define S15 S14, ARG(14)
 #define S16 S15, ARG(15)
 
-/* What a handler looks at first; true for a request, which is to be answered by a reply like it. */
+/*
+ * Checks common to all handlers. Returns whether it is a request, which is answered by a reply of
+ * the same shape.
+ */
 static int check_message(gex_Token_t token, unsigned category, gex_AM_Index_t index,
                          const gex_AM_Arg_t *args, int nargs)
 {
@@ -94,7 +97,7 @@ static void check_payload(const void *buf, size_t nbytes, unsigned seed)
     CHECK(nbytes == 0 || filled(buf, nbytes, seed));
 }
 
-/* Where Longs land: those of requests, and those of replies. */
+/* The destination of Longs: one for requests, one for replies. */
 static char *landing(gex_Rank_t rank, int reply)
 {
     return job_at(rank, 64 + (reply ? AREA : 0));
@@ -129,7 +132,7 @@ static char *landing(gex_Rank_t rank, int reply)
                     0);                                                                            \
         CHECK(lc != GEX_EVENT_NO_OP);                                                              \
     }                                                                                              \
-    /* Both spellings of each, and every way to ask for local completion. */                       \
+    /* Both spellings of each, and every form of local completion. */                              \
     static void send_##M(void)                                                                     \
     {                                                                                              \
         char *dst = landing(job.next, 0);                                                          \
@@ -198,7 +201,7 @@ static void (*const senders[])(void) = {send_0,  send_1,  send_2,  send_3,  send
                                         send_6,  send_7,  send_8,  send_9,  send_10, send_11,
                                         send_12, send_13, send_14, send_15, send_16};
 
-/* Automatic indices: the highest free ones in table order; errors leave things as they were. */
+/* Automatic indices: the highest free ones in table order; after errors nothing is registered. */
 static void plain(gex_Token_t token)
 {
     (void)token;

@@ -8,26 +8,26 @@ enum { AREA = 1 << 18, MEDIUM = 130, LONG, REPLY, CANCELLED };
 
 static unsigned heard, answers, cancelled;
 static char mine[AREA];
-static int owner_is_library; /* of the payloads of replies */
+static int owner_is_library; /* owner of the payloads of replies */
 
 static char *landing(gex_Rank_t rank, int reply)
 {
     return job_at(rank, 64 + (reply ? AREA : 0));
 }
 
-/* Prepare a buffer, write into it, and check what was granted. */
+/* Prepare a buffer, write into it, and check how much was granted. */
 static size_t write_payload(gex_AM_SrcDesc_t sd, const void *client_buf, size_t least, size_t most,
                             unsigned seed)
 {
     size_t size = gex_AM_SrcDescSize(sd);
     CHECK(size >= least && size <= most);
     CHECK(client_buf == NULL || gex_AM_SrcDescAddr(sd) == client_buf);
-    if (size > 1000) size = 1000 + seed % 7; /* less than granted is legal */
+    if (size > 1000) size = 1000 + seed % 7; /* committing less than granted is allowed */
     fill(gex_AM_SrcDescAddr(sd), size, seed);
     return size;
 }
 
-/* A reply is cancelled first and then sent, of the category that `is_long` says. */
+/* A reply is canceled first and then sent, in the category given by `is_long`. */
 static void answer(gex_Token_t token, int is_long, gex_AM_Arg_t seed)
 {
     void *client_buf = owner_is_library ? NULL : mine;
@@ -45,7 +45,7 @@ static void answer(gex_Token_t token, int is_long, gex_AM_Arg_t seed)
     } else {
         sd = gex_AM_PrepareReplyMedium(token, client_buf, 10, 500, lc_opt, 0, 2);
         len = write_payload(sd, client_buf, 10, 500, (unsigned)seed);
-        /* Refused for want of room it is as it was. */
+        /* A refused commit leaves it as it was. */
         if (gex_AM_CommitReplyMedium_v2(sd, REPLY, len, GEX_FLAG_IMMEDIATE, seed, 0) != 0)
             CHECK_EQUAL(gex_AM_CommitReplyMedium_v2(sd, REPLY, len, 0, seed, 0), 0);
     }
@@ -100,17 +100,17 @@ static void test_owner(void *client_buf, unsigned *count)
     size_t len;
     owner_is_library = client_buf == NULL;
     job_barrier();
-    /* The largest Medium; more is wanted than can be had. */
+    /* The largest Medium; more is requested than the limit. */
     sd = gex_AM_PrepareRequestMedium(job.tm, job.next, client_buf, most, most + 5, lc_opt, 0, 1);
     CHECK_EQUAL(gex_AM_SrcDescSize(sd), most);
     fill(gex_AM_SrcDescAddr(sd), most, 3);
     gex_AM_CommitRequestMedium1(sd, MEDIUM, most, 3);
     wait_for_answer(++*count);
-    /* Nothing at all. */
+    /* No bytes. */
     sd = gex_AM_PrepareRequestMedium(job.tm, job.next, client_buf, 0, 0, lc_opt, 0, 1);
     gex_AM_CommitRequestMedium(sd, MEDIUM, 0, 4);
     wait_for_answer(++*count);
-    /* Longs, the destination told first or only at commit. */
+    /* Longs, with the destination given at prepare or only at commit. */
     sd = gex_AM_PrepareRequestLong(job.tm, job.next, client_buf, 100, 70000, dst, lc_opt, 0, 1);
     len = write_payload(sd, client_buf, 100, 70000, 5);
     gex_AM_CommitRequestLong(sd, LONG, len, dst, 5);
@@ -119,7 +119,7 @@ static void test_owner(void *client_buf, unsigned *count)
     len = write_payload(sd, client_buf, 1, 50, 6);
     CHECK_EQUAL(gex_AM_CommitRequestLong1_v2(sd, LONG, len, dst, 0, 6), 0);
     wait_for_answer(++*count);
-    /* Given up. */
+    /* Canceled. */
     sd = gex_AM_PrepareRequestMedium(job.tm, job.next, client_buf, 1, 50, lc_opt, 0, 0);
     CHECK_EQUAL(gex_AM_CancelRequestMedium(sd, 0), 0);
     sd = gex_AM_PrepareRequestLong(job.tm, job.next, client_buf, 1, 50, NULL, lc_opt, 0, 0);
@@ -127,7 +127,7 @@ static void test_owner(void *client_buf, unsigned *count)
     CHECK(client_buf == NULL || lc == GEX_EVENT_INVALID);
 }
 
-/* With GEX_FLAG_IMMEDIATE a flood is refused now and then; what is granted arrives. */
+/* With GEX_FLAG_IMMEDIATE some messages of a flood are refused; those that are granted arrive. */
 static void test_immediate(unsigned *count)
 {
     unsigned sent = 0, refused = 0, before = *count;
@@ -150,7 +150,7 @@ static void test_immediate(unsigned *count)
 
 /*
  * Commits that may be refused, by all ranks at once and without a poll: at least one rank finds no
- * room. What was refused is sent in the end, once.
+ * room. Refused messages are sent in the end, exactly once.
  */
 static void test_immediate_commit(unsigned *count)
 {
@@ -177,7 +177,7 @@ static void test_immediate_commit(unsigned *count)
     *count = heard = answers = 0;
     for (rank = 0; job.rank == 0 && rank < job.size; rank++)
         all += ((unsigned *)(void *)(job.base + 2 * AREA))[rank];
-    /* A thread that takes messages may make room for all of them. */
+    /* A thread that receives messages may make room for all of them. */
     if (job.rank == 0 && job.size > 1 && gex_System_QueryHiddenAMConcurrencyLevel() == 0)
         CHECK(all > 0);
     job_barrier();

@@ -1,7 +1,7 @@
 /*
- * Requests to oneself: whatever their kind, team and endpoint, the handler and that of its reply
- * have run when the call returns. So a thread may send itself one and then block where nobody
- * polls.
+ * Requests of a process to itself: of every kind, over every team and endpoint, the handler and
+ * that of its reply have run when the call returns. So a thread may send one to itself and then
+ * block where no thread polls.
  */
 #include <gasnet.h>
 
@@ -44,7 +44,7 @@ static void on_answered(gex_Token_t token, gex_AM_Arg_t arg)
     one_more(&answered);
 }
 
-/* One more has come and been answered, without a poll. */
+/* One more has been handled and answered, without a poll. */
 #define RETURNED(call)                                                                             \
     do {                                                                                           \
         unsigned before = handled;                                                                 \
@@ -108,7 +108,10 @@ static void by_older_names(void)
 #ifdef GASNET_PAR
 static pthread_barrier_t meeting;
 
-/* The first sends, and then waits where it does not poll; the others put until that has come. */
+/*
+ * The first thread sends, and then waits without polling; the others put until that message has
+ * arrived.
+ */
 static void *sends_or_puts(void *arg)
 {
     unsigned thread = (unsigned)(uintptr_t)arg, round;

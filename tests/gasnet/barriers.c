@@ -1,7 +1,7 @@
 /*
- * The barrier of GASNet-1: names, no names and mismatches at notify and at wait, drawn for each
- * process, against what the others did; on all processes and on a split team, with barriers of
- * GASNet-EX under way.
+ * The barrier of GASNet-1: names, anonymous barriers and mismatches at notify and at wait, random
+ * for each process, compared with what the other processes did; on all processes and on a split
+ * team, with barriers of GASNet-EX under way.
  */
 #include <gasnet.h>
 
@@ -14,14 +14,14 @@ enum { ROUNDS = 150, MOST = 64 };
 static const int kinds[] = {0, GASNET_BARRIERFLAG_ANONYMOUS, GASNET_BARRIERFLAG_MISMATCH,
                             GASNET_BARRIERFLAG_UNNAMED};
 
-/* What a process passes. All draw for all, so everybody knows. */
+/* The arguments of one process. Each draws those of all, so that all processes know them. */
 struct drawn {
     int id, flags, wait_id, wait_flags;
 };
 
 static void draw_all(struct drawn *drawn, gex_Rank_t size)
 {
-    /* Most rounds agree in everything but one respect, or nothing would ever match. */
+    /* Most rounds agree in everything but one respect; otherwise nothing would ever match. */
     int style = (int)draw_below(6), id = (int)draw_below(3) - 1;
     gex_Rank_t i;
     for (i = 0; i < size; i++) {
@@ -37,7 +37,7 @@ static void draw_all(struct drawn *drawn, gex_Rank_t size)
     }
 }
 
-/* 1: mismatch; `*named`: somebody gave a name. */
+/* 1: mismatch; `*named`: some process gave a name. */
 static int mismatched(const struct drawn *drawn, gex_Rank_t size, int *named, int *id)
 {
     int bad = 0;
@@ -97,7 +97,7 @@ int main(int argc, char **argv)
     CHECK(job.size <= MOST);
     (void)gex_TM_Split(&half, job.tm, (int)(job.rank % 2), -(int)job.rank, NULL, 0,
                        GEX_FLAG_TM_NO_SCRATCH);
-    draw_seed(0); /* the same everywhere */
+    draw_seed(0); /* equal on all processes */
     for (round = 0; round < ROUNDS; round++)
         one_round(job.tm, round);
     draw_seed(1000 + job.rank % 2);

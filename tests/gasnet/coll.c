@@ -1,6 +1,6 @@
 /*
- * Collectives of GASNet-EX against what each member can compute: broadcasts and reductions with
- * every type and operator, functions of the program, every root, no data and much, in place, many
+ * Collectives of GASNet-EX compared with what each member can compute: broadcasts and reductions
+ * with every type and operator, user-defined functions, every root, empty and large, in place, many
  * at once and on several teams.
  */
 #include <gasnetex.h>
@@ -43,7 +43,7 @@ static void broadcast(gex_TM_t tm, size_t nbytes, unsigned round)
 
 /* --- reductions ------------------------------------------------------------------------------- */
 
-/* The element `i` of a member, small enough that sums and products of nine are exact everywhere. */
+/* The element `i` of a member, small enough for exact sums and products of nine. */
 static int element(gex_Rank_t rank, size_t i)
 {
     return (int)((rank * 5 + i * 3) % 7) + 1;
@@ -81,7 +81,7 @@ static long long expected_of(gex_OP_t op, gex_Rank_t size, size_t i)
 static const gex_OP_t reduce_ops[] = {GEX_OP_ADD, GEX_OP_MULT, GEX_OP_MIN, GEX_OP_MAX,
                                       GEX_OP_AND, GEX_OP_OR,   GEX_OP_XOR};
 
-/* The program's own operator on built-in types: the sum, counted by its context. */
+/* A user-defined operator on built-in types: the sum, counted by its context. */
 #define COLL_TYPE(DT, T, OPS)                                                                      \
     static void sum_##DT(const void *arg1, void *arg2_and_out, size_t count, const void *cdata)    \
     {                                                                                              \
@@ -137,7 +137,7 @@ COLL_TYPE(U64, uint64_t, 7)
 COLL_TYPE(FLT, float, 4)
 COLL_TYPE(DBL, double, 4)
 
-/* Elements of the program's own: large, and odd in size. */
+/* User-defined elements: large, and with an odd size. */
 static size_t user_size;
 
 static void user_max(const void *arg1, void *arg2_and_out, size_t count, const void *cdata)
@@ -180,7 +180,10 @@ static void reduce_user(gex_TM_t tm, size_t size, size_t count)
     free(dst);
 }
 
-/* Elements are ranges of ranks, which join only where the left one ends before the right begins. */
+/*
+ * Elements are ranges of ranks, which can be joined only if the left one ends where the right one
+ * begins.
+ */
 static void join_ranges(const void *arg1, void *arg2_and_out, size_t count, const void *cdata)
 {
     const uint32_t *left = (const uint32_t *)arg1;
@@ -221,7 +224,9 @@ static void reduce_ordered(gex_TM_t tm, size_t count)
 
 /* --- many at once ----------------------------------------------------------------------------- */
 
-/* On all teams and of all kinds under way together; completed in another order on each rank. */
+/*
+ * On all teams and of all kinds, under way together; completed in a different order on each rank.
+ */
 static void overlap(gex_TM_t *teams, int count)
 {
     static uint64_t in[TEAMS][MANY], out[TEAMS][MANY];
@@ -254,7 +259,7 @@ static void overlap(gex_TM_t *teams, int count)
     }
     for (i = 0; i < n; i++)
         left[i] = events[(i * 5 + job.rank * 7) % n];
-    CHECK(n % 5 != 0); /* else that is no permutation */
+    CHECK(n % 5 != 0); /* otherwise this is not a permutation */
     gex_Event_WaitSome(left, n, 0);
     while (gex_Event_TestAll(left, n, 0) != GASNET_OK)
         gasnet_AMPoll();

@@ -1,7 +1,7 @@
 /*
- * The collectives of GASNet-1 by several images (threads) of each process, as many as the argument
- * says, "mixed": from one to three: data, order and synchronisation of every call in all its forms,
- * on all processes and on a split team.
+ * The collectives of GASNet-1 with several images (threads) of each process, as many as the
+ * argument says; "mixed": from one to three. Checks data, order and synchronization of every call
+ * in all its forms, on all processes and on a split team.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>
@@ -23,7 +23,7 @@ static gasnet_image_t counts[PROCESSES];
 static gasnet_team_handle_t half;
 static pthread_barrier_t here;
 enum { TELL = 200 };
-static uint32_t told; /* the round that image 0 has told this process of */
+static uint32_t told; /* the round that image 0 has announced to this process */
 
 static void on_tell(gasnet_token_t token, gasnet_handlerarg_t round)
 {
@@ -31,11 +31,11 @@ static void on_tell(gasnet_token_t token, gasnet_handlerarg_t round)
     __atomic_store_n(&told, (uint32_t)round, __ATOMIC_RELEASE);
 }
 
-/* The images of a team as one of them sees them. */
+/* The images of a team as seen by one of them. */
 struct view {
     gasnet_team_handle_t team;
     gasnet_image_t self, all, local,
-        first; /* its number; how many; its number here; the first here */
+        first; /* its number; how many there are; its local number; the first local one */
 };
 
 /* Buffers of an image, where the others of its process find them. */
@@ -48,7 +48,7 @@ static unsigned char byte_of(gasnet_image_t from, gasnet_image_t to, unsigned ro
     return (unsigned char)(from * 41 + to * 13 + round * 5 + i);
 }
 
-/* Of ranges: joined where the left one ends before the right begins, else spoiled. */
+/* Of ranges: joined if the left one ends where the right one begins, otherwise invalidated. */
 static void join_ranges(void *results, size_t result_count, const void *left_operands,
                         size_t left_count, const void *right_operands, size_t elem_size, int flags,
                         int arg)
@@ -80,7 +80,7 @@ static struct view view_of(gasnet_team_handle_t team, gasnet_image_t local)
     return v;
 }
 
-/* All images of the job; the barrier of GASNet is one thread's business. */
+/* All images of the job; only one thread calls the barrier of GASNet. */
 static void images_barrier(const struct view *v)
 {
     pthread_barrier_wait(&here);
@@ -128,7 +128,7 @@ static void verify(const struct view *v, int call, gasnet_image_t root, unsigned
 }
 
 #define REDUCED 0, 0, 2, BLOCK / 2, 0, -5
-/* Start one, by handle or else blocking, with addresses or with the lists d and s. */
+/* Start one, by handle or blocking, with addresses or with the lists d and s. */
 #define EITHER(NAME, LISTS, ...)                                                                   \
     if (nb) return gasnet_coll_##NAME##LISTS##_nb(v->team, __VA_ARGS__, flags);                    \
     gasnet_coll_##NAME##LISTS(v->team, __VA_ARGS__, flags);                                        \
@@ -155,8 +155,8 @@ static gasnet_coll_handle_t start(const struct view *v, int call, int nb, gasnet
     return GASNET_COLL_INVALID_HANDLE;
 }
 
-/* LOCAL: an entry for each image of this process; SINGLE: for each of the team, those of others for
- * them to read. */
+/* LOCAL: an entry for each image of this process; SINGLE: for each of the team, which all images
+ * read. */
 static gasnet_coll_handle_t start_lists(const struct view *v, int call, int nb, gasnet_image_t root,
                                         int flags)
 {
@@ -197,7 +197,7 @@ static void finish(const struct view *v, gasnet_coll_handle_t *handles, unsigned
         while (gasnet_coll_try_sync_all(handles, CALLS) != GASNET_OK)
             sched_yield();
         break;
-    case 2: /* each image in an order of its own */
+    case 2: /* each image in a different order */
         for (i = 0; i < CALLS; i++)
             gasnet_coll_wait_sync(handles[(i + v->self) % CALLS]);
         return;
@@ -243,9 +243,9 @@ static void all_calls(const struct view *v)
 }
 
 /*
- * IN_ALLSYNC: what any image has put into the root's source before it came is sent along.
- * OUT_ALLSYNC: who is done may read what the others have got. These may just poll, until image 0,
- * which is done when they are, tells them.
+ * IN_ALLSYNC: the data that any image has put into the root's source before its call is sent.
+ * OUT_ALLSYNC: an image whose call is complete may read the results of the others. These may merely
+ * poll until image 0, whose call completes when theirs have, notifies them.
  */
 static void synchronised(const struct view *v)
 {
@@ -276,11 +276,11 @@ static void synchronised(const struct view *v)
             for (i = 0; i < v->all; i++)
                 CHECK_EQUAL(seen[i], round * 100 + i);
         }
-        images_barrier(v); /* the next round writes to what is read here */
+        images_barrier(v); /* the next round writes to the memory that is read here */
     }
 }
 
-/* One call for the process, and calls of no bytes. */
+/* One call for the whole process, and calls of no bytes. */
 static void whole_processes(const struct view *v)
 {
     const int flags = GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC | GASNET_COLL_LOCAL;

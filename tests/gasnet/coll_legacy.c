@@ -1,6 +1,6 @@
 /*
- * The collectives of GASNet-1: data and synchronisation flags of each, with and without waiting,
- * on all processes and on a split team; what ALLSYNC promises about other processes' accesses.
+ * The collectives of GASNet-1: data and synchronization flags of each, blocking and not, on all
+ * processes and on a split team; the guarantees of ALLSYNC about accesses of other processes.
  */
 #include <gasnet.h>
 
@@ -26,7 +26,7 @@ static void sum_ints(void *results, size_t result_count, const void *left_operan
         out[i] = left[i] + right[i];
 }
 
-/* Ranges of ranks, which join only where the left one ends before the right begins. */
+/* Ranges of ranks, which can be joined only if the left one ends where the right one begins. */
 static void join_ranges(void *results, size_t result_count, const void *left_operands,
                         size_t left_count, const void *right_operands, size_t elem_size, int flags,
                         int arg)
@@ -48,7 +48,7 @@ static unsigned char byte_of(gex_Rank_t from, gex_Rank_t to, unsigned round, siz
     return (unsigned char)(from * 41 + to * 13 + round * 5 + i);
 }
 
-/* What a caller sees of one exchange of blocks: who sent, to whom, in which round. */
+/* Check a block from `from` to `to` in the current round. */
 static void expect(const unsigned char *block, gex_Rank_t from, gex_Rank_t to, unsigned round,
                    size_t nbytes)
 {
@@ -57,7 +57,7 @@ static void expect(const unsigned char *block, gex_Rank_t from, gex_Rank_t to, u
         CHECK(block[i] == byte_of(from, to, round, i));
 }
 
-/* The six calls, by number: blocking, as handles, and with lists of addresses. */
+/* The six calls, by number: blocking, with handles, and with lists of addresses. */
 static gasnet_coll_handle_t begin(int call, int lists, gasnet_team_handle_t team,
                                   gasnet_image_t root, unsigned char *dst, unsigned char *src,
                                   size_t nbytes, int flags)
@@ -181,7 +181,7 @@ static void all_calls(gasnet_team_handle_t team)
                 if (all_final) verify(call, me, size, root, dst[call], round, nbytes);
             }
             CHECK_EQUAL(gasnet_coll_barrier(team, 0, GASNET_BARRIERFLAG_ANONYMOUS), GASNET_OK);
-            /* All at once, and synchronised in an order of each process's own. */
+            /* All at once, and synchronized in a different order on each process. */
             for (call = 0; call < CALLS; call++) {
                 prepare(call, me, size, src[call], round + 50, nbytes);
                 handles[call] =
@@ -243,7 +243,7 @@ static void reductions(gasnet_team_handle_t team)
     }
 }
 
-/* In the order of the ranks, and with handles, which are events, taken as such. */
+/* In the order of the ranks, and with handles, which are events and used as such. */
 static void ordered(gasnet_team_handle_t team)
 {
     int in[2 * BLOCK], out[2 * BLOCK];
@@ -262,8 +262,9 @@ static void ordered(gasnet_team_handle_t team)
 }
 
 /*
- * IN_ALLSYNC: what any process has put into the root's source before it came is sent along.
- * OUT_ALLSYNC: whoever is done may read what the others have got. Both with and without waiting.
+ * IN_ALLSYNC: the data that any process has put into the root's source before its call is sent.
+ * OUT_ALLSYNC: a process whose call is complete may read the results of the others. Both blocking
+ * and not.
  */
 static void synchronised(void)
 {
@@ -297,12 +298,15 @@ static void synchronised(void)
                 CHECK_EQUAL(dst[k * job.size + rank], round * 1000 + rank);
             }
         }
-        /* The next round writes to what is read here. */
+        /* The next round writes to the memory that is read here. */
         gasnet_barrier(0, GASNET_BARRIERFLAG_UNNAMED);
     }
 }
 
-/* Who has begun one may poll, or wait for something else, until the others are done with it. */
+/*
+ * A process that has started one may poll, or wait for something else, until the others have
+ * completed it.
+ */
 static void polled(void)
 {
     const int flags = GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_ALLSYNC | GASNET_COLL_LOCAL;

@@ -1,4 +1,4 @@
-/* A program that fails in the way that its argument names; debug.py looks at what it says. */
+/* A program that fails in the way that its argument names; debug.py checks its output. */
 #include <gasnetex.h>
 
 #include <gasnet_coll.h>
@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     if (job.rank == 0 && strcmp(how, "limit") == 0)
         printf("at most %llu bytes\n", (unsigned long long)gasnet_getMaxLocalSegmentSize());
     if (job.rank == job.size - 1) {
-        /* Of the fatal ones, one that sanitizers leave alone. */
+        /* One of the fatal signals that sanitizers leave alone. */
         if (strcmp(how, "signal") == 0) raise(SIGSYS);
         if (strcmp(how, "fatal") == 0) gasnett_fatalerror("told to, number %d", 5);
         if (strcmp(how, "misuse") == 0)
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
         if (strcmp(how, "no-endpoint") == 0)
             (void)gex_AM_RequestShort0(gex_TM_Pair(job.ep, 3), 0, 199, 0);
         if (strcmp(how, "asked") == 0) raise(SIGUSR2);
-        /* A barrier may end before the other process has looked at the message. */
+        /* A barrier may end before the other process has received the message. */
         while (strcmp(how, "no-handler") == 0 || strcmp(how, "no-endpoint") == 0)
             gasnet_AMPoll();
     }

@@ -1,5 +1,5 @@
 /*
- * Several endpoints of one process, each with handlers of its own and a segment, reached by pairs
+ * Several endpoints of one process, each with its own handlers and a segment, addressed by pairs
  * and by teams that name them.
  */
 #include <gasnet_coll.h>
@@ -14,7 +14,7 @@ static gex_EP_t eps[ENDPOINTS];
 static gex_Segment_t segments[ENDPOINTS];
 static unsigned requests[ENDPOINTS], replies[ENDPOINTS], completions[ENDPOINTS];
 
-/* Where the handler runs must be the endpoint that the message was for. */
+/* The handler must run at the endpoint that the message was sent to. */
 static void check_token(gex_Token_t token, int at, gex_AM_Arg_t from)
 {
     gex_Token_Info_t info;
@@ -25,7 +25,7 @@ static void check_token(gex_Token_t token, int at, gex_AM_Arg_t from)
     if (known & GEX_TI_ENTRY) CHECK(info.gex_entry->gex_cdata == &eps[at]);
 }
 
-/* The same index means another function at each endpoint. */
+/* The same index is a different function at each endpoint. */
 #define HANDLERS(E)                                                                                \
     static void on_request_##E(gex_Token_t token, void *buf, size_t len, gex_AM_Arg_t from,        \
                                gex_AM_Arg_t back)                                                  \
@@ -88,8 +88,8 @@ static char *segment_of(gex_TM_t tm, gex_Rank_t rank)
     return (char *)owner;
 }
 
-/* A Medium, a Long, a put and a put with a completion, from our endpoint `from` to `rank`'s `to`.
- */
+/* A Medium, a Long, a put and a put with a completion, from our endpoint `from` to endpoint `to`
+ * of `rank`. */
 static void use(gex_TM_t tm, gex_Rank_t rank, int from, int to)
 {
     static char data[1000];
@@ -124,7 +124,7 @@ static void expect(int at, unsigned count)
 
 static unsigned shared[ENDPOINTS], shared_replies[ENDPOINTS];
 
-/* Registered with the first endpoint only: of the others it is all the same. */
+/* Registered with the first endpoint only, which does not affect the others. */
 static int shared_at(gex_Token_t token)
 {
     gex_Token_Info_t info;
@@ -176,7 +176,7 @@ static void test_pairs(void)
         }
 }
 
-/* A team of endpoints: index 1 of all, or 1 and 2 in turns. */
+/* A team of endpoints: index 1 of all, or alternately 1 and 2. */
 static void test_team(int mixed)
 {
     gex_EP_Location_t *members = (gex_EP_Location_t *)calloc(job.size, sizeof(*members));

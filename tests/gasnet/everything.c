@@ -1,7 +1,7 @@
 /*
- * GASNET_SEGMENT_EVERYTHING: all memory of each process can be put to, got from and sent to, as
- * soon as there is a job: the attach, which comes in the middle or, by argument, never, is but a
- * barrier.
+ * GASNET_SEGMENT_EVERYTHING: all memory of each process is a valid target of puts, gets and Longs,
+ * as soon as the job has started: the attach, which comes in the middle or, by argument, never, is
+ * only a barrier.
  */
 #define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnet.h>
@@ -13,7 +13,7 @@
 
 enum { LANDED = 200 };
 
-static long words[2]; /* of this program; the heap and the stack are tried, too */
+static long words[2]; /* of this program; the heap and the stack are tested, too */
 static unsigned landed;
 
 static void on_landed(gasnet_token_t token, void *buf, size_t nbytes)
@@ -35,14 +35,14 @@ static void try_memory(long *mine)
     CHECK_EQUAL(*mine, 1000 + job.previous);
     gasnet_wait_syncnb(gasnet_get_nb_bulk(&back, job.next, all[job.next], sizeof(back)));
     CHECK_EQUAL(back, value);
-    job_barrier(); /* all have looked */
+    job_barrier(); /* all processes have checked it */
     gasnet_put_val(job.next, all[job.next], 77, sizeof(long));
     CHECK_EQUAL(gasnet_get_val(job.next, all[job.next], sizeof(long)), 77);
     job_barrier();
     free(all);
 }
 
-/* From the attach on all memory is bound to the first endpoint of each process; none before. */
+/* From the attach on all memory is bound to the first endpoint of each process; before, none is. */
 static void check_bound(int attached)
 {
     void *owner = &words, *local = &words;
@@ -65,7 +65,7 @@ static void check_bound(int attached)
     CHECK(info.addr == NULL && info.size == UINTPTR_MAX);
 }
 
-/* A segment that is bound to the first endpoint is what queries tell of, and limits nothing. */
+/* A segment that is bound to the first endpoint is reported by queries, and limits nothing. */
 static void try_segment(void)
 {
     static long other;
@@ -115,7 +115,7 @@ static void try_calls(long *heap, unsigned round)
     CHECK_EQUAL(before, 7);
     job_barrier();
     CHECK_EQUAL(words[0], 10);
-    job_barrier(); /* all have looked */
+    job_barrier(); /* all processes have checked it */
     gex_AD_Destroy(domain);
     to.gex_addr = all[job.next];
     to.gex_len = sizeof(value);

@@ -1,4 +1,4 @@
-/* Ways to end a job, by number: what exits.py starts and looks at from outside. */
+/* Ways to end a job, by number: started by exits.py, which checks them from outside. */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
@@ -8,7 +8,7 @@
 #include <signal.h>
 
 enum { CODE = 42, OTHER = 4, EXIT_NOW = 200, NOTHING, BYTES };
-enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* and the number of the signal: cases, too */
+enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* plus the number of the signal: further cases */
 enum { THREADS = 4 };
 
 static int which;
@@ -59,7 +59,7 @@ static void on_signal_otherwise(int number)
     gasnet_exit(OTHER);
 }
 
-/* The signal comes while this process waits for the others to end, too. */
+/* The signal arrives while this process waits for the others to end as well. */
 static void exit_under_signal(void)
 {
     timer_t timer;
@@ -78,19 +78,19 @@ static void exit_under_signal(void)
 
 static void *thread_exits(void *arg);
 
-/* Another thread ends the process; perhaps this one is there first. */
+/* Another thread ends the process, possibly after this one has returned from main. */
 static int return_during_exit(void)
 {
     pthread_t thread;
     struct sigaction action;
     action.sa_handler = SIG_DFL;
     CHECK_EQUAL(pthread_create(&thread, NULL, thread_exits, NULL), 0);
-    while (action.sa_handler != SIG_IGN) /* it is about to say so */
+    while (action.sa_handler != SIG_IGN) /* it is about to announce that */
         CHECK_EQUAL(sigaction(SIGTERM, NULL, &action), 0);
     return OTHER;
 }
 
-/* --- what those do that do not exit ---------------------------------------------------------- */
+/* --- states of the processes that do not exit ------------------------------------------------ */
 
 static void in_barrier(void)
 {
@@ -140,8 +140,8 @@ static void start_thread(void *(*run)(void *), void (*wait)(void))
     CHECK_EQUAL(pthread_create(&thread, NULL, run, arg), 0);
 }
 
-/* One exits, or returns from main, while the others do something. */
-/* What is printed must come out although this process never comes back to the library. */
+/* One exits, or returns from main, in various states of the others. */
+/* Printed output must appear although this process never calls the library again. */
 static void in_loop_with_output(void)
 {
     printf("rank %u spins\n", (unsigned)gasnet_mynode());
@@ -158,7 +158,7 @@ static int one_exits(int case_number, void (*others)(void))
     return CODE;
 }
 
-/* One has printed something and gets a signal, others are in a barrier. */
+/* One has printed something and gets a signal; the others are in a barrier. */
 static int one_is_signalled(int number, int handles_quit)
 {
     if (handles_quit) gasnett_reghandler(SIGQUIT, on_quit);
@@ -215,18 +215,18 @@ static int run(void)
         if (gasnet_mynode() == last) gasnett_fatalerror_nopos("on purpose");
         in_poll();
         break;
-    case 33: /* one crashes with much to write */
+    case 33: /* one crashes with much output */
         if (gasnet_mynode() == last) crash_with_output();
         in_barrier();
         break;
     case 35: /* the others handle SIGQUIT, polling */
-    case 36: /* or not looking */
-    case 37: /* or not looking, and Aqueduct has something to write at the end */
+    case 36: /* or without calls */
+    case 37: /* or without calls, and Aqueduct has something to write at the end */
         gasnett_reghandler(SIGQUIT, on_quit);
         in_barrier();
         return one_exits(which, which == 35 ? in_poll : in_loop);
-    case 45: /* one returns and the others stay, with GASNET_CATCH_EXIT=0: longer than they could,
-              * which is AQ_EXIT_TIMEOUT */
+    case 45: /* one returns and the others stay, with GASNET_CATCH_EXIT=0: longer than
+                AQ_EXIT_TIMEOUT */
         if (gasnet_mynode() == last) return CODE;
         CHECK_EQUAL(gasnett_nsleep(200000000), 0);
         printf("rank %u stayed\n", (unsigned)gasnet_mynode());
@@ -254,15 +254,15 @@ static int run(void)
         if (gasnet_mynode() == last) gasnet_AMRequestMedium0(0, BYTES, "bytes", 5);
         in_poll();
         break;
-    case 80: /* in the SIGQUIT handler of the processes that the end is reported to */
+    case 80: /* in the SIGQUIT handler of the processes that are notified of the end */
         gasnett_reghandler(SIGQUIT, on_signal_otherwise);
         in_barrier();
         if (gasnet_mynode() == last) gasnet_exit(CODE);
         in_poll();
         break;
-    case 81: /* in a handler of atexit that runs behind ours */
+    case 81: /* in a handler of atexit that runs after ours */
         return CODE;
-    case 82: /* in a handler of a signal while it exits; the others keep it waiting for a while */
+    case 82: /* in a signal handler during its exit, which the others delay for a while */
         if (gasnet_mynode() == last) exit_under_signal();
         in_poll();
         break;
@@ -276,7 +276,7 @@ static int run(void)
     case 71:
     case 72:
     case 73:
-    case 74: /* from one thread, while other local ones do something */
+    case 74: /* from one thread, while other local threads are active */
         start_thread(thread_waits, others[which - 71]);
         if (gasnet_mynode() == last) {
             start_thread(thread_exits, in_poll);
@@ -298,7 +298,7 @@ int main(int argc, char **argv)
                                      {BYTES, (gex_AM_Fn_t)on_bytes}};
     which = argc > 1 ? atoi(argv[1]) : 0;
     if (which == 81) CHECK_EQUAL(atexit(exit_otherwise), 0);
-    /* Sanitizers have handlers, and what is handled is left alone. */
+    /* Sanitizers have handlers, and signals with handlers are left alone. */
     signal(which >= SIGNAL ? which % 100 : SIGSEGV, SIG_DFL);
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
     if (which == 40) gasnet_exit(CODE); /* all, before attach */

@@ -1,6 +1,6 @@
 /*
  * The helpers of gasnet_tools.h that need a job: readable forms, memory, values, diagnostics; and
- * memory kinds, which are not supported as the interface prescribes.
+ * memory kinds, which fail in the way that the interface prescribes for unsupported ones.
  */
 #include <gasnet.h>
 
@@ -9,7 +9,7 @@
 
 #include "support.h"
 
-/* Twice, as clients do: the second time into as many bytes as were asked for. */
+/* Twice, as clients do: the second time with a buffer of exactly the required size. */
 #define FORMATTED(text, call, set)                                                                 \
     do {                                                                                           \
         size_t need = call(NULL, set), wrote;                                                      \

@@ -1,4 +1,4 @@
-/* GASNet-1: messages in all spellings, puts, gets, values, memset, regions, barriers, locks. */
+/* GASNet-1: messages by all calls, puts, gets, values, memset, regions, barriers, locks. */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
@@ -121,7 +121,7 @@ static void test_messages(void)
 
 /* --- puts and gets --------------------------------------------------------------------------- */
 
-/* What the previous one wrote here; then it may write again. */
+/* The data that the previous process wrote here; then it may write again. */
 static void check_here(size_t len, unsigned seed)
 {
     job_barrier();
@@ -139,7 +139,7 @@ static void test_puts(size_t len, unsigned seed)
     gasnet_put_bulk(job.next, dst, out, len);
     check_here(len, seed);
     handles[0] = gasnet_put_nb(job.next, dst, out, len);
-    memset(out, 1, len); /* free on return */
+    memset(out, 1, len); /* may be reused on return */
     gasnet_wait_syncnb(handles[0]);
     check_here(len, seed);
     fill(out, len, seed + job.rank);
@@ -241,7 +241,7 @@ static void test_barriers(void)
         while (gasnet_barrier_try(i, GASNET_BARRIERFLAG_UNNAMED) == GASNET_ERR_NOT_READY) {
         }
         CHECK(gasnet_barrier_result(&id) != 0);
-        /* Anonymous at one end and named at the other is no mismatch; one's own two names are. */
+        /* Anonymous at one end and named at the other matches; two names of one process do not. */
         gasnet_barrier_notify(i, 0);
         CHECK_EQUAL(gasnet_barrier_wait(7, GASNET_BARRIERFLAG_ANONYMOUS), GASNET_OK);
         gasnet_barrier_notify(i, 0);
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(gasnet_init(&argc, &argv), GASNET_OK);
     CHECK(gasnet_getMaxLocalSegmentSize() >= gasnet_getMaxGlobalSegmentSize());
     CHECK(gasnet_getMaxGlobalSegmentSize() > 0);
-    gex_System_SetVerboseErrors(0); /* what is refused has not registered the handlers */
+    gex_System_SetVerboseErrors(0); /* a refused attach has not registered the handlers */
     CHECK_EQUAL(gasnet_attach(table, COUNT_OF(table), 100, 0), GASNET_ERR_BAD_ARG);
     gex_System_SetVerboseErrors(1);
     CHECK_EQUAL(gasnet_attach(table, COUNT_OF(table), 2 * AREA, 0), GASNET_OK);

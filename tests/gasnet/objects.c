@@ -1,4 +1,4 @@
-/* Clients, endpoints, segments, teams, pairs, hosts and neighbourhoods of GASNet-EX. */
+/* Clients, endpoints, segments, teams, pairs, hosts and neighborhoods of GASNet-EX. */
 #include <gasnetex.h>
 
 #include "support.h"
@@ -38,7 +38,10 @@ static void test_client(void)
     CHECK(gex_System_QueryHiddenAMConcurrencyLevel() <= GASNET_HIDDEN_AM_CONCURRENCY_LEVEL);
 }
 
-/* Neighbours map each other's segments, hosts hold neighbourhoods, and I am where they say. */
+/*
+ * Neighbors map each other's segments, hosts contain neighborhoods, and this process is listed in
+ * its own.
+ */
 static void test_places(void)
 {
     gex_RankInfo_t *nbrhd, *host;
@@ -161,7 +164,9 @@ static void test_refusals(void)
     gex_System_SetVerboseErrors(1);
 }
 
-/* A second endpoint with a segment of its own, reached through pairs; then no more than may be. */
+/*
+ * A second endpoint with a segment of its own, addressed through pairs; then as many as possible.
+ */
 static void test_endpoints(void)
 {
     static char mine[5000];

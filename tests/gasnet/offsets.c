@@ -17,7 +17,7 @@ static void *offset(size_t at)
     return (void *)(uintptr_t)at;
 }
 
-/* As the flags want it: an address of ours, of the next rank. */
+/* In the form that the flags require: an address of ours, and of the next rank. */
 static void *ours(size_t at, gex_Flags_t flags)
 {
     return flags & SELF ? offset(at) : job.base + at;

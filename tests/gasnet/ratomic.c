@@ -1,6 +1,6 @@
 /*
- * Remote atomics: each operation of each type against a model in plain C, on every process, in both
- * forms; under contention; through teams with other ranks; what the queries say.
+ * Remote atomics: each operation of each type compared with a model in plain C, on every process,
+ * in both forms; under contention; through teams with a different order of ranks; and the queries.
  */
 #include <gasnetex.h>
 
@@ -12,7 +12,7 @@
 
 enum { CELLS = 64 };
 
-/* Its own cell for each origin in the segment of each target, of 8 bytes. */
+/* In the segment of each target, each origin owns a cell of 8 bytes. */
 static void *cell_of(gex_Rank_t target, gex_Rank_t origin)
 {
     return job_at(target, 0) + 8 * (size_t)origin;
@@ -31,7 +31,9 @@ static gex_OP_t all_ops(int integer)
     return all;
 }
 
-/* NB: through the event, with several waits. NBI: through the categories that the operation has. */
+/*
+ * NB: through the event, with several kinds of waits. NBI: through the categories of the operation.
+ */
 static void finish_nbi(gex_OP_t op)
 {
     gex_EC_t category = op == GEX_OP_SET ? GEX_EC_PUT : op == GEX_OP_GET ? GEX_EC_GET : GEX_EC_RMW;
@@ -47,9 +49,9 @@ static const gex_Flags_t order_flags[] = {0, GEX_FLAG_AD_ACQ, GEX_FLAG_AD_REL,
                                           GEX_FLAG_AD_ACQ | GEX_FLAG_AD_REL};
 
 /*
- * Of one type, with the one to compute in, W, which wraps: MODEL gives what the memory holds after
- * an operation; every result is compared with what it held before. BITS are the operations on bits,
- * which floating types have not.
+ * For one type, and W, the wrapping type to compute in: MODEL computes the contents of the memory
+ * after an operation; every result is compared with the contents before. BITS are the operations on
+ * bits, which floating types lack.
  */
 #define RATOMIC_TYPE(DT, T, W, INTEGER, BITS)                                                      \
     static T model_##DT(gex_OP_t op, T old, T a, T b)                                              \
@@ -150,7 +152,7 @@ static const gex_Flags_t order_flags[] = {0, GEX_FLAG_AD_ACQ, GEX_FLAG_AD_REL,
         gex_AD_Destroy(ad);                                                                        \
     }
 
-/* All processes on one cell: sums lose no step, and no two of FINC see the same value. */
+/* All processes on one cell: sums lose no step, and no two of FINC get the same value. */
 #define RATOMIC_CONTENTION(DT, T)                                                                  \
     static void contend_##DT(gex_AD_t ad)                                                          \
     {                                                                                              \
@@ -204,7 +206,7 @@ RATOMIC_TYPE(U64, uint64_t, uint64_t, 1, BITS_OF_INTEGER)
 RATOMIC_TYPE(FLT, float, float, 0, BITS_OF_FLOAT)
 RATOMIC_TYPE(DBL, double, double, 0, BITS_OF_FLOAT)
 
-/* A team with the ranks turned round: by its ranks and by job ranks the same cells are reached. */
+/* A team with the ranks in reverse order: its ranks and job ranks address the same cells. */
 static void run_team(void)
 {
     gex_TM_t tm;
@@ -282,7 +284,7 @@ static void run_threads(void)
             gex_AD_OpNB_U64(shared_ad, &last[i], 0, &shared_cells[i], GEX_OP_GET, 0, 0, 0));
     CHECK_EQUAL(last[0], job.size * THREADS * THREAD_STEPS);
     CHECK_EQUAL(last[1], 0 - (uint64_t)3 * job.size * THREADS * THREAD_STEPS);
-    CHECK_EQUAL(last[2], 0); /* an even number of each bit: the threads are four */
+    CHECK_EQUAL(last[2], 0); /* an even number of toggles of each bit, as there are four threads */
     job_barrier();
     gex_AD_Destroy(shared_ad);
 }

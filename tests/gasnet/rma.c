@@ -7,7 +7,7 @@ enum { AREA = 1 << 20 };
 static char *out, *in;
 static const size_t sizes[] = {0, 1, 2, 3, 4, 7, 8, 9, 16, 63, 64, 1000, 4096, 65537, AREA};
 
-/* Where we write at the next rank: at an odd address, and where the previous one wrote here. */
+/* The target at the next rank, at an odd address, and the data from the previous one here. */
 static char *there(void)
 {
     return job_at(job.next, 1);
@@ -18,7 +18,7 @@ static char *here(void)
     return job.base + 1;
 }
 
-/* Look at what came, after all have written, and leave only when all have looked. */
+/* Check the data after all ranks have written, and return when all have checked. */
 static void check_here(size_t len, unsigned seed)
 {
     job_barrier();
@@ -46,13 +46,13 @@ static void test_explicit(size_t len, unsigned seed)
         fill(out, len, seed + job.rank);
         event = gex_RMA_PutNB(job.tm, job.next, there(), out, len, lc_opts[i], 0);
         CHECK(event != GEX_EVENT_NO_OP);
-        if (lc_opts[i] == GEX_EVENT_NOW) fill(out, len, 99); /* free already */
+        if (lc_opts[i] == GEX_EVENT_NOW) fill(out, len, 99); /* may be reused already */
         gex_Event_Wait(event);
         check_here(len, seed);
     }
 }
 
-/* The event of local completion, asked for in every way and again after it is complete. */
+/* The event of local completion, obtained in every way and again after it is complete. */
 static void test_leaf(size_t len, unsigned seed)
 {
     gex_Event_t root, leaf = GEX_EVENT_NO_OP, queried, both[3];
@@ -167,7 +167,7 @@ static void test_values(void)
     }
 }
 
-/* Each argument is evaluated once; a team of one's own kind and a pair name the same memory. */
+/* Each argument is evaluated exactly once; a team and a pair name the same memory. */
 static void test_arguments(void)
 {
     gex_TM_t pair = gex_TM_Pair(job.ep, 0);
@@ -185,7 +185,9 @@ static void test_arguments(void)
     job_barrier();
 }
 
-/* Many at once, in immediate mode too: begun or refused, and what was begun completes. */
+/*
+ * Many at once, also in immediate mode: started or refused, and those that were started complete.
+ */
 static void test_storm(void)
 {
     enum { EACH = 64, ROUNDS = 200 };

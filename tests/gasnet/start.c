@@ -1,7 +1,7 @@
 /*
- * What a client sets, asks and may get wrong around the start of a job: variables that it defines
+ * Settings, queries and mistakes of a client around the start of a job: variables that it defines
  * for the library, its hook, the environment, deferred threads, refused attaches and handlers, a
- * segment of no bytes, more threads one after the other than there may be at once.
+ * segment of no bytes, and more threads one after the other than may exist at once.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>
@@ -35,11 +35,11 @@ static void test_limits(void)
     CHECK_EQUAL(gasnet_getMaxLocalSegmentSize(), gasnet_getMaxGlobalSegmentSize());
     if (gasnet_getenv("GASNET_MAX_SEGSIZE") == NULL)
         CHECK_EQUAL(gasnet_getMaxLocalSegmentSize(), MINE);
-    else /* the user's word counts more: START_LIMIT says what it was */
+    else /* the user's value has priority: START_LIMIT has the original one */
         CHECK_EQUAL(gasnet_getMaxLocalSegmentSize(), atol(gasnet_getenv("START_LIMIT")));
 }
 
-/* The threads that a client that asked for it must start itself: there are none. */
+/* A client that requests it has to start deferred threads itself: there are none. */
 static void test_deferred_threads(void)
 {
     const gex_ProgressThreadInfo_t *info = NULL;
@@ -65,7 +65,7 @@ static void test_attach(void)
     CHECK_EQUAL(gex_Segment_Attach(&job.segment, job.tm, 0), GASNET_ERR_RESOURCE);
 }
 
-/* Those that ask for any index get the highest that are free, in the order of the table. */
+/* Handlers with any index get the highest free ones, in the order of the table. */
 static void test_handlers(void)
 {
     gex_AM_Entry_t table[TABLE];
@@ -75,7 +75,7 @@ static void test_handlers(void)
         table[i].gex_fnptr = (gex_AM_Fn_t)on_call;
         table[i].gex_flags = GEX_FLAG_AM_SHORT | GEX_FLAG_AM_REQREP;
     }
-    table[1].gex_index = 1; /* the library's */
+    table[1].gex_index = 1; /* reserved for the library */
     CHECK_EQUAL(gex_EP_RegisterHandlers(job.ep, table, TABLE), GASNET_ERR_BAD_ARG);
     CHECK_EQUAL(table[0].gex_index, 0);
     table[1].gex_index = FIXED;

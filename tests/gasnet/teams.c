@@ -1,6 +1,6 @@
 /*
- * Teams: splitting and creating them in each scratch mode, what the queries and translations say,
- * transfers and messages of their ranks, and 5000 of them one after the other.
+ * Teams: splitting and creating them in each scratch mode, queries and translations, transfers and
+ * messages of their ranks, and 5000 of them one after the other.
  */
 #include <gasnetex.h>
 
@@ -42,7 +42,7 @@ static void check_team(gex_TM_t tm, gex_Rank_t rank, gex_Rank_t size, const gex_
     CHECK_EQUAL(sum, size);
 }
 
-/* Odd and even ranks apart, in reverse; the last rank of the job joins nothing. */
+/* Odd and even ranks apart, in reverse; the last rank of the job joins no team. */
 static void split(void)
 {
     gex_Rank_t members[64], size = 0, rank = 0, i;
@@ -72,7 +72,7 @@ static void split(void)
     CHECK(scratch.gex_addr == job.base + GASNET_PAGESIZE && scratch.gex_len == asked);
 }
 
-/* Two teams by lists, the ranks in each turned round; each scratch mode. */
+/* Two teams by lists, both with the ranks in reverse order; each scratch mode. */
 static void create(gex_Flags_t mode, int by_job_rank)
 {
     gex_EP_Location_t args[64];
@@ -83,7 +83,7 @@ static void create(gex_Flags_t mode, int by_job_rank)
     gex_Flags_t flags = mode | (by_job_rank ? GEX_FLAG_RANK_IS_JOBRANK : 0);
     size_t asked;
     int given;
-    /* The parent's ranks are not those of the job. */
+    /* The ranks of the parent differ from those of the job. */
     (void)gex_TM_Split(&parent, job.tm, 0, -(int)job.rank, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
     for (i = job.size; i-- > 0;) {
         if ((i < half) != (job.rank < half)) continue;
@@ -114,12 +114,12 @@ static void create(gex_Flags_t mode, int by_job_rank)
               scratch.gex_addr == job.base + GASNET_PAGESIZE);
 
     before = tm;
-    /* Only the first half makes one; the others take part and join nothing. */
+    /* Only the first half creates one; the others take part without joining. */
     if (job.rank < half)
         (void)gex_TM_Create(&tm, 1, parent, args, size, addrs, asked, flags);
     else if (job.rank % 2)
         (void)gex_TM_Create(NULL, 0, parent, NULL, 0, NULL, 0, flags);
-    else /* no arguments join nothing, whatever else is given */
+    else /* empty arguments join nothing, whatever the others are */
         (void)gex_TM_Create(&tm, 1, parent, args, 0, addrs, asked, flags);
     CHECK(job.rank < half || tm == before);
     if (job.rank < half) {

@@ -1,5 +1,5 @@
-/* GASNET_PAR: many threads at once: messages, puts, implicit operations, locks, events of others.
- */
+/* GASNET_PAR: many threads at once: messages, puts, implicit operations, locks, events of other
+ * threads. */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
@@ -9,8 +9,8 @@ enum { THREADS = 4, ROUNDS = 300, SLOT = 4096, ADD = 200, ADDED };
 
 static gasnett_atomic_t answers[THREADS];
 static gex_HSL_t lock = GEX_HSL_INITIALIZER;
-static unsigned long sum;           /* of what arrived, under the lock */
-static gex_Event_t handed[THREADS]; /* waited for by another thread than started it */
+static unsigned long sum;           /* of the arguments received, under the lock */
+static gex_Event_t handed[THREADS]; /* waited for by a thread that did not start it */
 
 static void on_add(gex_Token_t token, gex_AM_Arg_t value, gex_AM_Arg_t thread)
 {
@@ -26,7 +26,7 @@ static void on_added(gex_Token_t token, gex_AM_Arg_t thread)
     gasnett_atomic_increment(&answers[thread], GASNETT_ATOMIC_REL);
 }
 
-/* A put, a get of it, a message with an answer; implicit ones belong to this thread. */
+/* A put, a get of it, and a message with an answer; implicit operations belong to this thread. */
 static void one_round(unsigned thread, unsigned round, char *out, char *in)
 {
     char *there = job_at(job.next, (size_t)thread * SLOT);

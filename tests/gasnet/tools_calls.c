@@ -1,6 +1,6 @@
 /*
- * Each call of gasnet_tools.h, with its error cases, by one thread. Built as C and as C++, for
- * clients of both kinds of threading, alone and below a communication header.
+ * Each call of gasnet_tools.h, with its error cases, by one thread. Compiled as C and as C++, for
+ * clients with and without threads, alone and after a communication header.
  */
 #ifdef TOOLS_WITH_GASNET
 #include <gasnetex.h>
@@ -115,7 +115,7 @@ static void tools_annotations(void)
 
 /* --- time and fences ------------------------------------------------------------------------- */
 
-/* Readings of the clock that are converted when they are made, the first as soon as can be. */
+/* Readings of the clock that are converted at once, the first one as early as possible. */
 static void tools_time_converted(void)
 {
     gasnett_tick_t first = gasnett_ticks_now();
@@ -138,7 +138,7 @@ static void tools_time(void)
     CHECK(gasnett_tick_granularityus() > 0.0 && gasnett_tick_overheadus() > 0.0);
     CHECK(gasnett_nsleep(0) == 0);
 
-    /* Of some tries the best, as this process may lose the processor between two readings. */
+    /* The best of several tries, as this process may be descheduled between two readings. */
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
         uint64_t wall = gasnett_gettimeofday_us();
@@ -159,7 +159,7 @@ static void tools_on_alarm(int sig)
     (void)sig;
 }
 
-/* Again and again, as the first may come before there is anything to interrupt; 0: no more. */
+/* Repeatedly, as the first one may come before there is anything to interrupt; 0: stop. */
 static void tools_alarms(int period_us)
 {
     struct itimerval each;
@@ -210,7 +210,7 @@ static void tools_keys(void)
 
 /* --- environment and numbers ----------------------------------------------------------------- */
 
-/* What a child that runs `fn` writes to stderr, into `text`; its wait status. */
+/* Run `fn` in a child, and store what it writes to stderr in `text`. Returns its wait status. */
 static int tools_child(void (*fn)(void), char *text, size_t size)
 {
     int ends[2], status;
@@ -430,7 +430,7 @@ static void tools_backtrace_next(void)
     gasnett_setenv("TOOLS_USER_FAILS", "1");
     gasnett_backtrace_init("tools");
     CHECK(gasnett_print_backtrace(STDERR_FILENO) == 0);
-    gasnett_freezeForDebuggerErr(); /* does nothing unless it is asked for */
+    gasnett_freezeForDebuggerErr(); /* does nothing unless enabled */
     gasnett_fatalerror("ends");
 }
 static volatile int tools_frozen;
@@ -492,7 +492,7 @@ static void tools_hooks(void)
 
 int main(void)
 {
-    tools_time_converted(); /* first: the library's first conversion is in it */
+    tools_time_converted(); /* first, as it includes the library's first conversion */
     tools_annotations();
     tools_time();
     tools_interrupted();

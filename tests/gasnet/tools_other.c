@@ -1,4 +1,4 @@
-/* The other unit of tools_calls: a key and a backtrace function that are defined here. */
+/* The other translation unit of tools_calls: defines a key and a backtrace function. */
 #ifdef TOOLS_WITH_GASNET
 #include <gasnetex.h>
 #endif

@@ -1,6 +1,6 @@
 /*
  * gasnet_tools.h under contention: atomics of each family from several threads, fences as the only
- * order between plain accesses, locks, conditions, and pointers of each thread's own.
+ * order between plain accesses, locks, conditions, and thread-specific pointers.
  */
 #ifdef TOOLS_WITH_GASNET
 #include <gasnetex.h>
@@ -28,8 +28,8 @@ static void threads_run(void *(*fn)(void *))
 }
 
 /*
- * Of one family: sums that must not lose a step, a count down that one thread sees end, a lock made
- * of compare-and-swap around a plain variable, and a swap that keeps every token.
+ * For one family: sums that must not lose a step, a countdown whose end exactly one thread sees, a
+ * lock made of compare-and-swap around a plain variable, and a swap that keeps every token.
  */
 #define THREADS_FAMILY(X, V)                                                                       \
     static gasnett_##X##_t X##_sum, X##_down, X##_lock, X##_token;                                 \
@@ -110,7 +110,10 @@ static void *threads_pass(void *arg)
     return NULL;
 }
 
-/* Each of a pair stores, fences, and loads the other's: one of them at least sees the store. */
+/*
+ * Each of a pair stores, fences, and loads the other's variable: at least one of them sees the
+ * store.
+ */
 static gasnett_strongatomic_t threads_mine[2];
 static gasnett_atomic_val_t threads_got[2];
 

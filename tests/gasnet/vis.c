@@ -1,7 +1,7 @@
 /*
- * Vector, indexed and strided transfers against a naive copy, with random shapes: scattered pieces
- * of different cuts on both sides, negative, exchanged and repeated strides; GASNet-EX in its three
- * forms and GASNet-1 in its three.
+ * Vector, indexed and strided transfers compared with a naive copy, with random shapes: pieces that
+ * differ between the sides, negative, exchanged and repeated strides; the three forms of GASNet-EX
+ * and those of GASNet-1.
  */
 #include <gasnet.h>
 #include <gasnetex.h>
@@ -14,7 +14,7 @@
 
 enum { ARENA = 16384, PIECES = 40, LEVELS = 4 };
 
-/* Each process owns an arena in each segment, and has a picture of what should be in it. */
+/* Each process owns an arena in each segment, and has a picture of its expected contents. */
 static unsigned char picture[ARENA], source[ARENA], landed[ARENA], expected[ARENA];
 
 static char *arena_of(gex_Rank_t rank)
@@ -28,7 +28,7 @@ static void scramble(unsigned char *block)
         block[i] = (unsigned char)draw();
 }
 
-/* Cut `total` bytes of an arena into pieces that overlap nowhere; some may be empty. */
+/* Cut `total` bytes of an arena into pieces that do not overlap; some may be empty. */
 static size_t cut(gex_Memvec_t *list, char *base, size_t total)
 {
     size_t count = 0, at = draw_below(64);
@@ -42,7 +42,7 @@ static size_t cut(gex_Memvec_t *list, char *base, size_t total)
         total -= len;
         if (count == PIECES) break;
     }
-    /* In any order: nothing says that addresses ascend. */
+    /* In any order: addresses need not ascend. */
     for (size_t i = 0; i + 1 < count; i++) {
         size_t k = i + draw_below(count - i);
         gex_Memvec_t swap = list[i];
@@ -52,7 +52,7 @@ static size_t cut(gex_Memvec_t *list, char *base, size_t total)
     return count;
 }
 
-/* The oracle: the bytes one after the other, from an image of one side to an image of the other. */
+/* The oracle: the bytes in order, from an image of one side to an image of the other. */
 static void copy_list(unsigned char *to, const char *to_base, const gex_Memvec_t *dst,
                       size_t dst_count, const unsigned char *from, const char *from_base,
                       const gex_Memvec_t *src, size_t src_count)
@@ -70,7 +70,7 @@ static void copy_list(unsigned char *to, const char *to_base, const gex_Memvec_t
     }
 }
 
-/* GASNet-EX blocking, event, event with leaf, implicit, in a region; then GASNet-1's three. */
+/* GASNet-EX blocking, event, event with leaf, implicit, in a region; then the three of GASNet-1. */
 enum form { BLOCKING, EVENT, LEAF, IMPLICIT, REGION, OLD, OLD_EVENT, OLD_IMPLICIT, FORMS };
 
 static void finish(gex_Event_t event, enum form form)
@@ -120,7 +120,7 @@ static gasnet_memvec_t *old_list(gex_Memvec_t *list)
     return (gasnet_memvec_t *)(void *)list;
 }
 
-/* What is in our arena of `rank` is as the picture says. */
+/* Check our arena of `rank` against the picture. */
 static void compare(gex_Rank_t rank)
 {
     static unsigned char now[ARENA];
@@ -214,11 +214,11 @@ static void indexed_round(gex_Rank_t rank, enum form form)
 struct shape {
     size_t elem, levels, count[LEVELS];
     ptrdiff_t strides[2][LEVELS]; /* there and here */
-    size_t first[2];              /* where element 0, 0, … is in its arena */
+    size_t first[2];              /* offset of element 0, 0, … in its arena */
 };
 
-/* Strides for one side such that elements do not overlap: a packed block, dimensions in any order,
- * some of them backwards. `plain` ones ascend by level, as GASNet-1 wants them. */
+/* Strides for one side such that elements do not overlap: a packed block, dimensions in any
+ * order, some of them backwards. `plain` strides ascend by level, as GASNet-1 requires. */
 static void stride_side(struct shape *s, int side, int plain)
 {
     size_t order[LEVELS], extent = s->elem;
@@ -273,7 +273,7 @@ static void strided_round(gex_Rank_t rank, enum form form)
     start_over(rank);
     stride_copy(&s, 0, picture, source);
 
-    /* The arrays are spoilt right after the call: they are read before it returns. */
+    /* The arrays are overwritten right after the call, since it must have read them. */
     size_t count[LEVELS + 1], old_there[LEVELS], old_here[LEVELS];
     ptrdiff_t there[LEVELS], here[LEVELS];
     for (int get = 0; get < 2; get++) {
@@ -335,7 +335,10 @@ static void repeat_and_spoil(gex_Rank_t rank)
 enum { TOLD = 200, NOTE = 100 };
 static unsigned told, told_by[64];
 
-/* The data of the put are there: its first bytes say how many came before from the same rank. */
+/*
+ * The data of the put have arrived: their first bytes are the number of earlier puts from the same
+ * rank.
+ */
 static void on_put(gex_Token_t token, void *buf, size_t nbytes)
 {
     gex_Token_Info_t info;
@@ -381,7 +384,9 @@ static void tell_peers(gex_AM_Entry_t *table)
                                                  1, 0) == 0);
             gex_NBI_Wait(GEX_EC_PUT, 0);
         }
-        /* Without a payload; and disarmed, and used up: nobody hears of the other two puts. */
+        /*
+         * Without a payload; and disarmed, and used up: the other two puts cause no notification.
+         */
         gex_VIS_SetPeerCompletionHandler(table[1].gex_index, NULL, 0, 0);
         CHECK(gex_VIS_VectorPutBlocking(job.tm, rank, 0, NULL, 0, NULL, 0) == 0);
         CHECK(gex_VIS_VectorPutBlocking(job.tm, rank, 0, NULL, 0, NULL, 0) == 0);
@@ -396,7 +401,7 @@ static void tell_peers(gex_AM_Entry_t *table)
         CHECK_EQUAL(told_by[rank], TOLD);
 }
 
-/* A single piece in each shape and form, of no bytes too. */
+/* A single piece in each shape and form, also of no bytes. */
 static void move_one_piece(void)
 {
     static const size_t lens[] = {0, 1, 7, 8, 9, 64, 300};
@@ -436,10 +441,13 @@ static void move_one_piece(void)
     }
 }
 
-/* Blocked before any thread is made, so that it can be waited for. */
+/* Blocked before any thread is created, so that it can be waited for. */
 static sigset_t wake_up;
 
-/* A put of which the peer is told returns while that one makes no call: it waits for a signal. */
+/*
+ * A put with a notification of the peer returns while the peer makes no call: it waits for a
+ * signal.
+ */
 static void tell_the_deaf(gex_AM_Entry_t *table)
 {
     char *mine = job.base + 63 * GASNET_PAGESIZE;

@@ -18,7 +18,7 @@ CLEAN = ("include", "src/front/gasnet/include", "examples", "README.md", "CONTRI
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
          "docs/security.md", "docs/semantics.md", "docs/tracing.md",
-         "tests/common", "tests/contract",
+         "tests/common", "tests/contract", "tests/core", "tests/fuzz",
          "src/core", "src/dgram", "src/transport/*.h", "src/transport/udp")
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".txt")
 

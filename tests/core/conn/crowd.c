@@ -1,5 +1,5 @@
 /*
- * Two hundred clients that come and go, some of which are killed at a random moment: a server
+ * Two hundred clients that come and go, some of them killed at a random moment: a server
  * survives all of them and keeps no resources of them. TEST_SEED repeats a run.
  */
 #include "harness.h"

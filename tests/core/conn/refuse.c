@@ -189,7 +189,7 @@ static void poor(uint32_t number)
     job_close();
 }
 
-/* The caller is told whose limit that is. */
+/* The error names the process that reached its limit. */
 static void caller_of_poor(uint32_t number)
 {
     (void)number;

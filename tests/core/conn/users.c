@@ -128,6 +128,6 @@ int main(void)
         return 77;
     }
     together("own users only", 0, refused);
-    together("anybody", AQ_LISTEN_ANYBODY, allowed);
+    together("any user", AQ_LISTEN_ANYBODY, allowed);
     return 0;
 }

@@ -98,7 +98,7 @@ static void destroyed_segment(void)
     CHECK_REFUSED(aq_ep_bind(ep, segment), AQ_EINVAL);
     CHECK_REFUSED(aq_ep_bind((void *)room, job.segment), AQ_EINVAL);
     params.segment = segment;
-    CHECK_REFUSED(aq_connect("shm:///nobody", &params, &conn), AQ_EINVAL);
+    CHECK_REFUSED(aq_connect("shm:///nothing", &params, &conn), AQ_EINVAL);
 }
 
 static void closed(void)
@@ -108,7 +108,7 @@ static void closed(void)
     CHECK_OK(aq_listen(NULL, 0, NULL, &listener));
     CHECK_OK(aq_listener_close(listener));
     CHECK_REFUSED(aq_listener_close(listener), AQ_EINVAL);
-    CHECK_OK(aq_connect_start("shm:///nobody", NULL, &conn));
+    CHECK_OK(aq_connect_start("shm:///nothing", NULL, &conn));
     CHECK_OK(aq_connection_close(conn));
     CHECK_REFUSED(aq_connection_close(conn), AQ_EINVAL);
 }

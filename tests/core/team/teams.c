@@ -1,5 +1,5 @@
-/* Teams: neighbourhoods, splitting, creating, translating, addressing through them, destroying;
- * many. */
+/* Teams: neighborhoods, splitting, creating, translating ranks, addressing through teams,
+ * destroying; and many teams. */
 #include "../support.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void check_team(const aq_team *team, aq_rank size, aq_rank rank)
     CHECK(aq_team_ep(team) == job.ep);
 }
 
-/* A put, and a sum over the members, whose job ranks must add up. */
+/* A put, and a sum over the members, which must equal the sum of their job ranks. */
 static void use_team(aq_team *team)
 {
     aq_rank size = aq_team_size(team), self = aq_team_rank(team), next = (self + 1) % size;
@@ -33,8 +33,8 @@ static void use_team(aq_team *team)
     CHECK_OK(aq_barrier(team));
 }
 
-/* A neighbourhood is what all its members have mapped; TEST_NEIGHBORHOODS says how many to expect.
- */
+/* All members of a neighborhood map each other's memory; TEST_NEIGHBORHOODS says how many
+ * neighborhoods to expect. */
 static void test_neighborhood(aq_team *near)
 {
     const char *want = getenv("TEST_NEIGHBORHOODS");
@@ -103,7 +103,7 @@ static void test_split(void)
         use_team(none);
         CHECK_OK(aq_team_destroy(none));
     }
-    /* Barriers of several teams, pending at the same time. */
+    /* Barriers of several teams, under way at the same time. */
     CHECK_OK(aq_barrier_notify(halves, 4, 0));
     CHECK_OK(aq_barrier_notify(reversed, 5, 0));
     CHECK_OK(aq_barrier_notify(deeper, (int)job.self, AQ_BARRIER_ANONYMOUS));
@@ -125,7 +125,7 @@ static void test_create(void)
     aq_rank list[64], count = 0;
     aq_team *team = NULL, *empty = job.team;
     if (job.size > 64) return;
-    /* The odd ranks from the last to the first; the even ones take part without joining. */
+    /* The odd ranks in reverse order; the even ones take part without joining. */
     for (aq_rank i = job.size; i-- > 0;)
         if (i % 2) list[count++] = i;
     bool in = job.self % 2;
@@ -143,12 +143,12 @@ static void test_create(void)
     use_team(team);
     CHECK_OK(aq_team_destroy(team));
     if (job.size == 1) return;
-    /* All hear of a list that differs, or is wrong. */
+    /* Lists that differ or are invalid fail on all ranks. */
     list[0] = (job.self + 1) % job.size;
     list[1] = job.self;
     if (job.size > 2) CHECK_REFUSED(aq_team_create(job.team, list, 2, 0, &team), AQ_EMISMATCH);
     list[0] = 0;
-    list[1] = 1; /* only rank 0 sees that rank 1 wants to be alone, or in none */
+    list[1] = 1; /* only rank 0 sees that rank 1 wants to be alone, or in no team */
     CHECK_REFUSED(
         aq_team_create(job.team, job.self == 0 ? list : &job.self, job.self == 0 ? 2 : 1, 0, &team),
         AQ_EMISMATCH);
@@ -163,7 +163,7 @@ static void test_create(void)
     job_barrier();
 }
 
-/* Their scratch memory and ids are used again; more at a time than there is memory for. */
+/* Their scratch memory and ids are reused; also more teams at a time than there is memory for. */
 static void test_many(void)
 {
     enum { AT_ONCE = 40 };
@@ -186,7 +186,10 @@ static void test_many(void)
         CHECK_OK(aq_team_destroy(teams[i]));
 }
 
-/* The rank in TEST_HIDE reaches all by messages only; the others see it, and each other. */
+/*
+ * The rank in TEST_HIDE accesses all others by messages only; they map its memory, and each
+ * other's.
+ */
 static void hide_mapping(void)
 {
     const char *rank = getenv("AQ_RANK"), *hider = getenv("TEST_HIDE");

@@ -1,7 +1,7 @@
 /*
- * Teams that name other endpoints than the first: what is sent and stored through them goes there,
- * collectives work, teams made from them keep the endpoints, and lists that cannot be are refused
- * in every member.
+ * Teams that name other endpoints than the first: messages and transfers through them go to these,
+ * collectives work, teams derived from them keep the endpoints, and invalid lists are refused in
+ * every member.
  */
 #include "../support.h"
 
@@ -14,7 +14,7 @@ static aq_ep *eps[EPS];
 static unsigned char *segment_of[EPS]; /* of this process, by endpoint */
 static _Atomic uint32_t hellos;
 
-/* args: the endpoints that it comes from and goes to. */
+/* args: the source and target endpoints. */
 static void on_hello(aq_am *am)
 {
     CHECK_EQUAL(am->source_ep, am->args[0]);
@@ -41,7 +41,7 @@ static void make_endpoints(void)
     job_barrier();
 }
 
-/* Which endpoint of a process the teams below name. */
+/* The endpoint of a process that the teams below name. */
 static unsigned named(aq_rank job_rank)
 {
     return job_rank % 3 != 1 ? FULL : 0;
@@ -111,7 +111,7 @@ static void test_teams(unsigned *indices)
     CHECK_OK(aq_team_destroy(team));
 }
 
-/* The mistake of one member is everybody's. */
+/* A mistake of one member fails on all. */
 static void test_refused(unsigned *indices)
 {
     static const struct {
@@ -124,7 +124,7 @@ static void test_refused(unsigned *indices)
             indices[rank] = rank == job.size / 2 ? bad[i].index : FULL;
         CHECK_REFUSED(make(indices, &team), bad[i].status);
     }
-    if (job.size > 1) { /* the lists differ, in what they say of the first member */
+    if (job.size > 1) { /* the lists differ in the endpoint of the first member */
         for (aq_rank rank = 0; rank < job.size; rank++)
             indices[rank] = rank == 0 && job.self == 0 ? 0 : FULL;
         CHECK_REFUSED(make(indices, &team), AQ_EMISMATCH);

@@ -1,7 +1,7 @@
 /*
- * Dividing a team while memory is short in one rank: for each allocation of the call, the first
- * that fails, all ranks return the same, and the next call works. The program is linked so that
- * malloc and calloc, also those of the library, come through here (--wrap).
+ * Dividing a team while one rank is out of memory: whichever allocation of the call is the first
+ * to fail, all ranks return the same status, and the next call works. Linked such that malloc and
+ * calloc, also those of the library, are replaced by the ones below (--wrap).
  */
 #include "../support.h"
 
@@ -50,7 +50,10 @@ static aq_status create(aq_team **team)
     return status;
 }
 
-/* Does allocation `which` of `rank` fail in this call, and does everybody hear of it? */
+/*
+ * Make allocation `which` of `rank` fail in this call, and check that all ranks get the error.
+ * Returns whether the call failed.
+ */
 static bool fails_everywhere(aq_status (*make)(aq_team **team), aq_rank rank, int which)
 {
     aq_team *team = NULL;
@@ -61,7 +64,7 @@ static bool fails_everywhere(aq_status (*make)(aq_team **team), aq_rank rank, in
     left = NEVER;
     mine = failed;
     CHECK_OK(aq_coll_allreduce(job.team, &any, &mine, 1, AQ_U32, AQ_MAX));
-    /* Teams by colours share no member: those of the other colour may have theirs. */
+    /* Teams by color share no member: those of the other color may succeed. */
     bool concerned = make == create || job.self % 2 == rank % 2;
     CHECK(status == AQ_OK || (status == AQ_ENOMEM && team == NULL));
     own = concerned ? (uint32_t)-status : 0;
@@ -79,7 +82,7 @@ int main(void)
     aq_team *team;
     job_open(AQ_THREAD_SINGLE, 0);
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
-        CHECK_OK(calls[i](&team)); /* what is allocated once only is there now */
+        CHECK_OK(calls[i](&team)); /* allocate what is allocated only once */
         CHECK_OK(aq_team_destroy(team));
         for (aq_rank rank = 0; rank < job.size; rank++) {
             int which = 0;

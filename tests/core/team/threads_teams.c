@@ -1,8 +1,8 @@
 /*
  * Threads: four of them in each rank, each with a team and an endpoint of its own, make every call
  * on them at once: collectives of all kinds with and without blocking, barriers, teams that come
- * and go, segments that are made, bound, published, used and destroyed; and all of them ask
- * everything there is to ask. Threads of the same number in all ranks draw the same numbers.
+ * and go, segments that are created, bound, published, used and destroyed; and all of them make
+ * every query. Threads with the same number draw the same random numbers on all ranks.
  */
 #include "../support.h"
 
@@ -14,14 +14,14 @@ enum { THREADS = 4, MOST = 8, BYTES = 96, FURTHER_BYTES = 3000 };
 
 struct worker {
     unsigned index;
-    uint64_t random; /* the same in all ranks */
+    uint64_t random; /* equal on all ranks */
     aq_team *team;
     aq_ep *ep;
     aq_rank self, size;
 };
 
 static uint32_t rounds;
-/* What one thread at a time does: the texts of the calls say which. */
+/* For calls that only one thread at a time may make, according to their description. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t next(struct worker *w, uint64_t below)
@@ -30,7 +30,7 @@ static uint64_t next(struct worker *w, uint64_t below)
     return (w->random >> 20) % below;
 }
 
-/* What rank `from` has for rank `to`; the same in all ranks until the next number is drawn. */
+/* The data from rank `from` to rank `to`; equal on all ranks until the next number is drawn. */
 static uint64_t datum(const struct worker *w, aq_rank from, aq_rank to)
 {
     return w->random + from * 1000u + to;
@@ -192,7 +192,7 @@ static void move_barriers(struct worker *w)
 
 /* --- teams ------------------------------------------------------------------------------- */
 
-/* A team out of ours, used a little in our place, and gone again. */
+/* Make a team out of ours, use it in place of ours for a while, and destroy it. */
 static void move_teams(struct worker *w)
 {
     static void (*const moves[])(struct worker *) = {move_broadcast, move_reduce,   move_gather,
@@ -219,7 +219,7 @@ static void move_teams(struct worker *w)
 
 /* --- endpoints and segments -------------------------------------------------------------- */
 
-/* Every form of scattered transfer that others do not make from several threads. */
+/* Every call for scattered transfers that other threads do not make. */
 static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigned char *there)
 {
     unsigned char out[400], in[400];
@@ -259,8 +259,9 @@ static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigne
 }
 
 /*
- * A thread serves a peer's get of our segment, the peer answers by the barrier, another thread
- * frees the memory: the order goes through the other process, where the thread sanitizer is blind.
+ * A thread serves a peer's get of our segment, the peer answers by the barrier, and another thread
+ * frees the memory: these are ordered by the other process, which the thread sanitizer does not
+ * see.
  */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
@@ -268,7 +269,9 @@ const char *__tsan_default_suppressions(void)
     return "race:^move_segment$\n";
 }
 
-/* A segment made, bound, published on our team, used by the next member, and destroyed. */
+/*
+ * A segment that is created, bound, published on our team, used by the next member, and destroyed.
+ */
 static void move_segment(struct worker *w)
 {
     unsigned char *own = NULL, in[200], out[200];
@@ -297,10 +300,10 @@ static void move_segment(struct worker *w)
     CHECK_OK(aq_segment_destroy(segment));
     pthread_mutex_unlock(&turn);
     free(own);
-    CHECK_OK(aq_barrier(w->team)); /* nobody has it any more when the next one is made */
+    CHECK_OK(aq_barrier(w->team)); /* no member uses it any more when the next one is created */
 }
 
-/* --- asking ------------------------------------------------------------------------------ */
+/* --- queries ----------------------------------------------------------------------------- */
 
 static void ask_info(struct worker *w)
 {

@@ -1,6 +1,6 @@
 /*
- * Vector, indexed and strided transfers against a naive oracle: random shapes of both sides are
- * written down byte by byte, and afterwards every byte of both areas must be as the oracle says.
+ * Vector, indexed and strided transfers compared with a naive oracle: random shapes of both sides
+ * are recorded byte by byte, and afterwards every byte of both areas must be as the oracle says.
  */
 #include "../support.h"
 
@@ -34,7 +34,7 @@ static size_t draw(size_t below)
     return (size_t)(job_random() % below);
 }
 
-/* Half of the draws are small. */
+/* Half of the results are small. */
 static size_t draw_size(size_t most)
 {
     return 1 + (draw(2) ? draw(most) : draw(most < 40 ? most : 40));
@@ -90,8 +90,8 @@ static void expand(struct side *s, size_t at, size_t level)
         expand(s, at + (size_t)s->strides[level - 1] * i, level - 1);
 }
 
-/* Strides in any order of the levels and of either sign, elements apart from one another with gaps
- * of at most `gap`. Returns how far the region reaches. */
+/* Strides in any order of the levels and with either sign, with gaps of at most `gap` between
+ * elements. Returns the extent of the region. */
 static size_t choose_strides(struct side *s, bool may_repeat, size_t gap)
 {
     size_t order[LEVELS], extent = elem;
@@ -240,7 +240,7 @@ static void spoil(bool put_now)
     if (put_now) memset(local, 0xee, AREA);
 }
 
-/* One transfer in one of its forms, until it is complete. */
+/* One transfer by one of its calls, until it is complete. */
 static void perform(bool put_now, enum shape shape, enum form form)
 {
     aq_status (*call)(enum shape, enum form, uintptr_t, unsigned, aq_event *) = put_now ? put : get;
@@ -322,7 +322,7 @@ static void test_get(enum shape shape, enum form form)
 
 /* --- many at once ------------------------------------------------------------------------ */
 
-/* A matrix is put transposed by rows, all under way together, and got back in one call. */
+/* A matrix is put transposed by rows, all of them under way together, and read back in one call. */
 static void test_transpose(void)
 {
     enum { N = 100 };
@@ -342,7 +342,7 @@ static void test_transpose(void)
     CHECK(memcmp(matrix, copy, N * N * 4) == 0);
 }
 
-/* --- what is refused, and what does nothing ---------------------------------------------- */
+/* --- refused calls, and calls without effect ---------------------------------------------- */
 
 static void test_empty(void)
 {
@@ -395,7 +395,7 @@ static void test_refused_regions(char *inside)
     size_t two[] = {2, 2}, huge[] = {SIZE_MAX / 2, 3};
     ptrdiff_t near[] = {4, 8}, far[] = {4, PTRDIFF_MAX}, back[] = {4, PTRDIFF_MIN};
     char *first = job_at(target, 0);
-    /* Too many levels: the arrays have fewer and are not to be read. */
+    /* Too many levels: the arrays have fewer and must not be read. */
     CHECK_REFUSED(
         aq_put_strided(t, target, inside, near, local, near, 4, two, AQ_STRIDED_LEVELS + 1, 0),
         AQ_EINVAL);
@@ -427,7 +427,7 @@ static void test_refused(void)
     test_refused_regions(inside);
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
     CHECK_OK(aq_get(job.team, local, target, inside, AREA, 0));
-    compare(local, "refused", 0, 0); /* nothing has moved */
+    compare(local, "refused", 0, 0); /* nothing has been transferred */
 }
 
 /* --- progress ---------------------------------------------------------------------------- */
@@ -438,7 +438,7 @@ static void on_release(aq_am *am)
     *(uint64_t *)job_at(job.self, 0) = 1;
 }
 
-/* Who waits for a word by blocking gets alone hears of the message that sets it. */
+/* A rank that only makes blocking gets until a word is set receives the message that sets it. */
 static void test_progress(void)
 {
     aq_handler_entry row = {

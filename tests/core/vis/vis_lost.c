@@ -1,6 +1,6 @@
 /*
- * The target of scattered transfers is lost while messages of theirs wait for answers: every wait
- * ends, with AQ_EPEER where something was under way, and then calls are refused, each saying so.
+ * The target of scattered transfers is lost while their messages wait for answers: every wait ends,
+ * with AQ_EPEER if something was under way, and later calls are refused, each with a message.
  */
 #include "../support.h"
 
@@ -26,7 +26,7 @@ static int never(void *arg)
     return 0;
 }
 
-/* Until the loss shows: in a call, or in the wait for what was under way. */
+/* Until the loss is reported: by a call, or by the wait for what was under way. */
 static void work(bool put, void *there)
 {
     aq_status status = AQ_OK;
@@ -52,12 +52,12 @@ int main(int argc, char **argv)
     if (rank != NULL && strcmp(rank, "1") == 0)
         setenv("AQ_FAULT", "hide=map+put+get+reserve,die=0@400", 1);
     job_open(AQ_THREAD_SINGLE, SIZE);
-    if (job.self == 0) CHECK_OK(aq_poll_until(never, NULL)); /* the end of the job ends it */
+    if (job.self == 0) CHECK_OK(aq_poll_until(never, NULL)); /* until the end of the job */
     void *there = job_at(0, 0);
     work(put, there);
     aq_event event = AQ_EVENT_DONE;
     while (start(put, there, &event) == AQ_OK)
-        CHECK_STATUS(aq_event_wait(&event), AQ_EPEER); /* begun before the loss was told */
+        CHECK_STATUS(aq_event_wait(&event), AQ_EPEER); /* started before the loss was reported */
     CHECK_REFUSED(aq_put_strided(job.team, 0, there, (ptrdiff_t[]){16}, memory, (ptrdiff_t[]){16},
                                  8, (size_t[]){9}, 1, 0),
                   AQ_EPEER);

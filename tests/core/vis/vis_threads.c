@@ -1,6 +1,7 @@
 /*
  * Scattered transfers, messages with grouped sources and access regions from four threads of each
- * rank at once: each thread has a part of the next rank's segment and finds in it what it put.
+ * rank at once: each thread owns a part of the next rank's segment and reads back from it what it
+ * put.
  */
 #include "../support.h"
 

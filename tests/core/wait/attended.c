@@ -1,9 +1,8 @@
 /*
  * Transfers of peers count as activity of a rank if its processor serves them: a rank that waits
- * meanwhile, with nothing coming for the program itself, stays awake. Run with AQ_WAIT=share, so
- * that it may sleep at most once in a millisecond; a rank that does not count them sleeps
- * between any two transfers. A busy machine makes the time longer, and the number of sleeps no
- * greater.
+ * meanwhile, without messages to its program, stays awake. Run with AQ_WAIT=share, so that it
+ * sleeps at most once per millisecond; a rank that did not count them would sleep between any two
+ * transfers. On a busy machine the time is longer, but the number of sleeps is not higher.
  */
 #include "../support.h"
 

@@ -1,7 +1,7 @@
 /*
- * The progress thread: a rank that computes and makes no call still serves the others, and one that
- * has nothing to serve uses next to nothing of the processor. Run with AQ_PROGRESS_THREAD=yes; each
- * rank in turn is the one that computes. The time away in `idle` is what is measured over.
+ * The progress thread: a rank that computes without calls still serves the others, and one that has
+ * nothing to serve uses almost no processor time. Run with AQ_PROGRESS_THREAD=yes; the ranks
+ * compute in turn. The sleep in `idle` is the period of the measurement.
  */
 #include "../support.h"
 
@@ -48,7 +48,7 @@ static void ask(aq_rank rank)
     CHECK_OK(aq_am_short(job.team, rank, RELEASE, NULL, 0, 0));
 }
 
-/* Its handlers, which run on the library's thread, tell it when the others are done. */
+/* Handlers, which run on the progress thread, announce that the others are done. */
 static void compute(void)
 {
     while (atomic_load(&released) < job.size - 1)
@@ -63,8 +63,8 @@ static double cpu_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* A thread that spins or yields takes the whole of a processor, ours less than a hundredth: half is
- * far from what load can add to that. */
+/* A thread that spins or yields uses a whole processor, ours less than a hundredth; load cannot
+ * raise that to a half. */
 static void idle(void)
 {
     struct timespec away = {.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000};

@@ -1,6 +1,6 @@
 /*
- * Waits of limited time: they end when the time is over and not before, also asleep, leave what
- * they wait for as it is, and end early when it happens.
+ * Waits with a time limit: they end when the time has expired and not before, also while asleep,
+ * leave alone what they wait for, and end early when it happens.
  *
  * usage: timed [multiple]
  */
@@ -31,7 +31,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The call says AQ_AGAIN, not before its time is over. */
+/* The call returns AQ_AGAIN, not before its time has expired. */
 #define CHECK_LATE(call)                                                                           \
     do {                                                                                           \
         uint64_t check_begun = now_ns();                                                           \
@@ -39,7 +39,7 @@ static uint64_t now_ns(void)
         CHECK(now_ns() - check_begun >= short_ns);                                                 \
     } while (0)
 
-/* It ends long before its time. */
+/* It returns long before its time expires. */
 #define CHECK_SOON(call)                                                                           \
     do {                                                                                           \
         uint64_t check_begun = now_ns();                                                           \
@@ -57,7 +57,10 @@ static int has_received(void *wanted)
     return received >= *(const uint32_t *)wanted;
 }
 
-/* Until nothing has happened for a while: what others did before may be told late. */
+/*
+ * Until nothing has happened for a while, since earlier actions of other ranks may be reported
+ * late.
+ */
 static void nothing(uint64_t for_ns)
 {
     uint64_t begun;
@@ -107,7 +110,7 @@ static void waits(void)
     CHECK_REFUSED(aq_barrier_wait_for(job.team, 7, 0, short_ns), AQ_ESTATE);
 }
 
-/* The other ranks: rank 1 does its part when it is told to, and the next ones after it. */
+/* The other ranks: rank 1 does its part when asked to, and then the next ones. */
 static void pass_on(void)
 {
     static uint32_t wanted;
@@ -132,7 +135,7 @@ static void helps(void)
     CHECK_OK(aq_barrier_wait(job.team, 7, 0));
 }
 
-/* Who waits with a limit sleeps meanwhile, where it may. */
+/* A wait with a limit sleeps, if the mode permits. */
 static void sleeps(void)
 {
     uint64_t before = job_counter("sleep"), begun = now_ns();
@@ -143,7 +146,7 @@ static void sleeps(void)
     CHECK(times > 0 && (double)times < 100 + ms);
 }
 
-/* What one thread takes ends the wait of another. */
+/* Progress by one thread ends the wait of another. */
 static void *second_thread(void *arg)
 {
     uint32_t wanted = 3;

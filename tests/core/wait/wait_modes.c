@@ -1,11 +1,10 @@
 /*
- * What aq_wait_mode_set changes: whether waits yield and sleep, as the counters tell, and whether
- * polling without end does. A wait that
- * is to sleep ends once it has; another after more rounds and more time than any mode needs to
- * sleep.
+ * The effects of aq_wait_mode_set: whether waits yield and sleep, according to the counters, and
+ * whether endless polling does. A wait that should sleep ends once it has slept; others end after
+ * more rounds and more time than any mode needs to sleep.
  *
  * usage: wait_modes [given]
- *   given  AQ_WAIT=block is set: nothing changes
+ *   given  AQ_WAIT=block is set, and the mode does not change
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -57,7 +56,7 @@ static void check_polls(aq_wait_mode mode, bool yields)
     CHECK_EQUAL(job_counter("yield") > yielded, yields);
 }
 
-/* One core for all ranks: two are more than there are cores. */
+/* One core for all ranks: with two ranks there are more than cores. */
 static void share_core(void)
 {
     cpu_set_t all, one;

@@ -1,13 +1,13 @@
 /*
- * Waiting costs next to nothing: a rank in a blocking call with nothing arriving sleeps.
+ * Waiting costs almost nothing: a rank in a blocking call sleeps while nothing arrives.
  *
- * Odd ranks stay away for a while without calling the library; what the even ones do meanwhile is
- * counted. The time away is what is counted over, not a wait for something to happen.
+ * Odd ranks stay away for a while without calling the library; the even ones count meanwhile. The
+ * time away is the period of the measurement, not a wait for something to happen.
  *
  * usage: waiting [multiple] [awake]
- *   multiple  in thread mode multiple, and two more threads of each even rank wait, too
- *   awake     waits stay awake for AQ_WAIT_AWAKE, much less than the time away, before they sleep:
- *             turns are not counted
+ *   multiple  in thread mode multiple, while two more threads of each even rank wait
+ *   awake     waits stay awake for AQ_WAIT_AWAKE, much less than the time away, before they
+ *             sleep: turns are not counted
  */
 #include "../support.h"
 
@@ -22,12 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Turns without sleep of all threads of a rank: until the wait begins to sleep, which is after a
- * millisecond, and again after each of the few messages. Who never sleeps takes far more. */
+/* Turns without sleep of all threads of a rank: a wait begins to sleep after a millisecond, and
+ * again so after each of the few messages. A wait that never sleeps takes far more turns. */
 enum { PLAIN = 100, AWAY_MS = 100, AWAY_LONG_MS = 500, MOST_TURNS = 25000, LOST_MS = 20000 };
 
 static _Atomic uint32_t received;
-static _Atomic uint64_t looks; /* how often the conditions have been asked */
+static _Atomic uint64_t looks; /* how often the conditions have been evaluated */
 static uint64_t own_sleeps;    /* in poll() */
 static bool awake;
 
@@ -52,7 +52,7 @@ static double now_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* Are all threads of a process asleep in the kernel? */
+/* Whether all threads of a process are asleep in the kernel. */
 static bool asleep(long pid)
 {
     char path[400], stat[512];
@@ -74,7 +74,10 @@ static bool asleep(long pid)
     return all;
 }
 
-/* Until the rank before us, which says in our segment that it begins to wait, sleeps; and more. */
+/*
+ * Stay away until the previous rank, which announces the beginning of its wait in our segment,
+ * sleeps; and somewhat longer.
+ */
 static void stay_away(void)
 {
     struct timespec away = {.tv_nsec = (awake ? AWAY_LONG_MS : AWAY_MS) * 1000000};
@@ -97,7 +100,7 @@ static int has_received(void *wanted)
     return received >= *(const uint32_t *)wanted;
 }
 
-/* Each of several threads waits for a message of its own; whoever receives it. */
+/* Each of several threads waits for a message of its own, which any of them may receive. */
 static void *thread_waits(void *wanted)
 {
     CHECK_OK(aq_poll_until(has_received, wanted));
@@ -131,7 +134,7 @@ static void in_poll_wait(void)
     CHECK_REFUSED(aq_poll_wait(NULL), AQ_EINVAL);
 }
 
-/* As aq_wait_fd says: a wake-up that is lost is one that does not come within LOST_MS. */
+/* As aq_wait_fd describes; a wake-up counts as lost if it does not happen within LOST_MS. */
 static void poll_once(void)
 {
     struct pollfd wait = {.events = POLLIN};
@@ -167,7 +170,7 @@ static void in_poll_for_event(void)
     CHECK_OK(st);
 }
 
-/* What this process has sent to itself is there already. */
+/* Messages of a process to itself have already arrived. */
 static void messages_to_itself(void)
 {
     for (received = 0; received < 100;) {
@@ -182,10 +185,10 @@ static void messages_to_itself(void)
 }
 
 /*
- * Load makes a waiter look less often, never more often, so these bounds hold on any machine. The
- * processor is measured for what is not counted, as are turns of a barrier and of the progress
- * thread that neither yield nor sleep: who waits so takes all of it, a sleeper less than a
- * hundredth; half is far enough from what load can add.
+ * Under load a waiter looks less often, never more often, so these bounds hold on any machine.
+ * Processor time is measured for turns that are not counted, such as those of a barrier and of the
+ * progress thread that neither yield nor sleep: such a wait uses a whole processor, a sleeping one
+ * less than a hundredth; load cannot raise that to a half.
  */
 static void wait_and_count(const char *what, void (*wait)(void))
 {
@@ -205,7 +208,7 @@ static void wait_and_count(const char *what, void (*wait)(void))
            (unsigned long long)looked, cpu, time);
     CHECK(time >= AWAY_MS);
     CHECK(sleeps > 0);
-    /* Three threads, and a sleep takes a millisecond at least. */
+    /* Three threads, each of whose sleeps takes at least a millisecond. */
     CHECK(awake || (double)(yields + sleeps) < MOST_TURNS + 3 * time);
     CHECK(awake || (double)looked < MOST_TURNS + 3 * time);
     CHECK(cpu < time * 0.5);
