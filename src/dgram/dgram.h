@@ -231,6 +231,9 @@ bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
  * needed at the deadline only. */
 bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 
+/* When the last packet arrived that a peer has sent, not a stranger; 0: none has. */
+uint64_t aqi_dgram_heard(const struct aqi_dgram *dgram);
+
 /* Whether all peers have been silent long enough for our last acknowledgements to have arrived. */
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now);
 

@@ -193,6 +193,11 @@ bool aqi_dgram_idle(const struct aqi_dgram *dgram)
     return dgram->busy == 0 && dgram->ready == NULL && dgram->kept == NULL && dgram->parked == NULL;
 }
 
+uint64_t aqi_dgram_heard(const struct aqi_dgram *dgram)
+{
+    return dgram->heard;
+}
+
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now)
 {
     return dgram->busy == 0 && dgram->ready == NULL && dgram->parked == NULL &&

@@ -269,7 +269,7 @@ static void udp_channel_push(struct aqi_control_channel *channel)
 
 /*
  * Any host on the network could forge the report that a port is closed: it counts only when it is
- * repeated and nothing else arrives.
+ * repeated and nothing of the other side arrives.
  */
 static void udp_channel_look_for_refusals(struct aqi_control_channel *channel)
 {
@@ -310,18 +310,26 @@ static const char *udp_channel_gone(struct aqi_control_channel *channel)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
-void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
+/* The other side lives if it was heard later than `before`. Packets of strangers are not heard. */
+static void udp_channel_heard(struct aqi_control_channel *channel, uint64_t before)
 {
+    if (aqi_dgram_heard(channel->dgram) == before) return;
     channel->refusals = 0;
     channel->owed = 0;
+}
+
+void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
+{
+    uint64_t before = aqi_dgram_heard(channel->dgram);
     aqi_dgram_input(channel->dgram, packet, len, true, 0, channel->rendezvous->now);
+    udp_channel_heard(channel, before);
 }
 
 void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len)
 {
-    channel->refusals = 0;
-    channel->owed = 0;
+    uint64_t before = aqi_dgram_heard(channel->dgram);
     aqi_dgram_answer(channel->dgram, packet, len, 0, channel->rendezvous->now);
+    udp_channel_heard(channel, before);
 }
 
 static void udp_channel_schedule(struct aqi_control_channel *channel)

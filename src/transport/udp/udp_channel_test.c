@@ -289,6 +289,59 @@ static void test_refusals_and_answers(void **state)
     assert_int_equal(world.ends, 0);
 }
 
+/* A packet as of the other side, from a process that has all but the key. */
+static void forge(bool answers)
+{
+    alignas(16) unsigned char bytes[PACKET];
+    say_only(PING, sizeof(struct head), 0);
+    (void)aqi_dgram_progress(world.peer, true, world.rendezvous->now);
+    assert_int_equal(world.flying, 1);
+    size_t len = world.wire[0].len;
+    memcpy(bytes, world.wire[0].bytes, len);
+    bytes[len - 1] ^= 1;
+    world.flying = 0;
+    (answers ? udp_channel_answer : udp_channel_input)(world.channel, bytes, len);
+}
+
+/* Every host can send a packet: it is no sign of life. */
+static void test_refusals_and_forged_packets(void **state)
+{
+    (void)state;
+    for (unsigned answers = 0; answers < 2; answers++) {
+        channel_open_called();
+        for (unsigned i = 1; i < REFUSALS; i++)
+            refuse_after(APART * MS);
+        forge(answers != 0);
+        assert_int_equal(world.ends, 0);
+        refuse_after(APART * MS);
+        assert_int_equal(world.ends, 1);
+        world.calls = world.ends = 0;
+    }
+}
+
+static void test_silence_and_forged_packets(void **state)
+{
+    (void)state;
+    udp_config.keepalive_ns = 2 * SECOND;
+    for (unsigned answers = 0; answers < 2; answers++) {
+        channel_open_called();
+        world.deaf = true;
+        assert_int_equal(write_to_peer(1), AQ_OK);
+        udp_channel_turn(world.channel);
+        uint64_t since = world.rendezvous->now;
+        assert_int_equal(world.channel->owed, since);
+        world.rendezvous->now = since + SECOND;
+        forge(answers != 0);
+        udp_channel_turn(world.channel);
+        assert_int_equal(world.channel->owed, since);
+        world.rendezvous->now = since + 2 * SECOND + 1;
+        udp_channel_turn(world.channel);
+        assert_int_equal(world.ends, 1);
+        world.calls = world.ends = 0;
+        world.deaf = false;
+    }
+}
+
 /* It is gone when it has owed an acknowledgement for longer than AQ_UDP_KEEPALIVE. */
 static void test_silence(void **state)
 {
@@ -456,7 +509,9 @@ int main(void)
         WORLD_TEST(test_another_process),
         WORLD_TEST(test_refusals),
         WORLD_TEST(test_refusals_and_answers),
+        WORLD_TEST(test_refusals_and_forged_packets),
         WORLD_TEST(test_silence),
+        WORLD_TEST(test_silence_and_forged_packets),
         WORLD_TEST(test_silence_that_may_last),
         WORLD_TEST(test_pings),
         WORLD_TEST(test_callers_that_say_nothing),
