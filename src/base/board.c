@@ -1,4 +1,4 @@
-/* Text about this process that others may read. */
+/* Text about this process that other processes can read. */
 #include "base/board.h"
 
 #include "base/shmem.h"
@@ -11,9 +11,9 @@
 enum { SHEET_TEXT = AQI_BOARD_SHEET_BYTES - sizeof(struct aqi_board) };
 
 static struct {
-    unsigned char *at; /* NULL: there is none */
+    unsigned char *at; /* NULL if there is none */
     int fd;
-    unsigned count; /* of those taken */
+    unsigned count; /* number taken */
     bool taken[AQI_BOARD_SHEETS];
     struct aqi_spin lock;
 } sheets;
@@ -22,7 +22,7 @@ static struct {
     struct aqi_board *_Atomic at;
     size_t size;
     int fd;
-    struct aqi_spin lock; /* of its writers, and of who opens it */
+    struct aqi_spin lock; /* for writing and opening */
     struct aqi_safe_text text;
 } board;
 
@@ -38,7 +38,7 @@ static aq_status board_make(size_t size)
         return st;
     }
     board.size = size;
-    board.fd = fd; /* stays open, so that it is found */
+    board.fd = fd; /* stays open so that it can be found */
     atomic_store(&board.at, at);
     return AQ_OK;
 }
@@ -144,7 +144,7 @@ bool aqi_board_print(int fd)
 {
     struct aqi_board *at = atomic_load(&board.at);
     bool all = at == NULL || board_print(at, fd);
-    /* Perhaps a signal has come to who has the lock. */
+    /* A signal may have interrupted the thread that holds the lock. */
     if (!aqi_spin_try(&sheets.lock)) return all;
     for (unsigned i = 0; sheets.at != NULL && i < AQI_BOARD_SHEETS; i++)
         if (all && sheets.taken[i]) all = board_print(board_sheet_at(i), fd);

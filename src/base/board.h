@@ -1,7 +1,7 @@
 /*
- * A board: text about this process that others may read while it runs, and that is printed with its
- * counters. It is a memfd without an effect on anything: `aqinfo --peers` finds it by its name
- * below /proc/PID/fd, where only its user and root may look.
+ * A board: text about this process that other processes can read while it runs, and that is printed
+ * with its counters. It is a memfd that nothing else uses: `aqinfo --peers` finds it by its name
+ * under /proc/PID/fd, which only the same user and root may read.
  */
 #ifndef AQI_BOARD_H
 #define AQI_BOARD_H
@@ -10,41 +10,46 @@
 
 #define AQI_BOARD_NAME "aqueduct-peers"
 
-/* What is in the object. */
+/* The contents of the memfd. */
 struct aqi_board {
-    _Atomic uint64_t turn; /* odd while the text is being written; else who has read the text looks
-                              whether it is still the same */
+    _Atomic uint64_t turn; /* odd while the text is being written; a reader must check that it did
+                              not change meanwhile */
     uint64_t len;
     char text[];
 };
 
-/* For at most `room` bytes of text. The process has one; it lasts to its end. */
+/* Open the board of this process, with room for `room` bytes of text. It is never closed. */
 aq_status aqi_board_open(size_t room);
-/* Write it anew: begin, add what is to be in it, end, soon. Where several threads do, the last
- * one's remains. NULL: it is not open. */
+/*
+ * Rewrite the board: call begin, add text, call end soon. If several threads do so, the last text
+ * stays. Returns NULL if the board is not open.
+ */
 struct aqi_safe_text *aqi_board_begin(void);
 void aqi_board_end(void);
 
 /*
- * Sheets: short texts of what comes and goes, connections by URI, in an object of their own that is
- * there while any of them is. In it they follow each other, each a struct aqi_board of so many
- * bytes.
+ * Sheets: short texts about objects that come and go (connections by URI), in a memfd of their own
+ * that exists while there is any sheet. It is an array of struct aqi_board of this size.
  */
 #define AQI_BOARD_SHEETS_NAME AQI_BOARD_NAME "-sheets"
 #define AQI_BOARD_SHEET_BYTES 512
 enum { AQI_BOARD_SHEETS = 1024 };
 
-/* NULL: there is none to be had. */
+/* Returns NULL if no sheet is free. */
 struct aqi_board *aqi_board_sheet_take(void);
-/* One thread at a time for each sheet; what does not fit is cut off. */
+/* Only one thread at a time may write a sheet. Text that does not fit is cut off. */
 void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *text);
-void aqi_board_sheet_give(struct aqi_board *sheet); /* NULL: nothing */
+void aqi_board_sheet_give(struct aqi_board *sheet); /* no-op on NULL */
 
-/* The text, and those of the sheets. Async-signal-safe. False: not all of it could be written. */
+/*
+ * Print the board and the sheets. Async-signal-safe. Returns false if not everything was written.
+ */
 bool aqi_board_print(int fd);
 
-/* Of another process: each text that it shows, which is borrowed, and may be changed. Nothing, if
- * we may not look there. */
+/*
+ * Call `fn` with each text of another process; it may change the text, but must not keep it. Does
+ * nothing if access is denied.
+ */
 typedef void aqi_board_text_fn(void *arg, char *text);
 void aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg);
 

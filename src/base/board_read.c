@@ -1,4 +1,4 @@
-/* The boards of another process: for aqinfo, and for the agents of jobs. Of libc alone. */
+/* Reads the boards of another process, for aqinfo and the agents of jobs. Needs only libc. */
 #include "base/board.h"
 
 #include <dirent.h>
@@ -13,7 +13,7 @@
 #define SHEETS_LINK "/memfd:" AQI_BOARD_SHEETS_NAME
 enum { BOARD_TRIES = 1000 };
 
-/* What is before the text. */
+/* The header before the text. */
 struct board_head {
     uint64_t turn, len;
 };
@@ -21,7 +21,7 @@ static_assert(sizeof(struct board_head) == sizeof(struct aqi_board) &&
                   offsetof(struct board_head, len) == offsetof(struct aqi_board, len),
               "the same bytes");
 
-/* It may be written anew at any time, and its length is another process's word. */
+/* The other process may rewrite it at any time, and its length cannot be trusted. */
 static void board_read_one(int fd, off_t from, off_t most, aqi_board_text_fn *fn, void *arg)
 {
     for (int tries = 0; tries < BOARD_TRIES; tries++) {

@@ -1,4 +1,4 @@
-/* Twin of board.c: what is written is what is printed and what others find. */
+/* Tests board.c: what is written is printed and visible to other processes. */
 #include "base/board.h"
 
 #include <dirent.h>
@@ -20,7 +20,7 @@ static void printed(char *out, size_t room)
     fclose(file);
 }
 
-/* The object, as other processes see it. */
+/* The object as other processes see it. */
 static bool found(char *out, size_t room)
 {
     char link[64], path[300];
@@ -65,7 +65,7 @@ static void what_does_not_fit_is_cut_off(void **state)
 {
     (void)state;
     static char text[1 << 20];
-    assert_int_equal(aqi_board_open(1000), AQ_OK); /* the same */
+    assert_int_equal(aqi_board_open(1000), AQ_OK); /* the same as before */
     struct aqi_safe_text *to = aqi_board_begin();
     for (unsigned i = 0; i < 100000; i++)
         aqi_safe_add(to, "123456789\n");

@@ -1,4 +1,4 @@
-/* For tests: what was written to standard error between start and end. */
+/* For tests: captures what is written to standard error between start and end. */
 #ifndef AQI_CAPTURE_TEST_H
 #define AQI_CAPTURE_TEST_H
 

@@ -1,7 +1,7 @@
 /*
- * Control groups. A limit holds for everything below it, so each folder from that of the process
- * up to the root is asked and the least counts. Folders that are not there (inside a container the
- * path may be that of the host) are passed over.
+ * Control groups. A limit applies to everything below it, so the folders from that of the process
+ * up to the root are all read and the smallest limit counts. Missing folders are skipped: inside a
+ * container, the path may be that of the host.
  */
 #include "base/cgroup.h"
 
@@ -12,8 +12,8 @@
 struct cgroup_walk {
     const char *root;
     const char *mount; /* below <root>/sys/fs/cgroup */
-    char path[512];    /* of the process, cut shorter at each step */
-    bool above;        /* the path has been cut */
+    char path[512];    /* of the process, shortened at each step */
+    bool above;        /* the path is not the full one any more */
     struct aqi_cgroup_limits *limits;
 };
 
@@ -52,7 +52,9 @@ static void cgroup_limit_memory(const struct cgroup_walk *walk, const char *file
         walk->limits->memory = bytes;
 }
 
-/* A line "oom_kill NUMBER" of the file. Further up it would be the kills of others, too. */
+/*
+ * Reads the line "oom_kill NUMBER". Folders further up would also count kills of other processes.
+ */
 static void cgroup_count_kills(const struct cgroup_walk *walk, const char *file)
 {
     char line[64];
@@ -69,7 +71,7 @@ static void cgroup_visit_v2(const struct cgroup_walk *walk)
 {
     char line[64];
     long long quota, period;
-    /* "max 100000" does not match. */
+    /* "max 100000" does not match, which means no limit. */
     if (cgroup_read_line(walk, "cpu.max", line, sizeof(line)) &&
         sscanf(line, "%lld %lld", &quota, &period) == 2)
         cgroup_limit_cpus(walk, quota, period);
@@ -94,7 +96,7 @@ static void cgroup_visit_v1_memory(const struct cgroup_walk *walk)
     cgroup_count_kills(walk, "memory.oom_control");
 }
 
-/* Where systems mount the hierarchies; the controller is as /proc/self/cgroup names it. */
+/* Where systems mount the hierarchies; the controllers are named as in /proc/self/cgroup. */
 static const struct {
     const char *controller;
     const char *mount;
@@ -107,7 +109,7 @@ static const struct {
     {"memory", "/memory", cgroup_visit_v1_memory},
 };
 
-/* Is `controller` one of the comma-separated `list`? Version 2 has the empty list. */
+/* Whether `controller` is in the comma-separated `list`. The list of version 2 is empty. */
 static bool cgroup_lists(const char *list, const char *controller)
 {
     size_t len = strlen(controller);

@@ -5,12 +5,12 @@
 #include "base/base.h"
 
 struct aqi_cgroup_limits {
-    double cpus;     /* processors' worth of time by quota; 0: no limit */
+    double cpus;     /* processors by quota; 0: no limit */
     uint64_t memory; /* bytes; UINT64_MAX: no limit */
-    uint64_t kills;  /* how often processes were killed because a limit on memory was reached */
+    uint64_t kills;  /* number of processes that were killed for exceeding a memory limit */
 };
 
-/* Reads <root>/proc/self/cgroup and <root>/sys/fs/cgroup; `root` is "" but in tests. */
+/* Read <root>/proc/self/cgroup and <root>/sys/fs/cgroup; `root` is "" except in tests. */
 struct aqi_cgroup_limits aqi_cgroup_read(const char *root);
 
 #endif

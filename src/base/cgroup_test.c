@@ -1,4 +1,4 @@
-/* Control groups of both versions, read from folders made for the test. */
+/* Control groups of both versions, read from folders that the test creates. */
 #include "base/cgroup.h"
 
 #include "base/capture_test.h"
@@ -10,7 +10,7 @@
 
 static char root[64];
 
-/* Write a file below the root and make the folders it needs. */
+/* Write a file below the root, with the folders that it needs. */
 static void put_file(const char *path, const char *text)
 {
     char name[512];
@@ -78,7 +78,7 @@ static void version_2_takes_the_least_on_the_way_up(void **state)
     expect(2.5, 4096);
 }
 
-/* In a container the path can be that of the host; then the mount itself is ours. */
+/* In a container the path may be that of the host; then the mount itself is used. */
 static void version_2_falls_back_to_the_root(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void version_1_controllers_have_their_own_paths(void **state)
     expect(3, 12288);
 }
 
-/* Of the process's own group, not of all above. */
+/* The count of the process's own group, not of those above. */
 static void kills_are_counted(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The time is that of the system. */
+/* The clock agrees with the system's. */
 #include "base/clock.h"
 
 #include "base/capture_test.h"

@@ -1,4 +1,4 @@
-/* Copying large pieces of memory, and finding out by which method. */
+/* Copying large blocks of memory by the method that is fastest here. */
 #include "base/copy.h"
 
 #include "base/clock.h"
@@ -30,7 +30,7 @@ static void copy_by_string_move(unsigned char *dst, const unsigned char *src, si
     __asm__ volatile("rep movsb" : "+D"(dst), "+S"(src), "+c"(len) : : "memory");
 }
 
-enum { AHEAD = 1024 }; /* bytes that are fetched early */
+enum { AHEAD = 1024 }; /* prefetch distance in bytes */
 
 static inline void copy_stream_line(unsigned char *dst, const unsigned char *src)
 {
@@ -44,7 +44,7 @@ static inline void copy_stream_line(unsigned char *dst, const unsigned char *src
     _mm_stream_si128(to + 3, d);
 }
 
-/* Copy up to the first line of `dst`; how much that was. */
+/* Copy up to the first cache line boundary of `dst`; returns the number of bytes. */
 static size_t copy_head(unsigned char *dst, const unsigned char *src, size_t len)
 {
     size_t head = aqi_min((0 - (uintptr_t)dst) % AQI_CACHE_LINE, len);
@@ -60,11 +60,13 @@ static void copy_by_streaming(unsigned char *dst, const unsigned char *src, size
         copy_stream_line(dst + at, src + at);
     }
     memcpy(dst + at, src + at, len - at);
-    _mm_sfence(); /* these stores have no order of their own */
+    _mm_sfence(); /* non-temporal stores are unordered */
 }
 
-/* Without a prefetch, which halves the speed of some processors: four streams are found by
- * themselves, and keep more of the memory busy than one or two. */
+/*
+ * No software prefetch: it halves the speed of some processors. The hardware detects the four
+ * streams, which keep more of the memory busy than one or two.
+ */
 static void copy_by_pages(unsigned char *dst, const unsigned char *src, size_t len)
 {
     enum { PAGE = 4096 };
@@ -100,14 +102,14 @@ static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned c
 };
 
 /*
- * What was found out for copies of about one size. Each method makes RUN copies in a row, since it
- * leaves the caches as it likes them, and is judged by the best of all its copies: what disturbs a
- * busy machine only ever makes a copy slower. Then the winner makes ROUND copies before all are
- * tried again. Threads that copy at the same time may spoil a figure, never a copy.
+ * Timings of copies of about one size. Each method makes RUN copies in a row, because it leaves the
+ * caches in a state that suits it, and counts with its fastest copy: other load on the machine only
+ * makes copies slower. The winner then makes ROUND copies before all methods are tried again.
+ * Copies by several threads at a time may spoil a timing, but never a copy.
  */
 enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
 
-/* To go round the caches is never good for what they hold. */
+/* Bypassing the caches is never good for data that they hold. */
 #define STREAM_LEAST ((size_t)8 << 20)
 
 struct finding {
@@ -140,7 +142,7 @@ static void copy_judge(struct finding *f)
     for (uint32_t m = 0; m < AQI_COPY_METHODS; m++)
         if (atomic_load_explicit(&f->cost[m], memory_order_relaxed) - 1 <
             atomic_load_explicit(&f->cost[winner], memory_order_relaxed) - 1)
-            winner = m; /* one without a figure is 0, and so the greatest here */
+            winner = m; /* a method without a timing has the weight 0, the greatest here */
     atomic_store_explicit(&f->winner, winner, memory_order_relaxed);
 }
 
@@ -189,7 +191,7 @@ void aqi_copy_configure(enum aqi_copy_method method, size_t least)
 
 /* --- pieces ---------------------------------------------------------------------------------- */
 
-/* Four at a time, so that the loop costs little beside the stores. */
+/* Four at a time, to keep the overhead of the loop small. */
 #define COPY_FIXED(size)                                                                           \
     case size:                                                                                     \
         for (; count >= 4; count -= 4, dst += 4 * dst_step, src += 4 * src_step) {                 \

@@ -1,6 +1,6 @@
 /*
- * Copying large pieces of memory by whatever does it fastest here: which one that is differs by a
- * factor of two between processors, and for one processor between sizes.
+ * Copying large blocks of memory by the fastest method. Which one that is differs between
+ * processors, by up to a factor of two, and between sizes.
  */
 #ifndef AQI_COPY_H
 #define AQI_COPY_H
@@ -11,27 +11,29 @@
 #include <string.h>
 
 enum aqi_copy_method {
-    AQI_COPY_MEMCPY, /* of the C library */
-    AQI_COPY_STRING, /* the processor's string move */
-    AQI_COPY_STREAM, /* stores that go round the caches */
+    AQI_COPY_MEMCPY, /* memcpy of the C library */
+    AQI_COPY_STRING, /* the string move of the processor */
+    AQI_COPY_STREAM, /* non-temporal stores */
     AQI_COPY_PAGES,  /* the same, four pages at a time */
     AQI_COPY_METHODS,
-    AQI_COPY_AUTO = AQI_COPY_METHODS /* found out by timing the copies that are made */
+    AQI_COPY_AUTO = AQI_COPY_METHODS /* chosen by timing the copies */
 };
 
-/* From `least` bytes on use `method`; where the processor does not have it, memcpy. */
+/*
+ * Use `method` for copies of at least `least` bytes, or memcpy if the processor does not have it.
+ */
 void aqi_copy_configure(enum aqi_copy_method method, size_t least);
 
-/* For tests: one method, whatever was configured. */
+/* For tests: use this method regardless of the configuration. */
 void aqi_copy_by(enum aqi_copy_method method, void *dst, const void *src, size_t len);
 
 extern size_t aqi_copy_least;
 void aqi_copy_large(void *dst, const void *src, size_t len);
 
-/* As memcpy. Other processors see the bytes before any later store of this one. */
+/* Like memcpy. The bytes become visible to other processors before any later store of this one. */
 static inline void aqi_copy(void *dst, const void *src, size_t len)
 {
-    if (len == sizeof(uint64_t)) /* a load and a store, not a call, nor byte by byte */
+    if (len == sizeof(uint64_t)) /* one load and one store, neither a call nor a loop over bytes */
         memcpy(dst, src, sizeof(uint64_t));
     else if (len == sizeof(uint32_t))
         memcpy(dst, src, sizeof(uint32_t));
@@ -41,13 +43,13 @@ static inline void aqi_copy(void *dst, const void *src, size_t len)
         aqi_copy_large(dst, src, len);
 }
 
-/* As memcpy, of 1 to 8 bytes, without a call. */
+/* Like memcpy for 1 to 8 bytes, without a call. */
 static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
 {
     unsigned char *to = dst;
     const unsigned char *from = src;
     uint64_t word8;
-    uint32_t first4, last4; /* which may overlap */
+    uint32_t first4, last4; /* the two words may overlap */
     uint16_t first2, last2;
     if (AQI_LIKELY(len == sizeof(word8))) {
         memcpy(&word8, from, sizeof(word8));
@@ -67,8 +69,10 @@ static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
     }
 }
 
-/* What a put brings to memory that a thread may look at meanwhile: as memcpy, but an aligned word
- * of 4 or 8 bytes comes whole, after all that this thread has seen before. */
+/*
+ * Write the data of a put to memory that a thread may be watching. Like memcpy, but an aligned word
+ * of 4 or 8 bytes arrives as a whole, and after everything that this thread has seen before.
+ */
 static inline void aqi_copy_put(void *dst, const void *src, size_t len)
 {
     uint64_t word8;
@@ -84,7 +88,7 @@ static inline void aqi_copy_put(void *dst, const void *src, size_t len)
     }
 }
 
-/* `count` pieces of `len` bytes, each so many bytes after the one before it. */
+/* Copy `count` pieces of `len` bytes, with the given distances from one to the next. */
 void aqi_copy_pieces(unsigned char *dst, int64_t dst_step, const unsigned char *src,
                      int64_t src_step, size_t len, size_t count);
 

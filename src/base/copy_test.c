@@ -1,4 +1,4 @@
-/* Copies: every method at odd places and sizes, and what is chosen by itself. */
+/* Copies: every method with odd addresses and sizes, and the automatic choice. */
 #include "base/copy.h"
 
 #include "base/capture_test.h"
@@ -43,7 +43,7 @@ static void every_method_copies_the_bytes_and_no_more(void **state)
     free(to);
 }
 
-/* Through trials, the choice and the next trials, of several classes of size. */
+/* Through trials, the choice and the next trials, for several classes of sizes. */
 static void finding_out_spoils_no_copy(void **state)
 {
     (void)state;
@@ -62,7 +62,7 @@ static void finding_out_spoils_no_copy(void **state)
     assert_true(aqi_copy_least == SIZE_MAX);
 }
 
-/* Who polls a word sees all of it or nothing. */
+/* A thread that polls a word sees all of it or nothing. */
 static void words_come_whole_and_others_as_they_are(void **state)
 {
     (void)state;

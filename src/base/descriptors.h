@@ -1,4 +1,4 @@
-/* Descriptors that go beside the bytes of a message on a Unix socket. */
+/* File descriptors sent along with a message on a Unix socket. */
 #ifndef AQI_DESCRIPTORS_H
 #define AQI_DESCRIPTORS_H
 
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Put `n` of them beside a message; `room`, aligned as a header, has space for them. */
+/* Attach `n` descriptors to a message; `room`, aligned like a header, holds them. */
 static inline void aqi_descriptors_add(struct msghdr *message, void *room, const int *fds,
                                        unsigned n)
 {
@@ -24,7 +24,7 @@ static inline void aqi_descriptors_add(struct msghdr *message, void *room, const
     memcpy(CMSG_DATA(beside), fds, n * sizeof(int));
 }
 
-/* Send a message without waiting; an errno, or 0. */
+/* Send a message without blocking; returns 0 or an errno. */
 static inline int aqi_descriptors_send(int socket, const struct msghdr *message)
 {
     ssize_t sent;
@@ -34,8 +34,10 @@ static inline int aqi_descriptors_send(int socket, const struct msghdr *message)
     return sent < 0 ? errno : 0;
 }
 
-/* Receive a message without waiting, as recvmsg. That the other side has closed while something
- * from us was unread the kernel says first, once, and then what it had still sent. */
+/*
+ * Receive a message without blocking, like recvmsg. If the other side closes the socket with data
+ * unread, the kernel reports that once before the data that it had sent.
+ */
 static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message)
 {
     ssize_t received;
@@ -45,8 +47,10 @@ static inline ssize_t aqi_descriptors_receive(int socket, struct msghdr *message
     return received;
 }
 
-/* Take them from a part of a received message that holds some; `*n` of `most` are there already,
- * and what finds no room, or is `unwanted`, is closed. How many there were. */
+/*
+ * Take the descriptors from one control message. `*n` of at most `most` are already stored; those
+ * that do not fit, or are `unwanted`, are closed. Returns how many there were.
+ */
 static inline unsigned aqi_descriptors_take(const struct cmsghdr *beside, bool unwanted, int *fds,
                                             unsigned *n, unsigned most)
 {

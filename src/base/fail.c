@@ -1,4 +1,4 @@
-/* The error trail: one message per thread, logged once by the first to know. */
+/* The last error of each thread, logged once where it is detected. */
 #include "base/fail.h"
 
 #include "base/log.h"
@@ -35,8 +35,9 @@ static bool fail_is_logged(aq_status status)
 }
 
 /*
- * Make the message of a text, ": " and `more` (NULL: none), and log it for `folder` (NULL: do not).
- * It is made aside, since the arguments may point into the old one.
+ * Set the message to a text, followed by ": " and `more` unless that is NULL, and log it for
+ * `folder` unless that is NULL. The text is formatted aside because the arguments may point into
+ * the old message.
  */
 static aq_status fail_record(aq_status status, const char *folder, const char *more,
                              const char *fmt, va_list args)
@@ -67,7 +68,7 @@ aq_status aqi_fail_errno(aq_status status, int err, const char *folder, const ch
 {
     va_list args;
     va_start(args, fmt);
-    /* strerror is safe between threads in glibc since 2.32, and in musl. */
+    /* strerror is thread-safe in glibc since 2.32 and in musl. */
     status = fail_record(status, folder, strerror(err), fmt, args);
     va_end(args);
     return status;

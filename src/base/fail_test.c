@@ -46,7 +46,7 @@ static void errno_is_told(void **state)
     assert_string_equal(aq_error_message(), "opening x: No such file or directory");
 }
 
-/* A caller may quote the old message in the new one. */
+/* Callers may quote the old message in the new one. */
 static void old_message_may_be_an_argument(void **state)
 {
     (void)state;

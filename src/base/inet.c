@@ -1,4 +1,4 @@
-/* Addresses of the Internet protocols as text, and interfaces by what they are good for. */
+/* IP addresses as text, and which network interfaces are suitable. */
 #include "base/inet.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ static bool inet_port(const char *text, in_port_t *port)
     return true;
 }
 
-/* What stands after % is an interface, by name or number. */
+/* The scope after % is an interface's name or number. */
 static bool inet_six(char *ip, struct sockaddr_in6 *six)
 {
     char *scope = strchr(ip, '%');
@@ -74,7 +74,7 @@ int aqi_inet_resolve(const char *host, const char *port, const struct addrinfo *
 {
     struct addrinfo wanted = *hints;
     bool loopback = strcasecmp(host, "localhost") == 0;
-    if (loopback) wanted.ai_flags &= ~AI_PASSIVE; /* no host then means loopback, not any address */
+    if (loopback) wanted.ai_flags &= ~AI_PASSIVE; /* then no host means loopback, not any address */
     return getaddrinfo(loopback ? NULL : host, port, &wanted, list);
 }
 
@@ -85,8 +85,10 @@ static bool inet_begins(const char *name, const char *const *prefixes)
     return false;
 }
 
-/* Bridges of containers and of virtual machines lead to no other host. What they are made of may be
- * all that a container has. */
+/*
+ * Bridges of containers and of virtual machines do not lead to other hosts. Their members may be
+ * all that a container has.
+ */
 enum aqi_interface_rank aqi_interface_rank(const char *name, unsigned flags)
 {
     static const char *const bridges[] = {"docker", "br-", "virbr", "lxcbr", "lxdbr",

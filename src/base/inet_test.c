@@ -1,4 +1,4 @@
-/* Addresses as text and back, and what interfaces are good for. */
+/* Addresses as text and back, and the preference for interfaces. */
 #include "base/inet.h"
 
 #include <net/if.h>

@@ -1,4 +1,4 @@
-/* A descriptor that becomes readable when somebody kicks it, so that who sleeps on it wakes. */
+/* A descriptor that a thread can sleep on and that other threads make readable to wake it. */
 #ifndef AQI_KICK_H
 #define AQI_KICK_H
 
@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* -1, and errno, if there is none. */
+/* Returns -1 and sets errno on failure. */
 static inline int aqi_kick_new(void)
 {
     return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -16,10 +16,10 @@ static inline int aqi_kick_new(void)
 static inline void aqi_kick(int fd)
 {
     uint64_t one = 1;
-    if (write(fd, &one, sizeof(one)) < 0) return; /* it is full: readable anyway */
+    if (write(fd, &one, sizeof(one)) < 0) return; /* full, so readable anyway */
 }
 
-/* Take all kicks, or the end of a timer; false: there was nothing. */
+/* Consume all kicks or the expiry of a timer; returns false if there was none. */
 static inline bool aqi_kick_take(int fd)
 {
     uint64_t count;

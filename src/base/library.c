@@ -1,4 +1,4 @@
-/* Libraries of others, loaded at run time. */
+/* Loading libraries of others at run time. */
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ const char *aqi_library_load(const char *library, const struct aqi_symbol *symbo
     for (size_t i = 0; i < count; i++) {
         void *symbol = dlsym(handle, symbols[i].name);
         if (symbol == NULL) return symbols[i].name;
-        /* A function pointer by its bytes: C has no conversion from void *. */
+        /* Function pointers are set by their bytes, since C cannot convert them from void *. */
         memcpy(symbols[i].slot, &symbol, sizeof(symbol));
     }
     return NULL;
@@ -26,7 +26,7 @@ const char *aqi_library_advice(const char *packages, size_t room, char *out)
     int len = snprintf(out, room, "%.180s: install %.60s", said != NULL ? said : "", packages);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         snprintf(out + len, room - (size_t)len,
-                 ", or if it is here raise the limit of %llu KiB on memory (ulimit -v)",
+                 ", or if it is installed raise the limit of %llu KiB on memory (ulimit -v)",
                  (unsigned long long)limit.rlim_cur / 1024);
     return out;
 }

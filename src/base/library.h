@@ -1,4 +1,4 @@
-/* Libraries of others, loaded at run time, so that a program runs where they are absent. */
+/* Loading libraries of others at run time, so that a program also runs where they are missing. */
 #ifndef AQI_BASE_LIBRARY_H
 #define AQI_BASE_LIBRARY_H
 
@@ -6,18 +6,19 @@
 
 struct aqi_symbol {
     const char *name;
-    void *slot; /* the function pointer that it is for */
+    void *slot; /* the function pointer to set */
 };
 
 /*
- * Load a library by its name or path, and fill the slots in their order. NULL: all are filled; else
- * what is missing: `library` itself, of which dlerror() says why, or the name of the first symbol
- * that it does not have. It stays loaded: most have handlers for the end of the process.
+ * Load a library by its name or path and look up all symbols, in order. Returns NULL on success;
+ * otherwise the name of what is missing: `library` itself (see dlerror()), or the first symbol that
+ * it lacks. The library is never unloaded, since most install exit handlers.
  */
 const char *aqi_library_load(const char *library, const struct aqi_symbol *symbols, size_t count);
 
-/* For a message about the library that could not be loaded last: what the loader says, which may be
- * about one that it needs or about memory, and what to do. `room` is at least 320. Returns `out`.
+/*
+ * Describe why loading a library just failed: the loader's text, which may be about a dependency or
+ * about memory, and what to do. `room` is at least 320. Returns `out`.
  */
 const char *aqi_library_advice(const char *packages, size_t room, char *out);
 

@@ -1,4 +1,4 @@
-/* Unit tests of library.c, with what the C library has. */
+/* Tests library.c with the C library's symbols. */
 #include "base/library.h"
 
 #include "base/base.h"
@@ -48,7 +48,7 @@ static void test_advice(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
     assert_int_equal(getrlimit(RLIMIT_AS, &limited), 0);
     if (limited.rlim_cur != (rlim_t)1 << 60) {
-        print_message("an emulator keeps the limit to itself\n");
+        print_message("an emulator does not pass on the limit\n");
         skip();
     }
     assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));

@@ -23,13 +23,13 @@ static const char *const log_levels[] = {
     [AQI_LOG_INFO] = "info", [AQI_LOG_DEBUG] = "debug", [AQI_LOG_TRACE] = "trace"};
 static_assert(AQI_COUNT_OF(log_levels) == AQI_LOG_TRACE + 1, "a name for each level");
 
-/* Level + 1 of each folder, where 0 stands for the level of all others. Relaxed: only numbers. */
+/* Level + 1 of each folder; 0 means the common level. Relaxed: nothing depends on their order. */
 static _Atomic unsigned char log_folder_level[LOG_FOLDERS];
 static _Atomic unsigned char log_common_level = AQI_LOG_WARN;
-static _Atomic unsigned char log_highest_level = AQI_LOG_WARN; /* of all: the quick refusal */
+static _Atomic unsigned char log_highest_level = AQI_LOG_WARN; /* of all folders */
 static _Atomic uint32_t log_rank = LOG_NOBODY;
 
-/* The index of the `len` bytes at `text` in a list, or its size. */
+/* The index in a list of the name of `len` bytes at `text`, or the size of the list. */
 static size_t log_find(const char *const *list, size_t count, const char *text, size_t len)
 {
     size_t i = 0;
@@ -43,11 +43,11 @@ static aq_status log_refuse(const char *spec, const char *part, size_t len)
     char folders[160] = "";
     for (size_t i = 0, used = 0; i < LOG_FOLDERS; i++)
         used += (size_t)snprintf(folders + used, sizeof(folders) - used, " %s", log_folders[i]);
-    return aqi_fail(AQ_ESETTING, "base",
-                    "AQ_LOG=\"%.200s\": \"%.*s\" is not legal; give a level (off error warn info "
-                    "debug trace), or FOLDER=LEVEL, separated by commas, such as warn,shm=debug; "
-                    "the folders are%s",
-                    spec, (int)aqi_min(len, 40), part, folders);
+    return aqi_fail(
+        AQ_ESETTING, "base",
+        "AQ_LOG=\"%.200s\": \"%.*s\" is not valid; give a level (off error warn info debug trace), "
+        "or FOLDER=LEVEL, separated by commas, such as warn,shm=debug; the folders are%s",
+        spec, (int)aqi_min(len, 40), part, folders);
 }
 
 /* One part of a specification: "LEVEL" or "FOLDER=LEVEL". */
@@ -117,7 +117,10 @@ void aqi_log_printable(char *text)
         if (*c < 0x20 || *c == 0x7f) *c = ' ';
 }
 
-/* A full pipe that is non-blocking, or a closed one, costs the line, never the program. */
+/*
+ * If stderr is a closed pipe, or a full one that does not block, the line is lost but the program
+ * goes on.
+ */
 static void log_write(const char *line, size_t len)
 {
     while (len > 0) {
@@ -158,7 +161,7 @@ static void log_say(enum aqi_log_level level, const char *folder, const char *fm
 {
     int saved_errno = errno;
     char line[LOG_LINE_BYTES];
-    size_t room = sizeof(line) - 1; /* for the newline */
+    size_t room = sizeof(line) - 1; /* room for the newline */
     uint32_t rank = atomic_load_explicit(&log_rank, memory_order_relaxed);
     int n = rank == LOG_NOBODY
                 ? snprintf(line, room, "aq[pid %ld] %.20s: ", (long)getpid(), folder)

@@ -16,31 +16,34 @@ enum aqi_log_level {
 };
 
 /*
- * Read a specification such as "info" or "warn,shm=debug,core=trace". Folder names are those under
- * src/ and src/transport/. On error nothing changes and the message says what is legal.
+ * Parse a specification such as "info" or "warn,shm=debug,core=trace". The names of folders are
+ * those under src/ and src/transport/. On error, nothing changes and the message lists the valid
+ * names.
  */
 aq_status aqi_log_configure(const char *spec);
 
-/* Who speaks: lines begin "aq[rank] folder: ". Before it is called: "aq[pid N] folder: ". */
+/* Set the rank, so that lines begin with "aq[rank] folder: " instead of "aq[pid N] folder: ". */
 void aqi_log_identity(uint32_t rank);
-uint32_t aqi_log_rank(void); /* 0 before */
+uint32_t aqi_log_rank(void); /* 0 before aqi_log_set_rank */
 
 bool aqi_log_enabled(enum aqi_log_level level, const char *folder);
 
-/* One whole line in one write(2), so that lines of different processes do not mix. */
+/* Write one whole line by one write(2), so that the lines of different processes do not mix. */
 void aqi_log(enum aqi_log_level level, const char *folder, const char *fmt, ...) AQI_PRINTF(3, 4);
 
-/* The same, but only the first time for this `*once` (zero-initialised static). */
+/* Likewise, but only the first time for this zero-initialised static `*once`. */
 void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folder, const char *fmt,
                   ...) AQI_PRINTF(4, 5);
 
-/* Make control characters spaces: text of peers and users must not forge or split lines. */
+/* Replace control characters by spaces: text from peers and users must not forge or split lines. */
 void aqi_log_printable(char *text);
 
-/* Send warnings and errors through this socket, as long as standard error is this file; to that
- * goes what finds no room. */
+/*
+ * Send warnings and errors to this socket while standard error is this file; what the socket cannot
+ * take is written to standard error.
+ */
 void aqi_log_through(int fd, dev_t device, ino_t number);
-/* A line of a warning or an error, with its newline. Async-signal-safe. */
+/* Write a line of a warning or an error, given with its newline. Async-signal-safe. */
 void aqi_log_line(const char *line, size_t len);
 
 #endif

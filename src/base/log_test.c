@@ -91,7 +91,7 @@ static void lines_say_who_speaks(void **state)
     assert_string_equal(capture_end(&capture), "aq[5] shm: a b\n");
 }
 
-/* A datagram socket keeps the borders of writes. */
+/* A datagram socket shows where each write begins. */
 static void a_line_is_one_write(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void once_is_once(void **state)
     static atomic_bool once;
     struct capture capture;
     capture_start(&capture);
-    /* What is not shown does not count. */
+    /* A line that is not shown does not use up `once`. */
     aqi_log_once(&once, AQI_LOG_DEBUG, "core", "hidden");
     aqi_log_once(&once, AQI_LOG_WARN, "core", "shown");
     aqi_log_once(&once, AQI_LOG_WARN, "core", "again");
@@ -131,7 +131,7 @@ static void once_is_once(void **state)
     assert_null(strstr(text, "again"));
 }
 
-/* Warnings take another way, while there is one, and as long as standard error is what it was. */
+/* Warnings go to the socket, as long as there is one and standard error is the same file. */
 static void goes_through_a_socket(void **state)
 {
     (void)state;

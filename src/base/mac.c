@@ -1,4 +1,4 @@
-/* Keyed hashes by libcrypto, with the few declarations of its interface that are needed. */
+/* Keyed hashes by libcrypto, with the few declarations of its API that are needed. */
 #include "base/mac.h"
 
 #include "base/fail.h"
@@ -12,7 +12,7 @@
 
 #define MAC_LIBRARY "libcrypto.so.3"
 
-/* OSSL_PARAM of <openssl/core.h>, of which the layout is promised. */
+/* OSSL_PARAM of <openssl/core.h>, whose layout is stable. */
 struct mac_param {
     const char *key;
     unsigned type;
@@ -78,12 +78,12 @@ aq_status aqi_mac_open(enum aqi_mac_kind kind, struct aqi_mac **out)
     struct aqi_mac *mac = calloc(1, sizeof(*mac));
     void *algorithm = mac_calls.fetch(NULL, mac_kinds[kind].algorithm, NULL);
     if (mac != NULL && algorithm != NULL) mac->context = mac_calls.create(algorithm);
-    if (algorithm != NULL) mac_calls.forget(algorithm); /* the context holds it */
+    if (algorithm != NULL) mac_calls.forget(algorithm); /* the context keeps a reference */
     if (mac == NULL || mac->context == NULL) {
         free(mac);
         return aqi_fail(AQ_ENOTSUP, "base",
-                        MAC_LIBRARY " has no %s: its configuration (openssl.cnf) must not take the "
-                                    "default provider away",
+                        MAC_LIBRARY " has no %s: make sure that its configuration (openssl.cnf) "
+                                    "does not disable the default provider",
                         mac_kinds[kind].algorithm);
     }
     if (digest != NULL)

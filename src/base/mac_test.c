@@ -1,4 +1,4 @@
-/* Unit tests of mac.c: vectors of others, and that the cuts between pieces do not matter. */
+/* Tests mac.c: published vectors, and that it does not matter how the input is divided. */
 #include "base/mac.h"
 
 #include <setjmp.h>
@@ -15,11 +15,11 @@ static const struct {
     size_t len;
     const char *tag;
 } vectors[] = {
-    /* The authors' of SipHash. */
+    /* From the authors of SipHash. */
     {AQI_MAC_SIPHASH, 0, "a3817f04ba25a8e66df67214c7550293"},
     {AQI_MAC_SIPHASH, 1, "da87c1d86b99af44347659119b22fc45"},
     {AQI_MAC_SIPHASH, 15, "5493e99933b0a8117e08ec0f97cfc3d9"},
-    /* Python's hmac. */
+    /* From Python's hmac. */
     {AQI_MAC_HMAC, 0, "07eff8b326b7798c9ccfcbdbe579489a"},
     {AQI_MAC_HMAC, 1, "ec5ad48c9c1522495560b70a0a05729c"},
     {AQI_MAC_HMAC, 64, "e0c723677ca44416485805cd4478cae2"},

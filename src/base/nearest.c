@@ -1,17 +1,17 @@
-/* Answering a misspelt name with the one that was probably meant. */
+/* Finding the name that a misspelt one was probably meant to be. */
 #include "base/nearest.h"
 
 #include <ctype.h>
 #include <string.h>
 
-#define NEAREST_BYTES 63 /* longer names are cut for the comparison */
+#define NEAREST_BYTES 63 /* longer names are truncated for the comparison */
 
 static size_t nearest_min(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-/* Edit distance (insert, delete, replace, and swap of neighbours count one), ignoring case. */
+/* Edit distance (insertion, deletion, replacement and swap of neighbours cost 1), ignoring case. */
 static size_t nearest_distance(const char *a, const char *b)
 {
     size_t rows[3][NEAREST_BYTES + 1];
@@ -38,7 +38,7 @@ static size_t nearest_distance(const char *a, const char *b)
 
 void aqi_nearest_begin(struct aqi_nearest *nearest, const char *wanted)
 {
-    size_t third = strnlen(wanted, NEAREST_BYTES) / 3; /* beyond that it would be a guess */
+    size_t third = strnlen(wanted, NEAREST_BYTES) / 3; /* a worse match would be a guess */
     *nearest = (struct aqi_nearest){.wanted = wanted, .distance = (third > 2 ? third : 2) + 1};
 }
 

@@ -1,11 +1,11 @@
-/* Object pools: chunks that are cut up on demand, and a free list of what came back. */
+/* Object pools: chunks that are divided on demand, and a free list of returned objects. */
 #include "base/pool.h"
 
 #include <stdlib.h>
 
 #define POOL_ALIGN 16
 
-/* A chunk begins with the link to the next; its objects start at the next multiple of 16. */
+/* A chunk begins with the link to the next; its objects begin at the next multiple of 16. */
 struct pool_chunk {
     alignas(POOL_ALIGN) struct pool_chunk *next;
 };
@@ -30,7 +30,7 @@ size_t aqi_pool_destroy(struct aqi_pool *pool)
     return outstanding;
 }
 
-/* Never-used objects stay untouched, and so zero and without pages, until they are given out. */
+/* Objects are not touched before their first use, so they are zero and occupy no pages. */
 static AQI_COLD bool pool_grow(struct aqi_pool *pool)
 {
     size_t bytes;

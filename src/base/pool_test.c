@@ -64,7 +64,7 @@ static void destroy_tells_what_is_out(void **state)
     for (unsigned i = 0; i < 5; i++)
         assert_non_null(aqi_pool_get(&pool));
     assert_int_equal(aqi_pool_destroy(&pool), 5);
-    /* And the pool can be used again. */
+    /* The pool can be used again. */
     void *object = aqi_pool_get(&pool);
     assert_non_null(object);
     aqi_pool_put(&pool, object);
@@ -80,7 +80,7 @@ static void sizes_beyond_memory_give_null(void **state)
     assert_int_equal(aqi_pool_destroy(&pool), 0);
 }
 
-/* Each object is owned by one thread at a time: a second owner would see a foreign mark. */
+/* Each object belongs to one thread at a time: a second owner would see a foreign mark. */
 static void *take_and_give(void *arg)
 {
     struct aqi_pool *pool = arg;

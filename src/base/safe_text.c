@@ -1,4 +1,4 @@
-/* Text for signal handlers, and the files of each rank that it goes to. */
+/* Text for signal handlers, and the files of each rank that it is written to. */
 #include "base/safe_text.h"
 
 #include "base/fail.h"
@@ -65,7 +65,7 @@ const char *aqi_safe_path(const char *path, size_t room, char *out)
         end = path + len - (to.room - strlen(left_out));
         const char *slash = strchr(end, '/');
         if (slash != NULL && slash[1] != '\0') end = slash;
-        while ((*end & 0xc0) == 0x80) /* within a letter of UTF-8 */
+        while ((*end & 0xc0) == 0x80) /* inside a UTF-8 character */
             end++;
         aqi_safe_add(&to, left_out);
     }
@@ -74,7 +74,7 @@ const char *aqi_safe_path(const char *path, size_t room, char *out)
     return out;
 }
 
-/* A file beyond RLIMIT_FSIZE is an error here and not a signal that kills. */
+/* Make exceeding RLIMIT_FSIZE an error instead of a signal that kills the process. */
 static ssize_t safe_text_to_file(int fd, const char *bytes, size_t len)
 {
     const struct timespec now = {0};
@@ -91,7 +91,7 @@ static ssize_t safe_text_to_file(int fd, const char *bytes, size_t len)
     return n;
 }
 
-/* A part of a line would make all of it unreadable. */
+/* An incomplete line would make the whole file unreadable. */
 static void safe_text_take_back(int fd, size_t len)
 {
     struct stat of;
@@ -118,7 +118,7 @@ bool aqi_safe_write(struct aqi_safe_text *from, int fd)
     return all;
 }
 
-/* strerror is not for signal handlers. */
+/* strerror is not async-signal-safe. */
 void aqi_safe_lost(const char *setting)
 {
     static const struct {
@@ -127,7 +127,7 @@ void aqi_safe_lost(const char *setting)
     } reasons[] = {{ENOSPC, "its disk is full"},
                    {EDQUOT, "the quota of its disk is used up"},
                    {EFBIG, "it is too large (ulimit -f)"},
-                   {EIO, "its disk does not work"}};
+                   {EIO, "its disk has failed"}};
     char bytes[200];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
     int err = errno;
@@ -135,7 +135,7 @@ void aqi_safe_lost(const char *setting)
     aqi_safe_number(&line, "aq[", aqi_log_rank());
     aqi_safe_add(&line, "] base: ");
     aqi_safe_add(&line, setting);
-    aqi_safe_add(&line, ": the file lacks what comes from here on: ");
+    aqi_safe_add(&line, ": the file is incomplete from here on: ");
     size_t i = 0;
     while (i < AQI_COUNT_OF(reasons) && reasons[i].err != err)
         i++;

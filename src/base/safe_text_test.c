@@ -1,4 +1,4 @@
-/* Text without stdio: numbers, JSON, what does not fit, and the names of files. */
+/* Text without stdio: numbers, JSON, truncation, and the names of files. */
 #include "base/safe_text.h"
 
 #include "base/capture_test.h"
@@ -73,7 +73,7 @@ static void what_does_not_fit_is_cut(void **state)
     assert_int_equal(strlen(room), sizeof(room) - 1);
 }
 
-/* The file that a pattern names for a rank; the file is removed again. */
+/* Returns the file that a pattern names for a rank, having removed it. */
 static void names(const char *pattern, uint32_t rank, const char *want)
 {
     int fd;
@@ -129,7 +129,7 @@ static void writes_all_of_it(void **state)
     assert_false(aqi_safe_write(&text, fd));
 }
 
-/* Neither a torn line is left nor a signal: that would kill. */
+/* Neither a torn line remains nor a signal is raised, which would kill the process. */
 static void takes_back_what_is_too_large(void **state)
 {
     (void)state;
@@ -160,9 +160,9 @@ static void takes_back_what_is_too_large(void **state)
     aqi_safe_lost("AQ_TRACE_FILE");
     assert_int_equal(errno, EXDEV);
     capture_end(&capture);
-    assert_non_null(strstr(capture.text, "AQ_STATS_FILE: the file lacks what comes from here on: "
+    assert_non_null(strstr(capture.text, "AQ_STATS_FILE: the file is incomplete from here on: "
                                          "it is too large (ulimit -f)\n"));
-    assert_non_null(strstr(capture.text, "AQ_TRACE_FILE: the file lacks what comes from here on: "
+    assert_non_null(strstr(capture.text, "AQ_TRACE_FILE: the file is incomplete from here on: "
                                          "error 18\n"));
     fclose(file);
 }

@@ -1,4 +1,4 @@
-/* The texts of settings: parsing a value, and writing value, range and type. */
+/* The text form of settings: parsing values, and printing values, ranges and types. */
 #include "base/fail.h"
 #include "base/settings.h"
 #include <stdarg.h>
@@ -11,17 +11,17 @@ struct value_unit {
     uint64_t factor;
 };
 
-/* Largest first: a value is written in the first unit that divides it. */
+/* Largest first: a value is printed in the first unit that divides it. */
 static const struct value_unit byte_units[] = {
     {"T", 1ull << 40}, {"G", 1ull << 30}, {"M", 1ull << 20}, {"K", 1ull << 10}, {"", 1}};
 static const struct value_unit time_units[] = {
     {"m", 60000000000u}, {"s", 1000000000u}, {"ms", 1000000u}, {"us", 1000u}, {"ns", 1u}};
 
-/* No and yes in turn. */
+/* Alternating no and yes. */
 static const char *const value_bools[] = {"0",     "1",    "no", "yes", "off", "on",
                                           "false", "true", "n",  "y",   NULL};
 
-/* Each type: its name, and how it is written, for people who got it wrong. */
+/* The name of each type, and how to write a value of it, for error messages. */
 static const struct {
     const char *name, *how;
 } value_types[] = {
@@ -39,7 +39,7 @@ const char *aqi_setting_type_name(enum aqi_setting_type type)
     return value_types[type].name;
 }
 
-/* Digits only: no sign, no blank, no base; what strtoull lets through is wider. */
+/* Accept digits only. strtoull also takes signs, blanks and prefixes. */
 static bool setting_value_parse_digits(const char **text, uint64_t *number)
 {
     const char *c = *text;
@@ -56,7 +56,7 @@ static bool setting_value_parse_digits(const char **text, uint64_t *number)
 
 #define VALUE_PARTS 1000000000u
 
-/* ".25", in parts of VALUE_PARTS; what is beyond the ninth place is cut off. */
+/* ".25", in units of 1 / VALUE_PARTS; digits beyond the ninth are ignored. */
 static bool setting_value_parse_fraction(const char **text, uint64_t *parts)
 {
     const char *c = *text;
@@ -80,7 +80,7 @@ static bool setting_value_scale(const struct value_unit *units, size_t count, co
     return false;
 }
 
-/* "K", "KB", "KiB" and "B" all end in nothing or a known letter once "B" or "iB" is gone. */
+/* "K", "KB", "KiB" and "B": once "B" or "iB" is removed, nothing or a known letter is left. */
 static bool setting_value_scale_bytes(const char *suffix, uint64_t *number)
 {
     size_t len = strlen(suffix);
@@ -104,7 +104,7 @@ static uint64_t setting_value_max(const struct aqi_setting *row)
     return row->min == 0 && row->max == 0 ? UINT64_MAX : row->max;
 }
 
-/* What is no more than the end of 64 bits is told in a unit that people know. */
+/* A limit that is merely the end of 64 bits is printed in a common unit. */
 static uint64_t setting_value_max_told(const struct aqi_setting *row)
 {
     uint64_t max = setting_value_max(row), unit = 1;
@@ -113,7 +113,7 @@ static uint64_t setting_value_max_told(const struct aqi_setting *row)
     return max >= INT64_MAX ? max / unit * unit : max;
 }
 
-/* Under an alias: the nearest number that is legal, where the row has it so. */
+/* Under an alias: the nearest valid number, if the row allows that. */
 static uint64_t setting_value_clamp(const struct aqi_setting *row, uint64_t number)
 {
     number = aqi_min(aqi_max(number, row->min), setting_value_max(row));
@@ -127,7 +127,9 @@ static bool setting_value_in_range(const struct aqi_setting *row, uint64_t numbe
     return number >= row->min && number <= setting_value_max(row);
 }
 
-/* The rest of a time whose whole part is `number`: "", "ms", ".25s"; what is below 1 ns is cut. */
+/*
+ * The rest of a time whose whole part is `number`: "", "ms", ".25s"; fractions of 1 ns are ignored.
+ */
 static bool setting_value_scale_time(const struct aqi_setting *row, const char *text,
                                      uint64_t *number)
 {
@@ -137,7 +139,7 @@ static bool setting_value_scale_time(const struct aqi_setting *row, const char *
     if (!setting_value_scale(time_units, AQI_COUNT_OF(time_units), text, &unit) ||
         __builtin_mul_overflow(*number, unit, number))
         return false;
-    /* In two steps, as the parts of minutes do not fit times their nanoseconds. */
+    /* In two steps, since parts of a minute times nanoseconds would overflow. */
     uint64_t of_parts = unit / VALUE_PARTS * parts + unit % VALUE_PARTS * parts / VALUE_PARTS;
     return !__builtin_add_overflow(*number, of_parts, number);
 }
@@ -170,7 +172,7 @@ static bool setting_value_parse_choice(const char *const *choices, const char *t
     return false;
 }
 
-/* Without a look at the range, which is only of numbers. */
+/* Does not check the range, which only numbers have. */
 static bool setting_value_parse(const struct aqi_setting *row, const char *text, void *value)
 {
     uint64_t number = 0;
@@ -212,7 +214,7 @@ bool aqi_setting_read(const struct aqi_setting *row, const char *text, void *val
     return true;
 }
 
-/* The text of our own that a word under an alias stands for, or the word; NULL: not legal. */
+/* The text that a word under an alias stands for, or the word itself; NULL: not valid. */
 static const char *setting_value_own_text(const struct aqi_setting *row, const char *text,
                                           bool *adjusted)
 {
@@ -245,7 +247,7 @@ bool aqi_setting_read_alias(const struct aqi_setting *row, const char *text, voi
     return true;
 }
 
-/* What is written into a buffer; `used` counts on when that is used up, as snprintf does. */
+/* Text written into a buffer; like snprintf, `used` also counts what did not fit. */
 struct value_text {
     char *buf;
     size_t len;
@@ -315,7 +317,7 @@ int aqi_setting_complain(const struct aqi_setting *row, const char *variable, co
 {
     struct value_text to = {buf, len, 0};
     bool words = row->words_only && strcmp(variable, row->name) != 0;
-    value_add(&to, "%s=\"%.80s\" is not legal: %s ", variable, text,
+    value_add(&to, "%s=\"%.80s\" is not valid: %s ", variable, text,
               words ? "give one of" : value_types[row->type].how);
     for (size_t i = 0; words && row->alias_words[i].alias != NULL; i++)
         value_add(&to, "%s%s", i == 0 ? "" : " ", row->alias_words[i].alias);

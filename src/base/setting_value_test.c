@@ -1,4 +1,4 @@
-/* Texts of settings: what each type takes and refuses, and that what is written can be read. */
+/* Texts of settings: what each type accepts and rejects, and that printed values can be parsed. */
 #include "base/capture_test.h"
 #include "base/fail.h"
 #include "base/settings.h"
@@ -220,7 +220,7 @@ static void short_buffers_are_not_overrun(void **state)
     char whole[256], part[256];
     int n = aqi_setting_complain(&row_range, "AQ_R", "seven", whole, sizeof(whole));
     assert_int_equal(n, strlen(whole));
-    assert_string_equal(whole, "AQ_R=\"seven\" is not legal: give a plain number, 2 to 64, a power "
+    assert_string_equal(whole, "AQ_R=\"seven\" is not valid: give a plain number, 2 to 64, a power "
                                "of two; the default is 8");
     for (size_t len = 0; len <= (size_t)n; len++) {
         memset(part, '#', sizeof(part));

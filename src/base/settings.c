@@ -1,4 +1,4 @@
-/* Settings tables filled from the environment; names that nobody knows are answered. */
+/* Settings tables filled from the environment, and warnings of unknown names. */
 #include "base/settings.h"
 
 #include "base/fail.h"
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where a value came from, as kept per row in aqi_settings_table.origins; then the other aliases.
+/*
+ * Where a value came from, as stored per row in aqi_settings_table.origins; then the other aliases.
  */
 enum settings_origin { SETTINGS_DEFAULT, SETTINGS_NAME, SETTINGS_ALIAS };
 
 /*
- * Texts kept for ever: values of AQI_SET_TEXT rows (the environment may be changed under us), the
- * unknown names already warned about, and what aqinfo is told. One copy of each, so reading anew
- * costs nothing.
+ * Texts kept for ever, since the environment may change: values of AQI_SET_TEXT rows, unknown names
+ * already warned about, and names for aqinfo. Each is stored once, so rereading costs nothing.
  */
 struct settings_text {
     struct settings_text *next;
@@ -26,7 +26,7 @@ struct settings_text {
 };
 static struct settings_text *settings_texts;
 
-/* The tables that were loaded, the last one first. */
+/* The loaded tables, the last one first. */
 static struct aqi_settings_table *settings_loaded;
 
 static struct settings_text *settings_keep(const char *text)
@@ -54,7 +54,7 @@ const char *aqi_setting_keep(const char *text)
 
 static aq_status settings_no_memory(void)
 {
-    return aqi_fail(AQ_ENOMEM, "base", "no memory to read the settings");
+    return aqi_fail(AQ_ENOMEM, "base", "out of memory while reading the settings");
 }
 
 const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
@@ -67,15 +67,15 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
     return NULL;
 }
 
-/* The variable that an origin stands for. */
+/* The variable that an origin means. */
 static const char *settings_variable(const struct aqi_setting *row, uint8_t origin)
 {
     return origin < SETTINGS_ALIAS ? row->name : aqi_setting_alias(row, origin - SETTINGS_ALIAS);
 }
 
 /*
- * The text for a row from the environment, or its default. An empty alias is none: in the world
- * that it comes from scripts unset variables so.
+ * The text for a row from the environment, or its default. An empty alias counts as unset, as it
+ * does in the scripts of its world.
  */
 static const char *settings_source(const struct aqi_setting *row, uint8_t *origin)
 {
@@ -101,7 +101,7 @@ const char *aqi_setting_text(const struct aqi_setting *row, const char **variabl
     return text;
 }
 
-/* A row without a default: zero, or no text. */
+/* Without a default, the value is zero or no text. */
 static void settings_clear(const struct aqi_setting *row, void *field)
 {
     const char *no_text = NULL;
@@ -112,7 +112,7 @@ static void settings_clear(const struct aqi_setting *row, void *field)
         memcpy(field, &zero, sizeof(zero));
 }
 
-/* Only the first complaint becomes the thread's message; later ones are for the reader's eyes. */
+/* The first complaint becomes the thread's message; later ones are only printed. */
 static aq_status settings_complain(const struct aqi_setting *row, uint8_t origin, const char *text,
                                    bool first)
 {
@@ -151,7 +151,7 @@ static aq_status settings_load_row(struct aqi_settings_table *table, size_t inde
         *origin = SETTINGS_DEFAULT;
     }
     settings_clear(row, field);
-    /* The defaults in the tables are legal: the test of each table loads it. */
+    /* The defaults in the tables are valid: the test of each table loads it. */
     if (row->def != NULL && !aqi_setting_read(row, row->def, field))
         status = settings_complain(row, SETTINGS_DEFAULT, row->def, first && status == AQ_OK);
     return status;
@@ -185,14 +185,14 @@ const char *aqi_settings_nearest(struct aqi_settings_table *const *tables, size_
     return nearest.best;
 }
 
-/* What settings_warn goes through the environment with. */
+/* The state of settings_warn while it walks the environment. */
 struct settings_search {
     struct aqi_settings_table *const *tables;
     size_t count;
     const char *const *others;
 };
 
-/* The prefix that people do not misspell, which says nothing of how near a name is. */
+/* The common prefix is rarely misspelt and would make all names seem near. */
 static size_t settings_prefix(const char *name)
 {
     return strcspn(name, "_") + 1;
@@ -209,7 +209,7 @@ static bool settings_is_other(const struct settings_search *search, const char *
     return false;
 }
 
-/* Is a name that of a row or an alias? `nearest` is offered all aliases of its prefix. */
+/* Whether a name is that of a row or an alias. `nearest` is offered all aliases of its prefix. */
 static bool settings_known(const struct settings_search *search, const char *name,
                            struct aqi_nearest *nearest)
 {
@@ -236,7 +236,7 @@ static void settings_offer_others(const struct settings_search *search, const ch
             aqi_nearest_offer(nearest, search->others[i] + prefix);
 }
 
-/* The first time that this is asked of a text. */
+/* Returns true the first time it is called with a text. */
 static bool settings_first_time(const char *text)
 {
     struct settings_text *kept = settings_keep(text);
@@ -257,14 +257,17 @@ static void settings_warn_name(const struct settings_search *search, const char 
         own ? aqi_settings_nearest(search->tables, search->count, name) : nearest.best;
     if ((best == NULL && !own) || !settings_first_time(name)) return;
     if (best != NULL)
-        aqi_log(AQI_LOG_WARN, "base", "%.80s is no setting and is ignored: maybe %.*s%s?", name,
+        aqi_log(AQI_LOG_WARN, "base", "%.80s is not a setting and is ignored: maybe %.*s%s?", name,
                 own ? 0 : (int)prefix, name, best);
     else
         aqi_log(AQI_LOG_WARN, "base",
-                "%.80s is no setting and is ignored: aqinfo lists those there are", name);
+                "%.80s is not a setting and is ignored: aqinfo lists all settings", name);
 }
 
-/* Aliases have one prefix; those of other programs without it (SSH_SERVERS) say nothing. */
+/*
+ * Only names with the prefix of the aliases are checked; others (SSH_SERVERS) belong to other
+ * programs.
+ */
 static void settings_warn_unknown(const struct settings_search *search)
 {
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
@@ -297,8 +300,7 @@ static void settings_warn_row(const struct aqi_settings_table *table, size_t ind
     if (!settings_first_time(given)) return;
     aqi_setting_range(row, legal, sizeof(legal));
     aqi_setting_format(table, index, taken, sizeof(taken));
-    aqi_log(AQI_LOG_WARN, "base", "%s is outside of what there is here, %s: %s is taken", given,
-            legal, taken);
+    aqi_log(AQI_LOG_WARN, "base", "%s is not supported (valid: %s): using %s", given, legal, taken);
 }
 
 void aqi_settings_warn(struct aqi_settings_table *const *tables, size_t count,

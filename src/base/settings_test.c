@@ -123,7 +123,7 @@ static struct aqi_settings_table table_b = {
     .group = "b", .rows = rows_b, .count = AQI_COUNT_OF(rows_b), .values = &values_b};
 static struct aqi_settings_table *const tables[] = {&table_a, &table_b, &table_c};
 
-/* Without the variables of whoever runs the test. */
+/* Remove the variables of the user that runs the test. */
 static int clean_environment(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void variables_win_and_are_named(void **state)
     aqi_setting_format(&table_b, 1, text, sizeof(text));
     assert_string_equal(text, "64K");
 
-    /* Read anew: what is gone is gone, and texts outlive their variable. */
+    /* When read again, removed values are gone, and texts outlive their variable. */
     const char *name = values_a.name;
     assert_int_equal(clean_environment(NULL), 0);
     assert_int_equal(load(&capture), AQ_OK);
@@ -255,9 +255,9 @@ static void bad_value_keeps_default_and_sets_the_rest(void **state)
     assert_string_equal(values_a.name, "still");
     assert_int_equal(values_b.size, 1 << 20);
     assert_string_equal(aq_error_message(),
-                        "AQ_SHM_SLOTS=\"65\" is not legal: give a plain number, 2 to 1024, a power "
+                        "AQ_SHM_SLOTS=\"65\" is not valid: give a plain number, 2 to 1024, a power "
                         "of two; the default is 64");
-    /* Both are shown, so that people need not come twice. */
+    /* Both are shown, so that one run is enough to find them. */
     assert_non_null(strstr(capture.text, "AQ_SHM_SLOTS=\"65\""));
     assert_non_null(strstr(capture.text, "AQ_LIMIT=\"-1\""));
 }
@@ -272,7 +272,7 @@ static void bad_alias_is_named_as_such(void **state)
     assert_int_equal(values_a.slots, 64);
 }
 
-/* One warning for a job, which names what was set, what is legal and what is taken. */
+/* One warning per job names the variable, the valid range and the value used. */
 static void numbers_of_an_alias_are_adjusted(void **state)
 {
     (void)state;
@@ -285,9 +285,7 @@ static void numbers_of_an_alias_are_adjusted(void **state)
         {"0", 32, NULL},
         {"9", 8, "GASNET_DEPTH=9 is"},
         {"64", 32, "=64 "},
-        {"1", 2,
-         "GASNET_DEPTH=1 is outside of what there is here, 2 to 32, a "
-         "power of two: 2 is taken"},
+        {"1", 2, "GASNET_DEPTH=1 is not supported (valid: 2 to 32, a power of two): using 2"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct capture capture;
@@ -327,15 +325,15 @@ static void an_alias_has_its_own_unit_and_words(void **state)
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(values_c.region, 12 << 10);
     assert_int_equal(values_c.way, 0);
-    assert_non_null(strstr(capture.text, "GASNET_WAY=PSHM is outside of what there is here, "
-                                         "messages writes: messages is taken"));
+    assert_non_null(strstr(capture.text, "GASNET_WAY=PSHM is not supported (valid: "
+                                         "messages writes): using messages"));
     setenv("AQ_REGION", "8192", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(values_c.region, 8192);
     setenv("GASNET_USE_KEEPING", "auto", 1);
     assert_int_equal(load(&capture), AQ_ESETTING);
     assert_non_null(
-        strstr(aq_error_message(), "GASNET_USE_KEEPING=\"auto\" is not legal: give one of 0 no"));
+        strstr(aq_error_message(), "GASNET_USE_KEEPING=\"auto\" is not valid: give one of 0 no"));
 }
 
 static void texts_are_checked(void **state)
@@ -350,7 +348,7 @@ static void texts_are_checked(void **state)
     assert_string_equal(aqi_setting_variable("AQ_OF_NO_TABLE"), "AQ_OF_NO_TABLE");
     setenv("GASNET_WORD", "7", 1);
     assert_int_equal(load(&capture), AQ_ESETTING);
-    assert_string_equal(aq_error_message(), "GASNET_WORD=\"7\" is not legal: give a word");
+    assert_string_equal(aq_error_message(), "GASNET_WORD=\"7\" is not valid: give a word");
     assert_string_equal(values_c.word, "");
 }
 
@@ -369,7 +367,7 @@ static void old_aliases_hold_with_a_warning(void **state)
     assert_string_equal(capture.text, "");
 }
 
-/* Of a name that is not near to one there may be in another library nothing is said. */
+/* There is no warning of names that are not close to any, since other libraries may have them. */
 static void names_near_to_an_alias_are_answered(void **state)
 {
     (void)state;
@@ -381,7 +379,7 @@ static void names_near_to_an_alias_are_answered(void **state)
     setenv("GASNET_QUIETLY", "1", 1);
     setenv("GASNET_OLDE", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
-    assert_non_null(strstr(capture.text, "GASNET_DEPHT is no setting and is ignored: maybe "
+    assert_non_null(strstr(capture.text, "GASNET_DEPHT is not a setting and is ignored: maybe "
                                          "GASNET_DEPTH?\n"));
     assert_non_null(strstr(capture.text, "maybe GASNET_FREEZE?\n"));
     assert_non_null(strstr(capture.text, "maybe GASNET_OLD?\n"));
@@ -399,8 +397,10 @@ static void unknown_names_are_answered_once(void **state)
     setenv("AQ_ZZZZZZZZZZZZZZ", "1", 1);
     setenv("AQUA", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
-    assert_non_null(strstr(capture.text, "AQ_WIAT is no setting and is ignored: maybe AQ_WAIT?\n"));
-    assert_non_null(strstr(capture.text, "AQ_ZZZZZZZZZZZZZZ is no setting and is ignored: aqinfo"));
+    assert_non_null(
+        strstr(capture.text, "AQ_WIAT is not a setting and is ignored: maybe AQ_WAIT?\n"));
+    assert_non_null(
+        strstr(capture.text, "AQ_ZZZZZZZZZZZZZZ is not a setting and is ignored: aqinfo"));
     assert_null(strstr(capture.text, "AQUA"));
     assert_int_equal(load(&capture), AQ_OK);
     assert_string_equal(capture.text, "");

@@ -1,4 +1,4 @@
-/* Shared memory without names: sealed memfd objects. */
+/* Shared memory without names, by sealed memfds. */
 #include "base/shmem.h"
 
 #include "base/fail.h"
@@ -29,10 +29,9 @@ static unsigned long long shmem_limit(unsigned resource)
 aq_status aqi_fail_no_fd(int err, const char *folder, const char *what)
 {
     if (err == ENFILE)
-        return aqi_fail_errno(AQ_ELIMIT, err, folder,
-                              "%s: the machine is out of file descriptors (raise sysctl "
-                              "fs.file-max)",
-                              what);
+        return aqi_fail_errno(
+            AQ_ELIMIT, err, folder,
+            "%s: the system has run out of file descriptors (raise sysctl fs.file-max)", what);
     if (err != EMFILE) return aqi_fail_errno(AQ_ESYS, err, folder, "%s", what);
     return aqi_fail_errno(AQ_ELIMIT, err, folder,
                           "%s: all %llu file descriptors of this process are in use; raise the "
@@ -54,16 +53,16 @@ static aq_status shmem_fail(int err, const char *call, const char *name, size_t 
         return aqi_fail_errno(AQ_ENOMEM, err, "base", "%s", object);
     case EPERM:
     case ENOSYS:
-        return aqi_fail_errno(AQ_EACCESS, err, "base",
-                              "%s is forbidden by a filter of system calls: allow it in the "
-                              "container's seccomp profile",
-                              object);
+        return aqi_fail_errno(
+            AQ_EACCESS, err, "base",
+            "%s is blocked by a system call filter: allow it in the container's seccomp profile",
+            object);
     default:
         return aqi_fail_errno(err == EACCES ? AQ_EACCESS : AQ_ESYS, err, "base", "%s", object);
     }
 }
 
-/* Not executable where the kernel knows the flag (6.3): some systems allow no other kind. */
+/* Not executable, where the kernel knows the flag (6.3): some systems allow nothing else. */
 static int shmem_memfd(const char *name)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -72,7 +71,7 @@ static int shmem_memfd(const char *name)
     return fd;
 }
 
-/* The pages of a new object hold `bytes`, or zeros where that is NULL. */
+/* A new object contains `bytes`, or zeros if that is NULL. */
 static int shmem_fill(int fd, const void *bytes, size_t size)
 {
     if (bytes == NULL) return ftruncate(fd, (off_t)size);
@@ -87,9 +86,9 @@ static int shmem_fill(int fd, const void *bytes, size_t size)
 static aq_status shmem_make(const char *name, const void *bytes, size_t size, int *fd)
 {
     if (size == 0 || size > INT64_MAX)
-        return aqi_fail(AQ_EINVAL, "base", "shared memory \"%s\" of %zu bytes is not possible",
-                        name, size);
-    /* The kernel would answer with SIGXFSZ, which kills. */
+        return aqi_fail(AQ_EINVAL, "base", "cannot create shared memory \"%s\" of %zu bytes", name,
+                        size);
+    /* Beyond this limit the kernel would raise SIGXFSZ, which kills the process. */
     if (size > shmem_limit(RLIMIT_FSIZE))
         return aqi_fail(AQ_ELIMIT, "base",
                         "shared memory \"%s\" of %zu bytes is above the limit on file sizes (%llu "
@@ -130,14 +129,14 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
     if ((seals & F_SEAL_SHRINK) == 0)
         return aqi_fail(AQ_EPROTO, "base",
                         "the memory behind descriptor %d is not sealed: its owner could shrink it "
-                        "under us",
+                        "while it is in use",
                         fd);
     struct stat info;
     if (fstat(fd, &info) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "base", "fstat of descriptor %d", fd);
     if (size == 0 || info.st_size < 0 || (uint64_t)info.st_size < size)
         return aqi_fail(AQ_EPROTO, "base",
-                        "the memory behind descriptor %d has %lld bytes where %zu are expected", fd,
+                        "the memory behind descriptor %d has %lld bytes instead of %zu", fd,
                         (long long)info.st_size, size);
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED) {

@@ -1,4 +1,4 @@
-/* Shared memory is sealed and shared, or fails with a word on what to do. */
+/* Shared memory is sealed and shared, or fails with a hint on what to do. */
 #include "base/shmem.h"
 
 #include "base/capture_test.h"
@@ -9,7 +9,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define SIZE 10000 /* not a multiple of the page */
+#define SIZE 10000 /* not a multiple of the page size */
 
 static struct capture capture;
 
@@ -79,7 +79,7 @@ static void check_not_mapped(int fd, size_t size)
     assert_true(strlen(aq_error_message()) > 0);
 }
 
-/* What a peer sends is not trusted. */
+/* Descriptors from peers are not trusted. */
 static void only_sealed_memory_is_mapped(void **state)
 {
     (void)state;
@@ -125,7 +125,7 @@ static void no_free_descriptor_is_explained(void **state)
     assert_non_null(strstr(aq_error_message(), "\"test\""));
 }
 
-/* The kernel answers growth beyond `ulimit -f` with a signal that kills. */
+/* Beyond `ulimit -f`, the kernel answers growth with a signal that kills the process. */
 static void file_size_limit_is_explained(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
-/* The slow half of the spin lock. */
+/* The slow path of the spin lock. */
 #include "base/spin.h"
 
 #include <sched.h>
 
-/* About the time of one hand-over between cores; a holder that takes longer is not running. */
+/* About the time of a handover between cores; a holder that takes longer has been preempted. */
 #define SPIN_PAUSES 64
 
 void aqi_spin_contend(struct aqi_spin *spin)

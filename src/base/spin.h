@@ -1,4 +1,4 @@
-/* A small lock for short sections, which yields when its holder has lost the processor. */
+/* A small lock for short sections, which yields when its holder has been preempted. */
 #ifndef AQI_SPIN_H
 #define AQI_SPIN_H
 
@@ -14,7 +14,7 @@ static inline bool aqi_spin_try(struct aqi_spin *spin)
            !atomic_exchange_explicit(&spin->held, true, memory_order_acquire);
 }
 
-/* The slow half: pauses, then yields (more threads than cores are normal). */
+/* The slow path: pauses, then yields, since more threads than cores are common. */
 void aqi_spin_contend(struct aqi_spin *spin);
 
 static inline void aqi_spin_lock(struct aqi_spin *spin)
@@ -22,7 +22,7 @@ static inline void aqi_spin_lock(struct aqi_spin *spin)
     if (AQI_UNLIKELY(!aqi_spin_try(spin))) aqi_spin_contend(spin);
 }
 
-/* Pairs with the acquire in try. */
+/* Pairs with the acquire in aqi_spin_try. */
 static inline void aqi_spin_unlock(struct aqi_spin *spin)
 {
     atomic_store_explicit(&spin->held, false, memory_order_release);

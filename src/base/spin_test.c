@@ -9,7 +9,7 @@
 
 static struct {
     struct aqi_spin lock;
-    uint64_t sum; /* plain: a race would lose additions, and the thread sanitizer would see it */
+    uint64_t sum; /* not atomic: a race would lose additions */
 } shared;
 
 static void try_takes_it_once(void **state)
@@ -55,7 +55,7 @@ static void *wait_for_it(void *arg)
     return (void *)(uintptr_t)seen;
 }
 
-/* The slow half returns only with the lock held, and sees what its last holder wrote. */
+/* The slow path returns only with the lock held, and sees what the last holder wrote. */
 static void contend_waits_for_the_holder(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Counters: a block per thread, summed by the reader. */
+/* Counters: a block per thread, summed by readers. */
 #include "base/stats.h"
 
 #include "base/fail.h"
@@ -13,12 +13,11 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_AM_SENT] = {"am_sent", "messages", "active messages sent"},
     [AQI_CTR_AM_RECEIVED] = {"am_received", "messages", "active messages handled"},
     [AQI_CTR_AM_BYTES] = {"am_bytes", "bytes", "payload of active messages sent"},
-    [AQI_CTR_AM_BYTES_IN] = {"am_bytes_received", "bytes", "payload of those handled"},
+    [AQI_CTR_AM_BYTES_IN] = {"am_bytes_received", "bytes", "payload of active messages handled"},
     [AQI_CTR_AM_AGAIN] = {"am_again", "times",
-                          "that a send found no room, and had to poll or was refused"},
-    [AQI_CTR_AM_DROPPED] = {"am_dropped", "messages", "arrivals that made no sense, dropped"},
-    [AQI_CTR_CREDIT_NONE] = {"credit_none", "times",
-                             "that a request looked for a credit and found none"},
+                          "sends that found no room and had to poll or were rejected"},
+    [AQI_CTR_AM_DROPPED] = {"am_dropped", "messages", "malformed arrivals, dropped"},
+    [AQI_CTR_CREDIT_NONE] = {"credit_none", "times", "requests that had to wait for a credit"},
     [AQI_CTR_CREDIT_HIDDEN] = {"credit_hidden", "messages", "hidden replies that return credits"},
     [AQI_CTR_PUT] = {"put", "operations", "puts"},
     [AQI_CTR_PUT_BYTES] = {"put_bytes", "bytes", "data put"},
@@ -28,43 +27,52 @@ const struct aqi_counter_row aqi_counter_rows[AQI_CTR_COUNT] = {
     [AQI_CTR_BARRIER] = {"barrier", "barriers", "barriers completed"},
     [AQI_CTR_POLL] = {"poll", "polls", "polls"},
     [AQI_CTR_POLL_EMPTY] = {"poll_empty", "polls", "polls that found nothing"},
-    [AQI_CTR_YIELD] = {"yield", "times", "processor given away while waiting"},
+    [AQI_CTR_YIELD] = {"yield", "times", "processor yielded while waiting"},
     [AQI_CTR_SLEEP] = {"sleep", "times", "sleeps while waiting"},
-    [AQI_CTR_OVERSLEPT] = {"overslept", "times", "sleeps that only their time-out ended"},
+    [AQI_CTR_OVERSLEPT] = {"overslept", "times", "sleeps ended by their time-out only"},
     [AQI_CTR_WAKE_SENT] = {"wake_sent", "times", "sleeping peers woken"},
-    [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages",
-                               "calls of strangers that made no sense"},
-    [AQI_CTR_REG_HIT] = {"reg_hit", "pieces", "of transfers, in memory that was still registered"},
-    [AQI_CTR_REG_MISS] = {"reg_miss", "pieces", "in memory that was not registered yet"},
-    [AQI_CTR_REG_PINNED] = {"reg_pinned", "bytes", "registered on demand"},
-    [AQI_CTR_REG_UNPINNED] = {"reg_unpinned", "bytes", "of these, given back"},
+    [AQI_CTR_HELLO_DROPPED] = {"hello_dropped", "messages", "malformed calls from strangers"},
+    [AQI_CTR_REG_HIT] = {"reg_hit", "pieces",
+                         "parts of transfers in memory that was registered already"},
+    [AQI_CTR_REG_MISS] = {"reg_miss", "pieces",
+                          "parts of transfers in memory that was not registered yet"},
+    [AQI_CTR_REG_PINNED] = {"reg_pinned", "bytes", "memory registered on demand"},
+    [AQI_CTR_REG_UNPINNED] = {"reg_unpinned", "bytes", "memory registered on demand and released"},
     [AQI_CTR_REG_FAR_HIT] = {"reg_far_hit", "parts",
-                             "of transfers, in memory of peers that was held"},
-    [AQI_CTR_REG_FAR_MISS] = {"reg_far_miss", "parts", "that had to ask the peer for its memory"},
-    [AQI_CTR_REG_FAR_REFUSED] = {"reg_far_refused", "parts", "that went by messages instead"},
-    [AQI_CTR_REG_RIDES] = {"reg_rides", "puts", "that rode on the question for their memory"},
-    [AQI_CTR_POSTS] = {"posts", "calls", "that gave an adapter something to send, write or read"},
-    [AQI_CTR_POSTS_TOLD] = {"posts_told", "calls", "of these, of whose end the adapter tells"},
-    [AQI_CTR_POSTS_RECEIVE] = {"posts_receive", "calls", "that gave it buffers to receive in"},
+                             "parts of transfers in memory of peers that was held"},
+    [AQI_CTR_REG_FAR_MISS] = {"reg_far_miss", "parts",
+                              "parts of transfers that had to request memory of the peer"},
+    [AQI_CTR_REG_FAR_REFUSED] = {"reg_far_refused", "parts",
+                                 "parts of transfers that went by messages instead"},
+    [AQI_CTR_REG_RIDES] = {"reg_rides", "puts",
+                           "puts sent along with the request for the peer's memory"},
+    [AQI_CTR_POSTS] = {"posts", "calls", "sends, writes and reads posted to an adapter"},
+    [AQI_CTR_POSTS_TOLD] = {"posts_told", "calls", "posts whose completion the adapter reports"},
+    [AQI_CTR_POSTS_RECEIVE] = {"posts_receive", "calls", "receive buffers posted to an adapter"},
     [AQI_CTR_POSTS_INJECTED] = {"posts_injected", "calls",
-                                "of those posts over ofi, whose bytes the provider copied at once"},
+                                "posts over ofi whose bytes the provider copied at once"},
     [AQI_CTR_POSTS_BOUNCED] = {"posts_bounced", "calls",
-                               "of those posts over ofi, puts and gets by way of a buffer"},
-    [AQI_CTR_LINKED] = {"linked", "peers", "that queue pairs were made for"},
-    [AQI_CTR_LINKED_BYTES] = {"linked_bytes", "bytes", "for these, receive buffers included"},
-    [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "that others took over from a connection"},
-    [AQI_CTR_RAILS_BACK] = {"rails_back", "times", "that one whose port was back was used again"},
-    [AQI_CTR_RINGS_LENT] = {"rings_lent", "times", "that a peer could begin to write messages"},
-    [AQI_CTR_RINGS_BACK] = {"rings_back", "times", "that it may no more"},
-    [AQI_CTR_AM_RING] = {"am_ring", "messages", "written into the memory of a peer"},
+                               "puts and gets over ofi by way of a buffer"},
+    [AQI_CTR_LINKED] = {"linked", "peers", "peers with queue pairs"},
+    [AQI_CTR_LINKED_BYTES] = {"linked_bytes", "bytes",
+                              "memory of queue pairs, receive buffers included"},
+    [AQI_CTR_RAILS_FAILED] = {"rails_failed", "times", "failed connections taken over by others"},
+    [AQI_CTR_RAILS_BACK] = {"rails_back", "times",
+                            "connections used again after their port was back"},
+    [AQI_CTR_RINGS_LENT] = {"rings_lent", "times", "rings granted to peers for messages"},
+    [AQI_CTR_RINGS_BACK] = {"rings_back", "times", "rings taken back from peers"},
+    [AQI_CTR_AM_RING] = {"am_ring", "messages", "messages written into the memory of a peer"},
     [AQI_CTR_PACKETS] = {"packets", "packets", "sent, by transports that make them"},
     [AQI_CTR_PACKETS_AGAIN] = {"packets_again", "packets", "sent again"},
-    [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times", "that only time showed a loss"},
-    [AQI_CTR_PACKETS_ACK] = {"packets_ack", "packets", "sent only to acknowledge"},
+    [AQI_CTR_PACKETS_TIMEOUT] = {"packets_timeout", "times",
+                                 "losses that only a time-out revealed"},
+    [AQI_CTR_PACKETS_ACK] = {"packets_ack", "packets", "packets sent only to acknowledge"},
     [AQI_CTR_PACKETS_RECEIVED] = {"packets_received", "packets", "taken"},
-    [AQI_CTR_PACKETS_REPEATED] = {"packets_repeated", "packets", "that had come before"},
-    [AQI_CTR_PACKETS_DROPPED] = {"packets_dropped", "packets", "of strangers, or without sense"},
-    [AQI_CTR_PACKETS_NO_ROOM] = {"packets_no_room", "packets", "for which nobody had room"},
+    [AQI_CTR_PACKETS_REPEATED] = {"packets_repeated", "packets", "packets received twice"},
+    [AQI_CTR_PACKETS_DROPPED] = {"packets_dropped", "packets",
+                                 "packets from strangers, or malformed"},
+    [AQI_CTR_PACKETS_NO_ROOM] = {"packets_no_room", "packets",
+                                 "packets for which there was no room"},
 };
 
 const char *const aqi_doing_names[AQI_DOINGS] = {
@@ -79,20 +87,20 @@ const char *const aqi_doing_names[AQI_DOINGS] = {
 
 AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
 
-/* All blocks ever made, newest first; reachable for ever, so that nothing counted is lost. */
+/* All blocks, the newest first. They are never freed, so no count is lost. */
 static struct aqi_counters *_Atomic stats_blocks;
-/* Where a thread counts that got no memory for a block; threads may overwrite each other there. */
+/* Used by threads that got no memory for a block; they may overwrite each other's counts. */
 static struct aqi_counters stats_spare;
-/* Blocks where others may look; NULL: none. */
+/* Blocks that other processes can read, or NULL. */
 static unsigned char *_Atomic stats_shared;
 static _Atomic uint32_t stats_shared_used;
-/* Those made before: detectors of leaks do not follow pointers that lie in shared memory. */
+/* Blocks made before those: leak detectors do not follow pointers in shared memory. */
 static struct aqi_counters *volatile stats_unshared;
 static pthread_once_t stats_once = PTHREAD_ONCE_INIT;
 static pthread_key_t stats_key;
 static bool stats_key_valid;
 
-/* The end of a thread: the block keeps its counts and waits for the next new thread. */
+/* At the end of a thread, its block keeps the counts and waits for the next new thread. */
 static void stats_thread_end(void *block)
 {
     struct aqi_counters *mine = block;
@@ -106,7 +114,7 @@ static void stats_setup(void)
     stats_key_valid = pthread_key_create(&stats_key, stats_thread_end) == 0;
 }
 
-/* The library may be unloaded before its threads end: they must not call into it then. */
+/* The library may be unloaded before its threads end, which must not call into it then. */
 __attribute__((destructor)) static void stats_unload(void)
 {
     if (stats_key_valid) pthread_key_delete(stats_key);
@@ -159,8 +167,7 @@ struct aqi_counters *aqi_counters_attach(void)
     return block;
 }
 
-/* What the calling thread has counted so far goes along; its old block is left, and nobody takes
- * that. */
+/* The counts of the calling thread move along; the old block stays unused. */
 static void stats_move(struct aqi_counters *old)
 {
     struct aqi_counters *block = stats_create();

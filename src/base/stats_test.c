@@ -1,4 +1,4 @@
-/* Counters: sums over threads past and present, blocks reused, printing. */
+/* Counters: sums over running and ended threads, reuse of blocks, printing. */
 #include "base/stats.h"
 
 #include "base/capture_test.h"
@@ -38,7 +38,7 @@ static void threads_are_summed(void **state)
     pthread_t threads[THREADS];
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, count_many, NULL), 0);
-    /* Reading while they count gives something between. */
+    /* A sum read while threads count lies in between. */
     uint64_t between = aqi_counter_sum(AQI_CTR_PUT) - puts;
     assert_true(between <= THREADS * ROUNDS);
     for (unsigned i = 0; i < THREADS; i++)
@@ -47,7 +47,7 @@ static void threads_are_summed(void **state)
     assert_int_equal(aqi_counter_sum(AQI_CTR_PUT_BYTES) - bytes, 8 * THREADS * ROUNDS);
 }
 
-/* Programs that make a thread per task must not grow. */
+/* Programs that create a thread per task must not grow. */
 static void blocks_are_used_again(void **state)
 {
     (void)state;
@@ -82,8 +82,7 @@ static void prints_what_is_not_zero(void **state)
     assert_null(strstr(text, "am_dropped"));
 }
 
-/* What another process sees: what was counted before, by all threads, and what this one waits for.
- */
+/* Another process sees the earlier counts of all threads, and why this thread waits. */
 static void others_may_look(void **state)
 {
     (void)state;

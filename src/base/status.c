@@ -1,7 +1,9 @@
 /* Names and meanings of the status codes. */
 #include "base/base.h"
 
-/* AQ_AGAIN, the only positive status, comes first; then AQ_OK and the failures downwards. */
+/*
+ * AQ_AGAIN, the only positive status, comes first, then AQ_OK and the failures in descending order.
+ */
 #define STATUS_ROW(status) [AQ_AGAIN - (status)]
 
 static const struct {

@@ -1,4 +1,4 @@
-/* Every status that the public header declares has its name and a text of its own. */
+/* Every status in the public header has its name and a distinct text. */
 #include "base/base.h"
 #include "base/capture_test.h"
 

@@ -1,4 +1,4 @@
-/* Starting threads of the library's own: see thread.h. */
+/* Starting internal threads: see thread.h. */
 #include "base/thread.h"
 
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* Threads of the library's own, that help the program's. */
+/* Internal threads of the library. */
 #ifndef AQI_THREAD_H
 #define AQI_THREAD_H
 
@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-/* Start one that gets no signal, with a small stack. Returns an errno, or 0. */
+/* Start a thread that receives no signals, with a small stack. Returns 0 or an errno. */
 int aqi_thread_start(pthread_t *thread, void *(*main)(void *arg), void *arg);
 
 #endif

@@ -1,4 +1,4 @@
-/* A descriptor that becomes readable at a set time; aqi_kick_take (kick.h) takes that. */
+/* A descriptor that becomes readable at a set time; consume it with aqi_kick_take (kick.h). */
 #ifndef AQI_TIMER_H
 #define AQI_TIMER_H
 
@@ -6,7 +6,7 @@
 
 #include <sys/timerfd.h>
 
-/* -1, and errno, if there is none. */
+/* Returns -1 and sets errno on failure. */
 static inline int aqi_timer_new(void)
 {
     return timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
@@ -19,13 +19,13 @@ static inline void aqi_timer_set(int fd, int flags, uint64_t ns)
     (void)timerfd_settime(fd, flags, &time, NULL);
 }
 
-/* At a time of aqi_now_ns, which may be over; UINT64_MAX: never. */
+/* At a time of aqi_now_ns, which may have passed; UINT64_MAX: never. */
 static inline void aqi_timer_at(int fd, uint64_t at_ns)
 {
     aqi_timer_set(fd, TFD_TIMER_ABSTIME, at_ns != UINT64_MAX ? aqi_max(at_ns, 1) : 0);
 }
 
-/* After so long; 0: never. */
+/* After this delay; 0: never. */
 static inline void aqi_timer_in(int fd, uint64_t ns)
 {
     aqi_timer_set(fd, 0, ns);

@@ -1,4 +1,4 @@
-/* Cores and memory this process may use, and one line about the machine. */
+/* The cores and memory that this process may use, and a description of the machine. */
 #include "base/topology.h"
 
 #include "base/cgroup.h"
@@ -11,17 +11,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TOPOLOGY_CPUS_MAX 65536 /* where looking for a big enough mask ends */
+#define TOPOLOGY_CPUS_MAX 65536 /* limit of the search for a large enough mask */
 #define TOPOLOGY_SYS_CPU  "/sys/devices/system/cpu"
 
-/* As found at the first call: pinning a thread must not make the machine look smaller. */
+/* From the first call, so that pinning a thread later does not reduce it. */
 static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
 static unsigned topology_cpu_count; /* of the affinity mask */
 static struct aqi_cgroup_limits topology_limits;
 
 cpu_set_t *aqi_allowed_cpus(size_t *bytes)
 {
-    /* The kernel refuses masks shorter than its own, which may be longer than cpu_set_t. */
+    /* The kernel rejects masks shorter than its own, which may be longer than cpu_set_t. */
     for (int cpus = CPU_SETSIZE; cpus <= TOPOLOGY_CPUS_MAX; cpus *= 2) {
         cpu_set_t *mask = CPU_ALLOC((size_t)cpus);
         if (mask == NULL) return NULL;
@@ -49,7 +49,7 @@ unsigned aqi_cores(void)
     pthread_once(&topology_once, topology_setup);
     size_t cores = topology_cpu_count;
     if (cores == 0) cores = (size_t)aqi_max((size_t)sysconf(_SC_NPROCESSORS_ONLN), 1);
-    /* A part of a core is still one that runs at times. */
+    /* A fraction of a core still counts as one. */
     if (topology_limits.cpus > 0 && topology_limits.cpus < (double)cores) {
         size_t whole = (size_t)topology_limits.cpus;
         cores = whole + ((double)whole < topology_limits.cpus);
@@ -75,7 +75,7 @@ static bool topology_read_text(const char *path, char *text, int len)
     return read;
 }
 
-/* Is one of the mask's processors in a list such as "0-15,32"? */
+/* Whether one of the mask's processors is in a list such as "0-15,32". */
 static bool topology_meets(const char *list, const cpu_set_t *mask, size_t bytes)
 {
     for (char *end; *list != '\0'; list = end + strspn(end, ",")) {
@@ -123,8 +123,8 @@ static unsigned topology_count_files(const char *pattern)
 }
 
 /*
- * Count the threads that are the first of their core or package, as told by a list such as "0,64"
- * or "0-31" that begins with the first one's number.
+ * Count the threads that are the first of their core or package, by a list such as "0,64" or
+ * "0-31", which begins with the first one's number.
  */
 static unsigned topology_count_first(unsigned threads, const char *file)
 {
@@ -137,7 +137,7 @@ static unsigned topology_count_first(unsigned threads, const char *file)
     return count;
 }
 
-/* " L1 48K L2 2048K L3 107520K" of the first core; instruction caches are of no interest. */
+/* " L1 48K L2 2048K L3 107520K" of the first core, without instruction caches. */
 static void topology_list_caches(char *text, size_t len)
 {
     size_t used = 0;
@@ -160,7 +160,7 @@ struct topology_number {
     char text[12];
 };
 
-/* A count that could not be determined, as without /sys, is not shown as 0. */
+/* An unknown count, as without /sys, is not printed as 0. */
 static struct topology_number topology_tell(unsigned count)
 {
     struct topology_number number = {"unknown"};

@@ -1,4 +1,4 @@
-/* Cores, memory and the description of the machine that runs the test. */
+/* Cores, memory and description of the machine on which the test runs. */
 #include "base/topology.h"
 
 #include "base/capture_test.h"
@@ -65,7 +65,7 @@ static void near_is_where_the_process_may_run(void **state)
     }
     close(fd);
     unlink(path);
-    assert_true(aqi_runs_near(path)); /* it is gone */
+    assert_true(aqi_runs_near(path)); /* the folder no longer exists */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Touching each page of memory. */
+/* Touching each page of a block of memory. */
 #include "base/touch.h"
 
 /* The first byte of the page after that of `at`. */
@@ -7,7 +7,7 @@ static uintptr_t touch_next(uintptr_t at)
     return (at & ~(uintptr_t)(AQI_TOUCH_PAGE - 1)) + AQI_TOUCH_PAGE;
 }
 
-/* The bytes are the program's, which may break rules of its own about them. */
+/* The bytes belong to the program, which may restrict access to them. */
 #define UNCHECKED __attribute__((no_sanitize("thread")))
 
 UNCHECKED void aqi_touch_read(const void *at, size_t len)
@@ -17,8 +17,9 @@ UNCHECKED void aqi_touch_read(const void *at, size_t len)
         (void)*(const volatile unsigned char *)page;
 }
 
-/* A comparison that succeeds writes what is there. One that fails has been overtaken by another
- * write. */
+/*
+ * A successful comparison writes back the same value. A failed one was overtaken by another write.
+ */
 UNCHECKED void aqi_touch_write(void *at, size_t len)
 {
     uintptr_t begin = (uintptr_t)at;

@@ -1,7 +1,7 @@
 /*
- * Touching each page of memory before it is handed to what cannot raise a signal: the kernel and
- * network adapters fail where a page may not be read or written. So the signal comes here, in the
- * caller, as from memcpy; and whoever watches pages by signals makes them accessible in time.
+ * Touching each page of memory before passing it to the kernel or a network adapter, which fail,
+ * without a signal, if a page is not accessible. So the signal is raised here, in the caller, as by
+ * memcpy, and a program that tracks pages by signals makes them accessible in time.
  */
 #ifndef AQI_TOUCH_H
 #define AQI_TOUCH_H
@@ -10,9 +10,9 @@
 
 #define AQI_TOUCH_PAGE 4096u /* no page is smaller */
 
-/* Nothing is changed. */
+/* Touch for reading; nothing is changed. */
 void aqi_touch_read(const void *at, size_t len);
-/* Nothing is changed, whoever else writes it meanwhile. */
+/* Touch for writing; nothing is changed, even if other threads write meanwhile. */
 void aqi_touch_write(void *at, size_t len);
 
 #endif

@@ -1,5 +1,7 @@
-/* Touching memory: the signal comes at the page that cannot be read or written, for each page and
- * no other, and a handler that makes it accessible is all that it takes. */
+/*
+ * Touching memory: the signal is raised at the page that cannot be accessed, for each such page and
+ * no other, and a handler that makes it accessible suffices.
+ */
 #include "base/touch.h"
 
 #include <setjmp.h>
@@ -47,7 +49,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* In the test itself: cmocka has a handler of its own until then. */
+/* Installed by the test itself: until it runs, cmocka's handler is active. */
 static void protect(int rights)
 {
     struct sigaction action = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO};
@@ -76,7 +78,7 @@ static void each_page_is_read_once(void **state)
     area.rights = PROT_READ;
     protect(PROT_NONE);
     aqi_touch_read(area.at + 2 * area.page - 1, 1);
-    aqi_touch_read(area.at + 3 * area.page - 1, 2); /* one byte of each of two */
+    aqi_touch_read(area.at + 3 * area.page - 1, 2); /* one byte in each of two pages */
     aqi_touch_read(area.at + area.page, 3 * area.page);
     assert_faults((const unsigned[PAGES]){0, 1, 1, 1, 0});
 }

@@ -1,4 +1,4 @@
-/* Traces: blocks of events, one for each thread, and what is written from them. */
+/* Traces: blocks of events, one per thread, and how they are written. */
 #include "base/trace.h"
 #include "base/settings.h"
 
@@ -22,11 +22,11 @@ static const struct {
 static_assert((1u << AQI_COUNT_OF(trace_categories)) - 1 == AQI_TRACE_ALL, "a name for each");
 
 struct trace_event {
-    uint64_t begun, took; /* ns; `took` UINT64_MAX: a point */
+    uint64_t begun, took; /* ns; `took` is UINT64_MAX for an instant */
     uint64_t bytes;
     const char *name;
     uint32_t peer;
-    uint32_t category; /* its index */
+    uint32_t category; /* index of its name */
 };
 
 enum {
@@ -37,11 +37,11 @@ enum {
     TRACE_TRIES = 100000
 };
 
-/* Events [written, count) wait to be written. `count` grows by its thread alone. */
+/* Events [written, count) are still to be written. Only the thread itself increases `count`. */
 struct trace_block {
     struct trace_event events[TRACE_EVENTS];
     _Atomic uint32_t count;
-    uint32_t written; /* under the lock, as is setting `count` back to 0 */
+    uint32_t written; /* under the lock, as is resetting `count` */
     struct aqi_spin lock;
     uint32_t thread;
     struct trace_block *next;
@@ -49,13 +49,13 @@ struct trace_block {
 
 static struct {
     int fd;
-    pid_t pid; /* a child that the process forks has copies of the blocks: not its to write */
+    pid_t pid; /* forked children have copies of the blocks, but must not write them */
     struct aqi_trace_params params;
     bool text;
     atomic_bool ended, lost;
     _Atomic uint64_t written;
     _Atomic uint32_t threads;
-    struct trace_block *_Atomic blocks; /* all of them */
+    struct trace_block *_Atomic blocks; /* list of all blocks */
 } trace = {.fd = -1};
 
 /* --- the mask -------------------------------------------------------------------------------- */
@@ -134,7 +134,8 @@ static void trace_text(struct aqi_safe_text *line, const struct trace_event *e, 
     aqi_safe_add(line, "\n");
 }
 
-/* Beyond the limit nothing is written; what several threads write at the same time may exceed it.
+/*
+ * Nothing is written beyond the limit, except that threads writing at the same time may exceed it.
  */
 static void trace_write(struct aqi_safe_text *chunk)
 {
@@ -143,12 +144,12 @@ static void trace_write(struct aqi_safe_text *chunk)
     if (over || atomic_load(&trace.ended) || atomic_load(&trace.lost)) chunk->used = 0;
     bool written = aqi_safe_write(chunk, trace.fd);
     if (over || !written) atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
-    /* Whose socket leads nowhere any more is about to end. */
+    /* EPIPE is not reported: a process whose socket was closed is about to end. */
     if (!written && !atomic_exchange(&trace.lost, true) && errno != EPIPE)
         aqi_safe_lost(aqi_setting_variable("AQ_TRACE_FILE"));
 }
 
-/* With the lock of the block, or in its own thread. Whole lines in each write. */
+/* Called with the lock of the block, or in its own thread. Each write has whole lines. */
 static void trace_write_block(struct trace_block *block)
 {
     char bytes[TRACE_CHUNK];
@@ -168,7 +169,9 @@ static void trace_write_block(struct trace_block *block)
 
 /* --- recording ------------------------------------------------------------------------------- */
 
-/* The block of this thread, made when it is first wanted; NULL: no memory, it is not traced. */
+/*
+ * The block of this thread, allocated on first use; NULL if out of memory, then nothing is traced.
+ */
 static struct trace_block *trace_mine(void)
 {
     if (aqi_counters_mine == NULL) (void)aqi_counters_attach();
@@ -223,7 +226,7 @@ static void trace_header(void)
     (void)aqi_safe_write(&line, trace.fd);
 }
 
-/* The last element has no comma behind it; a reader of a trace without an end adds the bracket. */
+/* No comma after the last element; readers add the bracket to a trace without an end. */
 static void trace_footer(void)
 {
     static const char begin[] =
@@ -256,7 +259,7 @@ void aqi_trace_close(void)
     atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
     struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
     for (; block != NULL; block = block->next) {
-        /* Its thread may be writing: it, then; or this may be a signal that has interrupted it. */
+        /* Skip it if its thread is writing, or was interrupted by the signal that we are in. */
         bool ours = false;
         for (int i = 0; i < TRACE_TRIES && !(ours = aqi_spin_try(&block->lock)); i++)
             aqi_pause();

@@ -1,4 +1,4 @@
-/* Traces: masks, what is written of several threads and blocks, limits, and ends of all kinds. */
+/* Traces: masks, output of several threads and blocks, limits, and all kinds of ends. */
 #include "base/trace.h"
 
 #include "base/capture_test.h"
@@ -57,7 +57,7 @@ static void masks(void **state)
     }
 }
 
-/* Trace in a child, for it is opened once in a process; returns how the child ended. */
+/* Trace in a child, since tracing starts once per process; returns how the child ended. */
 static int traced(void (*act)(void), struct aqi_trace_params params)
 {
     int status = -1;
@@ -87,7 +87,7 @@ static char *contents(void)
     return text;
 }
 
-/* Not by strstr, of which the sanitizers look through the whole rest of the text each time. */
+/* Not strstr: with the sanitizers it reads the whole rest of the text each time. */
 static size_t occurrences(const char *text, const char *word)
 {
     size_t n = 0, len = strlen(word);
@@ -132,7 +132,7 @@ static void all_threads_are_written_whole(void **state)
     assert_int_equal(occurrences(text, "\"pid\":7,"), 2 * THREADS * EVENTS + 2);
     assert_memory_equal(text, "[\n", 2);
     assert_string_equal(text + strlen(text) - 5, "0}\n]\n");
-    /* Each line is an object: none is torn by another thread's. */
+    /* Each line is an object: no thread's line is torn by another's. */
     size_t lines = 0;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n"), lines++)
         if (line[0] != '[' && line[0] != ']')
@@ -179,7 +179,7 @@ static void flushed_events_survive_anything(void **state)
     free(text);
 }
 
-/* A child has copies of what is not written yet; only its parent writes it. */
+/* A child has copies of what is not written yet, but only its parent writes it. */
 static void act_fork(void)
 {
     aqi_trace_point(AQI_TRACE_JOB, "once", AQI_TRACE_NOBODY, 0);

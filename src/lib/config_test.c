@@ -51,7 +51,7 @@ static void bad_values_name_the_variable_that_was_set(void **state)
             for (unsigned a = 0; (alias = aqi_setting_alias(row, a)) != NULL; a++, tried++) {
                 char start[128], said[4096];
                 config_clean(state);
-                snprintf(start, sizeof(start), "%s=\"-1 '\" is not legal: give ", alias);
+                snprintf(start, sizeof(start), "%s=\"-1 '\" is not valid: give ", alias);
                 assert_int_equal(config_load(alias, "-1 '", said, sizeof(said)), AQ_ESETTING);
                 assert_memory_equal(aq_error_message(), start, strlen(start));
                 assert_string_equal(aqi_setting_origin(tables[t], r), "default");

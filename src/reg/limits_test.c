@@ -81,7 +81,7 @@ static void bad_settings_are_named(void **unused)
     for (size_t n = 0; n < AQI_COUNT_OF(names); n++) {
         for (size_t i = 0; i < AQI_COUNT_OF(bad); i++) {
             char start[80];
-            snprintf(start, sizeof(start), "%s=\"%s\" is not legal", names[n], bad[i]);
+            snprintf(start, sizeof(start), "%s=\"%s\" is not valid", names[n], bad[i]);
             setenv(names[n], bad[i], 1);
             assert_int_equal(aqi_settings_load(tables, 1), AQ_ESETTING);
             assert_memory_equal(aq_error_message(), start, strlen(start));

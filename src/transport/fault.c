@@ -104,7 +104,7 @@ bad:
     memset(&fault_config, 0, sizeof(fault_config));
     return aqi_fail(
         AQ_ESETTING, "fault",
-        "AQ_FAULT=\"%s\" is not legal: a comma list of again=0..95, late=0..1000, "
+        "AQ_FAULT=\"%s\" is not valid: a comma list of again=0..95, late=0..1000, "
         "die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= with a + list of reserve "
         "put get atomic fill pull long rows map reg alloc wait",
         spec);

@@ -284,7 +284,7 @@ static void test_managers(void **state)
     static const char *const wrong[][2] = {
         {"mpirun -n %N", "MPIRUN_CMD=\"mpirun -n %N\" does not contain the program: %C is"},
         {"mpirun %X %C", "MPIRUN_CMD: unknown %X"},
-        {"mpirun 'a %C", "MPIRUN_CMD=\"mpirun 'a %C\" is not legal: give words"},
+        {"mpirun 'a %C", "MPIRUN_CMD=\"mpirun 'a %C\" is not valid: give words"},
         {"mpirun %C %", "MPIRUN_CMD: unknown %"},
     };
     for (size_t i = 0; i < COUNT(wrong); i++) {

@@ -46,7 +46,7 @@ class Alike(far.Near):
 
     def test_bad_settings(self):
         said = self.fails(far.BUILD / "examples/hello", ranks=8, AQ_AM_CREDITS="zz",
-                          says=r"rank \d .*AQ_AM_CREDITS=\"zz\" is not legal.*; ending the job")
+                          says=r"rank \d .*AQ_AM_CREDITS=\"zz\" is not valid.*; ending the job")
         ours = [line for line in said.splitlines() if not line.startswith("rank ")]
         self.assertEqual(len(ours), 1, said)
 

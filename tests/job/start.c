@@ -29,7 +29,7 @@ static void test_bad_command_lines(void **state)
         {{"--ssh", "true"}, "--ssh may mean one of --ssh-command, --ssh-options"},
         {{"-E", "JOB_NOT_SET", "true"}, "-E JOB_NOT_SET: this variable is not set"},
         {{"-E", "PATH,2x", "true"}, "\"2x\" is not a variable name"},
-        {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not legal"},
+        {{"--timeout", "soon", "true"}, "--timeout=\"soon\" is not valid"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         const char *const *a = cases[i].args;
@@ -49,7 +49,7 @@ static void test_bad_settings(void **state)
     struct run run;
     job_run(&run, "-E", "AQ_EXIT_TIMEOUT=never", "true");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "AQ_EXIT_TIMEOUT=\"never\" is not legal");
+    expect_text(&run, ERR, "AQ_EXIT_TIMEOUT=\"never\" is not valid");
     run_free(&run);
 }
 
@@ -168,7 +168,7 @@ static void test_ranks_that_cannot_be_bound(void **state)
     struct run run;
     job_run(&run, "--bind", "anywhere", "true");
     expect_code(&run, 2);
-    expect_text(&run, ERR, "AQ_BIND=\"anywhere\" is not legal");
+    expect_text(&run, ERR, "AQ_BIND=\"anywhere\" is not valid");
     run_free(&run);
     static const char *const calls[] = {"sched_getaffinity", "sched_setaffinity"};
     for (size_t i = 0; i < COUNT(calls); i++) {

@@ -13,7 +13,8 @@ import sys
 
 import tree
 
-CLEAN = ("include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
+CLEAN = ("src/base",
+         "include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
          "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",

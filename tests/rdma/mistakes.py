@@ -31,7 +31,7 @@ ROWS = [
     ("another name", {}, "unset AQ_IBV_PORTS; GASNET_VAPI_PORTS=mlx5_0 exec", "exec",
      r'GASNET_VAPI_PORTS="mlx5_0" names no port that is here'),
     ("filter", {"AQ_IBV_PORTS": "rxe0,rxe1"}, "exec", "exec",
-     r'AQ_IBV_PORTS="rxe0,rxe1" is not legal: give devices with \+ between'),
+     r'AQ_IBV_PORTS="rxe0,rxe1" is not valid: give devices with \+ between'),
     ("index", {"AQ_IBV_GID": "77"}, "exec", "exec",
      r"rxe.:1 has no address \(GID\) with index 77: .* set AQ_IBV_GID"),
     ("partition", {"AQ_IBV_PKEY": "5"}, "exec", "exec",
