@@ -198,7 +198,7 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_OFI_SELF_TEST",
      .def = "5s",
      .doc = "When ofi opens it tries with messages and transfers to itself what it will rely on; "
-            "each of these trials may take so long. 0: the provider is believed.",
+            "each message and transfer may take so long. 0: the provider is believed.",
      .advice = "0 where a provider serves its peers but not itself.",
      .unit = "s",
      .max = UINT64_C(3600000000000),
