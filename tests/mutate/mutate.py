@@ -26,6 +26,7 @@ import pathlib
 import random
 import re
 import resource
+import select
 import shlex
 import signal
 import subprocess
@@ -46,6 +47,8 @@ OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")
 CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
 FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "rows")] + MESSAGES
+CALLS = [f"unit.transport.udp.udp_{part}" for part in
+         ("channel", "rendezvous", "rendezvous_caller", "answer")]
 
 # What reads what a peer may have made up -> the tests of it, the quickest first.
 TESTS = {
@@ -64,10 +67,10 @@ TESTS = {
     "src/transport/fallback_rows.c": FALLBACK,
     "src/transport/fallback_serve.c": FALLBACK,
     "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
+    "src/transport/udp/udp_answer.c": ["unit.transport.udp.udp_answer"],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
-    "src/transport/udp/udp_channel.c": [
-        f"unit.transport.udp.udp_{part}" for part in
-        ("channel", "rendezvous", "rendezvous_caller")],
+    "src/transport/udp/udp_channel.c": CALLS,
+    "src/transport/udp/udp_rendezvous.c": CALLS,
     "src/transport/ibv/hca_greet.c": HCA,
     "src/transport/ibv/hca_lending.c": HCA,
     "src/transport/ofi/ofi_lending.c": OFI,
@@ -97,6 +100,7 @@ SILENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t
                     r"[^;=()\n]*\[[^;=\n]*;"
                     r"|\{0\}",
                     re.S | re.M)
+FAILED = b"[  FAILED  ]"  # what cmocka says
 MEMORY = 4 << 30  # bytes that a changed program may take
 BLANK = re.compile(r"[^\n]")
 
@@ -211,6 +215,22 @@ def confine():
     os.setsid()
 
 
+def await_end(process, until):
+    """Wait until it has ended, one of its tests has failed, or its time is over."""
+    said = b""
+    while (left := until - time.monotonic()) > 0 and FAILED not in said:
+        if not select.select([process.stdout], [], [], left)[0]:
+            return
+        more = os.read(process.stdout.fileno(), 1 << 16)
+        if not more:
+            try:
+                process.wait(max(0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                pass
+            return
+        said = said[-len(FAILED):] + more
+
+
 class Trial:
     """One file and its tests, in a folder of their own."""
 
@@ -281,12 +301,10 @@ class Trial:
         environment.update(each.split("=", 1) for each in properties.get("ENVIRONMENT", []))
         begun = time.monotonic()
         with subprocess.Popen([place, *entry["command"][1:]], cwd=self.scratch, env=environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, preexec_fn=confine) as process:
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, preexec_fn=confine) as process:
             try:
-                process.wait(self.limits.get(test, 300))
-            except subprocess.TimeoutExpired:
-                pass
+                await_end(process, begun + self.limits.get(test, 300))
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
