@@ -24,8 +24,7 @@ static void udp_answer_take(void *arg, enum aqi_dgram_channel lane,
     udp_channel_answer(arg, packet, len);
 }
 
-/* False: nothing had come. */
-static bool udp_answer_all(struct aqi_rendezvous *rendezvous)
+bool udp_answer_look(struct aqi_rendezvous *rendezvous)
 {
     struct pollfd fd = {.fd = rendezvous->epoll, .events = POLLIN};
     if (poll(&fd, 1, 0) <= 0) return false;
@@ -42,18 +41,19 @@ static bool udp_answer_all(struct aqi_rendezvous *rendezvous)
     return some;
 }
 
-static uint64_t udp_answer_pause(void)
+uint64_t udp_answer_pause(uint64_t last, bool some)
 {
-    uint64_t pause = udp_config.keepalive_ns / ANSWER_LOOKS;
-    if (pause == 0 || pause > answer_rarely_ns) return answer_rarely_ns;
-    return aqi_max(pause, answer_often_ns);
+    uint64_t most = udp_config.keepalive_ns / ANSWER_LOOKS;
+    if (udp_config.keepalive_ns == 0) most = answer_rarely_ns;
+    most = aqi_min(aqi_max(most, answer_often_ns), answer_rarely_ns);
+    return some ? answer_often_ns : aqi_min(2 * last, most);
 }
 
 static void *udp_answer_main(void *arg)
 {
     struct aqi_rendezvous *rendezvous = arg;
     struct udp_answer *answer = &rendezvous->answer;
-    uint64_t pause = udp_answer_pause();
+    uint64_t pause = udp_answer_pause(answer_rarely_ns, false);
     pthread_mutex_lock(&answer->lock);
     while (!answer->stop) {
         uint32_t calls = answer->calls;
@@ -64,8 +64,8 @@ static void *udp_answer_main(void *arg)
             pthread_cond_wait(&answer->changed, &answer->lock);
         else
             (void)pthread_cond_timedwait(&answer->changed, &answer->lock, &time);
-        bool some = calls == answer->calls && udp_answer_all(rendezvous);
-        pause = some ? answer_often_ns : aqi_min(2 * pause, udp_answer_pause());
+        bool some = calls == answer->calls && udp_answer_look(rendezvous);
+        pause = udp_answer_pause(pause, some);
     }
     pthread_mutex_unlock(&answer->lock);
     return NULL;

@@ -120,6 +120,10 @@ void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *pack
 /* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);
 void udp_answer_close(struct aqi_rendezvous *rendezvous);
+/* Answer all packets that have come, with the lock held, as the thread does. False: none had. */
+bool udp_answer_look(struct aqi_rendezvous *rendezvous);
+/* ns until it looks again, if `some` had come or nothing after a pause of `last` ns. */
+uint64_t udp_answer_pause(uint64_t last, bool some);
 
 static inline void udp_rendezvous_lock(struct aqi_rendezvous *rendezvous)
 {
