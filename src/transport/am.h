@@ -31,6 +31,8 @@ static inline bool aqi_am_has_payload(uint8_t kind)
 
 /* The one AQI_AM_INTERNAL of credit_gate.c: it carries credits and nothing else. */
 #define AQI_AM_INTERNAL_CREDITS 0
+/* And one that every receiver drops, after its credits have been counted. */
+#define AQI_AM_INTERNAL_VOID 255
 
 /*
  * Bits of `flags`. With AQI_AM_CREDITS the last argument is not the handler's: it is a word of

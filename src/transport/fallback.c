@@ -222,19 +222,22 @@ static aq_status fallback_any_atomic(struct aqi_tp *tp, struct aqi_peer *peer,
     return fallback_submit(tp->fallback, &op, false);
 }
 
-/* A Long that fits a message travels packed; a larger one as a put and then a header. */
+/* A Long that fits a message travels packed; a larger one, if the transport does not carry it, as a
+ * put and then a header. With credits a packed one is charged for its payload, so that is decided
+ * here, above the gate. */
 static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
                                    const struct aqi_am *am, const struct aqi_rmem *rmem,
                                    const struct aqi_mem *mem, struct aqi_comp *comp)
 {
     struct aqi_fallback *fb = tp->fallback;
-    if (fb->own.am_long != NULL && rmem != NULL)
-        return fb->own.am_long(tp, peer, am, rmem, mem, comp);
     struct aqi_am packed = *am;
     packed.kind = AQI_AM_LONG_PACKED;
     size_t apart = fb->params.long_apart;
-    if (am->nbytes <= peer->max_medium && (apart == 0 || am->nbytes < apart))
-        return fb->own.am_send(tp, peer, &packed, comp);
+    bool packs = am->nbytes <= peer->max_medium && (apart == 0 || am->nbytes < apart);
+    bool own = fb->own.am_long != NULL && rmem != NULL && (!packs || fb->gate == NULL);
+    aq_status st = own ? fb->own.am_long(tp, peer, am, rmem, mem, comp) : AQ_ENOTSUP;
+    if (st != AQ_ENOTSUP) return st;
+    if (packs) return fb->own.am_send(tp, peer, &packed, comp);
     struct fallback_op op = {.kind = FB_OP_LONG,
                              .peer = peer,
                              .local = (unsigned char *)(uintptr_t)am->payload,

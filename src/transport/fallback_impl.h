@@ -26,6 +26,7 @@ enum fallback_message {
     FB_REFUSED,  /* reply    the range or operation is not allowed at the target */
     FB_MESSAGES
 };
+static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
 
 /* Args 0 and 1 of every internal message: which operation, as slot index and generation, so that an
  * answer which is late, repeated or invented finds nothing. */

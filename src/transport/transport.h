@@ -475,7 +475,9 @@ struct aqi_transport {
      * the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
      * decremented when the source may be reused; without, that is so on return. A failure after
      * AQ_OK is in comp->status (AQ_ERANGE: the memory no longer exists), and the handler does not
-     * run. Replies as in am_send. The transport delivers it as AQI_AM_LONG.
+     * run. Replies as in am_send. The transport delivers it as AQI_AM_LONG, or as
+     * AQI_AM_LONG_HEADER for fallback.c. AQ_ENOTSUP: not to this memory; fallback.c puts it, then
+     * sends the header. Without AQI_CAP_CREDITS it also sees what fits a message.
      */
     aq_status (*am_long)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,

@@ -312,7 +312,7 @@ const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",
     .doc = "InfiniBand and RoCE: remote writes and reads by the adapter (libibverbs)",
     .caps = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_TIMERS |
-            AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR,
+            AQI_CAP_CREDITS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG,
     .addr_max = IBV_ADDR,
     .key_max = IBV_KEY,
     .settings = &aqi_ibv_settings,
@@ -322,6 +322,7 @@ const struct aqi_transport aqi_ibv_transport = {
     .address = hca_address,
     .connect = hca_connect,
     .am_send = hca_am_send,
+    .am_long = hca_am_long,
     .progress = hca_progress,
     .quiet = hca_quiet,
     .disconnect = hca_disconnect,

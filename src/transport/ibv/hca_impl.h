@@ -243,14 +243,18 @@ struct hca_peer {
     char why[320];
 };
 
-/* A transfer. */
+/* A transfer, or the payload of a Long (hca_long.c). */
 struct hca_op {
     struct aqi_transfer op;
     struct hca_op *next;
     struct hca_peer *peer;
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
-    bool refused; /* once already */
+    bool refused;           /* once already */
+    bool followed;          /* the header of the Long has been posted, and its buffer is not ours */
+    uint32_t number;        /* of this header, then */
+    struct hca_buf *header; /* NULL: not a Long */
+    void *source;           /* of a Long, a copy that was made of it; NULL */
 };
 
 /* What peers get of memory that is registered in parts of a power of two (`shift`): the keys of
@@ -607,6 +611,8 @@ bool hca_lending_again(struct hca_tp *hca, struct hca_sent *sent);
 /* hca_message.c */
 /* With the lock held: may a message be posted? AQ_AGAIN: not now. */
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
+/* Before a request, which has a buffer to be sent from, one is posted in which its reply comes. */
+aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer);
 /* Post the message in `buf`, on the rail of messages; AQ_AGAIN: no room. */
 aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
                            uint32_t number);
@@ -630,6 +636,22 @@ aq_status hca_message_open(struct hca_tp *hca); /* post these */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
 /* What has come in `buf` is handled, or held. */
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
+
+/* hca_long.c */
+aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                      struct aqi_comp *comp);
+/* With the lock held. Its payload has been posted: post the header. AQ_AGAIN: no room; a failure
+ * has ended the operation. */
+aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op);
+void hca_long_drop(struct hca_tp *hca, struct hca_op *op); /* what was not posted */
+/* Part of it could not be written: its handler is not to run. */
+AQI_COLD void hca_long_void(struct hca_op *op);
+/* Whether the peer has its header, and so all of it, though the connection has ended. */
+static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hca_op *op)
+{
+    return op->followed && (int32_t)(op->number - peer->arrived) < 0;
+}
 
 /* hca_ring.c. With the lock held. */
 aq_status hca_rings_open(struct hca_tp *hca);
@@ -672,7 +694,13 @@ aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
 aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
+/* AQ_ERANGE: it does not lie in `rmem`. */
+aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, size_t len);
 /* With the lock held. */
+/* Begin a copy of `want`. AQ_AGAIN: not now. */
+aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
+                             const struct aqi_mem *mem);
 void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op); /* it is posted by `push` */
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);

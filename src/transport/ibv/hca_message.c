@@ -10,9 +10,8 @@
 
 static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
 
-/* Before a request, which has a buffer to be sent from, one is posted in which its reply comes:
- * several at a time. */
-static aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
+/* Several at a time. */
+aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
 {
     uint32_t *replies = &peer->replies[peer->first];
     if (peer->awaited < hca->depth) peer->awaited++;

@@ -240,7 +240,9 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
     while (peer->again_first < peer->again_count && peer->state == HCA_UP) {
         struct hca_sent *sent = &peer->again[peer->again_first];
         aq_status st = AQ_OK;
-        if (sent->op != NULL)
+        if (sent->op != NULL && hca_long_arrived(peer, sent->op))
+            hca_sent_end(hca, sent, AQ_OK); /* its handler may have run: nothing is written again */
+        else if (sent->op != NULL)
             st = hca_transfer_issue(hca, peer, sent);
         else if ((int32_t)(sent->number - peer->arrived) < 0)
             hca_sent_end(hca, sent, AQ_OK);

@@ -6,6 +6,7 @@
 #include "base/stats.h"
 #include "base/touch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -15,9 +16,16 @@ void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
     if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&hca->lending, &op->op);
     if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
     if (!op->op.get) aqi_comp_local(op->op.comp);
-    aqi_comp_remote(op->op.comp);
+    if (op->header == NULL) aqi_comp_remote(op->op.comp);
+    free(op->source);
     op->peer->busy--;
     aqi_pool_put(&hca->ops, op);
+}
+
+/* With its header, if it is a Long. */
+static inline bool hca_transfer_is_done(const struct hca_op *op)
+{
+    return op->op.done == op->op.len && (op->header == NULL || op->followed);
 }
 
 /* Give back what a piece had. */
@@ -33,11 +41,12 @@ void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_statu
 {
     struct hca_op *op = sent->op;
     if (status != AQ_OK) op->op.status = status;
+    if (status == AQ_ERANGE && op->header != NULL) hca_long_void(op);
     if (sent->buf != NULL && op->op.get && status == AQ_OK)
         memcpy(op->op.local + sent->offset, sent->buf->bytes, sent->len);
     hca_transfer_release(hca, sent);
     op->op.done += sent->len;
-    if (op->op.done == op->op.len) hca_transfer_end(hca, op);
+    if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
 }
 
 /* Those that are not wholly posted end when what was posted has. */
@@ -50,7 +59,8 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
         op->op.status = status;
         op->op.done += op->op.len - op->op.posted;
         op->op.posted = op->op.len;
-        if (op->op.done == op->op.len) hca_transfer_end(hca, op);
+        if (op->header != NULL) hca_long_drop(hca, op);
+        if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
     peer->last_op = &peer->ops;
     if (hca->lending.on) aqi_lending_fail(&hca->lending, &peer->lender, status);
@@ -58,11 +68,15 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-/* The link for the next piece: in turn, of those with room; HCA_RAILS: none has. */
-static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_peer *peer)
+/* The link for the next piece: in turn, of those with room, but for a Long always that of messages;
+ * HCA_RAILS: none has room. */
+static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op *op)
 {
-    for (unsigned i = 0; i < hca->rails && hca->out < hca->room; i++) {
-        unsigned r = (peer->next->rail + i) % hca->rails;
+    const struct hca_peer *peer = op->peer;
+    unsigned first = op->header != NULL ? peer->first : peer->next->rail;
+    unsigned count = op->header != NULL ? 1 : hca->rails;
+    for (unsigned i = 0; i < count && hca->out < hca->room; i++) {
+        unsigned r = (first + i) % hca->rails;
         if ((peer->used >> r & 1) != 0 && peer->link[r].pieces < hca_config.sends) return r;
     }
     return HCA_RAILS;
@@ -106,7 +120,7 @@ static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned r
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
 {
     const struct hca_op *op = sent->op;
-    unsigned rail = hca_transfer_link(hca, peer);
+    unsigned rail = hca_transfer_link(hca, op);
     if (rail == HCA_RAILS) return AQ_AGAIN;
     hca_transfer_turn(hca, peer, rail);
     uint64_t remote = op->op.remote + sent->offset;
@@ -141,7 +155,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.op = op, .offset = op->op.posted, .len = hca_transfer_piece_len(op)};
     /* Before memory is pinned, or looked up again and again. */
-    if (hca_transfer_link(hca, op->peer) == HCA_RAILS) return AQ_AGAIN;
+    if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
     if (op->op.by == AQI_BY_PINS) {
         sent.pin = aqi_pins_get(&hca->pins, &op->op, sent.offset, &sent.len);
         if (sent.pin == NULL) op->op.by = AQI_BY_BOUNCE;
@@ -175,11 +189,13 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 {
     while (peer->ops != NULL && peer->state == HCA_UP && peer->again == NULL) {
         struct hca_op *op = peer->ops;
-        if (hca_transfer_post(hca, op) != AQ_OK) return;
+        if (op->op.posted != op->op.len && hca_transfer_post(hca, op) != AQ_OK) return;
         if (op->op.posted != op->op.len) continue;
+        if (op->header != NULL && hca_long_follow(hca, op) != AQ_OK) return;
         peer->ops = op->next;
         hca->waiting--;
         if (peer->ops == NULL) peer->last_op = &peer->ops;
+        if (op->header != NULL && hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
 }
 
@@ -193,6 +209,8 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
         memcpy(op->op.copy, op->op.local, op->op.len);
         op->op.local = op->op.copy;
         op->op.by = AQI_BY_BOUNCE;
+    } else if (op->source != NULL && op->op.len <= hca_config.bounce_limit) {
+        op->op.by = AQI_BY_BOUNCE; /* pinning it would not last */
     } else if (op->here == NULL) {
         op->op.by = aqi_pins_by(&hca->pins, op->op.len, hca_config.bounce_limit, hca->buffer);
     }
@@ -206,8 +224,8 @@ static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_AGAIN;
 }
 
-static aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want,
-                                    const struct hca_rmem *rmem, const struct aqi_mem *mem)
+aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
+                             const struct aqi_mem *mem)
 {
     struct hca_peer *peer = want->peer;
     aq_status st = hca_transfer_ready(hca, peer);
@@ -448,8 +466,8 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return hca_transfer_get_any(tp, peer, rmem, addr, dst, len, mem, comp);
 }
 
-static aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                                    uint64_t addr, size_t len)
+aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
+                             uint64_t addr, size_t len)
 {
     if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
     return aqi_fail(AQ_ERANGE, "ibv",

@@ -482,6 +482,33 @@ static void places_are_kept_for_ever(void **unused)
     close_both();
 }
 
+/* Whose turn it is among the rails. */
+static void a_long_keeps_to_the_link_of_messages(void **unused)
+{
+    const struct aqi_am am = {.kind = AQI_AM_LONG,
+                              .nbytes = 2 * PART,
+                              .addr = BASE + PART - 3,
+                              .payload = (void *)(uintptr_t)(BASE + 5000)};
+    struct hca_link *link = &peer.link[1];
+    (void)unused;
+    open_both();
+    peer.first = 1;
+    assert_int_equal(hca_am_long(&hca.tp, &peer.peer, &am, both.rmem, both.mem, &both.comp), AQ_OK);
+    assert_int_equal(card.posts, 6);
+    for (unsigned i = 0; i < card.posts; i++) {
+        assert_int_equal(card.wr[i].imm_data, 1);
+        assert_int_equal(card.wr[i].opcode, i < 5 ? IBV_WR_RDMA_WRITE : IBV_WR_SEND);
+    }
+    card.posts = 5;
+    check_pieces(BASE + PART - 3, BASE + 5000, 2 * PART, true);
+    assert_int_equal(both.comp.local, 1);
+    while (link->tail != link->head)
+        hca_sent_end(&hca, hca_link_take(&hca, link), AQ_OK);
+    assert_int_equal(both.comp.local, 0);
+    assert_int_equal(hca.bounced, 0);
+    close_both();
+}
+
 static sigjmp_buf way_out;
 
 static void on_fault(int number)
@@ -531,6 +558,7 @@ int main(void)
         cmocka_unit_test(what_a_connection_breaks_is_done_again),
         cmocka_unit_test(only_what_is_refused_twice_is_wrong),
         cmocka_unit_test(places_are_kept_for_ever),
+        cmocka_unit_test(a_long_keeps_to_the_link_of_messages),
         cmocka_unit_test(memory_that_is_protected_raises_its_signal_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

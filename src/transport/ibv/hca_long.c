@@ -1,0 +1,99 @@
+/*
+ * ibv: Longs that do not fit a message. The payload is an operation like a put, but all its pieces
+ * are written on the link of messages, and the header is sent behind them without waiting for a
+ * completion: a connection keeps order, and a peer takes the header only once everything written
+ * before it can be read. The header is never written into a ring, since InfiniBand does not promise
+ * in which order two writes reach the memory.
+ *
+ * If the connection breaks, the pieces are written again and the header follows them once more,
+ * unless the peer has got it: then its handler may have run, and the memory may be in use again.
+ */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/fail.h"
+#include "base/touch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct hca_buf *hca_long_header(struct hca_tp *hca, const struct aqi_am *am, uint32_t more)
+{
+    struct hca_buf *buf = hca_bounce_get(hca, more);
+    if (buf == NULL) return NULL;
+    struct aqi_am header = *am;
+    aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
+    aqi_am_encode_here(buf->bytes, &header, hca->params.self);
+    buf->len = (uint32_t)aqi_am_payload_offset(am->nargs);
+    return buf;
+}
+
+static aq_status hca_long_begin(struct hca_tp *hca, struct hca_op *op, const struct aqi_am *am,
+                                const struct hca_rmem *rmem, const struct aqi_mem *mem)
+{
+    struct hca_peer *peer = op->peer;
+    bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
+    uint32_t more = reply ? hca->depth : 0;
+    aq_status st = hca_message_ready(hca, peer);
+    if (st != AQ_OK) return st;
+    op->header = hca_long_header(hca, am, more);
+    if (op->header == NULL) return hca_bounce_none(hca, peer, more);
+    if (!reply) st = hca_message_expect(hca, peer);
+    if (st == AQ_OK) st = hca_transfer_begin(hca, op, rmem, mem);
+    if (st != AQ_OK) hca_bounce_put(hca, op->header);
+    return st;
+}
+
+aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
+                      const struct aqi_rmem *there, const struct aqi_mem *mem,
+                      struct aqi_comp *comp)
+{
+    struct hca_tp *hca = (struct hca_tp *)tp;
+    const struct hca_rmem *rmem = (const struct hca_rmem *)there;
+    void *payload = (void *)(uintptr_t)am->payload;
+    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* what is lent has its turn */
+    aq_status st = hca_transfer_check(to, there, am->addr, am->nbytes);
+    if (st != AQ_OK) return st;
+    struct hca_op op = {
+        .peer = (struct hca_peer *)to,
+        .op = {.comp = comp, .remote = am->addr, .local = payload, .len = am->nbytes}};
+    if (comp == NULL) {
+        op.source = malloc(am->nbytes);
+        if (op.source == NULL)
+            return aqi_fail(AQ_ENOMEM, "ibv", "no memory to queue a Long of %u bytes", am->nbytes);
+        op.op.local = memcpy(op.source, payload, am->nbytes);
+        mem = NULL;
+    } else if (mem == NULL) {
+        aqi_touch_read(payload, am->nbytes);
+    }
+    hca_lock(hca);
+    st = hca_long_begin(hca, &op, am, rmem, mem);
+    hca_unlock(hca);
+    if (st != AQ_OK) free(op.source);
+    return st;
+}
+
+aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op)
+{
+    uint32_t number = op->peer->number;
+    aq_status st = hca_message_send(hca, op->peer, op->header, number);
+    if (st != AQ_OK) return st;
+    op->number = number;
+    op->followed = true;
+    return AQ_OK;
+}
+
+void hca_long_drop(struct hca_tp *hca, struct hca_op *op)
+{
+    hca_bounce_put(hca, op->header);
+    op->followed = true;
+}
+
+/* It is sent all the same, since it returns a credit, and messages are numbered. It is still there:
+ * what was posted behind the payload cannot have left before it. */
+void hca_long_void(struct hca_op *op)
+{
+    struct aqi_am_wire *wire = (void *)op->header->bytes;
+    wire->kind = AQI_AM_INTERNAL;
+    wire->handler = AQI_AM_INTERNAL_VOID;
+    wire->nbytes = 0;
+}
