@@ -64,6 +64,23 @@ static inline bool hca_progress_keep(struct hca_rail *rail, int found)
     return true;
 }
 
+/* A process that computes between its polls finds much at once, and the senders wait for their
+ * credits. So one poll takes all that was there when it began, but no more than the queue holds,
+ * since senders may go on meanwhile. */
+static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_rail *rail,
+                                               enum aqi_progress_mode mode)
+{
+    unsigned n = 0;
+    int left = mode == AQI_PROGRESS_ALL ? rail->cq->cqe : 0, found;
+    do {
+        n += hca_progress_found(hca, rail, mode);
+        left -= HCA_BATCH;
+        if (left <= 0 || rail->found_next != rail->found_end) break;
+        found = hca_progress_poll(rail);
+    } while (hca_progress_keep(rail, found));
+    return n;
+}
+
 /* Mostly there is one or none, and nothing to be kept. */
 static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
                                              enum aqi_progress_mode mode)
@@ -78,7 +95,9 @@ static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
         if (what == HCA_WR_SEND && hca_progress_straight(hca, wc)) return 1;
         if (what == HCA_WR_RECEIVE) return hca_message_received(hca, r, wc, mode);
     }
-    return hca_progress_keep(rail, found) ? hca_progress_found(hca, rail, mode) : 0;
+    if (!hca_progress_keep(rail, found)) return 0;
+    return found == HCA_BATCH ? hca_progress_many(hca, rail, mode)
+                              : hca_progress_found(hca, rail, mode);
 }
 
 static AQI_NOINLINE unsigned hca_progress_other_rails(struct hca_tp *hca,

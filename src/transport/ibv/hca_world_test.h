@@ -256,6 +256,7 @@ static inline void end_open(unsigned self, uint32_t medium)
                                                 .post_srq_recv = card_receive,
                                                 .poll_cq = card_poll,
                                                 .req_notify_cq = card_arm};
+    end->cq.cqe = CQES;
     end->cq.context = end->srq.context = end->pd.context = &end->context;
     hca->rails = 1;
     hca->rail[0] = (struct hca_rail){.context = &end->context,

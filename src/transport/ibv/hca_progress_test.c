@@ -1,0 +1,102 @@
+/* Twin of hca_progress.c: how much a poll takes. */
+#include "transport/ibv/hca_world_test.h"
+
+enum { MEDIUM = 256, MANY = 5 * HCA_BATCH + 3 };
+
+static struct hca_tp *hca;
+static bool answering; /* each that is handled is followed by another one at once */
+
+static void send_one(void)
+{
+    struct aqi_am am = {.kind = AQI_AM_SHORT};
+    assert_int_equal(hca_am_send(&hca->tp, &hca->peers[1]->peer, &am, NULL), AQ_OK);
+}
+
+static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct end *end = arg;
+    (void)am;
+    end->handled[source]++;
+    if (!answering) return;
+    (void)hca_progress_queues(hca, AQI_PROGRESS_ALL); /* its buffer is free again */
+    send_one();
+    card_deliver(0, 1);
+}
+
+static int open_all(void **unused)
+{
+    (void)unused;
+    memset(ends, 0, sizeof(ends));
+    hca_config.ring_peers = 0;
+    hca_config.spares = MANY;
+    world_open(MEDIUM);
+    hca_config.spares = 4;
+    hca = ends[0].hca;
+    ends[1].hca->tp.hooks.deliver = on_message;
+    answering = false;
+    return 0;
+}
+
+static int close_all(void **unused)
+{
+    (void)unused;
+    world_close();
+    return 0;
+}
+
+static void send_many(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        if (i % HCA_BATCH == 0) (void)hca_progress_queues(hca, AQI_PROGRESS_ALL);
+        send_one();
+        card_deliver(0, 1);
+    }
+}
+
+static void one_poll_takes_all_that_has_arrived(void **unused)
+{
+    (void)unused;
+    for (unsigned count = 0; count <= MANY; count += count < 3 ? 1 : HCA_BATCH - 1) {
+        ends[1].handled[0] = 0;
+        send_many(count);
+        assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL), count);
+        assert_int_equal(ends[1].handled[0], count);
+        assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL), 0);
+    }
+}
+
+/* There requests are only kept. */
+static void inside_a_handler_it_takes_a_batch(void **unused)
+{
+    (void)unused;
+    send_many(MANY);
+    assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES), HCA_BATCH);
+    assert_int_equal(ends[1].handled[0], 0);
+    while (hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES) != 0)
+        continue;
+    while (hca_message_deliver_held(ends[1].hca) != 0)
+        continue;
+    assert_int_equal(ends[1].handled[0], MANY);
+}
+
+static void it_ends_though_others_go_on(void **unused)
+{
+    (void)unused;
+    send_many(MANY);
+    answering = true;
+    unsigned taken = hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL);
+    assert_in_range(taken, MANY + 1, CQES);
+    answering = false;
+    assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL), MANY);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(one_poll_takes_all_that_has_arrived, open_all, close_all),
+        cmocka_unit_test_setup_teardown(inside_a_handler_it_takes_a_batch, open_all, close_all),
+        cmocka_unit_test_setup_teardown(it_ends_though_others_go_on, open_all, close_all),
+    };
+    world_cards();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
