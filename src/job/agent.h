@@ -12,8 +12,10 @@
 #include "job/hub/hub.h"
 
 struct aqi_agent_params {
-    /* The hub, as in hub.h; `hooks` are those for processes and people: kill, asleep, hint, say,
-     * output, input, over, die. The agent sets the others, `page` and `now_ns`. */
+    /*
+     * The hub, as in hub.h; set the `hooks` for processes and users: kill, asleep, hint, say,
+     * output, input, over, die. The agent sets the others, `page` and `now_ns`.
+     */
     struct aqi_hub_params hub;
     uint32_t local_ranks;
     /* The addresses of an agent up the tree: "10.0.0.7:40000,…". NULL: unreachable. */

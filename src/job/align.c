@@ -25,7 +25,7 @@ static uint64_t align_distance(int64_t a, int64_t b)
     return a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a;
 }
 
-/* Old nodes make room: every other one of the older half goes. */
+/* To make room, every other node of the older half is dropped. */
 static void align_thin(struct aqi_align *align)
 {
     unsigned kept = 0;

@@ -28,16 +28,18 @@ struct aqi_align {
     unsigned used;
 };
 
-/* Asked at our time `asked`, heard and answered at these of the other clock, which may itself be
- * wrong by `error`, and got the answer at our time `got`. */
+/*
+ * A query sent at our time `asked`, received and answered at these times of the other clock, which
+ * may itself be wrong by `error`, and whose answer arrived at our time `got`.
+ */
 void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint64_t answered,
                    uint64_t got, uint64_t error);
 /* Enough queries have been answered. */
 bool aqi_align_ready(const struct aqi_align *align);
 /*
- * Our time `at` as that of the other clock. It grows with `at` always, and earlier answers stay
- * valid: a better estimate is approached from then on, by at most 1/2000 of the elapsed time,
- * unless it differs by more than 10 ms (a host was suspended).
+ * Our time `at` on the other clock. It always grows with `at`, and earlier results stay valid: a
+ * better estimate is approached from then on, by at most 1/2000 of the elapsed time, unless it
+ * differs by more than 10 ms (after a host was suspended).
  */
 uint64_t aqi_align_time(const struct aqi_align *align, uint64_t at);
 /* The offset added there, and its error bound; UINT64_MAX: unknown. */

@@ -1,4 +1,4 @@
-/* Unit test of align.c: clocks that are apart and drift, over a network with queues. */
+/* Tests align.c: clocks that differ and drift, over a network with queues. */
 #include "job/align.h"
 
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static uint64_t draw(uint64_t most)
     return (seed >> 33) % (most + 1);
 }
 
-/* The other clock: it was `ahead` in the beginning, and gains `ppm` millionths. */
+/* The other clock: `ahead` in the beginning, and faster by `ppm` millionths. */
 static uint64_t other(uint64_t now, int64_t ahead, int64_t ppm)
 {
     return now + (uint64_t)(ahead + (int64_t)(now / 1000000) * ppm);
@@ -30,7 +30,7 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* One question, on ways that take 20 us and whatever queues there are. */
+/* One query, over a path that takes 20 us plus these queuing delays. */
 static uint64_t ask(struct aqi_align *align, uint64_t now, int64_t ahead, int64_t ppm, uint64_t far)
 {
     uint64_t queue = draw(3) == 0 ? 50 : 5000;
@@ -54,7 +54,7 @@ static void test_bound_holds_and_time_grows(void **state)
 {
     static const struct {
         int64_t ahead, ppm;
-        uint64_t far; /* how wrong the other side is itself */
+        uint64_t far; /* error of the other side's clock */
     } clocks[] = {{0, 0, 0}, {5000000000, 40, 0}, {-3000000, -60, 0}, {1 << 30, 90, 200000}};
     (void)state;
     for (size_t c = 0; c < AQI_COUNT_OF(clocks); c++) {
@@ -78,7 +78,7 @@ static void test_bound_holds_and_time_grows(void **state)
     }
 }
 
-/* What was said of a time before is said of it later, too: blocks of events are written late. */
+/* Results for a past time do not change later: blocks of events are written late. */
 static void test_past_stays(void **state)
 {
     struct aqi_align align = {0};
@@ -95,7 +95,7 @@ static void test_past_stays(void **state)
         assert_true(distance(aqi_align_time(&align, times[i]), said[i]) <= 1);
 }
 
-/* A host that slept is not followed for hours. */
+/* A suspended host is not approached for hours. */
 static void test_step(void **state)
 {
     struct aqi_align align = {0};
@@ -114,9 +114,9 @@ static void test_nonsense(void **state)
 {
     struct aqi_align align = {0};
     (void)state;
-    aqi_align_add(&align, 10, 5, 6, 9, 0);             /* got before it asked */
-    aqi_align_add(&align, 10, 6, 5, 20, 0);            /* answered before it heard */
-    aqi_align_add(&align, 10, 5, 50, 20, 0);           /* held longer than the way took */
+    aqi_align_add(&align, 10, 5, 6, 9, 0);   /* answer arrived before the query was sent */
+    aqi_align_add(&align, 10, 6, 5, 20, 0);  /* answered before it was received */
+    aqi_align_add(&align, 10, 5, 50, 20, 0); /* held longer than the round trip */
     aqi_align_add(&align, 10, 12, 13, 20, UINT64_MAX); /* it does not know itself */
     assert_true(aqi_align_error(&align, 30) == UINT64_MAX);
 }

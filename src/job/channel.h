@@ -4,27 +4,28 @@
 
 #include "job/control.h"
 
-/* Is this descriptor such a socket? */
+/* Whether this descriptor is such a socket. */
 bool aqi_channel_is_one(int fd);
 
 /*
- * Send one message, with `pass` beside it unless that is -1. Async-signal-safe; logs nothing.
+ * Send one message, with the descriptor `pass` unless that is -1. Async-signal-safe; logs nothing.
  *
  * @return AQ_AGAIN  The socket is full.
  * @return AQ_EPEER  The other side has closed it.
- * @return AQ_ESYS   Anything else; errno says what.
+ * @return AQ_ESYS   Anything else; see errno.
  */
 aq_status aqi_channel_send(int socket, const struct aqi_control *message, int pass);
 
 /*
- * Receive one packet of at most `*len` bytes as it is. A descriptor beside it goes, close-on-exec,
- * to `*passed`, else that is -1. Logs nothing.
+ * Receive one whole packet of at most `*len` bytes. A descriptor that comes with it is stored in
+ * `*passed`, close-on-exec; otherwise that is -1. Logs nothing.
  *
- * @return AQ_AGAIN   Nothing is there.
- * @return AQ_EPEER   The other side has closed it.
- * @return AQ_EPROTO  A packet too long, or with more than one descriptor; it was dropped.
- * @return AQ_ELIMIT  A descriptor beside it could not be received: too many are open; dropped.
- * @return AQ_ESYS    Anything else; errno says what.
+ * @return AQ_AGAIN   There is no packet.
+ * @return AQ_EPEER   The other side has closed the socket.
+ * @return AQ_EPROTO  The packet is too long or has more than one descriptor; it was dropped.
+ * @return AQ_ELIMIT  A descriptor could not be received because too many are open; the packet was
+ *                    dropped.
+ * @return AQ_ESYS    Anything else; see errno.
  */
 aq_status aqi_channel_receive(int socket, void *buf, size_t *len, int *passed);
 

@@ -9,9 +9,9 @@
  *   HELLO  let me join (with a socket)     JOB     you are rank r of n (with the job page)
  *   CLAIM  I am rank r, here is the proof
  *                                          REFUSE  you cannot join, because
- *   CALL   my part of a collective call    RESULT  its result; or why it failed
+ *   CALL   my part of a collective call    RESULT  its result, or why it failed
  *   READY  I have started                  EVENT   a rank died, others end, or the job does
- *   AGREE  ask those of a set who live     AGREED  all of them have, and who they are
+ *   AGREE  which of these ranks live?      AGREED  all of them have asked: these live
  *   LEAVING  I make no more calls
  *   ENDING   I end when the others do
  *   SHOW   here are my counters, or what I write for the job's files (with a descriptor)

@@ -1,4 +1,4 @@
-/* Twin of control.c: what is written can be read, and nothing else can. */
+/* Tests control.c: what is encoded can be decoded, and nothing else can. */
 #include "job/control.h"
 
 #include <setjmp.h>
@@ -133,7 +133,7 @@ static void test_short_packets_are_refused(void **state)
         struct aqi_control in = sample(type), out;
         size_t head = packet(&in, buf) - in.len;
         for (size_t len = 0; len < head; len++) {
-            /* In memory of just that size, so that the sanitizer sees a read beyond it. */
+            /* In memory of exactly that size, so that the sanitizer detects a read beyond it. */
             uint8_t *exact = malloc(len + 1);
             memcpy(exact, buf, len);
             assert_int_equal(aqi_control_decode(exact, len, &out), AQ_EPROTO);
@@ -156,7 +156,7 @@ static void test_too_much_data_is_refused(void **state)
     assert_int_equal(aqi_control_decode(buf, len + 1, &out), AQ_EPROTO);
 }
 
-/* How much may follow the fields of each type, and not a byte more, either way. */
+/* The maximum data of each type, and not a byte more, in both directions. */
 static void test_the_most_data_of_each_type(void **state)
 {
     (void)state;
@@ -250,7 +250,7 @@ static void test_other_versions(void **state)
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_EMISMATCH);
     assert_int_equal(out.version, AQI_CONTROL_VERSION + 1);
     assert_int_equal(out.type, AQI_CONTROL_CALL);
-    /* A refusal must be understood whoever sent it. */
+    /* A refusal must be understood whichever version sent it. */
     in = sample(AQI_CONTROL_REFUSE);
     len = packet(&in, buf);
     buf[0] = AQI_CONTROL_VERSION + 1;
@@ -274,7 +274,7 @@ static void test_texts_are_made_printable(void **state)
     assert_string_equal(text, "");
 }
 
-/* Random bytes, mostly with a plausible beginning: accepted ones must be what encode makes. */
+/* Random bytes, mostly with a plausible beginning: those accepted must be what encode produces. */
 static void test_random_bytes(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Twin of desk.c, too: processes that come by themselves, and strangers that do. */
+/* Tests desk.c: processes that connect by themselves, and strangers that do. */
 #include "job/desk_world_test.h"
 
 static void open_listener(void)
@@ -51,7 +51,7 @@ static void places_are_claimed(void **state)
     expect_refusal(claim(UINT32_MAX, secret[0], -1), AQ_EMISMATCH, "does not belong");
     assert_int_equal(aqi_desk_claimed(), 0);
     own = own_socket(&theirs);
-    int fd = claim(FIRST, secret[0], theirs); /* what comes with it is of no use */
+    int fd = claim(FIRST, secret[0], theirs); /* its descriptor is of no use */
     close(theirs);
     assert_true(is_closed(own));
     expect_job(fd, FIRST, &page);
@@ -91,7 +91,7 @@ static void strangers_claim_nothing(void **state)
     assert_true(is_closed(fd));
     close(fd);
     assert_int_equal(aqi_desk_claimed(), 0);
-    /* So many may say nothing; the next is not let in until one of them is gone. */
+    /* This many may be silent; the next is not accepted until one of them is gone. */
     int fds[STRANGERS + 1];
     for (unsigned i = 0; i <= STRANGERS; i++) {
         fds[i] = call();
@@ -113,7 +113,7 @@ static void strangers_claim_nothing(void **state)
     close_world();
 }
 
-/* One that left has ended with its socket. */
+/* One that left has ended when its socket is closed. */
 static void a_claimed_place_that_was_left(void **state)
 {
     const struct aqi_control bye = {.type = AQI_CONTROL_BYE};
@@ -134,7 +134,7 @@ static void a_claimed_place_that_was_left(void **state)
     close_world();
 }
 
-/* A process that claims a place has ended when it has, not when it has closed its socket. */
+/* A process that has claimed a place ends when it exits, not when it closes its socket. */
 static void a_claimed_place_that_was_lost(void **state)
 {
     int go[2], gone[2];

@@ -1,5 +1,5 @@
 /*
- * Twin of desk.c: its sockets. Which processes may join and what they are sent, malformed and
+ * Tests desk.c and its sockets: which processes may join, what they are sent, malformed and
  * excessive input. Processes that the launcher did not start: desk_claim_test.c. The effects on a
  * job: tests/job.
  */
@@ -19,7 +19,7 @@ static void a_rank_joins(void **state)
     assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_JOINED);
     assert_int_equal(aqi_hub_state(world.hub, SECOND), AQI_RANK_STARTED);
     assert_int_equal(aqi_hub_pid(world.hub, 0), getpid());
-    /* The page has a line for each rank, does not grow, and only the agent writes to it. */
+    /* The page has a line for each rank, does not grow, and only the agent can write to it. */
     assert_int_equal(fstat(page, &info), 0);
     assert_int_equal(info.st_size, HERE * AQI_CACHE_LINE);
     assert_int_not_equal(ftruncate(page, 2 * info.st_size), 0);
@@ -62,7 +62,7 @@ static void a_place_is_taken_once(void **state)
     close_world();
 }
 
-/* Its packet is not ours, or what it has with it: said once, and nothing of it is kept. */
+/* A foreign packet, or one with a wrong descriptor, is reported once and dropped. */
 static void garbage_at_a_place(void **state)
 {
     static const uint8_t zeros[100];
@@ -80,13 +80,13 @@ static void garbage_at_a_place(void **state)
         case 1:
             assert_int_equal(send(place, zeros, 0, 0), 0);
             break;
-        case 2: /* nothing to answer over */
+        case 2: /* no socket for the answer */
             assert_int_equal(aqi_channel_send(place, &hi, -1), AQ_OK);
             break;
-        case 3: /* with a socket, and not the right message */
+        case 3: /* a socket, but the wrong message */
             assert_int_equal(aqi_channel_send(place, &bye, theirs), AQ_OK);
             break;
-        case 4: /* the right message, with what is no such socket */
+        case 4: /* the right message, but not such a socket */
             close(theirs);
             theirs = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
             assert_int_equal(aqi_channel_send(place, &hi, theirs), AQ_OK);
@@ -96,7 +96,7 @@ static void garbage_at_a_place(void **state)
             theirs = open("/dev/null", O_RDWR | O_CLOEXEC);
             assert_int_equal(aqi_channel_send(place, &hi, theirs), AQ_OK);
             break;
-        default: /* a message of ours of another kind */
+        default: /* one of our messages, but of another type */
             assert_int_equal(aqi_channel_send(place, &bye, -1), AQ_OK);
             break;
         }
@@ -112,7 +112,7 @@ static void garbage_at_a_place(void **state)
         turns();
         assert_int_equal(world.said, 2);
         assert_int_equal(aqi_hub_state(world.hub, FIRST), AQI_RANK_STARTED);
-        int fd = joined(FIRST); /* all the same */
+        int fd = joined(FIRST); /* nevertheless */
         close(fd);
         close(own);
         close_world();
@@ -206,12 +206,12 @@ static void garbage_of_a_rank(void **state)
 
 static bool unread(int fd)
 {
-    int bytes = 0; /* of what was sent here */
+    int bytes = 0; /* data sent here */
     assert_int_equal(ioctl(fd, SIOCOUTQ, &bytes), 0);
     return bytes != 0;
 }
 
-/* One that says a lot is heard in turn with the others; at its end all of it. */
+/* A rank that sends a lot is served in turn with the others; at its end all is read. */
 static void turns_of_those_that_talk(void **state)
 {
     static const uint8_t zeros[8];
@@ -254,7 +254,7 @@ static void queue_many(struct aqi_parcel **parcel)
     assert_true((*parcel)->refs > 1);
 }
 
-/* More than a socket holds waits, in order; nothing is kept of what was sent. */
+/* Messages that exceed the socket's buffer wait, in order; data that was sent is freed. */
 static void a_rank_that_reads_slowly(void **state)
 {
     struct aqi_parcel *parcel;
@@ -309,7 +309,7 @@ static void a_rank_that_does_not_read(void **state)
     }
 }
 
-/* A message that is too long for its kind is not sent, and said; the next one is. */
+/* A message that is too long for its type is not sent, and reported; the next one is sent. */
 static void a_message_that_cannot_be_sent(void **state)
 {
     struct aqi_control said;
@@ -356,7 +356,7 @@ static void a_process_of_a_shell(void **state)
     assert_non_null(strstr(aqi_hub_name(world.hub, FIRST, name), "fifteen letters"));
     assert_false(aqi_hub_ending(world.hub));
     unsigned before = descriptors();
-    aqi_desk_signal(FIRST, SIGTERM); /* it, and not the shell: that is this process */
+    aqi_desk_signal(FIRST, SIGTERM); /* the child, not the shell, is the process of the rank */
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(WTERMSIG(status), SIGTERM);
@@ -373,7 +373,7 @@ static void a_process_of_a_shell(void **state)
     close_world();
 }
 
-/* A host may have one rank, or none: then there is no page. */
+/* A host may have one rank, or none; then there is no page. */
 static void a_page_for_few(void **state)
 {
     struct aqi_parcel *page;

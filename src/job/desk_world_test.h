@@ -1,6 +1,4 @@
-/*
- * The desk of an agent, before a hub that is real and processes that the test plays.
- */
+/* The desk of an agent with a real hub and processes that the test plays. */
 #ifndef DESK_WORLD_TEST_H
 #define DESK_WORLD_TEST_H
 
@@ -26,7 +24,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* Of the four ranks of the job two are here: 1 and 3. */
+/* Two of the four ranks of the job are here: 1 and 3. */
 enum { RANKS = 4, HERE = 2, FIRST = 1, SECOND = 3, TURN = 64, STRANGERS = 64 + HERE };
 static const uint32_t agent_of[RANKS] = {1, 0, 1, 0};
 static const uint8_t secret[AQI_JOB_KEY_BYTES] = "this is secret.";
@@ -38,7 +36,7 @@ static struct {
     int listener;
     struct sockaddr_un at;
     unsigned said;
-    char text[512]; /* the last that was said */
+    char text[512]; /* the last message printed */
     unsigned descriptors;
 } world;
 
@@ -98,7 +96,7 @@ static inline unsigned descriptors(void)
     return count;
 }
 
-/* Whatever is ready now, once each. */
+/* Handle everything that is ready now, once. */
 static inline void turn(void)
 {
     aqi_loop_once(aqi_now_ns());
@@ -149,7 +147,7 @@ static inline void open_world(void)
     world.listener = -1;
 }
 
-/* The places of processes that the agent has forked: this one. */
+/* A place for a process that the agent has forked, played by this one. */
 static inline void open_places(void)
 {
     open_world();
@@ -216,7 +214,7 @@ static inline void expect_job(int fd, uint32_t rank, int *page)
     assert_true(*page >= 0);
 }
 
-/* It is refused, as the text says, and its socket closed. */
+/* It is refused with this text, and its socket is closed. */
 static inline void expect_refusal(int fd, aq_status status, const char *why)
 {
     struct aqi_control message;
@@ -228,7 +226,7 @@ static inline void expect_refusal(int fd, aq_status status, const char *why)
     assert_int_equal(passed, -1);
     aqi_control_text(&message, text);
     assert_non_null(strstr(text, why));
-    assert_in_range(message.len, strlen(why), 300); /* no more than the text */
+    assert_in_range(message.len, strlen(why), 300); /* nothing but the text */
     assert_int_equal(hear(fd, &message, &passed), AQ_EPEER);
     close(fd);
 }

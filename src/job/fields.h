@@ -18,8 +18,10 @@ struct aqi_field {
     }
 
 size_t aqi_fields_bytes(const struct aqi_field *fields);
-/* Both return where the bytes after the last field begin; they have room for, or are, at least
- * aqi_fields_bytes. Async-signal-safe. */
+/*
+ * Both return the end of the last field; the bytes must be at least aqi_fields_bytes.
+ * Async-signal-safe.
+ */
 uint8_t *aqi_fields_write(const struct aqi_field *fields, const void *from, uint8_t *at);
 const uint8_t *aqi_fields_read(const struct aqi_field *fields, const uint8_t *at, void *to);
 

@@ -1,4 +1,4 @@
-/* Twin of fork.c: a rank against a launcher made of a script, in a thread of the same process. */
+/* Tests fork.c: a rank and a scripted launcher, in a thread of the same process. */
 #include "base/shmem.h"
 #include "job/channel.h"
 #include "job/settings.h"
@@ -27,7 +27,7 @@ struct launcher {
     _Atomic uint32_t *page;
     int page_fd;
     pthread_t thread;
-    bool running; /* the thread is not joined yet */
+    bool running; /* the thread has not been joined yet */
     void (*script)(struct launcher *launcher);
 };
 
@@ -77,7 +77,7 @@ static void *run_script(void *arg)
 
 static struct aqi_boot *_Atomic joining;
 
-/* Start the launcher and join it: what aqi_boot_open said. */
+/* Start the launcher and join it; returns the result of aqi_boot_open. */
 static aq_status join(void (*script)(struct launcher *), struct aqi_boot **boot)
 {
     int pair[2];
@@ -127,7 +127,7 @@ static void test_joining(void **state)
     assert_int_equal(info->local_rank, RANK);
     assert_int_equal(info->key[15], 0xa5);
     assert_false(aqi_boot_alert(boot));
-    /* The place is given back, so that it is not handed down to other programs. */
+    /* The place is closed, so that programs started by this one do not inherit it. */
     assert_int_equal(fcntl((int)aqi_job_config.boot_fd, F_GETFD), -1);
     struct aqi_control message;
     int passed = -1;
@@ -183,7 +183,7 @@ static void script_job_without_page(struct launcher *self)
            -1);
 }
 
-/* Another thread of the rank, or a signal's handler, ends the job meanwhile. */
+/* Another thread of the rank, or a signal handler, ends the job meanwhile. */
 static void script_exit(struct launcher *self)
 {
     struct aqi_boot *boot = joining;
@@ -228,7 +228,10 @@ static void test_failing_to_join(void **state)
     }
 }
 
-/* Who ends has not read all that it was told, and what it said last is heard all the same. */
+/*
+ * A rank that ends may not have read all its messages; its own last message is delivered
+ * nevertheless.
+ */
 static void test_last_words(void **state)
 {
     (void)state;
@@ -265,7 +268,7 @@ static void test_a_place_that_is_none(void **state)
 
 enum { BIG = 100000 };
 
-/* Collects a part of BIG bytes, and gives it back twice: the result of two ranks that agree. */
+/* Collects a part of BIG bytes and returns it twice: the result of two ranks that agree. */
 static void script_gather(struct launcher *self)
 {
     answer_job();
@@ -306,7 +309,7 @@ static void test_allgather_in_pieces(void **state)
 
 static _Atomic int idle_rounds;
 
-/* Answers once the rank that waits has made so many rounds of what else it has to do. */
+/* Answers once the waiting rank has made this many rounds of its other work. */
 static void script_patient(struct launcher *self)
 {
     struct aqi_control call;
@@ -345,7 +348,7 @@ static void test_share(void **state)
     struct aqi_boot *boot;
     assert_int_equal(join(script_job, &boot), AQ_OK);
     await_script();
-    /* The answers may be there before the questions. */
+    /* The answers may arrive before the queries. */
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 1}, launcher.page_fd);
     answer(&(struct aqi_control){.type = AQI_CONTROL_RESULT, .seq = 2}, -1);
     int fd = -1;
@@ -395,7 +398,7 @@ static void test_events(void **state)
     assert_int_equal(seen.count, 0);
     send_event(AQI_BOOT_PEER_LOST, 0);
     send_event(AQI_BOOT_EXIT, 0);
-    /* Read before they are counted: no alert may remain when the count comes. */
+    /* Read before they are counted: no alert may remain when the count arrives. */
     assert_false(aqi_boot_alert(boot));
     assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);
     assert_int_equal(seen.count, 2);
@@ -433,7 +436,7 @@ static void test_an_event_ends_a_call(void **state)
     atomic_store(launcher.page, 1);
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_string_equal(aq_error_message(), "it died");
-    /* The event itself is still to be told, and later calls fail at once. */
+    /* The event itself has yet to be delivered, and later calls fail at once. */
     assert_true(aqi_boot_alert(boot));
     assert_int_equal(boot->kind->allgather(boot, NULL, 0, NULL), AQ_EPEER);
     assert_int_equal(boot->kind->progress(boot, on_event, &seen), AQ_OK);

@@ -44,8 +44,8 @@ static const struct aqi_setting launch_rows[] = {
      .choices = launch_spawners,
      .def = "auto",
      .doc = "How aqrun starts processes: fork, all on this machine; ssh, on the hosts; pmix, pmi2, "
-            "pmi or mpi, by srun, mpirun or mpiexec.hydra, whichever is there; auto: fork where "
-            "all hosts are this machine, else ssh. aqrun --spawner sets it.",
+            "pmi or mpi, by srun, mpirun or mpiexec.hydra, whichever is found; auto: fork if all "
+            "hosts are this machine, otherwise ssh. Set by aqrun --spawner.",
      .advice = "fork to stay on this machine inside a job of a batch system.",
      AQI_SETTING_IN(CHOICE, struct aqi_launch_config, spawner)},
     {.name = "AQ_MPIRUN_CMD",
@@ -55,46 +55,46 @@ static const struct aqi_setting launch_rows[] = {
      .def = "",
      .doc = "With AQ_SPAWNER=mpi, the manager's command, in words as of a shell: %N is the number "
             "of processes, %C the program with its arguments, also %P and %A, %V is -v if aqrun "
-            "has it, %% a percent sign; nothing: aqrun looks for one and gives it options for "
+            "has it, %% a percent sign. If empty, aqrun looks for a manager and passes options for "
             "hosts and environment.",
-     .advice = "For managers that want options of their own: mpirun --mca btl tcp,self -n %N %C.",
+     .advice = "For managers that need other options: mpirun --mca btl tcp,self -n %N %C.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, mpirun)},
     {.name = "AQ_PMIRUN_CMD",
      .alias = "PMIRUN_CMD",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "The same with AQ_SPAWNER=pmix, pmi2 or pmi.",
+     .doc = "Likewise with AQ_SPAWNER=pmix, pmi2 or pmi.",
      .advice = "srun --mpi=pmix -K0 -W60 %V -mblock -n %N %C.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, pmirun)},
     {.name = "AQ_HOSTS",
      .alias = "GASNET_SSH_SERVERS",
      .more_aliases = launch_more_hosts,
      .def = "",
-     .doc = "The hosts of jobs that aqrun starts, as aqrun --hosts takes them: n1,n2*4,n[3-8].",
+     .doc = "The hosts of jobs that aqrun starts, in the format of aqrun --hosts: n1,n2*4,n[3-8].",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, hosts)},
     {.name = "AQ_HOSTFILE",
      .alias = "GASNET_SSH_NODEFILE",
      .more_aliases = launch_more_files,
      .def = "",
-     .doc = "A file with the hosts of jobs that aqrun starts, one a line, as aqrun --hostfile "
-            "takes it. AQ_HOSTS goes before, GASNET_SSH_SERVERS behind.",
+     .doc = "A file with the hosts of jobs that aqrun starts, one per line, as for aqrun "
+            "--hostfile. AQ_HOSTS takes precedence over it, and it over GASNET_SSH_SERVERS.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, hostfile)},
     {.name = "AQ_SSH_CMD",
      .alias = "GASNET_SSH_CMD",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "ssh",
-     .doc = "The command by which aqrun reaches other hosts, in words as of a shell; it gets "
+     .doc = "The command by which aqrun reaches other hosts, in words as of a shell. It gets "
             "options, the host and a command line.",
-     .advice = "For sites with a command of their own, such as rsh or oarsh.",
+     .advice = "For sites with their own command, such as rsh or oarsh.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_command)},
     {.name = "AQ_SSH_OPTIONS",
      .alias = "GASNET_SSH_OPTIONS",
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "Options for that command, in words as of a shell. They go before those of aqrun (-T, "
+     .doc = "Options for that command, in words as of a shell. They precede those of aqrun (-T, "
             "BatchMode=yes, ForwardX11=no, if the command is ssh), and so win.",
      .advice = "-p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_options)},
@@ -103,22 +103,22 @@ static const struct aqi_setting launch_rows[] = {
      .alias = "GASNET_SSH_OUT_DEGREE",
      .def = "16",
      .max = AQI_MAX_RANKS,
-     .doc = "How many other hosts a host starts at most, in a tree that aqrun is the root of; 0: "
+     .doc = "Maximum number of other hosts that one host starts, in a tree whose root is aqrun; 0: "
             "aqrun starts all itself.",
-     .advice = "0 where hosts cannot reach one another by ssh.",
+     .advice = "0 if hosts cannot reach each other by ssh.",
      AQI_SETTING_IN(COUNT, struct aqi_launch_config, ssh_fanout)},
     {.name = "AQ_SSH_TIMEOUT",
      .def = "30s",
      .unit = "s",
      .min = LAUNCH_SECOND / 10,
      .max = 86400 * LAUNCH_SECOND,
-     .doc = "How long a host may take to answer after its session of ssh was started.",
-     .advice = "Raise it where logins are slow.",
+     .doc = "Time limit for a host to answer after its ssh session was started.",
+     .advice = "Raise it if logins are slow.",
      AQI_SETTING_IN(TIME, struct aqi_launch_config, ssh_timeout_ns)},
     {.name = "AQ_REMOTE_AQRUN",
      .def = "",
-     .doc = "The path of aqrun on the other hosts; nothing: the same as here.",
-     .advice = "When it is installed elsewhere there.",
+     .doc = "The path of aqrun on the other hosts. If empty, the same as here.",
+     .advice = "If it is installed elsewhere there.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, remote_aqrun)},
 };
 

@@ -31,7 +31,7 @@ void aqi_lines_free(struct aqi_lines *lines);
 enum aqi_lines_kind { AQI_LINES_PLAIN, AQI_LINES_TEXT, AQI_LINES_JSON };
 void aqi_lines_clock(struct aqi_safe_text *line, enum aqi_lines_kind kind, const char *host,
                      uint32_t rank, const struct aqi_align *align, uint64_t now);
-/* The kind of these lines: statistics (PLAIN), or the format of a trace. */
+/* The kind of the lines: statistics (PLAIN), or the format of a trace. */
 enum aqi_lines_kind aqi_lines_kind(const char *bytes, size_t len);
 
 #endif

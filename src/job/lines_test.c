@@ -1,4 +1,4 @@
-/* Unit test of lines.c: what comes in pieces comes out in whole lines, with the times aligned. */
+/* Tests lines.c: input in pieces comes out as whole lines, with aligned times. */
 #include "job/lines.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static void keep(void *arg, const char *bytes, size_t len)
     got[used] = '\0';
 }
 
-/* Clocks that are so far apart, to within 10 ns. */
+/* Clocks that differ by this much, known to within 10 ns. */
 static struct aqi_align apart(int64_t ns)
 {
     struct aqi_align align = {0};
@@ -38,7 +38,7 @@ static const struct {
      "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1},\n"},
     {"{\"name\":\"x\",\"ts\":1.500,\"dur\":2.000,\"pid\":0},\n",
      "{\"name\":\"x\",\"ts\":5000001.500,\"dur\":2.000,\"pid\":0},\n"},
-    {"{\"name\":\"end\",\"ts\":7.000,\"pid\":0}\n]\n", /* the last one of a file */
+    {"{\"name\":\"end\",\"ts\":7.000,\"pid\":0}\n]\n", /* the last line of a file */
      "{\"name\":\"end\",\"ts\":5000007.000,\"pid\":0},\n"},
     {"aq[3.0] 2.250 us am x peer 1 took 1.000 us\n",
      "aq[3.0] 5000002.250 us am x peer 1 took 1.000 us\n"},
@@ -76,7 +76,7 @@ static void test_own_clock(void **state)
     aqi_lines_free(&lines);
 }
 
-/* A killed rank leaves half a line: nobody sees it. One that is too long is left out. */
+/* A killed rank leaves half a line, which is not shown. A line that is too long is left out. */
 static void test_torn_and_long(void **state)
 {
     static char huge[AQI_LINES_MAX + 10];

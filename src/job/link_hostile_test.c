@@ -1,5 +1,7 @@
-/* Links and strangers: who connects without the key, who sits between two hosts, and who answers in
- * a host's place. */
+/*
+ * Links and strangers: callers without the key, an intermediary between two hosts, and impostors
+ * that answer in a host's place.
+ */
 #include "job/link_world_test.h"
 
 #include "base/log.h"
@@ -9,8 +11,7 @@
 
 enum { CHALLENGE_LEN = 24, CALL_LEN = 52, FLOOD = 500, RECORD = 1 << 16 };
 
-/* Somebody between two hosts, who passes on one connection, and records, alters, cuts or delays it.
- */
+/* An intermediary that forwards one connection, and records, alters, cuts or delays it. */
 struct way {
     struct aqi_source source;
     struct way *other;
@@ -54,7 +55,7 @@ static void between_pass(struct aqi_source *source)
     way->passed += n;
     if (send(way->other->source.fd, bytes, n, MSG_NOSIGNAL) != len || way->passed == way->cut_at)
         between_cut();
-    /* The next byte comes when the test says so. */
+    /* The next byte is sent when the test says so. */
     else if (way->passed >= way->slow_at)
         aqi_source_watch(source, 0);
 }
@@ -94,7 +95,7 @@ static void between_close(void)
     aqi_source_close(&between.listener);
 }
 
-/* Read what a listener says before it closes the connection. */
+/* Read what a listener sends before it closes the connection. */
 static size_t hear_raw(int fd, uint8_t *bytes, size_t room)
 {
     size_t len = 0;
@@ -106,7 +107,7 @@ static size_t hear_raw(int fd, uint8_t *bytes, size_t room)
     }
 }
 
-/* What does not begin as it should, or proves nothing, is told the version and nothing else. */
+/* A caller that begins incorrectly, or proves nothing, gets the version and nothing else. */
 static void test_garbage(void **state)
 {
     (void)state;
@@ -128,7 +129,7 @@ static void test_garbage(void **state)
         const void *bytes = rows[i].bytes != NULL ? (const void *)rows[i].bytes : much;
         size_t len = rows[i].bytes != NULL ? rows[i].len : sizeof(much);
         int fd = world_raw(hosts[0].port);
-        hosts[0].links->stranger_ns = 0; /* let it say this one at once */
+        hosts[0].links->stranger_ns = 0; /* let it report this one at once */
         assert_int_equal(send(fd, bytes, len, MSG_NOSIGNAL), len);
         size_t heard = hear_raw(fd, said, sizeof(said));
         assert_true(heard == CHALLENGE_LEN || heard == 0); /* a reset may have overtaken it */
@@ -141,7 +142,7 @@ static void test_garbage(void **state)
     world_send(hosts[1].link, "still", 5);
     UNTIL(hosts[1].frames == 1);
     assert_int_equal(hosts[0].opened, 1);
-    /* Who only looks whether somebody listens is not worth a word. */
+    /* A caller that merely checks whether the port is open is not reported. */
     close(world_raw(hosts[0].port));
     UNTIL(hosts[0].links->strangers.count == 0);
     world_run(50 * MS);
@@ -149,7 +150,7 @@ static void test_garbage(void **state)
     assert_int_equal(hosts[0].links->strangers_unspoken, 0);
 }
 
-/* Byte after byte, or none at all: in vain after the time that all have. */
+/* Byte after byte, or none at all: it is cut off after the usual time. */
 static void test_slow(void **state)
 {
     (void)state;
@@ -164,7 +165,7 @@ static void test_slow(void **state)
         sent++;
         world_run(20 * MS);
     }
-    assert_true(sent < 40); /* it had more to say: each byte gives it no more time */
+    assert_true(sent < 40); /* it would send more: a byte does not extend its time */
     UNTIL(world_raw_ended(still));
     uint64_t took = aqi_now_ns() - began;
     assert_true(took >= 300 * MS && took < 20 * SECONDS);
@@ -173,7 +174,7 @@ static void test_slow(void **state)
     close(still);
 }
 
-/* A job goes on in a flood of connections, and others still join it. */
+/* A job survives a flood of connections, and others can still join it. */
 static void test_flood(void **state)
 {
     (void)state;
@@ -215,7 +216,7 @@ static void test_flood(void **state)
     assert_int_equal(hosts[0].ended + hosts[1].ended + hosts[2].ended, 0);
 }
 
-/* Without descriptors the listener rests: others wait, and nothing spins. */
+/* Without descriptors the listener pauses: others wait, and it does not spin. */
 static void test_no_descriptors(void **state)
 {
     (void)state;
@@ -273,7 +274,7 @@ static void test_reset(void **state)
     assert_int_equal(hosts[0].opened, 1);
 }
 
-/* A recorded session, played again: the proof is of a challenge that is not made again. */
+/* A recorded session, replayed: its proof is of a challenge that is not used again. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -299,7 +300,7 @@ static void test_replay(void **state)
     between_close();
 }
 
-/* Host 1 sends three frames to host 0 past somebody who does something at byte `at`. */
+/* Host 1 sends three frames to host 0 through an intermediary that acts at byte `at`. */
 static void send_past(void)
 {
     static const char *const frames[] = {"one", "a second frame", "three"};
@@ -309,7 +310,10 @@ static void send_past(void)
         world_send(hosts[1].link, frames[i], strlen(frames[i]));
 }
 
-/* Any byte altered, or the connection cut at any byte: what came before is right, both are told. */
+/*
+ * Any byte altered, or the connection cut at any byte: everything before is right, and both sides
+ * are notified.
+ */
 static void test_between(void **state)
 {
     (void)state;
@@ -317,7 +321,7 @@ static void test_between(void **state)
     sums[1] = world_sum(sums[0], (const uint8_t *)"one", 3);
     sums[2] = world_sum(sums[1], (const uint8_t *)"a second frame", 14);
     sums[3] = world_sum(sums[2], (const uint8_t *)"three", 5);
-    /* CALL, a sign of life, three frames. */
+    /* CALL, a keep-alive, three frames. */
     const size_t whole = CALL_LEN + 24 + 23 + 34 + 25;
     for (unsigned cut = 0; cut < 2; cut++)
         for (size_t at = cut; at < whole; at += 5) {
@@ -342,7 +346,7 @@ static void test_between(void **state)
         }
 }
 
-/* Bytes that trickle in are no sign of life: only frames with their tags are. */
+/* Bytes that trickle in do not count as keep-alives: only authenticated frames do. */
 static void test_trickle(void **state)
 {
     (void)state;
@@ -368,7 +372,7 @@ static void test_trickle(void **state)
     between_close();
 }
 
-/* Somebody answers at the address of a host, and is not that host. */
+/* Another process answers at the address of a host, and is not that host. */
 static void answer(int listener, const char *bytes, size_t len, bool stay)
 {
     int fd;
@@ -380,7 +384,9 @@ static void answer(int listener, const char *bytes, size_t len, bool stay)
     close(fd);
 }
 
-/* Who closes is called again, until the time is up: now, between two calls. */
+/*
+ * A host that closes the connection is called again until the time is up: now, between two calls.
+ */
 static void expire(struct aqi_link *link)
 {
     UNTIL(link->source.fd < 0);
@@ -444,7 +450,7 @@ static void test_other_job(void **state)
     assert_int_equal(hosts[0].opened + hosts[1].opened, 0);
 }
 
-/* A host of the job that sends frames which no link makes: of no kind, or not as long as theirs. */
+/* A host of the job that sends invalid frames: of unknown kind, or of the wrong length. */
 static void test_nonsense(void **state)
 {
     enum { DATA = 1, BEAT, LAST, KINDS };

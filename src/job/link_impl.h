@@ -1,5 +1,7 @@
-/* Shared by the files of links: link.c (streams), link_call.c (connecting), link_listen.c
- * (unauthenticated callers). */
+/*
+ * Private to links: link.c (streams), link_call.c (connecting), link_listen.c (unauthenticated
+ * callers).
+ */
 #ifndef JOB_LINK_IMPL_H
 #define JOB_LINK_IMPL_H
 
@@ -26,15 +28,15 @@ struct link_call;
 
 struct aqi_link {
     struct aqi_links *links;
-    struct aqi_link *next, *prev; /* among `all` or `strangers` */
+    struct aqi_link *next, *prev; /* in `all` or `strangers` */
     struct aqi_link *next_dirty;
     enum link_state state;
-    bool stranger;  /* among those */
-    bool dirty;     /* has to be flushed */
+    bool stranger;  /* in one of those lists */
+    bool dirty;     /* must be flushed */
     bool marked;    /* the backlog has reached the mark */
     bool last_came; /* the last frame of the other side has arrived */
     aq_status status;
-    char *why; /* of the doomed; NULL: no memory for it */
+    char *why; /* doomed links only; NULL: out of memory */
     void *owner;
     struct aqi_source source;
     struct aqi_seal seal;
@@ -42,10 +44,10 @@ struct aqi_link {
     struct link_item *first, **last;
     size_t sent; /* of the first item */
     size_t backlog;
-    uint64_t heard_ns;    /* when a frame came */
+    uint64_t heard_ns;    /* when a frame arrived */
     uint64_t said_ns;     /* when something was sent */
-    uint64_t beat_ns;     /* how often we have to say something */
-    uint64_t deadline_ns; /* of the states that must not last */
+    uint64_t beat_ns;     /* interval at which to send something */
+    uint64_t deadline_ns; /* of the states with a time limit */
     char name[AQI_LINK_NAME_BYTES];
 };
 
@@ -56,46 +58,48 @@ struct link_list {
 
 struct aqi_links {
     struct aqi_seal_job job;
-    struct aqi_links_config config; /* without the key */
+    struct aqi_links_config config; /* those that have not authenticated */
     struct link_list all, strangers;
     struct aqi_link *dirty;
-    unsigned doomed, strangers_doomed; /* those are among them */
+    unsigned doomed, strangers_doomed; /* the number of links that includes those */
     uint64_t next_ns;                  /* no deadline is before that */
     struct aqi_source listener;
     uint16_t port;
     bool only_v4;
-    bool patient;                /* silence does not count */
+    bool patient;                /* silence is ignored */
     uint64_t listen_ns;          /* when to accept again; 0: now */
-    uint64_t stranger_ns;        /* when to speak of strangers again */
-    unsigned strangers_unspoken; /* those since the last time */
-    uint8_t *room;               /* to receive into */
+    uint64_t stranger_ns;        /* when to report strangers again */
+    unsigned strangers_unspoken; /* number of strangers since the last report */
+    uint8_t *room;               /* receive buffer */
 };
 
 /* link.c */
 struct aqi_link *link_new(struct aqi_links *links, enum link_state state);
-/* The link has failed: the reason, without the name. The first one counts. */
+/* Fail the link for this reason, given without its name. The first reason counts. */
 void link_doom(struct aqi_link *link, aq_status status, const char *fmt, ...) AQI_PRINTF(3, 4);
-#define LINK_PACKET 576 /* bytes: every path carries so many */
-/* Before a socket connects or listens: what it sends and receives goes in packets so short. */
+#define LINK_PACKET 576 /* in bytes: every path carries packets of this size */
+/* Limit the packets of a socket, before it connects or listens, to that size in both directions. */
 void link_keep_short(int fd);
-/* The socket, which is connected, begins its handshake. */
+/* Begin the handshake on this connected socket. */
 void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call);
 /* Something is due no later than that. */
 void link_due(struct aqi_links *links, uint64_t at_ns);
 
 /* link_call.c */
-/* The handshake with the address that was being tried has failed: try others. `again`: it may have
- * been too busy. */
+/*
+ * The handshake with the current address has failed: try others. `again`: it may have been too
+ * busy.
+ */
 void link_call_refused(struct aqi_link *link, aq_status status, bool again, const char *why);
-/* It has succeeded. */
+/* The handshake has succeeded. */
 void link_call_done(struct aqi_link *link);
-/* See to what is overdue; when it wants to be called again. */
+/* Handle what is due; returns when to call it again. */
 uint64_t link_call_tick(struct aqi_link *link, uint64_t now);
 void link_call_drop(struct aqi_link *link);
 
 /* link_listen.c */
-/* A stranger was turned away. */
+/* A stranger was rejected. */
 void link_listen_refused(struct aqi_links *links, const char *why);
 uint64_t link_listen_tick(struct aqi_links *links, uint64_t now);
 

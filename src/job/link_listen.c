@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LINK_LISTEN_ACCEPTS  16u         /* accepted in a turn */
+#define LINK_LISTEN_ACCEPTS  16u         /* accepted at once */
 #define LINK_LISTEN_PAUSE_NS 100000000u  /* if there are no descriptors */
 #define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
 #define LINK_LISTEN_SHORT                                                                          \
@@ -88,7 +88,7 @@ static void link_listen_ready(struct aqi_source *source)
             return;
         } else if (errno == EAGAIN) {
             return;
-        } /* else it is about that connection alone */
+        } /* otherwise the error concerns only that connection */
     }
 }
 

@@ -1,4 +1,4 @@
-/* Links between hosts that mean well: opening, sending, silence, closing, and what goes wrong. */
+/* Links between hosts in normal operation: opening, sending, silence, closing, and errors. */
 #include "job/link_world_test.h"
 
 #include "base/log.h"
@@ -34,7 +34,7 @@ static void test_talk(void **state)
     assert_non_null(strstr(aqi_link_name(hosts[1].link), "host 0 (127.0.0.1:"));
     hosts[0].echo = true;
     for (unsigned i = 0; i < AQI_COUNT_OF(sizes); i++) {
-        /* In pieces, which are one frame. */
+        /* In pieces, which make up one frame. */
         size_t third = sizes[i] / 3;
         const struct iovec pieces[] = {{bytes, third}, {bytes + third, sizes[i] - third}};
         aqi_link_send(hosts[1].link, pieces, 2);
@@ -51,7 +51,9 @@ static void test_talk(void **state)
     assert_int_equal(aqi_links_count(hosts[0].links), 0);
 }
 
-/* Both ways, so that none is lost where a path carries less than the interfaces and nobody says so.
+/*
+ * In both directions, so that no data is lost if a path silently drops packets that its interfaces
+ * carry.
  */
 static void test_packets_are_short(void **state)
 {
@@ -71,7 +73,7 @@ static void test_packets_are_short(void **state)
     }
 }
 
-/* All that was sent before the close arrives before the end does. Both close at once. */
+/* Everything sent before the close arrives before the end does. Both close at once. */
 static void test_close_delivers(void **state)
 {
     (void)state;
@@ -98,8 +100,10 @@ static void hear_nothing(struct aqi_source *source)
     (void)source;
 }
 
-/* The first host reads nothing from now on, and little fits into the sockets. To stop watching for
- * input does not suffice: the link watches again after each frame of its own. */
+/*
+ * The first host reads nothing from now on, and the sockets have little room. Merely not watching
+ * for input would not do: the link watches again after each of its own frames.
+ */
 static struct aqi_source make_deaf(void)
 {
     const int few = 64 << 10;
@@ -112,7 +116,7 @@ static struct aqi_source make_deaf(void)
     return before;
 }
 
-/* A peer that does not read: the close is bounded, and says what was not sent. */
+/* A peer that does not read: the close has a time limit, and reports what was not sent. */
 static void test_close_is_bounded(void **state)
 {
     (void)state;
@@ -130,7 +134,7 @@ static void test_close_is_bounded(void **state)
     assert_non_null(strstr(hosts[1].why, "did not receive"));
 }
 
-/* Output can stop at the mark and go on when there is room. */
+/* Output can stop at the mark and resume when there is room. */
 static void test_backlog_mark(void **state)
 {
     (void)state;
@@ -141,7 +145,7 @@ static void test_backlog_mark(void **state)
     world_connect();
     struct aqi_source *reader = &hosts[0].link->source;
     const struct aqi_source before = make_deaf();
-    /* Until the socket takes no more, and so much waits here. */
+    /* Until the socket accepts no more, and this much waits here. */
     while (aqi_link_backlog(hosts[1].link) < mark) {
         world_send(hosts[1].link, bytes, sizeof(bytes));
         sent++;
@@ -184,7 +188,7 @@ static void test_end_ends_another(void **state)
     assert_int_equal(aqi_links_count(hosts[0].links), 0);
 }
 
-/* Who says nothing for a while is alive as long as its process is. */
+/* A host that sends nothing for a while is alive as long as its process is. */
 static void test_idle(void **state)
 {
     (void)state;
@@ -195,7 +199,7 @@ static void test_idle(void **state)
     assert_int_equal(hosts[0].frames + hosts[1].frames, 0);
 }
 
-/* Another process: calls host 0 as host 1 and waits for the end, with a time-out of its own. */
+/* Another process: calls host 0 as host 1 and waits for the end, with its own time-out. */
 static pid_t fork_caller(uint16_t port, uint64_t silence_ns)
 {
     pid_t pid = fork();
@@ -220,7 +224,10 @@ static void test_stopped(void **state)
     world_open(0, 300 * MS, 0, 0);
     pid_t pid = fork_caller(hosts[0].port, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL);
-    /* That we were busy ourselves says nothing of others: what they said meanwhile counts. */
+    /*
+     * If we were busy ourselves, silence of others proves nothing: data that arrived meanwhile
+     * counts.
+     */
     struct pollfd beat = {.fd = hosts[0].link->source.fd, .events = POLLIN};
     assert_int_equal(poll(&beat, 1, 60000), 1);
     uint64_t began = aqi_now_ns();
@@ -249,7 +256,7 @@ static void test_killed(void **state)
     uint64_t began = aqi_now_ns();
     UNTIL(hosts[0].ended == 1);
     assert_true(aqi_now_ns() - began < 10 * SECONDS);
-    /* What it had not read makes it a reset. */
+    /* The unread data makes it a reset. */
     assert_true(hosts[0].status == AQ_EPEER || hosts[0].status == AQ_ESYS);
     assert_non_null(strstr(hosts[0].why, "has ended"));
     waitpid(pid, NULL, 0);
@@ -260,10 +267,10 @@ static bool queue_is_full(int listener)
     struct tcp_info info = {0};
     socklen_t len = sizeof(info);
     assert_int_equal(getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &len), 0);
-    return info.tcpi_unacked > info.tcpi_sacked; /* of a listener: how many wait, how many may */
+    return info.tcpi_unacked > info.tcpi_sacked; /* of a listener: its queue, and the maximum */
 }
 
-/* A listener whose queue is full answers no more, like a host behind a firewall. */
+/* A listener with a full queue does not answer, like a host behind a firewall. */
 static void fill_queue(int listener, uint16_t port, int *fds, unsigned count)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -277,7 +284,7 @@ static void fill_queue(int listener, uint16_t port, int *fds, unsigned count)
         assert_true(aqi_now_ns() < limit);
 }
 
-/* What is said of an address that did not answer: how long it was waited for. */
+/* The report of an address that did not answer: how long it was waited for. */
 static double time_waited(const char *why, uint16_t port)
 {
     char part[64];
@@ -310,14 +317,14 @@ static void test_unreachable(void **state)
     snprintf(part, sizeof(part), "; 127.0.0.1:%u: refused", closed);
     assert_non_null(strstr(hosts[1].why, part));
 
-    /* With one that answers the others do not matter, and cost little time. */
+    /* If one answers, the others do not matter and cost little time. */
     snprintf(list, sizeof(list), "127.0.0.1:%u,127.0.0.1:%u,%s", silent, closed, hosts[0].at);
     began = aqi_now_ns();
     world_call(1, 0, list, 30 * SECONDS);
     UNTIL(hosts[1].link != NULL && hosts[0].link != NULL);
     assert_true(aqi_now_ns() - began < 10 * SECONDS);
 
-    /* Where all refuse, nobody waits: with a lead for each it were four seconds. */
+    /* If all refuse, there is no wait: with the lead for each it would take four seconds. */
     char refuse[AQI_LINK_CANDIDATES * 32] = "", many[sizeof(refuse) + 64];
     for (unsigned i = 0; i < AQI_LINK_CANDIDATES; i++) {
         size_t len = strlen(refuse);
@@ -329,7 +336,7 @@ static void test_unreachable(void **state)
     assert_true(aqi_now_ns() - began < 3 * SECONDS);
     assert_int_equal(hosts[2].status, AQ_EREFUSED);
 
-    /* Of a host with more addresses than are tried the first are. */
+    /* If a host has more addresses than are tried, the first ones are used. */
     snprintf(many, sizeof(many), "%s,%s", hosts[0].at, refuse);
     world_call(2, 0, many, 30 * SECONDS);
     UNTIL(hosts[2].link != NULL);
@@ -344,7 +351,7 @@ static void test_wrong_address(void **state)
     (void)state;
     char list[128];
     world_open_all(10 * SECONDS, 0, 0);
-    /* Another host of the job is there; the next address is right. */
+    /* Another host of the job is there; the next address is the right one. */
     snprintf(list, sizeof(list), "%s,%s", hosts[2].at, hosts[0].at);
     world_call(1, 0, list, 30 * SECONDS);
     UNTIL(hosts[0].link != NULL && hosts[1].link != NULL);
@@ -356,7 +363,7 @@ static void test_wrong_address(void **state)
     UNTIL(hosts[1].ended == 2);
     assert_int_equal(hosts[1].status, AQ_EMISMATCH);
     assert_non_null(strstr(hosts[1].why, "it is host 2 of this job, not host 0"));
-    /* Whoever is there will do. */
+    /* Any host will do. */
     world_call(1, AQI_SEAL_ANY_HOST, hosts[2].at, 30 * SECONDS);
     UNTIL(hosts[1].opened == 2);
     assert_int_equal(hosts[1].call.to, 2);
@@ -375,7 +382,7 @@ static void test_bad_calls(void **state)
         assert_non_null(strstr(aq_error_message(), "is not a list of addresses of a host"));
     }
     assert_int_equal(aqi_links_count(hosts[1].links), 0);
-    /* A call that is not wanted any more. */
+    /* A call that is no longer wanted. */
     aqi_link_close(world_call(1, 0, hosts[0].at, SECONDS), 0);
     UNTIL(hosts[1].ended == 1);
     assert_int_equal(hosts[1].status, AQ_OK);
@@ -395,7 +402,7 @@ static void test_ports(void **state)
         assert_int_equal(aqi_links_listen(links, bad[i], &port), AQ_ESETTING);
         assert_non_null(strstr(aq_error_message(), "such as 40000-40099"));
     }
-    /* One that others have is passed over. */
+    /* A port that is in use is skipped. */
     do {
         aqi_links_close(hosts[0].links);
         world_open(0, 10 * SECONDS, 0, 0);
@@ -412,7 +419,7 @@ static void test_ports(void **state)
     UNTIL(hosts[1].link != NULL);
 }
 
-/* Who is told what we offer reaches us. */
+/* A host that gets the addresses that we offer can reach us. */
 static void test_offer(void **state)
 {
     (void)state;
@@ -425,7 +432,7 @@ static void test_offer(void **state)
     assert_int_equal(aqi_links_offer(hosts[0].links, small, sizeof(small)), AQ_ENOTSUP);
 }
 
-/* Over IPv6, where there is any. */
+/* Over IPv6, if there is any. */
 static void test_six(void **state)
 {
     (void)state;
@@ -449,7 +456,10 @@ static size_t resident(void)
     return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* At one listener: all get through, though few may be unproved at a time, and all are heard. */
+/*
+ * At one listener: all get through, although few may be unauthenticated at a time, and all their
+ * frames arrive.
+ */
 static void test_many(void **state)
 {
     (void)state;

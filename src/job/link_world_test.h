@@ -1,4 +1,6 @@
-/* For the tests of links: hosts in one process and one loop, that write down what they are told. */
+/*
+ * For the tests of links: hosts in one process and one loop, which record the calls of their hooks.
+ */
 #ifndef JOB_LINK_WORLD_TEST_H
 #define JOB_LINK_WORLD_TEST_H
 
@@ -26,7 +28,7 @@ struct host {
     struct aqi_links *links;
     uint16_t port;
     char at[64];           /* of its listener */
-    struct aqi_link *link; /* the last that was opened */
+    struct aqi_link *link; /* the last link opened */
     struct aqi_seal_call call;
     unsigned opened, frames, rooms, ended, strangers;
     size_t bytes;
@@ -34,12 +36,12 @@ struct host {
     aq_status status;
     char why[4096], stranger[512];
     bool echo;
-    struct aqi_link *spoil; /* ended when another link ends: something is queued, and too much */
+    struct aqi_link *spoil; /* when another link ends, queue data, and too much of it */
 };
 static struct host hosts[HOSTS];
 
 #define WORLD_STEP_NS (10 * MS)
-static uint64_t world_ns; /* as far as time has passed for the hosts */
+static uint64_t world_ns; /* time that has passed for the hosts */
 
 static inline uint64_t world_sum(uint64_t sum, const uint8_t *bytes, size_t len)
 {
@@ -146,9 +148,11 @@ static inline int world_teardown(void **state)
     return 0;
 }
 
-/* What ticks do is seen before the wait. When this process had no core for a while, the time of its
- * hosts passes in steps all the same: each says that it lives before others look whether it did,
- * and what answers at once does so before a time-out. */
+/*
+ * Results of ticks are checked before waiting. If this process did not run for a while, the time of
+ * its hosts still advances in steps: each sends its keep-alive before others check for it, and
+ * immediate answers arrive before a time-out.
+ */
 static inline uint64_t world_tick(uint64_t until_ns)
 {
     uint64_t now = aqi_now_ns(), next;
@@ -159,7 +163,7 @@ static inline uint64_t world_tick(uint64_t until_ns)
             if (hosts[i].links != NULL)
                 next = aqi_min(next, aqi_links_tick(hosts[i].links, world_ns));
         if (world_ns >= now) return next;
-        until_ns = 0; /* what is waited for may come now */
+        until_ns = 0; /* the awaited condition may be true now */
         aqi_loop_once(0);
     }
 }
@@ -169,7 +173,7 @@ static inline void world_round(uint64_t until_ns)
     aqi_loop_once(world_tick(until_ns));
 }
 
-/* Until that is so; a minute is far more than anything here takes. */
+/* Run until it is true, for at most a minute, which is far more than anything here takes. */
 #define UNTIL(condition)                                                                           \
     do {                                                                                           \
         uint64_t until_ns = aqi_now_ns() + 60 * SECONDS, next_ns;                                  \
@@ -210,7 +214,7 @@ static inline void world_send(struct aqi_link *link, const void *bytes, size_t l
     aqi_link_send(link, &piece, 1);
 }
 
-/* A connection that is no link. */
+/* A plain connection, not a link. */
 static inline int world_raw(uint16_t port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -221,7 +225,7 @@ static inline int world_raw(uint16_t port)
     return fd;
 }
 
-/* Has the other side closed it? What came is thrown away. */
+/* Whether the other side has closed it. Received data is discarded. */
 static inline bool world_raw_ended(int fd)
 {
     char bytes[4096];
@@ -232,7 +236,7 @@ static inline bool world_raw_ended(int fd)
     return len == 0 || errno != EAGAIN;
 }
 
-/* A port that nobody else can get, where connections are refused. */
+/* A reserved port where connections are refused. */
 static inline int world_raw_port(uint16_t *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
@@ -246,7 +250,7 @@ static inline int world_raw_port(uint16_t *port)
     return fd;
 }
 
-/* A listening socket that is no link's. */
+/* A plain listening socket, not a link's. */
 static inline int world_raw_listener(int backlog, uint16_t *port)
 {
     int fd = world_raw_port(port);

@@ -7,10 +7,10 @@
 
 #include <sys/epoll.h>
 
-/* Part of the struct that it calls back for; `ready` finds that with AQI_SOURCE_OF. */
+/* Part of the owner's struct, which `ready` finds with AQI_SOURCE_OF. */
 struct aqi_source {
     int fd;                   /* -1: closed */
-    uint32_t watched, events; /* of epoll: those it waits for, and the last that came */
+    uint32_t watched, events; /* of epoll: those to wait for, and the last ones reported */
     void (*ready)(struct aqi_source *source);
 };
 

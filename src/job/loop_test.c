@@ -1,4 +1,4 @@
-/* The event loop: callbacks that close others' sources, and waits that end in time. */
+/* The event loop: callbacks that close the sources of others, and bounded waits. */
 #include "job/loop.h"
 
 #include "base/clock.h"
@@ -73,7 +73,7 @@ static void drop_all(struct aqi_source *source)
         drop(i);
 }
 
-/* All are ready together; the first that is called frees all, and no other may be touched. */
+/* All are ready together; the first callback frees all of them, so no other may be touched. */
 static void test_callback_frees_others(void **state)
 {
     (void)state;

@@ -293,7 +293,7 @@ static void *managed_watch(void *arg)
     while (poll(states, AQI_COUNT_OF(states), -1) < 0 && errno == EINTR)
         continue;
     if (states[1].revents != 0) return NULL;
-    /* A program that polls ends by itself, and more orderly. */
+    /* A program that polls ends by itself, in better order. */
     if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
     aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, and with it this process");
     _exit(AQI_EXIT_FAILED);

@@ -1,4 +1,4 @@
-/* Bytes and a descriptor that several messages share; freed with the last of them. */
+/* Bytes and a descriptor shared by several messages, and freed with the last of them. */
 #ifndef AQI_PARCEL_H
 #define AQI_PARCEL_H
 
@@ -11,7 +11,10 @@ struct aqi_parcel {
     uint8_t bytes[];
 };
 
-/* One reference, for the caller; `bytes` may be NULL (zeroed). NULL: no memory. */
+/*
+ * Returns one reference, for the caller, or NULL if out of memory. If `bytes` is NULL, the bytes
+ * are zero.
+ */
 struct aqi_parcel *aqi_parcel_new(const void *bytes, size_t len);
 void aqi_parcel_release(struct aqi_parcel *parcel);
 

@@ -1,4 +1,4 @@
-/* The ranks' boards of a host, as packets of text. */
+/* The boards of a host's ranks, as packets of text. */
 #include "job/peers.h"
 
 #include "base/board.h"
@@ -12,7 +12,7 @@
 static struct {
     struct aqi_hub *hub;
     uint32_t asked, answered; /* queries: numbered from 1, and each is answered */
-    bool read;                /* for the next */
+    bool read;                /* to be sent next */
     char *text;
     size_t used, room, sent;
 } peers;
@@ -33,7 +33,7 @@ void aqi_peers_asked(uint32_t turn)
     peers.asked = turn;
 }
 
-/* Out of memory, less is shown. */
+/* If out of memory, less is shown. */
 static void peers_add(void *arg, char *text)
 {
     size_t len = strlen(text);
@@ -59,7 +59,7 @@ static void peers_read(void)
     }
 }
 
-/* Whole lines, as many as fit. */
+/* As many whole lines as fit. */
 static void peers_send(void)
 {
     static struct aqi_top_peers packet;
@@ -76,7 +76,7 @@ static void peers_send(void)
     peers.sent += len;
     peers.answered += packet.last;
     peers.read = !packet.last;
-    /* The root may have no ranks, and sends nothing. */
+    /* The root may have no ranks, and then sends nothing. */
     size_t bytes = offsetof(struct aqi_top_peers, text) + len;
     if (packet.agents != 0)
         aqi_top_peers_came(&packet, bytes);

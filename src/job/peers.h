@@ -1,6 +1,6 @@
 /*
- * The ranks' boards of a host (base/board.h), for `aqinfo --peers`: the agent reads them on
- * request, and sends them up as lines of text in packets. There is one in a process.
+ * The boards of a host's ranks (base/board.h), for `aqinfo --peers`: on request, the agent reads
+ * them and sends them up the tree as lines of text in packets. There is one in a process.
  */
 #ifndef AQI_PEERS_H
 #define AQI_PEERS_H
@@ -8,7 +8,7 @@
 #include "job/hub/hub.h"
 
 void aqi_peers_open(struct aqi_hub *hub);
-/* It was asked for, for this time. */
+/* The number of a query; each is answered once. */
 void aqi_peers_asked(uint32_t turn);
 /* Returns when it wants to be called next, UINT64_MAX for never. */
 uint64_t aqi_peers_tick(uint64_t now);

@@ -43,7 +43,10 @@ static struct {
     struct record *all;
     uint64_t clock_said_ns[RECORDS_FILES];
     struct records_file files[RECORDS_FILES];
-    /* Errors reported by the next tick, not from within the hub: a fatal and a non-fatal one. */
+    /*
+     * Errors, a fatal and a non-fatal one, to be reported by the next tick, not from within the
+     * hub.
+     */
     char failed[AQI_CONTROL_TEXT], lost[RECORDS_FILES][AQI_CONTROL_TEXT];
 } records = {.files = {{.fd = -1}, {.fd = -1}}};
 
@@ -90,7 +93,7 @@ static void records_lines(void *arg, const char *bytes, size_t len)
     records_send(record, bytes, len);
 }
 
-/* It was killed before it could write them: its counters are in memory that we map. */
+/* It was killed before it could write its counters, which are in memory that we map. */
 static void records_count_for(struct record *record)
 {
     uint64_t value[AQI_CTR_COUNT];
@@ -163,7 +166,7 @@ void aqi_records_take(uint32_t rank, enum aqi_show what, int fd)
     aqi_source_open(&record->source, fd, records_ready);
     aqi_source_watch(&record->source, EPOLLIN);
     if (what == AQI_SHOW_LOG) return;
-    records_send(record, NULL, 0); /* to detect at once a file that cannot be written */
+    records_send(record, NULL, 0); /* to detect an unwritable file at once */
 }
 
 void aqi_records_said(uint32_t rank)

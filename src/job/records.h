@@ -20,7 +20,7 @@ void aqi_records_open(const struct aqi_records_params *params);
 void aqi_records_take(uint32_t rank, enum aqi_show what, int fd);
 /* Forward what this rank has written to its log, before anything that follows. */
 void aqi_records_said(uint32_t rank);
-/* Whether there is one for a file, for which the clock is needed. */
+/* Whether there is a file that needs the clock. */
 bool aqi_records_any(void);
 /* Root: lines for a file have arrived, or, without bytes, the announcement of some. */
 void aqi_records_came(enum aqi_show what, const void *bytes, size_t len);

@@ -1,4 +1,4 @@
-/* Unit test of records.c: what ranks write to their sockets comes in whole lines into the files. */
+/* Tests records.c: what ranks write to their sockets arrives as whole lines in the files. */
 #include "job/shows_world_test.h"
 
 #include "job/settings.h"
@@ -77,7 +77,7 @@ static void test_whole_lines(void **state)
     assert_false(aqi_records_any());
 }
 
-/* A file of events begins and ends as JSON, whoever writes what. */
+/* A file of events begins and ends as JSON, whichever ranks write to it. */
 static void test_events(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void test_events(void **state)
     assert_string_equal(text + strlen(text) - 4, "}\n]\n");
 }
 
-/* What was written before a rank died is there, also where a child of it holds the socket. */
+/* Data written before a rank died arrives, even if a child of it holds the socket. */
 static void test_drain(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void test_drain(void **state)
     close(fd);
 }
 
-/* Killed before it could write: its counters are known all the same. */
+/* Killed before it could write: its counters are read nevertheless. */
 static void test_counted_for_the_dead(void **state)
 {
     int counters;
@@ -130,17 +130,17 @@ static void test_not_writable(void **state)
     snprintf(stats, sizeof(stats), "%s/nowhere/stats", folder);
     assert_int_equal(name_files(), 0);
     int fd = begin(0, AQI_SHOW_STATS);
-    assert_false(aqi_hub_ending(hub)); /* told later: not from within the hub */
+    assert_false(aqi_hub_ending(hub)); /* reported later, not from within the hub */
     shows_at(aqi_now_ns());
     assert_true(aqi_hub_ending(hub));
     assert_non_null(strstr(said, "AQ_STATS_FILE: cannot write the file"));
-    put(fd, "rank 0: put 1 operations\n"); /* is of no harm */
+    put(fd, "rank 0: put 1 operations\n"); /* harmless */
     close(fd);
     snprintf(stats, sizeof(stats), "%s/stats", folder);
     assert_int_equal(name_files(), 0);
 }
 
-/* What cannot be written to its end keeps its whole lines, and the job goes on. */
+/* A file that cannot be completed keeps its whole lines, and the job goes on. */
 static void test_full(void **state)
 {
     (void)state;

@@ -283,7 +283,7 @@ static void seal_tag(struct aqi_seal *seal, unsigned sender, const uint8_t head[
     aqi_mac_of(seal->job->frame, seal->key[sender], pieces, len != 0 ? 2 : 1, tag);
 }
 
-/* Of the head that is held. */
+/* The length in the head received so far. */
 static size_t seal_frame_len(const struct aqi_seal *seal)
 {
     return (size_t)seal->held[0] | (size_t)seal->held[1] << 8 | (size_t)seal->held[2] << 16;

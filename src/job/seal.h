@@ -4,7 +4,7 @@
  * describes the protection.
  *
  *   CHALLENGE  the listener's:  magic, version, nonce
- *   CALL       the caller's:    magic, version, who calls whom and what for, nonce, proof
+ *   CALL       the caller's:    magic, version, caller, called host, purpose, nonce, proof
  *   ACCEPT     the listener's:  its host, proof
  *
  * A proof is an HMAC, with a key derived from the job's, of its sender and of everything exchanged

@@ -1,4 +1,4 @@
-/* Authenticated streams: what gets through, and that nothing else does. */
+/* Authenticated streams: valid frames get through, and nothing else does. */
 #include "job/seal.h"
 
 #include <setjmp.h>
@@ -19,13 +19,13 @@ static const struct aqi_seal_call to_five = {.from = 3, .to = 5, .want = 9};
 static const struct aqi_seal_call host_five = {.to = 5};
 static struct aqi_seal_job job, other_job;
 
-/* Two ends, and what each says in the handshake. */
+/* Two ends, and what each sends in the handshake. */
 struct pair {
     struct aqi_seal end[2];
     uint8_t said[3][MOST]; /* CHALLENGE, CALL, ACCEPT */
 };
 
-/* Random numbers that are not. */
+/* Random numbers that are not random. */
 static void open_end(struct aqi_seal *seal, const struct aqi_seal_job *of, enum aqi_seal_role role,
                      const struct aqi_seal_call *call)
 {
@@ -44,7 +44,7 @@ static size_t hear(struct aqi_seal *from, uint8_t bytes[MOST])
     return len;
 }
 
-/* All of it, in one piece; what the last call returned, or AQ_OK for READY. */
+/* All of it, in one piece; returns the last result, or AQ_OK for READY. */
 static aq_status tell(struct aqi_seal *seal, const void *bytes, size_t len)
 {
     const uint8_t *at = bytes;
@@ -78,7 +78,7 @@ static void shake(struct pair *pair)
     assert_int_equal(tell(&pair->end[CALLER], pair->said[2], ACCEPT_LEN), AQ_OK);
 }
 
-/* Write a frame behind `bytes`; its length. */
+/* Append a frame to `bytes`; returns its length. */
 static size_t frame_of(struct aqi_seal *seal, uint8_t kind, const void *payload, size_t len,
                        uint8_t *bytes)
 {
@@ -90,7 +90,7 @@ static size_t frame_of(struct aqi_seal *seal, uint8_t kind, const void *payload,
 static void test_wire(void **state)
 {
     (void)state;
-    /* Made by Python's hmac and by "openssl mac". */
+    /* Computed with Python's hmac and with "openssl mac". */
     static const uint8_t proof[] = {0x87, 0xec, 0x54, 0x03, 0xeb, 0x92, 0x15, 0x59,
                                     0x16, 0x2e, 0x37, 0x42, 0x4f, 0x64, 0x38, 0x81};
     static const uint8_t accept_proof[] = {0x49, 0xee, 0xc6, 0xe2, 0xd4, 0xb7, 0x60, 0x78,
@@ -120,7 +120,7 @@ static void test_wire(void **state)
     aqi_seal_close(&listener);
 }
 
-/* Bytes go in pieces of `step`; the frames that come out are compared with `sent`. */
+/* Bytes go in pieces of `step`; the resulting frames are compared with `sent`. */
 static void move(struct aqi_seal *to, const uint8_t *stream, size_t len, size_t step,
                  const uint8_t *sent, const size_t *sizes, unsigned frames)
 {
@@ -175,8 +175,10 @@ static void test_frames(void **state)
     free(payload);
 }
 
-/* The handshake byte by byte: nothing is said before all of a message is there, and READY comes
- * with the last byte. Frames may follow ACCEPT at once. */
+/*
+ * The handshake byte by byte: nothing is sent before a message is complete, and READY comes with
+ * the last byte. Frames may follow ACCEPT at once.
+ */
 static void test_handshake_in_pieces(void **state)
 {
     (void)state;
@@ -211,7 +213,7 @@ static void test_handshake_in_pieces(void **state)
     close_pair(&pair);
 }
 
-/* Any bit of any message of the handshake: one side finds out, and no side is taken in. */
+/* With any bit of the handshake changed, one side detects it, and neither accepts the other. */
 static void test_altered_handshake(void **state)
 {
     (void)state;
@@ -244,7 +246,7 @@ static void test_altered_handshake(void **state)
             assert_int_equal(hear(listener, pair.said[2]), ACCEPT_LEN);
             pair.said[2][bit / 8] ^= altered;
             assert_int_equal(tell(caller, pair.said[2], ACCEPT_LEN), AQ_EACCESS);
-            /* It has failed for good. */
+            /* It stays failed. */
             pair.said[2][bit / 8] ^= altered;
             assert_int_equal(aqi_seal_take(caller, &(const uint8_t *){pair.said[2]},
                                            &(size_t){ACCEPT_LEN}, &(struct aqi_seal_frame){0}),
@@ -296,7 +298,7 @@ static void test_altered_frames(void **state)
             ((uint8_t *)stream)[bit / 8] ^= (uint8_t)(1u << bit % 8);
             unsigned seen = count_frames(&pair.end[1 - role], stream, sizeof(stream), &status);
             assert_int_equal(seen, bit / 8 / FRAME_LEN);
-            /* A length that grew is seen once so many bytes have come. */
+            /* A length that was increased is detected once that many bytes have arrived. */
             if (status == AQ_AGAIN)
                 seen = count_frames(&pair.end[1 - role], more, AQI_SEAL_FRAME_MAX + 100, &status);
             assert_int_equal(status, AQ_EPROTO);
@@ -306,7 +308,7 @@ static void test_altered_frames(void **state)
     free(more);
 }
 
-/* Frames repeated, left out, swapped, sent back, and of another stream of the same two hosts. */
+/* Frames repeated, left out, swapped, reflected, and from another stream of the same two hosts. */
 static void test_other_order(void **state)
 {
     (void)state;
@@ -342,7 +344,7 @@ static void test_other_order(void **state)
         }
 }
 
-/* The stream ends after any of its bytes: whole frames are given out, and no more. */
+/* The stream ends after any of its bytes: whole frames are delivered, and no more. */
 static void test_cut_anywhere(void **state)
 {
     (void)state;
@@ -375,7 +377,7 @@ static void test_cut_anywhere(void **state)
     close_pair(&whole);
 }
 
-/* A recorded session, played to a new listener and to a new caller. */
+/* A recorded session, replayed to a new listener and to a new caller. */
 static void test_replay(void **state)
 {
     (void)state;
@@ -392,7 +394,7 @@ static void test_replay(void **state)
     close_pair(&recorded);
 }
 
-/* Two callers at two connections: what one says is of no use on the other's. */
+/* Two callers on two connections: the messages of one are useless on the other's. */
 static void test_two_callers(void **state)
 {
     (void)state;
@@ -411,7 +413,7 @@ static void test_two_callers(void **state)
     close_pair(&b);
 }
 
-/* What a side says is sent back to it. */
+/* Each side's own message is reflected to it. */
 static void test_reflected_handshake(void **state)
 {
     (void)state;
@@ -447,7 +449,7 @@ static void test_wrong_key(void **state)
     aqi_seal_close(&listener);
 }
 
-/* Each side hears the version of the other, whichever is newer, and says both. */
+/* Each side learns the version of the other, whichever is newer, and reports both. */
 static void test_wrong_version(void **state)
 {
     (void)state;
@@ -458,7 +460,7 @@ static void test_wrong_version(void **state)
     assert_int_equal(tell(&pair.end[CALLER], pair.said[0], CHALLENGE_LEN), AQ_EPROTO);
     assert_non_null(strstr(pair.end[CALLER].why, "uses version 2"));
     assert_non_null(strstr(pair.end[CALLER].why, "this host version 1"));
-    /* It says its version, and nothing that the other could use. */
+    /* It sends its version, and nothing that the other could use. */
     assert_int_equal(hear(&pair.end[CALLER], said), 8);
     assert_memory_equal(said, "aqlink\1\0", 8);
     said[6] = 3;
@@ -495,7 +497,7 @@ static void test_wrong_host(void **state)
     aqi_seal_close(&listener);
 }
 
-/* Before it knows somebody, an end looks at few bytes and keeps none of the rest. */
+/* Before authentication, an end looks at few bytes and keeps none of the rest. */
 static void test_strangers(void **state)
 {
     (void)state;

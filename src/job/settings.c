@@ -33,11 +33,10 @@ static const struct aqi_setting job_rows[] = {
          .unit = "s",
          .min = 100 * JOB_MILLISECOND,
          .max = 24 * 60 * JOB_MINUTE,
-         .doc = "How long the processes of a job wait for one another in aq_init, and in later "
-                "exchanges through aqrun once all have come there; and over udp, how long a "
+         .doc = "How long the processes of a job wait for each other in aq_init and, once all have "
+                "arrived there, in later exchanges through aqrun; over udp, also how long a "
                 "process may take to give its first answer.",
-         .advice =
-             "Raise it when programs load slowly, for example from a busy network file system.",
+         .advice = "Raise it if programs load slowly, for example from a busy network file system.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, start_timeout_ns)},
     [AQI_JOB_EXIT_TIMEOUT] =
         {.name = "AQ_EXIT_TIMEOUT",
@@ -47,9 +46,9 @@ static const struct aqi_setting job_rows[] = {
          .unit = "s",
          .min = 100 * JOB_MILLISECOND,
          .max = 60 * JOB_MINUTE,
-         .doc = "How long the end of a job may take: after a quarter of it processes get SIGTERM, "
-                "after three quarters SIGKILL.",
-         .advice = "Raise it when processes must write large files in answer to SIGTERM.",
+         .doc = "How long the end of a job may take: after a quarter of this time, processes get "
+                "SIGTERM, after three quarters SIGKILL.",
+         .advice = "Raise it if processes must write large files in response to SIGTERM.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, exit_timeout_ns)},
     [AQI_JOB_HOST_TIMEOUT] =
         {.name = "AQ_HOST_TIMEOUT",
@@ -57,71 +56,69 @@ static const struct aqi_setting job_rows[] = {
          .unit = "s",
          .min = 200 * JOB_MILLISECOND,
          .max = 60 * JOB_MINUTE,
-         .doc = "In a job over several hosts, how long one of them may be silent before its line "
-                "counts as broken, and again how long it then has to come by another; else it is "
-                "dead, with all its processes. Each says four times as often that it lives.",
-         .advice = "Raise it where hosts or the network between them stall for seconds, lower it "
-                   "where a host that is gone is to be noticed sooner. The same on every host.",
+         .doc = "In a job over several hosts, how long a host may be silent before its link counts "
+                "as broken, and then how long it has to reconnect; after that it is declared dead, "
+                "with all its processes. Hosts send keep-alives four times as often.",
+         .advice = "Raise it if hosts or the network between them stall for seconds; lower it to "
+                   "detect lost hosts sooner. It must be the same on every host.",
          AQI_SETTING_IN(TIME, struct aqi_job_config, host_timeout_ns)},
-    [AQI_JOB_CONTROL_PORTS] =
-        {.name = "AQ_CONTROL_PORTS",
-         .def = "",
-         .doc = "In a job over several hosts, the TCP ports at which each of them listens to the "
-                "others, as a range; nothing: any that is free.",
-         .advice = "AQ_CONTROL_PORTS=40000-40099 where a firewall lets only some ports through; a "
-                   "job takes one of them on each host.",
-         AQI_SETTING_IN(TEXT, struct aqi_job_config, control_ports)},
-    [AQI_JOB_CATCH_EXIT] = {.name = "AQ_CATCH_EXIT",
-                            .alias = "GASNET_CATCH_EXIT",
-                            .def = "yes",
-                            .doc = "exit() or a return from main without aq_finalize ends the "
-                                   "whole job; no: only this process, and the job is over when "
-                                   "all have ended.",
-                            .advice = "no for programs whose processes end by themselves, one "
-                                      "after the other, when the work is done.",
-                            AQI_SETTING_IN(BOOL, struct aqi_job_config, catch_exit)},
+    [AQI_JOB_CONTROL_PORTS] = {.name = "AQ_CONTROL_PORTS",
+                               .def = "",
+                               .doc = "In a job over several hosts, the TCP ports on which hosts "
+                                      "listen for each other, as a range. If empty, any free port.",
+                               .advice = "AQ_CONTROL_PORTS=40000-40099 if a firewall allows only "
+                                         "some ports; a job takes one of them on each host.",
+                               AQI_SETTING_IN(TEXT, struct aqi_job_config, control_ports)},
+    [AQI_JOB_CATCH_EXIT] =
+        {.name = "AQ_CATCH_EXIT",
+         .alias = "GASNET_CATCH_EXIT",
+         .def = "yes",
+         .doc = "exit() or a return from main without aq_finalize ends the whole job; no: it ends "
+                "only this process, and the job ends when all processes have ended.",
+         .advice = "no for programs whose processes end by themselves, one after another, when the "
+                   "work is done.",
+         AQI_SETTING_IN(BOOL, struct aqi_job_config, catch_exit)},
     [AQI_JOB_SURVIVE] = {.name = "AQ_SURVIVE",
                          .def = "no",
-                         .doc = "The job goes on when a process dies: the others are told "
-                                "(aq_on_peer_lost) instead of ended; aqrun --survive sets it.",
-                         .advice = "Only for programs that can do without a process.",
+                         .doc = "The job goes on when a process dies: the others are notified "
+                                "(aq_on_peer_lost) instead of ended. Set by aqrun --survive.",
+                         .advice = "Only for programs that can go on without a process.",
                          AQI_SETTING_IN(BOOL, struct aqi_job_config, survive)},
     [AQI_JOB_BIND] = {.name = "AQ_BIND",
                       .choices = job_binds,
                       .def = "none",
-                      .doc = "Where aqrun lets processes run: none, where the system likes; core, "
-                             "each on one core, dealt out in turn over those that aqrun may use; "
-                             "aqrun --bind sets it.",
-                      .advice = "core where ranks exceed cores and meet often, or have a core each "
-                                "and nothing else runs; not for programs with several busy "
-                                "threads, nor for two jobs on the same cores.",
-                      AQI_SETTING_IN(CHOICE, struct aqi_job_config, bind)},
-    [AQI_JOB_BOOT] = {.name = "AQ_BOOT",
-                      .choices = job_boots,
-                      .def = "auto",
-                      .doc =
-                          "How a process learns who it is: fork, from aqrun; pmix, pmi2 or pmi, "
-                          "from the manager that started it (srun, mpirun, mpiexec.hydra); "
-                          "single, it is alone; auto, the first of fork, pmix, pmi2 and pmi that "
-                          "the environment shows, else single.",
+                      .doc = "Where aqrun lets processes run: none, anywhere; core, each on one "
+                             "core, in turn over those that aqrun may use. Set by aqrun --bind.",
                       .advice =
-                          "single for a program that runs alone in each of the processes that "
-                          "a manager started.",
-                      AQI_SETTING_IN(CHOICE, struct aqi_job_config, boot)},
-    [AQI_JOB_PMIX_LIBRARY] = {.name = "AQ_PMIX_LIBRARY",
-                              .def = "libpmix.so.2",
-                              .doc = "The library for jobs that a manager starts by PMIx: a name "
-                                     "that the dynamic loader finds, or a path.",
-                              .advice = "The path of the manager's own libpmix where it has one "
-                                        "that is not in the usual places.",
-                              AQI_SETTING_IN(TEXT, struct aqi_job_config, pmix_library)},
+                          "core if there are more ranks than cores and they synchronise often, or "
+                          "if each has a core and nothing else runs; not for programs with several "
+                          "busy threads, nor for two jobs on the same cores.",
+                      AQI_SETTING_IN(CHOICE, struct aqi_job_config, bind)},
+    [AQI_JOB_BOOT] =
+        {.name = "AQ_BOOT",
+         .choices = job_boots,
+         .def = "auto",
+         .doc =
+             "How a process learns its rank: fork, from aqrun; pmix, pmi2 or pmi, from the manager "
+             "that started it (srun, mpirun, mpiexec.hydra); single, it is alone; auto, the first "
+             "of fork, pmix, pmi2 and pmi that the environment shows, otherwise single.",
+         .advice = "single for a program that runs alone in each of the processes that a manager "
+                   "started.",
+         AQI_SETTING_IN(CHOICE, struct aqi_job_config, boot)},
+    [AQI_JOB_PMIX_LIBRARY] =
+        {.name = "AQ_PMIX_LIBRARY",
+         .def = "libpmix.so.2",
+         .doc = "The PMIx library, for jobs started by a manager with PMIx: a name that the "
+                "dynamic loader finds, or a path.",
+         .advice = "The path of the manager's own libpmix if it is not in a standard directory.",
+         AQI_SETTING_IN(TEXT, struct aqi_job_config, pmix_library)},
     [AQI_JOB_STATS_FILE] =
         {.name = "AQ_STATS_FILE",
          .alias = "GASNET_STATSFILE",
          .def = "",
          .doc = "The file for the counters of all processes of the job, however each ends, on the "
-                "host of aqrun or of rank 0; with a %, which becomes the rank, each writes one "
-                "itself. stderr: standard error.",
+                "host of aqrun or of rank 0; with a %, which becomes the rank, each process writes "
+                "its own file. stderr: standard error.",
          .advice = "AQ_STATS_FILE=stats",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, stats_file)},
     [AQI_JOB_TRACE_FILE] =
@@ -129,10 +126,10 @@ static const struct aqi_setting job_rows[] = {
          .alias = "GASNET_TRACEFILE",
          .def = "",
          .doc = "The file for the traces of all processes of the job, on one time line, on the "
-                "host of aqrun or of rank 0; with a %, which becomes the rank, each writes one "
-                "itself. Nothing or stderr: standard error.",
-         .advice = "AQ_TRACE_FILE=trace.json; with a % where more is traced than one host takes, "
-                   "and aqinfo --merge-traces to make one of those.",
+                "host of aqrun or of rank 0; with a %, which becomes the rank, each process writes "
+                "its own file. Empty or stderr: standard error.",
+         .advice = "AQ_TRACE_FILE=trace.json; with a % if the traces are too much for one host, "
+                   "and aqinfo --merge-traces to merge them.",
          AQI_SETTING_IN(TEXT, struct aqi_job_config, trace_file)},
     [AQI_JOB_RANK] = {.name = "AQ_RANK",
                       .def = "0",
@@ -164,27 +161,27 @@ static const struct aqi_setting job_rows[] = {
                              .def = "0",
                              .max = UINT32_MAX,
                              .by_launcher = true,
-                             .doc = "How many processors the bound processes of the job on this "
-                                    "host share; 0: they are not bound.",
+                             .doc = "The number of processors shared by the bound processes of the "
+                                    "job on this host; 0: they are not bound.",
                              AQI_SETTING_IN(COUNT, struct aqi_job_config, local_cores)},
     [AQI_JOB_BOOT_FD] = {.name = "AQ_BOOT_FD",
                          .def = "0",
                          .max = INT32_MAX,
                          .by_launcher = true,
-                         .doc = "The file descriptor that leads to aqrun; 0: there is none.",
+                         .doc = "The file descriptor of the socket to aqrun; 0: there is none.",
                          AQI_SETTING_IN(COUNT, struct aqi_job_config, boot_fd)},
     [AQI_JOB_STDERR] = {.name = "AQ_STDERR",
                         .def = "",
                         .by_launcher = true,
-                        .doc = "Device and number of the file that aqrun has given to this process "
-                               "as standard error: while it is that, warnings and errors go to "
-                               "aqrun, which says once what many processes say.",
+                        .doc = "Device and inode number of the file that aqrun has given to this "
+                               "process as standard error: while it is that, warnings and errors "
+                               "go to aqrun, which prints once what many processes report.",
                         AQI_SETTING_IN(TEXT, struct aqi_job_config, stderr_id)},
     [AQI_JOB_ID] = {.name = "AQ_JOB_ID",
                     .def = "",
                     .by_launcher = true,
                     .doc = "A name for the job, the same in all its processes and different for "
-                           "every job of a machine.",
+                           "every job on a machine.",
                     AQI_SETTING_IN(TEXT, struct aqi_job_config, job_id)},
 };
 static_assert(AQI_COUNT_OF(job_rows) == AQI_JOB_ROWS, "one row for each enum aqi_job_row");

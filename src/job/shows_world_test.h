@@ -1,5 +1,7 @@
-/* For the tests of what ranks show: the hub of a job of one host, whose hooks are those of its
- * agent as far as they show something. */
+/*
+ * For the tests of what ranks show: the hub of a job on one host, with the hooks of its agent that
+ * show something.
+ */
 #ifndef JOB_SHOWS_WORLD_TEST_H
 #define JOB_SHOWS_WORLD_TEST_H
 
@@ -19,8 +21,8 @@
 enum { RANKS = 2 };
 
 static struct aqi_hub *hub;
-static uint64_t told_ns; /* how often to show, by the hub */
-static unsigned told;    /* how many times it said so */
+static uint64_t told_ns; /* interval requested by the hub */
+static unsigned told;    /* number of such requests */
 static char said[2048];  /* to the user */
 
 static inline void shows_output(void *arg, uint32_t rank, unsigned stream, const void *bytes,
@@ -126,7 +128,7 @@ static inline int shows_close(void **state)
     return 0;
 }
 
-/* All that has come is served, and this is the time. */
+/* Handle all that has arrived, at this time. */
 static inline void shows_at(uint64_t now)
 {
     aqi_loop_once(0);

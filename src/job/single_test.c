@@ -1,4 +1,4 @@
-/* Twin of single.c and boot.c: a process that nobody launched is a job of one. */
+/* Tests single.c and boot.c: a process that was not launched is a job of one. */
 #include "base/shmem.h"
 #include "job/boot.h"
 #include "job/settings.h"
@@ -83,7 +83,7 @@ static void test_nothing_ever_happens(void **state)
     assert_false(aqi_boot_alert(boot));
     assert_int_equal(boot->fd, -1);
     assert_int_equal(boot->kind->progress(boot, no_event, NULL), AQ_OK);
-    boot->kind->exit(boot, 3, "nobody hears it");
+    boot->kind->exit(boot, 3, "not sent to anything");
     assert_int_equal(boot->kind->reach(boot, AQI_BOOT_LEFT), AQ_OK);
 }
 
@@ -135,7 +135,7 @@ static void test_settings_from_the_launcher(void **state)
     assert_int_equal(aqi_job_config.exit_timeout_ns, 2000000000);
 }
 
-/* Who is not alone does not become a job of one, but for who says so. */
+/* A process that is not alone becomes a job of one only if the setting says so. */
 static void test_alone_by_mistake_and_on_purpose(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Unit test of top.c: who may watch, how often they are shown the counters, and what. */
+/* Tests top.c: which users may monitor, how often counters are sent, and their contents. */
 #include "base/board.h"
 #include "job/shows_world_test.h"
 
@@ -6,7 +6,7 @@
 #include <fcntl.h>
 
 #define MS 1000000ull
-/* Watchers at most, as top.c has them. */
+/* Maximum number of watchers, as in top.c. */
 enum { WATCHERS = 16 };
 
 static int counters = -1; /* of this process, which stands for rank 1 */
@@ -40,7 +40,7 @@ static void ask(int fd, uint32_t version, uint32_t interval_ms)
     assert_int_equal(send(fd, &words, sizeof(words), MSG_NOSIGNAL), sizeof(words));
 }
 
-/* Bytes that are there; -1: none, 0: it is shut. */
+/* The number of readable bytes; -1: none, 0: closed. */
 static ssize_t hear(int fd, struct aqi_top_packet *packet)
 {
     ssize_t len = recv(fd, packet, sizeof(*packet), MSG_DONTWAIT);
@@ -60,7 +60,7 @@ static void test_counters(void **state)
     assert_false(aqi_top_counters(0, value));
 }
 
-/* A second one of a rank is closed. */
+/* A second one for a rank is closed. */
 static void test_refused_counters(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void test_shown(void **state)
     assert_int_equal(packet.row[0].state, AQI_RANK_WAITING);
     assert_int_equal(packet.row[0].looks, 1);
     assert_int_equal(packet.row[0].value[AQI_CTR_PUT], aqi_counter_sum(AQI_CTR_PUT));
-    shows_at(1199 * MS); /* a look, and not yet shown */
+    shows_at(1199 * MS); /* sampled, but not shown yet */
     assert_int_equal(hear(fd, &packet), -1);
     aqi_count(AQI_CTR_PUT, 5);
     shows_at(1200 * MS);
@@ -106,7 +106,7 @@ static void test_shown(void **state)
     assert_int_equal(aqi_top_tick(1600 * MS), UINT64_MAX);
 }
 
-/* The most eager counts, within bounds. */
+/* The shortest interval counts, within limits. */
 static void test_intervals(void **state)
 {
     static const struct {
@@ -159,13 +159,13 @@ static void ask_peers(int fd)
     assert_int_equal(send(fd, &words, sizeof(words), MSG_NOSIGNAL), sizeof(words));
 }
 
-/* All lines of an answer, which ends. */
+/* All lines of an answer, up to its end. */
 static void expect_peers(int fd, unsigned lines)
 {
     static struct aqi_top_peers packet;
     unsigned found = 0, packets = 0;
     do {
-        aqi_loop_once(0); /* what waited for room goes on */
+        aqi_loop_once(0); /* queued packets are sent */
         ssize_t len = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT);
         assert_int_equal(len, offsetof(struct aqi_top_peers, text) + packet.len);
         assert_int_equal(packet.version, AQI_TOP_VERSION);
@@ -181,7 +181,9 @@ static void expect_peers(int fd, unsigned lines)
     if (lines != 0) assert_true(packets > 1);
 }
 
-/* Everybody who asks gets all of it, however slowly it reads; and those who watch get none. */
+/*
+ * Every querying client gets all of it, however slowly it reads; and monitoring clients get none.
+ */
 static void test_peers(void **state)
 {
     enum { LINES = 40000 };

@@ -13,7 +13,7 @@ import sys
 
 import tree
 
-CLEAN = ("src/base",
+CLEAN = ("src/base", "src/job",
          "include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
          "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",

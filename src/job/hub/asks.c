@@ -11,7 +11,7 @@ struct hub_ask {
     aq_status status;
     uint32_t missing; /* members of this host that are in the job and have not asked */
     uint8_t *members, *came;
-    uint8_t sets[]; /* the two, one after the other */
+    uint8_t sets[]; /* one set after the other */
 };
 
 static bool asks_counts(const struct hub_local *local)

@@ -1,5 +1,6 @@
-/* Twin of closing.c: when each process of a job that ends gets the news and which signal, and when
- * all have ended. One hub, whose time is the test's: it is called exactly when it asked to be.
+/*
+ * Tests closing.c: when each process of a job that ends is notified and signalled, and when all
+ * have ended. One hub, with the test's clock: it is called exactly when it asked to be.
  */
 #include "job/hub/impl.h"
 
@@ -32,7 +33,7 @@ static struct {
     struct aqi_hub *hub;
     uint64_t now, over_at;
     struct act acts[ACTS_MAX];
-    unsigned count, abandoned; /* messages about processes that do not die */
+    unsigned count, abandoned; /* messages about processes that do not end */
     enum temper tempers[RANKS];
     int pending[RANKS]; /* the wait status of a process that ends now */
     bool ended[RANKS], over;
@@ -107,7 +108,7 @@ static bool closing_reap_one(void)
     return false;
 }
 
-/* It takes no time to end, nor to learn of it. */
+/* How long it takes to end, and for that to be noticed, is zero. */
 static void closing_reap(void)
 {
     while (closing_reap_one())
@@ -175,7 +176,7 @@ static void closing_say(uint32_t rank, int code, const char *why)
 
 /* --- what must have happened ----------------------------------------------------------------- */
 
-/* How often it got this; the first time was `at`. */
+/* How often it got this signal; the first time was `at`. */
 static unsigned closing_times(uint32_t rank, int what, uint64_t at)
 {
     unsigned times = 0;
@@ -188,7 +189,7 @@ static unsigned closing_times(uint32_t rank, int what, uint64_t at)
     return times;
 }
 
-/* A signal comes once, when it is due, and to a stopped process, too. */
+/* A signal is sent once, when it is due, and also to a stopped process. */
 static void closing_expect_signal(uint32_t rank, int number, uint64_t at, bool wanted)
 {
     assert_int_equal(closing_times(rank, number, at), wanted);
@@ -201,7 +202,7 @@ static void closing_expect_signal(uint32_t rank, int number, uint64_t at, bool w
     }
 }
 
-/* Those that live get what they need, and not more. */
+/* Surviving processes get the signals that they need, and no more. */
 static void closing_expect(uint32_t first, uint32_t end, int code)
 {
     for (uint32_t i = first; i < end; i++) {
@@ -249,14 +250,16 @@ static void cause_signal(void)
 static const struct {
     void (*begin)(void);
     int code;
-    uint32_t told; /* ranks: the one that says it, or has died, is not */
+    uint32_t told; /* ranks: without the one that caused it, or has died */
 } causes[] = {
     {cause_exit, 7, LAST},       {cause_return, 5, LAST},    {cause_death, 137, LAST},
     {cause_quick_exit, 4, LAST}, {cause_signal, 130, RANKS},
 };
 
-/* Whatever ended the job, a rank that exits when asked gets no signal, and the job ends with its
- * last rank. */
+/*
+ * Whatever ended the job, a rank that exits when asked gets no signal, and the job ends with its
+ * last rank.
+ */
 static void signals_come_after_parts_of_the_time_out(void **state)
 {
     (void)state;
@@ -279,7 +282,7 @@ static void signals_come_after_parts_of_the_time_out(void **state)
         }
 }
 
-/* It writes its last output, say, for as long as others get until SIGKILL. */
+/* For example, it writes its last output for as long as others get until SIGKILL. */
 static void who_has_ended_the_job_gets_the_same_time(void **state)
 {
     (void)state;
@@ -320,7 +323,7 @@ static void who_has_not_joined_gets_sigterm_at_once(void **state)
     closing_close();
 }
 
-/* A time that the job is stopped, before SIGTERM or after it, moves all that follows. */
+/* Time during which the job is stopped, before or after SIGTERM, postpones all that follows. */
 static void a_stopped_time_does_not_count(void **state)
 {
     (void)state;
@@ -342,7 +345,7 @@ static void a_stopped_time_does_not_count(void **state)
     }
 }
 
-/* The user has no patience: SIGKILL comes at once, to those that live. */
+/* On a second request, SIGKILL is sent at once to those still alive. */
 static void a_second_signal_kills_at_once(void **state)
 {
     (void)state;
@@ -361,8 +364,10 @@ static void a_second_signal_kills_at_once(void **state)
     closing_close();
 }
 
-/* A process in uninterruptible sleep is left behind after two looks; one that merely takes long to
- * end, after sixty. */
+/*
+ * A process in uninterruptible sleep is left behind after two checks; one that merely takes long to
+ * end, after sixty.
+ */
 static void the_end_is_bounded(void **state)
 {
     (void)state;
@@ -384,12 +389,14 @@ static void the_end_is_bounded(void **state)
     closing_close();
 }
 
-/* The first code is kept, but any is better than 0; and none that our own signals make. */
+/*
+ * The first code is kept, except that any replaces 0; codes caused by our own signals do not count.
+ */
 static void the_first_code_is_kept(void **state)
 {
     (void)state;
     static const struct {
-        int said, then, code; /* `then`: how rank 0 ends, LATER_NS after that was said */
+        int said, then, code; /* `then`: how rank 0 ends, LATER_NS after the request */
     } rows[] = {
         {7, SIGSEGV, 7}, {7, 3 << 8, 7}, {0, SIGSEGV, 139}, {0, 3 << 8, 3}, {0, 0, 0}, {0, -1, 0},
     };

@@ -28,7 +28,7 @@ static void collective_list(const struct aqi_hub *hub, bool whole, char *text, s
     if (shown < total) snprintf(text + used, room - used, " and %u more", total - shown);
 }
 
-/* The program's call that leads here: the only one that a rank makes once it has started. */
+/* The program's call behind this exchange: a started rank makes no other. */
 static const char *collective_caller(const struct aqi_hub *hub)
 {
     return hub->root->ranks[hub->root->call.first].ready ? "aq_segment_attach" : "aq_init";
@@ -134,7 +134,7 @@ static void collective_begin(struct aqi_hub *hub, uint32_t rank, const struct hu
     if (call->parts == NULL) hub_no_memory(hub, "an allgather");
 }
 
-/* The size that all must give: for a shared object, that of the host's first rank. */
+/* The size that every rank must give: for a shared object, that of the host's first rank. */
 static uint64_t collective_bytes(struct aqi_hub *hub, uint32_t rank, const struct hub_note *note,
                                  uint32_t *first)
 {

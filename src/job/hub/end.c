@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ranks that end one after the other all finish: the others are asked this long after the
- * latest, and again after twice the time each. Ranks that still poll after a few agree. */
+/*
+ * Ranks that end one after the other all finish: the others are asked this long after the latest,
+ * and again each time after twice the delay. Ranks that still poll then agree.
+ */
 #define END_ASK_NS 75000000u
 
-/* The user has requested the end twice: agents that have not killed their ranks in this time are
- * not waited for. They still do it, when they are notified or lose their connection to us. */
+/*
+ * The user has requested the end twice: agents that have not killed their ranks in this time are
+ * not waited for. They still do so once they learn of it or lose their connection to us.
+ */
 #define END_KILL_NS 1000000000u
 
 /* The consequences of a death during the start are decided after this part of AQ_EXIT_TIMEOUT at
@@ -132,7 +136,7 @@ static void end_postpone(struct aqi_hub *hub, uint32_t rank, int code, const cha
     while (*at != NULL)
         at = &(*at)->next;
     *at = death;
-    /* Their announcement that they are ready may not have arrived. */
+    /* The announcement that they are ready may not have arrived yet. */
     for (uint32_t i = 0; i < hub->count; i++)
         if (!hub->root->ranks[hub->locals[i].rank].ready)
             hub->params.hooks.drain(hub->params.arg, hub->locals[i].rank);

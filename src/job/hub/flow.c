@@ -274,7 +274,7 @@ static void flow_take_entry(struct aqi_hub *hub, struct aqi_parcel *parcel)
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note)
 {
     struct aqi_parcel *parcel = hub_note_encode(note);
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are told");
+    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
     flow_take_entry(hub, parcel);
 }
 
@@ -291,7 +291,7 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
     if (frame->number <= flow->applied) return AQ_OK;
     if (frame->number != flow->applied + 1) return AQ_EPROTO;
     struct aqi_parcel *parcel = aqi_parcel_new(NULL, HUB_FRAME_HEAD + frame->len);
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are told");
+    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
     memcpy(parcel->bytes + HUB_FRAME_HEAD, frame->data, frame->len);
     flow_take_entry(hub, parcel);
     return AQ_OK;

@@ -1,5 +1,4 @@
-/* Frames that no agent sends, how much waits for an acknowledgement, and what is said at the end.
- */
+/* Frames that no agent sends, the limit on unacknowledged data, and what is reported at the end. */
 #include "job/hub/flow_world_test.h"
 
 static const struct hub_note entry = {.type = HUB_PASS, .code = 18};
@@ -30,7 +29,7 @@ static void nonsense_changes_nothing(void **state)
         const void *data;
         size_t len;
     } rows[] = {
-        /* entries, and what else comes from the parent only */
+        /* entries, and others that only a parent sends */
         {1, 3, HUB_FRAME_ENTRY, 3, 1, pass_on, pass_len},
         {0, 1, HUB_FRAME_ENTRY, 1, 1, pass_on, pass_len},
         {1, 0, HUB_FRAME_ENTRY, 0, 2, pass_on, pass_len}, /* the first is missing */
@@ -38,12 +37,12 @@ static void nonsense_changes_nothing(void **state)
         {0, 1, HUB_FRAME_GOT, 0, 0, NULL, 0},
         {1, 0, HUB_FRAME_GOT, AGENTS, 0, NULL, 0},
         {1, 0, HUB_FRAME_GOT, UINT32_MAX, 0, NULL, 0},
-        {1, 0, HUB_FRAME_GOT, 1, 99, NULL, 0}, /* more than was said */
+        {1, 0, HUB_FRAME_GOT, 1, 99, NULL, 0}, /* more than was sent */
         {1, 3, HUB_FRAME_RESEND, 3, 0, NULL, 0},
         {0, 1, HUB_FRAME_RESEND, 1, 0, NULL, 0},
         {1, 3, HUB_FRAME_GONE, 3, 0, NULL, 0},
         {0, 1, HUB_FRAME_GONE, 1, 0, NULL, 0},
-        /* the agent that attaches is itself, another, and below us */
+        /* the agent that attaches is this one, another, or not below us */
         {1, 4, HUB_FRAME_ATTACH, 9, 0, &epoch, sizeof(epoch)},
         {1, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
         {0, AGENTS, HUB_FRAME_ATTACH, AGENTS, 0, &epoch, sizeof(epoch)},
@@ -51,8 +50,8 @@ static void nonsense_changes_nothing(void **state)
         {1, 5, HUB_FRAME_ATTACH, 5, 0, &epoch, sizeof(epoch)},
         {1, 4, HUB_FRAME_ATTACH, 4, 0, &epoch, sizeof(epoch) - 1},
         {1, 4, HUB_FRAME_ATTACH, 4, 0, says, sizeof(epoch) + 1},
-        {0, 3, HUB_FRAME_ATTACH, 3, 1, &epoch, sizeof(epoch)}, /* more than there was */
-        /* facts come from those that are attached, of what is below us, and are facts */
+        {0, 3, HUB_FRAME_ATTACH, 3, 1, &epoch, sizeof(epoch)}, /* more than there were */
+        /* facts come from attached children, are of agents below us, and must be facts */
         {1, 4, HUB_FRAME_FACT, 4, 1, says, says_len},
         {1, 7, HUB_FRAME_FACT, 7, 1, says, says_len},
         {1, 3, HUB_FRAME_FACT, 5, 1, says, says_len},
@@ -60,7 +59,7 @@ static void nonsense_changes_nothing(void **state)
         {1, 3, HUB_FRAME_FACT, 31, 1, says, says_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, pass_on, pass_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, says, 0},
-        /* as do acknowledgements of entries, of no more than there were */
+        /* as are acknowledgements of entries, and only of those that exist */
         {1, 4, HUB_FRAME_APPLIED, 4, 0, NULL, 0},
         {1, 7, HUB_FRAME_APPLIED, 7, 0, NULL, 0},
         {0, 1, HUB_FRAME_APPLIED, 1, 1, NULL, 0},
@@ -100,7 +99,7 @@ static void entries_come_once(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* 7 has one child, the last agent that there is: nothing is kept for another. */
+/* 7 has one child, the last agent: nothing is kept for another. */
 static void what_all_have_is_said(void **state)
 {
     (void)state;
@@ -112,12 +111,12 @@ static void what_all_have_is_said(void **state)
     frame(15, HUB_FRAME_APPLIED, 15, 1, NULL, 0);
     assert_int_equal(sent(3, HUB_FRAME_APPLIED, 0, 1), 1);
     aqi_hub_link_lost(one.hub, 3, true, "it died");
-    aqi_hub_attached(one.hub, 1); /* which has not heard it */
+    aqi_hub_attached(one.hub, 1); /* which it has not received */
     assert_int_equal(sent(1, HUB_FRAME_APPLIED, 0, 1), 1);
     aqi_hub_close(one.hub);
 }
 
-/* The agent by which its facts came is lost, and one above it is here. */
+/* The agent through which its facts came is lost, and an ancestor of that one is this agent. */
 static void acknowledgements_find_another_way(void **state)
 {
     (void)state;
@@ -168,7 +167,7 @@ static void output_has_a_window(void **state)
     }
 }
 
-/* A fact with so many bytes in its frame. */
+/* A fact with this many bytes in its frame. */
 static void large(uint64_t number, size_t bytes)
 {
     struct hub_note output = {.type = HUB_OUTPUT, .rank = 1, .data = text};
@@ -179,7 +178,7 @@ static void large(uint64_t number, size_t bytes)
     fact(1, 1, number, &output);
 }
 
-/* The root answers so many bytes at once, to the byte, unless it has no room for more of them. */
+/* The root acknowledges at exactly this many bytes, unless it has no room for more. */
 static void many_bytes_are_acknowledged_at_once(void **state)
 {
     (void)state;
@@ -207,7 +206,7 @@ static void many_bytes_are_acknowledged_at_once(void **state)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* Only an agent that never found its way to the root needs the process that started it. */
+/* Only an agent that never reached the root needs the process that started it. */
 static void who_has_started_it_is_gone(void **state)
 {
     (void)state;
@@ -216,7 +215,7 @@ static void who_has_started_it_is_gone(void **state)
         if (runs) aqi_hub_started(one.hub, 3, 5);
         aqi_hub_forsaken(one.hub);
         assert_int_equal(one.says, 1);
-        assert_int_equal(one.always, runs); /* with ranks it does harm */
+        assert_int_equal(one.always, runs); /* with ranks it matters */
         assert_non_null(strstr(one.text, "the process that started its agent is gone"));
         assert_int_equal(one.over, !runs);
         if (!runs) assert_int_equal(one.code, AQI_EXIT_FAILED);
@@ -237,7 +236,7 @@ static void who_has_started_it_is_gone(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* While its ranks end it takes no frames and no agents. */
+/* While its ranks end, it accepts no frames and no agents. */
 static void who_is_without_hope_is_deaf(void **state)
 {
     static const char why[] = "lost";
@@ -267,7 +266,7 @@ static void who_is_without_hope_is_deaf(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* Why there was no way is said, if it is known, but not what is long mended. */
+/* The reason for the lost connection is reported if it is known, but not an old one. */
 static void why_there_was_no_way(void **state)
 {
     (void)state;
@@ -289,7 +288,7 @@ static void why_there_was_no_way(void **state)
     }
 }
 
-/* It is not needed any more: that is no failure. */
+/* It is not needed any more, which is not a failure. */
 static void who_has_done_its_part_ends_well(void **state)
 {
     const struct hub_note end = {.type = HUB_END, .rank = AQI_NO_RANK, .data = "", .len = 0};
@@ -304,7 +303,7 @@ static void who_has_done_its_part_ends_well(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* It wants to be called when it stops waiting for the first of them. */
+/* It must be called when it stops waiting for the first of them. */
 static void lost_children_have_their_time(void **state)
 {
     (void)state;

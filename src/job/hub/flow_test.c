@@ -1,10 +1,10 @@
 /*
- * Twin of flow.c: the ways of facts, entries and acknowledgements when links are lost. Frames that
- * no agent sends, and how much waits: flow_frames_test.c.
+ * Tests flow.c: the paths of facts, entries and acknowledgements when links are lost. Frames that
+ * no agent sends, and limits on waiting data: flow_frames_test.c.
  */
 #include "job/hub/flow_world_test.h"
 
-/* It attached to the root when 1, which has started it, was too busy to hear it. */
+/* It attached to the root because 1, which started it, was too busy to answer. */
 static void who_came_another_way_is_not_missed(void **state)
 {
     (void)state;
@@ -21,7 +21,7 @@ static void who_came_another_way_is_not_missed(void **state)
     }
 }
 
-/* Agent 7 is attached to 1, past 3, which has come to the root itself. */
+/* Agent 7 is attached to 1, bypassing 3, which has attached to the root itself. */
 static void acknowledgements_go_where_facts_came_from(void **state)
 {
     (void)state;
@@ -49,7 +49,7 @@ static void who_repeats_a_fact_is_told_again(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* An acknowledgement of many facts of another passes one that has said nothing itself. */
+/* An acknowledgement of many facts of another agent passes one that has sent nothing itself. */
 static void acknowledgements_are_of_whom_they_name(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void acknowledgements_are_of_whom_they_name(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* What 7 has says nothing of what 15 below it has. */
+/* The position of 7 says nothing about 15 below it. */
 static void entries_are_kept_for_all_below(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void entries_are_kept_for_all_below(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* Those below an agent that is given up may still need what it did not pass on. */
+/* Those below an agent that is declared dead may still need what it did not pass on. */
 static void entries_are_kept_for_orphans(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void entries_are_kept_for_orphans(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* By another way entries may have come sooner to who attaches than to us. */
+/* On another path, entries may have reached the attaching agent before us. */
 static void who_is_ahead_is_taken(void **state)
 {
     (void)state;
@@ -126,7 +126,9 @@ static void who_is_ahead_is_taken(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* That 3 was with 1, and was lost there, is said when it has long been with the root. */
+/*
+ * The report that 3 was attached to 1 and lost there arrives long after 3 has attached to the root.
+ */
 static void old_news_of_links_count_for_nothing(void **state)
 {
     (void)state;
@@ -146,7 +148,7 @@ static void old_news_of_links_count_for_nothing(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* Here, or between others: who comes again in time is not lost. */
+/* Here or elsewhere: an agent that returns in time is not lost. */
 static void whose_line_breaks_has_a_while_to_come_again(void **state)
 {
     (void)state;
@@ -173,7 +175,7 @@ static void whose_line_breaks_has_a_while_to_come_again(void **state)
         }
 }
 
-/* But not if the root has ended: there is nobody to call. */
+/* But not if the root has ended: there is no agent to call. */
 static void the_root_is_called_again_when_the_line_broke(void **state)
 {
     (void)state;
@@ -189,7 +191,7 @@ static void the_root_is_called_again_when_the_line_broke(void **state)
     }
 }
 
-/* One between and the root. */
+/* One agent between it and the root. */
 static void who_has_lost_its_parent_calls_twice(void **state)
 {
     (void)state;
@@ -205,7 +207,7 @@ static void who_has_lost_its_parent_calls_twice(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* As long as the root waits, and not all the time. */
+/* As long as the root waits, and not continuously. */
 static void who_is_cut_off_calls_over_and_over(void **state)
 {
     static const uint32_t callers[] = {1, 15};
@@ -221,7 +223,7 @@ static void who_is_cut_off_calls_over_and_over(void **state)
                 calls = one.called;
                 parents += one.last_called == parent;
                 roots += one.last_called == 0;
-                pass(TIME_OUT / 100); /* no route: it says so soon */
+                pass(TIME_OUT / 100); /* no route: the failure is immediate */
                 aqi_hub_unreachable(one.hub, one.last_called, false, "no route");
                 while (one.called == calls)
                     pass(TIME_OUT / 100);
@@ -245,7 +247,7 @@ static void who_is_cut_off_calls_over_and_over(void **state)
         }
 }
 
-/* It ends, and those below it, who are part of the job, look elsewhere. */
+/* It ends, and agents below it, which still belong to the job, look elsewhere. */
 static void who_is_given_up_hears_it_from_the_log(void **state)
 {
     (void)state;
@@ -256,7 +258,7 @@ static void who_is_given_up_hears_it_from_the_log(void **state)
     note(0, HUB_FRAME_ENTRY, 0, 1, &lost);
     assert_int_equal(one.detached, 1u << 0 | 1u << 3);
     one.detached = 0;
-    attach(7, 2, 1); /* it has not heard yet */
+    attach(7, 2, 1); /* it has not been notified yet */
     assert_int_equal(one.detached, 1u << 7);
     assert_true(one.over);
     aqi_hub_close(one.hub);
@@ -307,7 +309,7 @@ static void who_is_alone_gives_up(void **state)
     assert_false(one.over);
     pass(1);
     assert_true(one.over);
-    aqi_hub_attached(one.hub, 0); /* it comes too late */
+    aqi_hub_attached(one.hub, 0); /* it returns too late */
     assert_int_equal(one.detached, 1u << 0);
     aqi_hub_close(one.hub);
 }
@@ -326,7 +328,7 @@ static void who_never_answers_ends_the_job(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* The others have it, and would wait for its ranks. */
+/* The others have it, and would wait for the ranks of this one. */
 static void who_has_no_room_for_a_result_ends_the_job(void **state)
 {
     (void)state;

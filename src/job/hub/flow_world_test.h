@@ -1,4 +1,4 @@
-/* One hub among others that the test plays. */
+/* One hub and others that the test plays. */
 #ifndef HUB_FLOW_WORLD_TEST_H
 #define HUB_FLOW_WORLD_TEST_H
 
@@ -31,11 +31,11 @@ static struct {
     unsigned count;
     size_t bytes;      /* of all frames */
     uint32_t detached; /* a bit for each */
-    unsigned called;   /* ancestors, and the last of them */
+    unsigned called;   /* the ancestors called, and the last of them */
     uint32_t last_called;
     bool over;
     int code;      /* then */
-    unsigned says; /* whether always, and what, the last time */
+    unsigned says; /* how often, and the last text */
     bool always;
     char text[1024];
 } one;

@@ -183,7 +183,7 @@ int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index);
 
 /* The parent, or the ancestor requested by `attach`, is connected: announce ourselves. */
 void aqi_hub_attached(struct aqi_hub *hub, uint32_t ancestor);
-/* `gone`: nothing listens at its addresses any more; otherwise it may be reachable later. */
+/* `gone`: nothing listens at its addresses any more; otherwise it may become reachable again. */
 void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why);
 /*
  * The process that started this agent is gone: irrelevant, unless the root was never reached.

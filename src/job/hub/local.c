@@ -90,7 +90,7 @@ aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONT
     }
     if (hub->closing.ending) {
         snprintf(why, AQI_CONTROL_TEXT, "the job is ending: %.400s",
-                 hub->why_end[0] != '\0' ? hub->why_end : "its host was told to end it");
+                 hub->why_end[0] != '\0' ? hub->why_end : "its host has left the job");
         return AQ_EPEER;
     }
     return AQ_OK;
@@ -245,13 +245,13 @@ void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...)
     hub_pump(hub);
 }
 
-/* --- what they are told --------------------------------------------------------------------- */
+/* --- messages to the ranks ------------------------------------------------------------------ */
 
 void local_tell(struct aqi_hub *hub, uint32_t but, const struct aqi_control *message,
                 const void *text, size_t len)
 {
     struct aqi_parcel *parcel = aqi_parcel_new(text, aqi_min(len, AQI_CONTROL_TEXT));
-    if (parcel == NULL) hub_no_memory(hub, "what ranks are told");
+    if (parcel == NULL) hub_no_memory(hub, "what ranks are sent");
     for (uint32_t i = 0; i < hub->count; i++)
         if (hub->locals[i].rank != but && hub->locals[i].state == AQI_RANK_JOINED)
             hub->params.hooks.to_rank(hub->params.arg, hub->locals[i].rank, message, parcel);
@@ -310,7 +310,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
         if (hub->params.hooks.peers != NULL) hub->params.hooks.peers(hub->params.arg, note->seq);
         break;
     case HUB_OVER:
-        closing_kill(hub); /* shells whose program has ended, and what does not die */
+        closing_kill(hub); /* Shells whose program has ended, and processes that survive SIGKILL. */
         hub_over(hub, note->code);
         break;
     default:
@@ -318,7 +318,7 @@ void local_apply(struct aqi_hub *hub, const struct hub_note *note)
     }
 }
 
-/* Programs that ended under a shell which has not ended since, and so will not report why. */
+/* Programs that ended although their shell has not, and so cannot report why. */
 static uint64_t local_tick_lost(struct aqi_hub *hub)
 {
     uint64_t next = UINT64_MAX;

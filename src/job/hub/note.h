@@ -13,12 +13,12 @@ enum hub_note_type {
     HUB_JOINED,      /* `rank`, `pid`; text: its program, if not the one that was started */
     HUB_SAID,        /* `rank`; `event`: type of the message; `code`, `wait`; text */
     HUB_PART,        /* `count` ranks and their parts of a call: seq, call, bytes; or its name */
-    HUB_ASK,         /* name, status; data: members, and then those that ask */
+    HUB_ASK,         /* name, status; data: the members, then those that have asked */
     HUB_ENDED,       /* `rank`, `code`, `event`: enum hub_end_flags; text: how */
-    HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not; text */
-    HUB_FAILED,      /* `code`; text: what cannot be done here; `rank`: the missing rank, or 0 */
+    HUB_UNEXPLAINED, /* `rank`: ended under a shell that has not ended; text */
+    HUB_FAILED,      /* `code`; text: what this host cannot do; `rank`: the missing rank, or 0 */
     HUB_CLOSED,      /* no process of this host runs, and none will */
-    HUB_SAY,         /* `code`: always; text */
+    HUB_SAY,         /* `code`: whether to print always; text */
     HUB_OUTPUT,      /* `rank`, `event`: the stream; bytes */
     HUB_TOOK,        /* `bytes` of standard input */
     /* entries */
@@ -26,14 +26,14 @@ enum hub_note_type {
     HUB_EVENT,  /* event, rank, code; text */
     HUB_AGREED, /* name, status; data: the set */
     HUB_END,    /* the end begins: `rank` that caused it; `code`; text: why */
-    HUB_KILL,   /* at once */
-    HUB_PASS,   /* `code`: a signal to all ranks: the job stops, or goes on */
+    HUB_KILL,   /* kill at once */
+    HUB_PASS,   /* `code`: a signal to all ranks: the job stops or continues */
     HUB_INPUT,  /* bytes for rank 0 */
     HUB_SHUT,   /* `event`: the stream that no longer has a reader */
-    HUB_WATCH,  /* `wait`: how often all show what their ranks do */
+    HUB_WATCH,  /* `wait`: interval at which all ranks show their counters */
     HUB_LOST,   /* `rank`: an agent that is declared dead; text: why */
     HUB_OVER,   /* `code` */
-    HUB_PEERS,  /* `seq`: all show what their ranks know of their peers, for that question */
+    HUB_PEERS,  /* `seq`: number of a query for what ranks know of their peers */
     HUB_NOTES
 };
 #define HUB_IS_FACT(type) ((type) < HUB_RESULT)
@@ -57,15 +57,15 @@ struct hub_note {
     size_t len;
 };
 
-/* On a link: one of these bytes, two numbers, and perhaps a note. */
+/* On a link: one of these as a byte, two numbers, and for some a note. */
 enum hub_frame_kind {
     HUB_FRAME_ATTACH = 1, /* `agent` has the log up to `number`; data: number of this link, u32 */
-    HUB_FRAME_FACT,       /* of `agent`, its number `number` */
+    HUB_FRAME_FACT,       /* fact `number` of `agent` */
     HUB_FRAME_GOT,        /* the root has the facts of `agent` up to `number` */
-    HUB_FRAME_ENTRY,      /* `number` of the log */
-    HUB_FRAME_APPLIED,    /* all of the sender's part of the tree have the log up to `number` */
-    HUB_FRAME_RESEND,     /* send again what is not acknowledged */
-    HUB_FRAME_GONE,       /* `agent` is not part of the job any more: text */
+    HUB_FRAME_ENTRY,      /* entry `number` of the log */
+    HUB_FRAME_APPLIED,    /* the whole subtree of the sender has the log up to `number` */
+    HUB_FRAME_RESEND,     /* resend what is not acknowledged */
+    HUB_FRAME_GONE,       /* `agent` no longer belongs to the job: text */
     HUB_FRAMES
 };
 #define HUB_FRAME_HEAD 13u /* kind u8, agent u32, number u64 */

@@ -1,4 +1,4 @@
-/* Notes and frames as bytes: what is written is read, and nothing shorter is. */
+/* Notes and frames as bytes: what is encoded can be decoded, and nothing shorter can. */
 #include "job/hub/note.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static struct hub_note full(uint16_t type)
                              .len = 4};
 }
 
-/* Read, written and read again every note is the same; which fields each has is its own affair. */
+/* Decoding and encoding a note reproduces it, whichever fields it has. */
 static void notes_come_back(void **state)
 {
     (void)state;
@@ -51,7 +51,7 @@ static void notes_come_back(void **state)
     }
 }
 
-/* Without its last byte of data a note is shorter; without one before, it makes no sense. */
+/* Without its last byte of data, a note is shorter; without one before, it is malformed. */
 static void short_notes_are_refused(void **state)
 {
     (void)state;
@@ -61,7 +61,7 @@ static void short_notes_are_refused(void **state)
         assert_non_null(parcel);
         size_t whole = parcel->len - HUB_FRAME_HEAD;
         for (size_t len = 0; len <= whole; len++) {
-            uint8_t *copy = malloc(len + 1); /* a sanitizer sees a look beyond the end */
+            uint8_t *copy = malloc(len + 1); /* a sanitizer detects a read beyond the end */
             assert_non_null(copy);
             memcpy(copy, parcel->bytes + HUB_FRAME_HEAD, len);
             assert_int_equal(hub_note_decode(copy, len, &read), len + note.len >= whole);

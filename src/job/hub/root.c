@@ -78,7 +78,7 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
 
 /* --- facts about agents --------------------------------------------------------------------- */
 
-/* Start at this time; 0: stop. */
+/* Schedule the start for this time; 0: cancel. */
 static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t wait_ns)
 {
     hub->root->orphans -= agent->until_ns != 0;
@@ -132,7 +132,8 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
 }
 
 /*
- * It notices no later than those above, plus a keep-alive interval; then it has time for two calls.
+ * It notices no later than those above it, plus a keep-alive interval, and then has time for two
+ * calls.
  */
 static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
 {
@@ -358,7 +359,7 @@ static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
     return absent != 0;
 }
 
-/* A host that never answers would be waited for by all others, or by none. */
+/* A host that never answers is waited for by all others, or by none. */
 static uint64_t root_tick_absent(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;
@@ -443,7 +444,7 @@ void aqi_hub_hold_output(struct aqi_hub *hub, bool hold)
         flow_got(hub, i, true);
 }
 
-/* Ctrl-Z, and its end. */
+/* Ctrl-Z, and continuing. */
 void aqi_hub_pass(struct aqi_hub *hub, int number)
 {
     const struct hub_note note = {.type = HUB_PASS, .code = number};

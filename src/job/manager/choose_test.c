@@ -1,4 +1,4 @@
-/* Twin of choose.c: environments as managers leave them, and who they say started us. */
+/* Tests choose.c: environments as managers leave them, and which manager each implies. */
 #include "job/settings.h"
 #include "manager_impl.h"
 
@@ -12,7 +12,7 @@
 
 #define MOST 16
 
-/* What hydra, srun and mpirun were seen to leave, as far as it matters. */
+/* The environments seen from hydra, srun and mpirun, as far as they matter. */
 #define HYDRA     "PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=3", "HYDI_CONTROL_FD=7", "MPI_LOCALNRANKS=3"
 #define SLURM(n)  "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=" n, "SLURM_PROCID=1", "SLURM_NTASKS=" n
 #define SLURM_PMI "PMI_FD=11", "PMI_JOBID=1.0", "PMI_RANK=1", "PMI_SIZE=3"
@@ -22,7 +22,7 @@
 static const struct environment {
     const char *set[MOST];
     const char *kind;    /* NULL: no manager */
-    const char *mistake; /* what its text has; NULL: it is none */
+    const char *mistake; /* expected part of its text; NULL: no mistake */
 } environments[] = {
     {{NULL}, NULL, NULL},
     {{HYDRA}, "pmi", NULL},
@@ -37,7 +37,7 @@ static const struct environment {
     {{HYDRA, OMPI, PMIX}, "pmix", NULL},
     {{SLURM("3"), SLURM_PMI, "AQ_BOOT_FD=5"}, NULL, NULL},
     {{SLURM("3"), "AQ_BOOT_FD=5"}, NULL, NULL},
-    /* What is asked for is what is taken. */
+    /* An explicit choice wins. */
     {{HYDRA, "AQ_BOOT=pmi2"}, "pmi2", NULL},
     {{HYDRA, "AQ_BOOT=single"}, NULL, NULL},
     {{HYDRA, "AQ_BOOT=fork"}, NULL, NULL},
@@ -101,7 +101,7 @@ static void a_mistake_fits(void **state)
     assert_int_equal(text[10], 'x');
 }
 
-/* Each kind says that it has not started us, or what is not there. */
+/* Each kind reports that it did not start us, or what is missing. */
 static void managers_that_are_not_there(void **state)
 {
     static const struct {

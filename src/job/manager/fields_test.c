@@ -1,4 +1,4 @@
-/* Twin of fields.c: messages of PMI as managers write them, and others. */
+/* Tests fields.c: messages of PMI as managers write them, and malformed ones. */
 #include "manager_impl.h"
 
 #include <setjmp.h>

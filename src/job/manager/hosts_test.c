@@ -1,4 +1,4 @@
-/* Twin of hosts.c: mappings as managers write them, and what can be known from one. */
+/* Tests hosts.c: mappings as managers write them, and what follows from one. */
 #include "manager_impl.h"
 
 #include <setjmp.h>
@@ -82,7 +82,7 @@ static void a_mapping_of_too_many_blocks(void **state)
     free(text);
 }
 
-/* What `rank` learns when the ranks are on these nodes. */
+/* Check what `rank` learns if the ranks are on these nodes. */
 static struct aqi_manager hosts_of(uint32_t rank, const char *nodes, char numbers[MOST + 1])
 {
     struct aqi_manager manager = {.info = {.rank = rank, .size = (uint32_t)strlen(nodes)}};

@@ -9,7 +9,7 @@
  *     const struct aqi_manager_kind *kind;
  *     aq_status status = aqi_manager_choose(&kind);      (kind NULL: no manager started us)
  *     if (status == AQ_OK) status = aqi_manager_open(kind, &manager);
- *     manager->kind->put(manager, "card", card, len);    (who has something to say)
+ *     manager->kind->put(manager, "card", card, len);    (any ranks that have values)
  *     manager->kind->fence(manager);                     (all ranks, whether they have put or not)
  *     manager->kind->get(manager, aqi_manager_first(manager, host), "card", …);
  *     aqi_manager_close(manager);

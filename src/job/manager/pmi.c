@@ -137,7 +137,7 @@ static aq_status pmi_fence(struct aqi_manager *manager)
     if (status != AQ_OK) pmi->broken = true;
     if (status == AQ_ETIMEOUT) return manager_fence_late(manager);
     if (status == AQ_OK && pmi_refused(&fields))
-        return aqi_fail(AQ_EPEER, "job", "the manager has given up the job");
+        return aqi_fail(AQ_EPEER, "job", "the manager has aborted the job");
     return status;
 }
 

@@ -151,9 +151,9 @@ static aq_status pmi2_fence(struct aqi_manager *manager)
     aq_status status = pmi2_send(pmi2, "cmd=kvs-fence;");
     status = pmi2_await(pmi2, status, "kvs-fence-response", &fields);
     if (status == AQ_OK && pmi2_refused(&fields))
-        status = aqi_fail(AQ_EPEER, "job", "the manager has given up the job");
+        status = aqi_fail(AQ_EPEER, "job", "the manager has aborted the job");
     if (status != AQ_OK) return status;
-    status = pmi2_send(pmi2, "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.nobody;", manager->info.job,
+    status = pmi2_send(pmi2, "cmd=kvs-get;jobid=%s;srcid=%u;key=aq.absent;", manager->info.job,
                        manager->info.rank);
     return pmi2_await(pmi2, status, "kvs-get-response", &fields);
 }

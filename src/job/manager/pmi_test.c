@@ -1,4 +1,4 @@
-/* Twin of pmi.c and pmi2.c: a manager whose answers are written before the questions come. */
+/* Tests pmi.c and pmi2.c: a manager whose answers are written before the queries arrive. */
 #include "job/settings.h"
 #include "manager_impl.h"
 
@@ -32,7 +32,7 @@ static void say(const char *text, size_t len)
     assert_int_equal(write(other, text, len), len);
 }
 
-/* The environment of rank 1 of 2, and what the manager will say. */
+/* The environment of rank 1 of 2, and the answers of the manager. */
 static void prepare(const char *text)
 {
     static struct aqi_settings_table *const tables[] = {&aqi_job_settings};
@@ -58,7 +58,7 @@ static void message(const char *text)
     say(text, strlen(text));
 }
 
-/* All that the rank has said; it has closed its end. */
+/* Everything that the rank has sent; it has closed its end. */
 static void expect_said(const char *text)
 {
     static char said[65536];
@@ -132,13 +132,13 @@ static void a_whole_job_of_pmi2(void **state)
                 "    44cmd=info-getjobattr;key=PMI_process_mapping;"
                 "    38cmd=kvs-put;key=aq.k.1.0;value=3.YWJj;"
                 "    14cmd=kvs-fence;"
-                "    44cmd=kvs-get;jobid=5.0;srcid=1;key=aq.nobody;"
+                "    44cmd=kvs-get;jobid=5.0;srcid=1;key=aq.absent;"
                 "    43cmd=kvs-get;jobid=5.0;srcid=0;key=aq.k.0.0;"
                 "    43cmd=kvs-get;jobid=5.0;srcid=0;key=aq.x.0.0;"
                 "    13cmd=finalize;");
 }
 
-/* A manager that has no mapping: the ranks tell one another. */
+/* A manager without a mapping: the ranks exchange host names. */
 static void hosts_by_exchange(void **state)
 {
     static const char *const answers[] = {
@@ -156,7 +156,7 @@ static void hosts_by_exchange(void **state)
     }
 }
 
-/* Managers with which no job can be, and what is said of them. */
+/* Managers that cannot be used, and the resulting messages. */
 static const struct bad {
     const struct aqi_manager_kind *kind;
     const char *answer;
@@ -180,7 +180,8 @@ static const struct bad {
     {&aqi_manager_pmi, HI MAXES NAME NONE "cmd=put_result rc=-1 msg=full\n", false, AQ_EREFUSED,
      "aq.aq-host.1.0: full"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT, false, AQ_ETIMEOUT, "all 2 ranks"},
-    {&aqi_manager_pmi, HI MAXES NAME NONE PUT "cmd=barrier_out rc=-1\n", false, AQ_EPEER, "given"},
+    {&aqi_manager_pmi, HI MAXES NAME NONE PUT "cmd=barrier_out rc=-1\n", false, AQ_EPEER,
+     "aborted"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT OUT "cmd=get_result rc=0 value=3.AAAA\n", false,
      AQ_EPROTO, "a host name of 3 bytes"},
     {&aqi_manager_pmi, HI MAXES NAME NONE PUT OUT "cmd=get_result rc=0 value=junk\n", false,
@@ -214,7 +215,7 @@ static void managers_that_will_not_do(void **state)
     }
 }
 
-/* More than the longest message, and never an end. */
+/* More than the longest message, without an end. */
 static void a_flood(void **state)
 {
     static char flood[MANAGER_MESSAGE];
@@ -228,7 +229,7 @@ static void a_flood(void **state)
     expect_said(NULL);
 }
 
-/* It is told, and not waited for. */
+/* It is notified, but not waited for. */
 static void aborts(void **state)
 {
     struct aqi_manager *manager;

@@ -1,4 +1,4 @@
-/* Twin of values.c: any bytes there and back through short texts, and texts that nobody wrote. */
+/* Tests values.c: any bytes there and back as short texts, and malformed texts. */
 #include "manager_impl.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static void texts_of_nobody(void **state)
     assert_int_equal(manager_encoded_length("08192.A"), 0);
 }
 
-/* A manager that keeps what it gets, in pieces. */
+/* A manager that keeps the pieces that it gets. */
 static struct {
     char key[64][MANAGER_WIRE_KEY];
     char text[64][40];
@@ -117,10 +117,10 @@ static void pieces_that_do_not_fit(void **state)
         strcpy(kept.key[0], "aq.key.3.0");
         strcpy(kept.text[0], first[i]);
         kept.count = 1;
-        assert_int_equal(get(3, "key", 200), AQ_EPROTO); /* and piece 1 is not there */
+        assert_int_equal(get(3, "key", 200), AQ_EPROTO); /* and piece 1 is missing */
         strcpy(kept.key[1], "aq.key.3.1");
         kept.count = 2;
-        assert_int_equal(get(3, "key", 200), AQ_EPROTO); /* or brings nothing */
+        assert_int_equal(get(3, "key", 200), AQ_EPROTO); /* or is empty */
     }
 }
 
