@@ -31,8 +31,8 @@ static const struct aqi_setting rows[] = {
      .alias_words = log_words,
      .words_only = true,
      .def = "warn",
-     .doc = "How much to say on standard error: off, error, warn, info, debug or trace, and for "
-            "single folders after commas.",
+     .doc = "The level of messages on standard error: off, error, warn, info, debug or trace; "
+            "after it, levels of single folders, separated by commas.",
      .advice = "AQ_LOG=warn,shm=debug",
      AQI_SETTING_IN(TEXT, struct lib_config, log)},
     {.name = "AQ_STATS",
@@ -44,33 +44,34 @@ static const struct aqi_setting rows[] = {
      .check = config_is_trace,
      .legal = "off, all, or some of am, rma, atomic, coll, wait and job, separated by commas",
      .def = "",
-     .doc = "What to trace: all, off, or some of am, rma, atomic, coll, wait and job, separated by "
-            "commas; when nothing is said, all if AQ_TRACE_FILE is set.",
-     .advice = "AQ_TRACE=am,wait to see who waits for whom.",
+     .doc = "The traced categories: all, off, or some of am, rma, atomic, coll, wait and job, "
+            "separated by "
+            "commas. By default, all if AQ_TRACE_FILE is set.",
+     .advice = "AQ_TRACE=am,wait to see which ranks wait for which.",
      AQI_SETTING_IN(TEXT, struct lib_config, trace)},
     {.name = "AQ_TRACE_FORMAT",
      .def = "auto",
-     .doc = "How a trace is written: chrome (JSON for Perfetto and chrome://tracing), text (a line "
-            "for each event), or auto: text on standard error, else chrome.",
+     .doc = "The format of traces: chrome (JSON for Perfetto and chrome://tracing), text (one line "
+            "per event), or auto: text on standard error, otherwise chrome.",
      .type = AQI_SET_CHOICE,
      .choices = trace_formats,
      .offset = offsetof(struct lib_config, trace_format)},
     {.name = "AQ_TRACE_LIMIT",
      .def = "1G",
-     .doc = "The most that each process writes of its trace, after which it stops; 0: no limit.",
+     .doc = "The maximum size of the trace of each process, which then stops tracing; 0: no limit.",
      AQI_SETTING_IN(BYTES, struct lib_config, trace_limit)},
     {.name = "AQ_TRACE_FLUSH",
      .alias = "GASNET_TRACEFLUSH",
      .def = "no",
      .doc = "Write each event of the trace at once.",
-     .advice = "When a process is killed by a signal that cannot be caught; it is slow.",
+     .advice = "If a process is killed by a signal that cannot be caught; it is slow.",
      AQI_SETTING_IN(BOOL, struct lib_config, trace_flush)},
     {.name = "AQ_FAULT",
      .def = "",
      .doc = "Make the transports misbehave within their contract, for tests: a comma list of "
             "again=PERCENT, late=POLLS, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER, "
             "credits=0..1, depth=NUMBER.",
-     .advice = "Only for tests. hide=alloc and credits are to be the same in every process.",
+     .advice = "Only for tests. hide=alloc and credits must be the same in every process.",
      AQI_SETTING_IN(TEXT, struct lib_config, fault)},
 };
 

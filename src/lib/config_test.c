@@ -1,4 +1,4 @@
-/* Twin of config.c: every row that has another name, whatever folder it belongs to. */
+/* Tests config.c: every row that has another name, in all folders. */
 #include "lib/lib.h"
 
 #include <aqueduct/job.h>
@@ -17,7 +17,7 @@ static int config_clean(void **state)
     return clearenv();
 }
 
-/* Load with `name`=`text`, with standard error in `said`. */
+/* Load with `name`=`text`; `said` gets standard error. */
 static aq_status config_load(const char *name, const char *text, char *said, size_t len)
 {
     size_t count;
@@ -37,7 +37,7 @@ static aq_status config_load(const char *name, const char *text, char *said, siz
     return st;
 }
 
-/* A value that is bad in every row but those that take any text, or any other word. */
+/* A value that is invalid for every row except those that take any text, or any other word. */
 static void bad_values_name_the_variable_that_was_set(void **state)
 {
     size_t count, tried = 0;
@@ -60,7 +60,7 @@ static void bad_values_name_the_variable_that_was_set(void **state)
     assert_true(tried > 50);
 }
 
-/* A number under an alias is legal, or adjusted with one warning, or bad as the documents say. */
+/* A number under an alias is valid, or adjusted with one warning, or invalid, as documented. */
 static void great_and_small_numbers_end_no_job(void **state)
 {
     static const char *const texts[] = {"0", "1", "11", "1000000", "4611686018427387904"};
@@ -95,7 +95,7 @@ static void great_and_small_numbers_end_no_job(void **state)
         }
 }
 
-/* What the documents allow and is here under another name, or is not there so far. */
+/* Values that the documents allow, and that have another name here or are not supported yet. */
 static void values_of_the_documents(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Twin of limit.c: the last output of a process, into pipes of which the other end is slow. */
+/* Tests limit.c: the last output of a process, into pipes that are read slowly. */
 #include "job/settings.h"
 #include "lib/lib.h"
 
@@ -18,7 +18,7 @@
 
 static const char text[] = "the last line\n";
 
-/* A process that prints into the pipe, and flushes for a signal; what has become of it. */
+/* A process that prints into the pipe, and flushes on a signal; returns how it ended. */
 static int run_child(const int *pipe_fd, void (*prepare)(void))
 {
     pid_t child = fork();
@@ -49,7 +49,7 @@ static void close_pipe(const int *pipe_fd)
     close(pipe_fd[1]);
 }
 
-/* So that the next write waits. */
+/* So that the next write blocks. */
 static void fill_pipe(const int *pipe_fd)
 {
     static const char bytes[4096];
@@ -140,7 +140,7 @@ static void begin_leaving(void)
     lib_limit(leave_already);
 }
 
-/* The limit that there is stays: it is the whole process's. */
+/* An existing limit stays: it is for the whole process. */
 static void who_leaves_already_has_one_limit(void **state)
 {
     int pipe_fd[2];
@@ -157,8 +157,10 @@ static void who_leaves_already_has_one_limit(void **state)
 
 enum { LIMIT_S = 1000, ROUNDS = 10 };
 
-/* A process under a limit that stops itself `stops` times; what has become of it. Each time that it
- * is stopped, `alarms` come, as its timer's do meanwhile. */
+/*
+ * A process under a limit that stops itself `stops` times; returns how it ended. Each time,
+ * `alarms` of its timer arrive meanwhile.
+ */
 static int run_stopped(unsigned stops, unsigned alarms)
 {
     int status = 0;
@@ -191,7 +193,7 @@ static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
     assert_int_equal(run_stopped(ROUNDS, 1), 7 << 8);
 }
 
-/* However long it is: the limit's last round is no nearer than after a short time. */
+/* However long it is, the limit's last round is no closer than after a short time. */
 static void a_stopped_time_is_one_round(void **state)
 {
     (void)state;

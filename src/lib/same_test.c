@@ -1,4 +1,4 @@
-/* Twin of same.c: ranks whose libraries or settings differ, by a bootstrap that says so. */
+/* Tests same.c: ranks whose libraries or settings differ, simulated by a bootstrap. */
 #include "base/capture_test.h"
 #include "base/fail.h"
 #include "lib/lib.h"
@@ -10,7 +10,7 @@
 enum { RANKS = 4 };
 
 static struct lib_mark marks[RANKS]; /* the one of this rank is added to */
-static unsigned tables;              /* that were asked for */
+static unsigned tables;              /* number of allgathers */
 
 static aq_status same_gather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
 {
@@ -38,7 +38,7 @@ static aq_status same_table(struct aqi_boot *boot, const void *mine, size_t len,
 
 static const struct aqi_boot_kind kind = {.allgather = same_gather, .table = same_table};
 
-/* What rank `rank` says, and what becomes of it. */
+/* The data that rank `rank` sends, and the expected result. */
 static const char *compare(uint32_t rank, aq_status wanted)
 {
     static struct capture capture;
@@ -95,7 +95,7 @@ static void versions_that_do_not_are_an_error_everywhere(void **state)
     }
 }
 
-/* Of settings that only one of the versions has nothing can be said. */
+/* Settings that only one of the versions has cannot be compared. */
 static void other_rows_are_not_compared(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* The borrower's part: pieces of peers that this process holds or has asked for. */
+/* The borrower's part: pieces of peers that this process holds or has requested. */
 #include "reg/reg_impl.h"
 
 #include "base/fail.h"
@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A refusal keeps so many misses from asking, twice as many each time it is the next. */
+/*
+ * After a refusal, up to this many misses do not send requests; each refusal in a row doubles it.
+ */
 enum { BORROW_PAUSE_MOST = 64 };
 
 static struct reg_far *borrow_asked(const struct aqi_reg *reg, uint32_t peer, uint64_t serial)
@@ -25,7 +27,7 @@ static bool borrow_covers(const struct reg_far *far, uint64_t addr)
     return addr - far->addr < far->len;
 }
 
-/* One that can be used, or else one that is asked for in the same region. */
+/* A usable piece, or else one that has been requested in the same region. */
 static struct reg_far *borrow_find(const struct aqi_reg *reg, uint32_t peer, uint64_t addr)
 {
     uint64_t region = reg_region(reg, addr), hash = reg_hash(peer, region);
@@ -106,7 +108,7 @@ static struct reg_far *borrow_new(struct aqi_reg *reg, uint32_t peer, uint64_t a
     return far;
 }
 
-/* Which to give back so that one more may be held; false: not enough are unused. */
+/* The pieces to return so that one more may be held; false: too few are unused. */
 static bool borrow_choose(const struct reg_peer *owner, struct reg_message *message)
 {
     struct reg_list *at = owner->unused.next;
@@ -180,7 +182,7 @@ aq_status aqi_reg_remote(struct aqi_reg *reg, uint32_t peer, uint64_t addr, uint
     return AQ_AGAIN;
 }
 
-/* All who wait for it; they may be gone when `ready` returns. */
+/* Notify all that wait for it; each may be gone when its `ready` returns. */
 static void borrow_tell(struct reg_far *far, aq_status status, aq_status ride_status)
 {
     struct aqi_reg_wait *wait = far->first;
@@ -201,20 +203,20 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
 {
     const char *wrong = NULL;
     if (far == NULL || far->state != REG_ASKED)
-        wrong = "was not asked for";
+        wrong = "was not requested";
     else if (wire->nbytes != 0 &&
              (far->addr - wire->addr >= wire->len ||
               reg_region(reg, wire->addr) != reg_region(reg, far->addr) ||
               reg_region(reg, wire->addr + (wire->len - 1)) != reg_region(reg, far->addr)))
-        wrong = "is not what was asked for: is AQ_REG_REGION the same everywhere?";
+        wrong = "is not what was requested: is AQ_REG_REGION the same everywhere?";
     else if (wire->status != AQ_OK && (far->first == NULL || !far->first->rode))
-        wrong = "tells of data that was not sent";
+        wrong = "reports data that was not sent";
     if (wrong == NULL) return AQ_OK;
-    return aqi_fail(AQ_EPROTO, "reg", "what peer %" PRIu32 " answers as %" PRIu64 " %s", peer,
-                    wire->serial, wrong);
+    return aqi_fail(AQ_EPROTO, "reg", "the answer of peer %" PRIu32 " to request %" PRIu64 " %s",
+                    peer, wire->serial, wrong);
 }
 
-/* Ask less often where there is no room; at once again where there is. */
+/* Send fewer requests while the owner has no room, and all again as soon as it has some. */
 static void borrow_pace(struct reg_peer *owner, bool refused)
 {
     owner->pauses = refused ? (uint32_t)aqi_min(2 * owner->pauses + 1, BORROW_PAUSE_MOST) : 0;
@@ -232,7 +234,7 @@ aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg
     owner->asked--;
     owner->may = (uint32_t)aqi_min(wire->quota, reg->quota);
     borrow_pace(owner, !lent);
-    far->users = 1; /* so that it lives while all are told */
+    far->users = 1; /* keeps it alive during the notifications */
     far->state = revoked || wire->tag != 0 || !lent ? REG_GOING : REG_HELD;
     if (lent) {
         far->addr = wire->addr;
@@ -253,10 +255,10 @@ aq_status reg_borrow_revoked(struct aqi_reg *reg, uint32_t peer, const struct re
     uint64_t serial = message->wire.serial;
     if (serial > reg_peer_of(reg, peer)->serial)
         return aqi_fail(AQ_EPROTO, "reg",
-                        "peer %" PRIu32 " wants back a piece that was never asked for: %" PRIu64,
-                        peer, serial);
+                        "peer %" PRIu32 " revokes a piece that was never requested: %" PRIu64, peer,
+                        serial);
     struct reg_far *far = borrow_asked(reg, peer, serial);
-    if (far == NULL) return AQ_OK; /* given back meanwhile */
+    if (far == NULL) return AQ_OK; /* returned meanwhile */
     if (far->state == REG_ASKED) {
         far->revoked = true; /* it has overtaken the answer */
     } else if (far->state == REG_HELD) {
@@ -287,7 +289,7 @@ void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
         }
     }
     reg_peer_of(reg, peer)->asked = 0;
-    while (told != NULL) { /* these may give back others, so all else is done before */
+    while (told != NULL) { /* these may return others, so everything else is done before */
         struct aqi_reg_wait *wait = told;
         told = told->next;
         wait->ride_status = AQ_EPEER;

@@ -16,7 +16,7 @@ static struct reg_hold *lend_find(const struct aqi_reg *reg, uint32_t peer, uint
     return NULL;
 }
 
-/* The peer has it no more. */
+/* The peer does not hold it any more. */
 static void lend_end(struct aqi_reg *reg, struct reg_hold *hold)
 {
     struct reg_pin *pin = hold->pin;
@@ -43,18 +43,17 @@ static aq_status lend_wrong(uint32_t peer, const char *what, uint64_t serial)
     return aqi_fail(AQ_EPROTO, "reg", "peer %" PRIu32 " %s %" PRIu64, peer, what, serial);
 }
 
-/* Does it hold all that it gives back, and each once? */
+/* Check that the peer holds all pieces that it returns, and returns each once. */
 static aq_status lend_check_serials(const struct aqi_reg *reg, uint32_t peer,
                                     const struct reg_message *message)
 {
     for (unsigned i = 0; i < message->wire.serials; i++) {
         const struct reg_hold *hold = lend_find(reg, peer, message->serials[i]);
         if (hold == NULL || hold->pin == NULL || !reg_list_empty(&hold->answer.link))
-            return lend_wrong(peer,
-                              "gives back a piece that it does not hold:", message->serials[i]);
+            return lend_wrong(peer, "returns a piece that it does not hold:", message->serials[i]);
         for (unsigned j = 0; j < i; j++)
             if (message->serials[j] == message->serials[i])
-                return lend_wrong(peer, "gives back twice the piece", message->serials[i]);
+                return lend_wrong(peer, "returns a piece twice:", message->serials[i]);
     }
     return AQ_OK;
 }
@@ -78,16 +77,16 @@ static aq_status lend_check(const struct aqi_reg *reg, uint32_t peer, const stru
     const struct reg_wire *wire = &message->wire;
     if (reg_region(reg, wire->addr) != reg_region(reg, wire->addr + (wire->len - 1)))
         return lend_wrong(peer,
-                          "asks for more than a region: are AQ_REG_REGION and the page size "
-                          "the same everywhere? As",
+                          "requests more than a region: are AQ_REG_REGION and the page size the "
+                          "same everywhere? Request",
                           wire->serial);
     if (wire->nbytes > reg->params.limits.ride)
-        return lend_wrong(peer, "sends more along than AQ_REG_PUT_IN_MOVE allows, as",
+        return lend_wrong(peer, "sends more data along than AQ_REG_PUT_IN_MOVE allows, in request",
                           wire->serial);
     if (lend_find(reg, peer, wire->serial) != NULL)
-        return lend_wrong(peer, "asks again for", wire->serial);
+        return lend_wrong(peer, "repeats request", wire->serial);
     if (owner->owed >= AQI_REG_ASKED_MAX)
-        return lend_wrong(peer, "asks for too much at a time: its next is", wire->serial);
+        return lend_wrong(peer, "has too many requests at a time: the latest is", wire->serial);
     return lend_check_serials(reg, peer, message);
 }
 
@@ -99,7 +98,7 @@ aq_status reg_lend_take(struct aqi_reg *reg, uint32_t peer, const struct reg_mes
     aq_status st = lend_check(reg, peer, borrower, message);
     if (st != AQ_OK) return st;
     struct reg_hold *hold = calloc(1, sizeof(*hold));
-    if (hold == NULL) return aqi_fail(AQ_ENOMEM, "reg", "no memory for what peers hold");
+    if (hold == NULL) return aqi_fail(AQ_ENOMEM, "reg", "no memory for the pieces that peers hold");
     lend_take_back(reg, peer, message);
     hold->peer = peer;
     hold->serial = wire->serial;
@@ -130,7 +129,7 @@ void reg_lend_revoke(struct aqi_reg *reg, struct reg_pin *pin)
         struct reg_hold *hold = REG_OF(struct reg_hold, link, next);
         next = next->next;
         if (!reg_list_empty(&hold->answer.link)) {
-            lend_end(reg, hold); /* the answer, still here, becomes a refusal */
+            lend_end(reg, hold); /* the answer, not sent yet, becomes a refusal */
             continue;
         }
         hold->revoked = true;

@@ -1,4 +1,4 @@
-/* How much may be pinned: settings, the machine, and trying it out for who asks for that. */
+/* How much memory may be pinned: settings, the machine, and a trial if requested. */
 #include "reg/limits.h"
 
 #include "base/fail.h"
@@ -11,8 +11,10 @@
 
 #define LIMITS_MAX "2/3"
 
-/* Of what may be pinned, parts of 16 that peers may hold: where segments are registered on demand,
- * as the document of vapi-conduit has it; and where they are registered from the start. */
+/*
+ * The share, in sixteenths, of what may be pinned that peers may hold: if segments are registered
+ * on demand, the one documented for vapi-conduit; and if they are registered from the start.
+ */
 enum { LIMITS_MAIN_ON_DEMAND = 12, LIMITS_MAIN_ELSE = 1, LIMITS_PARTS = 16, LIMITS_STEPS = 64 };
 
 struct aqi_reg_config aqi_reg_config = {
@@ -21,17 +23,17 @@ struct aqi_reg_config aqi_reg_config = {
 /* In the order of enum aqi_reg_monitor. */
 static const char *const limits_monitors[] = {"auto", "none", NULL};
 
-/* 0 means "find out", which is what the limit is lowered for when a registration fails. */
+/* 0 means "find out"; the limit is lowered when a registration fails. */
 static const struct aqi_setting_word limits_max_words[] = {{"0", LIMITS_MAX}, {NULL, NULL}};
 static const struct aqi_setting_word limits_noprobe_words[] = {AQI_SETTING_WORDS("yes", "no")};
-/* Whether registrations of local memory are kept, which only the monitor makes safe. */
+/* Whether registrations of local memory are kept, which is only safe with the monitor. */
 static const struct aqi_setting_word limits_keep_words[] = {AQI_SETTING_WORDS("none", "auto")};
 static const char *const limits_keep_aliases[] = {"GASNET_USE_UDREG", NULL};
 
 #define LIMITS_LEGAL                                                                               \
-    "a part such as 0.8 or 5/8, or a size such as 512M or 4G; a bare number is in M"
+    "a fraction such as 0.8 or 5/8, or a size such as 512M or 4G; a bare number is in M"
 
-/* "0.8", "5/8" of `whole`; "300" (M), "64K". */
+/* Parses "0.8" or "5/8" of `whole`, "300" (M), "64K". */
 static bool limits_share(const char *text, uint64_t whole, uint64_t *bytes)
 {
     static const struct aqi_setting size = {.name = "", .type = AQI_SET_BYTES};
@@ -70,30 +72,29 @@ static const struct aqi_setting limits_rows[] = {
      .check = limits_is_share,
      .legal = LIMITS_LEGAL,
      .doc = "The most memory of a host that all processes of the job there may have registered on "
-            "demand: a part of it such as 0.8 or 5/8, or a size; a bare number is in M.",
-     .advice = "Lower it where other programs need the memory. A limit of locked memory (ulimit "
-               "-l) lowers it by itself.",
+            "demand: a fraction of it such as 0.8 or 5/8, or a size; a bare number is in M.",
+     .advice = "Lower it if other programs need the memory. A limit of locked memory (ulimit -l) "
+               "lowers it by itself.",
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, max)},
     {.name = "AQ_REG_PROBE",
      .alias = "GASNET_PHYSMEM_NOPROBE",
      .alias_words = limits_noprobe_words,
      .words_only = true,
      .def = "no",
-     .doc = "Register as much at the start, to see whether that can be; else the limit is lowered "
-            "when a registration fails.",
-     .advice = "When the first failures take long; so does this.",
+     .doc = "Register as much at the start to find out whether that is possible; otherwise the "
+            "limit is lowered when a registration fails.",
+     .advice = "If the first failures take long; the trial is slow, too.",
      AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
     {.name = "AQ_REG_MAIN",
      .alias = "GASNET_FIREHOSE_M",
      .def = "",
      .check = limits_is_share_or_nothing,
      .legal = "nothing, " LIMITS_LEGAL,
-     .doc = "Of the share of AQ_REG_MAX that a process has, how much its peers may hold, all "
-            "together: a part, or a size; a bare number is in M. Nothing: three quarters where "
-            "segments may be registered on demand (modes large and everything, ibv), else a "
-            "sixteenth.",
-     .advice = "Raise it where peers reach more memory than that, again and again "
-               "(counter reg_far_refused).",
+     .doc = "How much of its share of AQ_REG_MAX a process lets its peers hold, all together: a "
+            "fraction, or a size; a bare number is in M. If empty: three quarters if segments may "
+            "be registered on demand (modes large and everything, ibv), otherwise a sixteenth.",
+     .advice =
+         "Raise it if peers repeatedly access more memory than that (counter reg_far_refused).",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, main)},
     {.name = "AQ_REG_VICTIM",
@@ -101,19 +102,19 @@ static const struct aqi_setting limits_rows[] = {
      .def = "",
      .check = limits_is_share_or_nothing,
      .legal = "nothing, " LIMITS_LEGAL,
-     .doc = "Of the same share, how much a process may have registered for itself, or keep "
-            "unused: a part, or a size; a bare number is in M. Nothing: the rest.",
+     .doc = "How much of its share of AQ_REG_MAX a process may have registered for itself, or keep "
+            "unused: a fraction, or a size; a bare number is in M. If empty: the rest.",
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
     {.name = "AQ_REG_MAIN_REGIONS",
      .alias = "GASNET_FIREHOSE_R",
      .def = "0",
-     .doc = "The most registrations that peers may hold; 0: as many as fit.",
+     .doc = "The maximum number of registrations that peers may hold; 0: as many as fit.",
      .same = true,
      AQI_SETTING_IN(COUNT, struct aqi_reg_config, main_regions)},
     {.name = "AQ_REG_VICTIM_REGIONS",
      .alias = "GASNET_FIREHOSE_MAXVICTIM_R",
      .def = "0",
-     .doc = "The most other registrations of a process; 0: as many as fit.",
+     .doc = "The maximum number of other registrations of a process; 0: as many as fit.",
      AQI_SETTING_IN(COUNT, struct aqi_reg_config, victim_regions)},
     {.name = "AQ_REG_REGION",
      .alias = "GASNET_FIREHOSE_MAXREGION_SIZE",
@@ -123,17 +124,17 @@ static const struct aqi_setting limits_rows[] = {
      .clamp = true,
      .alias_unit = "M",
      .same = true,
-     .doc = "The most memory of one registration, rounded down to a power of two.",
-     .advice = "Raise it where large buffers are used as a whole: fewer registrations for the same "
-               "memory.",
+     .doc = "The maximum size of one registration, rounded down to a power of two.",
+     .advice =
+         "Raise it if large buffers are used as a whole: fewer registrations for the same memory.",
      AQI_SETTING_IN(BYTES, struct aqi_reg_config, region)},
     {.name = "AQ_REG_PUT_IN_MOVE",
      .alias = "GASNET_PUTINMOVE_LIMIT",
      .def = "3K",
      .max = AQI_REG_RIDE_MAX,
      .same = true,
-     .doc = "The largest put that rides on the message that asks for its destination; over ibv "
-            "at most what AQ_IBV_MEDIUM leaves.",
+     .doc = "The largest put that is sent along with the request for its destination; over ibv, at "
+            "most what AQ_IBV_MEDIUM leaves.",
      AQI_SETTING_IN(BYTES, struct aqi_reg_config, ride)},
     {.name = "AQ_REG_MONITOR",
      .alias = "GASNET_USE_FIREHOSE",
@@ -141,13 +142,13 @@ static const struct aqi_setting limits_rows[] = {
      .alias_words = limits_keep_words,
      .words_only = true,
      .def = "auto",
-     .doc = "How to notice that memory is unmapped, where a network pins it: auto (by "
-            "userfaultfd, where that can be), or none: memory outside the segments is then "
-            "registered for each transfer.",
-     .advice = "none where a program with AQ_SEGMENT_MODE=everything gives back memory all the "
-               "time: as long as a peer holds a key of what was given back nothing is sent; and "
-               "where it moves by one mremap what it has mapped by several calls, attaches SysV "
-               "memory over other memory, or makes guard pages (MADV_GUARD_INSTALL).",
+     .doc =
+         "How to detect that memory is unmapped, if a network pins it: auto (by userfaultfd, if "
+         "available), or none: memory outside the segments is then registered for each transfer.",
+     .advice = "none if a program with AQ_SEGMENT_MODE=everything unmaps memory all the time, "
+               "since nothing is sent while a peer holds a key of unmapped memory; and if it moves "
+               "memory mapped by several calls with one mremap, attaches SysV memory over other "
+               "memory, or makes guard pages (MADV_GUARD_INSTALL).",
      .type = AQI_SET_CHOICE,
      .choices = limits_monitors,
      .offset = offsetof(struct aqi_reg_config, monitor)},
@@ -158,7 +159,7 @@ struct aqi_settings_table aqi_reg_settings = {.group = "reg",
                                               .count = AQI_COUNT_OF(limits_rows),
                                               .values = &aqi_reg_config};
 
-/* A share of `whole` as the settings have it; loading has checked its form. */
+/* A share of `whole` as given by a setting, whose syntax was checked when it was loaded. */
 static uint64_t limits_bytes(const char *text, uint64_t whole)
 {
     uint64_t bytes = 0;
@@ -178,7 +179,7 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine)
         machine->locked = locked.rlim_cur;
 }
 
-/* Regions are looked up by the bits of addresses. */
+/* Regions are found by address bits. */
 static uint64_t limits_region(uint64_t wanted, uint64_t page)
 {
     wanted = aqi_max(wanted, page);

@@ -1,4 +1,4 @@
-/* Twin of limits.c: what follows from settings and machine, and that probing gives all back. */
+/* Tests limits.c: what follows from settings and machine, and that a probe releases everything. */
 #include "reg/limits.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Mappings, as /proc/self/maps shows them. */
+/* The mappings of this process, from /proc/self/maps. */
 #include "reg/mappings.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static const char *mappings_word(const char *text, const char **word)
     return text + strcspn(text, " \n");
 }
 
-/* The kernel's own have names, such as [vdso]. */
+/* The kernel's own mappings have names such as [vdso]. */
 static bool mappings_unnamed(const char *name)
 {
     return *name == '\n' || *name == '\0' || strncmp(name, "[heap]", 6) == 0 ||
@@ -54,11 +54,11 @@ static struct mappings_line mappings_read(const char *text)
     return line;
 }
 
-/* What is looked for, and the mappings side by side that were read last. */
+/* The range searched for, and the current run of adjacent mappings. */
 struct mappings_look {
     struct reg_range wanted;
     struct reg_mapped at;
-    uint64_t end; /* of the one that was read last */
+    uint64_t end; /* of the last mapping read */
     uint64_t count;
     bool done;
 };
@@ -93,7 +93,7 @@ static void mappings_take(struct mappings_look *look, const struct mappings_line
     at->own.to = range->to;
 }
 
-/* Without stdio, whose buffer may come to lie in memory that is being looked for. */
+/* Without stdio, whose buffer might be allocated in the memory being examined. */
 uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped)
 {
     char text[MAPPINGS_TEXT];
@@ -111,7 +111,7 @@ uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped
             struct mappings_line line = mappings_read(start);
             mappings_take(&look, &line);
         }
-        held -= (size_t)(start - text); /* the beginning of a line */
+        held -= (size_t)(start - text); /* the start of a line */
         memmove(text, start, held);
     }
     close(maps);

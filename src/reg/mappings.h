@@ -1,20 +1,22 @@
-/* What the kernel has mapped into this process. */
+/* The memory mappings of this process. */
 #ifndef AQI_REG_MAPPINGS_H
 #define AQI_REG_MAPPINGS_H
 
 #include "reg/ranges.h"
 
 struct reg_mapped {
-    struct reg_range own;  /* the mappings that have it */
-    struct reg_range side; /* with all others of this kind that they lie side by side with */
-    struct reg_range wide; /* with what around them is not mapped */
+    struct reg_range own;  /* the mappings that contain it */
+    struct reg_range side; /* extended by adjacent mappings of the same kind */
+    struct reg_range wide; /* extended by unmapped space around those */
 };
 
-/* How many mappings are there; 0: that cannot be found out. If all of [from, to) is private
- * anonymous memory, whatever its protection, `mapped` is set, else zeroed. Allocates nothing. */
+/*
+ * Returns the number of mappings, or 0 if it cannot be determined. If all of [from, to) is private
+ * anonymous memory, of any protection, `mapped` is set; otherwise it is zeroed. Allocates nothing.
+ */
 uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped);
 
-/* The most that there may be (vm.max_map_count). */
+/* The maximum number of mappings (vm.max_map_count). */
 uint64_t reg_mappings_most(void);
 
 #endif

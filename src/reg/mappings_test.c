@@ -1,4 +1,4 @@
-/* Twin of mappings.c: what lies beside what, and what is of another kind. */
+/* Tests mappings.c: adjacent mappings, and those of another kind. */
 #include "reg/mappings.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@ enum { PAGES = 64, SIZE = PAGES * 4096, MANY = 3000, SPACE = (2 * MANY + 2) * 40
 
 static struct reg_mapped mapped;
 
-/* Nothing lies beside it. */
+/* Isolated: unmapped space around it. */
 static char *space(void)
 {
     char *at = mmap(NULL, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

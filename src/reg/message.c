@@ -1,4 +1,4 @@
-/* Messages of the registration cache to bytes and back. */
+/* Encoding and decoding the messages of the registration cache. */
 #include "reg/message.h"
 
 #include "base/fail.h"
@@ -10,7 +10,7 @@ static_assert(sizeof(struct reg_wire) + sizeof(uint64_t) * REG_SERIALS_MAX + AQI
                   AQI_REG_MESSAGE_MAX,
               "the largest message");
 
-/* What each kind may have. */
+/* The permitted contents of each kind of message. */
 static const struct {
     uint32_t serials_least, serials_most, bytes_most;
     bool serial, range, tag, status, quota;
@@ -46,13 +46,14 @@ size_t reg_message_encode(const struct reg_message *message, void *bytes)
 static const char *message_wrong(const struct reg_wire *wire, size_t len)
 {
     if (wire->version != REG_MESSAGE_VERSION) return "is of another version of the library";
-    if (wire->kind == REG_MESSAGE_NONE || wire->kind >= REG_MESSAGE_KINDS) return "has no kind";
+    if (wire->kind == REG_MESSAGE_NONE || wire->kind >= REG_MESSAGE_KINDS)
+        return "has no valid kind";
     if (wire->serials < message_shapes[wire->kind].serials_least ||
         wire->serials > message_shapes[wire->kind].serials_most)
-        return "gives back more pieces than it can, or none";
+        return "returns more pieces than possible, or none";
     if (wire->nbytes > message_shapes[wire->kind].bytes_most) return "has too many bytes";
     if (len != sizeof(*wire) + sizeof(uint64_t) * wire->serials + wire->nbytes)
-        return "has another length than it says";
+        return "does not have the stated length";
     if ((wire->serial != 0) != message_shapes[wire->kind].serial) return "names the wrong pieces";
     /* A refusal has neither key nor range. */
     bool range =
@@ -62,7 +63,7 @@ static const char *message_wrong(const struct reg_wire *wire, size_t len)
     if ((wire->tag != 0 && !message_shapes[wire->kind].tag) ||
         (wire->status != 0 && !message_shapes[wire->kind].status) ||
         (wire->quota != 0 && !message_shapes[wire->kind].quota))
-        return "has fields that it should not";
+        return "has fields that must be zero";
     return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* Twin of message.c: each kind there and back, and what a kind may not have. */
+/* Tests message.c: each kind encoded and decoded, and what a kind must not contain. */
 #include "reg/message.h"
 
 #include "reg/reg.h"

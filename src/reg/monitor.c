@@ -1,4 +1,4 @@
-/* Changes of memory, as userfaultfd tells them. */
+/* Detects changes of memory mappings by userfaultfd. */
 #include "reg/monitor.h"
 
 #include "base/kick.h"
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of linux/userfaultfd.h, since 5.11: no rights are needed, for no fault is ever served. */
+/* From linux/userfaultfd.h, since 5.11: needs no privileges, since no fault is ever served. */
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -36,14 +36,16 @@ struct uffdio_continue {
 
 enum {
     MONITOR_RANGES = 256,
-    /* Of the mappings that a process may have, we add to no more than one in so many. */
+    /* The mappings that we add may be at most this fraction of vm.max_map_count. */
     MONITOR_SHARE = 4,
-    /* Lines of /proc/self/maps that may be read for each call that needs them, and saved up: with
-     * more mappings than that not every new place can be watched, but no call costs more. */
+    /*
+     * The number of lines of /proc/self/maps that may be read per call that needs them; unused ones
+     * accumulate. With more mappings than that, some new memory cannot be watched, but no call
+     * costs more.
+     */
     MONITOR_LINES = 256,
     MONITOR_SAVED = 64 << 10,
-    /* Of 128 KB pieces of memory those that transfers have touched; pieces 8 GB apart share a bit.
-     */
+    /* A bit per piece of 128 KB that transfers have touched; pieces 8 GB apart share one. */
     MONITOR_PIECE_SHIFT = 17,
     MONITOR_PIECES = 1 << 16,
 };
@@ -53,31 +55,39 @@ struct monitor_range {
 };
 
 struct aqi_monitor {
-    struct aqi_monitor *next; /* of all that are open */
+    struct aqi_monitor *next; /* number of open monitors */
     int fd, stop;
     bool threads;
     pthread_t thread;
     uint64_t page, mappings_most;
-    atomic_int_least64_t lines;     /* that may still be read */
-    atomic_uint_least64_t mappings; /* as they were counted last */
-    /* While it is held nothing may be unmapped, freed or given back by madvise: who does that waits
-     * for the thread, and the thread for the lock. */
+    atomic_int_least64_t lines;     /* lines that may still be read */
+    atomic_uint_least64_t mappings; /* at the last count */
+    /*
+     * While holding it, do not unmap, free or madvise memory: that waits for the thread, and the
+     * thread for the lock.
+     */
     pthread_mutex_t lock;
-    /* Something has been taken of `fd`, or is just being taken. Set before it is, so that whoever
-     * was waiting for that sees it. */
+    /*
+     * The thread has read from `fd`, or is about to. Set before the read, so that the thread of the
+     * program that waited for it sees it.
+     */
     atomic_bool dirty;
     uint32_t first, count;
     struct monitor_range ranges[MONITOR_RANGES];
-    /* Where private anonymous memory was that is watched, as far as that is remembered. What lies
-     * there may have been replaced before it was watched (monitor_watches says). */
+    /*
+     * The private anonymous memory that is watched, as far as that is remembered. It may have been
+     * replaced before it was watched (see monitor_watches).
+     */
     struct reg_ranges watched;
     uint64_t touched[MONITOR_PIECES / 64];
 };
 
 /* --- children -------------------------------------------------------------------------------- */
 
-/* A child has no thread that listens, and with its copy of the descriptor a monitor would never be
- * closed: who unmaps in its parent afterwards would wait for ever. */
+/*
+ * A child has no thread that reads, and its copy of the descriptor would keep the monitor open:
+ * calls to munmap in its parent would then wait forever.
+ */
 static struct aqi_monitor *monitor_all;
 static pthread_mutex_t monitor_all_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -108,13 +118,13 @@ static void monitor_watch_forks(void)
 
 /* --- watching -------------------------------------------------------------------------------- */
 
-/* ioctl, whose second argument has different types in different C libraries. */
+/* ioctl, whose second argument differs in type between C libraries. */
 static int monitor_control(int fd, unsigned long what, void *with)
 {
     return (int)syscall(SYS_ioctl, fd, what, with);
 }
 
-/* Write protection that is never turned on: so no fault ever comes. */
+/* Write protection that is never enabled, so no fault ever occurs. */
 static bool monitor_register(const struct aqi_monitor *monitor, const struct reg_range *range)
 {
     struct uffdio_register watch = {.range = {.start = range->from, .len = range->to - range->from},
@@ -122,20 +132,22 @@ static bool monitor_register(const struct aqi_monitor *monitor, const struct reg
     return monitor_control(monitor->fd, UFFDIO_REGISTER, &watch) == 0;
 }
 
-/* Is it one mapping that is watched, of private anonymous memory? Of such no page can be
- * "continued" (EINVAL, for the pages), and what is not watched is not looked at (ENOENT). Nothing
- * is done. False, too, with a kernel that does not know the call. */
+/*
+ * Whether this is one watched mapping of private anonymous memory. Its pages cannot be "continued"
+ * (EINVAL, about the pages), while memory that is not watched is not found (ENOENT). Has no effect.
+ * Also false if the kernel does not know the call.
+ */
 static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
 {
     struct uffdio_continue nothing;
     do
         nothing = (struct uffdio_continue){.range = {.start = from, .len = len}};
     while (monitor_control(fd, UFFDIO_CONTINUE, &nothing) != 0 && errno == EAGAIN &&
-           sched_yield() == 0); /* something is being unmapped, until its event has been read */
+           sched_yield() == 0); /* an unmapping is in progress until its event has been read */
     return nothing.mapped == -EINVAL;
 }
 
-/* The same of all mappings there. */
+/* Likewise for all mappings there. */
 static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     uint64_t len = to - from;
@@ -153,7 +165,7 @@ static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, ui
     return true;
 }
 
-/* Pieces from `*first` on; false: more than there are bits for, so all. */
+/* Pieces from `*first` on; false: more than there are bits for, which means all. */
 static bool monitor_pieces(uint64_t from, uint64_t to, uint64_t *first, uint64_t *count)
 {
     *first = from >> MONITOR_PIECE_SHIFT;
@@ -184,7 +196,7 @@ static void monitor_save_lines(struct aqi_monitor *monitor)
         atomic_fetch_add(&monitor->lines, MONITOR_LINES);
 }
 
-/* False: not all of it is private anonymous memory, or the budget for looking is spent. */
+/* False: it is not all private anonymous memory, or the budget of lines is spent. */
 static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
                          struct reg_mapped *mapped)
 {
@@ -199,7 +211,7 @@ static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to
 
 static void monitor_add(struct aqi_monitor *monitor, uint64_t addr, uint64_t end)
 {
-    if (monitor->count == MONITOR_RANGES) { /* too many to tell apart: all */
+    if (monitor->count == MONITOR_RANGES) { /* too many to distinguish: all */
         monitor->count = 1;
         addr = 0;
         end = UINT64_MAX;
@@ -215,7 +227,7 @@ static void monitor_take(struct aqi_monitor *monitor)
 {
     struct uffd_msg message;
     pthread_mutex_lock(&monitor->lock);
-    /* Read by the acquire load in aqi_monitor_next; the read below wakes who unmapped. */
+    /* Read by the acquire load in aqi_monitor_next; the read below wakes the unmapping thread. */
     atomic_store(&monitor->dirty, true);
     while (read(monitor->fd, &message, sizeof(message)) == (ssize_t)sizeof(message)) {
         uint64_t from = message.arg.remove.start, to = message.arg.remove.end;
@@ -225,7 +237,7 @@ static void monitor_take(struct aqi_monitor *monitor)
         }
         if (monitor_is_touched(monitor, from, to)) monitor_add(monitor, from, to);
         if (message.event != UFFD_EVENT_REMOVE)
-            reg_ranges_take(&monitor->watched, from, to); /* others may be there now */
+            reg_ranges_take(&monitor->watched, from, to); /* there may be others now */
     }
     pthread_mutex_unlock(&monitor->lock);
 }
@@ -237,7 +249,7 @@ static int monitor_descriptor(char *why, size_t len)
     if (fd < 0) {
         snprintf(why, len, "userfaultfd: %s, so %s; %s", strerror(errno), doing,
                  errno == EPERM ? "allow it in the container's seccomp profile"
-                                : "a kernel from 5.11 on with CONFIG_USERFAULTFD has it");
+                                : "use a kernel of at least version 5.11 with CONFIG_USERFAULTFD");
         return -1;
     }
     struct uffdio_api api = {.api = UFFD_API,
@@ -245,15 +257,14 @@ static int monitor_descriptor(char *why, size_t len)
                                          UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_PAGEFAULT_FLAG_WP};
     if (monitor_control(fd, UFFDIO_API, &api) == 0) return fd;
     snprintf(why, len,
-             "userfaultfd cannot watch without serving faults on this processor or "
-             "kernel, so %s",
+             "userfaultfd cannot watch without serving faults on this processor or kernel, so %s",
              doing);
     close(fd);
     errno = ENOSYS;
     return -1;
 }
 
-/* While it is opened and closed nobody forks. */
+/* Prevents forks while it is opened or closed. */
 static int monitor_open_fd(struct aqi_monitor *monitor, char *why, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -269,7 +280,7 @@ static int monitor_open_fd(struct aqi_monitor *monitor, char *why, size_t len)
     return err;
 }
 
-/* Whoever still waits for it goes on. */
+/* Threads that still wait for it continue. */
 static void monitor_close_fd(struct aqi_monitor *monitor)
 {
     pthread_mutex_lock(&monitor_all_lock);
@@ -287,14 +298,14 @@ static void *monitor_main(void *arg)
     for (;;) {
         struct pollfd fds[] = {{.fd = monitor->fd, .events = POLLIN},
                                {.fd = monitor->stop, .events = POLLIN}};
-        if (poll(fds, 2, -1) < 0) { /* who waits for us would wait for ever */
+        if (poll(fds, 2, -1) < 0) { /* threads that wait for us would wait forever */
             (void)sched_yield();
             continue;
         }
         if (fds[1].revents != 0) break;
         if (fds[0].revents & POLLIN) monitor_take(monitor);
     }
-    /* Here, since the C library gives back our stack, which may be watched, too. */
+    /* Here, since the C library unmaps our stack, which may be watched, too. */
     monitor_close_fd(monitor);
     return NULL;
 }
@@ -349,7 +360,7 @@ void aqi_monitor_close(struct aqi_monitor *monitor)
     free(monitor);
 }
 
-/* Have we? */
+/* Whether we have. */
 static bool monitor_remembers(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     pthread_mutex_lock(&monitor->lock);
@@ -386,8 +397,10 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
     if (monitor_remembers(monitor, addr, end) && monitor_watches(monitor, addr, end)) return true;
     monitor_save_lines(monitor);
     if (!monitor_look(monitor, addr, end, &mapped) || !monitor_has_room(monitor)) return false;
-    /* Around it nothing is mapped, and it may just grow. What lies beside it may be of a kind that
-     * cannot be watched, or be watched by others. */
+    /*
+     * It is surrounded by unmapped space and may just have grown. Adjacent memory may be of a kind
+     * that cannot be watched, or be watched by others.
+     */
     const struct reg_range *const wanted[] = {&mapped.wide, &mapped.side, &mapped.own};
     unsigned i = 0;
     while (!monitor_register(monitor, wanted[i]))
@@ -396,7 +409,7 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
     return true;
 }
 
-/* Does another thread just unmap watched memory? The kernel says so before it looks at the rest. */
+/* Whether another thread is unmapping watched memory. The kernel checks this before the rest. */
 static bool monitor_changing(const struct aqi_monitor *monitor)
 {
     struct uffdio_writeprotect nothing = {.range = {.start = 1, .len = 1}};
@@ -424,7 +437,7 @@ bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len
 {
     for (;;) {
         if (atomic_load(&monitor->dirty) && monitor_pop(monitor, addr, len)) return true;
-        /* The memory may be mapped anew before the thread that unmapped it has been heard. */
+        /* The memory may be mapped again before the event of the unmapping thread has been read. */
         if (!monitor_changing(monitor))
             return atomic_load(&monitor->dirty) && monitor_pop(monitor, addr, len);
         (void)sched_yield();

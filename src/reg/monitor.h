@@ -1,14 +1,15 @@
 /*
- * Tells when memory of this process is unmapped or replaced, for what keeps registrations (reg.h):
- * by userfaultfd, where the kernel itself says so, whoever made the call. A thread takes its words;
- * a thread of the program that unmaps watched memory goes on only when they have been taken.
+ * Detects that memory of this process is unmapped or replaced, for caches of registrations (reg.h),
+ * by userfaultfd: the kernel itself reports it, whichever call caused it. An internal thread reads
+ * the events; a thread of the program that unmaps watched memory continues only when they have been
+ * read.
  *
- * Only private anonymous memory is watched (heaps, stacks, mmap without a file): of files and
- * shared memory the kernel does not tell when they are truncated, of SysV memory not when it is
- * detached. Where nothing can be watched (no userfaultfd, not allowed, a processor without what it
- * needs), aqi_monitor_open says so, and then nothing outside the segments may be kept.
+ * Only private anonymous memory is watched (heaps, stacks, mmap without a file): the kernel does
+ * not report truncated files and shared memory, or detached SysV memory. If nothing can be watched
+ * (userfaultfd missing or not permitted, or a processor without support), aqi_monitor_open says so,
+ * and registrations outside the segments must not be kept.
  *
- * docs/architecture.md says why not by hooks in the C library.
+ * docs/architecture.md explains why the C library's functions are not hooked instead.
  */
 #ifndef AQI_REG_MONITOR_H
 #define AQI_REG_MONITOR_H
@@ -20,30 +21,34 @@ struct aqi_monitor;
 /*
  * `threads`: several threads of the program may map and unmap.
  *
- * @return AQ_ENOTSUP, AQ_EACCESS  Nothing can be watched here; `why`, of `len` bytes, says the
- * cause and what to do. Nothing is logged.
+ * @return AQ_ENOTSUP, AQ_EACCESS  Nothing can be watched here; `why`, of `len` bytes, is set to the
+ *         cause and what to do. Nothing is logged.
  */
 aq_status aqi_monitor_open(bool threads, struct aqi_monitor **monitor, char *why, size_t len);
 void aqi_monitor_close(struct aqi_monitor *monitor);
 
-/* Could it be opened? False: `why` as above; else it is untouched. */
+/* Whether it could be opened. If not, `why` is set as above; otherwise it is unchanged. */
 bool aqi_monitor_check(char *why, size_t len);
 
 /*
- * Watch these pages from now on; call it before they are pinned. All mappings that they lie in or
- * beside are watched as a whole, or the program could not move them (mremap) any more; but of
- * changes only those near pages that this was called for are told. Pin no more than the pages of a
- * transfer: of what is given back by madvise the kernel tells before it does it, which is early
- * enough only for memory that is not in use. False: they cannot be watched, or not now.
+ * Watch these pages from now on; call it before they are pinned. All mappings that contain or
+ * adjoin them are watched as a whole, otherwise the program could not move them any more (mremap);
+ * but only changes near pages passed here are reported. Pin no more than the pages of a transfer:
+ * madvise is reported before it takes effect, which is early enough only for memory that is not in
+ * use. Returns false if they cannot be watched, or not now.
  */
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len);
 
-/* The next range that has changed since; false: none. Each call by which watched memory changed and
- * that was over before this one began has been told then. Any thread. */
+/*
+ * Get the next range that has changed; false: there is none. Every call that changed watched memory
+ * and returned before this one began has been reported then. Any thread.
+ */
 bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len);
 
-/* Has something changed that aqi_monitor_next has not given out? Cheap, for who only has to tidy
- * up: what is just changing is not waited for. Any thread. */
+/*
+ * Whether there is a change that aqi_monitor_next has not returned. Cheap, for cleaning up only:
+ * does not wait for changes in progress. Any thread.
+ */
 bool aqi_monitor_told(const struct aqi_monitor *monitor);
 
 #endif

@@ -1,4 +1,6 @@
-/* Twin of monitor.c: every way by which memory goes is told, and what cannot be is not watched. */
+/*
+ * Tests monitor.c: every kind of unmapping is reported, and memory that cannot be watched is not.
+ */
 #include "reg/monitor.h"
 
 #include <fcntl.h>
@@ -25,7 +27,7 @@
 #endif
 #endif
 #ifndef MONITOR_ASAN
-#define MONITOR_ASAN 0 /* 1: what is freed stays mapped for a while */
+#define MONITOR_ASAN 0 /* 1: freed memory stays mapped for a while */
 #endif
 
 enum { SIZE = 64 << 10, HEAP = 4 << 20, RACES = 3000 };
@@ -46,7 +48,7 @@ static bool watch(const void *at, size_t len)
     return aqi_monitor_watch(monitor, (uint64_t)(uintptr_t)at, len);
 }
 
-/* Is a change of this byte among those that are told now? Takes all of them. */
+/* Whether a change of this byte is among the reported ones. Consumes all of them. */
 static bool told(const void *at)
 {
     uint64_t addr, len;
@@ -76,14 +78,14 @@ static void ways_to_lose_anonymous_memory(void **unused)
     assert_true(moved != MAP_FAILED && moved != at + 8192);
     assert_true(told(at + 8192));
     assert_int_equal(munmap(moved, 16384), 0);
-    assert_int_equal(syscall(SYS_munmap, at + 32768, SIZE - 32768), 0); /* past the C library */
+    assert_int_equal(syscall(SYS_munmap, at + 32768, SIZE - 32768), 0); /* no hook sees it */
     assert_true(told(at + SIZE - 1));
     assert_int_equal(munmap(at, 8192), 0);
     assert_int_equal(munmap(at + 16384, 16384), 0);
     (void)told(at);
 }
 
-/* Calls that the C library makes inside itself, which no hook on its functions sees. */
+/* Calls inside the C library, which hooks on its functions would not see. */
 static void memory_of_the_heap(void **unused)
 {
     (void)unused;
@@ -141,7 +143,7 @@ static unsigned mappings_of(const char *at, size_t len)
     return count;
 }
 
-/* Space with nothing beside it. */
+/* Space with nothing adjacent. */
 static char *map_apart(size_t len, int protection)
 {
     char *at = mmap(NULL, len + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -151,7 +153,7 @@ static char *map_apart(size_t len, int protection)
     return at + 4096;
 }
 
-/* So the program's own mremap works as it would without us. */
+/* So the program's own mremap works as it would without the monitor. */
 static void mappings_stay_whole(void **unused)
 {
     (void)unused;
@@ -178,7 +180,7 @@ static void mappings_stay_whole(void **unused)
     (void)told(at);
 }
 
-/* Other memory comes to where watched memory was. */
+/* Other memory replaces watched memory. */
 static void what_is_mapped_over_it_is_watched_anew(void **unused)
 {
     (void)unused;
@@ -206,7 +208,9 @@ static void what_is_mapped_over_it_is_watched_anew(void **unused)
     assert_true(told(at + HEAP - 1));
 }
 
-/* Of which the kernel does not tell; it is found out before anything there is pinned anew. */
+/*
+ * Changes that the kernel does not report; they are detected before anything there is pinned again.
+ */
 static void sysv_memory_attached_over_it_is_not_watched(void **unused)
 {
     (void)unused;
@@ -224,7 +228,7 @@ static void sysv_memory_attached_over_it_is_not_watched(void **unused)
     (void)told(at);
 }
 
-/* Bytes that this process has read so far, which are those of /proc/self/maps above all. */
+/* Bytes that this process has read so far, mainly from /proc/self/maps. */
 static uint64_t bytes_read(void)
 {
     unsigned long long bytes = 0;
@@ -248,7 +252,7 @@ static void a_mapping_is_looked_for_once(void **unused)
     (void)told(at);
 }
 
-/* Each of these is looked for, but no more than so many lines are read for each. */
+/* Each of these needs a search, but the lines read for each are limited. */
 static void many_mappings_cost_no_more_each(void **unused)
 {
     (void)unused;
@@ -257,7 +261,7 @@ static void many_mappings_cost_no_more_each(void **unused)
     unsigned watched = 0;
     struct aqi_monitor *other;
     assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
-    for (size_t i = 0; i < PAGES; i++) /* each apart */
+    for (size_t i = 0; i < PAGES; i++) /* each isolated */
         assert_int_equal(munmap(at + i * 8192 + 4096, 4096), 0);
     uint64_t before = bytes_read();
     for (size_t i = 0; i < PAGES; i++)
@@ -269,7 +273,7 @@ static void many_mappings_cost_no_more_each(void **unused)
     aqi_monitor_close(other);
 }
 
-/* The program keeps the most of vm.max_map_count. */
+/* The program keeps most of vm.max_map_count. */
 static void mappings_are_bounded(void **unused)
 {
     (void)unused;
@@ -293,7 +297,7 @@ static void mappings_are_bounded(void **unused)
     aqi_monitor_close(other);
 }
 
-/* What no transfer has touched may change as often as it likes. */
+/* Memory that no transfer has touched may change as often as it likes. */
 static void only_what_was_touched_is_told(void **unused)
 {
     (void)unused;
@@ -313,7 +317,7 @@ static void only_what_was_touched_is_told(void **unused)
     aqi_monitor_close(other);
 }
 
-/* Whatever is beside it, the stack of the thread that listens as well. */
+/* Whatever is adjacent, including the stack of the monitor's thread. */
 static void it_is_closed_though_its_own_stack_is_watched(void **unused)
 {
     (void)unused;
@@ -323,8 +327,10 @@ static void it_is_closed_though_its_own_stack_is_watched(void **unused)
     unsigned count = 0;
     char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
     assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
-    /* Returns once the monitor's thread has listened. In a thread's first wait the thread
-     * sanitizer maps memory of its own anew; were that watched, the thread would wait for itself.
+    /*
+     * Returns once the monitor's thread waits for events. In a thread's first wait, the thread
+     * sanitizer maps memory of its own again; if that were watched, the thread would wait for
+     * itself.
      */
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)at, SIZE));
     assert_int_equal(munmap(at, SIZE), 0);
@@ -356,7 +362,7 @@ static void what_waits_is_told_cheaply(void **unused)
     assert_false(aqi_monitor_told(monitor));
 }
 
-/* A child's memory is none of ours, and it does not wait for anybody. */
+/* A child's memory is not watched, and it does not wait for the monitor. */
 static void a_child_changes_nothing(void **unused)
 {
     (void)unused;
@@ -373,7 +379,7 @@ static void a_child_changes_nothing(void **unused)
     assert_true(told(at));
 }
 
-/* It inherits the descriptor, by which the kernel would wait for somebody to listen. */
+/* It inherits the descriptor, through which the kernel would wait for a reader. */
 static void a_child_that_stays_does_not_listen(void **unused)
 {
     (void)unused;
@@ -413,7 +419,7 @@ static void more_than_can_be_kept_is_all(void **unused)
 static atomic_uint turn;
 static char *place;
 
-/* Who waits for a thread that has no core gives it his after a while. */
+/* A thread that waits for one without a core yields its own after a while. */
 static void wait_a_little(unsigned *tries)
 {
     if (++*tries % 64 == 0)
@@ -433,7 +439,7 @@ static void *unmap_again_and_again(void *unused)
     return NULL;
 }
 
-/* Memory that another thread is just giving back is mapped anew: what was there must be told. */
+/* Memory that another thread is unmapping is mapped again: the old one must be reported. */
 static void the_next_user_hears_of_it(void **unused)
 {
     (void)unused;

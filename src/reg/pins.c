@@ -1,11 +1,16 @@
-/* What this process has pinned: look-up, pools, victims, and what to do when no more may be. */
+/*
+ * The memory pinned by this process: look-up, pools, victims, and what to do if no more can be
+ * pinned.
+ */
 #include "reg/reg_impl.h"
 
 #include <stdlib.h>
 
-/* Pieces given up to make room for one that the system refuses: more would not help it either. */
+/*
+ * The number of pieces unpinned to make room for one that the system refuses; more would not help.
+ */
 enum { PINS_TRIES = 8 };
-/* So many are made at a lowered limit before it is raised by a region, to try again. */
+/* After this many pins at a lowered limit, it is raised by a region as a trial. */
 enum { PINS_AT_LIMIT = 256 };
 
 static void pins_count(struct aqi_reg_pool *pool, uint64_t bytes, bool more)
@@ -20,7 +25,7 @@ static bool pins_fit(const struct aqi_reg_pool *pool, uint64_t bytes, uint64_t r
     return pool->bytes + bytes <= limit->bytes && pool->regions + regions <= limit->regions;
 }
 
-/* What is not lent. */
+/* Pieces that are not lent. */
 static struct aqi_reg_pool pins_own(const struct aqi_reg *reg)
 {
     const struct aqi_reg_counts *counts = &reg->counts;
@@ -45,7 +50,7 @@ static void pins_free(struct aqi_reg *reg, struct reg_pin *pin)
     free(pin);
 }
 
-/* Give up the one that is needed least; 0: all are in use. Else its bytes. */
+/* Unpin the piece that is needed least; returns its bytes, or 0 if all are in use. */
 static uint64_t pins_evict(struct aqi_reg *reg)
 {
     struct reg_list *from = reg_list_empty(&reg->doomed) ? &reg->victims : &reg->doomed;
@@ -56,7 +61,7 @@ static uint64_t pins_evict(struct aqi_reg *reg)
     return bytes;
 }
 
-/* Room for a new piece: the pools together never have more than their sum. */
+/* Make room for a new piece: the pools together never exceed their sum. */
 static bool pins_make_room(struct aqi_reg *reg, uint64_t len, bool lent)
 {
     const struct aqi_reg_limits *limits = &reg->params.limits;
@@ -72,7 +77,7 @@ static bool pins_make_room(struct aqi_reg *reg, uint64_t len, bool lent)
     }
 }
 
-/* The system does not let us have more: so much is the limit from now on. */
+/* The system refuses more, so the current amount becomes the limit. */
 static void pins_lower_limit(struct aqi_reg *reg)
 {
     uint64_t now = aqi_max(reg->counts.pinned.bytes, reg->params.limits.region);
@@ -90,7 +95,7 @@ static void pins_raise_limit(struct aqi_reg *reg)
     reg->full = 0;
 }
 
-/* AQ_ELIMIT: no room. Other failures: the memory is not such that it can be. */
+/* AQ_ELIMIT: no room. Other failures: this memory cannot be pinned. */
 static aq_status pins_pin(struct aqi_reg *reg, struct reg_pin *pin, bool lent)
 {
     const struct aqi_reg_hooks *hooks = &reg->params.hooks;
@@ -134,7 +139,7 @@ static bool pins_in_use(const struct reg_pin *pin)
     return pin->users != 0 || pin->holders != 0;
 }
 
-/* May it have all of the piece? A key opens all that is pinned with it. */
+/* Whether a process may have all of the piece: a key opens everything that is pinned with it. */
 static bool pins_allowed(const struct aqi_reg *reg, uint32_t who, const struct reg_pin *pin)
 {
     const struct aqi_reg_hooks *hooks = &reg->params.hooks;
@@ -143,7 +148,7 @@ static bool pins_allowed(const struct aqi_reg *reg, uint32_t who, const struct r
            hooks->how(hooks->host, who, pin->addr, pin->len, &from, &to) == AQI_REG_KEEP;
 }
 
-/* One that is unused and overlaps or touches the range. */
+/* An unused piece that overlaps or touches the range. */
 static struct reg_pin *pins_neighbour(const struct aqi_reg *reg, uint32_t who, uint64_t from,
                                       uint64_t to)
 {
@@ -155,7 +160,7 @@ static struct reg_pin *pins_neighbour(const struct aqi_reg *reg, uint32_t who, u
     return NULL;
 }
 
-/* Stop at neighbours that are in use or not for all eyes, and take in the others. */
+/* Stop at neighbours that are in use or not open to all, and absorb the others. */
 static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t *from,
                          uint64_t *to)
 {
@@ -174,7 +179,7 @@ static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint6
     }
 }
 
-/* What of a region is wanted, and what may be had with it. */
+/* The wanted range of a region, and the range that may be pinned around it. */
 struct pins_range {
     uint64_t addr;
     uint64_t least_from, least_to;
@@ -243,7 +248,9 @@ aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t
     enum aqi_reg_how how = pins_range(reg, who, addr, len, &range);
     if (!lent) reg->counts.misses++;
     if (how == AQI_REG_NEVER) return AQ_ENOTSUP;
-    /* What is not for its eyes, or would be more than once, is pinned again for it alone. */
+    /*
+     * A piece that is not open to it as a whole, or for one use only, is pinned again for it alone.
+     */
     if (found != NULL && how == AQI_REG_KEEP && pins_allowed(reg, who, found)) {
         if (found->holders == 0 &&
             !pins_fit(&reg->counts.lent, found->len, 1, &reg->params.limits.main))
@@ -254,7 +261,7 @@ aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t
     return pins_make(reg, who, &range, how == AQI_REG_KEEP && found == NULL, pin);
 }
 
-/* Nobody uses it any more, or nobody but those who are to give it back. */
+/* It is not used any more, or only by peers that are to return it. */
 static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
 {
     if (pin->users != 0) return;
@@ -268,7 +275,7 @@ static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
     }
     reg_list_take(&pin->unused);
     reg_list_add(pin->current ? &reg->victims : &reg->doomed, &pin->unused);
-    for (;;) { /* what comes back from a peer counts here */
+    for (;;) { /* pieces returned by a peer count here */
         struct aqi_reg_pool own = pins_own(reg);
         if (pins_fit(&own, 0, 0, &reg->params.limits.victim) || pins_evict(reg) == 0) return;
     }
@@ -302,12 +309,14 @@ static void pins_invalidate(struct aqi_reg *reg, struct reg_pin *pin)
 {
     pin->current = false;
     pin->stale = true;
-    pin->users++; /* while holds are taken off it */
+    pin->users++; /* while holds are removed */
     reg_lend_revoke(reg, pin);
     reg_pin_unuse(reg, pin);
 }
 
-/* Those of a row that overlap. Each time from its beginning, since others may be given up along. */
+/*
+ * Invalidate the overlapping pieces of a row, starting over each time, since others may be freed.
+ */
 static void pins_invalidate_row(struct aqi_reg *reg, size_t row, uint64_t addr, uint64_t len)
 {
     struct reg_entry *entry = reg->pins.rows[row];

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The first one that ends at `addr` or behind it. */
+/* The first range that ends at or after `addr`. */
 static uint32_t ranges_find(const struct reg_ranges *set, uint64_t addr)
 {
     uint32_t low = 0, high = set->count;
@@ -17,7 +17,7 @@ static uint32_t ranges_find(const struct reg_ranges *set, uint64_t addr)
     return low;
 }
 
-/* Those of [first, last) become `count` others, which the caller fills in. */
+/* Replace ranges [first, last) by `count` others, which the caller fills in. */
 static void ranges_replace(struct reg_ranges *set, uint32_t first, uint32_t last, uint32_t count)
 {
     memmove(&set->at[first + count], &set->at[last], (set->count - last) * sizeof(set->at[0]));
@@ -38,7 +38,7 @@ void reg_ranges_add(struct reg_ranges *set, uint64_t from, uint64_t to)
 
 void reg_ranges_take(struct reg_ranges *set, uint64_t from, uint64_t to)
 {
-    struct reg_range left[2]; /* of those that overlap, what lies outside */
+    struct reg_range left[2]; /* the parts of the overlapping ranges that lie outside */
     uint32_t first = ranges_find(set, from), last, count = 0;
     if (first < set->count && set->at[first].to == from) first++;
     for (last = first; last < set->count && set->at[last].from < to; last++) {

@@ -1,4 +1,4 @@
-/* A set of ranges of addresses, of bounded size: what it has no room for it forgets. */
+/* A set of address ranges, of bounded size: ranges that do not fit are forgotten. */
 #ifndef AQI_REG_RANGES_H
 #define AQI_REG_RANGES_H
 
@@ -10,15 +10,15 @@ struct reg_range {
     uint64_t from, to;
 };
 
-/* Zeroed it is empty. */
+/* Empty if zeroed. */
 struct reg_ranges {
     uint32_t count;
-    struct reg_range at[REG_RANGES]; /* in order; none touches the next one */
+    struct reg_range at[REG_RANGES]; /* sorted; no two touch */
 };
 
-/* From here on [from, to), which is not empty, is in it; what was may be forgotten. */
+/* Add [from, to), which is not empty; other ranges may be forgotten. */
 void reg_ranges_add(struct reg_ranges *set, uint64_t from, uint64_t to);
-/* Nothing of [from, to) is; what is beside it may be forgotten. */
+/* Remove [from, to); ranges next to it may be forgotten. */
 void reg_ranges_take(struct reg_ranges *set, uint64_t from, uint64_t to);
 bool reg_ranges_cover(const struct reg_ranges *set, uint64_t from, uint64_t to);
 

@@ -1,4 +1,4 @@
-/* Twin of ranges.c: against a plain array of bytes, and what happens when it is full. */
+/* Tests ranges.c: against a plain array of bytes, and with a full set. */
 #include "reg/ranges.h"
 
 #include <setjmp.h>
@@ -66,7 +66,7 @@ static void fill(void)
     assert_int_equal(set.count, REG_RANGES);
 }
 
-/* What is forgotten is never what was just added, and nothing that was taken comes back. */
+/* Ranges just added are never forgotten, and removed ones never return. */
 static void without_room_it_forgets(void **unused)
 {
     (void)unused;

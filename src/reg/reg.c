@@ -1,4 +1,4 @@
-/* The registration cache as a whole: opening, what comes in, what waits to go out. */
+/* The registration cache as a whole: opening, incoming messages, and queued outgoing ones. */
 #include "reg/reg_impl.h"
 
 #include "base/fail.h"
@@ -6,20 +6,22 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* Registrations given up that a call of progress ends. */
+/* The number of doomed registrations that one call of progress unpins. */
 enum { REG_UNPIN_SOME = 4 };
 
 static aq_status reg_check(const struct aqi_reg_limits *limits)
 {
     if (!aqi_is_power_of_two(limits->page) || !aqi_is_power_of_two(limits->region) ||
         limits->region < limits->page)
-        return aqi_fail(AQ_EINVAL, "reg",
-                        "regions of %" PRIu64 " bytes: AQ_REG_REGION must be a power of two and at "
-                        "least a page of %" PRIu64,
-                        limits->region, limits->page);
+        return aqi_fail(
+            AQ_EINVAL, "reg",
+            "regions of %" PRIu64
+            " bytes: AQ_REG_REGION must be a power of two and at least a page of %" PRIu64,
+            limits->region, limits->page);
     if (limits->ride > AQI_REG_RIDE_MAX)
-        return aqi_fail(AQ_EINVAL, "reg", "%" PRIu32 " bytes may not ride, but at most %u",
-                        limits->ride, AQI_REG_RIDE_MAX);
+        return aqi_fail(AQ_EINVAL, "reg",
+                        "%" PRIu32 " bytes of data cannot be sent along, at most %u", limits->ride,
+                        AQI_REG_RIDE_MAX);
     return AQ_OK;
 }
 
@@ -171,7 +173,7 @@ bool aqi_reg_progress(struct aqi_reg *reg)
         struct reg_owed *owed = REG_OF(struct reg_owed, link, next);
         struct reg_list *at = next;
         next = next->next;
-        /* Off the list before, since it may be gone afterwards. */
+        /* Take it off the list before, since it may be gone afterwards. */
         reg_list_take(at);
         if (reg_send_owed(reg, owed)) continue;
         at->next = next;

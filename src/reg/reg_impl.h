@@ -1,7 +1,7 @@
 /*
- * What the files of this folder share. pins.c: what this process has pinned, the pools, the
- * victims. lend.c: what peers hold of it. borrow.c: what it holds of peers. reg.c: opening, input,
- * progress. message.c: the bytes.
+ * Private to this folder. pins.c: the memory pinned by this process, the pools, the victims.
+ * lend.c: the pieces of it that peers hold. borrow.c: the pieces of peers that it holds. reg.c:
+ * opening, input, progress. message.c: the encoding.
  */
 #ifndef AQI_REG_IMPL_H
 #define AQI_REG_IMPL_H
@@ -32,7 +32,7 @@ static inline void reg_list_add(struct reg_list *list, struct reg_list *item)
     list->prev = item;
 }
 
-/* Also of one that is in no list. */
+/* Also for an item that is in no list. */
 static inline void reg_list_take(struct reg_list *item)
 {
     item->prev->next = item->next;
@@ -42,31 +42,31 @@ static inline void reg_list_take(struct reg_list *item)
 
 #define REG_OF(type, member, at) ((type *)(void *)((char *)(at)-offsetof(type, member)))
 
-/* What `use->piece` points to: whose it is. */
+/* The kind of object that `use->piece` points to. */
 enum reg_side { REG_HERE, REG_THERE };
 
-/* Memory of this process that is pinned: never more than a part of one region. */
+/* Pinned memory of this process: part of a single region. */
 struct reg_pin {
     enum reg_side side;     /* REG_HERE */
     struct reg_entry entry; /* by region */
-    struct reg_list unused; /* in victims, or in doomed */
-    struct reg_list holds;  /* of peers */
+    struct reg_list unused; /* in victims or doomed */
+    struct reg_list holds;  /* number of peers */
     uint64_t addr, len;
     struct aqi_reg_mem mem;
     uint32_t users, holders;
-    bool current; /* look-ups find it; pieces that are do not overlap */
+    bool current; /* can be found; such pieces do not overlap */
     bool stale;   /* the memory has changed */
-    bool pinned;  /* else cut off */
+    bool pinned;  /* otherwise it was cut off */
 };
 
-/* A message that is to be sent when there is room. */
+/* A message that is sent when there is room. */
 struct reg_owed {
     struct reg_list link;
     uint32_t peer;
     enum reg_message_kind kind;
 };
 
-/* A piece that a peer holds, or (without a pin) a refusal that is still to be told. */
+/* A piece held by a peer, or (without a pin) a refusal that has yet to be sent. */
 struct reg_hold {
     struct reg_entry entry; /* by peer and serial */
     struct reg_owed answer, revoke;
@@ -78,12 +78,12 @@ struct reg_hold {
     bool revoked;
 };
 
-/* A piece that we hold of a peer, or have asked for. */
+/* A piece of a peer that we hold or have requested. */
 enum reg_far_state { REG_ASKED, REG_HELD, REG_GOING };
 struct reg_far {
     enum reg_side side; /* REG_THERE */
     struct reg_entry by_region, by_serial;
-    struct reg_list unused; /* of the peer, the longest unused first */
+    struct reg_list unused; /* of the peer, the least recently used first */
     struct reg_owed drop;
     uint32_t peer;
     enum reg_far_state state;
@@ -96,31 +96,31 @@ struct reg_far {
 };
 
 struct reg_peer {
-    uint32_t held;   /* pieces of it that we hold or have asked for */
-    uint32_t asked;  /* of them, those without an answer */
+    uint32_t held;   /* pieces of it that we hold or have requested */
+    uint32_t asked;  /* of those, the ones without an answer */
     uint32_t may;    /* how many it lends us */
     uint32_t lent;   /* pieces of ours that it holds */
-    uint32_t owed;   /* answers to it that found no room */
-    uint32_t pause;  /* so many misses are not asked for, since it had no room */
-    uint32_t pauses; /* how many the next refusal costs */
+    uint32_t owed;   /* answers to it that are waiting for room */
+    uint32_t pause;  /* misses for which no request is sent, since it had no room */
+    uint32_t pauses; /* the number of those after the next refusal */
     bool down;
-    uint64_t serial; /* the last that we have used */
+    uint64_t serial; /* the last one used */
     struct reg_list unused;
 };
 
 struct aqi_reg {
     struct aqi_reg_params params;
     struct aqi_reg_counts counts;
-    struct reg_peer **peers; /* each made when it is needed */
+    struct reg_peer **peers; /* each allocated when it is needed */
     struct reg_table pins;   /* by region */
     struct reg_table holds;  /* by peer and serial */
     struct reg_table far;    /* by peer and region */
-    struct reg_table asked;  /* by peer and serial: all that we hold or have asked for */
+    struct reg_table asked;  /* by peer and serial: all that we hold or have requested */
     struct reg_list victims, doomed, owed;
     uint32_t quota;    /* pieces lent to each peer */
-    uint64_t most;     /* bytes that may be pinned in all: less once pinning has failed */
-    uint32_t full;     /* pins made at that limit since it was lowered or raised */
-    uint32_t revoking; /* holds that are revoked and not yet given back */
+    uint64_t most;     /* bytes that may be pinned: less once pinning has failed */
+    uint32_t full;     /* pins since that limit was last lowered or raised */
+    uint32_t revoking; /* revoked holds that have not been returned */
 };
 
 static inline uint64_t reg_region(const struct aqi_reg *reg, uint64_t addr)
@@ -140,15 +140,19 @@ static inline bool reg_overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t 
 }
 
 /* reg.c */
-struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer); /* NULL: no memory */
+struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer); /* NULL: out of memory */
 void reg_catch_up(struct aqi_reg *reg);
-/* Send it now or, without room, by progress. The record that it is a part of stays until then. */
+/*
+ * Send it now or, if there is no room, by progress. The record that contains it stays until then.
+ */
 void reg_owe(struct aqi_reg *reg, struct reg_owed *owed, uint32_t peer, enum reg_message_kind kind);
 bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
 
 /* pins.c */
-/* The piece with `addr`, or a new one, for `who`: AQ_OK, AQ_ENOTSUP. It is to be used or lent at
- * once. */
+/*
+ * Find or create the piece with `addr`, for a peer or AQI_REG_SELF; returns AQ_OK or AQ_ENOTSUP. It
+ * must be used or lent at once.
+ */
 aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t len,
                       struct reg_pin **pin);
 void reg_pin_use(struct reg_pin *pin);

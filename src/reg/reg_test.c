@@ -1,4 +1,6 @@
-/* Twin of reg.c, pins.c, lend.c and borrow.c: what the simulator (tests/reg) does not tell apart.
+/*
+ * Tests reg.c, pins.c, lend.c and borrow.c: cases that the simulator (tests/reg) does not
+ * distinguish.
  */
 #include "reg/reg_impl.h"
 
@@ -13,7 +15,7 @@
 enum { P = 4096, SENT_MOST = 256 };
 #define AT UINT64_C(0x100000)
 
-/* What the hooks have seen, and what they are to do. */
+/* Records of the hooks, and their scripted results. */
 static struct {
     uint64_t pinned, memlock, hole;
     unsigned pins, unpins, ready, rides;
@@ -89,7 +91,7 @@ static void world_ready(struct aqi_reg_wait *wait, aq_status status)
     world.ready++;
 }
 
-/* Two processes, regions of 4 pages; pools of so many regions. */
+/* Two processes, regions of 4 pages; pools of this many regions. */
 static void open_with(uint64_t main, uint64_t victim, bool cut)
 {
     memset(&world, 0, sizeof(world));
@@ -163,7 +165,7 @@ static void local_memory_is_pinned_once(void **unused)
     struct aqi_reg_use a = use_local(AT + 10, 20), b = use_local(AT + 3 * P, 9 * P);
     assert_int_equal(world.pins, 1); /* the whole region */
     assert_int_equal(a.len, 20);
-    assert_int_equal(b.len, P); /* the rest is asked for apart */
+    assert_int_equal(b.len, P); /* the rest must be requested separately */
     assert_ptr_equal(a.piece, b.piece);
     aqi_reg_release(reg, &a);
     aqi_reg_release(reg, &b);
@@ -217,12 +219,12 @@ static void the_longest_unused_goes_first(void **unused)
     aqi_reg_release(reg, &c);
     assert_int_equal(world.pins, 3);
     a = use_local(AT, 1);
-    assert_int_equal(world.pins, 3); /* still there: b went */
+    assert_int_equal(world.pins, 3); /* still there: b was evicted */
     aqi_reg_release(reg, &a);
     close_all();
 }
 
-/* The system allows less than the limit says: so much is the limit, for a while. */
+/* The system allows less than the limit: that becomes the limit, for a while. */
 static void locked_memory_runs_out(void **unused)
 {
     (void)unused;
@@ -290,7 +292,7 @@ static void changed_memory_is_called_back(void **unused)
     }
 }
 
-/* An answer that could not be sent yet is none any more. */
+/* An answer that could not be sent yet is dropped. */
 static void an_answer_too_late_is_a_refusal(void **unused)
 {
     (void)unused;
@@ -327,17 +329,17 @@ static void senseless_messages_are_refused(void **unused)
         {{.kind = REG_ASK, .serial = 2, .addr = AT, .len = 8, .serials = 1}, none},
         {{.kind = REG_ASK, .serial = 2, .addr = AT, .len = 8, .serials = 2}, twice},
         {{.kind = REG_DROP, .serials = 1}, none},
-        {{.kind = REG_REVOKE, .serial = 2}, NULL}, /* never asked for */
+        {{.kind = REG_REVOKE, .serial = 2}, NULL}, /* never requested */
         {{.kind = REG_ANSWER, .serial = 2}, NULL},
         {{.kind = REG_ANSWER, .serial = 1, .addr = AT + P, .len = P, .nbytes = 3}, NULL},
         {{.kind = REG_ANSWER, .serial = 1, .addr = AT, .len = 5 * P, .nbytes = 3}, NULL},
-        {{.kind = REG_ANSWER, .serial = 1, .status = -1}, NULL}, /* nothing rode */
+        {{.kind = REG_ANSWER, .serial = 1, .status = -1}, NULL}, /* nothing was sent along */
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++)
         assert_int_equal(hear(cases[i].wire, cases[i].serials, bytes), AQ_EPROTO);
     assert_int_equal(world.ready, 0);
     assert_int_equal(world.rides, 0);
-    /* Nothing of it was done. */
+    /* Nothing of it took effect. */
     assert_int_equal(hear_drop(1), AQ_OK);
     assert_int_equal(
         hear(
@@ -352,7 +354,7 @@ static void senseless_messages_are_refused(void **unused)
     close_all();
 }
 
-/* A peer that asks and asks and takes no answer does not fill our memory. */
+/* A peer that keeps requesting and accepts no answer does not fill our memory. */
 static void a_flood_ends(void **unused)
 {
     (void)unused;
@@ -392,7 +394,7 @@ static void pieces_are_replaced_in_the_same_message(void **unused)
     assert_int_equal(aqi_reg_remote(reg, 1, AT, 8, &wait), AQ_AGAIN);
     assert_int_equal(said().wire.serials, 1);
     assert_int_equal(said().serials[0], 1);
-    /* Both are in use or asked for: nothing to give back. */
+    /* Both are in use or requested: there is nothing to return. */
     struct aqi_reg_wait other = {.ready = world_ready};
     unsigned sent = world.sent_count;
     assert_int_equal(aqi_reg_remote(reg, 1, AT + 40 * P, 8, &other), AQ_ENOTSUP);

@@ -1,4 +1,4 @@
-/* Twin of table.c: thousands of records, several with one hash, through all growth. */
+/* Tests table.c: thousands of records, several with one hash, through all growth. */
 #include "reg/table.h"
 
 #include <setjmp.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-enum { RECORDS = 5000, SAME = 5 }; /* so many have the same hash */
+enum { RECORDS = 5000, SAME = 5 }; /* this many have the same hash */
 
 static struct reg_entry records[RECORDS];
 

@@ -13,7 +13,7 @@ import sys
 
 import tree
 
-CLEAN = ("src/base", "src/job",
+CLEAN = ("src/base", "src/job", "src/lib", "src/reg",
          "include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
          "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
