@@ -98,9 +98,9 @@ CASES = (
      ("aq_am_register",)),
     ("no-endpoint", {}, None, ("endpoint 3, which does not exist here: call gex_EP_Create with "
                                "GEX_EP_CAPABILITY_AM in",), ("aq_ep_create",)),
-    ("strange-image", {}, None, ("gasnet_coll_init: image 9 is not of process",), ()),
+    ("strange-image", {}, None, ("gasnet_coll_init: image 9 does not belong to process",), ()),
     ("no-image", {}, None, ("gasnet_coll_init: process 1 has no image",), ()),
-    ("no-root", {}, None, ("image 4 is the root; the team has images 0 to 3",), ()),
+    ("no-root", {}, None, ("image 4 is the root, but the team has images 0 to 3",), ()),
     ("none", {"GASNET_BACKTRACE": "perhaps"}, None, ("GASNET_BACKTRACE is \"perhaps\"",), ()),
 )
 

@@ -211,7 +211,7 @@ done
 
 GASNET_VAPI_SPAWNER=none GASNET_SPAWNER=L "$tree/bin/gasnetrun_vapi" -n 2 "$top/bin/ibv-mak-par-c" \
     2>"$top/log" && fail "gasnetrun_vapi: spawner none"
-grep -q 'gasnetrun_vapi: no spawner "none" (GASNET_VAPI_SPAWNER)' "$top/log" ||
+grep -q 'gasnetrun_vapi: unknown spawner "none" (GASNET_VAPI_SPAWNER)' "$top/log" ||
     fail "vapi: $(cat "$top/log")"
 
 # --- the network ofi: a provider that there is, and one that there is not -------------------------
@@ -263,7 +263,7 @@ for wrong in "env GASNET_SPAWNFN=S $run" "$run -spawner=ssh"; do
 done
 got=0
 "$amudprun" -spawn C -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
-[ "$got:$(grep -c 'no spawner "C" (-spawn)' "$top/log")" = 2:1 ] ||
+[ "$got:$(grep -c 'unknown spawner "C" (-spawn)' "$top/log")" = 2:1 ] ||
     fail "-spawn C: exit $got: $(cat "$top/out" "$top/log")"
 plans() # TEXT COMMAND…: -t shows it
 {
@@ -300,7 +300,8 @@ GASNET_SPAWNFN=S "$program" 2 >"$top/out" 2>"$top/log" || got=$?
 [ "$got:$(grep -c 'no hosts are known' "$top/log")" = 2:1 ] ||
     fail "S: exit $got: $(cat "$top/log")"
 ! GASNET_SPAWNFN=C "$program" 2 >"$top/out" 2>"$top/log" || fail "C: it runs"
-grep -q 'gasnet: no spawner "C" (GASNET_SPAWNFN): say L' "$top/log" || fail "C: $(cat "$top/log")"
+grep -q 'gasnet: unknown spawner "C" (GASNET_SPAWNFN): give L' "$top/log" ||
+    fail "C: $(cat "$top/log")"
 for arguments in '4x' '-4' '0' 'x 4'; do
     # shellcheck disable=SC2086
     runs_itself 1 "$(printf ' [%s]' $arguments)" "$program" $arguments

@@ -13,8 +13,8 @@ import sys
 
 import tree
 
-CLEAN = ("src/base", "src/job", "src/lib", "src/reg",
-         "include", "src/front/gasnet/include", "examples", "README.md", "CONTRIBUTING.md",
+CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg",
+         "include", "examples", "README.md", "CONTRIBUTING.md",
          "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",

@@ -17,7 +17,7 @@ enum {
     ACCEPTS = CATEGORIES | GEX_FLAG_AM_REQREP
 };
 
-/* The handlers of each endpoint, for what is delivered without a message of its own. */
+/* The handlers of each endpoint, for deliveries that involve no message. */
 struct handler {
     aq_am_fn *fn;
     gex_AM_Entry_t *entry;
@@ -35,7 +35,7 @@ bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index)
 {
     struct handler *handler = &handlers[aqgi_ep_of(carrier)->index][index];
     aq_am_fn *fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
-    if (fn == NULL) { /* as AQ_EP_AM_SHARED has it */
+    if (fn == NULL) { /* as in AQ_EP_AM_SHARED */
         handler = &handlers[0][index];
         fn = __atomic_load_n(&handler->fn, __ATOMIC_ACQUIRE);
     }
@@ -61,7 +61,7 @@ static bool am_row_of(gex_AM_Entry_t *entry, aq_handler_entry *row)
     return entry->gex_fnptr != NULL && entry->gex_nargs <= UINT8_MAX;
 }
 
-/* Copies stay for good: messages refer to them, and so do tokens. */
+/* Copies are never freed: messages and tokens refer to them. */
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count)
 {
     aq_handler_entry rows[AQGI_HANDLERS];

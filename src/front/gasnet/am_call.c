@@ -3,7 +3,7 @@
 
 #include "am_call.h"
 
-/* A handler is called through the type it has: as many arguments as the message brings. */
+/* A handler is called through its real type: with as many arguments as the message has. */
 static inline gex_AM_Fn_t am_call_handler_of(const aq_am *am)
 {
     return ((const gex_AM_Entry_t *)am->context)->gex_fnptr;

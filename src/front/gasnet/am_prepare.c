@@ -5,7 +5,7 @@
 struct aqg_srcdesc {
     aq_am_buffer buffer;
     gex_Event_t *lc_opt;
-    void *dest_addr; /* as given to prepare; NULL: not yet */
+    void *dest_addr; /* as passed to prepare; NULL: not yet */
     unsigned kind;
 };
 static _Thread_local struct aqg_srcdesc prepared[2];
@@ -70,21 +70,21 @@ AQG_DEFINE(size_t, gex_AM_SrcDescSize, (gex_AM_SrcDesc_t sd), sd->buffer.size)
 static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 {
     if (sd == GEX_AM_SRCDESC_NO_OP || sd->buffer.aqi_route == NULL)
-        aqgi_die("%s: the source descriptor is not one that was prepared by this thread", call);
+        aqgi_die("%s: the source descriptor is not one that this thread has prepared", call);
     if (sd->kind != kind)
         aqgi_die("%s: the source descriptor comes from %s", call, prepare_names[sd->kind]);
 }
 
 /*
- * The descriptor is free before the message leaves: a commit may run handlers that prepare. One
- * that is refused at once, as the flags allow, gets it back.
+ * Release the descriptor before the message is sent, since a commit may run handlers that prepare.
+ * A commit that fails at once, as the flags allow, gets it back.
  */
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
                void *dest_addr, gex_Flags_t flags, const gex_AM_Arg_t *args, unsigned nargs)
 {
     am_prepare_check_kind(commit_names[kind], sd, kind);
     if (sd->dest_addr != NULL && sd->dest_addr != dest_addr)
-        aqgi_die("%s: destination %p, but %p was given to prepare", commit_names[kind], dest_addr,
+        aqgi_die("%s: destination %p, but %p was passed to prepare", commit_names[kind], dest_addr,
                  sd->dest_addr);
     aq_am_buffer buffer = sd->buffer;
     gex_Event_t *lc_opt = sd->lc_opt;

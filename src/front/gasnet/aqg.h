@@ -1,11 +1,11 @@
 /*
- * The GASNet interface on Aqueduct's public calls: what its files share. The rules for headers,
- * names, handles, events and errors are in docs/gasnet-internals.md.
+ * The GASNet interface on Aqueduct's public calls: declarations shared by its files. The rules for
+ * headers, names, handles, events and errors are in docs/gasnet-internals.md.
  */
 #ifndef AQGI_H
 #define AQGI_H
 
-/* The library itself is of no mode; its own uses of the headers are those of several threads. */
+/* The library itself has no mode; it uses the headers as for several threads. */
 #define AQG_LIBRARY 1
 #define GASNET_PAR  1
 #include <gasnetex.h>
@@ -18,7 +18,7 @@
 
 enum { AQGI_EPS = GASNET_MAXEPS, AQGI_THREADS = 256 };
 
-/* How long one that exits waits for the others: what GASNET_EXITTIMEOUT allows. */
+/* How long an exiting process waits for the others, as limited by GASNET_EXITTIMEOUT. */
 #define AQGI_EXIT_WAIT UINT64_MAX
 
 struct aqg_segment {
@@ -41,9 +41,9 @@ struct aqg_ep {
 struct aqgi_team {
     struct aqg_tm head;
     aq_team *aq;
-    struct aqg_ep *ep; /* ours */
+    struct aqg_ep *ep; /* allocated by the library */
     void *cdata;
-    gex_Memvec_t scratch; /* given by the client; the library has memory of its own */
+    gex_Memvec_t scratch; /* memory given by the client, not by the library */
     gex_Flags_t flags;
     bool pair;
 };
@@ -54,10 +54,10 @@ struct aqg_client {
     void *cdata;
 };
 
-/* Everything of this process. */
+/* The state of this process. */
 struct aqgi_state {
     bool open;
-    bool attached; /* gex_Segment_Attach or gasnet_attach was done */
+    bool attached; /* gex_Segment_Attach or gasnet_attach was called */
     bool verbose_errors;
     unsigned mode, segment_mode;
     unsigned max_threads; /* GASNET_MAX_THREADS */
@@ -71,7 +71,7 @@ struct aqgi_state {
 };
 extern struct aqgi_state aqgi;
 
-/* Is all memory of each process its segment? */
+/* Whether the segment of each process is all of its memory. */
 static inline bool aqgi_everything(void)
 {
     return aqgi.segment_mode == AQ_SEGMENT_EVERYTHING;
@@ -87,13 +87,13 @@ static inline aq_am *aqgi_am(gex_Token_t token)
     return (aq_am *)(void *)token;
 }
 
-/* The endpoint that a message came to. */
+/* The endpoint that received a message. */
 static inline struct aqg_ep *aqgi_ep_of(const aq_am *am)
 {
     return aqgi.eps[aq_ep_index(am->ep)];
 }
 
-/* The team to use in calls of Aqueduct. */
+/* The team to pass to Aqueduct. */
 static inline aq_team *aqgi_aq(gex_TM_t tm)
 {
     return aqgi_team(tm)->aq;
@@ -109,7 +109,7 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
     return (aq_event)(void *)event;
 }
 
-/* The calls that all objects have: their flags, and what the client keeps with them. */
+/* The calls common to all objects: their flags, and the client's data. */
 #define AQGI_OBJECT(prefix, param, object)                                                         \
     AQG_DEFINE(gex_Flags_t, prefix##_QueryFlags, (param), (object)->flags)                         \
     AQG_DEFINE(void *, prefix##_QueryCData, (param), (object)->cdata)                              \
@@ -118,21 +118,21 @@ static inline aq_event aqgi_aq_event(gex_Event_t event)
         (object)->cdata = (void *)(uintptr_t)val;                                                  \
     }
 
-/* env.c: settle what depends on the environment, before Aqueduct reads it. */
+/* env.c: translate the environment, before Aqueduct reads it. */
 void aqgi_env_prepare(void);
-/* The most that this process may attach, as the user, the client or the memory has it. */
+/* The limit on attaching in this process, by the user, the client or the memory. */
 uint64_t aqgi_segment_max(void);
-/* GASNET_VERBOSEENV: tell what this library reads. */
+/* GASNET_VERBOSEENV: print the variables that this library reads. */
 void aqgi_env_report(void);
-/* tools/tools.h: where it asks for the environment and the rank of the job, and before an abort. */
+/* tools/tools.h: hooks for the environment and rank of the job, and before an abort. */
 extern char *(*aqg_getenv_hook)(const char *name);
 extern int (*aqg_rank_hook)(void);
 extern void (*aqg_abort_hook)(void);
-/* spawn.c: when the environment asks for several processes and nobody started us, start them. */
+/* spawn.c: start several processes if the environment requests that and no launcher has done so. */
 void aqgi_spawn(const struct aqg_build *build);
 /* system.c */
 aq_status aqgi_system_open(void);
-/* exit.c: stop for a debugger and print a backtrace, as far as the environment asks for them. */
+/* exit.c: freeze for a debugger and print a backtrace, if the environment requests it. */
 void aqgi_explain(void);
 /* exit.c: catch signals, unless the program (prepare: before Aqueduct) or the environment does. */
 void aqgi_signals_prepare(void);
@@ -141,34 +141,44 @@ void aqgi_signals_abort(void);
 
 /* segment.c: with segment mode everything, bind the first endpoints to all memory. */
 aq_status aqgi_segment_open(void);
-/* segment.c: may this process attach so many bytes now? A GASNET_ code, as of aqgi_refuse. */
+/*
+ * segment.c: whether this process may attach this many bytes now. A GASNET_ code, as by
+ * aqgi_refuse.
+ */
 int aqgi_attachable(const char *call, uintptr_t size);
 /* segment.c: where the segments of all endpoints with this index are mapped. */
 struct aqg_reach *aqgi_reach(unsigned index);
 
-/* coll_images.c: are there processes several threads of which make the collectives of GASNet-1? */
+/*
+ * coll_images.c: whether there are processes with several threads as images in the collectives of
+ * GASNet-1.
+ */
 extern bool aqgi_images;
 static inline bool aqgi_has_images(void)
 {
     return AQG_UNLIKELY(__atomic_load_n(&aqgi_images, __ATOMIC_RELAXED));
 }
-/* Those go on; and of a team that goes they are forgotten. */
+/* Continue pending ones; and forget those of a team that is destroyed. */
 void aqgi_images_poll(void);
 void aqgi_images_forget(gex_TM_t tm);
 
-/* am.c: register the handlers of a table, at most AQGI_HANDLERS, and put their indices there. */
+/* am.c: register a table of at most AQGI_HANDLERS handlers, and store their indices there. */
 enum { AQGI_HANDLERS = 256 };
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
-/* Run the handler `index` of the endpoint that `carrier` came to as if that were a reply to it
- * without arguments; false: it has none. */
+/*
+ * Run handler `index` of the endpoint that received `carrier`, as if for a reply to it without
+ * arguments. Returns false if there is none.
+ */
 bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
 
-/* ratomic.c: the operation of Aqueduct, of several the lowest; and the size of a data type and what
- * Aqueduct calls it, or 0: it is none of the six. */
+/*
+ * ratomic.c: the operation of Aqueduct, for several the lowest; and the size of a data type and its
+ * name in Aqueduct, or 0 if it is none of the six.
+ */
 aq_atomic_op aqgi_op(gex_OP_t op);
 size_t aqgi_type(gex_DT_t dt, aq_atomic_type *type);
 
-/* vis.c: the message that says that a put is complete, and its handler. */
+/* vis.c: the message that reports the completion of a put, and its handler. */
 enum { AQGI_COMPLETION = 64 };
 aq_status aqgi_vis_open(gex_EP_t ep);
 
@@ -178,22 +188,22 @@ aq_status aqgi_vis_open(gex_EP_t ep);
 _Noreturn void aqgi_abort(void);
 /* Print and end the job: `call` failed with `st`. */
 _Noreturn void aqgi_fatal(const char *call, aq_status st);
-/* The same with a message of its own. */
+/* Likewise with another message. */
 _Noreturn void aqgi_die(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* Zeroed memory; where there is none for `what`, the job ends. */
+/* Zeroed memory; if there is none, the job ends with a message that names `what`. */
 void *aqgi_alloc(size_t count, size_t size, const char *what);
 /* The GASNET_ERR_ code of a failed call, printed if verbose errors are on. */
 int aqgi_error(const char *call, aq_status st);
-/* A code with the reason printed if verbose errors are on. */
+/* The code itself, with the reason printed if verbose errors are on. */
 int aqgi_refuse(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Of a call that cannot refuse: everything but AQ_OK is fatal. */
+/* For calls that cannot fail: any status but AQ_OK is fatal. */
 static inline void aqgi_done(const char *call, aq_status st)
 {
     if (AQG_UNLIKELY(st != AQ_OK)) aqgi_fatal(call, st);
 }
 
-/* Of a call that may be refused with GEX_FLAG_IMMEDIATE: 0 begun, 1 not; a failure is fatal. */
+/* For calls that may return with GEX_FLAG_IMMEDIATE: 0 started, 1 not; a failure is fatal. */
 static inline int aqgi_started(const char *call, aq_status st)
 {
     if (AQG_LIKELY(st == AQ_OK)) return 0;
@@ -201,7 +211,7 @@ static inline int aqgi_started(const char *call, aq_status st)
     return 1;
 }
 
-/* The same for calls that give an event. */
+/* Likewise for calls that return an event. */
 static inline gex_Event_t aqgi_started_nb(const char *call, aq_status st, aq_event event)
 {
     return aqgi_started(call, st) == 0 ? aqgi_event(event) : GEX_EVENT_NO_OP;
@@ -213,7 +223,7 @@ static inline unsigned aqgi_immediate(gex_Flags_t flags)
     return flags & GEX_FLAG_IMMEDIATE;
 }
 
-/* Those flags of a transfer that Aqueduct wants to know: the same bits. */
+/* The flags of a transfer that are passed to Aqueduct: the same bits. */
 static inline unsigned aqgi_flags(gex_Flags_t flags)
 {
     return flags & (GEX_FLAG_IMMEDIATE | GEX_FLAG_PEER_SEG_OFFSET);

@@ -1,4 +1,4 @@
-/* The barrier of GASNet-1: gasnet_coll_barrier on any team, gasnet_barrier on that of all. */
+/* The barrier of GASNet-1: gasnet_coll_barrier on any team, gasnet_barrier on the team of all. */
 #include "aqg.h"
 
 #include <gasnet_coll.h>
@@ -18,7 +18,7 @@ void gasnet_coll_barrier_notify(gasnet_team_handle_t team, int id, int flags)
               aq_barrier_notify(aqgi_aq(team), id, barrier_flags_of(flags)));
 }
 
-/* A mismatch is an answer, not a failure. */
+/* A mismatch is a result, not a failure. */
 static int barrier_result(const char *call, aq_status st)
 {
     if (AQG_LIKELY(st == AQ_OK)) return GASNET_OK;
@@ -45,7 +45,7 @@ int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)
     return gasnet_coll_barrier_wait(team, id, flags);
 }
 
-/* 0: somebody named the last barrier; it was `*id`. */
+/* 0: the last barrier was named, with `*id`. */
 int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
 {
     int named = 0;

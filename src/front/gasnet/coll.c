@@ -11,7 +11,7 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *dst, const 
     return aqgi_event(event);
 }
 
-/* What a reduction combines: elements of a type of Aqueduct, or by a function of the client. */
+/* The elements of a reduction: of a type of Aqueduct, or combined by a function of the client. */
 struct reduction {
     bool user;
     unsigned how; /* flags */
@@ -34,11 +34,11 @@ static struct reduction coll_reduction_of(const char *call, gex_DT_t dt, size_t 
         aqgi_die("%s: data type 0x%x %s", call, (unsigned)dt,
                  dt == GEX_DT_USER ? "needs GEX_OP_USER" : "is none");
     if (dt_sz != size)
-        aqgi_die("%s: size %zu of an element is not that of data type 0x%x, %zu", call, dt_sz,
+        aqgi_die("%s: the size %zu of an element is not that of data type 0x%x, %zu", call, dt_sz,
                  (unsigned)dt, size);
     if (r.user) return r;
     if (op == 0 || (op & (op - 1)) != 0 || (op & known) == 0)
-        aqgi_die("%s: operation 0x%x is none for reductions", call, (unsigned)op);
+        aqgi_die("%s: operation 0x%x is not valid for reductions", call, (unsigned)op);
     r.op = aqgi_op(op);
     return r;
 }

@@ -1,12 +1,12 @@
 /*
- * The collectives of GASNet-1 where processes have several images: threads, each of which makes
- * every call with buffers of its own. What the images of a process give is collected; the last of
- * them starts one collective of the processes, and when that is complete its result is dealt out.
+ * The collectives of GASNet-1 if processes have several images, which are threads that each make
+ * every call with buffers of their own. The data of the images of a process is collected; the last
+ * one starts one collective of the processes, and its result is distributed.
  *
- * On a team all of this is a queue in the order of the calls, which is the same in all processes.
- * With OUT_ALLSYNC a barrier follows the dealing; what comes later in the queue starts after it.
- * When that is depends on the threads, so it goes on a team of its own, where nothing else can come
- * between.
+ * On a team, these form a queue in the order of the calls, which is the same in all processes. With
+ * OUT_ALLSYNC, a barrier follows the distribution; later entries of the queue start after it. When
+ * that is depends on the threads, so it uses a team of its own, where no other collective can come
+ * in between.
  */
 #include "coll_legacy.h"
 
@@ -17,12 +17,12 @@ enum images_state { IMAGES_COLLECTS, IMAGES_RUNS, IMAGES_SETTLES, IMAGES_DONE };
 struct images_op {
     struct images_op *next;
     struct images_team *team;
-    struct aqgi_coll call; /* dst and src: as the root image gives them */
+    struct aqgi_coll call; /* dst and src: as passed by the root image */
     enum images_state state;
     uint64_t number;
     gasnet_image_t arrived, left;
     aq_event event;
-    void *staged; /* what is sent, and then what is received */
+    void *staged; /* data to send, then received data */
     char *in, *out;
     size_t *counts, *offsets; /* of each process */
     void **dst;               /* of each image here */
@@ -34,15 +34,15 @@ struct images_team {
     pthread_mutex_t lock;
     gex_TM_t tm;
     aq_team *aq;           /* with the same members */
-    gasnet_image_t *first; /* of each process, and how many there are */
-    gasnet_image_t count;  /* here */
+    gasnet_image_t *first; /* of each process, and their number */
+    gasnet_image_t count;  /* on this process */
     uint64_t *calls;       /* of each image here */
     struct images_op *head;
 };
 
 bool aqgi_images;
 static gasnet_image_t *images_of_job;                          /* of each process */
-static __thread gasnet_image_t images_self = GEX_RANK_INVALID; /* among those of this process */
+static __thread gasnet_image_t images_self = GEX_RANK_INVALID; /* index in this process */
 static struct images_team *images_teams;
 static pthread_mutex_t images_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -67,7 +67,7 @@ static struct images_team *coll_images_team_new(gex_TM_t tm)
     return team;
 }
 
-/* The first time collective over the team. */
+/* The first time, collective over the team. */
 static struct images_team *coll_images_team_of(gex_TM_t tm)
 {
     pthread_mutex_lock(&images_lock);
@@ -95,11 +95,11 @@ void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine)
         if (rank < aqgi.rank) first += images[rank];
     }
     if (!several) return;
-    if (aqgi.mode == 0)
-        aqgi_die("%s: a program with GASNET_SEQ has one image for each process", call);
+    if (aqgi.mode == 0) aqgi_die("%s: a program with GASNET_SEQ has one image per process", call);
     if (mine - first >= images[aqgi.rank])
-        aqgi_die("%s: image %u is not of process %u, which has %u to %u", call, (unsigned)mine,
-                 (unsigned)aqgi.rank, (unsigned)first, (unsigned)(first + images[aqgi.rank] - 1));
+        aqgi_die("%s: image %u does not belong to process %u, which has images %u to %u", call,
+                 (unsigned)mine, (unsigned)aqgi.rank, (unsigned)first,
+                 (unsigned)(first + images[aqgi.rank] - 1));
     images_self = mine - first;
     pthread_mutex_lock(&images_lock);
     if (images_of_job == NULL) {
@@ -134,7 +134,7 @@ static struct images_op *coll_images_op_new(struct images_team *team, const stru
     gex_Rank_t size = team->tm->size;
     struct images_op *op = coll_images_alloc(1, sizeof(*op));
     if (c->root >= team->first[size])
-        aqgi_die("gasnet_coll: image %u is the root; the team has images 0 to %u",
+        aqgi_die("gasnet_coll: image %u is the root, but the team has images 0 to %u",
                  (unsigned)c->root, (unsigned)(team->first[size] - 1));
     *op = (struct images_op){.team = team, .call = *c, .left = team->count};
     op->dst = coll_images_alloc(team->count, sizeof(*op->dst));
@@ -149,7 +149,7 @@ static struct images_op *coll_images_op_new(struct images_team *team, const stru
     return op;
 }
 
-/* The one that the calling image comes to now; where it is the first, at the end of the queue. */
+/* The current call of the calling image; the first image appends it to the queue. */
 static struct images_op *coll_images_op_of(struct images_team *team, const struct aqgi_coll *c)
 {
     uint64_t number = team->calls[images_self]++;
@@ -162,13 +162,16 @@ static struct images_op *coll_images_op_of(struct images_team *team, const struc
     }
     if ((*at)->call.kind != c->kind || (*at)->call.root != c->root ||
         (*at)->call.nbytes != c->nbytes || (*at)->call.count != c->count)
-        aqgi_die("gasnet_coll: image %u of this process makes another call than the images before",
-                 (unsigned)images_self);
+        aqgi_die(
+            "gasnet_coll: image %u of this process makes another call than the images before it",
+            (unsigned)images_self);
     return *at;
 }
 
-/* The blocks of an exchange, which go in the order: process, image here, image there; its result
- * comes as process, image there, image here. */
+/*
+ * Permute the blocks of an exchange. Sent order: process, image here, image there; received order:
+ * process, image there, image here.
+ */
 static void coll_images_blocks(const struct images_op *op, bool result)
 {
     const struct images_team *team = op->team;
@@ -202,7 +205,7 @@ static void coll_images_collect(struct images_op *op)
         for (gasnet_image_t i = 0; i < here; i++)
             memcpy(op->in + i * c->nbytes, op->src[i], c->nbytes);
     if (c->kind != AQGI_REDUCE) return;
-    memcpy(op->in, op->src[here - 1], bytes); /* from the last, as the function has its order */
+    memcpy(op->in, op->src[here - 1], bytes); /* from the last one, in the order of the function */
     for (gasnet_image_t i = here - 1; i-- > 0;)
         aqgi_coll_fold(c, op->src[i], op->in);
 }
@@ -263,7 +266,7 @@ static bool coll_images_complete(struct images_op *op)
     return st == AQ_OK;
 }
 
-/* Take all as far as they come. */
+/* Continue all as far as possible. */
 static void coll_images_advance(struct images_team *team)
 {
     for (struct images_op *op = team->head; op != NULL; op = op->next) {
@@ -294,7 +297,7 @@ void aqgi_images_poll(void)
     pthread_mutex_unlock(&images_lock);
 }
 
-/* The entry of a list that is the calling image's. */
+/* The calling image's entry of a list. */
 static void *coll_images_mine(const struct images_team *team, void *const list[], int flags)
 {
     gasnet_image_t first = flags & GASNET_COLL_SINGLE ? team->first[team->tm->rank] : 0;
@@ -304,7 +307,7 @@ static void *coll_images_mine(const struct images_team *team, void *const list[]
 gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c)
 {
     if (images_self == GEX_RANK_INVALID)
-        aqgi_die("gasnet_coll: this thread is no image: it has not called gasnet_coll_init");
+        aqgi_die("gasnet_coll: this thread is not an image: it has not called gasnet_coll_init");
     struct images_team *team = coll_images_team_of(c->team);
     pthread_mutex_lock(&team->lock);
     struct images_op *op = coll_images_op_of(team, c);
@@ -320,7 +323,7 @@ gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c)
     return (gasnet_coll_handle_t)(void *)((char *)op + 1);
 }
 
-/* Is this one complete? Its handle is used up then; the last image to hear of it releases it. */
+/* Whether this one is complete, which uses up its handle; the last image to ask frees it. */
 static bool coll_images_over(gasnet_coll_handle_t *handle)
 {
     if (((uintptr_t)*handle & 1) == 0) return gex_Event_Test(*handle) == GASNET_OK;

@@ -1,7 +1,7 @@
 /*
- * The collectives of GASNet-1, on Aqueduct's. Those synchronise as IN_MYSYNC and OUT_MYSYNC ask;
- * for ALLSYNC there are flags. A handle is an event, so the calls that synchronise are those of
- * events, which poll here; but where processes have several images (coll_images.c).
+ * The collectives of GASNet-1, on Aqueduct's. They synchronise as for IN_MYSYNC and OUT_MYSYNC; for
+ * ALLSYNC there are flags. A handle is an event, so handles are synchronised by the calls for
+ * events, which poll here; except if processes have several images (coll_images.c).
  */
 #include "coll_legacy.h"
 
@@ -27,9 +27,9 @@ void gasnet_coll_init(const gasnet_image_t images[], gasnet_image_t my_image,
 /* --- reductions ------------------------------------------------------------------------------- */
 
 /*
- * What a function is called with besides the data. Nobody learns of the end of an operation, so
- * there is one of these for all alike, for good; the number of it and the argument make up the
- * pointer that Aqueduct carries for us.
+ * The context of a function, besides the data. The end of an operation is not reported, so there is
+ * one permanent list of these for all operations; the index in it and the argument are packed into
+ * the pointer that Aqueduct passes on.
  */
 struct legacy_reduction {
     gasnet_coll_reduce_fn_t fn;
@@ -37,7 +37,7 @@ struct legacy_reduction {
     int flags;
 };
 static struct legacy_reduction
-    *reductions; /* one that grew too small stays, since others may read it */
+    *reductions; /* outgrown ones stay, since others may be reading them */
 static size_t reduction_count, reduction_room;
 static_assert(sizeof(uintptr_t) == 8, "a number and an argument in one pointer");
 
@@ -75,13 +75,13 @@ unsigned aqgi_coll_flags(int flags)
            (flags & GASNET_COLL_OUT_ALLSYNC ? AQ_COLL_OUT_ALL : 0u);
 }
 
-/* What Aqueduct's function is called with for the function of a call. */
+/* The context of Aqueduct's function for the function of a call. */
 static const void *coll_legacy_context(const struct aqgi_coll *c)
 {
     static const char call[] = "gasnet_coll_reduce";
     if (c->blksz != 0 || c->offset != 0) aqgi_die("%s: src_blksz and src_offset must be 0", call);
     if (c->fn < 0 || (size_t)c->fn >= function_count)
-        aqgi_die("%s: function %d is not in the table that gasnet_coll_init was given", call,
+        aqgi_die("%s: function %d is not in the table that was passed to gasnet_coll_init", call,
                  (int)c->fn);
     struct legacy_reduction r = {functions[c->fn].fnptr, c->nbytes, c->flags};
     return (const void *)((uintptr_t)coll_legacy_number_of(&r) << 32 | (uint32_t)c->arg);
@@ -103,7 +103,7 @@ void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and
 
 /* --- synchronisation -------------------------------------------------------------------------- */
 
-/* Images wait for those of their own process, too, which may have no processor. */
+/* Images also wait for those of their own process, which may not be running. */
 static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
 {
     while (aqgi_images_test(ph, n, some) != GASNET_OK) {
@@ -112,7 +112,7 @@ static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool som
     }
 }
 
-/* Both forms of a call on several handles. */
+/* Both forms of a call for several handles. */
 #define SYNC(Some, some, SOME)                                                                     \
     int gasnet_coll_try_sync_##some(gasnet_coll_handle_t *ph, size_t n)                            \
     {                                                                                              \
@@ -137,7 +137,7 @@ void gasnet_coll_wait_sync(gasnet_coll_handle_t h)
 
 /* --- the calls -------------------------------------------------------------------------------- */
 
-/* The entry of a list of addresses that is this process's, or the one that is given. */
+/* The entry for this process in a list of addresses, or the single address. */
 static void *coll_legacy_mine(const struct aqgi_coll *c, void *const list[], const void *one)
 {
     if (list == NULL) return (void *)(uintptr_t)one;
@@ -173,7 +173,9 @@ static gasnet_coll_handle_t coll_legacy_start(const char *name, const struct aqg
     return aqgi_event(event);
 }
 
-/* A call and its form that gives a handle; behind PARAMETERS, what they are in struct aqgi_coll. */
+/*
+ * A call, and its form that returns a handle; behind PARAMETERS, their names in struct aqgi_coll.
+ */
 #define CALL(NAME, KIND, PARAMETERS, ...)                                                          \
     gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \
                                                  int flags)                                        \

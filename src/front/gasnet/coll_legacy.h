@@ -1,4 +1,4 @@
-/* A call of the collectives of GASNet-1, of one process or of one of its images (threads). */
+/* A call of the GASNet-1 collectives, by a process or by one of its images (threads). */
 #ifndef AQGI_COLL_LEGACY_H
 #define AQGI_COLL_LEGACY_H
 
@@ -21,31 +21,31 @@ struct aqgi_coll {
     gasnet_image_t root;
     void *dst;
     const void *src;
-    void *const *dsts, *const *srcs; /* of the forms with lists, in place of the above */
+    void *const *dsts, *const *srcs; /* instead of those above, in the forms with lists */
     size_t nbytes;                   /* of a block, or of an element of a reduction */
-    size_t count, blksz, offset;     /* of a reduction, and so are these: */
+    size_t count, blksz, offset;     /* for reductions, as are these: */
     gasnet_coll_fn_handle_t fn;
     int arg;
     int flags;
 };
 
-/* coll_legacy.c: the flags of Aqueduct for those of a call. */
+/* coll_legacy.c: the flags of Aqueduct for the flags of a call. */
 unsigned aqgi_coll_flags(int flags);
-/* Reduce what each process of a team has; the rank `root` gets it. */
+/* Reduce the data of all processes of a team; rank `root` gets the result. */
 aq_status aqgi_coll_reduce(const struct aqgi_coll *c, aq_team *team, gex_Rank_t root, void *dst,
                            const void *src, unsigned flags, aq_event *event);
-/* By the function of the call: right_and_out becomes left op right_and_out. */
+/* By the function of the call: right_and_out = left op right_and_out. */
 void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and_out);
 
 /* --- coll_images.c --------------------------------------------------------------------------- */
 
-/* Of gasnet_coll_init: as many images for each process, and the calling thread is `mine`. */
+/* For gasnet_coll_init: the numbers of images per process; the calling thread is `mine`. */
 void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine);
-/* A team that was made collectively, so that no call on it needs to be. */
+/* For a team created collectively, so that calls on it need not be. */
 void aqgi_images_learn(gex_TM_t tm);
-/* The part of the calling image; a handle that is no event. */
+/* The part of the calling image; returns a handle that is not an event. */
 gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c);
-/* As gasnet_coll_try_sync_all or, with `some`, as gasnet_coll_try_sync_some; also for events. */
+/* Like gasnet_coll_try_sync_all or, with `some`, gasnet_coll_try_sync_some; also for events. */
 int aqgi_images_test(gasnet_coll_handle_t *handles, size_t count, bool some);
 
 #endif

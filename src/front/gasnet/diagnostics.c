@@ -1,6 +1,6 @@
 /*
- * A test of the library by itself, for programs that offer one: atomics under contention, transfers
- * of random ranges to a peer and back. What is wrong is printed and counted.
+ * A self-test of the library, for programs that offer one: atomics under contention, transfers of
+ * random ranges to a peer and back. Errors are printed and counted.
  */
 #include "aqg.h"
 
@@ -42,7 +42,7 @@ static int diagnostics_check_threads(int iters, int threads)
     uint64_t got = gasnett_strongatomic64_read(&counted, GASNETT_ATOMIC_MB_PRE);
     if (got == want && guarded == want) return 0;
     fprintf(stderr,
-            "diagnostics: %" PRIu64 " steps by atomics and %" PRIu64 " below a mutex, not %" PRIu64
+            "diagnostics: %" PRIu64 " steps by atomics and %" PRIu64 " under a mutex, not %" PRIu64
             "\n",
             got, guarded, want);
     return 1;
@@ -62,7 +62,7 @@ static int diagnostics_check_transfers(int iters, gex_TM_t tm, gex_Rank_t peer, 
         gex_Event_Wait(gex_RMA_PutNB(tm, peer, there, sent, len, GEX_EVENT_DEFER, 0));
         gex_Event_Wait(gex_RMA_GetNB(tm, back, peer, there, len, 0));
         if (memcmp(sent, back, len) == 0) continue;
-        fprintf(stderr, "diagnostics: %zu bytes put to rank %u came back changed\n", len,
+        fprintf(stderr, "diagnostics: %zu bytes put to rank %u came back modified\n", len,
                 (unsigned)peer);
         return 1;
     }

@@ -6,7 +6,9 @@ uint64_t aqgi_segment_max(void)
     return aqgi_everything() ? UINT64_MAX : (uint64_t)aq_segment_max();
 }
 
-/* What holds for segments where the user says nothing: what the client asks for, else a part. */
+/*
+ * The limit for segments without a setting: what the client requests, otherwise a share of memory.
+ */
 static const char *env_segment_limit(void)
 {
     static char text[64];
@@ -22,7 +24,7 @@ static const char *env_segment_limit(void)
 
 /* --- GASNET_VERBOSEENV ----------------------------------------------------------------------- */
 
-/* Values that read otherwise under the variable than in the setting that it is a name for. */
+/* Values with another meaning under this variable than in the setting that it is an alias of. */
 static const char *env_value(const char *variable, const char *value)
 {
     static const struct {
@@ -40,7 +42,7 @@ static const char *env_value(const char *variable, const char *value)
     return value;
 }
 
-/* All names of one setting: as they are set, or what holds instead. */
+/* All names of one setting: the first that is set, or the default. */
 static void env_report_setting(const aq_setting_info *info)
 {
     char names[512], *rest = names;
@@ -73,7 +75,7 @@ void aqgi_env_report(void)
         (void)gasnett_getenv_withdefault(settings[i].name, settings[i].dflt);
     for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++) {
         if (info.alias == NULL) continue;
-        /* Which we have set ourselves. */
+        /* That we have set ourselves. */
         if (strcmp(info.name, "AQ_MAX_SEGMENT") == 0 && strcmp(info.origin, info.name) == 0 &&
             strcmp(info.value, env_segment_limit()) == 0)
             info.origin = "default";

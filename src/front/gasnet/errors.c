@@ -1,4 +1,4 @@
-/* Errors: names and sentences of the codes, what a failed call prints, what ends the job. */
+/* Errors: names and descriptions of the codes, the output of failed calls, and ending the job. */
 #include "aqg.h"
 
 #include <stdarg.h>
@@ -9,13 +9,13 @@ static const struct {
 } codes[] = {
     {GASNET_OK, "GASNET_OK", "no error"},
     {GASNET_ERR_NOT_INIT, "GASNET_ERR_NOT_INIT", "the library is not initialized or not attached"},
-    {GASNET_ERR_RESOURCE, "GASNET_ERR_RESOURCE", "a resource is short, or the system failed"},
-    {GASNET_ERR_BAD_ARG, "GASNET_ERR_BAD_ARG", "an argument is not legal"},
+    {GASNET_ERR_RESOURCE, "GASNET_ERR_RESOURCE", "a resource is exhausted, or the system failed"},
+    {GASNET_ERR_BAD_ARG, "GASNET_ERR_BAD_ARG", "an argument is not valid"},
     {GASNET_ERR_NOT_READY, "GASNET_ERR_NOT_READY", "not complete yet, or the lock is taken"},
     {GASNET_ERR_BARRIER_MISMATCH, "GASNET_ERR_BARRIER_MISMATCH", "barrier identifiers disagree"},
 };
 
-/* The text of a code that is none stays until the thread asks for another. */
+/* The text for an unknown code stays valid until the thread requests another. */
 const char *gasnet_ErrorName(int err)
 {
     static __thread char unknown[32];
@@ -57,7 +57,7 @@ static void errors_print(const char *fmt, va_list args)
     char line[1024];
     int len = aqgi.open
                   ? snprintf(line, sizeof(line), "*** gasnet (rank %u): ", (unsigned)aqgi.rank)
-                  : snprintf(line, sizeof(line), "*** gasnet: "); /* it is not known yet */
+                  : snprintf(line, sizeof(line), "*** gasnet: "); /* the rank is not known yet */
     len += vsnprintf(line + len, sizeof(line) - (size_t)len, fmt, args);
     if ((size_t)len > sizeof(line) - 2) len = sizeof(line) - 2;
     line[len++] = '\n';

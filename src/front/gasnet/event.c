@@ -57,7 +57,7 @@ gex_Event_t gex_NBI_EndAccessRegion(gex_Flags_t flags)
 
 int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 {
-    if (event_mask == 0) return GASNET_OK; /* nothing is asked for */
+    if (event_mask == 0) return GASNET_OK; /* nothing is requested */
     return event_tested("gex_NBI_Test", aq_nbi_test(event_mask));
 }
 
@@ -87,6 +87,6 @@ int gasnet_set_waitmode(int mode)
                                          [GASNET_WAIT_BLOCK] = AQ_WAIT_SHARE,
                                          [GASNET_WAIT_SPINBLOCK] = AQ_WAIT_AUTO};
     if ((unsigned)mode > GASNET_WAIT_SPINBLOCK)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: there is no mode %d", mode);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: %d is not a mode", mode);
     return aqgi_error("gasnet_set_waitmode", aq_wait_mode_set(modes[mode]));
 }

@@ -3,7 +3,7 @@
 
 #include <signal.h>
 
-/* As in GASNet, processes that come to their end one after the other all get there. */
+/* As in GASNet, processes that reach their end one after the other all complete. */
 void gasnet_exit(int exitcode)
 {
     (void)aq_exit_together(exitcode, AQGI_EXIT_WAIT);
@@ -21,18 +21,18 @@ void aqgi_abort(void)
     aq_exit(EXIT_FAILURE);
 }
 
-/* What is caught: the first FATAL are errors, the others ask the program to end. */
+/* The caught signals: the first FATAL are errors, the others ask the program to end. */
 static const int caught_numbers[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,  SIGABRT, SIGSYS,
                                      SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGXCPU};
 enum { FATAL = 6, CAUGHT = sizeof(caught_numbers) / sizeof(*caught_numbers) };
 
-/* Whose turn it is after us: Aqueduct's, if it has outputs to write, or the system's. */
+/* The next handler: Aqueduct's, if it has outputs to write, or the default. */
 static struct {
     bool free; /* the program had no handler when it started the library */
     struct sigaction next;
 } caught[CAUGHT];
 
-/* The next time it is not ours. */
+/* If raised again, the signal is not ours any more. */
 static void exit_let_go(int number)
 {
     size_t i = 0;
@@ -51,7 +51,10 @@ static void exit_tell(const char *kind, int number)
     (void)ignored;
 }
 
-/* Say so and die of it, as without us: the launcher sees which signal it was and ends the job. */
+/*
+ * Report the signal and let it kill the process, as without us: the launcher sees the signal and
+ * ends the job.
+ */
 static void exit_on_fatal(int number)
 {
     exit_let_go(number);
@@ -62,9 +65,8 @@ static void exit_on_fatal(int number)
 }
 
 /*
- * Ends like gasnet_exit(1), but first the client's handler of SIGQUIT runs, as the interface asks.
- * SIGTERM may be the launcher's, which ends the job while this process does not look at its
- * messages.
+ * Ends like gasnet_exit(1), after the client's SIGQUIT handler, as the interface requires. SIGTERM
+ * may come from the launcher, which ends the job if this process does not read its messages.
  */
 static void exit_on_terminate(int number)
 {
@@ -112,8 +114,10 @@ void aqgi_signals_open(void)
     }
 }
 
-/* A fatal error has been printed: leave SIGABRT to Aqueduct, which writes counters and traces. The
- * program's own handler is not called. */
+/*
+ * A fatal error has been printed: let Aqueduct handle SIGABRT, to write counters and traces. The
+ * program's own handler is not called.
+ */
 void aqgi_signals_abort(void)
 {
     exit_let_go(SIGABRT);

@@ -1,10 +1,10 @@
-/* Readable forms of what calls are given, and small helpers of gasnet_tools.h that need a job. */
+/* Arguments of calls as text, and small helpers of gasnet_tools.h that need a job. */
 #include "aqg.h"
 
 #include <stdarg.h>
 #include <sys/mman.h>
 
-/* Where text goes, if anywhere, and how much of it there is. */
+/* The buffer for text, if any, and the length so far. */
 struct text {
     char *buf;
     size_t len;
@@ -15,7 +15,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
     va_list args;
     va_start(args, fmt);
     char *at = text->buf != NULL ? text->buf + text->len : NULL;
-    /* The caller's buffer holds all of it: that is what the size queries are for. */
+    /* The caller's buffer is large enough: it has queried the size. */
     int len = vsnprintf(at, at != NULL ? (size_t)INT_MAX : 0, fmt, args);
     va_end(args);
     if (len > 0) text->len += (size_t)len;
@@ -23,7 +23,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *text, const c
 
 /* --- sets of constants ------------------------------------------------------------------------ */
 
-/* The bits of a set; names[i] is that of bit i. */
+/* The names of the bits of a set; names[i] is for bit i. */
 static size_t format_set(char *buf, uint32_t set, const char *const names[], size_t count)
 {
     struct text text = {buf, 0};
@@ -73,7 +73,7 @@ size_t gasnett_format_ti(char *buf, gex_TI_t set)
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-/* Bounds on what one number, one entry of a list and the words around them take. */
+/* Upper bounds for a number, for an entry of a list, and for the words around them. */
 enum { NUMBER = 24, ENTRY = 2 * NUMBER, HEAD = 128 };
 
 AQG_DEFINE(size_t, gasnett_format_memveclist_bufsz, (size_t count), HEAD + count * ENTRY)
@@ -195,7 +195,7 @@ void *gasnett_mmap(uintptr_t size)
     return memory;
 }
 
-/* The low bytes of a value, in the order of an integer of that many bytes. */
+/* The low bytes of a value, in the byte order of an integer of that size. */
 void aqg_value_assign(void *dst, gex_RMA_Value_t value, size_t nbytes)
 {
     const char *bytes = (const char *)&value;

@@ -1,4 +1,4 @@
-/* GASNet-1 names that are more than another name of a call of GASNet-EX. */
+/* GASNet-1 names that are more than other names of GASNet-EX calls. */
 #include "aqg.h"
 
 #include <gasnet.h>
@@ -64,7 +64,7 @@ void aqg_check_count(const char *name, unsigned told, unsigned counted)
         aqgi_die("%s: %u arguments are announced, but %u follow", name, told, counted);
 }
 
-/* Counted as AQ_NBI_LOCAL, which no call of GASNet-1 waits for: its client waits for the reply. */
+/* Counted as AQ_NBI_LOCAL, for which no call of GASNet-1 waits: the client waits for the reply. */
 int aqg_request_long_async(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, const void *src,
                            size_t nbytes, void *dest_addr, const gex_AM_Arg_t *args, unsigned nargs)
 {
@@ -92,7 +92,7 @@ void gasnet_memset_nbi(gasnet_node_t node, void *dest, int val, size_t nbytes)
     aqgi_done("gasnet_memset_nbi", aq_memset_nbi(aqgi.world.aq, node, dest, val, nbytes, 0));
 }
 
-/* A value on its way to here. */
+/* A value in transit. */
 struct aqg_valget {
     gex_RMA_Value_t value;
     gex_Event_t event;
@@ -102,7 +102,7 @@ struct aqg_valget *aqg_valget_begin(gasnet_node_t node, const void *src, size_t 
 {
     struct aqg_valget *pending = aqgi_alloc(1, sizeof(*pending), "gasnet_get_nb_val");
     if (nbytes - 1 >= sizeof(pending->value))
-        aqgi_die("gasnet_get_nb_val: a value of %zu bytes; 1 to 8 are legal", nbytes);
+        aqgi_die("gasnet_get_nb_val: a value of %zu bytes, but the size must be 1 to 8", nbytes);
     void *at = (void *)(uintptr_t)aqg_value_bytes(&pending->value, nbytes);
     pending->event = aqg_get_nb(aqg_world, at, node, src, nbytes, 0);
     return pending;

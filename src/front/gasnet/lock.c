@@ -1,4 +1,4 @@
-/* Handler-safe locks: what is not inline. */
+/* Handler-safe locks: the parts that are not inline. */
 #include "aqg.h"
 
 int aqg_concurrent = 1; /* until it is known better */

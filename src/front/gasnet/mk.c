@@ -1,6 +1,6 @@
 /*
- * Memory kinds. There are none but the host's, which nobody creates: whoever asks for another is
- * told so, and the calls on kinds find only a program's error.
+ * Memory kinds. Only host memory is supported, which needs no creation: requests for other kinds
+ * fail, and calls on kinds can only be errors of the program.
  */
 #include "aqg.h"
 
@@ -18,7 +18,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                   gex_Flags_t flags)
 {
     if (kind_p == NULL || client != &aqgi.client || args == NULL)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a place, the client and arguments",
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs non-null arguments, including the client",
                            __func__);
     if (flags != 0 || args->gex_flags != 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: flags must be 0", __func__);
@@ -34,10 +34,10 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                        __func__, class_names[class]);
 }
 
-/* No kind but the host's exists, and of it the calls below are not to be made. */
+/* There is no other kind than the host's, for which the calls below must not be used. */
 static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 {
-    aqgi_die("%s: %p is no kind that gex_MK_Create made", call, (void *)kind);
+    aqgi_die("%s: %p is not a kind created by gex_MK_Create", call, (void *)kind);
 }
 
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
@@ -45,7 +45,7 @@ void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
     mk_no_kind("gex_MK_Destroy", kind);
 }
 
-/* Of the host's kind, which is an object like others as far as these go. */
+/* For the host's kind, which is an object like others in this respect. */
 static void *host_cdata;
 
 void gex_MK_SetCData(gex_MK_t kind, const void *val)

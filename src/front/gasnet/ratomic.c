@@ -1,7 +1,7 @@
 /*
- * Remote atomics: domains and operations, by name, on Aqueduct's domains. Where the segments of all
- * members are mapped, operations on integers are the processor's, inline in the program if it names
- * them by a constant, as they would be at the end of the way through Aqueduct.
+ * Remote atomics: domains and operations, by name, on Aqueduct's domains. If the segments of all
+ * members are mapped, the processor performs operations on integers, inline in the program if the
+ * operation is a constant, with the same effect as through Aqueduct.
  */
 #include "aqg.h"
 
@@ -14,7 +14,7 @@ struct aqgi_ad {
     gex_OP_t ops;
     gex_Flags_t flags;
     void *cdata;
-    gex_Rank_t *from_job; /* ranks in `tm` by job ranks; NULL: they are the same */
+    gex_Rank_t *from_job; /* ranks in `tm` by job rank; NULL: they are equal */
 };
 
 static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
@@ -22,7 +22,7 @@ static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
     return (struct aqgi_ad *)(void *)ad;
 }
 
-/* By the bit of an operation; from FETCHING on the old value is wanted. */
+/* By the bit of an operation; from FETCHING on, it returns the old value. */
 enum { FETCHING = 12, OPS = 25 };
 static const aq_atomic_op ops[OPS] = {
     AQ_AND, AQ_OR,  AQ_XOR, AQ_ADD, AQ_SUB,  AQ_MULT, AQ_MIN, AQ_MAX, AQ_INC,
@@ -31,7 +31,7 @@ static const aq_atomic_op ops[OPS] = {
 };
 static_assert(GEX_OP_FAND == 1 << FETCHING && GEX_OP_GET == 1 << (OPS - 1), "the table's order");
 
-/* And of a data type. */
+/* The same for data types. */
 static const struct {
     aq_atomic_type type;
     size_t size;
@@ -54,8 +54,8 @@ static aq_atomic_type ratomic_type_of(gex_DT_t dt)
 {
     aq_atomic_type type;
     if (aqgi_type(dt, &type) == 0)
-        aqgi_die("gex_AD_Create: data type 0x%x is none: give one of GEX_DT_I32, U32, I64, U64, "
-                 "FLT and DBL",
+        aqgi_die("gex_AD_Create: data type 0x%x is not valid: give one of GEX_DT_I32, U32, I64, "
+                 "U64, FLT and DBL",
                  (unsigned)dt);
     return type;
 }
@@ -64,8 +64,8 @@ static unsigned ratomic_ops_of(gex_OP_t set)
 {
     unsigned mask = 0;
     if (set == 0 || (set >> OPS) != 0)
-        aqgi_die("gex_AD_Create: operations 0x%x: give an OR of those that GASNet-EX has for "
-                 "atomic domains",
+        aqgi_die("gex_AD_Create: operations 0x%x: give an OR of the operations that GASNet-EX has "
+                 "for atomic domains",
                  (unsigned)set);
     for (gex_OP_t left = set; left != 0; left &= left - 1)
         mask |= AQ_OP_BIT(ops[__builtin_ctz(left)]);
@@ -99,7 +99,7 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
     aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
                                                        ratomic_ops_of(set), &ad->aq));
     ad->from_job = ratomic_inverse_of(tm);
-    /* If all members are neighbours, nobody's adapter operates on the memory. */
+    /* If all members are neighbours, no adapter operates on the memory. */
     if (dt < GEX_DT_FLT && ratomic_all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
     *ad_p = &ad->head;
 }
@@ -116,7 +116,7 @@ AQG_DEFINE(gex_DT_t, gex_AD_QueryDT, (gex_AD_t ad), ad->dt)
 AQG_DEFINE(gex_OP_t, gex_AD_QueryOps, (gex_AD_t ad), ratomic_aqgi_ad(ad)->ops)
 AQGI_OBJECT(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 
-/* An operation with its arguments in Aqueduct's terms. */
+/* An operation with its arguments in the form of Aqueduct. */
 struct ratomic_call {
     const char *name;
     aq_rank rank;

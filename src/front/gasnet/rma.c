@@ -1,4 +1,7 @@
-/* Puts and gets to memory that is not mapped here, and whatever the inline checks refuse. */
+/*
+ * Puts and gets to memory that is not mapped here, and other cases that the inline code does not
+ * handle.
+ */
 #include "aqg.h"
 
 /* --- puts ------------------------------------------------------------------------------------ */

@@ -11,8 +11,10 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
     if (aq_segment_query(team, rank, &info) != AQ_OK || info.size == 0)
         return (struct aqg_reach){0};
     uintptr_t base = (uintptr_t)info.addr;
-    /* All memory of this process begins at address 0, which looks like "not mapped", and which the
-     * inline calls take for nothing. */
+    /*
+     * Mode everything makes all memory from address 0 the segment, but 0 looks like "not mapped",
+     * and the inline calls treat it so.
+     */
     if (rank == aqgi.rank && base == 0 && info.size == SIZE_MAX)
         return (struct aqg_reach){.base = 1, .size = SIZE_MAX - 1};
     if (info.local == NULL) return (struct aqg_reach){0};
@@ -20,7 +22,7 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }
 
-/* Of all processes, those with endpoints of this index. */
+/* Of all processes with endpoints of this index. */
 static aq_team *segment_team(unsigned index)
 {
     return index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);
@@ -39,7 +41,7 @@ struct aqg_reach *aqgi_reach(unsigned index)
     pthread_mutex_lock(&lock);
     if (aqgi.reach[index] == NULL) {
         struct aqg_reach *all = aqgi_alloc(aqgi.size, sizeof(*all), "segments of all processes");
-        /* First: another thread that saw half an entry would store to a wrong address. */
+        /* Set first: another thread that saw half an entry would store to a wrong address. */
         segment_learn(all, index);
         __atomic_store_n(&aqgi.reach[index], all, __ATOMIC_RELEASE);
     }
@@ -66,10 +68,10 @@ int aqgi_attachable(const char *call, uintptr_t size)
     if (aqgi_everything() ||
         (size % GASNET_PAGESIZE == 0 && size <= gasnet_getMaxLocalSegmentSize()))
         return GASNET_OK;
-    return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                       "%s: %zu bytes; legal are multiples of %d up to %zu (GASNET_MAX_SEGSIZE)",
-                       call, (size_t)size, GASNET_PAGESIZE,
-                       (size_t)gasnet_getMaxLocalSegmentSize());
+    return aqgi_refuse(
+        GASNET_ERR_BAD_ARG,
+        "%s: %zu bytes; the size must be a multiple of %d of at most %zu (GASNET_MAX_SEGSIZE)",
+        call, (size_t)size, GASNET_PAGESIZE, (size_t)gasnet_getMaxLocalSegmentSize());
 }
 
 int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
@@ -111,13 +113,13 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
     if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
     if (segment_p == NULL || client != &aqgi.client || kind != GEX_MK_HOST || flags != 0 ||
         length == 0)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs a place, the client, memory of kind host, a length and no "
-                           "flags",
-                           __func__);
+        return aqgi_refuse(
+            GASNET_ERR_BAD_ARG,
+            "%s: needs non-null arguments, the client, memory of kind host, a length and no flags",
+            __func__);
     if (address == NULL && length > gasnet_getMaxLocalSegmentSize())
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: %zu bytes; %zu is the most (GASNET_MAX_SEGSIZE)", __func__,
+                           "%s: %zu bytes; the maximum is %zu (GASNET_MAX_SEGSIZE)", __func__,
                            (size_t)length, (size_t)gasnet_getMaxLocalSegmentSize());
     int code = aqgi_error(__func__, aq_segment_create(address, length, &aq));
     if (code == GASNET_OK) *segment_p = segment_new(aq);
@@ -126,7 +128,7 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
 
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags)
 {
-    if (segment == GEX_SEGMENT_INVALID) aqgi_die("gex_Segment_Destroy: no segment is given");
+    if (segment == GEX_SEGMENT_INVALID) aqgi_die("gex_Segment_Destroy: the segment is invalid");
     aqgi_done("gex_Segment_Destroy", aq_segment_destroy(segment->aq));
     for (unsigned i = 0; i < AQGI_EPS; i++) {
         struct aqg_ep *ep = aqgi.eps[i];
@@ -146,12 +148,14 @@ AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 /* --- GASNET_SEGMENT_EVERYTHING: what is bound to first endpoints -------------------------------
  */
 
-/* All memory can be reached from the start. Yet queries tell of none until the attach, and of a
- * segment that the client binds instead. */
+/*
+ * All memory can be accessed from the start, but queries report none until the attach, or report
+ * the segment that the client binds instead.
+ */
 static struct segment_told {
     void *addr;
     uintptr_t size;
-} * segment_told; /* of the others, by job rank, as they have published it; NULL: nobody has */
+} * segment_told; /* of the others, by job rank, as published; NULL: none has been */
 
 static bool segment_is_everything(const aq_segment_info *info)
 {
@@ -167,7 +171,7 @@ static struct segment_told segment_everything(gex_Rank_t rank)
     return (struct segment_told){NULL, aqgi.attached ? SIZE_MAX : 0};
 }
 
-/* Collective over the team: those that list their first endpoint tell what is bound to it. */
+/* Collective over the team: members that list their first endpoint publish what is bound to it. */
 static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size_t num_eps)
 {
     aq_team *team = aqgi_aq(tm);
@@ -185,7 +189,7 @@ static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size
     return code;
 }
 
-/* --- where somebody's segment is -------------------------------------------------------------- */
+/* --- queries of bound segments --------------------------------------------------------------- */
 
 static size_t segment_bound(gex_TM_t tm, gex_Rank_t rank, void **owneraddr_p, void **localaddr_p,
                             uintptr_t *size_p)
@@ -247,10 +251,11 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
     if (ep_p == NULL || client != &aqgi.client || capabilities == 0 ||
         (capabilities & ~GEX_EP_CAPABILITY_ALL) != 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs a place, the client and known capabilities", __func__);
+                           "%s: needs non-null arguments, the client and known capabilities",
+                           __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
-    /* Of clients that register handlers with the first endpoint only messages go to others, too. */
+    /* If clients register handlers with the first endpoint, only messages go to others as well. */
     if (wanted & AQ_EP_AM) wanted |= AQ_EP_AM_SHARED;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", __func__);

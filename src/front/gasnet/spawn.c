@@ -1,5 +1,7 @@
-/* A program that nobody started as a job makes itself one, by aqrun: for the network smp when
- * GASNET_PSHM_NODES says so, for udp when its first argument is a number of processes. */
+/*
+ * A program that was not started as a job makes itself one with aqrun: for the network smp if
+ * GASNET_PSHM_NODES is set, for udp if its first argument is a number of processes.
+ */
 #include "aqg.h"
 
 #include <errno.h>
@@ -37,16 +39,18 @@ static char *spawn_read_command_line(size_t *len)
     return text;
 }
 
-/* How a job comes to be. */
+/* How to create a job. */
 struct spawn_job {
-    const char *said;    /* by whom, for messages */
-    const char *count;   /* of processes */
-    const char *spawner; /* of aqrun; NULL: as hosts and settings have it */
-    bool counted;        /* the count is the first argument, which the processes do not get */
+    const char *said;    /* the requester, for messages */
+    const char *count;   /* number of processes */
+    const char *spawner; /* options of aqrun; NULL: as hosts and settings say */
+    bool counted;        /* the number is the first argument, which is not passed on */
 };
 
-/* The full path of this program; by the name that it was called by, which a program of several
- * names goes by, where that leads to it. */
+/*
+ * The full path of this program, preferably by the name that it was called with, on which a program
+ * with several names may depend.
+ */
 static bool spawn_program(const char *called, char path[PATH_MAX])
 {
     static const char self[] = "/proc/self/exe";
@@ -63,8 +67,10 @@ static bool spawn_program(const char *called, char path[PATH_MAX])
     return got > 0;
 }
 
-/* aqrun -n N PROGRAM ARGUMENTS: what we were called with, the program by its full path. Programs
- * for processes that are forked from one find their static data where the others have it. */
+/*
+ * aqrun -n N PROGRAM ARGUMENTS, with the program by its full path. Programs whose processes are
+ * forked from one have static data at the same addresses.
+ */
 static char **spawn_make_command(const struct spawn_job *job)
 {
     static char program[PATH_MAX], spawner[32];
@@ -99,7 +105,7 @@ static _Noreturn void spawn_run(const struct aqg_build *build, const struct spaw
     else if (!spawn_beside_header(build->header, path))
         strcpy(path, "aqrun");
     execvp(path, command);
-    aqgi_die("%s %s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or put it into PATH",
+    aqgi_die("%s %s: cannot run %s: %s; set GASNET_AQRUN to the path of aqrun, or add it to PATH",
              job->said, job->count, path, strerror(errno));
 }
 
@@ -117,7 +123,7 @@ static void spawn_nodes(const struct aqg_build *build)
 
 /* --- udp: ./program N ARGUMENTS --------------------------------------------------------------- */
 
-/* What gasnetrun_udp makes of the same variables; NULL: nothing is said. */
+/* The arguments that gasnetrun_udp derives from the same variables; NULL: none are set. */
 static const char *spawn_way(void)
 {
     static const char *const variables[] = {"GASNET_UDP_SPAWNER", "GASNET_SPAWNER",
@@ -132,14 +138,16 @@ static const char *spawn_way(void)
         if (text == NULL || *text == '\0') continue;
         for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++)
             if (strcmp(ways[i][0], text) == 0) return ways[i][1];
-        aqgi_die(
-            "no spawner \"%.80s\" (%s): say L (this machine), S or ssh, pmix, pmi2, pmi or mpi",
-            text, variables[v]);
+        aqgi_die("unknown spawner \"%.80s\" (%s): give L (this machine), S or ssh, pmix, pmi2, pmi "
+                 "or mpi",
+                 text, variables[v]);
     }
     return NULL;
 }
 
-/* The first argument, if it is a number of processes, in memory that stays; else NULL. */
+/*
+ * The first argument, if it is a number of processes, in memory that is not freed; otherwise NULL.
+ */
 static const char *spawn_counted(void)
 {
     size_t len;

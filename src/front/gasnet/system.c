@@ -1,7 +1,7 @@
-/* Who is where: hosts, neighbourhoods, segment limits; learnt once at start. */
+/* Locations: hosts, neighbourhoods and segment limits, determined once at the start. */
 #include "aqg.h"
 
-/* What a process tells the others. */
+/* The data that each process publishes. */
 struct card {
     uint64_t max_segment;
     uint32_t host, neighborhood;
@@ -9,7 +9,7 @@ struct card {
 static struct card *cards;
 static uint64_t least_max_segment;
 
-/* The members of a team as GASNet lists them. */
+/* The members of a team in the form of GASNet. */
 struct members {
     struct {
         gex_Rank_t gex_jobrank;
@@ -84,7 +84,7 @@ uint64_t aqg_max_threads(unsigned mode)
 
 AQG_DEFINE(int, gex_System_QueryHiddenAMConcurrencyLevel, (void), aq_job_progress_thread())
 
-/* The library starts its thread itself, so there is none that the client must start. */
+/* The library starts its thread itself, so the client need not start any. */
 int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
                                     const gex_ProgressThreadInfo_t **info_p, gex_Flags_t flags)
 {
@@ -92,12 +92,12 @@ int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
     static const gex_ProgressThreadInfo_t none = {"", 0, NULL, NULL};
     static bool asked;
     if (count_p == NULL || info_p == NULL || flags != 0)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs two places and no flags", call);
-    if (client == GEX_CLIENT_INVALID || (client->flags & GEX_FLAG_DEFER_THREADS) == 0 || asked)
-        return aqgi_refuse(GASNET_ERR_RESOURCE,
-                           "%s: only once, and only after gex_Client_Init with "
-                           "GEX_FLAG_DEFER_THREADS",
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs two non-null pointers and no flags",
                            call);
+    if (client == GEX_CLIENT_INVALID || (client->flags & GEX_FLAG_DEFER_THREADS) == 0 || asked)
+        return aqgi_refuse(
+            GASNET_ERR_RESOURCE,
+            "%s: can only be called once, after gex_Client_Init with GEX_FLAG_DEFER_THREADS", call);
     asked = true;
     *count_p = 0;
     *info_p = &none;

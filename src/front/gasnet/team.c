@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-/* The library has memory of its own: a page is enough to ask for. */
+/* The library allocates its own memory; GASNet requires a nonzero size, so report a page. */
 enum { CREATED_SCRATCH = 4096 };
 
 /* --- queries --------------------------------------------------------------------------------- */
@@ -50,7 +50,7 @@ static bool team_is_query(gex_Flags_t flags)
     return (flags & (GEX_FLAG_TM_SCRATCH_SIZE_MIN | GEX_FLAG_TM_SCRATCH_SIZE_RECOMMENDED)) != 0;
 }
 
-/* The job ranks of a team's members, NULL when they are the same as its ranks. */
+/* The job ranks of a team's members, or NULL if they are equal to its ranks. */
 static gex_Rank_t *team_map_of(aq_team *aq)
 {
     aq_rank size = aq_team_size(aq);
@@ -75,7 +75,7 @@ static const struct aqg_reach *team_reach_of(aq_team *aq)
     while (rank < aq_team_size(aq) && aq_team_ep_index(aq, rank) == index)
         rank++;
     if (rank == aq_team_size(aq)) return aqgi_reach(index);
-    /* Endpoints of several indices have no list in common: Aqueduct looks itself. */
+    /* Endpoints with different indices have no common list: Aqueduct looks them up itself. */
     pthread_mutex_lock(&lock);
     if (nothing == NULL)
         nothing = aqgi_alloc(aqgi.size, sizeof(*nothing), "the segments of all processes");
@@ -121,7 +121,7 @@ static void *team_scratch_of(gex_Addr_t *scratch_addrs, gex_Flags_t flags, aq_ra
     return scratch_addrs[flags & GEX_FLAG_TM_GLOBAL_SCRATCH ? rank : 0];
 }
 
-/* The members as ranks of the parent, and then the indices of their endpoints. */
+/* The members as ranks of the parent, followed by the indices of their endpoints. */
 static aq_rank *team_members_of(aq_team *parent, const gex_EP_Location_t *args, size_t count,
                                 gex_Flags_t flags)
 {
@@ -140,11 +140,11 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
                      size_t scratch_size_given, gex_Flags_t flags)
 {
     aq_team *aq = NULL;
-    /* Either says that this process is in no team, whatever the other arguments are. */
+    /* Either means that this process is in no team, whatever the other arguments are. */
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)
-        aqgi_die("%s: %zu teams are wanted; a process is in a team with one endpoint", __func__,
+        aqgi_die("%s: %zu teams requested, but a process is in a team with one endpoint", __func__,
                  num_new_tms);
     aq_rank *members =
         numargs != 0 ? team_members_of(aqgi_aq(parent_tm), args, numargs, flags) : NULL;

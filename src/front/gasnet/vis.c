@@ -1,4 +1,4 @@
-/* Vector, indexed and strided transfers: Aqueduct's own, by GASNet's names. */
+/* Vector, indexed and strided transfers, by Aqueduct's. */
 #include "aqg.h"
 
 #include <gasnet_vis.h>
@@ -15,15 +15,15 @@ static const aq_vec *vis_vec(gex_Memvec_t const *list)
 
 /* --- completion at the peer ------------------------------------------------------------------- */
 
-/* What this thread's next put is to start at its target when it is complete. */
+/* The handler that this thread's next put runs at its target when it completes. */
 static __thread struct {
-    gex_AM_Index_t handler; /* 0: nothing */
+    gex_AM_Index_t handler; /* 0: none */
     const void *src;
     size_t nbytes;
 } armed;
 unsigned aqg_vis_armed;
 
-/* Set or, with 0, take the handler; what there was. */
+/* Set or, with 0, take the handler; returns the previous one. */
 static gex_AM_Index_t vis_arm(gex_AM_Index_t handler)
 {
     gex_AM_Index_t before = armed.handler;
@@ -38,16 +38,16 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
 {
     (void)flags;
     if (nbytes > GEX_VIS_MAX_PEERCOMPLETION)
-        aqgi_die("%s: %zu bytes; at most %d travel with a completion", __func__, nbytes,
+        aqgi_die("%s: %zu bytes, but the payload of a completion has at most %d", __func__, nbytes,
                  GEX_VIS_MAX_PEERCOMPLETION);
     if (handler != 0 && handler < GEX_AM_INDEX_BASE)
-        aqgi_die("%s: handler %u is not the client's", __func__, (unsigned)handler);
+        aqgi_die("%s: handler %u is not one of the client's", __func__, (unsigned)handler);
     (void)vis_arm(handler);
     armed.src = src;
     armed.nbytes = nbytes;
 }
 
-/* Tell the target when the put of `event` is complete. */
+/* Notify the target when the put of `event` is complete. */
 static gex_Event_t vis_tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_event event,
                             bool nbi)
 {
@@ -78,8 +78,10 @@ aq_status aqgi_vis_open(gex_EP_t ep)
 
 /* --- transfers -------------------------------------------------------------------------------- */
 
-/* With GEX_FLAG_SELF_SEG_OFFSET: turn the offsets of the local side into addresses. What is
- * returned is to be freed after the transfer. */
+/*
+ * With GEX_FLAG_SELF_SEG_OFFSET: convert the offsets of the local side to addresses. Free the
+ * result after the transfer.
+ */
 static void *vis_place_base(gex_TM_t tm, void **base)
 {
     *base = aqgi_at_offset(tm, *base);
@@ -105,9 +107,9 @@ static void *vis_place_vec(gex_TM_t tm, size_t count, gex_Memvec_t const **list)
 }
 
 /*
- * The three forms of one transfer; the rest is the same as Aqueduct takes it. Its sources become
- * free as those of an implicit or explicit put: with the leaf or AQ_NBI_LOCAL. One with local
- * offsets, for which PLACE makes other lists, is waited for.
+ * The three forms of a transfer; the rest is in the form of Aqueduct. Its sources are released like
+ * those of an implicit or explicit put: by the leaf or AQ_NBI_LOCAL. Calls with local offsets, for
+ * which PLACE makes other lists, block.
  */
 #define FORMS(NAME, CALL, ARMED, PEER, PLACE, IN, NAMES, ...)                                      \
     gex_Event_t aqg_vis_##NAME##_nb IN                                                             \

@@ -1,4 +1,6 @@
-/* The environment for gasnet_tools.h: the job's if there is one, and what the program changes. */
+/*
+ * The environment for gasnet_tools.h: that of the job if there is one, and changes by the program.
+ */
 #include "tools.h"
 
 #include <strings.h>
@@ -6,14 +8,14 @@
 char *(*aqg_getenv_hook)(const char *name);
 int (*aqg_rank_hook)(void);
 
-/* Names of one kind, each once. */
+/* A set of names. */
 struct env_name {
     struct env_name *next;
     char text[];
 };
 static gasnett_mutex_t env_lock = GASNETT_MUTEX_INITIALIZER;
-static struct env_name *env_changed;  /* by this process: no longer the job's business */
-static struct env_name *env_reported; /* in verbose mode, once is enough */
+static struct env_name *env_changed;  /* set by this process: these override the job's */
+static struct env_name *env_reported; /* printed in verbose mode, each once */
 
 static struct env_name *env_find(struct env_name *list, const char *name)
 {
@@ -22,8 +24,10 @@ static struct env_name *env_find(struct env_name *list, const char *name)
     return list;
 }
 
-/* Add a name to a list; 1: it was not there. Names are only ever added in front, so who reads with
- * an acquire needs no lock. */
+/*
+ * Add a name to a list; returns 1 if it is new. Names are only added at the front, so reading with
+ * an acquire needs no lock.
+ */
 static int env_add(struct env_name **list, const char *name)
 {
     size_t size = strlen(name) + 1;
@@ -105,7 +109,7 @@ void gasnett_envdbl_display(const char *name, double val, int is_dflt)
     gasnett_envstr_display(name, text, is_dflt);
 }
 
-/* The value of a setting, NULL if it is unset or empty; `*report`: it is to be displayed. */
+/* The value of a setting, NULL if it is unset or empty; `*report`: whether to print it. */
 static const char *env_query(const char *name, int *report)
 {
     const char *value = gasnett_getenv(name);

@@ -1,6 +1,6 @@
 /*
- * Fatal errors and debugging for gasnet_tools.h: the message, a stop for the debugger, a backtrace
- * by the first mechanism that works, and the end.
+ * Fatal errors and debugging for gasnet_tools.h: the message, a freeze for the debugger, a
+ * backtrace by the first working mechanism, and the end.
  */
 #include "tools.h"
 
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #if __has_include(<execinfo.h>)
 #include <execinfo.h>
-#else /* musl has none: there the next mechanism is taken */
+#else /* musl has none, so the next mechanism is used */
 #define backtrace(frames, count)                0
 #define backtrace_symbols_fd(frames, count, fd) ((void)(frames), (void)(fd))
 #endif
@@ -20,10 +20,10 @@ enum { FATAL_FRAMES = 64 };
 
 void (*aqg_abort_hook)(void);
 
-/* A client may define it with an initializer, which then counts instead. */
+/* A client may define it with its own initializer, which takes precedence. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;
 
-/* What stands in GASNET_BACKTRACE_TYPE, in its order; read once it is needed or initialised. */
+/* The contents of GASNET_BACKTRACE_TYPE, in its order; read on first use or initialisation. */
 static gasnett_mutex_t fatal_lock = GASNETT_MUTEX_INITIALIZER;
 static char fatal_types[128];
 static int fatal_enabled, fatal_ready;
@@ -37,7 +37,7 @@ static int fatal_execinfo(int fd)
     return 0;
 }
 
-/* A child, so that whatever state this process is in does no harm. */
+/* In a child, so that the state of this process, whatever it is, does no harm. */
 static int fatal_gdb(int fd)
 {
     char pid[16];
@@ -66,7 +66,7 @@ static const gasnett_backtrace_type_t *fatal_find(const char *name, size_t lengt
     return NULL;
 }
 
-/* Is `rank` in a list such as "0,2-4"? An empty list means all. */
+/* Whether `rank` is in a list such as "0,2-4". An empty list means all. */
 static int fatal_rank_listed(const char *list, int rank)
 {
     if (list == NULL || *list == '\0' || strcmp(list, "*") == 0) return 1;
@@ -84,7 +84,7 @@ static int fatal_rank_listed(const char *list, int rank)
 static void fatal_read_settings(void)
 {
     char all[sizeof(fatal_types)];
-    /* First: what follows may itself find a fatal error, which then comes here no second time. */
+    /* Set first: a fatal error in the code below must not come here again. */
     __atomic_store_n(&fatal_ready, 1, __ATOMIC_RELEASE);
     snprintf(all, sizeof(all), "EXECINFO,GDB%s%s", gasnett_backtrace_user.name != NULL ? "," : "",
              gasnett_backtrace_user.name != NULL ? gasnett_backtrace_user.name : "");
@@ -138,7 +138,7 @@ static void fatal_install(const char *variable, gasnett_sighandlerfn_t handler)
 
 void gasnett_backtrace_init(const char *exename)
 {
-    (void)exename; /* /proc/self/exe is surer */
+    (void)exename; /* /proc/self/exe is more reliable */
     gasnett_mutex_lock(&fatal_lock);
     fatal_read_settings();
     gasnett_mutex_unlock(&fatal_lock);
@@ -168,10 +168,11 @@ int (*gasnett_print_backtrace_ifenabled)(int fd) = fatal_ifenabled;
 
 void gasnett_freezeForDebuggerNow(volatile int *flag, const char *flagname)
 {
-    char text[512]; /* musl writes what it formats in pieces, which mix with another process's */
+    char text[512]; /* musl writes formatted output in pieces, which would mix with that of other
+                       processes */
     snprintf(text, sizeof(text),
-             "Process %d on %s is frozen for a debugger. Attach (gdb -p %d), then to go on:\n"
-             "  set var %s = 0\n",
+             "Process %d on %s is frozen for a debugger. Attach to it (gdb -p %d); to continue:\n  "
+             "set var %s = 0\n",
              (int)getpid(), gasnett_gethostname(), (int)getpid(), flagname);
     fputs(text, stderr);
     *flag = 1;
@@ -196,7 +197,7 @@ static GASNETT_NORETURN void fatal_end(const char *where, const char *fmt, va_li
     fflush(stdout);
     fprintf(stderr, "*** FATAL ERROR (%spid %d): %s%s\n", rank, (int)getpid(), where, text);
     fflush(stderr);
-    /* An error of its own, such as an illegal GASNET_BACKTRACE, must not begin this anew. */
+    /* An error of its own, such as an invalid GASNET_BACKTRACE, must not start this again. */
     if (!__atomic_exchange_n(&entered, 1, __ATOMIC_ACQ_REL)) {
         gasnett_freezeForDebuggerErr();
         (void)gasnett_print_backtrace_ifenabled(STDERR_FILENO);

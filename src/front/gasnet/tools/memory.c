@@ -1,4 +1,4 @@
-/* Blocks of memory for gasnet_tools.h: a checksum, and counts of zero bytes. */
+/* Blocks of memory for gasnet_tools.h: a checksum, and counting zero bytes. */
 #include "tools.h"
 
 uint64_t gasnett_checksum(const void *p, int numbytes)
@@ -11,7 +11,7 @@ uint64_t gasnett_checksum(const void *p, int numbytes)
     return sum;
 }
 
-/* A byte's high bit is set where the byte is not zero; the others are counted. */
+/* Sets the high bit of each nonzero byte; the other bytes are counted. */
 static int memory_zeros(uint64_t x)
 {
     const uint64_t low = UINT64_C(0x7f7f7f7f7f7f7f7f);

@@ -1,4 +1,4 @@
-/* Numbers as people write them in environment variables, both ways; see gasnet_tools.h. */
+/* Numbers in the form of environment variables, parsed and formatted; see gasnet_tools.h. */
 #include "tools.h"
 
 #include <ctype.h>
@@ -13,7 +13,7 @@ static const struct number_unit {
 };
 enum { NUMBER_UNITS = sizeof(number_units) / sizeof(number_units[0]) };
 
-/* The factor that a suffix stands for; 0: no such suffix. */
+/* The factor of a suffix; 0: unknown. */
 static uint64_t number_factor(const char *suffix, uint64_t without)
 {
     while (isspace((unsigned char)*suffix))
@@ -27,7 +27,7 @@ static uint64_t number_factor(const char *suffix, uint64_t without)
     return 0;
 }
 
-/* Does the number have a point or an exponent? */
+/* Whether the number has a point or an exponent. */
 static int number_fractional(const char *str, const char *end)
 {
     if (strncasecmp(str, "0x", 2) == 0) return 0;
@@ -47,7 +47,7 @@ static int64_t number_integer(const char *str, char **end)
 
 static GASNETT_NORETURN void number_bad(const char *name, const char *str, const char *want)
 {
-    if (name == NULL) gasnett_fatalerror_nopos("\"%s\" is no number: give %s", str, want);
+    if (name == NULL) gasnett_fatalerror_nopos("\"%s\" is not a number: give %s", str, want);
     gasnett_fatalerror_nopos("the environment variable %s is \"%s\": give %s", name, str, want);
 }
 
@@ -93,7 +93,7 @@ char *gasnett_format_number(int64_t val, char *buf, size_t bufsz, int is_mem_siz
         snprintf(buf, bufsz, "%" PRId64, val);
         return buf;
     }
-    int i = 0; /* the largest unit that says it exactly, so that it can be read back */
+    int i = 0; /* the largest unit that is exact, so that it can be parsed again */
     while (i < NUMBER_UNITS - 1 && (val == 0 || val % ((int64_t)1 << number_units[i].shift) != 0))
         i++;
     snprintf(buf, bufsz, "%" PRId64 " %s", val / ((int64_t)1 << number_units[i].shift),

@@ -41,8 +41,7 @@ uint64_t gasnett_getPhysMemSz(int failureIsFatal)
 {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page > 0) return (uint64_t)pages * (uint64_t)page;
-    if (failureIsFatal)
-        gasnett_fatalerror_nopos("the system does not say how much memory it has: %m");
+    if (failureIsFatal) gasnett_fatalerror_nopos("cannot determine the amount of memory: %m");
     return 0;
 }
 
@@ -60,7 +59,7 @@ void gasnett_sched_yield(void)
     sched_yield();
 }
 
-/* Of the processors that this process may use, the one that the rank's number falls on. */
+/* One of the processors that this process may use, chosen by the rank. */
 int gasnett_set_affinity(int rank)
 {
     cpu_set_t may, one;
@@ -161,7 +160,7 @@ int gasnett_maximize_rlimits(void)
     return all;
 }
 
-/* Realm takes its address to see that the library is there; thread keys here need no set-up. */
+/* Realm takes its address to check for the library; thread keys need no set-up here. */
 void _gasneti_threadkey_init(void)
 {
 }

@@ -1,7 +1,7 @@
 /*
- * Time for gasnet_tools.h. Ticks are the time stamp counter where processor and kernel both trust
- * it. Its rate is what passed between two readings of both clocks, when the library is loaded and
- * at the first conversion. It never changes then: readings converted at different moments must
+ * Time for gasnet_tools.h. Ticks are the time stamp counter if processor and kernel both trust it.
+ * Its rate is computed from two readings of both clocks, when the library is loaded and at the
+ * first conversion. It does not change afterwards: readings converted at different times must
  * differ by the time between them.
  */
 #include "tools.h"
@@ -13,7 +13,7 @@
 #endif
 
 enum {
-    TIME_SHORTEST_NS = 5000000, /* readings are good to some 20 ns: a rate over this to 10 ppm */
+    TIME_SHORTEST_NS = 5000000, /* readings are accurate to 20 ns: a rate over this to 10 ppm */
     TIME_READINGS = 16,
     TIME_PROBES = 1000
 };
@@ -47,7 +47,7 @@ static uint64_t time_counter(void)
 #endif
 }
 
-/* Invariant, by the processor's word, and not found wanting by the kernel. */
+/* Invariant according to the processor, and not found unstable by the kernel. */
 static int time_counter_usable(void)
 {
 #if defined(__x86_64__)
@@ -64,7 +64,10 @@ static int time_counter_usable(void)
 #endif
 }
 
-/* Both clocks at one moment: the narrowest of some readings, as the thread may be interrupted. */
+/*
+ * Both clocks at the same moment: the closest of some readings, since the thread may be
+ * interrupted.
+ */
 static void time_read_both(uint64_t *ticks, uint64_t *ns)
 {
     uint64_t narrowest = UINT64_MAX;
@@ -92,7 +95,7 @@ __attribute__((constructor)) static void time_load(void)
 
 uint64_t aqg_ticks_ask(void)
 {
-    /* Other files' constructors may come first. */
+    /* The constructors of other files may run first. */
     pthread_once(&time_once, time_setup);
     return aqg_ticks_native ? time_counter() : time_ns();
 }
@@ -121,7 +124,7 @@ uint64_t gasnett_ticks_to_ns(gasnett_tick_t ticks)
     return (uint64_t)((double)ticks * time_rate());
 }
 
-/* How far apart two ticks are at least, and what asking for one takes. */
+/* The smallest difference of two ticks, and the cost of a reading. */
 static void time_probe(void)
 {
     gasnett_tick_t start = gasnett_ticks_now(), last = start, finest = GASNETT_TICK_MAX;
