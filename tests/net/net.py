@@ -251,21 +251,53 @@ exec nsenter --net=/run/netns/$host sh -c "$*"
 """
 
 
+def write_shell(folder):
+    shell = pathlib.Path(folder, "shell")
+    shell.write_text(SHELL, encoding="ascii")
+    shell.chmod(0o700)
+    return str(shell)
+
+
 class Control(Case):
     """What the agents of the hosts say to each other."""
 
     def test_small_path(self):
         """It carries less than the interfaces, without ICMP."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-            shell = pathlib.Path(folder, "shell")
-            shell.write_text(SHELL, encoding="ascii")
-            shell.chmod(0o700)
+            shell = write_shell(folder)
             for host in HOSTS:
                 stack.enter_context(rules(host, ("prerouting", "meta length > 580 drop")))
             result = run(*within(1, AQRUN, "--hosts", "10.9.0.1,10.9.0.2", "-n", "2", "sh", "-c",
-                                 "head -c 300000 /dev/zero | tr '\\0' x"), AQ_SSH_CMD=str(shell))
+                                 "head -c 300000 /dev/zero | tr '\\0' x"), AQ_SSH_CMD=shell)
         self.expect(result, 0)
         self.assertEqual(result.stdout.count("x"), 600000)
+
+
+    def test_interface_that_comes(self):
+        """A job that starts while a host's network comes up waits for it: only loopback runs."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            shell = write_shell(folder)
+            stack.callback(await_wire)
+            stack.callback(link, 1, "state", "up")
+            link(1, "mode", "dormant")
+            link(1, "down")
+            link(1, "up")
+            stack.callback(link, 1, "mode", "default")
+            command = within(2, AQRUN, "--hosts", "10.9.0.2,10.9.0.1", "-n", "2",
+                             BUILD / "examples/hello")
+            settings = environment({"AQ_SSH_CMD": shell, "AQ_LOG": "core=info,udp=info"})
+            with subprocess.Popen(command, text=True, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.PIPE, env=settings) as job:
+                stack.callback(job.kill)
+                said = ""
+                for line in job.stderr:
+                    said += line
+                    if "waiting for interface wire" in line:
+                        link(1, "mode", "default")
+                        link(1, "state", "up")
+                code = job.wait(PATIENCE)
+        self.assertEqual(code, 0, said)
+        self.assertRegex(said, r"aq\[1\] core: transport udp: wire, 10\.9\.0\.1:")
 
 
 class Cut(Case):

@@ -219,6 +219,26 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     return status;
 }
 
+static bool interface_is_coming(const struct ifaddrs *one)
+{
+    enum { LOWER_UP = 1 << 16 }; /* IFF_LOWER_UP of linux/if.h, which clashes with net/if.h */
+    return (one->ifa_flags & LOWER_UP) != 0 &&
+           aqi_interface_rank(one->ifa_name, one->ifa_flags | IFF_RUNNING) > AQI_INTERFACE_LOOPBACK;
+}
+
+bool ports_interface_is_coming(char name[IF_NAMESIZE])
+{
+    struct ifaddrs *all = NULL;
+    if (getifaddrs(&all) != 0) return false;
+    const struct ifaddrs *best = interface_guess(all), *i = all;
+    if (best != NULL && (best->ifa_flags & IFF_LOOPBACK) == 0) i = NULL;
+    while (i != NULL && !interface_is_coming(i))
+        i = i->ifa_next;
+    if (i != NULL) snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+    freeifaddrs(all);
+    return i != NULL;
+}
+
 unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
                                 unsigned most)
 {

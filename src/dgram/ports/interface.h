@@ -29,6 +29,13 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
 unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
                                 unsigned most);
 
+/*
+ * Whether only loopback can be used, though an interface that may lead to other hosts is up and has
+ * a carrier: the kernel says a little later that it runs, and addresses may come later still. Then
+ * `*name` is that interface.
+ */
+bool ports_interface_is_coming(char name[IF_NAMESIZE]);
+
 /* Whether the kernel has a route to `to` now. `*source`: our address in packets that go there. */
 bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source);
 

@@ -1,14 +1,20 @@
 /* udp: opening, addresses, connecting and closing. */
 #include "transport/udp/udp_impl.h"
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "dgram/ports/interface.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
+
+/* ns, for an interface that is up but cannot be used yet */
+#define UDP_WARN_COMING UINT64_C(5000000000)
 
 /* --- random numbers -------------------------------------------------------------------------- */
 
@@ -83,6 +89,30 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     else
         opened->ops->close(opened);
     return st;
+}
+
+/*
+ * The job may have been started while its networks come up. Until they are, all that can be used is
+ * loopback, which leads to no other host.
+ */
+static void udp_await_interface(const struct udp_tp *udp)
+{
+    static const struct timespec pause = {.tv_nsec = 5000000};
+    char name[IF_NAMESIZE];
+    uint64_t begin = aqi_now_ns(), waited = 0, limit = udp->params.reach_within_ns / 2;
+    bool warned = false;
+    while (waited < limit && ports_interface_is_coming(name)) {
+        if (waited == 0) aqi_log(AQI_LOG_INFO, "udp", "waiting for interface %s", name);
+        nanosleep(&pause, NULL);
+        waited = aqi_now_ns() - begin;
+        if (waited < UDP_WARN_COMING || warned) continue;
+        warned = true;
+        aqi_log(AQI_LOG_WARN, "udp",
+                "interface %s is up, but does not run or has no address yet (\"ip address\" shows "
+                "it); without it only loopback is left, which leads to no other host, and is used "
+                "after %llu s. AQ_UDP_INTERFACE chooses an interface without waiting",
+                name, (unsigned long long)(limit / 1000000000));
+    }
 }
 
 /* The interface that leads to other hosts; where xdp is wanted, can it be had? */
@@ -268,6 +298,8 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
     if (st == AQ_OK && !alone) udp_paths_open(udp);
+    if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && udp_config.port != UDP_PORT_MEMORY)
+        udp_await_interface(udp);
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
     if (st == AQ_OK) udp_peers_open(udp);
