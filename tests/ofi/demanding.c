@@ -572,9 +572,19 @@ static int demanding_endpoint_bind(struct fid *fid, struct fid *to, uint64_t fla
     return demanding_endpoint_was.bind(fid, to, flags);
 }
 
+/* An adapter with room for few peers, as ofi_rxm uses it. */
+enum { DEMANDING_UNIVERSE = 64, DEMANDING_UNIVERSE_IF_UNSET = 256 };
+static int demanding_universe(void)
+{
+    const char *value = getenv("FI_UNIVERSE_SIZE");
+    return value != NULL ? atoi(value) : DEMANDING_UNIVERSE_IF_UNSET;
+}
+
 static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
                               void *context)
 {
+    if (demanding_breaks("universe") && demanding_universe() > DEMANDING_UNIVERSE)
+        return -FI_EINVAL;
     struct fi_info *plain = demanding_plain(info);
     int err = demanding_domain_was.endpoint(domain, plain, ep, context);
     fi_freeinfo(plain);

@@ -153,6 +153,30 @@ static void hurried(void **state)
     aqi_ofi_transport.close(tp);
 }
 
+/* A small adapter has room for the peers of this job, but not for as many as there may be. aqinfo
+ * says what a job would. */
+static void small(void **state)
+{
+    static const char said[] = "no room for as many peers as FI_UNIVERSE_SIZE says (256): set it";
+    struct aqi_tp *tp;
+    struct aqi_tp_probe probe;
+    (void)state;
+    assert_int_equal(setenv("DEMANDING_BREAKS", "universe", 1), 0);
+    ofi_config.provider = "tcp";
+    assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
+    assert_true(aqi_ofi_transport.probe(0, &probe) && probe.usable);
+    assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_OK);
+    aqi_ofi_transport.close(tp);
+    assert_int_equal(setenv("FI_UNIVERSE_SIZE", "256", 1), 0);
+    assert_true(aqi_ofi_transport.probe(0, &probe));
+    assert_false(probe.usable);
+    says(probe.reason, said);
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_ESYS);
+    says(aq_error_message(), said);
+    assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
+}
+
 /* Two registrations are refused, and that is told once. */
 static void full(void **state)
 {
@@ -238,10 +262,11 @@ static void progress(void **state)
 
 static int run_broken(void)
 {
-    enum { WHOLE = 6 };
+    enum { WHOLE = 7 };
     struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {
         cmocka_unit_test(whole), cmocka_unit_test(hurried), cmocka_unit_test(full),
-        cmocka_unit_test(few),   cmocka_unit_test(ordered), cmocka_unit_test(progress)};
+        cmocka_unit_test(few),   cmocka_unit_test(ordered), cmocka_unit_test(progress),
+        cmocka_unit_test(small)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
                                                .test_func = broken,

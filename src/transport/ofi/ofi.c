@@ -60,8 +60,25 @@ void ofi_close(struct aqi_tp *tp)
 static aq_status ofi_find(struct ofi_tp *ofi)
 {
     char why[320];
-    ofi->info = ofi_provider_find(true, why, sizeof(why));
+    uint64_t endpoints = (uint64_t)ofi->params.size;
+    if (ofi->front != &ofi->tp) endpoints *= ofi_config.domains;
+    ofi->info = ofi_provider_find(true, (uint32_t)aqi_min(endpoints, UINT32_MAX), why, sizeof(why));
     return ofi->info != NULL ? AQ_OK : aqi_fail(AQ_ENOTSUP, "ofi", "%s", why);
+}
+
+aq_status ofi_try(struct fi_info *info)
+{
+    struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
+    if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
+    ofi->params = (struct aqi_tp_params){.size = 2, .local_size = 1};
+    ofi->info = info;
+    ofi->fd = -1;
+    ofi->buffer = ofi_buffer_bytes((size_t)ofi_config.medium);
+    ofi_size_queues(ofi);
+    aq_status st = ofi_endpoint_open(ofi);
+    ofi_endpoint_close(ofi);
+    free(ofi);
+    return st;
 }
 
 aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,

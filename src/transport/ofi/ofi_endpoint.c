@@ -3,25 +3,33 @@
 
 #include "base/fail.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { OFI_CQ_SLACK = 64 };
 
 /* ofi_rxm sizes the queues of what is below it for so many peers, which small adapters and rxe
- * refuse. */
-static const char ofi_endpoint_universe[] =
-    "the adapter may have no room for as many peers as FI_UNIVERSE_SIZE says (by default 256): set "
-    "it to the number of processes; or ";
+ * refuse (ofi_provider_size). */
+static void ofi_endpoint_universe(char *text, size_t len)
+{
+    const char *peers = getenv("FI_UNIVERSE_SIZE");
+    snprintf(text, len,
+             "the adapter may have no room for as many peers as FI_UNIVERSE_SIZE says (%.20s): set "
+             "it to the number of processes, or lower; or ",
+             peers != NULL ? peers : "not set: 256");
+}
 
 static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const char *what)
 {
     if (err == 0) return AQ_OK;
     const char *name = ofi->info->fabric_attr->prov_name;
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
+    char universe[192] = "";
+    if (rxm) ofi_endpoint_universe(universe, sizeof(universe));
     return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %s%s and %s choose another", name,
-                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err),
-                    rxm ? ofi_endpoint_universe : "", aqi_setting_variable("AQ_OFI_PROVIDER"),
-                    aqi_setting_variable("AQ_OFI_DOMAIN"));
+                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err), universe,
+                    aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
 /* With a descriptor if the provider has that. */

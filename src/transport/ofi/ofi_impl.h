@@ -256,6 +256,7 @@ enum {
 aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,
                           unsigned place, const struct ofi_tp *first, struct ofi_tp **out);
 void ofi_close(struct aqi_tp *tp);
+aq_status ofi_try(struct fi_info *info); /* whether an endpoint can be opened, without its test */
 aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len);
 aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to);
 aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline);
@@ -265,8 +266,8 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len);
 aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
 /* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
- * `asked`: the transport was named. */
-struct fi_info *ofi_provider_find(bool asked, char *why, size_t len);
+ * `asked`: the transport was named; `endpoints` of the job, 0: not known. */
+struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len);
 uint64_t ofi_provider_order(void); /* that is asked of it */
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 

@@ -135,13 +135,20 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
     return taken != NULL ? taken : ofi_library.dupinfo(info);
 }
 
-/* ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
- * needs more than ours. */
-static void ofi_provider_size(void)
+/*
+ * ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
+ * needs more than ours. It also sizes queues of what is below it for 256 peers, which small
+ * adapters and rxe refuse. libfabric reads both only once, when it is loaded.
+ */
+static void ofi_provider_size(uint32_t endpoints)
 {
-    char bytes[24];
-    snprintf(bytes, sizeof(bytes), "%zu", ofi_buffer_bytes((size_t)ofi_config.medium));
-    (void)setenv("FI_OFI_RXM_BUFFER_SIZE", bytes, false);
+    enum { LEAST = 2, USUAL = 256 };
+    char text[24];
+    snprintf(text, sizeof(text), "%zu", ofi_buffer_bytes((size_t)ofi_config.medium));
+    (void)setenv("FI_OFI_RXM_BUFFER_SIZE", text, false);
+    if (endpoints == 0) return;
+    snprintf(text, sizeof(text), "%zu", aqi_max(LEAST, aqi_min(endpoints, USUAL)));
+    (void)setenv("FI_UNIVERSE_SIZE", text, false);
 }
 
 static void ofi_provider_tell_missing(int err, char *why, size_t len)
@@ -161,7 +168,7 @@ static void ofi_provider_tell_missing(int err, char *why, size_t len)
         named ? "them" : "those to choose from with ", named ? "" : by);
 }
 
-struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
+struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len)
 {
     asked = asked || ofi_config.provider[0] != 0;
     if (!asked && !ofi_provider_may_be_here()) {
@@ -170,7 +177,7 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
                  "AQ_OFI_PROVIDER=tcp goes by TCP, slower than udp");
         return NULL;
     }
-    ofi_provider_size();
+    ofi_provider_size(endpoints);
     const char *missing = ofi_library_missing();
     if (missing == NULL) missing = aqi_mac_missing();
     if (missing != NULL) {
@@ -187,11 +194,14 @@ struct fi_info *ofi_provider_find(bool asked, char *why, size_t len)
     return chosen;
 }
 
-static void ofi_provider_say(struct aqi_tp_probe *probe, const struct fi_info *info, bool usable)
+/* Layers over adapters are tried: whether these have room for them shows only then. */
+static void ofi_provider_say(struct aqi_tp_probe *probe, struct fi_info *info, bool usable)
 {
-    probe->usable = usable;
-    snprintf(probe->device, sizeof(probe->device), "%.40s on %.19s", info->fabric_attr->prov_name,
-             info->domain_attr->name);
+    const char *name = info->fabric_attr->prov_name;
+    snprintf(probe->device, sizeof(probe->device), "%.40s on %.19s", name, info->domain_attr->name);
+    probe->usable = usable && (strstr(name, "ofi_rxm") == NULL || ofi_try(info) == AQ_OK);
+    if (usable && !probe->usable)
+        snprintf(probe->reason, sizeof(probe->reason), "%s", aq_error_message());
 }
 
 static bool ofi_provider_is_in(const struct fi_info *list, const struct fi_info *end,
@@ -207,7 +217,7 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
                                      struct aqi_tp_probe *probe)
 {
     struct fi_info *hints = ofi_provider_hints(""), *fit = NULL, *all = NULL;
-    const struct fi_info *info = NULL;
+    struct fi_info *info = NULL;
     if (hints != NULL && ofi_library_getinfo(hints, &fit) == 0) {
         hints->caps = 0;
         hints->mode = UINT64_MAX;
@@ -221,11 +231,14 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
     }
     if (info != NULL) {
         const char *name = info->fabric_attr->prov_name;
-        ofi_provider_say(probe, info, ofi_provider_is_in(fit, NULL, name));
-        snprintf(probe->reason, sizeof(probe->reason),
-                 probe->usable ? "not used: AQ_OFI_PROVIDER=\"%.40s\" chooses it"
-                               : "%.40s has no messages and remote memory as they are needed here",
-                 name);
+        bool fits = ofi_provider_is_in(fit, NULL, name);
+        ofi_provider_say(probe, info, fits);
+        if (probe->usable)
+            snprintf(probe->reason, sizeof(probe->reason),
+                     "not used: AQ_OFI_PROVIDER=\"%.40s\" chooses it", name);
+        else if (!fits)
+            snprintf(probe->reason, sizeof(probe->reason),
+                     "%.40s has no messages and remote memory as they are needed here", name);
     }
     if (all != NULL) ofi_library.freeinfo(all);
     if (fit != NULL) ofi_library.freeinfo(fit);
@@ -236,7 +249,10 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.device = "no provider"};
-    struct fi_info *info = ofi_provider_find(false, probe->reason, sizeof(probe->reason));
+    /* As in a job of two; but a job without the setting calls this before its size is known here.
+     */
+    struct fi_info *info = ofi_provider_find(false, ofi_config.provider[0] != 0 ? 2 : 0,
+                                             probe->reason, sizeof(probe->reason));
     if (device != 0) {
         bool found = info != NULL && ofi_provider_probe_other(device - 1, info, probe);
         if (info != NULL) ofi_library.freeinfo(info);

@@ -55,7 +55,7 @@ static void provider_is_a_surprise_to_nobody(void **state)
     ofi_config.provider = "";
     if (!probe.usable) skip(); /* libfabric may be built without it */
     assert_non_null(strstr(probe.device, "tcp"));
-    struct fi_info *info = ofi_provider_find(true, why, sizeof(why));
+    struct fi_info *info = ofi_provider_find(true, 2, why, sizeof(why));
     assert_non_null(info);
     ofi_library.freeinfo(info);
 }
@@ -110,12 +110,12 @@ static void provider_by_another_name(void **state)
     if (ofi_library_missing() != NULL) skip();
     setenv("GASNET_OFI_DEVICE", "nowhere0", 1);
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
-    assert_null(ofi_provider_find(true, why, sizeof(why)));
+    assert_null(ofi_provider_find(true, 2, why, sizeof(why)));
     assert_non_null(strstr(why, "domain nowhere0 (GASNET_OFI_DEVICE)"));
     assert_non_null(strstr(why, "choose from with AQ_OFI_PROVIDER"));
     setenv("GASNET_OFI_PROVIDER", "tc", 1);
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
-    assert_null(ofi_provider_find(true, why, sizeof(why)));
+    assert_null(ofi_provider_find(true, 2, why, sizeof(why)));
     assert_non_null(strstr(why, "no provider tc (GASNET_OFI_PROVIDER) and domain nowhere0 (G"));
     unsetenv("GASNET_OFI_DEVICE");
     unsetenv("GASNET_OFI_PROVIDER");
