@@ -43,7 +43,8 @@ HCA = [f"unit.transport.ibv.hca_{part}" for part in
 HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
     "fuzz.hub", "hubsim.stored", "hubsim.new", "hubsim.every"]
 LINK = ["unit.job.link", "unit.job.link_hostile"]
-OFI = [f"unit.transport.ofi.ofi_{part}" for part in ("peer", "receive", "flush")]
+OFI = [f"unit.transport.ofi.ofi_{part}" for part in
+       ("lending", "peer", "receive", "flush")]
 CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
 FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "rows")] + MESSAGES

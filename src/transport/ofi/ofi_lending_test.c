@@ -1,0 +1,187 @@
+/* ofi: messages about memory that is lent: as they are sent, and to which peers. */
+#include "transport/ofi/ofi_impl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SELF, PEER, STRANGER, SIZE, STAMP = 77, BUFFER = 640, ADDRESS = 5, BODY = 100 };
+
+static struct {
+    unsigned sent;
+    unsigned char bytes[BUFFER];
+    size_t len;
+    ssize_t answer; /* of the provider */
+    struct fi_ops_msg ops;
+    struct fid_ep ep;
+    struct ofi_peer peer, *peers[SIZE];
+    struct ofi_tp ofi;
+} world;
+
+static ssize_t provider_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
+{
+    (void)ep;
+    assert_int_equal(to, ADDRESS);
+    assert_in_range(len, 1, BUFFER);
+    if (world.answer != 0) return world.answer;
+    world.sent++;
+    memcpy(world.bytes, buf, len);
+    world.len = len;
+    return 0;
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(&world, 0, sizeof(world));
+    world.ops.inject = provider_inject;
+    world.ep.msg = &world.ops;
+    world.peer = (struct ofi_peer){
+        .peer.id = PEER, .addr = ADDRESS, .given = 6, .received = 3, .lender = {.id = PEER}};
+    world.peer.last_kept = &world.peer.kept;
+    world.peer.last_waiting = &world.peer.waiting;
+    world.peers[PEER] = &world.peer;
+    world.ofi = (struct ofi_tp){.params = {.self = SELF, .size = SIZE},
+                                .stamp = STAMP,
+                                .buffer = BUFFER,
+                                .inject = BUFFER,
+                                .room = 1,
+                                .ep = &world.ep,
+                                .peers = world.peers,
+                                .look_at = AQI_NO_DEADLINE};
+    static struct fi_domain_attr domain;
+    static struct fi_info info = {.domain_attr = &domain};
+    world.ofi.info = &info;
+    aqi_pool_init(&world.ofi.ops, sizeof(struct ofi_op), 4, false);
+    ofi_lending_open(&world.ofi);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    ofi_buf_close(&world.ofi);
+    (void)aqi_pool_destroy(&world.ofi.ops);
+    aqi_lending_close(&world.ofi.lending);
+    return 0;
+}
+
+static void a_message_has_all_that_was_given(void **state)
+{
+    static const size_t lengths[] = {0, 1, 2, 8, BODY};
+    unsigned char body[BODY];
+    (void)state;
+    for (unsigned i = 0; i < BODY; i++)
+        body[i] = (unsigned char)(i + 1);
+    for (unsigned i = 0; i < AQI_COUNT_OF(lengths); i++) {
+        struct aqi_am_wire head;
+        struct ofi_tail tail;
+        world.peer.lender.received = 40 + i;
+        assert_int_equal(ofi_lending_send(&world.ofi, PEER, body, lengths[i]), AQ_OK);
+        assert_int_equal(world.sent, i + 1);
+        assert_int_equal(world.peer.lender.sent, i + 1);
+        memcpy(&head, world.bytes, sizeof(head));
+        memcpy(&tail, world.bytes + world.len - sizeof(tail), sizeof(tail));
+        assert_int_equal(head.stamp, STAMP);
+        assert_int_equal(head.kind, AQI_AM_NONE);
+        assert_int_equal(head.handler, OFI_LENDING);
+        assert_int_equal(head.source, SELF);
+        assert_int_equal(head.nbytes, lengths[i]);
+        assert_int_equal(head.addr, 40 + i);
+        assert_memory_equal(world.bytes + sizeof(head), body, lengths[i]);
+        assert_int_equal(tail.number, 7 + i); /* in turn with all others, and kept like them */
+        assert_int_equal(tail.arrived, 3);
+        assert_int_equal(world.peer.given, 7 + i);
+        assert_ptr_not_equal(world.peer.last_kept, &world.peer.kept);
+    }
+}
+
+/* The cache asks again when there is room. */
+static void without_room_a_message_is_tried_again(void **state)
+{
+    (void)state;
+    for (unsigned full = 0; full < 2; full++) {
+        world.ofi.out = full ? world.ofi.room : 0;
+        world.answer = full ? 0 : -FI_EAGAIN;
+        world.ofi.lending.full = world.ofi.pins.due = false;
+        assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_AGAIN);
+        assert_true(world.ofi.lending.full && world.ofi.pins.due);
+        assert_int_equal(world.peer.lender.sent, 0);
+        assert_null(world.peer.kept);
+    }
+    assert_int_equal(world.sent, 0);
+    world.ofi.room = 2; /* and what is kept free for replies */
+    world.ofi.out = 2;
+    assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_OK);
+    assert_int_equal(world.sent, 1);
+}
+
+static void nothing_is_sent_to_a_peer_that_is_gone(void **state)
+{
+    const struct aqi_lending_hooks *hooks = &world.ofi.lending.hooks;
+    (void)state;
+    assert_true(hooks->ready(&world.ofi, &world.peer.lender));
+    assert_ptr_equal(hooks->lender(&world.ofi, PEER), &world.peer.lender);
+    assert_null(hooks->lender(&world.ofi, STRANGER));
+    assert_int_equal(ofi_lending_send(&world.ofi, STRANGER, "8 bytes", 8), AQ_OK);
+    world.peer.down = true;
+    assert_false(hooks->ready(&world.ofi, &world.peer.lender));
+    assert_int_equal(hooks->post(&world.ofi, &world.peer.lender, 0, "8 bytes", 8), AQ_EPEER);
+    assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_OK);
+    assert_int_equal(world.sent, 0);
+    assert_int_equal(world.peer.lender.sent, 0);
+}
+
+/* A part of a transfer is one of the peer's, with all that the whole has. */
+static void parts_are_transfers_of_the_peer(void **state)
+{
+    struct ofi_op whole = {
+        .op = {.remote = 4096, .len = 17, .get = true, .lender = &world.peer.lender},
+        .peer = &world.peer};
+    (void)state;
+    struct aqi_transfer *part = world.ofi.lending.hooks.copy(&world.ofi, &whole.op);
+    assert_non_null(part);
+    struct ofi_op *op = (struct ofi_op *)(void *)part;
+    assert_ptr_equal(world.peer.ops, op);
+    assert_ptr_equal(op->link, &world.peer.ops);
+    assert_ptr_equal(op->peer, &world.peer);
+    assert_int_equal(part->remote, 4096);
+    assert_int_equal(part->len, 17);
+    assert_true(part->get);
+    aqi_pool_put(&world.ofi.ops, op);
+}
+
+/* Its key is as the provider gave it, or the memory is reached by messages. */
+static void keys_that_are_none(void **state)
+{
+    uint64_t words[2] = {9, 1 << 20};
+    struct aqi_reg_mem memory = {.key = words};
+    struct aqi_loan loan = {.wait.use = {.mem = &memory, .mem_addr = 4096}};
+    struct ofi_op op = {.op = {.loan = &loan}, .peer = &world.peer};
+    const struct aqi_lending_hooks *hooks = &world.ofi.lending.hooks;
+    (void)state;
+    memory.key_len = sizeof(words) - 1;
+    assert_false(hooks->have(&world.ofi, &op.op));
+    memory.key_len = sizeof(words);
+    assert_true(hooks->have(&world.ofi, &op.op));
+    assert_int_equal(op.key, 9);
+    assert_int_equal(op.shift, (1 << 20) - 4096);
+    assert_ptr_equal(world.peer.waiting, &op);
+    assert_int_equal(world.ofi.waiting, 1);
+}
+
+#define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD_TEST(a_message_has_all_that_was_given),
+        WORLD_TEST(without_room_a_message_is_tried_again),
+        WORLD_TEST(nothing_is_sent_to_a_peer_that_is_gone),
+        WORLD_TEST(parts_are_transfers_of_the_peer),
+        WORLD_TEST(keys_that_are_none),
+    };
+    return cmocka_run_group_tests_name("transport/ofi/ofi_lending", tests, NULL, NULL);
+}
