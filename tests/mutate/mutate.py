@@ -179,8 +179,7 @@ class Build:
         self.compile = {entry["output"]: entry for entry in compilations
                         if entry["output"].endswith(".o")}
         listing = subprocess.check_output(["ctest", "--show-only=json-v1"], cwd=folder, text=True)
-        self.tests = {test["name"]: test for test in json.loads(listing)["tests"]
-                      if "command" in test}
+        self.tests = {test["name"]: test for test in json.loads(listing)["tests"]}
         self.links, self.depend = {}, None
 
     def ninja(self, *arguments):
@@ -218,18 +217,19 @@ def confine():
 
 def await_end(process, until):
     """Wait until it has ended, one of its tests has failed, or its time is over."""
-    said = b""
+    said, output = b"", process.stdout.fileno()
+    ended = os.pidfd_open(process.pid)
+    watched = [ended, output]
     while (left := until - time.monotonic()) > 0 and FAILED not in said:
-        if not select.select([process.stdout], [], [], left)[0]:
-            return
-        more = os.read(process.stdout.fileno(), 1 << 16)
-        if not more:
-            try:
-                process.wait(max(0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
-            return
-        said = said[-len(FAILED):] + more
+        ready = select.select(watched, [], [], left)[0]
+        if ended in ready:
+            break
+        if output in ready:
+            more = os.read(output, 1 << 16)
+            said = said[-len(FAILED):] + more
+            if not more:
+                watched.remove(output)
+    os.close(ended)
 
 
 class Trial:
@@ -239,6 +239,9 @@ class Trial:
         self.build, self.path, self.scratch = build, root / name, scratch
         self.name, self.text = name, self.path.read_text(encoding="utf-8")
         self.tests = [test for test in TESTS[name] if test in build.tests]
+        unbuilt = [test for test in self.tests if "command" not in build.tests[test]]
+        if unbuilt:
+            sys.exit(f"{name}: build all first: these tests have no program: {' '.join(unbuilt)}")
         self.limits = {}
         build.ninja(*sorted({self.program(test) for test in self.tests}))
         objects = build.objects_of(self.path)
@@ -307,8 +310,7 @@ class Trial:
             try:
                 await_end(process, begun + self.limits.get(test, 300))
             finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)  # and what it has left
                 process.wait()
         return time.monotonic() - begun if process.returncode in (0, 77) else None
 
