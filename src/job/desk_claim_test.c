@@ -113,6 +113,34 @@ static void strangers_claim_nothing(void **state)
     close_world();
 }
 
+/* Another user may call, and is not let in even with the secret. */
+static void another_user_claims_nothing(void **state)
+{
+    enum { ANOTHER = 65534 };
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("skipped: only root can become another user\n");
+        skip();
+    }
+    open_listener();
+    assert_int_equal(seteuid(ANOTHER), 0);
+    int fd = call();
+    assert_int_equal(seteuid(0), 0);
+    turns();
+    assert_true(is_closed(fd));
+    close(fd);
+    assert_int_equal(aqi_desk_claimed(), 0);
+    close_world();
+}
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    signals++;
+}
+
 /* One that left has ended when its socket is closed. */
 static void a_claimed_place_that_was_left(void **state)
 {
@@ -131,6 +159,11 @@ static void a_claimed_place_that_was_left(void **state)
     turns();
     /* Its control socket and the descriptors that showed its end are closed. */
     assert_int_equal(descriptors(), before - 3);
+    /* Its number may be that of another process now. */
+    void (*handler)(int) = signal(SIGURG, on_signal);
+    aqi_desk_signal(FIRST, SIGURG);
+    signal(SIGURG, handler);
+    assert_int_equal(signals, 0);
     close_world();
 }
 
@@ -183,6 +216,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_claimed),
         cmocka_unit_test(strangers_claim_nothing),
+        cmocka_unit_test(another_user_claims_nothing),
         cmocka_unit_test(a_claimed_place_that_was_left),
         cmocka_unit_test(a_claimed_place_that_was_lost),
     };

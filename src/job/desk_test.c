@@ -240,6 +240,33 @@ static void turns_of_those_that_talk(void **state)
     close_world();
 }
 
+/* At the end of a process what it has said is heard, but not more of it than would take long. */
+static void last_words(void **state)
+{
+    static const uint8_t zeros[8];
+    const int room = 256 << 20;
+    (void)state;
+    open_places();
+    int fd = joined(FIRST);
+    const int talkers[] = {fd, world.place[SECOND]};
+    for (unsigned i = 0; i < 2; i++)
+        if (setsockopt(talkers[i], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
+            print_message("not tried without the privilege to have so much room\n");
+            close(fd);
+            close_world();
+            return;
+        }
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned more = 0; more < 2; more++) {
+            for (unsigned n = 0; n < LAST_WORDS + more; n++)
+                assert_int_equal(send(talkers[i], zeros, sizeof(zeros), 0), sizeof(zeros));
+            aqi_desk_drain(i == 0 ? FIRST : SECOND);
+            assert_int_equal(unread(talkers[i]), more);
+        }
+    close(fd);
+    close_world();
+}
+
 enum { MANY = 100 };
 
 static void queue_many(struct aqi_parcel **parcel)
@@ -332,12 +359,11 @@ static void a_message_that_cannot_be_sent(void **state)
 
 /* --- other processes ------------------------------------------------------------------------- */
 
-/* The forked process is a shell, and its child joins. */
-static void a_process_of_a_shell(void **state)
+/* The forked process is a shell, and its child joins, whose name is this. */
+static void expect_process_of_a_shell(const char *its_name, const char *as_said)
 {
     char name[AQI_RANK_NAME_BYTES];
     int ready[2];
-    (void)state;
     open_places();
     assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
     pid_t pid = fork();
@@ -345,7 +371,7 @@ static void a_process_of_a_shell(void **state)
     if (pid == 0) {
         int theirs, own = own_socket(&theirs);
         const struct aqi_control message = {.type = AQI_CONTROL_HELLO};
-        prctl(PR_SET_NAME, "fifteen letters");
+        prctl(PR_SET_NAME, its_name);
         if (aqi_channel_send(world.place[FIRST], &message, theirs) != AQ_OK) _exit(1);
         (void)!write(ready[1], &own, 1);
         pause();
@@ -353,7 +379,7 @@ static void a_process_of_a_shell(void **state)
     assert_int_equal(read(ready[0], name, 1), 1);
     turns();
     assert_int_equal(aqi_hub_pid(world.hub, 0), pid);
-    assert_non_null(strstr(aqi_hub_name(world.hub, FIRST, name), "fifteen letters"));
+    assert_non_null(strstr(aqi_hub_name(world.hub, FIRST, name), as_said));
     assert_false(aqi_hub_ending(world.hub));
     unsigned before = descriptors();
     aqi_desk_signal(FIRST, SIGTERM); /* the child, not the shell, is the process of the rank */
@@ -373,6 +399,53 @@ static void a_process_of_a_shell(void **state)
     close_world();
 }
 
+static void a_process_of_a_shell(void **state)
+{
+    (void)state;
+    expect_process_of_a_shell("fifteen letters", ", fifteen letters)");
+    expect_process_of_a_shell("short", ", short)");
+}
+
+static volatile sig_atomic_t signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    signals++;
+}
+
+/* A signal to a rank reaches its process only: not that of the agent, nor one that may have its
+ * number later. */
+static void signals_to_ranks_without_a_process(void **state)
+{
+    const struct sigaction counted = {.sa_handler = on_signal};
+    struct sigaction before;
+    (void)state;
+    open_places();
+    assert_int_equal(sigaction(SIGURG, &counted, &before), 0); /* which does nothing to others */
+    signals = 0;
+    aqi_desk_forked(FIRST, 0);
+    aqi_desk_signal(FIRST, SIGURG);
+    assert_int_equal(signals, 0);
+    aqi_desk_forked(FIRST, getpid());
+    aqi_desk_signal(FIRST, SIGURG);
+    assert_int_equal(signals, 1);
+    assert_int_equal(sigaction(SIGURG, &before, NULL), 0);
+    close_world();
+}
+
+static bool is_mapped(const char *name)
+{
+    char line[512];
+    bool found = false;
+    FILE *file = fopen("/proc/self/maps", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL)
+        found = found || strstr(line, name) != NULL;
+    fclose(file);
+    return found;
+}
+
 /* A host may have one rank, or none; then there is no page. */
 static void a_page_for_few(void **state)
 {
@@ -386,6 +459,7 @@ static void a_page_for_few(void **state)
         if (ranks != 0) assert_int_equal(info.st_size, AQI_CACHE_LINE);
         aqi_desk_close();
         aqi_parcel_release(page);
+        assert_false(is_mapped("aq-job-page"));
     }
 }
 
@@ -400,6 +474,7 @@ static void what_ranks_share(void **state)
     open_world();
     assert_int_equal(aqi_desk_freeze(NULL, "table", 6, &parcel), AQ_OK);
     assert_int_equal(parcel->refs, 1);
+    assert_int_equal(parcel->len, 0);
     assert_int_equal(pread(parcel->fd, bytes, sizeof(bytes), 0), 6);
     assert_string_equal(bytes, "table");
     assert_true(pwrite(parcel->fd, "x", 1, 0) < 0);
@@ -421,10 +496,12 @@ int main(void)
         cmocka_unit_test(another_version),
         cmocka_unit_test(garbage_of_a_rank),
         cmocka_unit_test(turns_of_those_that_talk),
+        cmocka_unit_test(last_words),
         cmocka_unit_test(a_rank_that_reads_slowly),
         cmocka_unit_test(a_rank_that_does_not_read),
         cmocka_unit_test(a_message_that_cannot_be_sent),
         cmocka_unit_test(a_process_of_a_shell),
+        cmocka_unit_test(signals_to_ranks_without_a_process),
         cmocka_unit_test(a_page_for_few),
         cmocka_unit_test(what_ranks_share),
     };

@@ -25,7 +25,15 @@
 #include <sys/wait.h>
 
 /* Two of the four ranks of the job are here: 1 and 3. */
-enum { RANKS = 4, HERE = 2, FIRST = 1, SECOND = 3, TURN = 64, STRANGERS = 64 + HERE };
+enum {
+    RANKS = 4,
+    HERE = 2,
+    FIRST = 1,
+    SECOND = 3,
+    TURN = 64,
+    LAST_WORDS = 65536,
+    STRANGERS = 64 + HERE
+};
 static const uint32_t agent_of[RANKS] = {1, 0, 1, 0};
 static const uint8_t secret[AQI_JOB_KEY_BYTES] = "this is secret.";
 
