@@ -7,7 +7,7 @@
 
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
-        if (!(condition)) check_failed(__FILE__, __LINE__, "not so: %s", #condition);              \
+        if (!(condition)) check_failed(__FILE__, __LINE__, "not true: %s", #condition);            \
     } while (0)
 
 #define CHECK_EQUAL(got, want)                                                                     \

@@ -104,7 +104,7 @@ _Noreturn void ct_fail(const char *file, int line, const char *fmt, ...) AQI_PRI
 
 #define CT_CHECK(condition)                                                                        \
     do {                                                                                           \
-        if (!(condition)) ct_fail(__FILE__, __LINE__, "not so: %s", #condition);                   \
+        if (!(condition)) ct_fail(__FILE__, __LINE__, "not true: %s", #condition);                 \
     } while (0)
 
 #define CT_EQUAL(got, want)                                                                        \

@@ -16,7 +16,7 @@
 #define MUST(condition)                                                                            \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);         \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);              \
             exit(1);                                                                               \
         }                                                                                          \
     } while (0)

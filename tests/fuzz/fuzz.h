@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static inline void fuzz_require(int holds, const char *property)
 {
     if (holds) return;
-    fprintf(stderr, "fuzz: does not hold: %s\n", property);
+    fprintf(stderr, "fuzz: not true: %s\n", property);
     abort();
 }
 

@@ -1,4 +1,4 @@
-/* What the tests of the GASNet interface share: checks that say where they failed and end. */
+/* Shared by the tests of the GASNet interface: checks that print their location and exit. */
 #ifndef TEST_GASNET_CHECK_H
 #define TEST_GASNET_CHECK_H
 
@@ -8,7 +8,7 @@
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition);              \
             fflush(stderr);                                                                        \
             abort();                                                                               \
         }                                                                                          \

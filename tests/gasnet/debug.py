@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a failing program says: messages, backtraces by each mechanism, verbose settings, freezing.
+"""Output of failing programs: messages, backtraces of each kind, verbose settings, freezing.
 
 usage: debug.py AQRUN PROGRAM
 """
@@ -9,18 +9,19 @@ import subprocess
 import sys
 import threading
 
-FRAMES = "gasnet_debug"  # the program's name stands in frames of its own functions
+FRAMES = "gasnet_debug"  # the program's name is in the frames of its own functions
 OWN = "the client's own trace"
 PAGE = 4096
 
 
 def pages(part):
-    """The whole pages in this part of the host's memory; each of two processes has half."""
+    """This share of the host's memory for two processes: the bytes of each, in whole pages."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // PAGE * PAGE
     return int(part * 2 * half) // PAGE * PAGE
 
 
-# How it fails, what is set, the exit code (None: not 0), what must and what must not be said.
+# The kind of failure, settings, the exit code (None: not 0), texts that must occur, and texts that
+# must not.
 CASES = (
     ("none", {}, 0, (), ("ENV parameter", "FATAL", FRAMES)),
     ("none", {"GASNET_VERBOSEENV": "1"}, 0, ("ENV parameter: DEBUG_NUMBER = 7   (default)",), ()),
@@ -112,12 +113,12 @@ def attempt(command, how, settings, code, said, unsaid):
     right = (result.returncode == code or (code is None and result.returncode != 0)) and \
         all(text in output for text in said) and not any(text in output for text in unsaid)
     if not right:
-        print(f"{how} with {settings}: exit code {result.returncode}, said:\n{output}")
+        print(f"{how} with {settings}: exit code {result.returncode}, output:\n{output}")
     return right
 
 
 def check_freeze(command):
-    """Frozen at the start: both say so and wait; then they are ended."""
+    """Frozen at the start: both processes say so and wait; then they are killed."""
     job = subprocess.Popen([*command, "none"], env={**os.environ, "GASNET_FREEZE": "1"}, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines, frozen = [], 0

@@ -1,4 +1,4 @@
-/* Random numbers that replay: xorshift from TEST_SEED, which each program prints. */
+/* Repeatable random numbers: xorshift from TEST_SEED, which each program prints. */
 #ifndef AQT_GASNET_DRAW_H
 #define AQT_GASNET_DRAW_H
 
@@ -19,7 +19,7 @@ __attribute__((unused)) static size_t draw_below(size_t limit)
     return (size_t)(draw() % limit);
 }
 
-/* Begin; with another `salt` other numbers come, such as each rank's own. */
+/* Start the sequence; another `salt` gives another sequence, such as one for each rank. */
 __attribute__((unused)) static void draw_seed(uint64_t salt)
 {
     const char *text = getenv("TEST_SEED");

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How jobs end: each case of exits.c for several numbers of processes, looked at from outside.
+"""How jobs end: each case of exits.c for several numbers of processes, seen from outside.
 
 usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [ranks=N] [some] [late-signals]
 
-With ranks=N only these numbers of processes, with "some" only cases that show each kind of end.
-With late-signals the programs hear of signals only when they make a system call, as with the thread
-sanitizer, so ranks that only spin hear of none, and none is heard inside the handler of another.
+With ranks=N only this number of processes, with "some" only one case of each kind of end. With
+late-signals the programs handle signals only when they make a system call, as with the thread
+sanitizer, so ranks that only spin handle none, and none is handled inside the handler of another.
 """
 
 import concurrent.futures
@@ -17,10 +17,10 @@ import sys
 import time
 
 CODE = 42
-# Case -> (exit codes that are right, ranks to run it with, a line that must be there).
+# Case -> (valid exit codes, numbers of ranks to run it with, a line that must be printed).
 ALONE = (0, 1, 2, 4)
 SEVERAL = (2, 4)
-# Who waits for ranks that only poll or wait hangs here.
+# Processes that wait for ranks that merely poll or wait hang here.
 PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
 # Cases of exits.c: a signal without and with a handler of SIGQUIT.
 SIGNAL, SIGNAL_HANDLED = 100, 200
@@ -60,7 +60,7 @@ SEQ_CASES = {
     **{SIGNAL + number: ((1,), ALONE, "wrote this") for number in ENDING},
     **{SIGNAL_HANDLED + number: ((CODE,), ALONE, "heard SIGQUIT") for number in ENDING},
 }
-# All together, one alone, while others wait or compute, by a signal, in a handler of it, in PAR.
+# All together, one alone, while others wait or compute, by a signal, in a signal handler, in PAR.
 SOME = (10, 11, 21, 29, 31, 35, 45, SIGNAL + signal.SIGABRT, SIGNAL + signal.SIGTERM,
         SIGNAL_HANDLED + signal.SIGTERM, 71, 80)
 DEAF = (29, 36, 37, *(SIGNAL_HANDLED + number for number in ENDING))
@@ -77,7 +77,7 @@ PAR_CASES = {
 
 
 def run(aqrun, program, case, ranks):
-    """What is wrong with this case, or None."""
+    """Describes what is wrong with this case, or returns None."""
     codes, _, line = case[1]
     command = [program, str(case[0])]
     if case[0] in FIRST:
@@ -104,12 +104,12 @@ def run(aqrun, program, case, ranks):
 
 
 def run_unread(aqrun, program):
-    """The output is not read for longer than the default AQ_EXIT_TIMEOUT allows, which is half of
-    its 2 s, so only time can show it; then all of it is there."""
+    """The output is not read for longer than the half of AQ_EXIT_TIMEOUT (2 s by default) that
+    is for output, so this test has to wait. Afterwards all of the output must be there."""
     with subprocess.Popen([aqrun, "-n", "2", program, "33"], stdout=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "GASNET_EXITTIMEOUT": "60"}) as job:
-        first = job.stdout.read(1)  # the rank writes
+        first = job.stdout.read(1)  # the rank is writing
         time.sleep(1.2)
         lines = (first + job.stdout.read()).count("much")
     if (lines, job.returncode) != (8192, 139):
@@ -125,7 +125,7 @@ def main():
     jobs = [(program, case, ranks) for program, cases in ((seq, SEQ_CASES), (par, PAR_CASES))
             for case in cases.items() if case[0] not in deaf for ranks in case[1][1]
             if (not only or ranks in only) and (not some or case[0] in SOME)]
-    # Most of them spend their time waiting for ranks that will not come.
+    # Most of them spend their time waiting for ranks that will not arrive.
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         unread = pool.submit(run_unread, aqrun, seq)
         findings = list(pool.map(lambda job: run(aqrun, *job), jobs))

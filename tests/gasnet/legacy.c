@@ -227,8 +227,7 @@ static void test_values(void)
     }
 }
 
-/* --- barriers, locks, the rest
- * -------------------------------------------------------------------- */
+/* --- barriers, locks, the rest ---------------------------------------------------------------- */
 
 static void test_barriers(void)
 {

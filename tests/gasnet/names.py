@@ -16,15 +16,15 @@ import sys
 import tempfile
 
 MODES = ("SEQ", "PAR", "PARSYNC")
-# What a mode has, what is linked, and what each header brings along does not depend on the
-# standard: once for each language; the last not on the mode either.
+# The names of a mode, the linked programs, and the headers that each header includes do not depend
+# on the standard, so they are checked once for each language; the last not for each mode either.
 LANGUAGES = (("c", "c99", MODES), ("c", "gnu2x", ("PAR",)), ("c++", "c++98", MODES),
              ("c++", "c++20", ("PAR",)))
 LINKED = ("c99", "c++98")
 EACH = "PAR"
 MODELESS = ("gasnet_tools.h", "gasnet_portable_platform.h", "gasnet_fwd.h")
 KINDS = ("func", "type", "object", "macro", "one", "pp", "const", "initializer", "string")
-# What an initializer is of; a handle where nothing is said.
+# The type of an initializer; a handle if it is not listed.
 TYPES = (
     ("GASNETT_(MUTEX|COND|RWLOCK)_INIT", lambda n: f"gasnett_{n.split('_')[1].lower()}_t"),
     ("GEX_HSL", lambda n: "gex_HSL_t"), ("GASNET_HSL", lambda n: "gasnet_hsl_t"),
@@ -55,7 +55,7 @@ def read_table(path):
 
 
 def sections_for(sections, standard, mode):
-    """As they are, or those with a mode as one."""
+    """Each mode, or all modes as one."""
     if mode == EACH and standard in LINKED:
         return sections
     modeless = [section for section in sections if section[0][0] in MODELESS]
@@ -81,7 +81,7 @@ def need(name):
 
 
 def statements(kind, name, macros):
-    """Text that compiles if the name is of the kind, and what goes into main()."""
+    """Text that compiles if the name is of the kind, and statements for main()."""
     if kind == "func":
         if macros.get(name) == "function":
             return "", ""
@@ -108,7 +108,7 @@ def statements(kind, name, macros):
 
 
 class Build:
-    """One way to compile: language, standard, mode."""
+    """One combination of language, standard and mode."""
 
     def __init__(self, arguments, language, standard, mode):
         self.arguments, self.language, self.standard, self.mode = (arguments, language, standard,

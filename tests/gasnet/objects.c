@@ -143,8 +143,7 @@ static void test_create(void)
     free(args);
 }
 
-/* --- endpoints and segments
- * ----------------------------------------------------------------------- */
+/* --- endpoints and segments ------------------------------------------------------------------- */
 
 static void test_refusals(void)
 {

@@ -1,6 +1,6 @@
 /*
- * What the tests of the GASNet interface share: checks that end the job, joining with a segment.
- * In the common subset of C and C++, for each program is built as both.
+ * Shared by the tests of the GASNet interface: checks that end the job, joining with a segment. In
+ * the common subset of C and C++, as each program is built as both.
  */
 #ifndef AQT_GASNET_SUPPORT_H
 #define AQT_GASNET_SUPPORT_H
@@ -24,13 +24,16 @@ __attribute__((format(printf, 3, 4), noreturn, unused)) static void check_failed
     gasnet_exit(1);
 }
 
-/* Count in a handler: it may run on the progress thread while another runs on the program's. */
+/*
+ * Count in a handler, which may run on the progress thread while another one runs on a thread of
+ * the program.
+ */
 __attribute__((unused)) static void one_more(unsigned *counter)
 {
     __atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
 }
 
-/* This process and its segment; every rank has one of the same size. */
+/* This process and its segment; all ranks have segments of the same size. */
 static struct job {
     gex_Client_t client;
     gex_EP_t ep;
@@ -55,7 +58,7 @@ __attribute__((unused)) static void job_learn(void)
     job.previous = (job.rank + job.size - 1) % job.size;
 }
 
-/* The address of an offset in the segment of a rank, as that rank has it. */
+/* The address of an offset in the segment of a rank, as valid there. */
 __attribute__((unused)) static char *job_at(gex_Rank_t rank, size_t offset)
 {
     void *base = NULL;
@@ -74,7 +77,7 @@ __attribute__((unused)) static void job_open(int *argc, char ***argv, uintptr_t 
     CHECK(job.len >= len);
 }
 
-/* Bytes that say where they come from. */
+/* Bytes that identify their origin. */
 __attribute__((unused)) static void fill(void *at, size_t len, unsigned seed)
 {
     unsigned char *p = (unsigned char *)at;

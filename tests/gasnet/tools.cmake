@@ -15,7 +15,7 @@ foreach(mode IN ITEMS seq par)
     set_tests_properties(gasnet.tools.${mode}.${language} PROPERTIES TIMEOUT 300 LABELS gasnet)
   endforeach()
 endforeach()
-# The same below a communication header, without a job.
+# The same after a communication header, without a job.
 foreach(mode IN LISTS modes)
   set(target gasnet_tools_calls_below_${mode})
   add_executable(${target} ${tools_c})
@@ -28,7 +28,7 @@ add_executable(gasnet_tools_threads tools_threads.c)
 target_link_libraries(gasnet_tools_threads PRIVATE gasnet_tools-par)
 add_test(NAME gasnet.tools.threads COMMAND gasnet_tools_threads)
 
-# Names that are refused together, and the order of the headers.
+# Combinations that are refused, and the order of the headers.
 add_test(NAME gasnet.tools.refused COMMAND ${Python3_EXECUTABLE}
   ${CMAKE_CURRENT_SOURCE_DIR}/tools_refused.py ${CMAKE_C_COMPILER}
   ${PROJECT_SOURCE_DIR}/src/front/gasnet/include

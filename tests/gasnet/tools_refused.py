@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the GASNet headers refuse, and what they leave defined, as the preprocessor sees it.
+"""Errors of the GASNet headers, and the macros that they leave defined.
 
 usage: tools_refused.py C_COMPILER INCLUDE CONDUIT_INCLUDE
 """
@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 TOOLS, EX = "#include <gasnet_tools.h>\n", "#include <gasnetex.h>\n"
-# What is defined, the text, and what must be said; "" is nothing, that is, accepted.
+# Macros defined, the source, and the expected error; "" means accepted.
 CASES = (
     ("GASNETT_THREAD_SAFE GASNETT_THREAD_SINGLE", TOOLS, "at most"),
     ("GASNETT_THREAD_SAFE GASNETT_LITE_MODE", TOOLS, "at most"),
@@ -39,7 +39,7 @@ CASES = (
      "#define _STRINGIFY(x) #x\n#define PLATFORM_COMPILER_GNU 6\n" + TOOLS +
      "#if PLATFORM_COMPILER_FAMILYID != 77 || PLATFORM_COMPILER_GNU != 6\n"
      "#error replaced\n#endif\n"
-     # Our own texts do not depend on theirs: the numbers stand there, not the names.
+     # Our own strings do not depend on theirs: they contain the numbers, not the names.
      "extern char config[sizeof(GASNETT_CONFIG_STRING) < 200 ? 1 : -1];\n", ""),
 )
 

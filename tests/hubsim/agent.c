@@ -1,4 +1,4 @@
-/* The owner of a hub: what aqrun and the agents do around it, without a system. */
+/* The owner of a hub: the parts of aqrun and the agents around it, without system calls. */
 #include "base/fail.h"
 #include "hubsim.h"
 
@@ -10,8 +10,7 @@ struct aqi_hub *agent_hub(struct sim *sim, uint32_t agent)
     return sim->agents[agent].hub;
 }
 
-/* --- hooks --------------------------------------------------------------------------------------
- */
+/* --- hooks ------------------------------------------------------------------------------------ */
 
 static void agent_send(void *arg, uint32_t to, const void *frame, size_t len)
 {
@@ -24,14 +23,14 @@ static void agent_attach(void *arg, uint32_t ancestor)
     const struct owner *owner = arg;
     sim_trace(owner->sim, "agent %u looks for %u", owner->agent, ancestor);
     REQUIRE(owner->sim, !owner->sim->agents[owner->agent].over,
-            "agent %u looks for a parent when all is over", owner->agent);
+            "agent %u looks for a parent after the end", owner->agent);
     link_connect(owner->sim, owner->agent, ancestor);
 }
 
 static void agent_detach(void *arg, uint32_t agent)
 {
     const struct owner *owner = arg;
-    sim_trace(owner->sim, "agent %u lets go of %u", owner->agent, agent);
+    sim_trace(owner->sim, "agent %u drops %u", owner->agent, agent);
     link_close(owner->sim, owner->agent, agent);
 }
 
@@ -50,7 +49,7 @@ static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *
     check_output(((struct owner *)arg)->sim, rank, bytes, len);
 }
 
-/* Rank 0 reads what came for it. */
+/* Rank 0 reads its input. */
 static void agent_on_taken(struct sim *sim, struct event *event)
 {
     uint32_t agent = sim->plan->agent_of[0];
@@ -80,7 +79,7 @@ static aq_status agent_freeze(void *arg, const void *bytes, size_t len, struct a
     bool leave_out = owner->sim->plan->quiet_data;
     if (owner->agent == owner->sim->plan->full_host) {
         check_cause(owner->sim, 1);
-        return aqi_fail_quiet(AQ_ENOMEM, "no memory for what all ranks give");
+        return aqi_fail_quiet(AQ_ENOMEM, "no memory for the data of all ranks");
     }
     *parcel = aqi_parcel_new(leave_out ? NULL : bytes, leave_out ? 0 : len);
     return *parcel != NULL ? AQ_OK : AQ_ENOMEM;
@@ -98,8 +97,8 @@ static void agent_on_over(void *arg, int code)
 {
     const struct owner *owner = arg;
     struct agent *agent = &owner->sim->agents[owner->agent];
-    sim_trace(owner->sim, "agent %u hears that all is over with code %d", owner->agent, code);
-    REQUIRE(owner->sim, !agent->over, "agent %u hears twice that all is over", owner->agent);
+    sim_trace(owner->sim, "agent %u learns of the end, with code %d", owner->agent, code);
+    REQUIRE(owner->sim, !agent->over, "agent %u learns of the end twice", owner->agent);
     agent->over = true;
     agent->code = code;
 }
@@ -124,8 +123,7 @@ static const struct aqi_hub_hooks agent_own_hooks = {
     .die = agent_on_die,
 };
 
-/* --- its life -----------------------------------------------------------------------------------
- */
+/* --- its lifetime ----------------------------------------------------------------------------- */
 
 static void agent_leave(struct sim *sim, uint32_t number)
 {
@@ -147,7 +145,7 @@ static void agent_on_tick(struct sim *sim, struct event *event)
     agent_after(sim, event->a);
 }
 
-/* How much does it keep? */
+/* Record the most that it has kept. */
 static void agent_look(struct agent *agent)
 {
     const struct hub_flow *flow = &agent->hub->flow;
@@ -162,7 +160,7 @@ void agent_after(struct sim *sim, uint32_t number)
     struct agent *agent = &sim->agents[number];
     uint64_t next = 0;
     for (unsigned turns = 0; agent->up && !agent->over && next <= sim->now; turns++) {
-        REQUIRE(sim, turns < 1000, "agent %u always wants to be called again at once", number);
+        REQUIRE(sim, turns < 1000, "agent %u keeps asking to be called at once", number);
         next = aqi_hub_tick(agent->hub);
     }
     if (!agent->up) return;
@@ -231,7 +229,10 @@ static void agent_on_start(struct sim *sim, struct event *event)
     agent_after(sim, number);
 }
 
-/* Who should have started it finds that it cannot be: its parent, or the root for it. */
+/*
+ * The process that should have started it notices that this fails: its parent, or the root on its
+ * behalf.
+ */
 static void agent_on_no_start(struct sim *sim, struct event *event)
 {
     uint32_t parent = aqi_hub_parent(event->a, sim->plan->fanout);

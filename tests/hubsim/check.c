@@ -1,4 +1,4 @@
-/* What must hold, at every step and at the end. */
+/* Conditions that must hold at every step and at the end. */
 #include "hubsim.h"
 
 #include <stdlib.h>
@@ -14,17 +14,16 @@ void check_close(struct sim *sim)
     free(sim->checks.shown);
 }
 
-/* Something happened for which the job may end with this code. */
+/* An event that permits the job to end with this code. */
 void check_cause(struct sim *sim, int code)
 {
     sim->checks.codes[code & 0xff] = true;
     sim->checks.some_code = true;
 }
 
-/* --- the log ------------------------------------------------------------------------------------
- */
+/* --- the log ---------------------------------------------------------------------------------- */
 
-/* One number, one content, whoever sends it. */
+/* An entry of the log has the same content, whichever agent sends it. */
 void check_entry(struct sim *sim, const void *bytes, size_t len)
 {
     struct checks *checks = &sim->checks;
@@ -49,8 +48,7 @@ void check_entry(struct sim *sim, const void *bytes, size_t len)
     *known = hash;
 }
 
-/* --- news ---------------------------------------------------------------------------------------
- */
+/* --- news ------------------------------------------------------------------------------------- */
 
 static uint16_t check_key(struct sim *sim, uint32_t type, uint32_t rank)
 {
@@ -71,25 +69,25 @@ void check_heard(struct sim *sim, struct rank *rank, const struct aqi_control *m
 {
     bool agreed = message->type == AQI_CONTROL_AGREED;
     struct checks *checks = &sim->checks;
-    /* Who is not part of the job any more is told so by its own agent alone. */
+    /* A rank that is no longer a part of the job is notified only by its own agent. */
     if (sim->plan->quiet_data || sim->agents[rank->agent].hub->flow.hopeless) return;
     uint32_t type = agreed ? AQI_BOOT_AGREED : message->event;
     uint32_t of = agreed                                 ? (uint32_t)message->name[0]
                   : message->event == AQI_BOOT_PEER_LOST ? message->rank
                                                          : 0;
     uint16_t key = check_key(sim, type, of);
-    sim_trace(sim, "rank %u hears %s %u", rank->number,
+    sim_trace(sim, "rank %u gets %s %u", rank->number,
               agreed                       ? "AGREED"
               : type == AQI_BOOT_PEER_LOST ? "PEER_LOST"
                                            : "EXIT",
               of);
     REQUIRE(sim, type != AQI_BOOT_PEER_LOST || of != rank->number,
-            "rank %u hears that it is dead itself", of);
+            "rank %u is notified of its own death", of);
     for (uint32_t i = 0; i < rank->heard_count; i++) {
-        REQUIRE(sim, rank->heard[i] != key, "rank %u hears twice of event %u of %u", rank->number,
-                type, of);
+        REQUIRE(sim, rank->heard[i] != key, "rank %u is notified twice of event %u of %u",
+                rank->number, type, of);
         REQUIRE(sim, !check_before(checks, key, rank->heard[i]),
-                "rank %u hears of event %u of %u later than others do", rank->number, type, of);
+                "rank %u is notified of event %u of %u later than others", rank->number, type, of);
         hub_set_add(checks->before[rank->heard[i]], key);
     }
     rank->heard[rank->heard_count++] = key;
@@ -102,7 +100,10 @@ static bool check_has_heard(const struct rank *rank, uint32_t key)
     return false;
 }
 
-/* What others heard before something that this rank heard, it heard, too. */
+/*
+ * If other ranks were notified of an event before one that this rank knows, this rank knows it,
+ * too.
+ */
 static void check_complete(struct sim *sim, const struct rank *rank)
 {
     const struct checks *checks = &sim->checks;
@@ -114,14 +115,14 @@ static void check_complete(struct sim *sim, const struct rank *rank)
                 (key->type == AQI_BOOT_AGREED &&
                  !hub_set_has(checks->agrees[key->rank].came, rank->number)))
                 continue;
-            sim_fail(sim,
-                     "rank %u has not heard event %u of %u, which others heard before its %uth",
-                     rank->number, key->type, key->rank, i);
+            sim_fail(
+                sim,
+                "rank %u was not notified of event %u of %u, which others know before its %uth",
+                rank->number, key->type, key->rank, i);
         }
 }
 
-/* --- collective calls ---------------------------------------------------------------------------
- */
+/* --- collective calls ------------------------------------------------------------------------- */
 
 void check_part(const struct sim *sim, uint32_t call, uint32_t rank, uint8_t *part)
 {
@@ -154,24 +155,23 @@ void check_result(struct sim *sim, struct rank *rank, const struct aqi_control *
     REQUIRE(sim, right, "rank %u gets a wrong result of call %u", rank->number, message->seq);
 }
 
-/* All whom a call's result reached had the same. */
+/* All ranks that got the result of a call got the same. */
 static void check_alike(struct sim *sim)
 {
     for (uint32_t call = 0; call < CALLS; call++) {
         int result = 0;
         for (uint32_t i = 0; i < sim->plan->ranks; i++) {
             int its = sim->ranks[i].results[call];
-            /* Elsewhere there was room. */
+            /* The others had room. */
             if (sim->ranks[i].agent == sim->plan->full_host) continue;
             REQUIRE(sim, its == 0 || result == 0 || its == result,
-                    "call %u is right for some, and has failed for rank %u or others", call + 1, i);
+                    "call %u is right for some, but failed for rank %u or others", call + 1, i);
             if (its != 0) result = its;
         }
     }
 }
 
-/* --- agreements ---------------------------------------------------------------------------------
- */
+/* --- agreements ------------------------------------------------------------------------------- */
 
 void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *message,
                   const struct aqi_parcel *set)
@@ -180,7 +180,7 @@ void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *
     struct agree_state *state = &sim->checks.agrees[number];
     size_t bytes = aqi_boot_set_bytes(sim->plan->ranks);
     REQUIRE(sim, set->len == bytes && hub_set_has(set->bytes, rank->number),
-            "rank %u hears of an agreement without it", rank->number);
+            "rank %u is notified of an agreement without it", rank->number);
     for (uint32_t i = 0; i < rank->heard_count; i++) {
         const struct key *key = &sim->checks.keys[rank->heard[i]];
         REQUIRE(sim, key->type != AQI_BOOT_PEER_LOST || !hub_set_has(set->bytes, key->rank),
@@ -190,7 +190,7 @@ void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *
     if (state->answered) {
         REQUIRE(sim,
                 state->status == message->status && memcmp(state->came, set->bytes, bytes) == 0,
-                "rank %u hears another answer to agreement %u than others", rank->number, number);
+                "rank %u gets another answer to agreement %u than others", rank->number, number);
         return;
     }
     state->answered = true;
@@ -203,12 +203,11 @@ void check_agreed(struct sim *sim, struct rank *rank, const struct aqi_control *
                     "agreement %u has rank %u, which has not asked", number, i);
         else if (hub_set_has(sim->plan->agrees[number].members, i) && other->running &&
                  !other->left && !other->under_shell && !other->told_exit && !sim->plan->lossy)
-            sim_fail(sim, "agreement %u is without rank %u, which lives", number, i);
+            sim_fail(sim, "agreement %u lacks rank %u, which is alive", number, i);
     }
 }
 
-/* --- output -------------------------------------------------------------------------------------
- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 void check_input(struct sim *sim, const void *bytes, size_t len)
 {
@@ -231,24 +230,23 @@ void check_output(struct sim *sim, uint32_t rank, const void *bytes, size_t len)
     sim->checks.shown[rank]++;
 }
 
-/* --- the end ------------------------------------------------------------------------------------
- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
-/* An agent is done: no process of its host runs, but those that nothing can end. */
+/* An agent is done: no process of its host runs, except those that nothing can end. */
 void check_over(struct sim *sim, uint32_t agent, int code)
 {
     struct checks *checks = &sim->checks;
     for (uint32_t i = 0; i < sim->plan->ranks; i++) {
         struct rank *rank = &sim->ranks[i];
         if (rank->agent != agent || !rank->running) continue;
-        REQUIRE(sim, rank->killed, "agent %u ends while rank %u runs", agent, i);
-        rank_vanish(sim, rank); /* if it can: its agent's end is its own */
+        REQUIRE(sim, rank->killed, "agent %u ends while rank %u is running", agent, i);
+        rank_vanish(sim, rank); /* if it can be ended: it ends with its agent */
     }
     if (agent != 0) return;
     checks->over = true;
     checks->code = code;
-    REQUIRE(sim, code == aqi_hub_code(sim->agents[0].hub), "over with %d, but the code is %d", code,
-            aqi_hub_code(sim->agents[0].hub));
+    REQUIRE(sim, code == aqi_hub_code(sim->agents[0].hub), "ended with %d, but the code is %d",
+            code, aqi_hub_code(sim->agents[0].hub));
 }
 
 static void check_code(struct sim *sim)
@@ -261,19 +259,19 @@ static void check_code(struct sim *sim)
     bool late = checks->code == AQI_EXIT_TIME && sim->plan->timeout_ns != 0;
     bool none = checks->code == 0 && (!checks->some_code || sim->plan->lossy);
     REQUIRE(sim, checks->codes[checks->code & 0xff] || none || late,
-            "the job ends with code %d, which nobody has caused", checks->code);
+            "the job ends with code %d, which has no cause", checks->code);
     for (uint32_t i = 1; i < sim->plan->agents; i++) {
         const struct agent *agent = &sim->agents[i];
-        /* Who comes when all is over finds nobody. */
+        /* An agent that connects after the end is not answered. */
         if (!agent->over || sim->plan->lossy || !sim->agents[0].hub->root->agents[i].here) continue;
-        /* Whose line breaks at the end comes too late to hear of it. */
+        /* An agent whose line breaks at the end reconnects too late to be notified. */
         if (!agent->hub->flow.attached) continue;
         REQUIRE(sim, agent->code == checks->code, "agent %u ends with code %d, the root with %d", i,
                 agent->code, checks->code);
     }
 }
 
-/* Everything that was said was heard: nothing is lost, nothing came twice. */
+/* All messages were received: none is lost, none was duplicated. */
 static void check_counts(struct sim *sim)
 {
     const struct hub_root *root = sim->agents[0].hub != NULL ? sim->agents[0].hub->root : NULL;
@@ -286,14 +284,14 @@ static void check_counts(struct sim *sim)
     }
     for (uint32_t i = 1; i < sim->plan->agents && root != NULL; i++)
         REQUIRE(sim, !root->agents[i].lost || sim->agents[i].excused,
-                "agent %u was given up, although it has a way to the root", i);
+                "agent %u was declared lost, although it has a way to the root", i);
     for (uint32_t i = 1; i < sim->plan->agents && root != NULL; i++) {
         const struct agent *agent = &sim->agents[i];
         if (agent->hub == NULL || agent->dead || root->agents[i].lost || !root->end.over ||
             !root->agents[i].here || !agent->hub->flow.attached)
             continue;
         REQUIRE(sim, root->agents[i].facts <= agent->hub->flow.said,
-                "the root has more facts of agent %u than it said", i);
+                "the root has more facts of agent %u than it sent", i);
         REQUIRE(sim,
                 agent->hub->flow.applied == sim->agents[0].hub->flow.applied || sim->plan->lossy ||
                     sim->plan->may_hang,
@@ -301,8 +299,8 @@ static void check_counts(struct sim *sim)
     }
 }
 
-/* A host that is cut off for ever does not stay: it is missed, calls while it is waited for, and
- * ends; so do those below it, one after the other. */
+/* A host that is cut off for ever ends: it is missed, tries to reconnect while it is waited for,
+ * and ends; then those below it, one after the other. */
 static void check_outage(struct sim *sim)
 {
     const struct plan *plan = sim->plan;
@@ -322,7 +320,7 @@ void check_end(struct sim *sim)
     for (uint32_t i = 0; i < sim->plan->agents; i++)
         REQUIRE(sim, !sim->agents[i].up, "agent %u has not ended", i);
     for (uint32_t i = 0; i < sim->plan->ranks; i++) {
-        REQUIRE(sim, !sim->ranks[i].running, "rank %u still runs", i);
+        REQUIRE(sim, !sim->ranks[i].running, "rank %u is still running", i);
         check_complete(sim, &sim->ranks[i]);
     }
     check_alike(sim);

@@ -1,7 +1,7 @@
 /*
- * All orders of what can happen in small jobs. Each order is a run of its own, from the beginning:
- * the choices of the one before, but for the last that had another. Two events that change
- * different processes may as well happen in the other order, so of such orders only one is run
+ * All possible orders of events in small jobs. Each order is a run of its own, from the beginning:
+ * it repeats the choices of the previous run up to the last one with an alternative. The order of
+ * two events that change different processes does not matter, so only one of such orders is run
  * (sleep sets). Time passes only when nothing else can happen.
  */
 #include "hubsim.h"
@@ -17,7 +17,7 @@ struct node { /* bits: channels whose first event could be next */
 
 struct search {
     struct node nodes[EVERY_DEPTH];
-    uint32_t depth; /* of the path that is followed */
+    uint32_t depth; /* of the current path */
     uint64_t runs, whole, most_messages, least_messages;
     bool count_messages;
 };
@@ -30,7 +30,10 @@ static uint64_t every_enabled(struct sim *sim)
     return bits;
 }
 
-/* What ranks say is also read out of turn when a death is judged: then agents depend on ranks. */
+/*
+ * Messages of ranks are also read out of turn when a death is judged, so that agents depend on
+ * ranks.
+ */
 static bool every_independent(const struct sim *sim, uint32_t a, uint32_t b)
 {
     uint32_t one = sim->channels[a].actor, other = sim->channels[b].actor;
@@ -53,7 +56,10 @@ static uint32_t every_first(uint64_t bits)
     return (uint32_t)__builtin_ctzll(bits);
 }
 
-/* One step; false: this run ends, because it is over, or is one of those that have been. */
+/*
+ * One step. Returns false if this run ends, because the job has ended or the run would repeat
+ * another one.
+ */
 static bool every_step(struct sim *sim, struct search *search, uint32_t depth, bool *whole)
 {
     struct node *node = &search->nodes[depth];
@@ -74,7 +80,7 @@ static bool every_step(struct sim *sim, struct search *search, uint32_t depth, b
     return true;
 }
 
-/* Follow the path as far as it goes, and then the first way. */
+/* Follow the path to its end, and then always take the first choice. */
 static void every_run(struct sim *sim, struct search *search)
 {
     bool whole = true;
@@ -104,7 +110,7 @@ static void every_run(struct sim *sim, struct search *search)
     search->least_messages = aqi_min(search->least_messages, messages);
 }
 
-/* The last choice that has another; false: there is none. */
+/* Go to the last choice that has an alternative. Returns false if there is none. */
 static bool every_next(struct search *search)
 {
     while (search->depth != 0) {
@@ -120,8 +126,7 @@ static bool every_next(struct search *search)
     return false;
 }
 
-/* --- the jobs -----------------------------------------------------------------------------------
- */
+/* --- the jobs --------------------------------------------------------------------------------- */
 
 struct small {
     const char *name;
@@ -131,7 +136,7 @@ struct small {
     struct {
         enum step_kind kind;
         int what;
-    } steps[3][8]; /* of each rank; ended by a kind of STEP_END at the latest */
+    } steps[3][8]; /* of each rank; terminated by one of the STEP_END kinds */
     enum fault_kind fault;
     uint32_t fault_of; /* 0: none */
 };
@@ -177,7 +182,7 @@ static const struct small every_jobs[] = {
      .ranks = 3,
      .counted = true,
      .steps = {EXITS(3), EXITS(4), EXITS(0)}},
-    {.name = "three come to their end",
+    {.name = "three exit",
      .agents = 1,
      .ranks = 3,
      .counted = true,
@@ -228,7 +233,7 @@ static const struct small every_jobs[] = {
      .steps = {EXITS(3), EXITS(4)},
      .fault = FAULT_RESET,
      .fault_of = 1},
-    {.name = "a line below another breaks",
+    {.name = "a line below another one breaks",
      .agents = 3,
      .ranks = 2,
      .fanout = 1,

@@ -1,5 +1,5 @@
-/* What large jobs cost: the table in docs/performance.md (figures.py), and what must not get worse
- * (run_bounds), which is counted and not timed. */
+/* The cost of large jobs: the table in docs/performance.md (figures.py), and bounds on counts,
+ * not on times (run_bounds). */
 #include "hubsim.h"
 
 #include <stdlib.h>
@@ -7,11 +7,14 @@
 
 enum { FIGURE_CALLS = 3, FANOUT = 16 };
 
-/* Agents, ranks, bytes of a card: every agent keeps the tables, so many agents get short ones. */
+/*
+ * Agents, ranks, bytes of a card: every agent keeps the tables, so with many agents these are
+ * short.
+ */
 static const uint32_t figure_sizes[][3] = {
     {10, 10000, 512}, {100, 10000, 512}, {1000, 10000, 512}, {10000, 10000, 8}};
 
-/* Start, three tables, an agreement of all, and an exit of all. */
+/* Start, three tables, an agreement of all ranks, and an exit of all ranks. */
 static void figures_plan(struct plan *plan, uint32_t agents, uint32_t ranks, uint64_t card_bytes)
 {
     plan_open(plan, agents, ranks, FANOUT);
@@ -45,7 +48,7 @@ static uint64_t figures_rounds(const struct sim *sim, uint32_t from, uint32_t to
     return (sim->marks[to] - sim->marks[from]) / sim->plan->link_ns;
 }
 
-/* Of all agents but the root: the most frames that came to one. */
+/* The most frames that arrived at one agent other than the root. */
 static uint64_t figures_most_in(const struct sim *sim)
 {
     uint64_t most = 0;
@@ -88,10 +91,9 @@ int run_figures(void)
     return 0;
 }
 
-/* --- bounds -------------------------------------------------------------------------------------
- */
+/* --- bounds ----------------------------------------------------------------------------------- */
 
-/* Each stage takes the way up and down the tree; the root hears of each rank a few times. */
+/* Each stage takes the way up and down the tree; the root gets a few messages about each rank. */
 static void bounds_size(uint32_t agents, uint32_t ranks)
 {
     struct plan plan;
@@ -158,7 +160,10 @@ static void bounds_long(void)
     sim_open(&sim, &plan, 1);
     for (uint64_t i = 0; i < LONG_ENTRIES; i++)
         sim_post(&sim, NO_CHANNEL, 10 * MS + i * MS, bounds_on_input);
-    /* It is missed, waited for, and given up; until then what it lacks is kept for those below. */
+    /*
+     * The host is missed, waited for, and declared lost; until then the entries that it lacks are
+     * kept for those below it.
+     */
     sim_post(&sim, NO_CHANNEL, 500 * MS + 5 * HOST_NS / 4 + HOST_NS + 2 * HOST_NS + 100 * MS,
              bounds_on_forget);
     sim_run(&sim);

@@ -1,8 +1,9 @@
 /*
  * Whole jobs in virtual time: the hubs of all agents (src/job/hub), the links between them, the
- * processes of the ranks, and what goes wrong with each. Everything that happens is an event in a
- * channel; within a channel the order stays. The next event is either that of the earliest time, as
- * the seed has drawn it (run.c), or each of them in turn (every.c).
+ * processes of the ranks, and the faults of each. Everything that happens is an event in a channel,
+ * and the events of a channel keep their order. The next event is either the one with the earliest
+ * time, where times are drawn from the seed (run.c), or each of the possible ones in turn
+ * (every.c).
  */
 #ifndef HUBSIM_H
 #define HUBSIM_H
@@ -26,25 +27,24 @@
 #define KEYS     256u
 #define STEPS    64u
 #define FAULTS   8u
-#define HOST_NS  SECOND /* the time-outs of all drawn jobs */
+#define HOST_NS  SECOND /* the timeouts of all jobs with drawn plans */
 #define EXIT_NS  SECOND
 #define START_NS (5 * SECOND)
 
 struct sim;
 
-/* --- what is to happen: plan.c ------------------------------------------------------------------
- */
+/* --- the plan of a job: plan.c ---------------------------------------------------------------- */
 
 enum step_kind {
     STEP_JOIN,
-    STEP_CALL, /* number `what` of the job's */
+    STEP_CALL, /* call number `what` of the job */
     STEP_READY,
-    STEP_AGREE, /* number `what` of the job's */
+    STEP_AGREE, /* agreement number `what` of the job */
     STEP_PRINT,
     STEP_LEAVING,
     STEP_BYE,
-    STEP_ENDING, /* and waits for the end */
-    STEP_EXIT,   /* and ends */
+    STEP_ENDING, /* then it waits for the end */
+    STEP_EXIT,   /* then it ends */
     STEP_END,    /* with the code `what` */
     STEP_CRASH,  /* by the signal `what` */
     STEP_LOSE,   /* the program ends, its shell does not */
@@ -57,14 +57,14 @@ struct step {
     uint64_t delay_ns;
 };
 
-/* What a rank does with the news that the job ends. */
+/* How a rank reacts when it is notified of the end of the job. */
 enum temper { OBEYS, WANTS_TERM, WANTS_KILL, ASLEEP };
 
 struct plan_rank {
     struct step steps[STEPS];
     uint32_t count;
     enum temper temper;
-    bool odd_call; /* comes to other calls than the others do */
+    bool odd_call; /* makes other calls than the other ranks */
 };
 
 struct plan_call {
@@ -78,12 +78,11 @@ struct plan_agree {
 
 enum fault_kind {
     FAULT_DEATH,     /* of the agent `a` and its ranks; its links end at once */
-    FAULT_SILENCE,   /* the same, but nobody is told */
-    FAULT_RESET,     /* of the link of `a` to its parent; both ends hear of it */
-    FAULT_CUT,       /* of that link; each end finds out for itself */
-    FAULT_PARTITION, /* agents of which bit `a` % 32 of a number drawn from it is set, and the
-                        others */
-    FAULT_OUTAGE,    /* the same, mended before anybody may be given up; or never */
+    FAULT_SILENCE,   /* the same, but no process is notified */
+    FAULT_RESET,     /* of the link of `a` to its parent; both ends are notified */
+    FAULT_CUT,       /* of that link; each end notices by itself */
+    FAULT_PARTITION, /* between agents, by bit `a` % 32 of a number drawn for each */
+    FAULT_OUTAGE,    /* the same, mended before any agent may be declared lost; or never */
     FAULT_HEAL,
     FAULT_SIGNAL,
     FAULT_PAUSE, /* the root has no room for output for a while */
@@ -110,13 +109,13 @@ struct plan {
     uint32_t agree_count;
     struct fault faults[FAULTS];
     uint32_t fault_count;
-    uint32_t full_host; /* has no room for results; NOBODY: all have */
+    uint32_t full_host; /* has no room for results; NOBODY: none */
     bool waits_for_one; /* all wait until one rank ends the job */
-    bool may_hang;      /* somebody waits for ever, until the user ends the job */
-    bool lossy;         /* more goes wrong with hosts than that one line breaks */
-    uint64_t outage_ns; /* when an outage for ever begins; 0: there is none */
+    bool may_hang;      /* a process waits for ever, until the user ends the job */
+    bool lossy;         /* hosts have more faults than one broken line */
+    uint64_t outage_ns; /* when an endless outage begins; 0: never */
     bool slow_links;
-    uint32_t inputs; /* lines for rank 0, each so long after the one before */
+    uint32_t inputs; /* lines for rank 0, each this long after the previous one */
     uint64_t input_ns;
     uint64_t link_ns; /* fixed delay of links; 0: drawn */
     bool quiet_data;  /* results are not compared: too large */
@@ -127,8 +126,7 @@ void plan_open(struct plan *plan, uint32_t agents, uint32_t ranks, uint32_t fano
 void plan_close(struct plan *plan);
 void plan_add(struct plan *plan, uint32_t rank, enum step_kind kind, int what, uint64_t delay_ns);
 
-/* --- events: queue.c ----------------------------------------------------------------------------
- */
+/* --- events: queue.c -------------------------------------------------------------------------- */
 
 struct bytes {
     size_t refs, len;
@@ -155,7 +153,7 @@ enum agent_channel { AGENT_START, AGENT_CONNECT, AGENT_CHANNELS };
 struct channel {
     struct event *first, **last;
     uint64_t time;  /* of the last event */
-    uint32_t actor; /* whose state its events change */
+    uint32_t actor; /* the process whose state its events change */
 };
 
 uint32_t channel_link(const struct sim *sim, uint32_t from, uint32_t to);
@@ -163,24 +161,23 @@ uint32_t channel_rank(const struct sim *sim, uint32_t rank, enum channel_kind ki
 uint32_t channel_agent(const struct sim *sim, uint32_t agent, enum agent_channel kind);
 uint32_t channel_fault(const struct sim *sim);
 
-/* An event `delay_ns` from now; the caller fills what it holds. */
+/* Post an event `delay_ns` from now; the caller fills in its contents. */
 struct event *sim_post(struct sim *sim, uint32_t channel, uint64_t delay_ns,
                        void (*run)(struct sim *, struct event *));
 void queue_open(struct sim *sim);
 void queue_close(struct sim *sim);
-/* Take it out of its channel, and let it happen. */
+/* Remove it from its channel, and execute it. */
 void sim_happen(struct sim *sim, struct event *event);
 struct event *sim_earliest(struct sim *sim);
 struct event *sim_channel_first(struct sim *sim, uint32_t channel);
 void event_free(struct event *event);
 
-/* --- processes: rank.c, agent.c, link.c ---------------------------------------------------------
- */
+/* --- processes: rank.c, agent.c, link.c ------------------------------------------------------- */
 
 struct rank {
     uint32_t number, agent;
     bool spawned, running;
-    bool joined, left, ready; /* as it knows itself */
+    bool joined, left, ready; /* the state known to itself */
     bool leaving;
     bool lost_parent; /* died with its agent */
     bool under_shell; /* the program has ended */
@@ -189,9 +186,9 @@ struct rank {
     uint32_t at; /* step */
     enum { WAITS_NOT, WAITS_JOB, WAITS_RESULT, WAITS_AGREED, WAITS_EXIT } waits;
     uint32_t seq; /* of its last call */
-    int agree;    /* the last that it has asked */
+    int agree;    /* the last agreement that it has asked for */
     uint64_t printed;
-    uint16_t heard[KEYS]; /* keys of news in their order */
+    uint16_t heard[KEYS]; /* keys of notifications in their order */
     uint32_t heard_count;
     int8_t results[CALLS]; /* 1: right, -1: failed */
 };
@@ -199,14 +196,14 @@ struct rank {
 struct agent {
     struct aqi_hub *hub;
     bool up, over, dead, silent;
-    bool excused; /* it, or all its ways to the root, were broken: it may be given up */
-    bool broken;  /* the line to its parent; the second time it is excused */
+    bool excused; /* it, or all its ways to the root, were broken: it may be declared lost */
+    bool broken;  /* the line to its parent; excused the second time */
     int code;
     uint64_t tick_ns;
-    uint64_t lost_after_ns; /* of what it sent, when it died */
+    uint64_t lost_after_ns; /* of the messages that it had sent when it died */
     uint64_t over_ns;
     uint64_t frames_in, bytes_in, frames_out, bytes_out;
-    uint64_t most_log, most_facts; /* entries that it has kept */
+    uint64_t most_log, most_facts; /* the most entries that it has kept */
 };
 
 void rank_spawn(struct sim *sim, uint32_t rank);
@@ -216,10 +213,10 @@ void rank_vanish(struct sim *sim, struct rank *rank);
 /* The hooks that concern ranks; agent.c has the others. */
 void rank_hooks(struct aqi_hub_hooks *hooks);
 void agent_post_start(struct sim *sim, uint32_t agent);
-/* Call after the hub was called: what it wants next. */
+/* Called after each call of the hub: schedules its next one. */
 void agent_after(struct sim *sim, uint32_t agent);
 void agent_die(struct sim *sim, uint32_t agent, bool silent);
-struct aqi_hub *agent_hub(struct sim *sim, uint32_t agent); /* it is this late there, too */
+struct aqi_hub *agent_hub(struct sim *sim, uint32_t agent); /* after setting its clock */
 
 bool link_open(const struct sim *sim, uint32_t a, uint32_t b);
 void link_send(struct sim *sim, uint32_t from, uint32_t to, const void *frame, size_t len);
@@ -228,12 +225,11 @@ void link_connect(struct sim *sim, uint32_t agent, uint32_t ancestor);
 void link_of_dead(struct sim *sim, uint32_t agent, bool silent);
 void link_reset(struct sim *sim, uint32_t agent);
 void link_cut(struct sim *sim, uint32_t a, uint32_t b);
-/* `excused`: so that agents may be given up. */
+/* `excused`: agents may be declared lost because of it. */
 void link_partition(struct sim *sim, uint32_t number, bool excused);
 uint64_t link_delay(struct sim *sim);
 
-/* --- what must hold: check.c --------------------------------------------------------------------
- */
+/* --- conditions: check.c ---------------------------------------------------------------------- */
 
 struct agree_state {
     bool answered;
@@ -241,24 +237,24 @@ struct agree_state {
     uint8_t asked[1250], came[1250];
 };
 
-struct key { /* news: a death, an agreement, the end */
+struct key { /* a notification: of a death, an agreement, the end */
     uint32_t type, rank;
 };
 
 struct checks {
     struct key keys[KEYS];
     uint32_t key_count;
-    uint8_t before[KEYS][KEYS / 8]; /* who was heard before whom */
+    uint8_t before[KEYS][KEYS / 8]; /* before[a][b]: some rank was notified of b before a */
     struct agree_state agrees[AGREES];
-    bool codes[256];   /* that the job may have */
-    bool some_code;    /* and some it must */
-    uint64_t *entries; /* hash of each of the log */
+    bool codes[256];   /* with which the job may end */
+    bool some_code;    /* the job must end with one of them */
+    uint64_t *entries; /* hash of each entry of the log */
     size_t entry_room;
     bool over;
     int code;
     uint64_t inputs;                    /* lines that rank 0 got */
     uint64_t *shown;                    /* lines of each rank that the root has shown */
-    uint64_t requests, orders, answers; /* of the end */
+    uint64_t requests, orders, answers; /* messages about the end */
 };
 
 void check_open(struct sim *sim);
@@ -274,11 +270,10 @@ void check_over(struct sim *sim, uint32_t agent, int code);
 void check_end(struct sim *sim);
 void check_input(struct sim *sim, const void *bytes, size_t len);
 void check_output(struct sim *sim, uint32_t rank, const void *bytes, size_t len);
-/* The part of a rank in a call. */
+/* The data of a rank in a call. */
 void check_part(const struct sim *sim, uint32_t call, uint32_t rank, uint8_t *part);
 
-/* --- all of it: run.c ---------------------------------------------------------------------------
- */
+/* --- the whole: run.c ------------------------------------------------------------------------- */
 
 enum mark { MARK_AGREED = CALLS, MARK_EXIT, MARK_OVER, MARKS };
 
@@ -288,16 +283,16 @@ struct sim {
     uint64_t seed, random, now, serial, events;
     bool every; /* no times: any order */
     bool trace, quiet;
-    bool draining; /* somebody reads what a rank has said, and is not to be called back */
+    bool draining; /* the messages of a rank are being read, and hooks must not call back */
     struct channel *channels;
     uint32_t channel_count;
     struct event **heap;
     size_t heap_count, heap_room;
-    struct event *timers; /* every: those that wait, earliest first */
+    struct event *timers; /* every: timers, the earliest first */
     struct agent *agents;
     struct rank *ranks;
-    /* agents x agents: the number of the link that this one's end belongs to, 0: it is closed; and
-     * of the last link between the two; and is that cut? */
+    /* agents x agents: the number of the link that this agent's end belongs to, or 0 if it is
+     * closed; the last link between the two; and whether that is cut. */
     uint32_t *open, *links;
     uint8_t *cut;
     struct bytes *last; /* frame that was sent */
@@ -306,7 +301,7 @@ struct sim {
     const char **hosts;
     char (*host_names)[16];
     struct checks checks;
-    char said[512]; /* the last thing that an agent said to the user */
+    char said[512]; /* the last message of an agent to the user */
     uint64_t loud;  /* how often */
 };
 
@@ -324,10 +319,10 @@ void sim_trace(struct sim *sim, const char *fmt, ...) AQI_PRINTF(2, 3);
 void *sim_alloc(size_t count, size_t bytes);
 uint64_t sim_random(struct sim *sim, uint64_t below);
 bool sim_chance(struct sim *sim, unsigned percent);
-/* `plan` outlives it. */
+/* `plan` must outlive it. */
 void sim_open(struct sim *sim, const struct plan *plan, uint64_t seed);
 void sim_close(struct sim *sim);
-/* Until nobody has anything to do. */
+/* Run until no process has anything to do. */
 void sim_run(struct sim *sim);
 
 struct options {
@@ -336,7 +331,7 @@ struct options {
     bool trace, quiet;
 };
 void run_seed(const struct options *options);
-/* All orders of what can happen in small jobs; `most`: give up after so many (0: never). */
+/* All orders of events in small jobs; `most`: stop after this many (0: never). */
 int run_every(uint64_t most);
 int run_figures(void);
 int run_bounds(void);

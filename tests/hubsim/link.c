@@ -1,4 +1,4 @@
-/* Links between agents: in order, as TCP; closed, reset, or cut so that nobody is told. */
+/* Links between agents: ordered like TCP; closed, reset, or cut without a notification. */
 #include "hubsim.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ uint64_t link_delay(struct sim *sim)
     return 10 * US + sim_random(sim, 200 * US);
 }
 
-/* This end is closed, whatever the hub thinks of it. `ended`: and so is the agent there. */
+/* This end has closed, whatever the hub assumes. `ended`: and so has the agent. */
 static void link_lost(struct sim *sim, uint32_t at, uint32_t other, bool ended, const char *why)
 {
     *link_end(sim, at, other) = 0;
@@ -45,7 +45,7 @@ static void link_lost(struct sim *sim, uint32_t at, uint32_t other, bool ended, 
     agent_after(sim, at);
 }
 
-/* Something that is to happen to agent `a`'s end of its link to `b`. */
+/* An event at agent `a`'s end of its link to `b`. */
 static struct event *link_post(struct sim *sim, uint32_t channel, uint64_t delay_ns, uint32_t a,
                                uint32_t b, void (*run)(struct sim *, struct event *))
 {
@@ -56,7 +56,7 @@ static struct event *link_post(struct sim *sim, uint32_t channel, uint64_t delay
     return event;
 }
 
-/* There may be another by now. */
+/* The link may have been replaced meanwhile. */
 static bool link_is_meant(struct sim *sim, const struct event *event)
 {
     return *link_end(sim, event->a, event->b) == event->number;
@@ -72,12 +72,12 @@ static void link_on_frame(struct sim *sim, struct event *event)
     agent->bytes_in += event->bytes->len;
     aq_status status =
         aqi_hub_frame(agent_hub(sim, at), from, event->bytes->data, event->bytes->len);
-    REQUIRE(sim, status == AQ_OK, "agent %u takes a frame of kind %u from agent %u for garbage", at,
+    REQUIRE(sim, status == AQ_OK, "agent %u rejects a frame of kind %u from agent %u", at,
             event->bytes->data[0], from);
     agent_after(sim, at);
 }
 
-/* Who sends the same to several shares its bytes. */
+/* Frames that are sent to several agents share their bytes. */
 static struct bytes *link_bytes(struct sim *sim, const void *frame, size_t len)
 {
     struct bytes *bytes = sim->last;
@@ -124,10 +124,10 @@ void link_close(struct sim *sim, uint32_t from, uint32_t to)
 static void link_on_silence(struct sim *sim, struct event *event)
 {
     if (link_is_meant(sim, event))
-        link_lost(sim, event->a, event->b, false, "nothing was heard from it");
+        link_lost(sim, event->a, event->b, false, "it was silent for too long");
 }
 
-/* Each end that lives finds out by its own time-out. */
+/* Each end that is alive notices by its own timeout. */
 void link_cut(struct sim *sim, uint32_t a, uint32_t b)
 {
     if (!link_open(sim, a, b) && !link_open(sim, b, a)) return;
@@ -156,7 +156,7 @@ static void link_on_reset(struct sim *sim, struct event *event)
     if (link_is_meant(sim, event)) link_lost(sim, event->a, event->b, false, "it was reset");
 }
 
-/* The link to wherever this agent is attached ends for both. */
+/* Reset the link to this agent's current parent at both ends. */
 void link_reset(struct sim *sim, uint32_t agent)
 {
     for (uint32_t i = 0; i < agent; i++) {
@@ -194,7 +194,7 @@ static void link_on_connect(struct sim *sim, struct event *event)
     bool apart = link_apart(sim, agent, to);
     bool refused = !apart && !sim->agents[to].up && !sim->agents[to].silent;
     if (refused || apart || !sim->agents[to].up) {
-        /* TCP asks again after a while, and once more too late. */
+        /* TCP retries after a while, and once more too late. */
         bool again = !refused && event->number == 0;
         struct event *later =
             sim_post(sim, refused ? channel_agent(sim, agent, AGENT_CONNECT) : NO_CHANNEL,

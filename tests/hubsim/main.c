@@ -3,11 +3,11 @@
  *
  *     hubsim --seed 17 [--count N] [--agents N] [--ranks N] [--trace]
  *     hubsim --file seeds.txt
- *     hubsim --every [MOST]   all orders of what can happen in small jobs
- *     hubsim --bounds         how many messages and rounds large jobs need at most
+ *     hubsim --every [MOST]   all orders of events in small jobs
+ *     hubsim --bounds         the most messages and rounds that large jobs need
  *     hubsim --figures
  *
- * Several seeds run in one process at first; when one fails, it is said how to repeat it.
+ * Several seeds share a process at first; if one fails, the command that repeats it is printed.
  */
 #include "../common/seeds.h"
 #include "hubsim.h"

@@ -1,4 +1,4 @@
-/* Draws from a seed what is to happen. */
+/* Draws the plan of a job from a seed. */
 #include "hubsim.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 struct draw {
     struct plan *plan;
     uint64_t state;
-    uint64_t slow; /* factor of all times that ranks take */
+    uint64_t slow; /* factor of the duration of ranks' steps */
 };
 
 static uint64_t draw(struct draw *from, uint64_t below)
@@ -45,14 +45,14 @@ void plan_add(struct plan *plan, uint32_t rank, enum step_kind kind, int what, u
     each->steps[each->count++] = (struct step){kind, what, delay_ns};
 }
 
-/* --- who is where -------------------------------------------------------------------------------
- */
+/* --- placement of ranks ----------------------------------------------------------------------- */
 
 static void draw_places(struct draw *from)
 {
     struct plan *plan = from->plan;
     uint32_t how = (uint32_t)draw(from, 3);
-    uint32_t first = plan->agents > 1 && chance(from, 25) ? 1 : 0; /* the launcher is no host */
+    uint32_t first =
+        plan->agents > 1 && chance(from, 25) ? 1 : 0; /* aqrun runs on no host of the job */
     uint32_t agents = plan->agents - first;
     for (uint32_t i = 0; i < plan->ranks; i++) {
         uint32_t block = (uint32_t)((uint64_t)i * agents / plan->ranks);
@@ -74,8 +74,7 @@ static void draw_starts(struct draw *from)
     }
 }
 
-/* --- what the ranks do --------------------------------------------------------------------------
- */
+/* --- steps of the ranks ----------------------------------------------------------------------- */
 
 static uint64_t draw_delay(struct draw *from)
 {
@@ -156,7 +155,7 @@ static void draw_steps(struct draw *from, uint32_t rank, enum ending ending, uin
     draw_ending(from, rank, ending, one);
 }
 
-/* Something that this rank does otherwise. */
+/* One deviation of this rank. */
 static void draw_oddity(struct draw *from, uint32_t rank)
 {
     struct plan *plan = from->plan;
@@ -173,7 +172,8 @@ static void draw_oddity(struct draw *from, uint32_t rank)
         break;
     case 3:
         *step = (struct step){STEP_EXIT, (int)draw(from, 60), step->delay_ns};
-        if (step == each->steps) step->kind = STEP_END; /* who has not joined says nothing */
+        if (step == each->steps)
+            step->kind = STEP_END; /* a rank that has not joined sends nothing */
         break;
     case 4:
         *step = (struct step){STEP_HANG, 0, step->delay_ns};
@@ -183,11 +183,11 @@ static void draw_oddity(struct draw *from, uint32_t rank)
         step->delay_ns += draw(from, 8 * SECOND);
         break;
     case 6:
-        each->odd_call = rank != 0; /* never all of them */
+        each->odd_call = rank != 0; /* never all ranks */
         break;
     case 7:
         if (step->kind == STEP_END)
-            plan->may_hang = true; /* nobody waits for a program that left */
+            plan->may_hang = true; /* no process waits for a program that has left */
         *step =
             (struct step){step == each->steps ? STEP_CRASH : STEP_LOSE, SIGSEGV, step->delay_ns};
         break;
@@ -201,7 +201,7 @@ static void draw_ranks(struct draw *from)
     uint32_t one = (uint32_t)draw(from, plan->ranks);
     bool calm = chance(from, 40);
     plan->waits_for_one = ending == ONE_EXITS || ending == ONE_ENDING;
-    if (ending == FINALIZE && plan->agree_count != 0) /* the last word of all */
+    if (ending == FINALIZE && plan->agree_count != 0) /* the last result of all */
         memset(plan->agrees[plan->agree_count - 1].members, 0xff, aqi_boot_set_bytes(plan->ranks));
     for (uint32_t i = 0; ending == FINALIZE && plan->agree_count != 0 && i < 8; i++)
         if (plan->ranks + i < aqi_boot_set_bytes(plan->ranks) * 8)
@@ -217,8 +217,7 @@ static void draw_ranks(struct draw *from)
     }
 }
 
-/* --- what goes wrong ----------------------------------------------------------------------------
- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static void add_fault(struct plan *plan, enum fault_kind kind, uint32_t a, uint64_t at_ns)
 {
@@ -254,7 +253,7 @@ static void draw_losses(struct draw *from)
     }
 }
 
-/* Once all have come; some rank takes so long that it meets the job. */
+/* Once all ranks have joined; some rank takes so long that the job is still running. */
 static void draw_outage(struct draw *from)
 {
     static const uint64_t shares[] = {50, 100, 150}; /* % of the time that a host may be silent */

@@ -1,4 +1,4 @@
-/* Channels, and events in the order of their times, then of their making: a binary heap. */
+/* Channels, and their events in the order of time, then of creation: a binary heap. */
 #include "hubsim.h"
 
 #include <stdlib.h>
@@ -105,7 +105,7 @@ struct event *sim_post(struct sim *sim, uint32_t channel, uint64_t delay_ns,
     return event;
 }
 
-/* What a rank has said is also taken out of turn (rank_drain): then its turn is empty. */
+/* Messages of a rank are also taken out of turn (rank_drain), after which their turn is empty. */
 struct event *sim_earliest(struct sim *sim)
 {
     while (sim->heap_count != 0) {

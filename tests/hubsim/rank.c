@@ -26,8 +26,7 @@ static void rank_next(struct sim *sim, struct rank *rank)
     rank_post_step(sim, rank, 0);
 }
 
-/* --- its end ------------------------------------------------------------------------------------
- */
+/* --- its end ---------------------------------------------------------------------------------- */
 
 static void rank_on_reaped(struct sim *sim, struct event *event)
 {
@@ -58,7 +57,7 @@ static void rank_exits(struct sim *sim, struct rank *rank, int code)
     else if (rank->joined && !rank->left)
         check_cause(sim, AQI_EXIT_FAILED);
     else if (!rank->joined)
-        sim->checks.codes[AQI_EXIT_FAILED] = true; /* if others come to aq_init */
+        sim->checks.codes[AQI_EXIT_FAILED] = true; /* if others call aq_init */
     rank_end(sim, rank, code << 8);
 }
 
@@ -78,8 +77,7 @@ void rank_vanish(struct sim *sim, struct rank *rank)
     rank->lost_parent = true;
 }
 
-/* --- what it says -------------------------------------------------------------------------------
- */
+/* --- its messages ----------------------------------------------------------------------------- */
 
 static void rank_on_said(struct sim *sim, struct event *event)
 {
@@ -99,13 +97,13 @@ static void rank_on_said(struct sim *sim, struct event *event)
         message->data = event->bytes != NULL ? event->bytes->data : NULL;
         message->len = event->bytes != NULL ? event->bytes->len : 0;
         aq_status status = aqi_hub_said(hub, event->a, message);
-        REQUIRE(sim, status == AQ_OK, "a message of type %u of rank %u is taken for garbage",
-                message->type, event->a);
+        REQUIRE(sim, status == AQ_OK, "a message of type %u of rank %u is rejected", message->type,
+                event->a);
     }
     if (!sim->draining) agent_after(sim, agent);
 }
 
-/* All that it has said and nobody has read. */
+/* Process all messages that it has sent and that have not been read. */
 void rank_drain(struct sim *sim, uint32_t rank)
 {
     struct event *event;
@@ -130,7 +128,7 @@ static void rank_say(struct sim *sim, struct rank *rank, const struct aqi_contro
     memcpy(event->bytes->data, data, len);
 }
 
-/* In pieces, as a message holds so much. */
+/* In pieces, as the length of a message is limited. */
 static void rank_calls(struct sim *sim, struct rank *rank, uint32_t number)
 {
     const struct plan_call *call = &sim->plan->calls[number];
@@ -279,8 +277,7 @@ void rank_spawn(struct sim *sim, uint32_t number)
     rank_post_step(sim, rank, 0);
 }
 
-/* --- what it hears ------------------------------------------------------------------------------
- */
+/* --- messages to it --------------------------------------------------------------------------- */
 
 static void rank_on_exit_event(struct sim *sim, struct rank *rank, int code)
 {
@@ -312,7 +309,8 @@ static void rank_hears(struct sim *sim, struct event *event)
     switch (message->type) {
     case AQI_CONTROL_JOB:
         REQUIRE(sim, message->rank == rank->number && message->size == sim->plan->ranks,
-                "rank %u is told that it is %u of %u", rank->number, message->rank, message->size);
+                "rank %u is notified that it is %u of %u", rank->number, message->rank,
+                message->size);
         rank->joined = true;
         rank_next(sim, rank);
         break;
@@ -332,7 +330,7 @@ static void rank_hears(struct sim *sim, struct event *event)
         if (message->event == AQI_BOOT_EXIT) rank_on_exit_event(sim, rank, message->code);
         break;
     default:
-        sim_fail(sim, "rank %u hears a message of type %u", rank->number, message->type);
+        sim_fail(sim, "rank %u gets a message of type %u", rank->number, message->type);
     }
 }
 
@@ -341,8 +339,9 @@ static void rank_to(void *arg, uint32_t number, const struct aqi_control *messag
 {
     struct sim *sim = ((struct owner *)arg)->sim;
     struct rank *rank = &sim->ranks[number];
-    REQUIRE(sim, rank->agent == ((struct owner *)arg)->agent, "agent %u tells rank %u of agent %u",
-            ((struct owner *)arg)->agent, number, rank->agent);
+    REQUIRE(sim, rank->agent == ((struct owner *)arg)->agent,
+            "agent %u sends to rank %u of agent %u", ((struct owner *)arg)->agent, number,
+            rank->agent);
     if (!rank->running) return;
     if (message->type == AQI_CONTROL_EVENT && message->event == AQI_BOOT_EXIT) sim->checks.orders++;
     struct event *event =

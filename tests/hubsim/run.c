@@ -52,7 +52,7 @@ bool sim_chance(struct sim *sim, unsigned percent)
     return !sim->every && sim_random(sim, 100) < percent;
 }
 
-/* Once it comes again; twice it may come too late. */
+/* Once it reconnects in time; the second time it may be too late. */
 static void sim_break(struct sim *sim, uint32_t number)
 {
     struct agent *agent = &sim->agents[number];
@@ -125,13 +125,13 @@ static void sim_lose_patience(struct sim *sim, struct event *event)
     if (!sim->agents[0].up) return;
     REQUIRE(sim, sim->plan->may_hang, "the job does not end by itself");
     check_cause(sim, AQI_EXIT_SIGNAL + SIGINT);
-    sim_trace(sim, "the user has no patience any more");
+    sim_trace(sim, "the user ends the job");
     aqi_hub_signal(agent_hub(sim, 0), SIGINT);
     agent_after(sim, 0);
     (void)event;
 }
 
-/* A line of the standard input, and the next. */
+/* A line of the standard input, and the next one. */
 static void sim_input(struct sim *sim, struct event *event)
 {
     uint64_t number = event->number;
@@ -209,7 +209,7 @@ void sim_run(struct sim *sim)
     struct event *event;
     while (sim->up != 0 && (event = sim_earliest(sim)) != NULL) {
         REQUIRE(sim, event->time <= RUN_MOST_NS, "%u agents have not ended", sim->up);
-        REQUIRE(sim, sim->events < RUN_EVENTS, "it does not come to an end");
+        REQUIRE(sim, sim->events < RUN_EVENTS, "it does not end");
         sim_happen(sim, event);
     }
 }

@@ -111,7 +111,7 @@ static void *demanding_symbol(const char *name)
 static void demanding_check(int holds, const char *what)
 {
     if (holds) return;
-    fprintf(stderr, "demanding: not so: %s\n", what);
+    fprintf(stderr, "demanding: not true: %s\n", what);
     abort();
 }
 

@@ -44,7 +44,7 @@ void aqt_ints(uintmax_t a, uintmax_t b, int equal, const char *text, const char 
 void aqt_range(uintmax_t value, uintmax_t least, uintmax_t most, const char *text, const char *file,
                int line)
 {
-    if (value < least || value > most) aqt_fail(file, line, "does not hold: %s", text);
+    if (value < least || value > most) aqt_fail(file, line, "not true: %s", text);
 }
 
 void aqt_strings(const char *a, const char *b, int equal, const char *file, int line)

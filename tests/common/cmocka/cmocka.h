@@ -40,7 +40,7 @@ void aqt_strings(const char *a, const char *b, int equal, const char *file, int 
 void aqt_memory(const void *a, const void *b, size_t size, int equal, const char *file, int line);
 
 #define aqt_true(holds, text)                                                                      \
-    ((holds) ? (void)0 : aqt_fail(__FILE__, __LINE__, "does not hold: %s", text))
+    ((holds) ? (void)0 : aqt_fail(__FILE__, __LINE__, "not true: %s", text))
 #define assert_true(c)     aqt_true((c), #c)
 #define assert_false(c)    aqt_true(!(c), "!(" #c ")")
 #define assert_non_null(p) aqt_true((p) != NULL, #p " is there")
