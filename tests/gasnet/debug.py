@@ -65,7 +65,7 @@ CASES = (
     ("none", {"GASNET_MAX_THREADS": "few"}, None, ("GASNET_MAX_THREADS is \"few\"",), ()),
     ("none", {"GASNET_COLL_SCRATCH_SIZE": "8Q"}, None,
      ("GASNET_COLL_SCRATCH_SIZE is \"8Q\"",), ()),
-    ("none", {"GASNET_PHYSMEM_MAX": "much"}, None, ("GASNET_PHYSMEM_MAX=\"much\" is not",), ()),
+    ("none", {"GASNET_PHYSMEM_MAX": "much"}, None, ("GASNET_PHYSMEM_MAX=\"much\" is invalid",), ()),
     ("none", {"GASNET_SUPERNODE_MAXSIZE": "x"}, None, ("GASNET_SUPERNODE_MAXSIZE=\"x\"",), ()),
     ("none", {"GASNET_DOMAIN_COUNT": "17", "GASNET_NUM_QPS": "9", "GASNET_BBUF_COUNT": "0",
               "GASNET_NETWORKDEPTH_SPACE": "64M", "GASNET_VERBOSENV": "1"}, 0,

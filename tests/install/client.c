@@ -1,5 +1,5 @@
-/* The smallest useful program of a user, in C that is C++ too: every process greets the next one
- * and itself, and checks what it hears. Built against the installed tree only. */
+/* The smallest useful program of a user, in the common subset of C and C++: every process greets
+ * the next one and itself, and checks the greetings. Built against the installed tree only. */
 #include <aqueduct/aqueduct.h>
 #include <stdio.h>
 
@@ -14,7 +14,7 @@ static void greeting(aq_am *am)
     heard_count++;
 }
 
-/* Of 64 bits, signed, and a pointer, among others. */
+/* 64-bit, signed and pointer arguments, among others. */
 static void wide(aq_am *am)
 {
     if (am->args[0] == -7 && (int64_t)aq_arg_u64(am, 1) == -5000000000 && am->args[3] == 8 &&
@@ -61,11 +61,11 @@ int main(void)
     if (status != AQ_OK) return fail("aq_poll_until", status);
     aq_arg expected = (aq_arg)(rank + 1 + (rank + size - 1) % size + 1);
     if (heard_sum != expected) {
-        fprintf(stderr, "client: heard %d instead of %d\n", (int)heard_sum, (int)expected);
+        fprintf(stderr, "client: got %d instead of %d\n", (int)heard_sum, (int)expected);
         return 1;
     }
     status = aq_finalize();
     if (status != AQ_OK) return fail("aq_finalize", status);
-    printf("client %u of %u heard both greetings\n", (unsigned)rank, (unsigned)size);
+    printf("client %u of %u got both greetings\n", (unsigned)rank, (unsigned)size);
     return 0;
 }

@@ -1,4 +1,7 @@
-/* The same program as C++: the headers and AQ_ARGS must serve both; and what C++ adds. */
+/*
+ * The same program as C++: the headers and AQ_ARGS must work in both languages; and features of
+ * C++.
+ */
 #include "client.c"
 #include <initializer_list>
 #include <stdlib.h>

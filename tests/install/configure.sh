@@ -1,7 +1,6 @@
 #!/bin/bash
-# What a build is told when it is configured: systems that the library is not for are refused with
-# the reason, flags of the user's reach every step, and networks whose headers come or go are found
-# or left out.
+# Checks of the configuration: unsupported systems are refused with the reason, the user's flags
+# reach every step, and networks whose headers appear or disappear are found or left out.
 # usage: configure.sh SOURCE_DIR CC CXX
 set -euo pipefail
 cc=$2
@@ -16,19 +15,19 @@ configure()
 }
 source=$1 cxx=$3
 
-# headers TEXT: those of networks that this build sees, instead of the system's.
+# headers TEXT: the headers of networks that this build sees, instead of the system's.
 headers()
 {
     mkdir -p "$top/include/infiniband" "$top/include/rdma"
     echo "$1" | tee "$top/include/infiniband/verbs.h" >"$top/include/rdma/fabric.h"
 }
 
-# networks WHEN NUMBER: of ibv and ofi so many are built.
+# networks WHEN NUMBER: checks that this many of ibv and ofi are built.
 networks()
 {
     local found
     found=$(grep -o 'ibv/hca[.]c[.]o:\|ofi/ofi[.]c[.]o:' "$top/flags/build.ninja" |
-        sort -u | wc -l) || true # none is no mistake yet
+        sort -u | wc -l) || true # none is not a failure yet
     [ "$found" -eq "$2" ] ||
         { echo "$1 $found of ibv and ofi are built, and not $2" >&2; exit 1; }
 }
@@ -37,7 +36,7 @@ headers '#error not installed'
 configure flags "-DMARK=1 -fno-omit-frame-pointer -I$top/include" || { cat "$top/log" >&2; exit 1; }
 for object in src/aqueduct.o src/front/gasnet/aqueduct_gasnet.o; do
     ninja -C "$top/flags" -t commands "$object" | grep -q -e '-DMARK=1 .* -r -nostdlib' ||
-        { echo "$object is joined without the flags of compiling" >&2; exit 1; }
+        { echo "$object is linked without the flags for compiling" >&2; exit 1; }
 done
 
 networks 'without headers' 0
@@ -48,9 +47,9 @@ headers '#error gone'
 cmake "$top/flags" >"$top/log" 2>&1
 networks 'after the headers are gone' 0
 
-# Compiled only: libraries of 32 bits need not be there.
+# Only compiled, as 32-bit libraries need not be installed.
 echo 'int is_there;' | "$cc" -m32 -x c -c -o "$top/probe.o" - 2>/dev/null ||
-    { echo "skipped: $cc has no -m32, so it cannot be seen to be refused"; exit 77; }
+    { echo "skipped: $cc has no -m32, so its refusal cannot be tested"; exit 77; }
 if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then
     echo 'a build of 32 bits can be configured' >&2
     exit 1

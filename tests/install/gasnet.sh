@@ -1,8 +1,8 @@
 #!/bin/bash
 # Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
 # for every network and mode, in C and C++; run them alone, with the launchers and with
-# GASNET_PSHM_NODES. With udp or ofi, programs for this network also have to use it. Those for ibv
-# and ofi run over shared memory first: adapters are for tests/rdma.
+# GASNET_PSHM_NODES. With udp or ofi, programs for this network must also use it. Those for ibv and
+# ofi run over shared memory first: tests/rdma has adapters.
 # usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp] [ofi]
 set -euo pipefail
 build=$1
@@ -11,7 +11,7 @@ case " ${*:3} " in *" ofi "*) ofi=ofi ;; *) ofi= ;; esac
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-# make takes no blanks, and the checkout may have some in its path.
+# make does not support blanks, which the path of the checkout may contain.
 here=$top/sources
 cp -r "$2/tests/install/gasnet" "$here"
 
@@ -29,7 +29,7 @@ unset GASNET_PSHM_NODES GASNET_SPAWNFN GASNET_SUPERNODE_MAXSIZE
 unset AQ_RANK AQ_NEIGHBORHOOD AQ_TRANSPORTS
 grep -rIl -e "$top" -e "$build" "$tree" && fail "the files above name the folder of the build"
 
-# --- what configure scripts look at --------------------------------------------------------------
+# --- variables for configure scripts -----------------------------------------------------------
 version=
 for part in MAJOR MINOR PATCH; do
     number=$(awk "/GASNET_RELEASE_VERSION_$part/ {print \$3}" "$tree/include/gasnet_config.h")
@@ -51,7 +51,8 @@ read -ra words < <(sed -n 's/^GASNET_LIBS=//p' <<<"$show")
 for word in "${words[@]}"; do
     [[ $word == -[lL]* ]] || fail "GASNET_LIBS has $word"
 done
-# As Legion's CMake files do: network and mode from the fragments' names, a file for each library.
+# As Legion's CMake files do: network and mode from the names of the fragments, a file for each
+# library.
 for fragment in "$tree"/include/*-conduit/*.mak; do
     [[ ${fragment##*/} =~ ^([a-z]+)-(seq|par|parsync)\.mak$ ]] || fail "what is $fragment?"
     [ -f "$tree/lib/libgasnet-${BASH_REMATCH[1]}-${BASH_REMATCH[2]}.a" ] ||
@@ -77,11 +78,11 @@ run_path=$(pkg-config --variable=run_path gasnet-smp-par)
 # --- build ---------------------------------------------------------------------------------------
 strict="-Wall -Wextra -Werror"
 mkdir "$top/bin"
-modes_of() # NET: with those of one network it is known how modes differ
+modes_of() # NET: the differences between modes need testing with one network only
 {
     case $1 in smp) echo seq par parsync ;; udp) echo seq par ;; *) echo par ;; esac
 }
-ways_of() # NET MODE: all for one of them, for the others each language and each kind of file
+ways_of() # NET MODE: all for one of them; for the others each language and each kind of file
 {
     case $1-$2 in smp-par) echo mak-c mak-cxx pc-c pc-cxx ;; *) echo mak-c pc-cxx ;; esac
 }
@@ -126,17 +127,17 @@ mkdir "$top/linked"
 ln -s "$tree/include" "$top/linked/include"
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/smp-conduit/smp-par.mak" \
     SOURCE="$here/client.c" OUT="$top/bin/smp-linked-par-c" LANGUAGE=c STRICT="$strict" ||
-    fail "smp-par.mak behind a link does not build"
+    fail "smp-par.mak through a link does not build"
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/gasnet_tools-par.mak" tools \
     SOURCE="$here/tools.c" OUT="$top/tools-linked" STRICT="$strict" ||
-    fail "gasnet_tools-par.mak behind a link does not build"
-# Its headers behind the link, too, by which the program finds aqrun.
+    fail "gasnet_tools-par.mak through a link does not build"
+# Also its headers, through which the program finds aqrun.
 # shellcheck disable=SC2046
 cc -D_GNU_SOURCE -DGASNET_PAR -I"$top/linked/include" -I"$top/linked/include/smp-conduit" \
     -o "$top/bin/smp-headers-par-c" "$here/client.c" $(pkg-config --libs gasnet-smp-par) ||
-    fail "headers behind a link do not build"
+    fail "headers through a link do not build"
 
-# --- a unit of another mode or network fails at link, by a name that says why ---------------------
+# --- a unit of another mode or network fails to link, at a symbol that names the cause ------------
 for other in udp-par smp-seq; do
     # shellcheck disable=SC2046
     ! cc -o "$top/wrong" "$here/client.c" $(pkg-config --cflags gasnet-$other) \
@@ -151,7 +152,7 @@ done
 cc -fsanitize=thread -o "$top/sanitized" "$here/client.c" \
     $(pkg-config --cflags --libs gasnet-smp-par) 2>"$top/log" || fail "tsan: $(cat "$top/log")"
 
-# --- inside a shared library of the client's, as runtimes have it -----------------------------
+# --- inside a shared library of the client, as runtimes use it ----------------------------------
 printf '%s\n' '#include <gasnet.h>' 'int job_start(void);' 'void job_end(int code);' \
     'int job_start(void) { return gasnet_init(NULL, NULL) + gasnet_attach(NULL, 0, 4096, 0); }' \
     'void job_end(int code) { gasnet_barrier(0, 16); gasnet_exit(code); }' >"$top/runtime.c"
@@ -166,7 +167,7 @@ got=0
 [ "$got" = 6 ] || fail "a runtime in a shared library ends with $got"
 
 # --- run ---------------------------------------------------------------------------------------
-# shellcheck disable=SC2016 # it is not to be expanded
+# shellcheck disable=SC2016 # it must not be expanded
 awkward='$HOME;"'--
 setarch -R true 2>/dev/null && export CLIENT_SAME=1
 ran=0
@@ -195,11 +196,12 @@ done
 unset AQ_TRANSPORTS
 [ "$ran" = 18 ] || fail "$ran clients were built instead of 18"
 
-# --- the network ibv: without an adapter it says so; what names a spawner -------------------------
+# --- the network ibv: an error without an adapter; unknown spawners
+# ---------------------------------
 program=$top/bin/ibv-mak-par-c
 run=$tree/bin/gasnetrun_ibv
 if [ ! -d /sys/class/infiniband ]; then
-    ! "$run" -n 2 "$program" >"$top/out" 2>"$top/log" || fail "ibv: it runs without an adapter"
+    ! "$run" -n 2 "$program" >"$top/out" 2>"$top/log" || fail "ibv: runs without an adapter"
     grep -q 'ibv\|RDMA' "$top/log" || fail "ibv without an adapter: $(cat "$top/log")"
 fi
 for net in ibv ofi; do
@@ -214,10 +216,11 @@ GASNET_VAPI_SPAWNER=none GASNET_SPAWNER=L "$tree/bin/gasnetrun_vapi" -n 2 "$top/
 grep -q 'gasnetrun_vapi: unknown spawner "none" (GASNET_VAPI_SPAWNER)' "$top/log" ||
     fail "vapi: $(cat "$top/log")"
 
-# --- the network ofi: a provider that there is, and one that there is not -------------------------
+# --- the network ofi: with a provider that exists, and one that does not
+# ----------------------------
 program=$top/bin/ofi-mak-par-c
 run=$tree/bin/gasnetrun_ofi
-over_ofi() # PROVIDER: a job of two whose processes are no neighbours
+over_ofi() # PROVIDER: a job of two processes that are not neighbors
 {
     env GASNET_SUPERNODE_MAXSIZE=1 GASNET_OFI_PROVIDER="$1" "$run" -n 2 "$program" 3 \
         >"$top/out" 2>"$top/log"
@@ -229,15 +232,16 @@ if [ -n "$ofi" ]; then
     grep -q 'libfabric has no provider none' "$top/log" || fail "none: $(cat "$top/log")"
 fi
 
-# --- the network udp: who uses it, and how it is started ------------------------------------------
+# --- the network udp: whether it is used, and how jobs are started
+# ---------------------------------
 program=$top/bin/udp-mak-par-c
-runs() # COMMAND…: it is a job of two that ends as it should
+runs() # COMMAND…: checks that it is a job of two that ends as it should
 {
     "$@" >"$top/out" 2>&1 || fail "$*: exit $? $(cat "$top/out")"
     [ "$(grep -c 'of 2 in mode UDP: \[3\]' "$top/out")" = 2 ] || fail "$*: $(cat "$top/out")"
 }
 lost=(AQ_UDP_LOSSY=loss=1000 AQ_UDP_DEAD_AFTER=300ms)
-sends() # COMMAND…: so it is, but not when udp loses all packets
+sends() # COMMAND…: likewise, but not if udp drops all packets
 {
     [ -n "$udp" ] || return 0
     runs env "$@"
@@ -265,7 +269,7 @@ got=0
 "$amudprun" -spawn C -n 2 "$program" >"$top/out" 2>"$top/log" || got=$?
 [ "$got:$(grep -c 'unknown spawner "C" (-spawn)' "$top/log")" = 2:1 ] ||
     fail "-spawn C: exit $got: $(cat "$top/out" "$top/log")"
-plans() # TEXT COMMAND…: -t shows it
+plans() # TEXT COMMAND…: -t prints it
 {
     text=$1
     shift
@@ -283,7 +287,7 @@ printf '#!/bin/sh\necho "srun $*"\n' >"$top/managers/srun"
 chmod +x "$top/managers/srun"
 plans "srun --mpi=pmi2 --ntasks=2 --nodes=1 --export=ALL $program a b" \
     env PATH="$top/managers:$PATH" "$run" -spawner=pmi2 -n 2 -N 1 -E PATH,NO "$program" 'a b'
-runs_itself() # RANKS ARGUMENTS COMMAND…: it makes itself a job, or is one of the manager's
+runs_itself() # RANKS ARGUMENTS COMMAND…: it starts a job, or is part of the manager's
 {
     wanted=$1 arguments=$2
     shift 2
@@ -315,7 +319,7 @@ plans "any 'o p' -np 2 $program 'a b'" \
     env MPIRUN_CMD="any 'o p' -np %N %C" "$run" -t -spawner=mpi -n 2 "$program" 'a b'
 plans "srun -K0 -v -n 2 $program" \
     env PMIRUN_CMD='srun -K0 %V -n %N %C' "$run" -t -spawner=pmi -v -n 2 "$program"
-"$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 for a number of processes"
+"$top/bin/smp-mak-par-c" 4 >/dev/null || fail "the network smp takes 4 as a number of processes"
 for launcher in gasnetrun_{smp,udp,ibv,vapi,ofi} amudprun; do
     "$tree/bin/$launcher" --help | grep -q "^usage: $launcher -n N" || fail "$launcher --help"
 done
@@ -334,6 +338,6 @@ done
 for wrong in "" "-n 2" "-x $program" "-n 0 $program"; do
     # shellcheck disable=SC2086
     ! "$run" $wrong >/dev/null 2>"$top/log" || fail "$run $wrong is accepted"
-    [ -s "$top/log" ] || fail "$run $wrong says nothing"
+    [ -s "$top/log" ] || fail "$run $wrong prints nothing"
 done
 echo "$ran clients built and run against the installed tree"

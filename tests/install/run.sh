@@ -1,5 +1,5 @@
 #!/bin/bash
-# Install, move what was installed, and build and run a client against it in every documented way.
+# Install, move the tree, and build and run a client against it in every documented way.
 # usage: run.sh BUILD_DIR SOURCE_DIR CC CXX
 set -euo pipefail
 build=$1
@@ -9,7 +9,8 @@ cxx=$4
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-# Commands that have to be split into words name it, and the checkout may have blanks in its path.
+# Its path occurs in commands that are split into words, and the path of the checkout may contain
+# blanks.
 here=$top/sources
 cp -r "$source/tests/install" "$here"
 
@@ -19,7 +20,7 @@ fail()
     exit 1
 }
 
-# --- install: by component, then whole, then moved ---------------------------------------------
+# --- install: by component, then completely, then moved -----------------------------------------
 cmake --install "$build" --prefix "$top/runtime" --component runtime >/dev/null
 [ "$(cd "$top/runtime" && find . -type f | grep -vc '/libaqueduct\.so\.[0-9.]*$')" = 0 ] ||
     fail "component runtime holds more than the shared library"
@@ -38,7 +39,7 @@ done
 # --- build: pkg-config shared and static, find_package shared and static -------------------------
 mkdir "$top/bin"
 export PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
-# pkg-config escapes the blanks in the prefix, which only eval takes back.
+# pkg-config escapes blanks in the prefix, which needs eval to undo.
 for language in c cc; do
     compiler=$cc
     [ "$language" = c ] || compiler="$cxx -std=c++11"
@@ -49,12 +50,12 @@ for language in c cc; do
         "$(pkg-config --static --cflags --libs aqueduct)" 2>"$top/static.log" ||
         { cat "$top/static.log" >&2; fail "static link by pkg-config failed"; }
 done
-# With the run path that the file gives, a program finds the shared library by itself.
+# With the run path from the file, a program finds the shared library by itself.
 eval "$cc -o $top/run-path $here/client.c" "$(pkg-config --cflags --libs aqueduct)" \
     "$(pkg-config --variable=run_path aqueduct)"
 (unset LD_LIBRARY_PATH && "$top/run-path" >/dev/null) ||
     fail "run_path does not lead to the library"
-# What does not fit into an argument is refused by the compiler, and it says so.
+# Values that do not fit into an argument are refused by the compiler, with an explanation.
 for refused in 'aq_args(1.5f)' '(AQ_ARGS(1ll))' '(AQ_ARGS(&evaluated))' 'AQ_ARG64(1.5)'; do
     "$cxx" -std=c++11 -fsyntax-only -I "$prefix/include" "-DREFUSED=$refused" "$here/client.cc" \
         2>"$top/refused.log" && fail "$refused compiles"
@@ -68,7 +69,7 @@ project()
 }
 project >"$top/cmake.log" 2>&1 ||
     { cat "$top/cmake.log" >&2; fail "the project with find_package does not build"; }
-# The program that the README shows is a client too.
+# The program in the README is a client too.
 # shellcheck disable=SC2016 # the backticks are Markdown's
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$top/readme.c"
 eval "$cc -std=c11 -Wall -Wextra -Werror -o $top/readme $top/readme.c" \
@@ -89,9 +90,9 @@ for program in "$top"/bin/*; do
     *-static-*) [ "$needs" = 0 ] || fail "$program is not linked with the static library" ;;
     esac
     "$program" >"$top/out" || fail "$program alone: exit $?"
-    grep -qx 'client 0 of 1 heard both greetings' "$top/out" || fail "$program alone said nothing"
+    grep -qx 'client 0 of 1 got both greetings' "$top/out" || fail "$program alone prints nothing"
     "$prefix/bin/aqrun" -n 2 "$program" >"$top/out" || fail "aqrun -n 2 $program: exit $?"
-    [ "$(grep -c 'of 2 heard both greetings' "$top/out")" = 2 ] ||
+    [ "$(grep -c 'of 2 got both greetings' "$top/out")" = 2 ] ||
         fail "aqrun -n 2 $program printed: $(cat "$top/out")"
     ran=$((ran + 1))
 done

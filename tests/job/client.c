@@ -1,7 +1,7 @@
 /*
- * A rank that does what its arguments say, in their order: each is STEP[=NUMBER][@RANK][?], done by
- * all ranks or by one. A step that fails prints "STEP: AQ_…: message" and ends the program with
- * code 3, or goes on where a "?" follows.
+ * A rank that carries out its arguments in order: each is STEP[=NUMBER][@RANK][?], for all ranks or
+ * for one. A step that fails prints "STEP: AQ_…: message" and ends the program with code 3, unless
+ * a "?" follows.
  */
 #include "base/shmem.h"
 #include "job/channel.h"
@@ -36,7 +36,7 @@ static uint8_t part_byte(size_t rank, size_t i)
     return (uint8_t)(rank * 31 + i * 7 + i / 251);
 }
 
-/* Allgather of so many bytes, verified. */
+/* Allgather of this many bytes, verified. */
 static aq_status do_gather(long number)
 {
     size_t len = (size_t)number, size = boot->info.size;
@@ -51,7 +51,7 @@ static aq_status do_gather(long number)
     return status;
 }
 
-/* Shared memory of so many bytes: each rank writes one, all see all. */
+/* Shared memory of this many bytes: each rank writes one, all check all. */
 static aq_status do_share(long number)
 {
     size_t bytes = (size_t)number;
@@ -93,12 +93,12 @@ static aq_status do_code(long number)
 static aq_status do_signal(long number)
 {
     fflush(stdout);
-    signal((int)number, SIG_DFL); /* a sanitizer may have taken it */
+    signal((int)number, SIG_DFL); /* a sanitizer may handle it */
     raise((int)number);
     return AQ_ESYS;
 }
 
-/* What aq_exit does. */
+/* As aq_exit does. */
 static aq_status do_end(long number)
 {
     boot->kind->exit(boot, (int)number, NULL);
@@ -119,12 +119,12 @@ static void on_event(void *arg, const struct aqi_boot_event *event)
     do_code(event->code);
 }
 
-/* Sleep until an event comes, and end with its code. */
+/* Sleep until an event arrives, and exit with its code. */
 static aq_status do_wait(long number)
 {
     (void)number;
     aq_status status;
-    /* First ask, then sleep: the event may have come during a collective call. */
+    /* First check, then sleep: the event may have arrived during a collective call. */
     while ((status = boot->kind->progress(boot, on_event, NULL)) == AQ_OK) {
         struct pollfd state = {.fd = boot->fd, .events = POLLIN};
         poll(&state, 1, -1);
@@ -132,7 +132,7 @@ static aq_status do_wait(long number)
     return status;
 }
 
-/* The same by looking at the job page only. */
+/* The same by watching the job page only. */
 static aq_status do_alert(long number)
 {
     (void)number;
@@ -141,7 +141,7 @@ static aq_status do_alert(long number)
     return do_wait(0);
 }
 
-/* Wait for SIGKILL, deaf to everything. */
+/* Wait for SIGKILL, ignoring everything else. */
 static aq_status do_hang(long number)
 {
     (void)number;
@@ -168,7 +168,7 @@ static aq_status do_print(long number)
     return AQ_OK;
 }
 
-/* So many numbered lines to both outputs. */
+/* This many numbered lines to both outputs. */
 static aq_status do_lines(long number)
 {
     for (long i = 0; i < number; i++) {
@@ -178,7 +178,7 @@ static aq_status do_lines(long number)
     return AQ_OK;
 }
 
-/* So many descriptors above the standard ones are open. */
+/* Check that this many descriptors above the standard ones are open. */
 static aq_status do_files(long number)
 {
     long open = 0;
@@ -188,7 +188,7 @@ static aq_status do_files(long number)
     return open == number ? AQ_OK : AQ_ELIMIT;
 }
 
-/* Say HELLO in another version of the protocol, and print the answer. */
+/* Send HELLO in another version of the protocol, and print the answer. */
 static aq_status do_hello(long number)
 {
     int pair[2], passed = -1, place = atoi(getenv("AQ_BOOT_FD"));
@@ -211,7 +211,7 @@ static aq_status do_hello(long number)
     return AQ_OK;
 }
 
-/* Random packets, to the place before joining and to the control socket after it. */
+/* Random packets, to the place before joining and to the control socket afterwards. */
 static aq_status do_garbage(long number)
 {
     int to = boot != NULL ? boot->fd : atoi(getenv("AQ_BOOT_FD"));
@@ -222,7 +222,7 @@ static aq_status do_garbage(long number)
             buf[k] = (uint8_t)rand();
         if (i % 2 == 0) memset(buf, 0, 4);
         if (i % 2 == 0) buf[0] = AQI_CONTROL_VERSION;
-        /* Types a rank may not send, or not so; but no EXIT and no BYE. */
+        /* Types that a rank may not send, or not in this form; but no EXIT and no BYE. */
         static const uint8_t types[] = {AQI_CONTROL_HELLO,  AQI_CONTROL_JOB,   AQI_CONTROL_CALL,
                                         AQI_CONTROL_RESULT, AQI_CONTROL_AGREE, 200};
         if (i % 2 == 0) buf[2] = types[(size_t)i / 2 % sizeof(types)];
@@ -232,7 +232,7 @@ static aq_status do_garbage(long number)
     return AQ_OK;
 }
 
-/* Take part in an allgather of so many bytes, but never read the result. */
+/* Take part in an allgather of this many bytes, but never read the result. */
 static aq_status do_deaf(long number)
 {
     static uint8_t zeros[AQI_CONTROL_CHUNK];

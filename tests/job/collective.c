@@ -1,4 +1,4 @@
-/* Collective calls of the bootstrap: allgather, share, and the ways they fail. */
+/* Collective calls of the bootstrap: allgather, share, and how they fail. */
 #include "harness.h"
 
 #include <stdio.h>
@@ -64,7 +64,7 @@ static void test_ranks_that_disagree(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct run run;
-        /* Later calls fail too, and nobody dies of it but by their own choice. */
+        /* Later calls fail too, and no rank dies unless it decides to. */
         job_run(&run, "-n", "2", JOB_CLIENT, "open", "barrier", cases[i].one, cases[i].other,
                 "barrier?", "finalize");
         expect_code(&run, 0);
@@ -75,7 +75,7 @@ static void test_ranks_that_disagree(void **state)
     }
 }
 
-/* Who leaves will not come: the others need not wait for a time-out. */
+/* A rank that has left will not call: the others must not wait for a timeout. */
 static void test_a_rank_that_leaves(void **state)
 {
     (void)state;
@@ -124,7 +124,8 @@ static void test_a_deaf_rank(void **state)
             "gather=500000?", "print=6", "end=5@0", "wait");
     expect_code(&run, 5);
     expect_count(&run, OUT, "6\n", 3);
-    expect_count(&run, OUT, "gather: AQ_EPROTO", 3); /* it gave zeros, not what the test wants */
+    expect_count(&run, OUT, "gather: AQ_EPROTO",
+                 3); /* it contributed zeros, not the data that the test expects */
     run_free(&run);
 }
 

@@ -3,7 +3,7 @@
 
 static void __attribute__((constructor)) crash(void)
 {
-    signal(SIGSEGV, SIG_DFL); /* a sanitizer may have taken it */
+    signal(SIGSEGV, SIG_DFL); /* a sanitizer may handle it */
     raise(SIGSEGV);
 }
 

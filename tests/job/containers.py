@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Jobs where containers, administrators and callers have taken something away.
+"""Jobs where containers, administrators and callers have restricted something.
 
 usage: containers.py BUILD_DIR
 
-Each job works, or ends at once with an error that says what to do. What this machine cannot take
-away is skipped, and the reason is printed.
+Each job works, or ends at once with an error that says what to do. Restrictions that this
+machine does not permit are skipped, and the reason is printed.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ CGROUPS = [pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/memory")
 
 
 def run(command, seconds=60, **options):
-    """Run to the end; a command that takes longer fails the test."""
+    """Run until it exits; a command that takes longer fails the test."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("AQ_", "GASNET_"))}
     environment.update(options.pop("environment", {}))
@@ -38,12 +38,12 @@ def run(command, seconds=60, **options):
 
 
 def shell(script, *command):
-    """A command that a shell runs after `script` in the same process."""
+    """A command that is executed by a shell after `script`, in the same process."""
     return ["bash", "-c", script + ' && exec "$@"', "bash", *command]
 
 
 def mounts(script, *command):
-    """A command with mounts of its own."""
+    """A command in a mount namespace of its own."""
     return ["unshare", "--mount", *shell(script, *command)]
 
 
@@ -52,11 +52,11 @@ def as_nobody(*command, user=NOBODY):
 
 
 class Case(unittest.TestCase):
-    """Jobs of RANKS ranks of a program that talks all to all and checks what it gets."""
+    """Jobs of RANKS ranks of a program whose ranks all communicate and check what they receive."""
 
     @classmethod
     def setUpClass(cls):
-        # Others may not look into the build folder.
+        # The build folder may be inaccessible to other users.
         cls.place = pathlib.Path(tempfile.mkdtemp(prefix="aqueduct-containers-"))
         cls.place.chmod(0o755)
         for source in ("tools/aqrun/aqrun", "tests/core/core_stress", "tests/core/core_victim",
@@ -70,7 +70,7 @@ class Case(unittest.TestCase):
         shutil.rmtree(cls.place)
 
     def need(self, *command):
-        """Skip unless this, the taking away, works here."""
+        """Skip the test unless this restriction works here."""
         try:
             result = run(command)
         except FileNotFoundError as error:
@@ -98,7 +98,7 @@ class Case(unittest.TestCase):
             self.assertRegex(result.stderr, part)
 
     def within(self, *prefix):
-        """Works under this prefix, if the prefix itself does."""
+        """Works under this prefix, if the prefix itself works."""
         self.need(*prefix, "true")
         return self.works(*prefix, *self.job)
 
@@ -211,7 +211,7 @@ class Users(Case):
         self.within("unshare", "--map-root-user")
 
     def test_program_that_cannot_be_read(self):
-        """The kernel keeps the files of such a process from its user."""
+        """The kernel hides the files of such a process from its user."""
         self.need(*as_nobody(), "true")
         hidden = self.place / "hidden"
         shutil.copy(self.program, hidden)
@@ -225,7 +225,7 @@ class Users(Case):
 
     def test_other_processes_count(self):
         self.need(*as_nobody("true"))
-        held, end = os.pipe()  # the other process reads until the end of this
+        held, end = os.pipe()  # the other process reads until the end of this test
         with os.fdopen(held), os.fdopen(end, "w"):
             other = f"ulimit -u 6 && (cat <&{held} >/dev/null 2>&1 &)"
             self.fails(*as_nobody(*shell(other), user=NOBODY - 8), *self.job, pass_fds=[held],
@@ -261,7 +261,7 @@ class Namespaces(Case):
         self.assertTrue(condition())
 
     def processes(self, mark):
-        """Those with this in their environment: their numbers and names."""
+        """The processes with this in their environment: pids and names."""
         found = {}
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -272,22 +272,24 @@ class Namespaces(Case):
         return found
 
     def test_namespace_ends_all(self):
-        """Killed together, aqrun and its guard leave nobody there to end what shells started."""
+        """If aqrun and its guard are killed together, nothing is left to end what shells have
+        started."""
         prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
         self.need(*prefix, "true")
         mark = f"AQUEDUCT_TEST_HOLE={os.getpid()}"
-        # The sleepers hold no pipe of ours, and two have left the groups of their ranks.
+        # The sleeping processes hold no pipe of ours, and two have left the process groups of their
+        # ranks.
         script = "sleep 1000 & setsid sleep 1000 & echo started; wait"
         with subprocess.Popen(["env", mark, *prefix, os.fspath(self.aqrun), "-n", "2", "sh", "-c",
                                script], stdout=subprocess.PIPE, text=True) as job, \
                 contextlib.ExitStack() as at_end:
-            at_end.callback(job.kill)  # and so all in it, should they live on
+            at_end.callback(job.kill)  # and with it everything in the namespace
             for _ in range(2):
                 self.assertEqual(job.stdout.readline(), "started\n")
             self.until(lambda: list(self.processes(mark).values()).count("sleep") == 4)
             for pid, name in self.processes(mark).items():
                 if name in ("aqrun", "aq-guard"):
-                    with contextlib.suppress(ProcessLookupError):  # it went with the other
+                    with contextlib.suppress(ProcessLookupError):  # it died with the other one
                         os.kill(pid, signal.SIGKILL)
             self.until(lambda: job.poll() is not None and not self.processes(mark))
 
@@ -365,7 +367,7 @@ class Calls(Case):
 
 
 class Callers(Case):
-    """What a process inherits from whoever started it."""
+    """State that a process inherits from the process that started it."""
 
     def test_closed_standard_files(self):
         """In aqrun, and in ranks, whose sockets must not become their standard output."""
@@ -410,7 +412,7 @@ class Callers(Case):
 
 
 class Together(Case):
-    """Jobs of several users and namespaces at the same time: none may notice another."""
+    """Jobs of several users and namespaces at the same time do not affect each other."""
 
     def test_jobs_of_all_kinds(self):
         prefixes = [[], [], ["unshare", "--net"], ["unshare", "--net"], ["unshare", "--user"],
@@ -430,7 +432,7 @@ class Together(Case):
             self.skipTest("not all kinds of namespaces and users are allowed here")
 
     def test_one_dies_among_others(self):
-        """A job that is killed takes nobody along."""
+        """A job that is killed does not affect the others."""
         others = [subprocess.Popen(list(map(os.fspath, self.job[:-1])), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
                   for _ in range(4)]

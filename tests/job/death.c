@@ -1,4 +1,4 @@
-/* Ends of ranks: which of them end the job, what is said, which exit code it has, how long. */
+/* Ends of ranks: which of them end the job, the message, the exit code, and how long it takes. */
 #include "harness.h"
 
 #include <signal.h>
@@ -35,7 +35,7 @@ static void test_killed_ranks(void **state)
     }
 }
 
-/* The same seen by ranks that look at the job page only. */
+/* The same seen by ranks that only watch the job page. */
 static void test_the_job_page(void **state)
 {
     (void)state;
@@ -80,7 +80,7 @@ static void test_ending_before_joining(void **state)
     run_free(&run);
 }
 
-/* Ranks that never look are stopped all the same: SIGTERM after 0.5 s, SIGKILL after 1.5 s. */
+/* Ranks that never look are ended regardless: SIGTERM after 0.5 s, SIGKILL after 1.5 s. */
 static void test_ranks_that_do_not_listen(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void test_exit_by_request(void **state)
     assert_string_equal(run.text[ERR], "");
     expect_no_sooner(&run, 0.4);
     run_free(&run);
-    /* All at once: as in a program that ends with aq_exit everywhere. */
+    /* All at once, as in a program that ends with aq_exit everywhere. */
     job_run(&run, "-n", "8", JOB_CLIENT, "open", "barrier", "end=6");
     expect_code(&run, 6);
     assert_string_equal(run.text[ERR], "");
@@ -136,7 +136,7 @@ static void test_exit_by_request(void **state)
     run_free(&run);
 }
 
-/* The first code counts, but any other beats 0. */
+/* The first code counts, except that any other one replaces 0. */
 static void test_several_codes(void **state)
 {
     (void)state;
@@ -190,14 +190,14 @@ static void test_a_program_under_a_shell(void **state)
 {
     (void)state;
     struct run run;
-    /* The shell passes the signal on as a code. */
+    /* The shell turns the signal into a code. */
     job_run(&run, "-n", "2", "sh", "-c", "\"$0\" open barrier signal=11@1 wait; exit $?",
             JOB_CLIENT);
     expect_code(&run, 139);
     expect_text(&run, ERR, "aqrun: rank 1 (pid ");
     expect_text(&run, ERR, "was killed by signal 11 (Segmentation fault); ending the job\n");
     run_free(&run);
-    /* The shell keeps it to itself. */
+    /* The shell hides it. */
     job_run(&run, "-n", "2", "-E", "AQ_EXIT_TIMEOUT=2s", "sh", "-c",
             "\"$0\" open barrier signal=11@1 wait; sleep 1000", JOB_CLIENT);
     expect_code(&run, 1);
@@ -218,7 +218,7 @@ static void test_strays_are_ended(void **state)
     run_free(&run);
 }
 
-/* While the first of many are gone others are not: none is spoken of again. */
+/* While the first of many are gone, others are not: none is named again. */
 static void test_strays_are_named_once(void **state)
 {
     (void)state;
@@ -263,7 +263,7 @@ static void test_a_rank_killed_from_outside(void **state)
     run_free(&run);
 }
 
-/* Killed and still there, as one that gives back much memory: here as the zombie of a tracer. */
+/* Killed but still there, as a process that frees much memory: here as the zombie of a tracer. */
 static void test_a_killed_rank_that_takes_long(void **state)
 {
     (void)state;
@@ -289,13 +289,13 @@ static void test_a_killed_rank_that_takes_long(void **state)
     if (!traced) skip(); /* not allowed here */
 }
 
-/* It left by aq_finalize, in which the other one is waited for, as it seems in vain. */
+/* It has left by aq_finalize, and the other one does not follow. */
 static void test_left_behind(void **state)
 {
     (void)state;
     struct run run;
     char limit[20];
-    for (unsigned seconds = 1;; seconds *= 4) { /* longer where ranks come late */
+    for (unsigned seconds = 1;; seconds *= 4) { /* longer where ranks are late */
         snprintf(limit, sizeof(limit), "%us", seconds);
         job_run(&run, "-n", "2", "--timeout", limit, "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT,
                 "open", "barrier", "leaving@0", "finalize@0", "close@0", "pause@1");
@@ -306,7 +306,7 @@ static void test_left_behind(void **state)
     expect_text(&run, ERR, "rank 0 has left the job, while rank 1 (pid ");
     expect_text(&run, ERR, "has not called aq_finalize");
     run_free(&run);
-    /* Who has come is on its way out. */
+    /* A rank that has called it too is about to leave. */
     job_run(&run, "-n", "2", "--timeout", "1s", "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT, "open",
             "leaving", "finalize@0", "close@0", "pause@1");
     expect_code(&run, 124);

@@ -1,14 +1,13 @@
 /*
- * How jobs end: a table (exits_table.c) of what one rank does while the others are somewhere, or of
- * what is done to them from outside. Each row says the exit code of aqrun, what is said and
- * printed, and how soon all is over; afterwards no process, socket or file is left.
+ * How jobs end: a table (exits_table.c) of what one rank does while the others are in some state,
+ * or of what is done to them from outside. Each row gives the exit code of aqrun, its messages and
+ * output, and how soon the job has ended; afterwards no process, socket or file is left.
  *
- *   job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N]
- *             [--patience N]
+ * job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N] [--patience
+ * N]
  *
- * What ranks do is in tests/core/setup/victim*.c; how aqrun alone sees ends in death.c and kill.c.
- * When each signal comes is proven without waiting: src/job/hub/closing_test.c,
- * src/lib/limit_test.c.
+ * The actions of ranks are in tests/core/setup/victim*.c; death.c and kill.c test aqrun alone. The
+ * times of signals are tested without waiting: src/job/hub/closing_test.c, src/lib/limit_test.c.
  */
 #include "exits.h"
 
@@ -23,13 +22,13 @@
 #include <unistd.h>
 
 /* AQ_EXIT_TIMEOUT of ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three.
- * Others have that of the harness, so a job that needs signals does not end. */
+ * Other rows use that of the harness, so that a job that needs signals does not end. */
 #define DEAF_TIMEOUT 0.6
 #define LIMIT        2.0
-/* It may be late when other programs have the cores, but not each time. */
+/* A job may be late when other programs use the cores, but not each time. */
 enum { TRIES = 3, NAME = 100 };
 
-/* Rows in which ranks wait for signals are run beside the others. */
+/* Rows in which ranks wait for signals run concurrently with the others. */
 enum part { ALL_ROWS, DEAF_ROWS, OTHER_ROWS };
 
 static struct {
@@ -38,8 +37,8 @@ static struct {
     enum part part;
 } options = {.ranks = 3, .repeats = 1, .over = "shm"};
 
-/* s, of the latest job: as long as a machine that is busy needs until all ranks are there it may
- * need for their end, too. */
+/* Start of the latest job in seconds: if a busy machine takes this long until all ranks are
+ * there, the end may take as long, too. */
 static double start;
 
 static char folder[] = "/tmp/job-exits-XXXXXX"; /* for temporary files of ranks */
@@ -62,8 +61,8 @@ static bool exits_far(void)
     return getenv("AQ_HOSTS") != NULL;
 }
 
-/* Agents of other hosts end their ranks in order also when aqrun was killed: the network may be all
- * that is gone. */
+/* Agents of other hosts end their ranks in order even if aqrun is killed, as only the network
+ * might have failed. */
 static bool exits_deaf(const struct exit_case *row)
 {
     return row->deaf || (row->killed && exits_far());
@@ -76,7 +75,7 @@ static double exits_timeout(void)
 
 static double exits_limit(const struct exit_case *row, double timeout)
 {
-    /* Where to start takes several times as long as elsewhere, so does what the kernel ends. */
+    /* If starting takes several times as long as usual, so does ending processes by the kernel. */
     if (row->limit > 0) return row->limit * run_patience * JOB_SLOWNESS + start / 2;
     return (exits_deaf(row) ? timeout : LIMIT * run_patience) * JOB_SLOWNESS + start;
 }
@@ -97,7 +96,7 @@ static void exits_start(struct run *run, const struct exit_case *row, unsigned r
     run_start(run, "sh", "-c", command, JOB_AQRUN, JOB_VICTIM, NULL);
 }
 
-/* Lines that begin with # are the marks of the program, also behind "[RANK] ". */
+/* Lines that begin with # are the marks of the program, possibly after "[RANK] ". */
 static void expect_silence(const struct run *run)
 {
     for (const char *line = run->text[ERR]; *line != '\0';) {
@@ -138,7 +137,7 @@ static void expect_printed(const struct run *run, const struct exit_case *row, u
         expect_count(run, OUT, text, 1);
     }
     if (row->each != NULL) expect_count(run, OUT, row->each, ranks * row->times);
-    /* Of "handler" the last ends the job in rank 0. */
+    /* In rows "handler" the last rank ends the job in rank 0. */
     unsigned first = strcmp(row->how, "handler") == 0 ? 2 : 1;
     if (row->quits) expect_count(run, OUT, "asked to quit\n", ranks - first);
 }
@@ -167,7 +166,7 @@ static void expect_no_temporary(void)
     closedir(here);
 }
 
-/* How long the end has taken. */
+/* Returns how long the end has taken. */
 static double exits_once(const struct exit_case *row, unsigned ranks, double timeout)
 {
     struct run run;
@@ -209,7 +208,7 @@ static void exits_row(const struct exit_case *row, unsigned ranks)
     fail_msg("%s has taken %.2f s, more than %.2f, %d times", name, took, limit, TRIES);
 }
 
-/* Is it one of those that were asked for? */
+/* Whether it is one of the rows named by --only. */
 static bool exits_named(const char *name)
 {
     size_t len = strlen(name);
@@ -229,7 +228,7 @@ static unsigned exits_least(void)
     return count;
 }
 
-/* Rows that have their own numbers are run with the least of ranks, or when they are asked for. */
+/* Rows with a number of ranks of their own run with the smallest number, or if named. */
 static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
 {
     char name[NAME];
@@ -256,7 +255,7 @@ static void test_exits(void **state)
             for (unsigned j = 0; j < 1 || j < row->repeats; j++)
                 exits_row(row, ranks);
         }
-    assert_true(rows >= exits_least()); /* of each name one */
+    assert_true(rows >= exits_least()); /* at least one of each name */
 }
 
 static const char *exits_transports(void)
@@ -318,13 +317,13 @@ int main(int argc, char **argv)
                         "[--repeats N] [--patience N], with N > 1 ranks\n");
         return 2;
     }
-    /* A shell that starts us in the background has them ignored. */
+    /* A shell that starts us in the background ignores them. */
     signal(SIGINT, SIG_DFL);
     signal(SIGQUIT, SIG_DFL);
     /* Over udp each rank is a host of its own. */
     setenv("AQ_TRANSPORTS", exits_transports(), 1);
     if (strcmp(options.over, "udp") == 0) setenv("AQ_NEIGHBORHOOD", "1", 1);
     setenv("AQT_MARKS", "1", 1);
-    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* two write it */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* two processes write to it */
     return options.only != NULL ? exits_run(ALL_ROWS) : exits_run_parts();
 }

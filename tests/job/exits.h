@@ -1,13 +1,15 @@
-/* The table of exits: what its rows say, and who runs them. */
+/* The table of exits: its rows, and the interface to the program that runs them. */
 #ifndef JOB_EXITS_H
 #define JOB_EXITS_H
 
 #include "harness.h"
 
-/* Whose line "rank N was here", still in its buffer at the end, is printed. */
+/*
+ * The ranks whose line "rank N was here", which is still in their buffers at the end, is printed.
+ */
 enum exit_prints { PRINT_ALL, PRINT_OTHERS, PRINT_LAST, PRINT_ANY };
 
-#define CODE_OF_FIRST (-1)  /* ranks exit with 10 and their number: that of who is heard first */
+#define CODE_OF_FIRST (-1)  /* 10 plus the number of the rank whose exit is noticed first */
 #define ANYTHING      "*"   /* on standard error */
 #define OVER_SHM      "shm" /* only */
 #define OVER_UDP      "udp"
@@ -19,21 +21,21 @@ struct exit_case {
     const char *said; /* on standard error, with @ for the last rank; NULL: nothing at all */
     enum exit_prints prints;
     bool deaf;         /* some do not look: signals end them, after parts of AQ_EXIT_TIMEOUT */
-    bool killed;       /* aqrun is: what is left ends soon after it */
+    bool killed;       /* aqrun is killed: other processes end soon after it */
     bool alone;        /* without aqrun */
-    bool direct;       /* only where ranks have the output of aqrun itself: on its host */
+    bool direct;       /* only where ranks share the output of aqrun, that is, on its host */
     bool verbose;      /* aqrun -v */
-    bool relayed;      /* aqrun -p: through it, in whole lines */
-    const char *set;   /* a setting, or several with " -E " between */
+    bool relayed;      /* aqrun -p: relayed, in whole lines */
+    const char *set;   /* a setting, or several separated by " -E " */
     const char *shell; /* redirections */
     const char *over;  /* one transport only */
-    double limit;      /* s; 0: as all */
-    unsigned ranks;    /* not as given */
+    double limit;      /* s; 0: the default */
+    unsigned ranks;    /* a number of ranks of its own */
     unsigned repeats;  /* 0: once */
-    bool quits;        /* all but one hear of SIGQUIT */
+    bool quits;        /* all but one handle SIGQUIT */
     const char *each;  /* printed by each rank, */
-    unsigned times;    /* so often */
-    /* What is done from outside once all are where they are to be; time counts from here. */
+    unsigned times;    /* this many times */
+    /* The action from outside once all ranks are in their state; time is measured from here. */
     void (*drive)(struct run *run, unsigned ranks);
 };
 

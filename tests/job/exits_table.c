@@ -1,4 +1,4 @@
-/* The table of exits, and what is done to jobs from outside. */
+/* The table of exits, and actions on jobs from outside. */
 #include "exits.h"
 
 #include <signal.h>
@@ -36,14 +36,14 @@ static void signal_last(struct run *run, unsigned ranks)
     hit_rank(run, ranks - 1, SIGUSR1);
 }
 
-/* Twice: the second meets the first one's exit. */
+/* Twice: the second signal arrives during the exit caused by the first. */
 static void signal_last_twice(struct run *run, unsigned ranks)
 {
     hit_rank(run, ranks - 1, SIGUSR1);
-    kill(rank_pid(run, ranks - 1), SIGTERM); /* it may be gone */
+    kill(rank_pid(run, ranks - 1), SIGTERM); /* it may have exited */
 }
 
-/* Nobody reads the output any more. */
+/* The output is no longer read. */
 static void close_output(struct run *run, unsigned ranks)
 {
     close(run->pipes[OUT]);
@@ -63,7 +63,7 @@ static void stop_first_kill_last(struct run *run, unsigned ranks)
     kill_last(run, ranks);
 }
 
-/* Bit N - 1 is signal N; no process: all of them. */
+/* Bit N - 1 is signal N; if the process has gone: all bits. */
 static unsigned long signals_of(pid_t pid, const char *what)
 {
     char path[40], line[200], form[20];
@@ -87,7 +87,7 @@ static bool is_stopped(pid_t pid)
     char path[40], state = 'X';
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "r");
-    if (file == NULL) return true; /* it is gone */
+    if (file == NULL) return true; /* the process has gone */
     if (fscanf(file, "%*d %*s %c", &state) != 1) state = 'X';
     fclose(file);
     return state == 'T';
@@ -95,8 +95,9 @@ static bool is_stopped(pid_t pid)
 
 /*
  * The last rank has begun to leave, with more to write than a pipe holds, while aqrun reads
- * nothing. A time that it is stopped counts for no time-out, and SIGTERM is not for it. As often as
- * its timer would come in such a time SIGALRM comes, so the time need not pass.
+ * nothing. Time during which the rank is stopped counts for no timeout, and must not cause SIGTERM.
+ * SIGALRM is sent as often as the rank's timer would expire in such a period, so that the test need
+ * not wait for it.
  */
 static void stop_rank_that_leaves(struct run *run, unsigned ranks, bool limited)
 {
@@ -119,7 +120,7 @@ static void stop_rank_that_leaves(struct run *run, unsigned ranks, bool limited)
     kill(run->pid, SIGCONT);
 }
 
-/* aq_exit has a limit of its own, so there is a timer; a return from main has none. */
+/* aq_exit has a limit of its own, hence a timer; a return from main has none. */
 static void stop_leaving(struct run *run, unsigned ranks)
 {
     stop_rank_that_leaves(run, ranks, true);
@@ -144,7 +145,7 @@ static void kill_everything(struct run *run, unsigned ranks)
     kill(run->pid, SIGKILL);
 }
 
-/* As Ctrl-C, and so on. */
+/* As by Ctrl-C, and so on. */
 static void interrupt(struct run *run, unsigned ranks)
 {
     (void)ranks;
@@ -183,7 +184,7 @@ static void interrupt_twice(struct run *run, unsigned ranks)
 #define CODE_0 0
 #define SAID_0 "before aq_finalize: this ends the job"
 #define SAID_5 "exit(5) or a return from main before aq_finalize: this ends the job"
-#else /* the library is not told the code, so aqrun judges */
+#else /* the library does not get the code, so aqrun decides */
 #define CODE_0 1
 #define SAID_0 "exited with code 0 before aq_finalize; ending the job"
 #define SAID_5 "exited with code 5 before aq_finalize; ending the job"
@@ -213,7 +214,7 @@ const struct exit_case exit_cases[] = {
     {"threads6", "nowhere", "fault", .code = 6, .set = BARE ",again=60,late=5", LATE},
     {"relay6", "nowhere", .code = 6, .ranks = 12, LATE},
     {"segv", "nowhere", .code = 139, .said = SEGV, .prints = PRINT_ANY},
-    /* One, while the others are in a barrier. */
+    /* One rank, while the others are in a barrier. */
     {"segv", "barrier", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},
     {"kill", "barrier", .code = 137, .said = KILL, .prints = PRINT_OTHERS},
     {"abort", "barrier", .code = 134, .said = "was killed by signal 6 (Aborted); ending the job",
@@ -236,7 +237,8 @@ const struct exit_case exit_cases[] = {
     {"return5", "barrier", .code = 5, .said = SAID_5},
     {"atexit", "barrier", .code = 12},
     {"atexit_first", "barrier", .code = 12, .said = ANYTHING},
-#ifndef EXITS_THREAD_SANITIZER /* keeps the alarm from who waits for the lock of a stream */
+#ifndef EXITS_THREAD_SANITIZER /* it keeps the alarm from a thread that waits for the lock of a    \
+                                  stream */
     {"held7", "barrier", .code = 7, .deaf = true, .prints = PRINT_ANY},
 #endif
     {"unknown", "barrier", .code = 1,
@@ -271,7 +273,7 @@ const struct exit_case exit_cases[] = {
     {"aq_exit7", "finalize", .code = 7},
     {"handler", "finalize", .code = 9},
     {"return5", "finalize", .code = 5, .said = SAID_5},
-    /* Where nobody looks: then AQ_EXIT_TIMEOUT counts. */
+    /* Where no rank looks, AQ_EXIT_TIMEOUT applies. */
     {"kill", "spin", .code = 137, .said = KILL, .deaf = true, .prints = PRINT_ANY},
     {"aq_exit7", "spin", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"return5", "spin", .code = 5, .said = SAID_5, .deaf = true, .prints = PRINT_LAST},
@@ -281,13 +283,13 @@ const struct exit_case exit_cases[] = {
     {"aq_exit7", "read", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"aq_exit7", "handler", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"aq_exit7", "hang", .code = 7, .deaf = true, .prints = PRINT_LAST},
-    /* Somebody looks all the same. */
+    /* A progress thread looks. */
     {"aq_exit7", "spin", "helped", .code = 7, .set = HELPED},
     {"handler", "spin", "helped", .code = 9, .set = HELPED},
     {"kill", "spin", "helped", .code = 137, .said = KILL, .set = HELPED, .prints = PRINT_OTHERS},
     {"aq_exit7", "sleep", "helped", .code = 7, .set = HELPED},
     {"aq_exit7", "handler", "helped", .code = 7, .set = HELPED},
-    /* A handler of SIGQUIT hears of the end first. */
+    /* A handler of SIGQUIT is called first. */
     {"kill", "quit", .code = 137, .said = KILL, .quits = true, .prints = PRINT_OTHERS},
     {"aq_exit7", "quit", .code = 7, .quits = true},
     {"return5", "quit", .code = 5, .said = SAID_5, .quits = true},
@@ -299,7 +301,7 @@ const struct exit_case exit_cases[] = {
     {"finalize", "attach", .code = 1, .said = "in aq_segment_attach", .prints = PRINT_ANY},
     {"gone_team", "gone_team", .code = 1, .said = "(job rank @) in aq_team_destroy",
      .set = "AQ_COLL_SCRATCH=0", .ranks = 4, .prints = PRINT_ANY},
-    /* A child's end is nobody's business; it prints once more what it has inherited. */
+    /* The end of a child has no effect; it prints the inherited buffer once more. */
     {"fork", "finalize", .code = 0, .prints = PRINT_OTHERS},
     /* After aq_finalize, and before and in aq_init. */
     {"late_exit5", "finalize", .code = 5},
@@ -349,7 +351,7 @@ const struct exit_case exit_cases[] = {
     {"wait", "poll", "quit", .code = 131, .said = "the launcher got signal 3 (", .drive = quit},
     {"wait", "hang", "int", .code = 130, .said = "the launcher got signal 2 (", .drive = interrupt,
      .deaf = true, .prints = PRINT_LAST},
-    /* A thread of the library would end the job before the second one. */
+    /* A progress thread would end the job before the second signal. */
     {"wait", "hang", "int_twice", .code = 130, .said = "killing at once", .drive = interrupt_twice,
      .set = "AQ_PROGRESS_THREAD=no", .prints = PRINT_ANY},
     {"wait", "poll", "kill_9", .code = 137, .said = ANYTHING, .drive = kill_launcher,
@@ -360,7 +362,7 @@ const struct exit_case exit_cases[] = {
      .killed = true, .prints = PRINT_ANY},
     {"wait", "poll", "kill_all", .code = 137, .said = ANYTHING, .drive = kill_everything,
      .killed = true, .prints = PRINT_ANY},
-    /* Output that goes nowhere, and outputs of the library. */
+    /* Output that cannot be written, and output of the library. */
     {"signalled", "poll", "closed", .code = 11, .said = ANYTHING, .drive = close_output,
      .prints = PRINT_ANY},
     {"aq_exit7", "poll", "full", .code = 7, .said = ANYTHING, .shell = ">/dev/full",
@@ -377,7 +379,7 @@ const struct exit_case exit_cases[] = {
     {"terminate", "barrier", "stats", .code = 143, .set = "AQ_STATS=yes",
      .said = "rank 0: ", .prints = PRINT_OTHERS},
     {"aq_exit7", "poll", "trace", .code = 7, .set = "AQ_TRACE=job", .said = "aq[0."},
-    /* A death ends nothing, but aq_exit does. */
+    /* A death does not end the job, but aq_exit does. */
     {"kill", "survival", .code = 137, .set = SURVIVE, .said = "the job goes on without it",
      .prints = PRINT_OTHERS},
     {"quick4", "survival", .code = 4, .set = SURVIVE, .said = "the job goes on without it",
@@ -387,7 +389,7 @@ const struct exit_case exit_cases[] = {
      .prints = PRINT_OTHERS},
     {"wait", "poll", "survive_int", .code = 130, .set = SURVIVE,
      .said = "the launcher got signal 2 (", .drive = interrupt},
-    /* Many more ranks than cores: what they do last, each has to be told of. */
+    /* Many more ranks than cores: the last action of each rank has to be handled. */
     {"finalize", "finalize", "many", .ranks = 64, .over = OVER_SHM, .limit = 0.1, .code = 0},
     {"kill", "poll", "many", .ranks = 64, .over = OVER_SHM, .code = 137, .said = KILLED,
      .prints = PRINT_ANY},
@@ -397,7 +399,7 @@ const struct exit_case exit_cases[] = {
      .deaf = true, .prints = PRINT_ANY},
     {"kill", "sleep", "many_udp", .ranks = 16, .over = OVER_UDP, .code = 137, .said = KILLED,
      .deaf = true, .prints = PRINT_ANY},
-    /* Alone, nobody waits: "barrier" is over at once. */
+    /* Alone, a rank waits for no other: "barrier" ends at once. */
     {"aq_exit7", "barrier", "alone", .alone = true, .code = 7},
     {"aq_exit0", "barrier", "alone", .alone = true, .code = 0},
     {"exit3", "barrier", "alone", .alone = true, .code = 3},

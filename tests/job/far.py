@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Jobs over several hosts, which aqrun starts by ssh: however they end, nothing is left.
+"""Jobs over several hosts, which aqrun starts by ssh: however they end, nothing is left behind.
 
 usage: far.py BUILD_DIR [CLASS[.TEST]]…
 
-Near has a stand-in for ssh, which runs the command here, so that all hosts are this machine. Wide…
-has network namespaces that a bridge joins (tests/net/spaces.py), with sshd in each and keys of its
-own; it needs root. AQUEDUCT_TEST_SOAK=yes: more of everything.
+Near uses a replacement for ssh, which runs the command locally, so that all hosts are this
+machine. Wide… uses network namespaces joined by a bridge (tests/net/spaces.py), with sshd in
+each and keys of its own; it needs root. AQUEDUCT_TEST_SOAK=yes: more of everything.
 """
 
 import collections
@@ -31,11 +31,11 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 AQRUN = BUILD / "tools/aqrun/aqrun"
 SOAK = os.environ.get("AQUEDUCT_TEST_SOAK") == "yes"
 PATIENCE = 100 if SOAK else 40  # seconds: more than a busy machine needs
-SOON = 5  # seconds, for what is left to end once aqrun has
-EXIT = 2  # seconds, AQ_EXIT_TIMEOUT as it is
+SOON = 5  # seconds, for remaining processes to exit after aqrun
+EXIT = 2  # seconds, the default of AQ_EXIT_TIMEOUT
 VICTIM = BUILD / "tests/core/core_victim"
 FOREIGN = ("AQ_", "GASNET_", "SSH_", "SLURM", "PMI", "OMPI_")
-# Stands in for ssh: options, a host, a command, which runs here. Some hosts are special.
+# Replaces ssh: options, a host, a command, which runs locally. Some hosts are special.
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 export FAR_HOST="$1"
@@ -63,7 +63,7 @@ exec sh -c "$*"
 
 
 def processes():
-    """Of all that we may look at: the number, the command line and the environment."""
+    """Of all processes that we may inspect: the pid, the command line and the environment."""
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (folder / "cmdline").read_bytes().split(b"\0")[:-1]
@@ -74,7 +74,7 @@ def processes():
 
 
 def until(condition, seconds=PATIENCE):
-    """What it says once that is true, or the last that it said."""
+    """The result of calling it once that is true, or its last result."""
     limit = time.monotonic() + seconds
     while True:
         result = condition()
@@ -84,7 +84,7 @@ def until(condition, seconds=PATIENCE):
 
 
 class Job:
-    """A job under way, its processes, and what it leaves."""
+    """A running job, its processes, and what it leaves behind."""
 
     def __init__(self, world, words, settings, stdin, stdout):
         self.world = world
@@ -98,12 +98,12 @@ class Job:
             start_new_session=True)
 
     def said(self, which):
-        """What it has written, without a move of the place where it writes."""
+        """Its output so far, without moving the offset at which it writes."""
         file = self.files[which].fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def mine(self):
-        """Agents by their host, and ranks by their number; and all processes of the job."""
+        """Agents by host, ranks by number, and all processes of the job."""
         agents, ranks, all_of_it = {}, {}, []
         for pid, line, names in processes():
             if not self.world.owns(pid, names, self.mark):
@@ -111,7 +111,7 @@ class Job:
             all_of_it.append(pid)
             if line[1:2] == [b"--agent"]:
                 host = self.world.host_of(pid, names)
-                # Its guard looks like it for a moment, and is its child.
+                # Its guard briefly looks like it, and is its child.
                 if parent_of(pid) != agents.get(host):
                     agents[host] = pid
             elif b"AQ_RANK" in names and line[0] != os.fsencode(AQRUN):
@@ -119,7 +119,7 @@ class Job:
         return agents, ranks, all_of_it
 
     def doing(self):
-        """What its processes wait for, for a report."""
+        """The system calls in which its processes wait, for a report."""
         lines, mine = [], self.mine()[2]
         for pid, line, _ in processes():
             if pid == self.run.pid or pid in mine:
@@ -132,7 +132,7 @@ class Job:
         return "\n".join(lines)
 
     def ready(self, ranks, agents):
-        """All have joined, as the program says."""
+        """All ranks have joined, according to the program."""
         found = until(lambda: self.said(0).count("ready\n") >= ranks or self.run.poll() is not None)
         if not found or self.run.poll() is not None:
             raise AssertionError(f"did not begin: {self.said(0)}\n{self.said(1)}\n{self.doing()}")
@@ -161,7 +161,7 @@ class Job:
         return [b" ".join(line) for pid, line, _ in processes() if pid in mine]
 
     def end(self):
-        """Whatever happens, nothing of it outlives the test."""
+        """Whatever happens, none of it outlives the test."""
         self.kill(self.run.pid)
         for _ in range(50):
             pids = self.mine()[2]
@@ -192,7 +192,7 @@ def state_of(pid):
 
 
 class World(unittest.TestCase):
-    """A place with hosts, and jobs over them."""
+    """A set of hosts, and jobs over them."""
 
     @classmethod
     def setUpClass(cls):
@@ -241,7 +241,7 @@ class World(unittest.TestCase):
                 file.close()
 
     def ends(self, *words, code=0, **options):
-        """Run it to its end; what it printed and said."""
+        """Run it until it exits. Returns its output and its messages."""
         with self.job(*words, **options) as job:
             job.wait()
             said = (job.said(0), job.said(1))
@@ -255,10 +255,10 @@ class World(unittest.TestCase):
 
 
 class Work:
-    """What jobs do, in any world."""
+    """Properties of jobs, on any kind of hosts."""
 
     def test_programs(self):
-        """Each rank reaches all others, wherever they are."""
+        """Each rank communicates with all others, wherever they are."""
         for name in ("am", *(("rma", "coll", "stress") if SOAK else ())):
             with self.subTest(program=name):
                 self.ends(BUILD / f"tests/core/core_{name}", ranks=8)
@@ -267,7 +267,7 @@ class Work:
         self.assertEqual([out.count(f"over {way}\n") for way in ("shm", "udp")], [4, 4], out)
 
     def test_shapes(self):
-        """From one host to eight, in a deep tree and in a flat one."""
+        """On one host to eight, in a deep tree and in a flat one."""
         for count in range(1, 9) if SOAK else (1, 5):
             for fanout in ("1", "2", "0"):
                 with self.subTest(hosts=count, fanout=fanout):
@@ -277,7 +277,7 @@ class Work:
                                      list(range(2 * count)))
 
     def test_whole_lines(self):
-        """All that ranks print comes, and no line is torn."""
+        """All output of ranks arrives, and no line is torn."""
         lines = 100000 if SOAK else 10000
         out, _ = self.ends("sh", "-c", f'seq -f "rank $AQ_RANK has line %.0f" {lines}', ranks=8,
                            AQ_SSH_FANOUT="2")
@@ -313,7 +313,7 @@ class Work:
             self.assertIn(whole, self.ends(*count, stdin=cat.stdout)[0])
             cat.stdout.close()
         self.assertIn(nothing, self.ends(*count)[0])
-        with open(file, "rb") as stdin:  # that nobody reads
+        with open(file, "rb") as stdin:  # which is never read
             self.ends("true", stdin=stdin)
         words = shlex.join((str(AQRUN), "--hosts", ",".join(self.hosts(4))))
         job = Job(self, ["sh", "-c", f"exec {words} sh -c '{count[2]}' <&-"], {}, None, None)
@@ -334,31 +334,31 @@ class Work:
 
 
 class Mistakes:
-    """What goes wrong before a job runs: said once, with the host's name and what to do."""
+    """Failures before a job runs are reported once, with the host's name and what to do."""
 
     def test_no_program(self):
         self.fails("/no/such/program", code=127, says=r"/no/such/program.*: No such file")
 
     def test_no_answer(self):
-        """Three that answer do not hide one that does not."""
+        """Three hosts that answer do not hide one that does not."""
         for host, says in self.silent.items():
             with self.subTest(host=host):
                 began = time.monotonic()
                 said = self.fails("sleep", "1000", hosts=[*self.hosts(3), host], says=says,
                                   AQ_SSH_TIMEOUT="2s")
                 self.assertLess(time.monotonic() - began, 20)
-                # What then became of the others is no news, and we are named once in a line.
+                # The fate of the others is not reported, and aqrun is named once in a line.
                 self.assertNotRegex(said, "lost its connection|aqrun:.* aqrun: host")
 
 
 class Ends:
-    """How jobs end, by what is done to a part of them."""
+    """How jobs end when a part of them fails."""
 
     STAY = "echo ready; exec sleep 1000"
 
     def stays(self, *options, ranks=8, hosts=5, fanout=2, code=1, act=None, gone=SOON,
               settings=None):
-        """A job that would stay for ever, but for what `act` does to it; what it said."""
+        """A job that runs until `act` does something to it. Returns its messages."""
         with self.job(*options, "sh", "-c", self.STAY, ranks=ranks, hosts=self.hosts(hosts),
                       AQ_SSH_FANOUT=str(fanout), **(settings or {})) as job:
             agents, ranks, _ = job.ready(ranks, hosts - self.rootful)
@@ -375,7 +375,7 @@ class Ends:
         self.ends("sh", "-c", "[ $AQ_RANK != 5 ] || kill -ABRT $$; sleep 1000", ranks=8, code=134)
 
     def test_victims(self):
-        """The last rank, on another host than the others, ends in its ways."""
+        """The last rank, on another host than the others, ends in various ways."""
         for how, where in self.victims:
             with self.subTest(how=how, where=where):
                 with self.job(VICTIM, how, where, ranks=4) as job:
@@ -398,7 +398,7 @@ class Ends:
                         job.kill(agents[sorted(agents)[which]])
                     said = self.stays("-v", fanout=fanout, act=act)
                     self.assertRegex(said, "is lost with its host")
-                    # That was nobody's wish, and who is below it does not say so.
+                    # The user did not request it, and hosts below do not report it.
                     self.assertNotIn("got signal", said)
 
     def test_killed_root(self):
@@ -427,7 +427,7 @@ class Ends:
         self.assertRegex(self.stays(act=act, code=130), "got signal 2")
 
     def test_interrupted_twice(self):
-        """The second time at once, whoever does not look: a rank, or a host that is frozen."""
+        """The second time at once, even if a rank does not look, or a host is frozen."""
         for freeze in (False, True):
             with self.subTest(freeze=freeze), self.job(
                     "sh", "-c", "trap '' TERM; " + self.STAY, ranks=4, AQ_EXIT_TIMEOUT="100s",
@@ -444,7 +444,7 @@ class Ends:
                 job.kill(*frozen, number=signal.SIGCONT)
 
     def test_frozen_host(self):
-        """It is silent, so it is lost; what is left of it must not be waited for."""
+        """It is silent, so it is lost; its remaining processes must not be waited for."""
         def act(job, agents, ranks):
             host = sorted(agents)[-1]
             frozen.extend(pid for pid in job.mine()[2] if self.host_of(pid) == host)
@@ -458,8 +458,8 @@ class Ends:
             job.kill(*frozen, number=signal.SIGCONT)
 
     def test_stopped_and_continued(self):
-        """Ctrl-Z stops ranks everywhere, for longer than hosts may be silent. What they say then
-        has come over every line: none has broken, or will for that silence."""
+        """Ctrl-Z stops ranks everywhere, for longer than hosts may be silent. Their later output
+        arrives over every line, so none has been broken by that silence."""
         stay = "trap 'echo continued' CONT; echo ready; sleep 1000 & while :; do wait; done"
         with self.job("-v", "sh", "-c", stay, ranks=4, AQ_SSH_FANOUT="2",
                       AQ_HOST_TIMEOUT="500ms") as job:
@@ -469,7 +469,7 @@ class Ends:
                 return {state_of(pid) for pid in ranks.values()}
             job.kill(root, number=signal.SIGTSTP)
             self.assertTrue(until(lambda: states() == {"T"}, 10), states())
-            time.sleep(1.5)  # only time is a silence that would be the end of it
+            time.sleep(1.5)  # a silence that would break lines takes real time
             job.kill(root, number=signal.SIGCONT)
             self.assertTrue(until(lambda: job.said(0).count("continued") >= 4), job.said(1))
             self.assertNotIn("to reconnect", job.said(1))
@@ -492,13 +492,13 @@ class Ends:
         self.fails("--timeout", "1s", "sleep", "1000", code=124, says=r"within 1 s \(--timeout\)")
 
     def test_survivors(self):
-        """With AQ_SURVIVE the death of a rank or of a host is that of its ranks."""
+        """With AQ_SURVIVE the death of a rank or of a host is the death of its ranks only."""
         program = BUILD / "tests/core/core_survivor"
         self.ends(program, "2", "kill", ranks=8, code=137, AQ_SURVIVE="yes", AQ_SSH_FANOUT="2")
 
 
 class Near(World, Work, Mistakes, Ends):
-    """With a stand-in for ssh."""
+    """With a replacement for ssh."""
 
     rootful = 0  # agents that are aqrun itself
     silent = {"down": "host down: it could not be reached .*No route to host.*try by hand: ",
@@ -529,7 +529,7 @@ class Near(World, Work, Mistakes, Ends):
         return ""
 
     def test_several_without_answer(self):
-        """Each is named with its reason, whichever came first; and who is well says nothing."""
+        """Each is reported with its reason, whichever fails first; other hosts print nothing."""
         said = self.fails("sleep", "1000", hosts=["h1", "down", "lacks"], says="ending the job")
         for host in ("down", "lacks"):
             self.assertRegex(said, self.silent[host])
@@ -537,7 +537,7 @@ class Near(World, Work, Mistakes, Ends):
         self.assertRegex(said, r"host h1: the session ended with code 0\n")
 
     def test_missing_folder(self):
-        """It is gone on the last host, by the time that its agent comes there."""
+        """It has been removed on the last host by the time that its agent starts there."""
         folder = self.folder / "gone"
         folder.mkdir()
         with contextlib.suppress(FileNotFoundError):
@@ -549,7 +549,7 @@ class Near(World, Work, Mistakes, Ends):
                 type(self).folder = saved
 
     def test_shared_core(self):
-        """Hosts that are containers of one machine: who waits leaves the core to others."""
+        """Hosts that are containers on one machine: a waiting rank leaves the core to others."""
         cores = os.sched_getaffinity(0)
         took = {}
         for wait in ("share", "auto"):
@@ -561,11 +561,11 @@ class Near(World, Work, Mistakes, Ends):
                 os.sched_setaffinity(0, cores)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             took[wait] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        # With "spin" it does not come to its end; other programs on the core make it more, too.
+        # With "spin" it would not end; other programs on the core make it slower, too.
         self.assertLess(took["auto"], 5 * took["share"] + 5, took)
 
     def test_what_logins_say(self):
-        """Also where sshd has seen no address, as behind a ProxyCommand."""
+        """Also if sshd does not know the address, as with a ProxyCommand."""
         out, said = self.ends("echo", "x", hosts=["piped", "talks"])
         self.assertEqual((out, said), ("x\nx\n", "aqrun: host talks: please behave\n"))
 
@@ -578,7 +578,7 @@ class Near(World, Work, Mistakes, Ends):
 
 
 class Exits(Near):
-    """The table of how jobs end (exits.c), over hosts of the stand-in."""
+    """The table of how jobs end (exits.c), over hosts of the replacement for ssh."""
 
     def exits(self, ranks, *options):
         settings = {**self.environment, "AQ_HOSTS": ",".join(self.hosts(ranks)),
@@ -624,15 +624,15 @@ ConnectTimeout 3
 
 
 def make_hosts():
-    """Namespaces that a bridge joins, one more of them for who looks from outside. Wires carry
-    packets, not bursts, so that each may have a fate of its own."""
+    """Namespaces joined by a bridge, and one more for an observer outside. Interfaces carry
+    packets, not bursts, so that each packet can be treated separately."""
     spaces.call("mount", "-t", "tmpfs", "none", "/run")
     os.mkdir("/run/sshd")
-    # What a shell reads at its start is the machine's, and may take seconds of each session.
+    # The shell's start-up files belong to the machine, and may take seconds of each session.
     rc = pathlib.Path("~/.bashrc").expanduser()
     if rc.exists():
         spaces.call("mount", "--bind", "/dev/null", str(rc))
-    for bridge in ("bridge", "second"):  # of the second the hosts' ends are down (networks.py)
+    for bridge in ("bridge", "second"):  # the ends of "second" are down (networks.py)
         spaces.call("ip", "link", "add", bridge, "type", "bridge")
         spaces.call("ip", "link", "set", bridge, "up")
     spaces.call("ip", "link", "set", "lo", "up")
@@ -701,7 +701,7 @@ class Bridged(World):
 
     @classmethod
     def owns(cls, pid, names, mark):
-        """All that there is belongs to the one job: these are processes of a namespace of ours."""
+        """All of them belong to the one job: these are processes of a namespace of ours."""
         return pid not in cls.own and pid != os.getpid() and names_of(pid) != "sshd"
 
     @classmethod
@@ -712,7 +712,7 @@ class Bridged(World):
 
     @contextlib.contextmanager
     def apart(self, *hosts):
-        """These have no way to the others, though one to each other."""
+        """These have no route to the others, though one to each other."""
         spaces.call("ip", "link", "add", "island", "type", "bridge")
         try:
             spaces.call("ip", "link", "set", "island", "up")
@@ -733,7 +733,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
 
     @unittest.skipUnless(SOAK, "in soak")
     def test_start(self):
-        """16 hosts, 4 ranks each: from the command to the last that has joined."""
+        """16 hosts, 4 ranks each: the time from the command until the last one has joined."""
         took = []
         for _ in range(5):
             with self.job("-v", BUILD / "examples/hello", ranks=64, hosts=self.hosts(16)) as job:
@@ -763,7 +763,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
         self.fails(program, hosts=hosts, code=127, says=f"{program}.*: No such file")
 
     def test_small_path(self):
-        """What it carries is found, and who finds it tells the user, and the others of the host."""
+        """The MTU of the path is found, and reported to the user and to the host's other ranks."""
         drop = "meta l4proto udp meta length > 1000 drop"
         with contextlib.ExitStack() as stack:
             for host in (1, 2):

@@ -1,7 +1,7 @@
 /*
- * Run a program where some system calls fail, as containers arrange it: `forbid CALL[,CALL…]
- * PROGRAM [ARGUMENT…]`. They fail with EPERM, the answer of the usual filters; exit code 77 when
- * the machine allows no filter.
+ * Run a program for which some system calls fail, as in containers: `forbid CALL[,CALL…] PROGRAM
+ * [ARGUMENT…]`. They fail with EPERM, as with the usual filters; exits with code 77 if the machine
+ * does not allow filters.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 
 usage: gasnet_hosts.py BUILD_DIR [CLASS[.TEST]]…
 
-The hosts are the network namespaces of far.py, said in each way that GASNet has for it.
+The hosts are the network namespaces of far.py, given in each way that GASNet supports.
 """
 
 import re
@@ -12,7 +12,7 @@ import far
 
 
 class WideGasnet(far.Bridged):
-    """gasnetrun_udp, which hands over to aqrun."""
+    """gasnetrun_udp, which executes aqrun."""
 
     @classmethod
     def prepare(cls):
@@ -51,7 +51,7 @@ class WideGasnet(far.Bridged):
                 self.assertEqual(said.count(" has joined"), count, said)
 
     def test_exit_code(self):
-        """gasnet_exit of a rank of another host."""
+        """gasnet_exit of a rank on another host."""
         out, _ = self.ends(far.BUILD / "tests/gasnet/gasnet_exits_udp", "21", ranks=4, code=42,
                            GASNET_SSH_SERVERS=",".join(self.hosts(4)))
         self.assertIn("exits", out)

@@ -1,4 +1,4 @@
-/* Running jobs and looking at them from outside. */
+/* Runs jobs and examines them from outside. */
 #include "harness.h"
 
 #include <dirent.h>
@@ -17,10 +17,10 @@
 
 #define MARK "JOB_TEST_MARK"
 /*
- * Whatever hangs, hangs for less than the time-out of ctest, and for less than anything that aqrun
- * waits for: AQ_START_TIMEOUT, and the quarter of AQ_EXIT_TIMEOUT after which it sends signals. So
- * a job that ends, and not by these, has ended as it should, however slow the machine. Where it
- * cannot do without, the test sets AQ_EXIT_TIMEOUT.
+ * A hanging job is detected sooner than the timeout of ctest expires, and sooner than any timeout
+ * of aqrun: AQ_START_TIMEOUT, and the quarter of AQ_EXIT_TIMEOUT after which it sends signals. So a
+ * job that ends has ended as it should and not by timeouts, however slow the machine. Where signals
+ * are needed, the test sets AQ_EXIT_TIMEOUT.
  */
 #define PATIENCE_MS    (40000 * (int)run_patience)
 #define EXIT_TIMEOUT_S (200 * run_patience)
@@ -34,7 +34,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* A busy machine may take as long as the harness waits, so aqrun waits longer. */
+/* On a busy machine jobs may take as long as the harness waits, so aqrun waits longer. */
 static void set_timeouts(void)
 {
     char text[32];
@@ -46,7 +46,7 @@ static void set_timeouts(void)
 
 static void become(char **argv, const int *ends, const char *mark, pid_t parent)
 {
-    /* A failed check must not leave a job behind: it dies with us, and aqrun's job with aqrun. */
+    /* A failed check must not leave a job behind: aqrun dies with us, and its job with aqrun. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(99);
     setenv(MARK, mark, 1);
@@ -55,7 +55,7 @@ static void become(char **argv, const int *ends, const char *mark, pid_t parent)
     dup2(ends[1], STDERR_FILENO);
     int null = open("/dev/null", O_RDONLY);
     dup2(null, STDIN_FILENO);
-    syscall(SYS_close_range, 3, ~0u, 0); /* what ctest and shells leave open */
+    syscall(SYS_close_range, 3, ~0u, 0); /* descriptors that ctest and shells leave open */
     execvp(argv[0], argv);
     _exit(99);
 }
@@ -97,7 +97,7 @@ static void show(const struct run *run)
         run->code, run->seconds, run->text[OUT], run->text[ERR]);
 }
 
-/* Who wants a processor (R) is late; where all sleep (S), something hangs. */
+/* A process that wants a processor (R) is late; if all sleep (S), something hangs. */
 static void show_processes(const struct run *run)
 {
     pid_t pids[64];
@@ -112,7 +112,7 @@ static void show_processes(const struct run *run)
     }
 }
 
-/* Read what there is; at the end of a stream its descriptor becomes -1. */
+/* Read what is available; at the end of a stream its descriptor becomes -1. */
 static void take(struct run *run, int stream)
 {
     char chunk[65536];
@@ -128,7 +128,7 @@ static void take(struct run *run, int stream)
     run->text[stream][run->used[stream]] = '\0';
 }
 
-/* Wait for output or for the end of the process; false when that has come. */
+/* Wait for output or for the end of the process. Returns false once the process has ended. */
 static bool attend(struct run *run)
 {
     struct pollfd states[] = {{.fd = run->pipes[OUT], .events = POLLIN},
@@ -137,7 +137,7 @@ static bool attend(struct run *run)
     if (poll(states, 3, PATIENCE_MS) <= 0) {
         show(run);
         show_processes(run);
-        fail_msg("nothing happens any more");
+        fail_msg("timed out: nothing happens");
     }
     for (int i = 0; i < 2; i++)
         if (states[i].revents != 0) take(run, i);
@@ -190,7 +190,7 @@ bool process_is_named(pid_t pid, const char *wanted)
     return found;
 }
 
-/* A process of the run that is still there, as a pidfd; -1 when there is none. */
+/* A process of the run that still exists, as a pidfd; -1 if there is none. */
 static int survivor(const struct run *run, char *name, size_t room)
 {
     pid_t pid;
@@ -227,7 +227,7 @@ static void expect_no_file(const struct run *run)
     if (shm != NULL) closedir(shm);
 }
 
-/* Is a descriptor for the socket of this inode open anywhere? */
+/* Whether any process has a descriptor for the socket of this inode. */
 static bool socket_is_held(const char *inode)
 {
     char wanted[64], path[600], link[64];
@@ -251,7 +251,7 @@ static bool socket_is_held(const char *inode)
     return held;
 }
 
-/* A socket of the library that nobody holds: what is in flight can outlive its process. */
+/* A socket of the library that no process holds: sockets in flight can outlive their process. */
 static bool find_socket(char *name)
 {
     bool found = false;
@@ -290,7 +290,9 @@ static void collect(struct run *run)
     close(run->pidfd);
 }
 
-/* After the end of all processes the streams end too, unless one without the mark holds them. */
+/*
+ * After the end of all processes the streams end too, unless a process without the mark holds them.
+ */
 static void drain(struct run *run)
 {
     for (int i = 0; i < 2; i++)

@@ -1,4 +1,6 @@
-/* Running jobs and looking at them from outside: exit code, output, duration, what is left. */
+/*
+ * Runs jobs and examines them from outside: exit code, output, duration, and what is left behind.
+ */
 #ifndef JOB_HARNESS_H
 #define JOB_HARNESS_H
 
@@ -22,38 +24,38 @@ struct run {
     char mark[64]; /* in the environment of all its processes */
 };
 
-/* All time-outs, of the harness and of the jobs, are so many times as long: for busy machines. */
+/* Factor for all timeouts of the harness and of the jobs, for busy machines. */
 extern unsigned run_patience;
 
 #define OUT          0
 #define ERR          1
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Start a program (searched in PATH) with the arguments after it; NULL ends them. */
+/* Start a program (searched in PATH) with the arguments that follow, up to NULL. */
 void run_start(struct run *run, const char *program, ...) __attribute__((sentinel));
 
 /* Start aqrun with these arguments. */
 #define job_start(run, ...) run_start((run), JOB_AQRUN, __VA_ARGS__, NULL)
 
-/* Read until `text` has come `count` times on one of the streams. */
+/* Read until `text` has appeared `count` times on one of the streams. */
 void run_until(struct run *run, int stream, const char *text, unsigned count);
 
 /*
- * Wait for the end and check that nothing is left of it: no process (those that are ending get some
- * seconds when `aqrun` was killed, else they must be gone), no name in /dev/shm.
+ * Wait for the end and check that nothing is left: no process (if `aqrun` was killed, processes get
+ * some seconds to end, otherwise they must be gone), no name in /dev/shm.
  */
 void run_wait(struct run *run);
 void run_wait_killed(struct run *run);
 
-/* The processes of the run that are there now, aqrun among them; how many. */
+/* The processes of the run that exist now, including aqrun. Returns their number. */
 size_t run_processes(const struct run *run, pid_t *pids, size_t most);
-/* As the kernel shows it, with a line's end. */
+/* The name as the kernel shows it, with a newline. */
 bool process_is_named(pid_t pid, const char *wanted);
 
-/* No socket of the library may stay that no process holds. */
+/* Check that no socket of the library is left that no process holds. */
 void expect_no_socket(const struct run *run);
 
-/* Start, wait. */
+/* Start and wait. */
 #define job_run(run, ...)                                                                          \
     do {                                                                                           \
         job_start(run, __VA_ARGS__);                                                               \
@@ -62,17 +64,17 @@ void expect_no_socket(const struct run *run);
 
 void run_free(struct run *run);
 
-/* Print what came and fail when it is not as expected. */
+/* Compare results with those expected; on a mismatch print the output and fail. */
 void expect_code(const struct run *run, int code);
 void expect_text(const struct run *run, int stream, const char *text);
 void expect_no_text(const struct run *run, int stream, const char *text);
-/* How often `text` is in what came. */
+/* How often `text` occurs in the output. */
 unsigned count_text(const struct run *run, int stream, const char *text);
 void expect_count(const struct run *run, int stream, const char *text, unsigned count);
-/* That it came soon enough needs no check: see PATIENCE_MS. */
+/* That it ended soon enough needs no check: see PATIENCE_MS. */
 void expect_no_sooner(const struct run *run, double seconds);
 
-/* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error; 0: not there. */
+/* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error, or 0. */
 pid_t rank_pid(const struct run *run, unsigned rank);
 
 #endif

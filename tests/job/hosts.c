@@ -1,4 +1,4 @@
-/* Where the processes of a job would run, who would start them, and files for what they print. */
+/* Where the processes of a job would run, what would start them, and files for their output. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static void expect_file(const char *name, const char *text)
     assert_int_equal(unlink(in_top(name)), 0);
 }
 
-/* What tells of hosts here shall not decide. */
+/* Variables about hosts on this machine must not affect the tests. */
 static int begin(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static int remove_one(const char *path, const struct stat *status, int type, str
     return remove(path);
 }
 
-/* Each test removes its files; one that failed may not have come to that. */
+/* Each test removes its files, unless it failed. */
 static int end(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_sources(void **state)
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# g2, 1 of 2");
     run_free(&run);
-    /* Of GASNet's variables the file goes before, of ours the list. */
+    /* Of GASNet's variables the file has priority, of ours the list. */
     setenv("GASNET_SSH_NODEFILE", in_top("hosts"), 1);
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# h1, 2 of 3");
@@ -209,7 +209,7 @@ static void test_errors(void **state)
     }
 }
 
-/* A stand-in for a manager: says who it is, or what it was called with. */
+/* A replacement for a manager, which prints its version or its arguments. */
 static void stand_in(const char *name, const char *version)
 {
     char text[512];
@@ -354,7 +354,7 @@ static void test_output_files(void **state)
     expect_text(&run, ERR, "/0 for the output of rank 0: No such device");
     run_free(&run);
     unlink(in_top("0"));
-    /* A full disk is the program's own error. */
+    /* A full disk is an error of the program. */
     assert_int_equal(symlink("/dev/full", in_top("0.out")), 0);
     job_run(&run, "--output", top, "sh", "-c", "echo text || exit 9");
     expect_code(&run, 9);

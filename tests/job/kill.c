@@ -1,4 +1,4 @@
-/* Signals to aqrun, up to kill -9 of it and of everything: nothing may be left. */
+/* Signals to aqrun, up to kill -9 of aqrun and of all processes: nothing may be left behind. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -32,8 +32,7 @@ static void test_kill_9_before_anybody_joined(void **state)
     run_free(&run);
 }
 
-/* What a shell started is no child of aqrun: the library's own wish to die does it, or the guard.
- */
+/* Processes started by a shell are not children of aqrun: the library ends them, or the guard. */
 static void test_kill_9_with_shells_between(void **state)
 {
     (void)state;
@@ -50,7 +49,7 @@ static void test_kill_9_with_shells_between(void **state)
     run_free(&run);
 }
 
-/* The guard of this aqrun, when there is another one than `but`. */
+/* The guard of this aqrun, other than `but`. */
 static pid_t await_guard(const struct run *run, pid_t but)
 {
     pid_t pids[64];
@@ -144,7 +143,7 @@ static void test_the_second_signal_kills_at_once(void **state)
     run_free(&run);
 }
 
-/* Who starts aqrun with a signal ignored, like nohup, wants it ignored. */
+/* A process that starts aqrun with a signal ignored, like nohup, expects it to be ignored. */
 static void test_an_ignored_signal(void **state)
 {
     (void)state;
@@ -170,7 +169,7 @@ static char process_state(pid_t pid)
     return end != NULL ? end[2] : 0;
 }
 
-/* Wait for a state that comes soon without anything to poll for. */
+/* Wait for a state that is reached soon and that offers nothing to wait on. */
 static void await_state(pid_t pid, const char *wanted)
 {
     for (int i = 0; i < 5000 && (process_state(pid) == 0 || !strchr(wanted, process_state(pid)));
@@ -183,7 +182,7 @@ static void test_stop_and_continue(void **state)
 {
     (void)state;
     struct run run;
-    /* exec: a shell that is stopped in the middle of vfork shows D, not T. */
+    /* exec: a shell that is stopped in the middle of vfork is in state D, not T. */
     job_start(&run, "-v", "-n", "2", "sh", "-c", "echo 1; exec sleep 1000");
     run_until(&run, OUT, "1\n", 2);
     pid_t pids[] = {rank_pid(&run, 0), rank_pid(&run, 1)};
@@ -200,7 +199,7 @@ static void test_stop_and_continue(void **state)
     run_free(&run);
 }
 
-/* Ending works for ranks that are stopped. */
+/* Stopped ranks can be ended. */
 static void test_a_stopped_rank_ends_too(void **state)
 {
     (void)state;

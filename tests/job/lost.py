@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs that go on without some of their hosts, in the network namespaces of far.py.
+"""Jobs that continue without some of their hosts, in the network namespaces of far.py.
 
 usage: lost.py BUILD_DIR [CLASS[.TEST]]…
 """
@@ -14,10 +14,11 @@ import far
 
 
 class WideLost(far.Bridged):
-    """Hosts are killed or cut off; the others learn of it alike, and finish."""
+    """Hosts are killed or cut off; the others are notified alike, and finish."""
 
     def survives(self, victims, harm, fanout="2", says="."):
-        """Two ranks on each of four hosts; those of some are lost, and the others go on."""
+        """Two ranks on each of four hosts; those of some hosts are lost, and the others
+        continue."""
         dead = [str(rank) for rank in (range(-victims) if victims < 0 else range(8 - victims, 8))]
         living = [str(rank) for rank in range(8) if str(rank) not in dead]
 
@@ -38,7 +39,7 @@ class WideLost(far.Bridged):
                     self.assertEqual(job.left(20), [])
 
     def test_survivors_of_hosts(self):
-        """A host is killed, or its agent, or it is cut off: the others go on, and finish."""
+        """A host is killed, or its agent, or it is cut off: the others continue, and finish."""
         @contextlib.contextmanager
         def kill_host(job, agents, ranks, everything):
             job.kill(*[pid for pid in everything if self.host_of(pid) == host])
@@ -63,7 +64,7 @@ class WideLost(far.Bridged):
 
     @staticmethod
     def lines_of(pid):
-        """Both ends of each connection in the network of a process, as the kernel writes them."""
+        """Both ends of each connection in the network of a process, in the kernel's notation."""
         for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text("ascii").splitlines()[1:]:
             _, local, remote, state = line.split()[:4]
             if state == "01":
@@ -75,7 +76,7 @@ class WideLost(far.Bridged):
                 if f"{2222:04X}" not in (local.rpartition(":")[2], remote.rpartition(":")[2])}
 
     def test_lines(self):
-        """A line that breaks costs nobody, whether one end hears of it or none, as long as there
+        """A broken line ends no rank, whether one end is notified or neither, as long as there
         is another way: past the host above, or to aqrun once more."""
         rows = [(host, fate) for host in (4, 2) for fate in ("reject with tcp reset", "drop")]
         for host, fate in rows if far.SOAK else (rows[0], rows[-1]):
@@ -90,8 +91,8 @@ class WideLost(far.Bridged):
                                       ("input", f"tcp dport {port} drop")):
                     far.until(lambda job=job, says=says: job.said(1).count(says) == 2)
                     self.assertEqual(job.said(1).count(says), 2, job.said(1))
-                # The other end knows it, too; the host is not missed for it a second time. That one
-                # that has come again is kept is proven in virtual time (hubsim).
+                # The other end is notified, too, and does not miss the host a second time. That a
+                # host that has reconnected is kept is tested in virtual time (hubsim).
                 above = [pid for pid in (*agents.values(), job.run.pid)
                          if pid != agents[f"10.8.0.{host}"]]
                 self.assertTrue(far.until(lambda above=above, line=line: not any(
@@ -104,7 +105,8 @@ class WideLost(far.Bridged):
                 self.assertNotRegex(job.said(1).rpartition(says)[2], "to reconnect|is lost with")
 
     def test_partition(self):
-        """The half without aqrun ends, and says why where ssh gets through; the other goes on."""
+        """The half without aqrun ends, with a message where ssh gets through; the other half
+        continues."""
         @contextlib.contextmanager
         def only_ssh(*_):
             def rule(end):

@@ -1,7 +1,7 @@
 /*
  * A program of several processes that a manager starts: `managed_program HOW`. All of them meet,
- * add up their numbers, send each to the next; then HOW says how the last one ends, while the
- * others wait for it in a barrier. Each line of output is whole and leaves in one write.
+ * add up their numbers, and send each to the next; then the last one ends as HOW says, while the
+ * others wait for it in a barrier. Each line of output is complete and written at once.
  */
 #include <aqueduct/aqueduct.h>
 
@@ -31,7 +31,7 @@ static void check(aq_status status, const char *what)
     exit(3);
 }
 
-/* A ring of messages and a sum: wrong answers end with code 4. */
+/* A ring of messages and a sum: exits with code 4 on wrong results. */
 static void work(aq_team *world)
 {
     uint32_t rank = aq_job_rank(), size = aq_job_size();
@@ -66,7 +66,7 @@ static bool of_this_job(const char *pid)
     return memmem(text, len, mark, strlen(mark)) != NULL;
 }
 
-/* Kill the agents of this job, all in one go. */
+/* Kill the agents of this job, all at once. */
 static void kill_agents(void)
 {
     struct dirent *entry;
@@ -83,7 +83,7 @@ static void *exit7(void *arg)
     aq_exit(7);
 }
 
-/* One of them says good-bye to the manager. */
+/* One of them disconnects from the manager. */
 static void exit7_in_threads(void)
 {
     enum { THREADS = 8 };
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     if (strcmp(how, "exit0") == 0) aq_exit(0);
     if (aq_job_rank() == aq_job_size() - 1) end(how);
     while (strcmp(how, "orphans") == 0)
-        pause(); /* and nothing of the library is called */
+        pause(); /* without a call of the library */
     if (strcmp(how, "finalize") != 0) check(aq_barrier(world), "barrier");
     check(aq_finalize(), "aq_finalize");
     return 0;

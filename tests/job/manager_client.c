@@ -1,7 +1,7 @@
 /*
- * A process that a manager started. Does what its arguments say, in their order, each STEP[=NUMBER]
- * or, by one rank only, STEP[=NUMBER]@RANK. A step that fails prints "STEP: AQ_…: message" and ends
- * the job with code 3.
+ * A process started by a manager. Carries out its arguments in order, each STEP[=NUMBER] or, for
+ * one rank only, STEP[=NUMBER]@RANK. A step that fails prints "STEP: AQ_…: message" and ends the
+ * job with code 3.
  */
 #include "job/manager/manager.h"
 #include "job/settings.h"
@@ -42,7 +42,7 @@ static aq_status do_open(int number)
     return status;
 }
 
-/* Whom the manager takes us for, on a line of its own. */
+/* Our identity according to the manager, on a line of its own. */
 static aq_status do_print(int number)
 {
     const struct aqi_manager_info *info = &manager->info;
@@ -56,7 +56,7 @@ static aq_status do_print(int number)
     return write(1, line, (size_t)len) == len ? AQ_OK : AQ_ESYS;
 }
 
-/* What the parts say of one another. */
+/* Consistency of the fields. */
 static aq_status do_check(int number)
 {
     const struct aqi_manager_info *info = &manager->info;
@@ -80,7 +80,7 @@ static void round_key(char key[AQI_MANAGER_KEY + 1], size_t size)
     snprintf(key, AQI_MANAGER_KEY + 1, "Round-%u_%zu", rounds, size);
 }
 
-/* Every rank gives values of all sizes, and gets those of all. */
+/* Every rank puts values of all sizes, and gets those of all ranks. */
 static aq_status do_exchange(int number)
 {
     static uint8_t bytes[AQI_MANAGER_VALUE];
@@ -109,7 +109,10 @@ static aq_status do_exchange(int number)
     return status;
 }
 
-/* What nobody has put, of oneself and of all others, is an error, and the next call works. */
+/*
+ * Getting a value that was not put, by this rank or any other, is an error, and the next call
+ * works.
+ */
 static aq_status do_missing(int number)
 {
     uint8_t byte;
@@ -124,7 +127,7 @@ static aq_status do_missing(int number)
     return AQ_OK;
 }
 
-/* A value for which there is no room. */
+/* A value that does not fit. */
 static aq_status do_room(int number)
 {
     uint8_t bytes[16];
@@ -155,8 +158,8 @@ static void meet_file(char path[AQI_MANAGER_NAME + 32], uint32_t rank)
     snprintf(path, AQI_MANAGER_NAME + 32, "meet-%s-%u", manager->info.job, rank);
 }
 
-/* Rank 0 comes to a fence when the others have been there for some time, and nobody may pass it
- * before. They see one another's files in the working folder. */
+/* Rank 0 enters a fence when the others have been in it for some time, and none may leave it
+ * before. The ranks see each other's files in the working folder. */
 static aq_status do_meet(int number)
 {
     char path[AQI_MANAGER_NAME + 32];
@@ -174,7 +177,7 @@ static aq_status do_meet(int number)
     return status == AQ_OK && access(path, F_OK) != 0 ? AQ_EMISMATCH : status;
 }
 
-/* The number of the process of rank 0; the ranks are on one machine. */
+/* The pid of rank 0; the ranks are on one machine. */
 static aq_status do_pid(int number)
 {
     pid_t me = getpid();
@@ -203,7 +206,7 @@ static aq_status do_abort(int number)
     _exit(number);
 }
 
-/* Until somebody ends us. */
+/* Until another process ends us. */
 static aq_status do_hang(int number)
 {
     (void)number;

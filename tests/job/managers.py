@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The managers themselves: mpiexec.hydra, Open MPI's mpirun, and srun of a Slurm of its own.
+"""The managers themselves: mpiexec.hydra, Open MPI's mpirun, and srun of a private Slurm.
 
 usage: managers.py BUILD_DIR [CLASS…]
 
-Each starts job_manager_client, whose ranks learn who they are and exchange values, and a program,
-whose ranks meet, work and end in several ways. What is not installed, or needs root, is skipped,
-and the reason is printed.
+Each starts job_manager_client, whose ranks query their identity and exchange values, and a
+program, whose ranks meet, work and end in several ways. If something is not installed, or needs
+root, the test is skipped and the reason printed.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ WHOLE = "open print check exchange missing room meet barrier exchange close".spl
 PATIENCE = 60  # seconds: more than a busy machine needs
 LINE = re.compile(r"rank (\d+) of (\d+) host (\d+) of (\d+) local (\d+) of (\d+) first (\d+) "
                   r"by (\w+) \(([^)]+)\) job (\S+)")
-# What an environment may have of other jobs, and what tests set themselves.
+# Variables from other jobs in the environment, and those that tests set themselves.
 FOREIGN = ("AQ_", "GASNET_", "PMI", "SLURM", "OMPI_", "HYDRA_", "HYDI_", "MPI", "MUNGE")
-# Stands in for ssh: options, a host, a command, which runs here, with a folder as on that host.
+# Replaces ssh: options, a host, a command, which runs locally, with a folder for that host.
 SHELL = """#!/bin/sh
 while :; do case $1 in -*) shift;; *) break;; esac; done
 export TMPDIR="$TMPDIR/$1"
@@ -46,7 +46,7 @@ exec sh -c "$*"
 
 
 def processes(mark):
-    """Those whose environment has the mark."""
+    """Processes whose environment contains the mark."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
         cls.environment = {name: value for name, value in os.environ.items()
                            if not name.startswith(FOREIGN)}
         cls.environment["PATH"] += ":/usr/sbin:/sbin"
-        # What libpmix leaks at its end is not ours.
+        # Leaks of libpmix at its end are not ours.
         cls.environment["LSAN_OPTIONS"] = f"suppressions={cls.write('leaks', 'leak:libpmix')}"
         cls.environment.update(TMPDIR=str(cls.place), OMPI_ALLOW_RUN_AS_ROOT="1",
                                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -121,7 +121,7 @@ class Case(unittest.TestCase):
                f"stderr: {result.stderr}"
 
     def works(self, command, ranks, hosts, kind, steps=(), **settings):
-        """All ranks see the same job, and each has its own place in it."""
+        """All ranks see the same job, and each has a place of its own in it."""
         result = self.run_job([*command, CLIENT, *WHOLE, *steps], **settings)
         self.assertEqual(result.returncode, 0, self.said(result))
         lines = [LINE.fullmatch(line) for line in result.stdout.splitlines()]
@@ -139,7 +139,7 @@ class Case(unittest.TestCase):
         return result
 
     def fails(self, command, *steps, says=(), program=(CLIENT,), **settings):
-        """What ranks say goes to a file: managers drop it when they kill them."""
+        """Output of ranks goes to a file, since managers drop it when they kill ranks."""
         began = time.monotonic()
         log = self.place / f"log-{uuid.uuid4()}"
         rank = ["sh", "-c", f'exec "$@" 2>>"{log}"', "sh", *program, *steps]
@@ -152,14 +152,14 @@ class Case(unittest.TestCase):
         return result
 
     def alone(self, command, count, **settings):
-        """Each rank is told that there is no manager."""
+        """Each rank finds that there is no manager."""
         result = self.run_job([*command, CLIENT, "open"], **settings)
         self.assertEqual((result.returncode, result.stdout), (0, "no manager\n" * count),
                          self.said(result))
 
 
 class Manager:
-    """What holds for all; a class has kind, command(ranks) and two_hosts(ranks)."""
+    """Common to all managers; a class has kind, command(ranks) and two_hosts(ranks)."""
 
     environment_of_manager = ()
     aborts_with = 42
@@ -181,7 +181,8 @@ class Manager:
     def test_abort(self):
         for others in ("hang", "fence"):
             result = self.fails(self.command(3), "open", "abort=42@1", others, **self.settings)
-            # Who was in the fence may hear of it, and end the job with 3, before the manager does.
+            # A rank in the fence may get the error, and end the job with 3, before the manager
+            # does.
             if self.aborts_with and others == "hang":
                 self.assertEqual(result.returncode, self.aborts_with, self.said(result))
 
@@ -210,7 +211,7 @@ class Manager:
         return result
 
     def test_programs(self):
-        """They meet, work and leave, on one host and on two."""
+        """The ranks meet, work and leave, on one host and on two."""
         for ranks in (1, 4):
             result = self.program(self.command(ranks), ranks, "finalize")
             self.assertEqual(result.returncode, 0, self.said(result))
@@ -218,7 +219,7 @@ class Manager:
         self.assertEqual(result.returncode, 0, self.said(result))
 
     def test_one_file_of_two_hosts(self):
-        """The first host's agent writes what all ranks have counted and traced."""
+        """The first host's agent writes the counters and traces of all ranks."""
         trace, stats = self.place / "trace", self.place / "stats"
         result = self.program(self.two_hosts(4), 4, "finalize", AQ_TRACE_FILE=str(trace),
                               AQ_STATS_FILE=str(stats))
@@ -231,7 +232,7 @@ class Manager:
         self.assertEqual(set(re.findall(r"(?m)^rank (\d)", stats.read_text())), set("0123"))
 
     def test_ends_of_programs(self):
-        """All end together, with the code of who was first as far as the manager passes it on."""
+        """All end together, with the code of the first one as far as the manager passes it on."""
         bad = range(1, 256)
         for how, codes in (("exit0", [0]), ("exit7", [7]), ("threads7", [7]), ("return5", [5]),
                            ("abort", bad)):
@@ -240,12 +241,12 @@ class Manager:
         for how, codes in (("exit7", [7]), ("kill", bad)):
             result = self.program(self.two_hosts(3), 3, how)
             self.assertIn(result.returncode, codes, self.said(result))
-        # They have heard of nothing and wait for a part of it.
+        # They got no notification and wait for a part of it.
         result = self.program(self.two_hosts(3), 3, "orphans", AQ_EXIT_TIMEOUT="400ms")
         self.assertIn(result.returncode, bad, self.said(result))
 
     def test_hidden_manager(self):
-        """Something in between has cleared what leads to it."""
+        """A script in between has removed the variables that lead to the agent."""
         hide = ["env", *(f"--unset={name}" for name in self.environment_of_manager)]
         self.fails([*self.command(2), *hide], "open", says=["of 2 (", "AQ_BOOT=single"])
         self.alone([*self.command(1), *hide], 1)
@@ -269,7 +270,7 @@ class Hydra(Manager, Case):
                 "alpha,beta", "-n", str(ranks)]
 
     def test_agent_fails_at_once(self):
-        """Why it cannot work is heard, however soon it ends."""
+        """The reason for the failure is printed, however soon it ends."""
         result = self.fails(self.command(1), "finalize",
                             program=(FORBID, "epoll_create1", MANAGED), **self.settings)
         if "no filter of system calls" in result.stderr:
@@ -277,7 +278,7 @@ class Hydra(Manager, Case):
         self.assertRegex(result.stderr, "this host's agent: .*epoll_create1")
 
     def test_time_to_leave(self):
-        """Who may be writing its last output has as long for it as below aqrun."""
+        """A rank that is writing its last output has as much time for it as below aqrun."""
         began = time.monotonic()
         result = self.program(self.command(2), 2, "orphans", AQ_EXIT_TIMEOUT="4s")
         self.assertNotEqual(result.returncode, 0, self.said(result))
@@ -285,7 +286,7 @@ class Hydra(Manager, Case):
 
 
 class HydraPmi2(Hydra):
-    """Not taken unless it is asked for: hydra 4.0 now and then hangs when a rank fails in it."""
+    """Not run unless requested: hydra 4.0 sometimes hangs when a rank fails in it."""
 
     kind = "pmi2"
     settings = {"AQ_BOOT": "pmi2"}
@@ -296,7 +297,7 @@ class HydraPmi2(Hydra):
 
 class HydraPort(Hydra):
     environment_of_manager = ("PMI_PORT", "PMI_ID")
-    test_hidden_manager = None  # it leaves nothing else
+    test_hidden_manager = None  # it leaves nothing else behind
     test_time_to_leave = None
 
     def command(self, ranks):
@@ -326,7 +327,7 @@ class OpenMpi(Manager, Case):
 
 
 def free_ports(count):
-    """None that the system gives to who asks for any, as other tests do meanwhile."""
+    """No port that the system assigns to sockets that ask for any, as those of concurrent tests."""
     given = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     spared = [port for port in range(1024, 65536)
               if not int(given.split()[0]) <= port <= int(given.split()[1])]
@@ -357,7 +358,7 @@ class Slurm(Case):
         cls.prepare(unittest.addModuleCleanup)
         unittest.addModuleCleanup(cls.end)
         cls.mark = f"SLURM_OF_TEST={uuid.uuid4()}"
-        cls.place.chmod(0o711)  # munged wants its socket to be reached by all
+        cls.place.chmod(0o711)  # the socket of munged must be accessible to all
         cls.write("key", uuid.uuid4().hex * 8, 0o400)
         cls.configure()
         cls.environment["SLURM_CONF"] = str(cls.place / "slurm.conf")
@@ -369,7 +370,7 @@ class Slurm(Case):
         for node in (1, 2):
             cls.daemon("slurmd", "-D", "-N", f"n{node}",
                        SLURM_CONF=str(cls.place / f"node{node}/slurm.conf"))
-        until(cls.idle, "the nodes of Slurm do not come")
+        until(cls.idle, "the nodes of Slurm do not start")
 
     @classmethod
     def configure(cls):
@@ -401,7 +402,7 @@ NodeName=n2 NodeHostname={name} NodeAddr=127.0.0.1 Port={second} CPUs=16
 PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
 """)
         (here / "state").mkdir()
-        # The PMIx of each node has sockets by the same names.
+        # The PMIx of each node has sockets with the same names.
         for node in (1, 2):
             cls.write(f"node{node}/mpi.conf", f"PMIxCliTmpDirBase={here}/node{node}\n")
             shutil.copy(conf, here / f"node{node}")
@@ -463,7 +464,7 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
         output = self.write("batch.out", "")
         result = self.run_job(["sbatch", "--ntasks=4", "--output", output, script])
         self.assertEqual(result.returncode, 0, self.said(result))
-        # sbatch --wait looks every 10 s
+        # sbatch --wait polls every 10 s
         until(lambda: "code" in output.read_text(encoding="utf-8"), "the batch job does not end")
         self.assertEqual(output.read_text(encoding="utf-8"), "no manager\ncode 0\n")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Networks between hosts that do not carry all the time, in the network namespaces of far.py.
+"""Networks between hosts with interruptions, in the network namespaces of far.py.
 
 usage: networks.py BUILD_DIR [CLASS[.TEST]]…
 """
@@ -19,11 +19,11 @@ HOSTS = range(1, 5)
 
 
 class WideNetworks(far.Bridged):
-    """A network that fails costs nothing as long as there is another, or for a while."""
+    """A network failure is harmless if there is another network, or if it is short."""
 
     @contextlib.contextmanager
     def second(self):
-        """All hosts have a network more, of interfaces that the system lists first."""
+        """All hosts have a second network, whose interfaces the system lists first."""
         for host in HOSTS:
             address = f"10.7.0.{host}/24"
             far.spaces.call("ip", "-n", str(host), "address", "add", address, "dev", "first")
@@ -47,20 +47,20 @@ class WideNetworks(far.Bridged):
 
     @staticmethod
     def carried():
-        """Bytes that have come to host 1 over the second network."""
+        """Bytes received by host 1 over the second network."""
         text = far.spaces.call("ip", "-n", "1", "-s", "-j", "link", "show", "first")
         return json.loads(text)[0]["stats64"]["rx"]["bytes"]
 
     def test_dead_network(self):
-        """What is listed first leads nowhere."""
+        """The interface that is listed first leads nowhere."""
         with self.second(), self.second_cut():
-            for ranks in (2, 4):  # two processes have a way of their own to send
+            for ranks in (2, 4):  # two processes use a path of their own for sending
                 said = self.ends(far.BUILD / "examples/hello", hosts=self.hosts(ranks),
                                  ranks=ranks)
                 self.assertEqual((said[0].count("over udp\n"), said[1]), (ranks, ""))
 
     def test_network_dies(self):
-        """A job goes on over the other one."""
+        """A job continues over the other one."""
         for ranks, auth in ((2, "mac"), (4, "cookie")):
             with self.subTest(ranks=ranks), self.second(), self.job(
                     TALK, ranks=ranks, hosts=self.hosts(ranks), stdin=subprocess.PIPE,
@@ -80,7 +80,8 @@ class WideNetworks(far.Bridged):
                 self.assertEqual(job.said(1), "")
 
     def test_cut(self):
-        """Shorter than one and a half times what a host may be silent for: the job goes on."""
+        """For less than one and a half times the silence that hosts are allowed: the job
+        continues."""
         for silence, cuts in ((10, (5, 10, 15)),) if far.SOAK else ((2, (3,)),):
             for cut, fanout in itertools.product(cuts, ("1", "2") if far.SOAK else ("2",)):
                 with self.subTest(cut=cut, fanout=fanout), self.job(
@@ -88,7 +89,7 @@ class WideNetworks(far.Bridged):
                         AQ_SSH_FANOUT=fanout) as job:
                     job.ready(4, 4)
                     with self.apart(2, 4):
-                        time.sleep(cut)  # the fault itself takes that long
+                        time.sleep(cut)  # the duration of the fault
                     time.sleep(silence)
                     self.assertIsNone(job.run.poll(), job.said(1))
                     job.kill(job.run.pid, number=signal.SIGTERM)

@@ -1,4 +1,4 @@
-/* Output and input of ranks: complete, in whole lines, and never in the launcher's way. */
+/* Output and input of ranks: complete, in whole lines, and never blocking the launcher. */
 #include "harness.h"
 
 #include <poll.h>
@@ -42,7 +42,7 @@ static void test_nothing_is_lost(void **state)
     run_free(&run);
 }
 
-/* Not even what a rank printed just before it crashed. */
+/* Not even the output of a rank just before its crash. */
 static void test_nothing_is_lost_in_a_crash(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void test_without_prefix_bytes_are_untouched(void **state)
     run_free(&run);
 }
 
-/* As without a relay: ranks that write to nobody get SIGPIPE, and the job ends. */
+/* As without a relay: ranks whose output is not read get SIGPIPE, and the job ends. */
 static void test_a_reader_that_leaves(void **state)
 {
     (void)state;
@@ -98,7 +98,10 @@ static void test_a_reader_that_leaves(void **state)
     run_free(&run);
 }
 
-/* Nobody reads: the ranks must wait, the launcher not; and all is there when the reader comes. */
+/*
+ * While the output is not read, ranks have to wait, but not the launcher; and all of it is there
+ * when the reader continues.
+ */
 static void test_a_reader_that_sleeps(void **state)
 {
     (void)state;
@@ -119,9 +122,9 @@ static void test_a_reader_that_sleeps(void **state)
         usleep(1000);
     assert_int_equal(ioctl(ends[0], FIONREAD, &held), 0);
     assert_int_equal(write(gate[1], "\n", 1), 1);
-    close(ends[1]); /* the job has it open by now */
+    close(ends[1]); /* the job has opened it by now */
     run_until(&run, ERR, "was killed by signal 9 (Killed); ending the job", 1);
-    /* The ranks end although their output is still in aqrun. */
+    /* The ranks end although aqrun still has their output. */
     run_until(&run, ERR, "was killed by signal 15", 2);
     struct pollfd alive = {.fd = run.pidfd, .events = POLLIN};
     assert_int_equal(poll(&alive, 1, 0), 0);
@@ -130,7 +133,7 @@ static void test_a_reader_that_sleeps(void **state)
     ssize_t got;
     while ((got = read(ends[0], chunk, sizeof(chunk))) > 0)
         total += (size_t)got;
-    assert_true(total > (size_t)held); /* what aqrun could not write then, too */
+    assert_true(total > (size_t)held); /* including what aqrun could not write then */
     close(ends[0]);
     close(gate[0]);
     close(gate[1]);

@@ -1,4 +1,4 @@
-/* That pmix_abi.h says the same as the headers of the libpmix that is installed here. */
+/* Checks that pmix_abi.h agrees with the headers of the installed libpmix. */
 #include "job/manager/pmix_abi.h"
 
 #include <pmix.h>

@@ -1,4 +1,4 @@
-/* What comes over the control sockets: refusals, other versions, garbage, other users. */
+/* Input on the control sockets: refusals, other versions, garbage, other users. */
 #include "harness.h"
 
 #include "job/control.h"
@@ -57,14 +57,15 @@ static void test_another_user(void **state)
     struct run run;
     if (geteuid() != 0 || access("/usr/bin/setpriv", X_OK) != 0) skip();
     job_run(&run, "-n", "2", "setpriv", "--reuid=65534", "--clear-groups", JOB_CLIENT, "open");
-    if (run.code == 127 || run.code == 126) skip(); /* others may not look into this folder */
+    if (run.code == 127 || run.code == 126)
+        skip(); /* the folder may be inaccessible to other users */
     expect_code(&run, 3);
     expect_text(&run, OUT, "open: AQ_EACCESS: rank ");
     expect_text(&run, OUT, "belongs to user 65534, but the job to user 0");
     run_free(&run);
 }
 
-/* A rank learns the job's key from its socket, not from where other users could read it. */
+/* A rank gets the job's key from its socket, not from a place that other users could read. */
 static void test_the_environment_holds_no_secret(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What jobs over several hosts write to one file: statistics and traces, on one time line.
+"""Files that jobs over several hosts write: statistics and traces, on one time line.
 
 usage: records.py BUILD_DIR [CLASS[.TEST]]…
 
-The hosts are those of far.py, with its stand-in for ssh; some have a clock of their own, in a time
-namespace, where one may be made.
+The hosts are those of far.py, with its replacement for ssh; some have a clock of their own, in a
+time namespace, where that is possible.
 """
 
 import collections
@@ -30,7 +30,7 @@ class Records(far.Near):
             file.unlink(missing_ok=True)
 
     def record(self, *words, code=0, **settings):
-        """The events and the counters by their rank."""
+        """The events, and the counters by rank."""
         hosts = ["h1", *(f"ahead{seconds}" for seconds in self.AHEAD)]
         self.ends(*words, code=code, ranks=6, hosts=hosts, AQ_TRACE_FILE=str(self.trace),
                   AQ_STATS_FILE=str(self.stats), **settings)
@@ -49,7 +49,7 @@ class Records(far.Near):
         return threads
 
     def check_clocks(self, events):
-        """Each host says how far its clock is off, and what it is off; the bound, in us."""
+        """Each host reports its clock offset, which is checked. Returns the error bound in us."""
         worst = 0
         for text in ("\n".join(event["name"] for event in events), self.stats.read_text()):
             found = self.CLOCK.findall(text)
@@ -63,7 +63,8 @@ class Records(far.Near):
         return worst
 
     def check_order(self, events):
-        """Time goes forward in each thread; nobody leaves aq_init before the last has come."""
+        """Time increases in each thread; no rank leaves aq_init before the last one has entered
+        it."""
         error = self.check_clocks(events)
         meetings = collections.defaultdict(list)
         for (rank, _), of in self.by_thread(events).items():
@@ -86,12 +87,12 @@ class Records(far.Near):
         self.check_order(events)
 
     def test_all_of_it_in_a_chain(self):
-        """The clock of the last host is known by way of the one between."""
+        """The clock of the last host is measured by way of the one between."""
         events, _ = self.record(far.BUILD / "tests/core/core_stress", "200", AQ_SSH_FANOUT="1")
         self.check_order(events)
 
     def test_killed_rank(self):
-        """Its counters are there all the same, and what it had written."""
+        """Its counters are there nevertheless, and the part that it had written."""
         events, counters = self.record(
             far.VICTIM, "kill", "barrier", code=137, AQ_TRACE_FLUSH="yes")
         self.assertEqual(counters, set(range(6)))
@@ -100,14 +101,14 @@ class Records(far.Near):
         self.assertIn(5, {event["pid"] for event in events if event["name"] == "aq_init"})
 
     def test_killed_agent(self):
-        """What had come from its host is kept, and the others' is whole."""
+        """The part received from its host is kept, and those of the others are complete."""
         words = (far.BUILD / "tests/core/core_stress", "1000000")
         with self.job(*words, ranks=4, hosts=["h1", "ahead1000"], AQ_TRACE_FLUSH="yes",
                       AQ_TRACE_FILE=str(self.trace), AQ_STATS_FILE=str(self.stats)) as job:
             def seen():
                 text = self.trace.read_text() if self.trace.exists() else ""
                 done = set(re.findall(r'"name":"aq_barrier".*"pid":(\d),', text))
-                return done == set("0123")  # each has something to count
+                return done == set("0123")  # each rank has something to count
             self.assertTrue(far.until(seen))
             job.kill(job.mine()[0]["ahead1000"])
             self.assertEqual(job.wait(), 1, job.said(1))

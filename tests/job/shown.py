@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What jobs over several hosts show where they were started: warnings, output, peers.
+"""Output of jobs over several hosts where they were started: warnings, output, peers.
 
 usage: shown.py BUILD_DIR [CLASS[.TEST]]…
 
@@ -17,7 +17,7 @@ import far
 
 
 class Alike(far.Near):
-    """What all ranks say alike is said once, with the others named."""
+    """Messages that are equal on all ranks are printed once, with the other ranks named."""
 
     def test_warnings(self):
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
@@ -37,7 +37,7 @@ class Alike(far.Near):
                 ranks.update(range(int(begin), int(end or begin) + 1))
         self.assertEqual(ranks, set(range(8)), said)
         self.assertEqual(sum(int(count) for _, _, count in named), 7, said)
-        self.assertEqual(out.count("messages, order"), 8)  # and never what the program prints
+        self.assertEqual(out.count("messages, order"), 8)  # but never output of the program
 
     def test_hosts(self):
         said = self.fails("true", hosts=["lacks1", "lacks2", "lacks3"],
@@ -52,10 +52,10 @@ class Alike(far.Near):
 
 
 class Reader(far.Near):
-    """Whoever reads what ranks print."""
+    """Readers of the ranks' output."""
 
     def test_is_waited_for(self):
-        """Ranks of other hosts wait as those here do, and nothing is lost."""
+        """Ranks of other hosts wait as local ones do, and nothing is lost."""
         reads, writes = os.pipe()
         with self.job("sh", "-c", "yes | head -c 20000000; echo done >&2", ranks=4,
                       hosts=self.hosts(2), stdout=writes) as job, open(reads, "rb") as reader:
@@ -67,10 +67,11 @@ class Reader(far.Near):
 
 
 class Files(far.Near):
-    """A file for what each rank prints."""
+    """A file for the output of each rank."""
 
     def test_are_exact(self):
-        """Byte by byte, in the order of both streams, however much there is, and from the start."""
+        """Byte by byte, in the order of both streams, for any amount of output, and from the
+        start."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for rank in range(4):
                 pathlib.Path(place, f"all.{rank}").write_text("before", encoding="utf-8")
@@ -82,7 +83,7 @@ class Files(far.Near):
                 self.assertEqual(data, b"a\0bcd\n" + bytes(3000000) + b"end")
 
     def test_cannot_be_written(self):
-        """A full disk is reported once, and the others are whole."""
+        """A full disk is reported once, and the other files are complete."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for rank in (1, 2):
                 pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")
@@ -98,10 +99,10 @@ class Files(far.Near):
 
 
 class WideShown(far.Bridged):
-    """From hosts that see nothing of each other but packets."""
+    """From hosts that share nothing but a network."""
 
     def test_files_come_home(self):
-        """The last host sees another folder there."""
+        """The last host has another folder at this path."""
         hosts = [*self.hosts(1), f"10.8.0.{far.BRIDGED[-1]}"]
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             self.ends("--output", place, "sh", "-c", "echo $AQ_RANK", hosts=hosts, ranks=4)
@@ -110,7 +111,7 @@ class WideShown(far.Bridged):
                                  for rank in range(4) for stream in ("out", "err")})
 
     def test_peers(self):
-        """aqinfo shows those of ranks of other hosts by the number of aqrun, which has none."""
+        """aqinfo shows the peers of ranks on other hosts by the pid of aqrun, which has none."""
         with self.job(far.BUILD / "tests/core/core_stress", "1000000000", ranks=4,
                       AQ_SSH_FANOUT="1") as job:
             def rows():

@@ -1,7 +1,7 @@
 /*
  * Kills at every moment: jobs of some ranks are started, and after a random time some of their
- * processes get a random signal: aqrun, its guard, ranks, all. Whatever it hits, nothing may be
- * left: no process, no file, no socket.
+ * processes get a random signal: aqrun, its guard, ranks, all. Nothing may be left behind: no
+ * process, no file, no socket.
  *
  *   job_soak [--repeats N] [--seed S]        by hand: 500; in the test suite a few
  */
@@ -29,7 +29,7 @@ static uint64_t soak_random(uint64_t below)
     return state % below;
 }
 
-/* What is run: how long it takes unharmed bounds the random moment. */
+/* A program to run: its undisturbed duration bounds the random moment. */
 struct program {
     const char *name;
     const char *argv[6];
@@ -58,8 +58,8 @@ struct processes {
     size_t count;
 };
 
-/* What has not become a program yet may be the guard before it names itself. It is left out where
- * the guard must live, see possible(). */
+/* A process that has not executed its program yet may be the guard before it has set its name.
+ * It is excluded where the guard must live, see possible(). */
 static void look(const struct run *run, struct processes *found, bool shell)
 {
     pid_t pids[MOST_PROCESSES];
@@ -107,8 +107,8 @@ static bool is_shell(const struct program *program)
 }
 
 /*
- * With the guard dead or aqrun past its last words, what a shell started may be ours to end:
- * without both, nobody is there to do it (docs/semantics.md), so that this is not tried.
+ * With the guard dead or aqrun past its last messages, processes started by a shell may be left for
+ * us to end: without both, nothing ends them (docs/semantics.md), so this is not tested.
  */
 static bool possible(const struct program *program, enum target target)
 {
@@ -136,7 +136,7 @@ static void one(unsigned long number)
               argv[4], argv[5]);
     nap(us);
     hit(&run, target, signal_number, is_shell(program));
-    /* It may have hit nobody, or somebody whom the job can do without. */
+    /* It may have hit no process, or one that the job can do without. */
     if (target < AQRUN_AND_RANKS && target != AQRUN) {
         nap(soak_random(100000));
         kill(run.pid, SIGTERM);

@@ -93,7 +93,7 @@ static void test_the_environment_of_ranks(void **state)
     run_free(&run);
 }
 
-/* What a rank prints of itself: the processors it may use, as in "0-3,8". */
+/* Prints the processors that a rank may use, as in "0-3,8". */
 #define PRINT_CPUS                                                                                 \
     "echo \"$AQ_RANK cores=$AQ_LOCAL_CORES "                                                       \
     "cpus=$(sed -n 's/Cpus_allowed_list:.//p' /proc/self/status)\""
@@ -115,14 +115,14 @@ static void read_cpus(const struct run *run, unsigned rank, unsigned cores, cpu_
     }
 }
 
-/* Each rank has one core of those that aqrun may use, in turn; together they have them all. */
+/* Each rank is bound to one of the cores of aqrun, in turn; together they use all of them. */
 static void test_ranks_bound_to_cores(void **state)
 {
     (void)state;
     cpu_set_t all, together, first, mine, common;
     if (sched_getaffinity(0, sizeof(all), &all) != 0) skip();
     unsigned cpus = (unsigned)CPU_COUNT(&all), ranks = cpus + 1, cores = 0;
-    if (ranks > 128) skip(); /* one such job is enough of a load */
+    if (ranks > 128) skip(); /* one such job is enough load */
     char number[16];
     struct run run;
     snprintf(number, sizeof(number), "%u", ranks);
@@ -132,14 +132,14 @@ static void test_ranks_bound_to_cores(void **state)
     const char *told = strstr(run.text[OUT], "cores=");
     assert_non_null(told);
     unsigned shared = (unsigned)atoi(told + strlen("cores="));
-    assert_in_range(shared, 1, cpus); /* fewer with a quota of time */
+    assert_in_range(shared, 1, cpus); /* fewer with a quota of processor time */
     CPU_ZERO(&together);
     for (unsigned rank = 0; rank < ranks; rank++) {
         read_cpus(&run, rank, shared, &mine);
         if (rank == 0) first = mine;
         CPU_AND(&common, &mine, &together);
         if (CPU_COUNT(&common) == 0) {
-            assert_int_equal(cores, rank); /* all before had another core, too */
+            assert_int_equal(cores, rank); /* all previous ranks have other cores */
             cores++;
         } else if (rank % cores == 0)
             assert_true(CPU_EQUAL(&mine, &first));
@@ -198,7 +198,10 @@ static void test_all_sizes(void **state)
     }
 }
 
-/* A rank has one descriptor of the launcher before it joins and one after, however many ranks. */
+/*
+ * A rank has one descriptor of the launcher before it joins and one afterwards, with any number of
+ * ranks.
+ */
 static void test_descriptors_of_ranks(void **state)
 {
     (void)state;
@@ -267,18 +270,19 @@ static void test_too_few_processes(void **state)
     (void)state;
     if (geteuid() != 0 || access("/usr/bin/setpriv", X_OK) != 0) skip();
     struct run run;
-    /* The kernel does not hold root to this limit. */
+    /* The kernel does not enforce this limit for root. */
     run_start(&run, "bash", "-c",
               "ulimit -u 20; exec setpriv --reuid=65534 --clear-groups \"$0\" -n 32 true",
               JOB_AQRUN, NULL);
     run_wait(&run);
-    if (run.code == 127 || run.code == 126) skip(); /* others may not look into this folder */
+    if (run.code == 127 || run.code == 126)
+        skip(); /* the folder may be inaccessible to other users */
     expect_code(&run, 1);
     expect_text(&run, ERR, "32 processes need 34 processes of this user, but the limit is 20");
     run_free(&run);
 }
 
-/* On a busy machine the others do not come in the shortest of times, either. */
+/* On a busy machine the others do not arrive in the shortest of times, either. */
 static void test_a_rank_that_does_not_come(void **state)
 {
     (void)state;
@@ -321,7 +325,7 @@ static void test_a_job_in_a_job(void **state)
     run_free(&run);
 }
 
-/* What a rank starts is no rank, unless it is started in place of the rank. */
+/* Processes started by a rank are not ranks, unless executed in place of the rank. */
 static void test_programs_that_ranks_start(void **state)
 {
     (void)state;

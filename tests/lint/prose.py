@@ -20,7 +20,7 @@ CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
          "docs/security.md", "docs/semantics.md", "docs/tracing.md",
          "tests/common", "tests/contract", "tests/core", "tests/fuzz",
-         "tests/gasnet", "tests/hubsim",
+         "tests/gasnet", "tests/hubsim", "tests/install", "tests/job",
          "src/core", "src/dgram", "src/transport/*.h", "src/transport/udp")
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".txt")
 
