@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting: every C and C++ source is as clang-format 14 would write it (`make format` does that).
+# Formatting: every C and C++ source is as formatted by clang-format 14 (`make format`).
 # usage: format.sh ROOT
 set -eu
 cd "$1"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Each header compiles alone, and twice: public ones in C and in every C++ a program may use.
+"""Each header compiles alone, and when included twice: public ones in C and in every C++ that a
+program may use.
 
 usage: headers.py ROOT C_COMPILER CXX_COMPILER CONDUIT_INCLUDE
 """
@@ -16,8 +17,8 @@ STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 PUBLIC = (("c", ["-std=c11"]), ("c++", ["-std=c++11"]), ("c++", ["-std=c++17"]),
           ("c++", ["-std=c++20"]))
 INTERNAL = (("c", ["-std=c11", "-D_GNU_SOURCE"]),)
-# What clients of the GASNet interface include: in each threading mode, in C and C++ of old; in the
-# newest C++, which refuses what no mode has more of, in one.
+# How clients of the GASNet interface are compiled: each threading mode in old C and C++; one of
+# them in the newest C++, which may refuse more, but the same in every mode.
 GASNET = "src/front/gasnet"
 GASNET_STANDARDS = (("c", "c99"), ("c++", "c++98"), ("c++", "c++20"))
 GASNET_NEWEST = "c++20"
@@ -45,7 +46,7 @@ def gasnet_jobs(root, compilers, conduit):
             once = modeless or standard == GASNET_NEWEST
             for mode in GASNET_MODES[1:2] if once else GASNET_MODES:
                 define = [] if modeless else [f"-DGASNET_{mode}"]
-                # The interface has variadic macros, whatever the age of the language.
+                # The interface has variadic macros, also in old versions of the languages.
                 flags = [f"-std={standard}", "-Wno-variadic-macros", "-D_GNU_SOURCE", *define,
                          f"-I{include}", f"-I{conduit}"]
                 yield compilers[language], language, flags, root, path.name

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Who includes whom: checks every #include against the table of docs/architecture.md.
+"""Dependencies between folders: checks every #include against the table in docs/architecture.md.
 
 usage: includes.py ROOT
 """
@@ -10,9 +10,9 @@ import sys
 
 import tree
 
-# Folder of the file -> prefixes that its includes may have; the first row that fits counts. "*"
-# stands for one path component, and "{t}" for the same one as in the row. A prefix that ends with
-# "/" means what lies directly in that folder.
+# Folder of the file -> prefixes of permitted includes; the first matching row counts. "*" stands
+# for one path component, and "{t}" for the same one as in the row. A prefix that ends with "/"
+# means files directly in that folder.
 RULES = (
     ("include/aqueduct", ("aqueduct/",)),
     ("src/base", ("base/", "aqueduct/status.h")),
@@ -43,13 +43,13 @@ RULES = (
     ("tests/install", ("aqueduct/",)),
     ("tests/*", ("{any}",)),
 )
-# The rooms of the core, lowest first: each may know itself and those before it.
+# The folders of the core, lowest first: each may include itself and those before it.
 ROOMS = ("state", "wait", "event", "mem", "am", "rma", "vis", "coll", "team", "conn", "setup")
 RULES = tuple((f"src/core/{room}",
                tuple(f"core/{lower}/" for lower in ROOMS[:ROOMS.index(room) + 1]) +
                ("core/core.h", "transport/", "base/", "aqueduct/")) for room in ROOMS) + RULES
-# The one list of transports names them all; the public numbers of atomics are those on the wire;
-# pins is what transports know of registrations on demand.
+# The only list of transports names them all; the public numbers of atomics are those used in
+# messages; pins is the transports' interface to registrations on demand.
 EXTRA = {
     "src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h"),
     "src/transport/pins.h": re.compile(r"reg/\w+\.h"),
@@ -104,7 +104,7 @@ def check(root, path):
             continue
         if kind == '"' and "/" not in include:
             if (path.parent / include).exists():
-                continue  # a neighbour
+                continue  # a neighbor
             if (root / "tools/util" / include).exists():
                 include = f"tools/util/{include}"
         if kind == '"' and include.startswith("aqueduct/"):
@@ -112,8 +112,8 @@ def check(root, path):
         extra = EXTRA.get(re.sub(r"_test\.c$", ".c", relative.as_posix()))
         if allowed(include, prefixes) or (extra and extra.fullmatch(include)):
             continue
-        yield (f"{relative}:{number}: {folder} must not know {include} "
-               f"(it may know: {', '.join(prefixes)}; see docs/architecture.md)")
+        yield (f"{relative}:{number}: {folder} must not include {include} "
+               f"(it may include: {', '.join(prefixes)}; see docs/architecture.md)")
 
 
 def main():

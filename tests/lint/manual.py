@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Manual pages: every public function has one that says whether it blocks and which threads may
-call it, nothing else has one, and mandoc finds no fault.
+"""Manual pages: every public function has one, which says whether it blocks and which threads
+may call it; nothing else has one, and mandoc accepts them all.
 
 usage: manual.py ROOT MAN_DIR
 """
@@ -28,7 +28,8 @@ def main():
     findings = [f"{man}/man1/{name} is missing"
                 for name in sorted(tools - {path.name for path in (man / "man1").glob("*")})]
     findings += [f"{man}/man3/{name} is missing" for name in sorted(wanted - present)]
-    findings += [f"{man}/man3/{name} is of no public function" for name in sorted(present - wanted)]
+    findings += [f"{man}/man3/{name} belongs to no public function"
+                 for name in sorted(present - wanted)]
     for name in sorted(wanted & present):
         text = (man / "man3" / name).read_text(encoding="ascii")
         findings += [f"{man}/man3/{name} does not say: {title}"
@@ -43,7 +44,7 @@ def main():
                                 check=False)
         findings += result.stdout.splitlines()
     else:
-        print("mandoc is not installed: only looked for what is missing, not at the pages")
+        print("mandoc is not installed: only missing pages are reported")
     tree.report("manual", findings, len(pages))
 
 

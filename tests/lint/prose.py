@@ -20,7 +20,8 @@ CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
          "docs/security.md", "docs/semantics.md", "docs/tracing.md",
          "tests/common", "tests/contract", "tests/core", "tests/fuzz",
-         "tests/gasnet", "tests/hubsim", "tests/install", "tests/job",
+         "tests/gasnet", "tests/hubsim", "tests/install", "tests/job", "tests/model",
+         "tests/mutate", "tests/net", "tests/ofi", "tests/rdma", "tests/reg",
          "src/core", "src/dgram", "src/transport/*.h", "src/transport/udp")
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".txt")
 

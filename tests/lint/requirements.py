@@ -65,7 +65,7 @@ def main():
         findings += check_where(root, key, where)
         findings += check_tests(known, key, tests)
         if not now.startswith(("done", "part: ", "open")):
-            findings.append(f"{key}: neither done, part: nor open")
+            findings.append(f"{key}: is neither done, part: nor open")
         if now.startswith("done") and "`" not in tests:
             findings.append(f"{key}: done without a test")
     tree.report("requirements", findings, len(found))

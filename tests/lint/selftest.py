@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The lint scripts find what they are for: each is shown a small tree with one fault in it. And
-what is said of skipped tests."""
+"""The lint scripts find the faults that they are for: each one checks a small tree with one
+fault in it. Also tests the summary of skipped tests."""
 
 import pathlib
 import subprocess
@@ -73,15 +73,15 @@ class LintTest(unittest.TestCase):
 
     def test_includes(self):
         self.write("src/base/up.c", '/* Up. */\n#include "core/core.h"\n')
-        self.assert_finds("src/base must not know core/core.h", "includes")
+        self.assert_finds("src/base must not include core/core.h", "includes")
 
     def test_includes_of_a_single_transport(self):
         self.write("src/core/core.c", '/* Core. */\n#include "transport/shm/shm.h"\n')
-        self.assert_finds("src/core must not know transport/shm/shm.h", "includes")
+        self.assert_finds("src/core must not include transport/shm/shm.h", "includes")
 
     def test_includes_between_transports(self):
         self.write("src/transport/loop/loop.c", '/* Loop. */\n#include "transport/shm/shm.h"\n')
-        self.assert_finds("must not know transport/shm/shm.h", "includes")
+        self.assert_finds("must not include transport/shm/shm.h", "includes")
         self.write("src/transport/loop/loop.c", '/* Loop. */\n#include "transport/loop/loop.h"\n')
         self.assert_clean("includes")
 
@@ -108,7 +108,7 @@ class LintTest(unittest.TestCase):
         self.write("src/core/b.h", "/* B. */\nstruct aqi_thing *b;\n")
         self.assert_clean("style")
         self.write("src/core/b.h", "/* B. */\nstruct aqi_thing {\n    int y;\n};\n")
-        self.assert_finds("struct aqi_thing is another one in src/base/a.h", "style")
+        self.assert_finds("struct aqi_thing is also defined in src/base/a.h", "style")
 
     def test_style_of_public_calls(self):
         self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("/**\n", "/*\n"))

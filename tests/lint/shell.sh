@@ -1,5 +1,5 @@
 #!/bin/sh
-# Shell scripts: shellcheck finds nothing in them.
+# Shell scripts: shellcheck has no findings.
 # usage: shell.sh ROOT
 set -eu
 cd "$1"

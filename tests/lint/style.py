@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Limits of style: length of files and lines, a first line with the purpose, names of statics and
-of structs, documented calls.
+"""Limits of style: length of files and lines, a first line with the purpose, names of statics
+and of structs, documented calls.
 
 usage: style.py ROOT
 """
@@ -37,12 +37,12 @@ def check_text(relative, text, code):
 # A static function of the library, at the start of a line.
 STATIC = re.compile(r"^(?:AQI_COLD )?static (?!const struct|struct|enum|_Thread_local)"
                     r"(?:inline |AQI_COLD |_Noreturn |noreturn )*[\w *]*?[ *]([a-z]\w*)\(", re.M)
-STANDS_IN = ("on_exit",)  # for a function that a C library lacks
+STANDS_IN = ("on_exit",)  # for a function that some C libraries lack
 
 
 def check_statics(relative, text):
-    """The name of a static function begins with that of its file or folder: who looks at a profile
-    or at a debugger's list can tell from it where it is."""
+    """The name of a static function begins with that of its file or folder, so that a profile or
+    a debugger's list shows where it is."""
     if relative.parts[0] != "src" or relative.suffix != ".c" or relative.stem.endswith("_test"):
         return
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
@@ -54,13 +54,13 @@ def check_statics(relative, text):
 
 
 TAG = re.compile(r"^(?:typedef |static |const )*((?:struct|enum|union) \w+)\s*\{", re.M)
-# What src/transport/rendezvous.h leaves to each transport.
+# Structs of src/transport/rendezvous.h that each transport defines.
 LEFT_OPEN = {"struct aqi_control_channel", "struct aqi_listener", "struct aqi_rendezvous"}
 
 
 class Tags:
-    """Each struct, union and enum of the library is one thing: who searches for a name, or prints
-    it in a debugger, finds the one that is meant."""
+    """Each name of a struct, union or enum is unique in the library, so that searches and
+    debuggers find the right one."""
 
     def __init__(self):
         self.where = {}
@@ -71,7 +71,7 @@ class Tags:
         for tag in set(TAG.findall(text)) - LEFT_OPEN:
             first = self.where.setdefault(tag, relative)
             if first != relative:
-                yield f"{relative}: {tag} is another one in {first}: name one of them anew"
+                yield f"{relative}: {tag} is also defined in {first}: rename one of them"
 
 
 def check_docs(root):

@@ -1,4 +1,4 @@
-"""What the lint scripts share: the files of the tree, and how findings are reported."""
+"""Shared by the lint scripts: the files of the tree, and how findings are reported."""
 
 import pathlib
 import sys
@@ -8,7 +8,7 @@ ROOT_FILES = ("CMakeLists.txt", "Makefile")
 
 
 def files(root, *suffixes):
-    """All files below `root` that the project wrote, with one of the suffixes."""
+    """All files of the project below `root` with one of the suffixes."""
     root = pathlib.Path(root)
     found = [root / name for name in ROOT_FILES if (root / name).exists()]
     for folder in FOLDERS:

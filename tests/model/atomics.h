@@ -20,7 +20,7 @@ union model_value {
     double f64;
 };
 
-/* What an operation leaves behind, for one type; integers wrap, so `wide` is unsigned. */
+/* The result of an operation in memory, for one type; integers wrap, so `wide` is unsigned. */
 #define MODEL(name, type, wide, bits)                                                              \
     static inline type model_##name(unsigned op, type old, type a, type b)                         \
     {                                                                                              \
@@ -104,13 +104,13 @@ static inline unsigned model_ops(unsigned type)
     return model_is_float(type) ? AQ_OPS_ALL & ~bits : AQ_OPS_ALL;
 }
 
-/* How many operands it takes. */
+/* The number of operands of an operation. */
 static inline unsigned model_operands(unsigned op)
 {
     return op == AQ_CAS ? 2 : op == AQ_GET || op == AQ_INC || op == AQ_DEC ? 0 : 1;
 }
 
-/* May it be asked for the old value, or must it be? */
+/* Whether an operation may return the old value (model_may_fetch), or must. */
 static inline bool model_may_fetch(unsigned op)
 {
     return op != AQ_SET;
@@ -121,8 +121,8 @@ static inline bool model_must_fetch(unsigned op)
     return op == AQ_GET || op == AQ_SWAP;
 }
 
-/* A value worth trying, chosen by two random numbers: the ends of the range, signs, zeros; floats
- * without NaN. */
+/* An interesting value, selected by two random numbers: the ends of the range, both signs,
+ * zeros; for floating types no NaN. */
 static inline union model_value model_some(unsigned type, uint64_t random, uint64_t more)
 {
     static const double reals[] = {0, 1, -1, 0.5, 1e30, -1e30, 3.25, 1e-30};

@@ -1,23 +1,24 @@
 /*
- * How a job over several hosts ends: agents in a tree, the ranks of each, and the root that decides.
+ * How a job over several hosts ends: agents in a tree, their ranks, and the root that decides.
  *
- * Down goes one log (END with a code, OVER of an agent), numbered by the root; each agent applies
- * it in order and passes it on to its children. Up go facts: the end is wanted, an agent's ranks
- * are gone, an agent is lost. Each agent keeps what it says or passes on until the log says that the
- * root knows. Who loses its parent attaches to the next of its ancestors, says how much of the log
- * it has, gets the rest, and sends the facts again; who has no ancestor left ends its ranks.
+ * A log (END with a code, OVER of an agent), numbered by the root, is passed down; each agent
+ * applies it in order and passes it on to its children. Facts are passed up: the end is requested,
+ * the ranks of an agent have ended, an agent is lost. Each agent keeps facts until the log shows
+ * that the root knows them. An agent that loses its parent attaches to the next of its ancestors,
+ * says how much of the log it has, gets the rest, and sends its facts again; an agent without any
+ * ancestor left ends its ranks.
  *
- * What is checked: every run comes to its end with no process left (an invalid end state, or a
- * cycle, is one that does not); all who are told of the end are told of the same code, that of the
- * first wish that the root has heard; and in a job of one agent and without deaths there are 2N to
- * 4N-2 messages, of which the end of a rank is one.
+ * Checked: every run ends with no process left (a run that does not is an invalid end state, or a
+ * cycle); all ranks that are notified of the end get the same code, that of the first request that
+ * reached the root; and a job of one agent without deaths takes 2N to 4N-2 messages, where the end
+ * of a rank counts as one.
  *
  *   -DA=3 -DTREE=CHAIN|STAR|FORK   agents, and how they are joined
- *   -DN=3                          ranks, at the agents in turn
- *   -DDEATHS=1                     so many agents, the root among them, may be killed
+ *   -DN=3                          ranks, assigned to the agents in turn
+ *   -DDEATHS=1                     up to this many agents, possibly the root, may be killed
  *   -DWRONG=1..5                   a mistake, which must be found
  */
-#define CHAIN 1 /* each below the one before it */
+#define CHAIN 1 /* each below the previous one */
 #define STAR  2 /* all below the root */
 #define FORK  3 /* 1 below the root, all others below 1 */
 #ifndef A
@@ -43,11 +44,11 @@
 #else
 #define ABOVE(i) (i - 1)
 #endif
-#define HOST(r)   (A - 1 - (r) % A) /* the root is the last to have any */
+#define HOST(r)   (A - 1 - (r) % A) /* the root is the last one to get any */
 #define NOBODY    255
 #define WISH(r)   (1 + (r))  /* the code that rank r exits with, */
-#define DEATH(r)  (11 + (r)) /* or that the job has when it dies, */
-#define LOSS      31         /* or when an agent is lost */
+#define DEATH(r)  (11 + (r)) /* or the job has when it dies, */
+#define LOSS      31         /* or has when an agent is lost */
 #define CODES     32
 #define LINES     (A + 1) /* of the log */
 #define BIT(i)    (1 << (i))
@@ -59,30 +60,30 @@ chan words[A] = [2 * N] of { mtype, byte, byte };    /* of ranks, to their agent
 chan inbox[A] = [4 * A] of { mtype, byte, byte };    /* of children: agent, code or length */
 chan down[A] = [LINES] of { byte };                  /* of the parent: lines of the log */
 
-/* The tree, and who is there. */
+/* The tree, and which agents are alive. */
 bool alive[A];
 byte parent[A];
-bool linked[A]; /* the parent has heard of it */
+bool linked[A]; /* known to the parent */
 byte deaths, ended;
-byte doomed; /* so many deaths there will be, or less: chosen first, so that none heals a hang */
+byte doomed; /* limit of deaths in this run: chosen first, so that no late death resolves a hang */
 
-/* What an agent knows. Facts are kept until the log has them. */
-byte wanted[A];        /* the first code that it has heard of; 0: none */
+/* The state of an agent. Facts are kept until they are in the log. */
+byte wanted[A];        /* the first code that was requested; 0: none */
 byte gone[A], lost[A]; /* agents */
 byte over[A];          /* agents, by the log */
 byte code[A];          /* of END in the log; 0: none */
-bool cut[A];           /* no way to the root, or the root has given it up: its ranks must end */
+bool cut[A];           /* no way to the root, or declared lost by the root: its ranks must end */
 byte length[A];        /* of its log */
 byte line[A * LINES];  /* OVER of an agent, or END with its code */
 #define OVER(i) (i)
 #define END(k)  (A + (k))
 
-/* Of ranks. */
-byte hears[N]; /* the code of the end that it is told of; 0: none */
-bool asked[N]; /* its agent has heard its wish */
-bool seen[N];  /* and of its end */
+/* The state of ranks. */
+byte notified[N]; /* the code of the end that it was notified of; 0: none */
+bool asked[N]; /* its agent has its request */
+bool seen[N];  /* its agent knows its end */
 
-/* Only to check. */
+/* For checks only. */
 byte decided;
 #if A == 1
 byte messages, losses;
@@ -92,7 +93,7 @@ byte messages, losses;
 #endif
 bool possible[CODES];
 
-/* A line of the log, applied and passed on. */
+/* Apply a line of the log and pass it on. */
 inline append(l_me, l_line)
 {
     assert(length[l_me] < LINES);
@@ -123,7 +124,7 @@ inline tell_ranks(t_me, t_code)
     do
     :: r < N ->
         if
-        :: !seen[r] && !asked[r] && hears[r] == 0 -> hears[r] = t_code; COUNT(messages)
+        :: !seen[r] && !asked[r] && notified[r] == 0 -> notified[r] = t_code; COUNT(messages)
         :: else
         fi;
         r = r + A
@@ -131,7 +132,7 @@ inline tell_ranks(t_me, t_code)
     od
 }
 
-/* To the parent, if there is one; else it is sent again to the next. */
+/* Send to the parent, if there is one; otherwise it is sent again to the next one. */
 inline pass_up(p_me, p_kind, p_agent, p_code)
 {
     if
@@ -142,7 +143,7 @@ inline pass_up(p_me, p_kind, p_agent, p_code)
     fi
 }
 
-/* The root acts on what is new to it: the loss of an agent is the end, too. */
+/* The root acts on new facts: the loss of an agent ends the job, too. */
 inline act(x_kind, x_agent, x_code)
 {
     if
@@ -162,7 +163,7 @@ inline act(x_kind, x_agent, x_code)
     fi
 }
 
-/* Is this fact new? Then it is kept until the log has it. */
+/* If this fact is new, keep it until it is in the log; otherwise clear f_kind. */
 inline learn(f_me, f_kind, f_agent, f_code)
 {
     if
@@ -175,15 +176,15 @@ inline learn(f_me, f_kind, f_agent, f_code)
     fi
 }
 
-#if WRONG == 3 /* nothing is sent again */
+#if WRONG == 3 /* facts are not sent again */
 #define MINE(own) false
-#elif WRONG == 5 /* only what is one's own, and not what was passed on */
+#elif WRONG == 5 /* only own facts are sent again, not those passed on */
 #define MINE(own) (own)
 #else
 #define MINE(own) true
 #endif
 
-/* All facts that are not in the log. */
+/* Send all facts that are not in the log. */
 inline repeat(r_me)
 {
     if
@@ -206,7 +207,7 @@ inline repeat(r_me)
     od
 }
 
-/* The parent is dead: what it had sent and we have not read comes again. */
+/* The parent is dead: its messages that we have not read will be sent again. */
 inline attach(a_me)
 {
     do
@@ -236,8 +237,8 @@ inline adopt(n_me, n_child)
     od
 }
 
-/* All ranks of this agent have ended; no agent is below it any more. Of both there are at most
- * four. */
+/* All ranks of this agent have ended; no agent is below it any more. There are at most four of
+ * either. */
 #define ENDED_AT(i, r) (HOST(r) != i || seen[r])
 #define BELOW(i, c)    (parent[c] == i && alive[c])
 #define QUIET(i)       (ENDED_AT(i, 0) QUIET_1(i) QUIET_2(i) QUIET_3(i))
@@ -273,8 +274,8 @@ inline adopt(n_me, n_child)
 #define ALONE_3(i)
 #endif
 
-/* The end of a child that has not gone in good order; by the root: nobody has heard of one whose
- * parent is lost, and it has had its time. */
+/* A child that did not end in an orderly way; for the root: one whose parent is lost, and that has
+ * not attached elsewhere within its time. */
 #define IS_LOST(i, c)  (alive[i] && parent[c] == i && !alive[c] && !HAS(lost[i] | over[i], c))
 #define IS_GIVEN_UP(c) (WRONG != 4 && !HAS(over[0], c) && parent[c] != NOBODY && \
                         HAS(over[0], parent[c]) && !alive[parent[c]])
@@ -282,44 +283,44 @@ inline adopt(n_me, n_child)
 proctype agent(byte i)
 {
     mtype what;
-    byte who, number, c, r;
+    byte source, number, c, r;
     bool own_wish;
     do
     :: atomic { deaths < doomed -> deaths++; break } /* killed, and its ranks with it */
     :: atomic {
         if
-        :: words[i]?what, who, number ->
+        :: words[i]?what, source, number ->
             if
-            :: what == EXIT -> asked[who] = true
-            :: else -> seen[who] = true
+            :: what == EXIT -> asked[source] = true
+            :: else -> seen[source] = true
             fi;
             what = (number != 0 -> WANT : 0);
-            who = i;
+            source = i;
             own_wish = own_wish || (number != 0 && wanted[i] == 0)
-        :: QUIET(i) && !HAS(gone[i] | over[i], i) -> what = GONE; who = i
-        :: inbox[i]?what, who, number ->
+        :: QUIET(i) && !HAS(gone[i] | over[i], i) -> what = GONE; source = i
+        :: inbox[i]?what, source, number ->
             if
             :: what == ATTACH ->
                 if
-                :: parent[who] == i -> adopt(i, who)
+                :: parent[source] == i -> adopt(i, source)
                 :: else
                 fi;
                 what = 0
             :: else
             fi
 #if A > 1
-        :: IS_LOST(i, 1) -> what = LOST; who = 1
+        :: IS_LOST(i, 1) -> what = LOST; source = 1
 #endif
 #if A > 2
-        :: IS_LOST(i, 2) -> what = LOST; who = 2
-        :: i == 0 && IS_GIVEN_UP(2) -> what = LOST; who = 2
+        :: IS_LOST(i, 2) -> what = LOST; source = 2
+        :: i == 0 && IS_GIVEN_UP(2) -> what = LOST; source = 2
 #endif
 #if A > 3
-        :: IS_LOST(i, 3) -> what = LOST; who = 3
-        :: i == 0 && IS_GIVEN_UP(3) -> what = LOST; who = 3
+        :: IS_LOST(i, 3) -> what = LOST; source = 3
+        :: i == 0 && IS_GIVEN_UP(3) -> what = LOST; source = 3
 #endif
         fi;
-        learn(i, what, who, number);
+        learn(i, what, source, number);
 #if WRONG == 1 /* an agent decides for its own ranks */
         if
         :: what == WANT -> tell_ranks(i, number)
@@ -327,11 +328,11 @@ proctype agent(byte i)
         fi;
 #endif
         if
-        :: what != 0 && i == 0 -> act(what, who, number)
-        :: what != 0 && i != 0 -> pass_up(i, what, who, number)
+        :: what != 0 && i == 0 -> act(what, source, number)
+        :: what != 0 && i != 0 -> pass_up(i, what, source, number)
         :: else
         fi;
-        what = 0; who = 0; number = 0; c = 0; r = 0
+        what = 0; source = 0; number = 0; c = 0; r = 0
     }
     :: atomic { down[i]?number -> append(i, number); number = 0; c = 0; r = 0 }
 #if WRONG != 2
@@ -341,13 +342,13 @@ proctype agent(byte i)
         what = 0; number = 0; c = 0
     }
 #endif
-    :: atomic { /* done: the root knows, and nobody below needs us */
+    :: atomic { /* done: the root knows, and no agent below needs us */
         QUIET(i) && (parent[i] == NOBODY || (HAS(over[i], i) && ALONE(i))) &&
         (i != 0 || over[0] == BIT(A) - 1) ->
         break
     }
     od;
-    atomic { /* nothing of it is left, and nobody reads what was sent to it */
+    atomic { /* clear its state; messages to it are not read */
         alive[i] = false;
         ended++;
         own_wish = false;
@@ -372,7 +373,7 @@ proctype agent(byte i)
     :: else \
     fi
 
-/* A rank that looks after its own end, waits for that of the job, or never looks. */
+/* A rank that ends by itself, waits for the end of the job, or never looks. */
 proctype rank(byte r)
 {
     byte own = 0;
@@ -385,8 +386,8 @@ proctype rank(byte r)
     :: atomic { COUNT(losses); possible[DEATH(r)] = true; own = DEATH(r) }
     :: r != N - 1 -> /* waits */
         if
-        :: hears[r] != 0 -> assert(hears[r] == decided)
-        :: code[HOST(r)] != 0 || cut[HOST(r)] /* killed: it had its time */
+        :: notified[r] != 0 -> assert(notified[r] == decided)
+        :: code[HOST(r)] != 0 || cut[HOST(r)] /* killed: its time has expired */
         :: !alive[HOST(r)]
         fi
     :: r != N - 1 -> /* deaf */
@@ -395,7 +396,7 @@ proctype rank(byte r)
         :: !alive[HOST(r)]
         fi
     fi;
-    atomic { SAY(r, ENDED, own); COUNT(messages); hears[r] = 0; own = 0; ended++ }
+    atomic { SAY(r, ENDED, own); COUNT(messages); notified[r] = 0; own = 0; ended++ }
 }
 
 init

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The model of how jobs end (exits.pml), checked by spin in all its states; and with mistakes in
-it, which must be found.
+"""The model of how jobs end (exits.pml): spin checks all its states; variants with mistakes must
+be found faulty.
 
 usage: exits.py C_COMPILER quick|all|thorough
 
-With quick only one that is right and one mistake, with thorough also models that take a minute
-each. Without spin it is skipped.
+With quick only one correct model and one mistake, with thorough also models that take a minute
+each. Skipped without spin.
 """
 
 import pathlib
@@ -30,11 +30,11 @@ THOROUGH = (("-DA=3", "-DN=3", "-DDEATHS=1"),
             ("-DA=4", "-DN=1", "-DDEATHS=1"),
             ("-DA=4", "-DN=1", "-DDEATHS=1", "-DTREE=FORK"))
 QUICK = RIGHT[2:3]
-# No cycle: then each run ends, also one that is not fair.
+# Also checked for cycles: without any, each run ends, even an unfair one.
 ENDLESS = ("-DA=2", "-DN=2", "-DDEATHS=1")
 HANG = "invalid end state"
-# A mistake, where it shows, and as what.
-WRONG = ((1, ("-DA=2", "-DN=3", "-DDEATHS=0"), "assertion violated (hears[r]==decided)"),
+# Mistakes: the number, a model in which it shows, and the finding.
+WRONG = ((1, ("-DA=2", "-DN=3", "-DDEATHS=0"), "assertion violated (notified[r]==decided)"),
          (2, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
          (3, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
          (4, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
@@ -49,7 +49,7 @@ def run(folder, *command):
 
 
 def check(compiler, defines, kind=SAFETY, arguments=(), optimise="-O0"):
-    """What the checker says of the model with these definitions."""
+    """The findings for the model with these definitions."""
     with tempfile.TemporaryDirectory(prefix="aq-spin-") as folder:
         model = pathlib.Path(folder) / MODEL.name
         model.write_text(MODEL.read_text())
@@ -62,7 +62,7 @@ def check(compiler, defines, kind=SAFETY, arguments=(), optimise="-O0"):
     found = re.search(r"errors: (\d+)\n\s*(\d+) states, stored", said)
     if found is None or "max search depth too small" in said or "Search not completed" in said \
             and found[1] == "0":
-        sys.exit(f"the check of {' '.join(defines)} is not complete:\n{said}")
+        sys.exit(f"the check of {' '.join(defines)} is incomplete:\n{said}")
     print(f"{' '.join((*defines, *arguments))}: {found[2]} states, {found[1]} errors", flush=True)
     return int(found[1]), said
 
@@ -74,7 +74,7 @@ def main():
         sys.exit(77)
     quick, thorough = (word in sys.argv[2:] for word in ("quick", "thorough"))
     for defines in QUICK if quick else RIGHT + (THOROUGH if thorough else ()):
-        # Most of the time of a small model goes into compiling it.
+        # Compiling takes most of the time for a small model.
         errors, said = check(compiler, defines, optimise="-O1" if thorough else "-O0")
         if errors:
             sys.exit(said)

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Change the code that reads what peers send, in one place at a time, and see whether a test fails.
+"""Change the code that parses input from peers, one place at a time, and see whether a test fails.
 
 usage: mutate.py [OPTION]... BUILD_DIR [FILE]...
        mutate.py --check ROOT
 
 Each comparison, && and ||, number, increment, minimum and maximum of the FILEs (all of the table
-below) becomes its neighbour: `<` becomes `<=`, 8 becomes 9. A change that no test of the file
-notices has survived: a test is missing, or the change makes no difference, which equivalent.txt
-says with the reason. Nothing in the tree is written, and in BUILD_DIR only what is built there: the
-changed object is linked before the library into copies of the test programs. Change nothing and
-build nothing there meanwhile.
+below) becomes its neighbor: `<` becomes `<=`, 8 becomes 9. A change that no test of the file
+detects has survived: a test is missing, or the change has no effect; those without an effect are
+listed in equivalent.txt with the reason. Nothing is written in the tree, and in BUILD_DIR only the
+build's own output: the changed object is linked before the library into copies of the test
+programs. Change nothing and build nothing there meanwhile.
 
-  --sample N    only N changes of all, drawn from the seed
+  --sample N    only N changes, drawn from the seed
   --seed S      (1)
-  --list        say which changes there are, and make none
-  --check       only see that each entry of equivalent.txt still fits the code
+  --list        list the changes, and make none
+  --check       only check that each entry of equivalent.txt still matches the code
 
-Exit code 1: something survived that equivalent.txt does not list.
+Exit code 1: a change survived that equivalent.txt does not list.
 """
 
 import argparse
@@ -51,7 +51,7 @@ FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "row
 CALLS = [f"unit.transport.udp.udp_{part}" for part in
          ("channel", "rendezvous", "rendezvous_caller", "answer")]
 
-# What reads what a peer may have made up -> the tests of it, the quickest first.
+# Code whose input may be forged by a peer -> its tests, the fastest first.
 TESTS = {
     "src/dgram/packet.c": ["unit.dgram.packet", *DGRAM],
     "src/dgram/seen.h": ["unit.dgram.seen", *DGRAM],
@@ -89,11 +89,11 @@ TESTS = {
 
 SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
          "++": "--", "--": "++", "+=": "-=", "-=": "+=", "aqi_min": "aqi_max", "aqi_max": "aqi_min"}
-# The longest first; those that are none of the above only so that their parts are not taken.
+# The longest first; tokens without a change are listed so that their parts are not matched.
 TOKEN = re.compile(r"<<=|>>=|->|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|<|>|\baqi_m(?:in|ax)\b"
                    r"|(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])")
-# Not code, or nothing that anybody could look at: comments, texts, what the preprocessor reads,
-# what is asserted, and the room of an array.
+# Not code, or without an observable effect: comments, texts, preprocessor lines, assertions, and
+# the sizes of arrays.
 SILENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*'
                     r"|(?:static_assert|_Static_assert|assert)\((?:[^()]|\([^()]*\))*\)"
                     r"|(?<=[\w*] )\w+\[[^\[\]\n]*\](?=[,)])"
@@ -101,13 +101,13 @@ SILENT = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t
                     r"[^;=()\n]*\[[^;=\n]*;"
                     r"|\{0\}",
                     re.S | re.M)
-FAILED = b"[  FAILED  ]"  # what cmocka says
-MEMORY = 4 << 30  # bytes that a changed program may take
+FAILED = b"[  FAILED  ]"  # as printed by cmocka
+MEMORY = 4 << 30  # bytes of memory for a changed program
 BLANK = re.compile(r"[^\n]")
 
 
 def neighbour(token):
-    """What a token becomes; None: nothing."""
+    """The replacement of a token, or None."""
     if not token[0].isdigit():
         return SWAPS.get(token)
     digits = token.rstrip("uUlL")
@@ -116,7 +116,7 @@ def neighbour(token):
 
 
 class Change:
-    """One place of a file, and what stands there instead."""
+    """One place of a file, and its replacement."""
 
     def __init__(self, name, text, match, new):
         self.name, self.start, self.end, self.new = name, match.start(), match.end(), new
@@ -145,7 +145,7 @@ def changes_of(name, text):
 
 
 def read_equivalent(path):
-    """The changes that make no difference: the file, the line before and after, and then why."""
+    """The changes without an effect: the file, the line before and after, and the reason."""
     entries = {}
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         lines = [line for line in block.splitlines() if line and not line.startswith("#")]
@@ -158,20 +158,20 @@ def read_equivalent(path):
 
 
 def check(root, entries):
-    """Entries that fit no line any more say nothing, and could hide another change."""
+    """Entries that no longer match a line are useless, and could hide another change."""
     known = {change.key() for name in TESTS if (root / name).exists()
              for change in changes_of(name, (root / name).read_text(encoding="utf-8"))}
     missing = set(TESTS) - {key[0] for key in known}
     stale = [key for key in entries if key not in known]
     for name in sorted(missing):
-        print(f"mutate.py: {name} is in the table, and there is nothing to change in it")
+        print(f"mutate.py: {name} is in the table but has nothing to change")
     for key in stale:
         print("equivalent.txt: no such change:", *key, sep="\n  ")
     return not stale and not missing
 
 
 class Build:
-    """What is known of a build folder, for compiling and linking beside it."""
+    """The commands of a build folder for compiling and linking outside of it."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -196,7 +196,8 @@ class Build:
         return self.links[program]
 
     def objects_of(self, path):
-        """Those that a source goes into, or a header with a source of its own folder."""
+        """The programs that contain a source; for a header, the source of the same name in its
+        folder."""
         if path.suffix == ".c":
             return [output for output, entry in self.compile.items() if entry["file"] == str(path)]
         if self.depend is None:
@@ -245,7 +246,7 @@ class Trial:
         self.limits = {}
         build.ninja(*sorted({self.program(test) for test in self.tests}))
         objects = build.objects_of(self.path)
-        archive = {"src"}  # what is in the library lies below it, what is a program's in its link
+        archive = {"src"}  # of the library; sources of a program are in its link command
         self.objects = {}
         for test in self.tests:
             link = build.link_of(self.program(test))
@@ -259,7 +260,7 @@ class Trial:
         return os.path.relpath(os.path.realpath(command), self.build.folder)
 
     def compile(self, output):
-        """True, or False: the compiler refuses it."""
+        """Returns whether it compiles."""
         made = self.scratch / output.replace("/", "_")
         words = shlex.split(self.build.compile[output]["command"])
         overlay = self.scratch / "overlay"
@@ -297,10 +298,10 @@ class Trial:
         return place
 
     def run(self, test, place):
-        """How long a passing test took; None: it failed."""
+        """The duration of a passing test, or None if it failed."""
         entry = self.build.tests[test]
         properties = {each["name"]: each["value"] for each in entry.get("properties", [])}
-        # What a failed test leaves goes with the folder.
+        # Files that a failed test leaves behind are removed with the folder.
         environment = dict(os.environ, TMPDIR=str(self.scratch))
         environment.update(each.split("=", 1) for each in properties.get("ENVIRONMENT", []))
         begun = time.monotonic()
@@ -322,7 +323,7 @@ class Trial:
                    sorted({each for group in self.objects.values() for each in group}))
 
     def find(self):
-        """The test that fails; "": all pass; None: it does not compile."""
+        """The name of the test that fails; "" if all pass; None if it does not compile."""
         linked = {}
         for test in self.tests:
             program = self.program(test)
@@ -336,7 +337,7 @@ class Trial:
 
 
 def try_all(build, root, chosen, entries):
-    """Try the changes of a file after the other; returns how many survived."""
+    """Try the changes of a file one after the other. Returns how many survived."""
     counts = {"noticed": 0, "equivalent": 0, "refused by the compiler": 0, "survived": 0}
     for name, changes in chosen.items():
         with tempfile.TemporaryDirectory(prefix="mutate.") as scratch:
@@ -344,7 +345,7 @@ def try_all(build, root, chosen, entries):
             if not trial.make(trial.text):
                 sys.exit(f"{name} does not compile")
             if trial.find() != "":
-                sys.exit(f"{name}: its tests fail without a change")
+                sys.exit(f"{name}: its tests fail without any change")
             for change in changes:
                 if change.key() in entries:
                     counts["equivalent"] += 1
@@ -374,7 +375,7 @@ def main():
         sys.exit(not check(options.folder, entries))
     for name in options.files:
         if name not in TESTS:
-            sys.exit(f"{name} is not in the table of mutate.py, which says what tests it")
+            sys.exit(f"{name} is not in the table of files and tests in mutate.py")
     every = [change for name in options.files or TESTS
              for change in changes_of(name, (root / name).read_text(encoding="utf-8"))]
     random.seed(options.seed)
@@ -387,7 +388,7 @@ def main():
     if options.list:
         print(*every, sep="\n")
         return
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the scratch folder goes, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # also removes the scratch folder
     os.nice(10)
     sys.exit(try_all(Build(options.folder.resolve()), root, chosen, entries) != 0)
 

@@ -3,7 +3,8 @@
 
 usage: contract.py BUILD_DIR LOSS [ARGUMENT...]
 
-LOSS is of 1000 packets; if it is not 0, some are repeated, delayed and altered, too.
+LOSS is the number of lost packets per 1000; unless it is 0, some packets are also duplicated,
+delayed and altered.
 """
 
 import os

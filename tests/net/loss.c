@@ -1,9 +1,9 @@
 /*
- * Rank 0 measures what a network that loses packets leaves of it: short requests with their replies
- * and puts of 8 bytes, one after the other, and puts of 1 MB, many under way. Prints a line with
+ * Rank 0 measures performance over a network that loses packets: short requests with their replies
+ * and puts of 8 bytes, one at a time, and puts of 1 MB, many of them under way. Prints a line of
  * names and values.
  *
- * usage: net_loss SECONDS, of each of the three
+ * usage: net_loss SECONDS, for each of the three
  */
 #include "../core/support.h"
 
@@ -59,7 +59,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* One at a time, for so many seconds. */
+/* One at a time, for this many seconds. */
 static void alone(const char *name, void (*act)(void), double seconds)
 {
     unsigned n = 0;

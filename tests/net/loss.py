@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What is left of udp where the network really drops packets at random: a table, and whether goals
-are met.
+"""Performance of udp where the network really drops packets at random: a table, and whether
+goals are met.
 
 usage: loss.py BUILD_DIR [SECONDS, of each figure] [WIRE of those below]…
 
-A firewall rule of the receiver drops what it sees. Where a burst of the sender passes the wire in
-one piece (GSO), that is a whole one of up to 62 KB; so wires that carry packets are measured, too.
+A firewall rule of the receiver drops packets as it sees them. Where a burst of the sender passes
+the wire in one piece (GSO), it is dropped as a whole, up to 62 KB; so wires that carry single
+packets are measured, too.
 """
 
 import contextlib
@@ -17,7 +18,7 @@ import sys
 from programs import AQRUN, ARGUMENTS, BUILD, run
 from spaces import HOSTS, call, enter, rules, within
 
-# name: (rank r is on host, interface, segments that pass in one piece)
+# name: (function that gives the host of rank r, interface, segments that pass in one piece)
 WIRES = {
     "veth, packets": ((1, 2), "wire", 1),
     "veth, bursts": ((1, 2), "wire", 65535),
@@ -26,15 +27,15 @@ WIRES = {
 }
 MTUS = (1500, 9000)
 PERCENT = (0, 1, 5)
-SHARE = {1: 0.7, 5: 0.4}  # goals: of the bandwidth without loss,
+SHARE = {1: 0.7, 5: 0.4}  # goals: of the bandwidth without loss
 MEAN = {1: 1.4, 5: 2.5}   # times the mean round trip without loss,
-P99 = 60                  # and us at 1 %
-TURNS = 5  # of which the medians count
+P99 = 60                  # and us with 1 %
+TURNS = 5  # repetitions, whose medians count
 PLACE = ["sh", "-c", 'eval host=\\$HOST$AQ_RANK; exec nsenter --net=/run/netns/$host "$@"', "sh"]
 
 
 def go_first():
-    """Other programs are to disturb as little as can be."""
+    """Lets other programs disturb it as little as possible."""
     os.setsid()
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/autogroup").write_text("-20", encoding="ascii")
@@ -58,7 +59,8 @@ def once(wire, mtu, percent, seconds):
 
 
 def measure(wire, mtu, seconds):
-    """By percentage; the share is one of the same turn, since machines change with time."""
+    """By percentage; the share is relative to the same repetition, since the speed of machines
+    changes."""
     turns = []
     for _ in range(TURNS):
         turn = {percent: once(wire, mtu, percent, seconds) for percent in PERCENT}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Jobs whose ranks are on two hosts (spaces.py), while the wire between them is hurt.
+"""Jobs whose ranks are on two hosts (spaces.py), while the wire between them has faults.
 
 usage: net.py BUILD_DIR [CLASS]
 """
@@ -22,17 +22,17 @@ from spaces import (HOSTS, PATIENCE, await_up, await_wire, call, enter, link, ru
                     within)
 
 TALK = BUILD / "tests/net/net_talk"
-# Each rank on its host, with the address that it has there.
+# Each rank on its host, with its address there.
 PLACE = ["sh", "-c", 'host=$((AQ_RANK % 2 + 1)); AQ_UDP_INTERFACE=${AQ_UDP_INTERFACE-$NET$host}; '
          'export AQ_UDP_INTERFACE; exec nsenter --net=/run/netns/$host "$@"', "sh"]
-# Packets that overtake the answer to a handshake are dropped, and come again: the first ones of
-# each connection. Those of another job would be hundreds.
+# Packets that overtake the answer to a handshake are dropped and retransmitted: the first ones of
+# each connection. From another job there would be hundreds.
 FEW = 100
 SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
 
 
 class Talk:
-    """A job that talks until it is told to end, and says when a round is over."""
+    """A job that communicates until told to end, and reports the end of a round."""
 
     def __init__(self, ranks=2, **settings):
         self.stderr = tempfile.TemporaryFile(mode="w+")
@@ -56,7 +56,7 @@ class Talk:
         self.job.stdin.write(b"\n")
 
     def heard(self, seconds):
-        """Has a line come within so many seconds?"""
+        """Whether a line has arrived within this many seconds."""
         limit = time.monotonic() + seconds
         while select.select([self.job.stdout], [], [], max(0, limit - time.monotonic()))[0]:
             line = self.job.stdout.readline()
@@ -65,7 +65,7 @@ class Talk:
         return False
 
     def said(self):
-        file = self.stderr.fileno()  # without a move of the place where the job writes
+        file = self.stderr.fileno()  # without moving the offset at which the job writes
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def hear(self):
@@ -77,7 +77,7 @@ class Talk:
         self.hear()
 
     def ranks(self):
-        """The processes of the ranks, in their order."""
+        """The processes of the ranks, in the order of the ranks."""
         found = {}
         children = pathlib.Path(f"/proc/{self.job.pid}/task/{self.job.pid}/children").read_text()
         for child in children.split():
@@ -87,7 +87,7 @@ class Talk:
         return [found[rank] for rank in sorted(found)]
 
     def end(self):
-        """Tell it to end; what it said."""
+        """Ask it to end. Returns its messages."""
         self.job.stdin.close()
         if self.job.wait(PATIENCE) != 0:
             raise AssertionError(f"exit code {self.job.returncode}; it said: {self.said()}")
@@ -114,7 +114,7 @@ def down(host):
 
 @contextlib.contextmanager
 def route(host, kind):
-    """No way to the other host."""
+    """Without a route to the other host."""
     words = ("ip", "-n", str(host), "route", "{}", kind, f"10.9.0.{3 - host}")
     call(*(word.format("add") for word in words))
     try:
@@ -125,8 +125,8 @@ def route(host, kind):
 
 @contextlib.contextmanager
 def between(mtu):
-    """Both hosts have another interface, whose other ends are on a bridge between and take packets
-    of `mtu` bytes; gives a function that changes that."""
+    """Both hosts have another interface, whose other ends are on a bridge between them and take
+    packets of `mtu` bytes. Yields a function that changes that."""
     middle = ("ip", "-n", "middle")
 
     def resize(mtu):
@@ -148,13 +148,13 @@ def between(mtu):
             await_up(host, "big")
         yield resize
     finally:
-        for host in HOSTS:  # with a namespace it would go, but later
+        for host in HOSTS:  # they would be removed with the namespace, but later
             call("ip", "-n", str(host), "link", "delete", "big")
         call("ip", "netns", "delete", "middle")
 
 
 class Wire(Case):
-    """Wires that are bad as long as the job lasts."""
+    """Wires that have a fault throughout the job."""
 
     def test_sound(self):
         for settings in ({}, {"NET": "fd09::"},
@@ -167,7 +167,7 @@ class Wire(Case):
                 self.assertLess(count(said, "packets_dropped"), FEW)
 
     def advice(self, said, net, interface):
-        """One warning, of rank 0, names both ends and what to do: an AQ_UDP_MTU."""
+        """One warning, from rank 0, names both ends and the remedy, an AQ_UDP_MTU."""
         self.assertEqual(len(said), 1, said)
         match = re.match(rf"aq\[0\] udp: peer \d \({net}2:\d+\) answers small packets from "
                          rf"{net}1:\d+ \({interface}\), but not those of 8972 bytes: the path "
@@ -177,7 +177,7 @@ class Wire(Case):
         return match[1]
 
     def test_small_path(self):
-        """What it carries is found, to 16 bytes, with one warning."""
+        """The MTU of the path is found, to 16 bytes, with one warning."""
         for mtu, carries in (("1500", "1500"), ("1400", "1388"), ("4000", "3996")):
             with self.subTest(mtu=mtu), contextlib.ExitStack() as stack:
                 for host in HOSTS:
@@ -191,15 +191,15 @@ class Wire(Case):
                     self.assertEqual(warnings(talk.end()), [])
 
     def test_refused(self):
-        """The interface drops what is larger than the other end of the pair takes, and says that it
-        has no room."""
+        """The interface drops packets larger than the other end of the pair takes, and reports
+        that it has no room."""
         with between("1500"):
             with Talk(NET="10.8.0.") as talk:
                 talk.round()
                 self.assertEqual(self.advice(warnings(talk.end()), r"10\.8\.0\.", "big"), "1500")
 
     def test_refused_later(self):
-        """Then nothing goes on until it is mended, and that is said."""
+        """Then nothing goes on until it is mended, which is reported."""
         with (between("9000") as resize,
               Talk(NET="10.8.0.", AQ_UDP_RTO_MAX="20ms") as talk):
             talk.round()
@@ -243,7 +243,7 @@ class Wire(Case):
                     self.assertGreater(count(said, "packets_" + name), 0, said)
 
 
-# Stands in for ssh: options, a host, a command.
+# Replaces ssh: options, a host, a command.
 SHELL = """#!/bin/sh
 while [ "$1" = -o ]; do shift 2; done
 host=${1##*.}; shift
@@ -259,10 +259,10 @@ def write_shell(folder):
 
 
 class Control(Case):
-    """What the agents of the hosts say to each other."""
+    """The messages between the agents of the hosts."""
 
     def test_small_path(self):
-        """It carries less than the interfaces, without ICMP."""
+        """The path carries less than the interfaces, without ICMP."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             shell = write_shell(folder)
             for host in HOSTS:
@@ -301,14 +301,15 @@ class Control(Case):
 
 
 class Cut(Case):
-    """A wire that carries nothing, mostly for a while: then nothing is lost, and all goes on."""
+    """A wire that carries nothing, mostly for a while: afterwards nothing is lost, and the job
+    goes on."""
 
     def cut(self, fault, seconds=2, **settings):
-        """What the job says of it."""
+        """The messages of the job about it."""
         with Talk(**settings) as talk:
             with fault:
                 talk.ask()
-                self.assertFalse(talk.heard(seconds), "the fault is none")
+                self.assertFalse(talk.heard(seconds), "the fault has no effect")
             talk.hear()
             talk.round()
             return warnings(talk.end())
@@ -329,14 +330,15 @@ class Cut(Case):
                          'Network is unreachable; see "ip route get" for the address')
 
     def test_for_good(self):
-        """A silence longer than peers may have ends the job."""
-        with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less is too little where much else runs
+        """A silence longer than peers are allowed ends the job."""
+        with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails where much else runs
             with rules(1, ("input", "drop")):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
             self.assertRegex(talk.said(), "rank [01] cannot be reached any more: does not answer")
 
     def test_never_reached(self):
-        """There is a warning after 5 s, and the job does not wait for longer than others may."""
+        """There is a warning after 5 s, and the job does not wait longer than the start may
+        take."""
         began = time.monotonic()
         with rules(1, ("input", "meta l4proto udp drop")):
             result = job(2, *PLACE, TALK, **SETTINGS, AQ_START_TIMEOUT="8s")
@@ -350,7 +352,7 @@ class Cut(Case):
                          r"from .* within 8 s \(AQ_START_TIMEOUT\): a firewall drops UDP")
 
     def test_aqinfo(self):
-        """Whether packets get to the other host, as it sees it."""
+        """Whether packets reach the other host, according to that host."""
         def tried(code):
             return self.expect(run(*within(1, AQINFO, "udp", "10.9.0.2")), code).stdout
         begin = (r"^udp to 10\.9\.0\.2 \(10\.9\.0\.2\) from 10\.9\.0\.1 "
@@ -365,7 +367,7 @@ class Cut(Case):
             self.assertRegex(tried(1), begin + "forbidden by a firewall of this host")
 
     def test_no_route(self):
-        """Also where the error is one that bursts alone may meet."""
+        """Also if the error is one that could be caused by bursts alone."""
         for kind in ("unreachable", "prohibit", "blackhole"):
             with self.subTest(kind=kind):
                 said = [line for line in self.cut(route(1, kind), 0.5, AQ_LOG="udp=info")
@@ -375,7 +377,7 @@ class Cut(Case):
 
 
 class Xdp(Case):
-    """Small packets that go past the kernel's stack."""
+    """Small packets that bypass the kernel's network stack."""
 
     cut = Cut.cut
     XDP = {"AQ_UDP_PORT": "xdp", "AQ_LOG": "core=info,udp=info"}
@@ -406,7 +408,7 @@ class Xdp(Case):
                 self.assertEqual(self.who(said), (["0", "1"], 0))
 
     def test_several_of_a_host(self):
-        """One has it, and all talk with all."""
+        """One rank has it, and all communicate with all."""
         with Talk(4, **self.XDP) as talk:
             talk.round()
             having, lacking = self.who(talk.end())
@@ -414,7 +416,7 @@ class Xdp(Case):
         self.assertEqual([len(having), lacking], [2, 2])
 
     def test_two_jobs(self):
-        """The second one does without; when the first has ended, the next one has it."""
+        """The second job does without; when the first one has ended, the next one gets it."""
         with Talk(**self.XDP) as one, Talk(**self.XDP) as other:
             for _ in range(3):
                 one.ask()
@@ -476,7 +478,7 @@ class Others(Case):
                 self.assertLess(count(talk.end(), "packets_dropped"), FEW)
 
     def ports(self, rank):
-        """Those that a rank, alone on its host, receives at."""
+        """The ports of a rank that is alone on its host."""
         table = pathlib.Path(f"/proc/{rank}/net/udp").read_text(encoding="ascii")
         return [str(int(port, 16)) for port in re.findall(r": 0[12]00090A:(\w+) ", table)]
 
@@ -486,7 +488,7 @@ class Others(Case):
                 ports = dict(zip(HOSTS, map(self.ports, talk.ranks())))
                 for host in HOSTS:
                     self.assertEqual(len(ports[host]), 2)
-                    # In the name of the peer: the kernel hears nobody else.
+                    # In the name of the peer, as the kernel accepts packets from no other address.
                     paths = itertools.product(ports[3 - host], ports[host])
                     call(*within(3 - host, sys.executable, "-c", STRANGER, f"10.9.0.{host}",
                                  *map(":".join, paths)))
@@ -498,7 +500,7 @@ class Others(Case):
 
 
 class Ends(Case):
-    """Ranks that die or stand still, and jobs that cannot begin."""
+    """Ranks that die or are stopped, and jobs that cannot start."""
 
     def test_killed(self):
         with Talk() as talk:
@@ -525,7 +527,7 @@ class Ends(Case):
             talk.hear()
             said = talk.end()
         self.assertEqual(warnings(said), [])
-        # With the time-out that a path so short begins with, it would be 10,000.
+        # With the initial timeout of such a short path, it would be 10,000.
         self.assertLess(count(said, "packets_again"), 1000, said)
 
     def refused(self, said, **settings):

@@ -1,7 +1,7 @@
-"""Two hosts that are network namespaces, the wire between them, and what befalls it.
+"""Two hosts that are network namespaces, the wire between them, and its faults.
 
-A script that calls enter() runs again as the first process of namespaces for mounts and processes,
-which end with it: so nothing can be left behind, however it ends.
+A script that calls enter() runs again as the first process of mount and pid namespaces, which
+end with it: so nothing can be left behind, however it ends.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 60  # seconds, for what is to happen
+PATIENCE = 60  # seconds, for an expected event
 HOSTS = (1, 2)
 INSIDE = "AQUEDUCT_TEST_SPACES"
 OWN = ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc"]
@@ -27,7 +27,7 @@ def call(*words, **options):
 
 
 def within(host, *words):
-    """The command for doing this on a host, in the same process."""
+    """The command that does this on a host, in the same process."""
     return ["nsenter", f"--net=/run/netns/{host}", *map(os.fspath, words)]
 
 
@@ -36,7 +36,7 @@ def link(host, *words):
 
 
 def await_up(host, interface):
-    """The kernel says some time later that an interface is up."""
+    """The kernel reports some time later that an interface is up."""
     limit = time.monotonic() + PATIENCE
     while "state UP" not in call("ip", "-n", str(host), "link", "show", interface):
         if time.monotonic() > limit:
@@ -50,8 +50,8 @@ def await_wire():
 
 
 def make():
-    """Both hosts call their end of the wire by the same name. It carries packets, not bursts, so
-    that each may have a fate of its own."""
+    """Both hosts use the same name for their end of the wire. It carries packets, not bursts, so
+    that each packet can be treated separately."""
     call("mount", "-t", "tmpfs", "none", "/run")
     for host in HOSTS:
         call("ip", "netns", "add", str(host))
@@ -65,7 +65,7 @@ def make():
 
 
 def why_not():
-    """What hosts cannot be made for, if so."""
+    """The reason why hosts cannot be made, if any."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"not installed: {' '.join(missing)} [.ci/install-deps.sh all]"
@@ -77,7 +77,7 @@ def why_not():
 
 
 def enter(make_hosts=make):
-    """Come back with the hosts made; or end as a test that is skipped."""
+    """Return with the hosts made; or exit as a skipped test."""
     if INSIDE in os.environ:
         make_hosts()
         return
@@ -91,7 +91,7 @@ def enter(make_hosts=make):
 
 @contextlib.contextmanager
 def rules(host, *chains):
-    """Rules of nft, each a pair of a hook and what to do there."""
+    """Rules of nft, each a pair of a hook and the rule for it."""
     text = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; {rule}; }}\n"
                    for hook, rule in chains)
     call(*within(host, "nft", "-f", "-"), input=f"table ip fate {{\n{text}}}\n")
@@ -103,7 +103,7 @@ def rules(host, *chains):
 
 @contextlib.contextmanager
 def slow_lane(host, percent):
-    """So many of what the host sends take a lane that is slow, and others overtake them."""
+    """This percentage of the host's packets takes a slow lane, where others overtake it."""
     random = (f"5,32 0 0 4294963256,148 0 0 100,53 1 0 {percent},6 0 0 4294967295,6 0 0 0")
 
     def tc(*words):

@@ -1,7 +1,7 @@
 /*
- * Talks round the ring, bulk and messages, until the standard input of rank 0 ends. A line there is
- * answered when a whole round that began afterwards is over: so its writer knows that all goes on.
- * Everything that comes is checked, and counted exactly.
+ * Sends bulk data and messages around the ring until the standard input of rank 0 ends. A line
+ * there is answered once a whole round that began afterwards has ended, which shows its writer that
+ * the job goes on. Everything that arrives is checked, and counted exactly.
  */
 #include "../core/support.h"
 
@@ -52,10 +52,10 @@ static void talk(uint32_t round)
     job_barrier();
     CHECK(filled(job.base, BULK, seed_of(job_previous(), round)));
     job_await(&got, MESSAGES * (round + 1));
-    CHECK_EQUAL(got, MESSAGES * (round + 1)); /* what came twice shows here, or in the next round */
+    CHECK_EQUAL(got, MESSAGES * (round + 1)); /* duplicates show here, or in the next round */
 }
 
-/* 1: a line was written, 0: the input has ended, -1: nothing. */
+/* 1: a line was written, 0: the input has ended, -1: neither. */
 static int asked(void)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};

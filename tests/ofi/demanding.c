@@ -1,22 +1,24 @@
 /*
- * A libfabric that demands what providers of adapters demand and those of every machine do not: it
- * is loaded in place of the real one, over which it works, and ends the process when it gets less.
+ * A libfabric that is as demanding as providers for adapters, unlike those that every machine has:
+ * it is loaded in place of the real one, over which it works, and aborts the process when its
+ * demands are not met.
  *
- *   - Local memory is registered, and its descriptor named (FI_MR_LOCAL). Its pages are said to be
+ *   - Local memory is registered, and its descriptor passed (FI_MR_LOCAL). Its pages are declared
  *     pinned (FI_MR_ALLOCATED), though they are not.
  *   - Registrations are bound to the endpoint and enabled (FI_MR_ENDPOINT) before they have a key,
  *     which is chosen here (FI_MR_PROV_KEY).
- *   - Contexts belong to the provider meanwhile (FI_CONTEXT2).
- *   - Writes ask to be complete when they are delivered. Some are overtaken by messages.
- *   - A buffer for many messages has none that is still needed when it is given again.
- *   - Often there is no room (-FI_EAGAIN), and completions come late and in another order.
- *   - Messages are complete long before they leave; those that are injected have to be small.
- *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and what
- * had not left to the same peer, which is an error of the last one or is not told at all.
+ *   - Contexts belong to the provider while in use (FI_CONTEXT2).
+ *   - Writes request delivery completion. Some are overtaken by messages.
+ *   - A buffer for many messages contains none that is still needed when it is posted again.
+ *   - Often there is no room (-FI_EAGAIN), and completions are late and in another order.
+ *   - Messages complete long before they leave; injected ones have to be small.
+ *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and so are
+ *     those that had not left for the same peer, which is reported as an error of the last one or
+ *     not at all.
  *
- * With DEMANDING_BREAKS=WHAT one thing is not as it should be (trial.c has them); "pins": memory of
- * the program that is no segment is often not registered; "full": nor is any that is large;
- * "stale": and what peers get of the rest is often refused to them.
+ * With DEMANDING_BREAKS=WHAT one thing is wrong (see trial.c); "pins": memory of the program
+ * outside of segments is often not registered; "full": nor is any large memory; "stale": in
+ * addition, what peers may access of the rest is often refused.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -37,7 +39,7 @@
 enum { DEMANDING_MODES = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_PROV_KEY | FI_MR_ALLOCATED };
 #define DEMANDING_MARK UINT64_C(0x1d5a7e0ff1cab1e5)
 
-/* A registration, as it is handed out; `real` once it is enabled. */
+/* A registration as returned to the caller; `real` once it is enabled. */
 struct demanding_mr {
     struct fid_mr mr;
     uint64_t mark;
@@ -49,20 +51,20 @@ struct demanding_mr {
     int bound;
 };
 
-/* A message that is complete for who has sent it. */
+/* A message that is complete for its sender. */
 struct demanding_sent {
     struct fi_context2 real;
     struct demanding_sent *next;
     struct fid_ep *ep;
     fi_addr_t to;
-    void *user; /* its context, until it is told of the completion */
+    void *user; /* its context, until its completion is reported */
     size_t len;
     unsigned long due;      /* in reads of the completion queue */
-    int left, lost, failed; /* lost: with a connection; failed: and that is told */
+    int left, lost, failed; /* lost: with a connection; failed: and reported */
     unsigned char bytes[];
 };
 
-/* A write that is to be posted later than the messages after it. */
+/* A write that is posted after later messages. */
 struct demanding_write {
     struct demanding_write *next;
     struct fid_ep *ep;
@@ -80,13 +82,13 @@ static struct demanding_lane {
     struct fid_ep *ep;
     struct fid_cq *cq;
     unsigned long reads;
-    int is_empty; /* the queue, when it was read last */
+    int is_empty; /* the queue, when it was last read */
     struct demanding_sent *first, **last;
     struct demanding_write *writes;
 } demanding_lanes[DEMANDING_LANES];
 static size_t demanding_inject_size;
 
-/* What was there before; the same for all objects, as there is one provider. */
+/* The original operations; the same for all objects, as there is one provider. */
 static struct fi_ops demanding_endpoint_was, demanding_endpoint_now;
 static struct fi_ops demanding_queue_was, demanding_queue_now;
 static struct fi_ops_fabric demanding_fabric_was, demanding_fabric_now;
@@ -115,7 +117,7 @@ static void demanding_check(int holds, const char *what)
     abort();
 }
 
-/* In `n` of `of` cases, drawn from a fixed seed. */
+/* True in `n` of `of` cases, random from a fixed seed. */
 static int demanding_draws(unsigned n, unsigned of)
 {
     static _Thread_local uint64_t state = 88172645463325252u;
@@ -142,7 +144,7 @@ static int demanding_breaks(const char *what)
     return value != NULL && strcmp(value, what) == 0;
 }
 
-/* That of an endpoint or a queue; of `NULL` a free one. */
+/* The lane of an endpoint or a queue; for NULL a free one. */
 static struct demanding_lane *demanding_lane(const struct fid_ep *ep, const struct fid_cq *cq)
 {
     for (int i = 0; i < DEMANDING_LANES; i++)
@@ -160,7 +162,8 @@ static void demanding_local(const void *addr, size_t len, void *desc)
     const unsigned char *bytes = addr;
     demanding_check(mr != NULL && mr->mark == DEMANDING_MARK, "local memory has its descriptor");
     demanding_check(mr->real != NULL, "its registration is enabled");
-    demanding_check(bytes >= mr->addr && bytes + len <= mr->addr + mr->len, "it lies in that");
+    demanding_check(bytes >= mr->addr && bytes + len <= mr->addr + mr->len,
+                    "it is inside its registration");
 }
 
 static void demanding_take_context(void *context)
@@ -178,7 +181,7 @@ static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *de
     return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
 }
 
-/* What was in it may not be needed any more. */
+/* Its previous contents must not be needed any more. */
 static ssize_t demanding_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
     struct fi_msg plain = *msg;
@@ -199,7 +202,7 @@ static void demanding_cut(const struct demanding_lane *lane, struct demanding_se
     newest->failed = demanding_happens(4);
 }
 
-/* A message that is not as it was sent. */
+/* A message that differs from the one sent. */
 enum { DEMANDING_LARGE = 256 };
 static void demanding_spoil(struct demanding_sent *sent, int injected)
 {
@@ -225,7 +228,7 @@ static void demanding_write_due(struct demanding_lane *lane)
     }
 }
 
-/* Does one before it to the same peer? */
+/* Whether an earlier message to the same peer is still queued. */
 static int demanding_waits(const struct demanding_lane *lane, const struct demanding_sent *sent)
 {
     for (const struct demanding_sent *at = lane->first; at != sent; at = at->next)
@@ -233,8 +236,8 @@ static int demanding_waits(const struct demanding_lane *lane, const struct deman
     return 0;
 }
 
-/* Give the real provider what is due. A peer for which it has no room, perhaps because it is dead,
- * keeps nobody else waiting. */
+/* Pass messages that are due to the real provider. A peer for which it has no room, perhaps
+ * because it is dead, does not delay others. */
 static void demanding_leave(struct demanding_lane *lane)
 {
     demanding_write_due(lane);
@@ -246,7 +249,7 @@ static void demanding_leave(struct demanding_lane *lane)
     }
 }
 
-/* `context` NULL: nobody is told. */
+/* `context` NULL: no completion is reported. */
 static ssize_t demanding_queue(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to,
                                void *context)
 {
@@ -274,11 +277,11 @@ static ssize_t demanding_send(struct fid_ep *ep, const void *buf, size_t len, vo
 
 static ssize_t demanding_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t to)
 {
-    demanding_check(len <= demanding_inject_size, "what is injected is small");
+    demanding_check(len <= demanding_inject_size, "injected messages are small");
     return demanding_queue(ep, buf, len, to, NULL);
 }
 
-/* A transfer that is not as it was asked for. */
+/* A transfer that differs from the one requested. */
 static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int write)
 {
     if (demanding_breaks("base")) there->addr += 8;
@@ -292,7 +295,7 @@ static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int wri
         part->iov_len = --there->len;
 }
 
-/* As what was injected is, if it is not copied and comes late. */
+/* The contents of an injected message that was not copied and arrives late. */
 static char demanding_zeros[DEMANDING_LARGE];
 
 static ssize_t demanding_write_later(struct fid_ep *ep, const struct fi_msg_rma *msg,
@@ -352,7 +355,9 @@ static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *ms
     return demanding_rma(ep, msg, flags, 1);
 }
 
-/* Is this completion of what has left? Then nobody waits for it. */
+/*
+ * Whether this completion is one of a message that has left, for which the program does not wait.
+ */
 static int demanding_has_left(struct demanding_lane *lane, const void *context)
 {
     for (struct demanding_sent **at = &lane->first; *at != NULL; at = &(*at)->next) {
@@ -378,7 +383,7 @@ static ssize_t demanding_early(const struct demanding_lane *lane, struct fi_cq_d
     return (ssize_t)n;
 }
 
-/* Forget what is lost and has been told of. Returns the first that is to be told as an error. */
+/* Discard lost messages whose loss was reported. Returns the first one to report as an error. */
 static struct demanding_sent *demanding_lost(struct demanding_lane *lane)
 {
     for (struct demanding_sent *sent = lane->first, *next; sent != NULL; sent = next) {
@@ -389,7 +394,7 @@ static struct demanding_sent *demanding_lost(struct demanding_lane *lane)
     return NULL;
 }
 
-/* Messages in a buffer for many that are not as they should be. */
+/* Messages in a buffer for many that differ from those sent. */
 static void demanding_receive(struct fi_cq_data_entry *entry)
 {
     if (entry->buf == NULL) return;
@@ -397,10 +402,10 @@ static void demanding_receive(struct fi_cq_data_entry *entry)
     if (demanding_breaks("greedy")) entry->flags &= ~FI_MULTI_RECV;
 }
 
-/* Reads of a queue before it is overrun, if that breaks. */
+/* Reads of a queue before it is overrun, if that is what breaks. */
 enum { DEMANDING_OVERRUN = 1000 };
 
-/* The last comes first. */
+/* The last one comes first. */
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
     struct fi_cq_data_entry *entries = buf;
@@ -470,7 +475,7 @@ static int demanding_mr_control(struct fid *fid, int command, void *arg)
     static _Atomic uint64_t next = 1000;
     struct demanding_mr *mr = (struct demanding_mr *)fid;
     (void)arg;
-    demanding_check(command == FI_ENABLE && mr->bound, "memory is bound, then enabled");
+    demanding_check(command == FI_ENABLE && mr->bound, "memory is bound before it is enabled");
     int err = demanding_mr_was.reg(&mr->domain->fid, mr->addr, mr->len, mr->access, 0, next++, 0,
                                    &mr->real, NULL);
     if (err == 0) mr->mr.key = fi_mr_key(mr->real);
@@ -511,7 +516,7 @@ static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t 
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* A descriptor that says nothing, or always something. */
+/* A descriptor that is never readable, or always. */
 static int demanding_cq_control(struct fid *fid, int command, void *arg)
 {
     int err = demanding_queue_was.control(fid, command, arg);
@@ -548,7 +553,7 @@ static struct fi_info *demanding_plain(const struct fi_info *info)
     return plain;
 }
 
-/* With it goes what has not left. */
+/* Messages that have not left are lost with it. */
 static int demanding_endpoint_close(struct fid *fid)
 {
     struct demanding_lane *lane = demanding_lane((struct fid_ep *)fid, NULL);
@@ -650,7 +655,7 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
                const struct fi_info *hints, struct fi_info **info)
 {
     demanding_check((hints->domain_attr->mr_mode & DEMANDING_MODES) == DEMANDING_MODES,
-                    "all modes of registrations are served");
+                    "all modes of registrations are supported");
     demanding_check((hints->mode & FI_CONTEXT2) != 0, "contexts have room");
     if (hints->tx_attr->msg_order != 0 && demanding_breaks("order")) return -FI_ENODATA;
     if (hints->domain_attr->data_progress == FI_PROGRESS_AUTO && demanding_breaks("manual"))

@@ -1,9 +1,9 @@
 /*
  * The self-test of ofi.
  *
- *   ofi_trial PROVIDER TEXT...   it opens, and says each TEXT of itself
+ *   ofi_trial PROVIDER TEXT...   it opens, and its description contains each TEXT
  *   ofi_trial broken             over the libfabric of this folder, which breaks one thing after
- *                                the other: what is said, and what is done without
+ *                                the other: the messages, and what is then not used
  */
 #include "transport/ofi/ofi_config.h"
 
@@ -39,7 +39,7 @@ static aq_status open_timed(uint64_t bound_ns, struct aqi_tp **tp)
     return st;
 }
 
-/* The first one loads what the provider needs. */
+/* The first one loads everything that the provider needs. */
 static int provider_opens(int count, char *const *texts)
 {
     struct aqi_tp *tp;
@@ -61,7 +61,7 @@ static int provider_opens(int count, char *const *texts)
 
 #define LATE   "after 2000 ms it "
 #define REMOTE "puts and gets go by messages"
-#define POLLS  "who waits polls"
+#define POLLS  "waits poll"
 #define EACH   "each message has a buffer of its own"
 
 static const struct row {
@@ -139,8 +139,8 @@ static void whole(void **state)
     aqi_ofi_transport.close(tp);
 }
 
-/* The bound is too short for anything: it holds for each message, and only once it has been polled
- * for often enough, so that a self-test does not fail on a busy machine. */
+/* The bound is too short for anything: it applies to each message, and only after enough polls, so
+ * that a self-test does not fail on a busy machine. */
 static void hurried(void **state)
 {
     struct aqi_tp *tp;
@@ -201,7 +201,7 @@ static void full(void **state)
     aqi_ofi_transport.close(tp);
 }
 
-/* Two processes here, of which each may have half of the endpoints. */
+/* Two local processes, which may have half of the endpoints each. */
 static void few(void **state)
 {
     struct aqi_tp *tp;
@@ -229,7 +229,7 @@ static void check_order(uint64_t order, const char *text)
     ofi_config.order = 0;
 }
 
-/* As it is asked for, or without. */
+/* In the requested order, or without. */
 static void ordered(void **state)
 {
     (void)state;

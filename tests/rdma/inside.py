@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""What runs inside the machine: many tests in one boot, since starting processes is slow there.
+"""The tests inside the machine: many in one boot, since starting processes is slow there.
 
-usage: inside.py BUILD [every | NAME…]    every: what .ci/run leaves out, and the suites in all
-       worlds, for half an hour; a NAME given again runs again
+usage: inside.py BUILD [every | NAME…]
+    every: the tests that .ci/run leaves out, and the suites in all worlds, for half an hour;
+    a NAME given again runs again
 """
 import contextlib
 import itertools
@@ -12,20 +13,20 @@ import sys
 import threading
 import time
 
-# Each row: name, variables, command (from BUILD), seconds. Ranks begin with different ends of the
-# wire, since what an adapter sends to itself does not cross it.
+# Each row: name, variables, command (from BUILD), seconds. The ranks use different ends of the wire
+# first, since packets of an adapter to itself do not cross it.
 BASE = {"AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes", "AQ_IBV_RAILS": "1",
         "AQ_IBV_RNR_RETRIES": "0", "AQ_TRANSPORTS": "ibv"}
 RAILS = {"AQ_IBV_RAILS": "2"}
 
 
-# With these the adapter gives up after 0.13 s, and the connection is made anew.
+# With these the adapter reports failure after 0.13 s, and the connection is repaired.
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
-# With these it gives up after hours.
+# With these it reports failure after hours.
 MUTE = {"AQ_IBV_TIMEOUT": "31", "AQ_IBV_SILENCE": "300ms"}
 CASES = "hundreds|local|slow|everyone|both ways|given back"
-MANY = 1000  # packets, more than greetings are
-IS_USED = "/tmp/is-used"  # there when what was away is in use again
+MANY = 1000  # packets, more than for connecting
+IS_USED = "/tmp/is-used"  # exists once the port that was away is in use again
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
 EVERYTHING = {"AQ_SEGMENT_MODE": "everything"}
 
@@ -49,12 +50,12 @@ def gasnet(name, ranks=2, wire="", **variables):
 
 
 def aqperf():
-    """Each pattern beside the same by verbs alone."""
+    """Each pattern next to the same one by verbs alone."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/aqperf_plain.py")
     return ("aqperf.2", {}, ["/usr/bin/env", "python3", script, "BUILD", "ibv"], 200, "")
 
 
-# Messages are written to all peers from the first one on; or to one peer, and another one all the
+# Messages are written to all peers from the first one on; or to one peer, which changes all the
 # time.
 RINGS = {"AQ_IBV_RING_CYCLE": "1"}
 MOVED = {**RINGS, "AQ_IBV_RING_PEERS": "1", "AQ_IBV_RING_DEPTH": "4"}
@@ -73,7 +74,7 @@ EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/po
 
 
 def failover(program, *words, wire, **variables):
-    """Two ranks with two wires, of which one fails for good."""
+    """Two ranks with two wires; one of these fails for good."""
     ports = "AQ_IBV_PORTS=rxe$AQ_RANK+rxe$((AQ_RANK + 2)) exec \"$@\""
     variables = {"AQ_IBV_SPREAD": "no", **RAILS, **variables}
     return (f"{program}.{wire}", variables,
@@ -87,7 +88,7 @@ def mistakes():
 
 
 def steps():
-    """Instructions: the stepper and what it steps through on one processor."""
+    """Instructions: the stepper and the program that it steps through on one processor."""
     return ("rdma_steps.2", {},
             ["tools/aqrun/aqrun", "-n", "2", "sh", "-c", "exec taskset -c $AQ_RANK \"$@\"", "-",
              "BUILD/tests/rdma/rdma_steps"], 120, "")
@@ -100,7 +101,8 @@ def exits(ranks, rows=EXITS, wire="", **variables):
 
 
 def suites(ranks, rails, mode, wire):
-    """All in one world; that of transports, which are below segments, and messages in fast."""
+    """All programs in one world; those of transports, which are below segments, and of messages
+    in fast."""
     variables = {"AQ_IBV_RAILS": str(rails), "AQ_SEGMENT_MODE": mode}
     rows = [job("core_stress", ranks, "2000", wire=wire, **variables),
             exits(ranks, wire=wire, **variables),
@@ -116,7 +118,8 @@ def suites(ranks, rails, mode, wire):
 EVERY = [row for world in itertools.product((2, 4), (1, 2), ("fast", "large"), ("", "loss"))
          for row in suites(*world)]
 
-# In .ci/run: of each kind what shows most. The last row is the last: routes are gone with the link.
+# In .ci/run: the most useful rows of each kind. The last row must be last: routes disappear with
+# the link.
 ROWS = [
     mistakes(),
     contract("2", "--ranks", "2"),
@@ -206,7 +209,7 @@ def counter(device, name):
 
 
 def way_back():
-    """What goes with the link, or with its address."""
+    """State that disappears with the link, or with its address."""
     ip("route", "replace", "10.77.0.1", "dev", "w0b", "src", "10.77.0.2", "table", "101")
     ip("neigh", "replace", "10.77.0.1", "lladdr", "02:77:00:00:00:0a", "dev", "w0b", "nud",
        "permanent")
@@ -231,10 +234,11 @@ def move():
 
 @contextlib.contextmanager
 def wire_that(fault):
-    """What happens to packets meanwhile: 1 % are lost, or for 0.6 s all, again and again (broken;
-    or mute: of which adapters do not speak); or from some time on all are, whereof the adapter says
-    nothing (parted), or that the port is down; or the port is down and comes back (replugged), or
-    its address does (moved), and is then to be used again. Yields what is amiss at the end."""
+    """A fault of the wire: 1 % of packets are lost; or all for 0.6 s, again and again (broken;
+    mute: the same with adapters that do not report it); or from some time on all, which the
+    adapter does not report (parted), or reports as a port that is down; or the port is down and
+    comes back (replugged), or its address does (moved), and must then be used again. Yields a
+    list of what was wrong at the end."""
     over, amiss = threading.Event(), []
 
     def is_used():
@@ -289,7 +293,7 @@ def wire_that(fault):
 
 
 def run(build, name, variables, command, seconds, wire):
-    """Whether the command ends with 0 in time; its output is shown if not."""
+    """Whether the command exits with 0 in time; otherwise its output is shown."""
     begun, before = time.monotonic(), refusals()
     env = {**os.environ, **BASE, **variables, "GASNET_AQRUN": f"{build}/tools/aqrun/aqrun"}
     try:
@@ -302,7 +306,7 @@ def run(build, name, variables, command, seconds, wire):
     except subprocess.TimeoutExpired as late:
         code, text = "no end", late.stdout or b""
     took = time.monotonic() - begun
-    print(f"{'ok    ' if code == 0 else 'FAILED'} {name} in {took:.0f} s; 'not ready' was said "
+    print(f"{'ok    ' if code == 0 else 'FAILED'} {name} in {took:.0f} s; 'not ready' was sent "
           f"{refusals() - before} times", flush=True)
     if code != 0:
         sys.stdout.buffer.write(text[-20000:])
@@ -311,8 +315,8 @@ def run(build, name, variables, command, seconds, wire):
 
 
 def refusals():
-    """How often adapters said that they were not ready, as rxe does also where its memory is short.
-    A message without a receive buffer would fail its test: AQ_IBV_RNR_RETRIES is 0."""
+    """How often adapters reported that they were not ready, as rxe does also when it is out of
+    memory. A message without a receive buffer would fail its test: AQ_IBV_RNR_RETRIES is 0."""
     return sum(counter(device, "send_rnr_err") for device in os.listdir("/sys/class/infiniband"))
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What users are told of their mistakes, inside the machine: that it is told, of what, and the way
-out. Of what the machine cannot show, unit.transport.ibv.hca_advice has the texts.
+"""Error messages for mistakes of users, inside the machine: that there is one, about the right
+thing, with the remedy. Messages that cannot be provoked there are tested by
+unit.transport.ibv.hca_advice.
 
 usage: mistakes.py BUILD
 """
@@ -10,15 +11,15 @@ import re
 import subprocess
 import sys
 
-# Root may lock as much as it likes, and open all devices.
+# Root may lock any amount of memory, and open all devices.
 USER = "setpriv --reuid 65534 --regid 65534 --clear-groups"
 NOBODY = f"ulimit -l 64; exec {USER}"
 CLOSED = f"chmod 600 /dev/infiniband/*; trap 'chmod 666 /dev/infiniband/*' EXIT; {USER}"
-# What lies between the ports drops packets that both would carry.
+# The network between the ports drops packets that both ports would carry.
 NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXIT; "
           "tc filter add dev w0b ingress matchall action police rate 10gbit burst 10mb mtu 3000 "
           "conform-exceed drop; timeout -s INT 20")
-# Name; variables; what starts the job, and each rank of it, for the shell; what is said.
+# Name; variables; the shell commands that start the job, and each rank of it; the message.
 ROWS = [
     ("rights", {}, CLOSED, "exec",
      r"/dev/infiniband/uverbs\d cannot be opened \(Permission denied\): check its rights"),
@@ -73,7 +74,7 @@ def told(build, name, variables, job, rank, wanted):
     except subprocess.TimeoutExpired as late:
         code, text = "no end", (late.stdout or b"").decode()
     good = code not in (0, "no end") and re.search(wanted, text) is not None
-    print(f"{name}: {'told' if good else f'ended with {code}, and not told'}")
+    print(f"{name}: {'reported' if good else f'ended with {code}, not reported'}")
     if not good:
         print(text)
     return good

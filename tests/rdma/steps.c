@@ -1,9 +1,9 @@
 /*
- * What a put, a get and a message cost over ibv, in instructions of the program and its libraries,
- * beside the fewest verbs that do the same: one post and the poll that finds its completion; a
- * message brings four arguments to a handler. Times say little where the adapter is emulated; these
- * counts do not change with the machine. Rank 0 steps through its calls; rank 1 does between them
- * what it is told. A ratio above its limit fails where the build is optimised.
+ * The cost of a put, a get and a message over ibv, in instructions of the program and its
+ * libraries, compared with the fewest verbs that do the same: one post and the poll that finds its
+ * completion; a message brings four arguments to a handler. Times mean little where the adapter is
+ * emulated; these counts do not depend on the machine. Rank 0 steps through its calls; between them
+ * rank 1 acts on its commands. A ratio above its limit fails in optimized builds.
  */
 #include "../core/stepper.h"
 #include "../core/support.h"
@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { SINK = 100, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
-/* One in 8 of ours posts buffers, and one in 9 sends credits home; those of verbs are all alike. */
+/* One in 8 of ours posts buffers, and one in 9 returns credits; those of verbs are all alike. */
 enum { RUNS = 9, VERBS_RUNS = 2 };
 enum command { IDLE, POLL, SEND, QUIT };
 
@@ -45,7 +45,7 @@ static void obey(void)
     uint32_t expected = 0;
     for (uint32_t what = IDLE, last = 0; (what & 0xff) != QUIT; last = what >> 8) {
         while (((what = *command) >> 8) == last)
-            usleep(500); /* off the processor, which the stepper needs */
+            usleep(500); /* leave the processor to the stepper */
         expected += (what & 0xff) == POLL;
         while (arrived < expected)
             (void)aq_poll();
@@ -59,7 +59,7 @@ static void obey(void)
 static aq_event event;
 static bool over;
 
-/* Those that wait have found nothing to wait for: stepping takes longer than the adapter. */
+/* A wait finds its operation complete: stepping takes longer than the adapter. */
 static void our_put(void *arg)
 {
     (void)arg;
@@ -115,7 +115,7 @@ static struct {
     unsigned char memory[4096];
 } verbs;
 
-/* The address that the library prefers, too: of an IPv4 network. */
+/* The address that the library prefers as well: an IPv4 one. */
 static int verbs_gid(struct ibv_context *context, union ibv_gid *gid)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -265,7 +265,7 @@ static void ask_poll(void)
     tell(POLL);
 }
 
-/* It must not come while the question is on its way. */
+/* It must not arrive while the question is under way. */
 static void ask_send(void)
 {
     uint32_t before;
@@ -293,7 +293,7 @@ static void verbs_give(void)
     while (!over);
 }
 
-/* `poll` is repeated until it says that it is over; its last time counts. */
+/* `poll` is repeated until it reports the end; only its last run counts. */
 struct way {
     void (*before)(void);
     void (*post)(void *arg);
@@ -326,8 +326,8 @@ static uint32_t once(const struct way *way, uint32_t bare)
     return count;
 }
 
-/* Of some runs: the usual one, and the mean, with those where credits go home or receive buffers
- * are posted. */
+/* Of several runs: the most frequent count, and the mean, which includes those that return
+ * credits or post receive buffers. */
 struct found {
     uint32_t least, mean;
 };

@@ -1,10 +1,10 @@
-/* Address spaces, what is registered of them, and whether that is still what the program sees. */
+/* Address spaces, their registrations, and whether those still match the program's memory. */
 #include "regsim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Of each eight pages outside the segments, so many are nothing that peers may reach. */
+/* Of each eight pages outside the segments, some may not be accessed by peers. */
 static bool open_page(const struct sim *sim, uint64_t number)
 {
     return number < sim->plan->segment || number % 8 >= RANGE_NEVER;
@@ -39,7 +39,8 @@ static aq_status memory_pin(void *host, uint64_t addr, uint64_t len, struct aqi_
     struct sim *sim = proc->sim;
     const struct aqi_reg_limits *limits = &sim->plan->limits;
     uint64_t pages = len / PAGE, first = page_number(addr);
-    REQUIRE(sim, addr % PAGE == 0 && len % PAGE == 0 && len != 0, "pins what are no pages");
+    REQUIRE(sim, addr % PAGE == 0 && len % PAGE == 0 && len != 0,
+            "pins something other than whole pages");
     REQUIRE(sim, addr / limits->region == (addr + len - 1) / limits->region,
             "pins more than a region");
     REQUIRE(sim, proc->pinned + len <= limits->main.bytes + limits->victim.bytes,
@@ -108,7 +109,7 @@ static aq_status memory_send(void *host, uint32_t peer, const void *bytes, size_
 {
     struct proc *proc = host;
     struct sim *sim = proc->sim;
-    REQUIRE(sim, peer < sim->plan->procs && peer != proc->id, "sends to nobody");
+    REQUIRE(sim, peer < sim->plan->procs && peer != proc->id, "sends to no process");
     REQUIRE(sim, len <= AQI_REG_MESSAGE_MAX, "sends too much");
     if (sim_any(sim, 100) < sim->plan->again) {
         if (!proc->progress_due)
@@ -133,7 +134,7 @@ const struct aqi_reg_hooks memory_hooks = {.pin = memory_pin,
                                            .send = memory_send,
                                            .ride = work_ride};
 
-/* Some pages that no transfer touches; to be mapped again, at once or later. */
+/* Unmap some pages that no transfer uses; they are mapped again, at once or later. */
 void memory_unmap(struct sim *sim, uint32_t number)
 {
     struct proc *proc = &sim->procs[number];
@@ -151,7 +152,7 @@ void memory_unmap(struct sim *sim, uint32_t number)
     proc->closed += (uint32_t)(to - from);
     sim->unmapped++;
     sim_trace(sim, "process %u unmaps %" PRIx64 " + %" PRIx64, number, change.addr, change.len);
-    /* Where nobody watches, nobody tells; of the segment the transport itself knows. */
+    /* Without a monitor, nothing is reported; for the segment the transport itself does that. */
     if (sim->plan->watched || from < sim->plan->segment) {
         unsigned at = (proc->changes_first + proc->changes_count) % AQI_COUNT_OF(proc->changes);
         proc->changes[at] = change;
@@ -192,13 +193,13 @@ bool memory_check(struct sim *sim, struct proc *owner, const struct aqi_reg_use 
     if (!owner->alive) return true;
     REQUIRE(sim, use->mem->key_len == sizeof(id), "a key of another length");
     memcpy(&id, use->mem->key, sizeof(id));
-    REQUIRE(sim, id < sim->mem_count && sim->mems[id]->proc == owner->id, "a key of nobody");
+    REQUIRE(sim, id < sim->mem_count && sim->mems[id]->proc == owner->id, "a key without an owner");
     const struct mem *mem = sim->mems[id];
     REQUIRE(sim, addr >= mem->addr && addr + len <= mem->addr + mem->len,
-            "a transfer at %" PRIx64 " + %" PRIx64 " leaves what is registered", addr, len);
+            "a transfer at %" PRIx64 " + %" PRIx64 " exceeds its registration", addr, len);
     REQUIRE(sim, use->mem_addr == mem->addr && use->mem_len == mem->len, "another registration");
     REQUIRE(sim, !far || memory_open_to_peers(sim, mem->addr, mem->len),
-            "a key opens memory that peers must not reach");
+            "a key gives access to memory that peers must not access");
     if (!mem->live) {
         REQUIRE(sim, far && sim->plan->cut,
                 "process %u: a transfer at %" PRIx64 " + %" PRIx64
@@ -208,6 +209,7 @@ bool memory_check(struct sim *sim, struct proc *owner, const struct aqi_reg_use 
     }
     for (uint64_t at = addr / PAGE * PAGE; at < addr + len; at += PAGE)
         REQUIRE(sim, mem->frames[(at - mem->addr) / PAGE] == memory_page(owner, at)->frame,
-                "process %u: a transfer at %" PRIx64 " to a page that is gone", owner->id, at);
+                "process %u: a transfer at %" PRIx64 " to a page that is no longer mapped",
+                owner->id, at);
     return true;
 }

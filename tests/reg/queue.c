@@ -1,4 +1,4 @@
-/* Events in the order of their times, then of their making: a binary heap. */
+/* Events in the order of time, then of creation: a binary heap. */
 #include "regsim.h"
 
 #include <stdlib.h>

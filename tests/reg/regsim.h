@@ -1,7 +1,7 @@
 /*
  * Processes with registration caches in virtual time: address spaces whose pages come and go,
- * messages that overtake each other, transfers, deaths, and an oracle that knows which page frames
- * each key stands for.
+ * messages that overtake each other, transfers, deaths, and an oracle that knows the page frames of
+ * each key.
  */
 #ifndef AQ_TESTS_REGSIM_H
 #define AQ_TESTS_REGSIM_H
@@ -16,21 +16,21 @@ enum { PAGE = 4096, PROCS_MOST = 16, RANGE_NEVER = 2 };
 
 enum pattern {
     PATTERN_ANY,    /* any range of any peer */
-    PATTERN_LOOP,   /* the same few regions again and again */
+    PATTERN_LOOP,   /* the same few regions over and over */
     PATTERN_STREAM, /* through memory, from its beginning to its end */
     PATTERN_HOT     /* nine of ten in a tenth of the memory */
 };
 
 struct plan {
     uint32_t procs, pages, segment; /* pages, and how many of them are the segment */
-    uint32_t transfers, at_once;    /* of each process */
+    uint32_t transfers, at_once;    /* of each process; at the same time */
     uint32_t most_bytes;
-    uint32_t delay, again; /* of messages; percent of sends without room */
-    uint32_t unmaps;       /* percent: one for so many transfers */
+    uint32_t delay, again; /* of messages; percent of sends that find no room */
+    uint32_t unmaps;       /* percent: unmappings per transfer */
     uint32_t gets, deaths; /* percent of transfers; how many die */
     uint32_t loop;         /* PATTERN_LOOP: pages */
     uint64_t memlock;      /* 0: no limit */
-    bool watched;          /* changes outside the segment are told */
+    bool watched;          /* changes outside the segment are reported */
     bool cut;
     enum pattern pattern;
     struct aqi_reg_limits limits;
@@ -47,15 +47,15 @@ struct mem {
 
 struct page {
     uint64_t frame; /* 0: not mapped */
-    uint32_t busy;  /* transfers under way: the program leaves it mapped */
-    bool closed;    /* its owner has not told yet that it is there again */
+    uint32_t busy;  /* transfers under way: the program keeps it mapped */
+    bool closed;    /* its owner has not announced yet that it is mapped again */
 };
 
 struct transfer {
     struct aqi_reg_wait wait;
     struct sim *sim;
     uint32_t proc, peer;
-    uint64_t near, far, len; /* what is left */
+    uint64_t near, far, len; /* the rest */
     uint64_t near_busy, far_busy, whole;
     struct aqi_reg_use local;
     bool is_put, active, has_local, arrived;
@@ -108,12 +108,12 @@ struct sim {
     struct mem **mems; /* by id */
     size_t mem_count, mem_room;
     bool trace;
-    /* What came of it. */
+    /* Results. */
     uint64_t transfers, by_message, pieces, rode, cut, unmapped;
-    struct aqi_reg_counts counts; /* of all, before everything was unmapped at the end */
+    struct aqi_reg_counts counts; /* of all caches, before everything was unmapped at the end */
 };
 
-/* The end, with the seed, if it does not hold. */
+/* Fail with the seed if it does not hold. */
 #define REQUIRE(sim, holds, ...)                                                                   \
     do {                                                                                           \
         if (!(holds)) sim_fail(sim, __VA_ARGS__);                                                  \
@@ -126,16 +126,16 @@ uint64_t sim_any(struct sim *sim, uint64_t below);
 struct event *queue_post(struct sim *sim, uint64_t after, enum event_kind kind, uint32_t proc);
 bool queue_take(struct sim *sim, struct event *event);
 
-/* memory.c: what the hooks of a cache do */
+/* memory.c: the hooks of a cache */
 extern const struct aqi_reg_hooks memory_hooks;
 bool memory_open_to_peers(const struct sim *sim, uint64_t addr, uint64_t len);
 struct page *memory_page(struct proc *proc, uint64_t addr);
 void memory_busy(struct proc *proc, uint64_t addr, uint64_t len, bool on);
 void memory_unmap(struct sim *sim, uint32_t proc);
 void memory_remap(struct sim *sim, const struct event *event);
-/* Tell others of pages that are there again, if the cache allows it. */
+/* Announce pages that are mapped again, if the cache allows it. */
 void memory_reopen(struct proc *proc);
-/* The transfer goes to the frames that its program sees. */
+/* Check that the transfer uses the frames that its program sees. */
 bool memory_check(struct sim *sim, struct proc *owner, const struct aqi_reg_use *use, uint64_t addr,
                   uint64_t len, bool far);
 

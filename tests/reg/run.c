@@ -1,4 +1,4 @@
-/* A run: what is drawn from its seed, its events, and what must hold when all is over. */
+/* A run: its plan drawn from the seed, its events, and the conditions at the end. */
 #include "regsim.h"
 
 #include <stdarg.h>
@@ -84,7 +84,8 @@ static void handle(struct sim *sim, struct event *event)
         break;
     case EVENT_MESSAGE: {
         aq_status st = aqi_reg_input(proc->reg, event->other, event->bytes, event->len);
-        sim_trace(sim, "process %u hears %u: kind %u", event->proc, event->other, event->bytes[0]);
+        sim_trace(sim, "process %u gets from %u: kind %u", event->proc, event->other,
+                  event->bytes[0]);
         REQUIRE(sim, st == AQ_OK, "process %u refuses a message of %u: %s", event->proc,
                 event->other, aq_status_name(st));
         free(event->bytes);
@@ -113,7 +114,7 @@ static void handle(struct sim *sim, struct event *event)
         aqi_reg_peer_down(proc->reg, event->other);
         break;
     }
-    /* Not each time, since asking makes the cache look for changes. */
+    /* Not each time, since the question makes the cache look for changes. */
     if (proc->alive && sim_any(sim, 4) == 0) memory_reopen(proc);
 }
 
@@ -124,12 +125,12 @@ static void drain(struct sim *sim)
         handle(sim, &event);
 }
 
-/* Until nobody has anything to do. */
+/* Run until no process has anything to do. */
 static void quiesce(struct sim *sim)
 {
     unsigned rounds = 0;
     for (bool more = true; more;) {
-        REQUIRE(sim, rounds++ < 10000, "some process is never done: is one fenced for ever?");
+        REQUIRE(sim, rounds++ < 10000, "some process never finishes: is one fenced for ever?");
         drain(sim);
         more = false;
         for (uint32_t i = 0; i < sim->plan->procs; i++) {
@@ -153,7 +154,7 @@ static void add_counts(struct aqi_reg_counts *to, const struct aqi_reg_counts *f
     to->pins += from->pins;
 }
 
-/* All that was asked for has come, and when all memory changes nothing stays pinned. */
+/* All requests were answered, and once all memory has changed nothing is pinned. */
 static void finish(struct sim *sim)
 {
     const struct plan *plan = sim->plan;
@@ -175,7 +176,7 @@ static void finish(struct sim *sim)
                 counts->pinned.bytes - counts->lent.bytes <= limits->victim.bytes &&
                     counts->pinned.regions - counts->lent.regions <= limits->victim.regions,
                 "keeps more victims than it may");
-        REQUIRE(sim, counts->pinned.bytes == proc->pinned, "counts what is not pinned");
+        REQUIRE(sim, counts->pinned.bytes == proc->pinned, "counts memory that is not pinned");
     }
     for (uint32_t i = 0; i < plan->procs; i++)
         if (sim->procs[i].alive) aqi_reg_invalidate(sim->procs[i].reg, 0, UINT64_MAX);

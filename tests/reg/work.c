@@ -1,4 +1,7 @@
-/* Transfers: what they touch, which way they go, and that each arrives once. */
+/*
+ * Transfers: the memory that they use, the paths that they take, and that each arrives exactly
+ * once.
+ */
 #include "regsim.h"
 
 #include <stdlib.h>
@@ -46,7 +49,7 @@ static void work_finish(struct sim *sim, struct transfer *transfer)
     (void)queue_post(sim, 1 + sim_any(sim, 20), EVENT_START, transfer->proc);
 }
 
-/* What is not done by registrations goes in messages, as one. */
+/* The part that registrations cannot serve goes in messages, as one. */
 static void work_by_message(struct sim *sim, struct transfer *transfer)
 {
     sim->by_message++;
@@ -66,10 +69,10 @@ static void work_ready(struct aqi_reg_wait *wait, aq_status status)
         (struct transfer *)(void *)((char *)wait - offsetof(struct transfer, wait));
     struct sim *sim = transfer->sim;
     struct proc *proc = &sim->procs[transfer->proc];
-    REQUIRE(sim, transfer->active, "a transfer that is over is told");
+    REQUIRE(sim, transfer->active, "a finished transfer is reported again");
     if (wait->rode && status != AQ_EPEER) {
-        REQUIRE(sim, transfer->arrived, "what rode has not arrived");
-        REQUIRE(sim, wait->ride_status == AQ_OK, "what rode has another status");
+        REQUIRE(sim, transfer->arrived, "data sent along has not arrived");
+        REQUIRE(sim, wait->ride_status == AQ_OK, "data sent along has another status");
         if (status == AQ_OK) aqi_reg_release(proc->reg, &wait->use);
         sim->rode++;
         transfer->len = 0;
@@ -90,14 +93,14 @@ aq_status work_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const
     struct proc *proc = host;
     struct sim *sim = proc->sim;
     struct transfer *transfer;
-    REQUIRE(sim, nbytes >= sizeof(transfer), "rode with another length");
+    REQUIRE(sim, nbytes >= sizeof(transfer), "sent along with another length");
     memcpy(&transfer, bytes, sizeof(transfer));
     REQUIRE(sim, tag == 7 && transfer->proc == peer && transfer->peer == proc->id, "rode astray");
     if (!sim->procs[peer].alive) return AQ_OK;
     REQUIRE(sim,
             transfer->active && transfer->far == addr && transfer->len == nbytes &&
                 !transfer->arrived,
-            "rode twice or elsewhere");
+            "sent along twice or elsewhere");
     transfer->arrived = true;
     return AQ_OK;
 }

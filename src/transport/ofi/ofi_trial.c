@@ -407,7 +407,7 @@ static const struct {
     {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
     {OFI_PUTS, AQI_LOG_INFO, "puts are not injected"},
     {OFI_REMOTE, AQI_LOG_WARN, "puts and gets go by messages"},
-    {OFI_WAKE, AQI_LOG_INFO, "who waits polls"},
+    {OFI_WAKE, AQI_LOG_INFO, "waits poll"},
 };
 
 int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len)
