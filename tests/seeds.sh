@@ -1,5 +1,5 @@
 #!/bin/bash
-# Programs that draw what they do, with many seeds and as many faults; `make soak` runs it.
+# Run the programs that act at random, with many seeds and as many faults; used by `make soak`.
 # usage: seeds.sh BUILD_DIR FIRST COUNT
 set -euo pipefail
 build=$1 first=$2 count=$3
@@ -13,7 +13,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=0
 
-# try SECONDS [NAME=VALUE…] COMMAND …: silent, unless it fails.
+# try SECONDS [NAME=VALUE…] COMMAND …: prints nothing unless it fails.
 try()
 {
     timeout -k 10 "$1" env "TEST_SEED=$seed" "${@:2}" >"$log" 2>&1 && return

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Which tests of a run were skipped, why, and what to do so that they run: the last lines of
-`make test`. Says nothing if there are none.
+"""The last lines of `make test`: the tests of a run that were skipped, the reasons, and the
+command that makes them run. Prints nothing if there are none.
 
-A test that is skipped prints "skipped: REASON", or Python's unittest does that for it; what changes
-it may stand behind the reason in brackets: "[.ci/install-deps.sh all]".
+A skipped test prints "skipped: REASON", or Python's unittest does that for it; the command that
+changes it may follow the reason in brackets: "[.ci/install-deps.sh all]".
 
-usage: skipped.py FILE    (what ctest --output-junit wrote)
+usage: skipped.py FILE    (written by ctest --output-junit)
 """
 
 import os
@@ -19,17 +19,17 @@ REMEDY = re.compile(r" \[([^][]+)\]")
 
 
 def reasons(said):
-    """What a test printed about it, and commands that mend it."""
+    """The reasons that a test printed, and the commands that change them."""
     found = ["".join(groups).strip() for groups in SAID.findall(said)]
     lines = [line for line in said.splitlines() if line.strip()]
-    found = dict.fromkeys(found or lines[-1:] or ["it does not say why"])
+    found = dict.fromkeys(found or lines[-1:] or ["no reason given"])
     remedies = [command for line in found for match in REMEDY.findall(line)
                 for command in match.split(" && ")]
     return "; ".join(REMEDY.sub("", line) for line in found), remedies
 
 
 def report(cases):
-    """The lines about these, each a name and what the test printed."""
+    """Lines about these tests, each given by its name and output."""
     by_reason, commands = {}, {}
     for name, said in cases:
         reason, remedies = reasons(said)
@@ -47,7 +47,7 @@ def report(cases):
 
 def main():
     if not os.path.exists(sys.argv[1]):
-        return  # ctest itself has said why it wrote nothing
+        return  # ctest itself has printed why it wrote nothing
     cases = [(case.get("name"), case.findtext("system-out") or "")
              for case in tree.parse(sys.argv[1]).getroot().iter("testcase")
              if case.find("skipped") is not None]

@@ -237,7 +237,7 @@ OK (skipped=2)</system-out></testcase>
     def test_reasons_and_what_changes_them(self):
         self.assertEqual(self.said(self.RUN), [
             "5 tests were skipped:", "  a <tool> is missing: b.one, b.two",
-            "  no x; no 'y': c", "  it is odd here: d", "  it does not say why: e",
+            "  no x; no 'y': c", "  it is odd here: d", "  no reason given: e",
             "To run them, too: fetch tool && make x"])
 
     def test_none(self):

@@ -1,6 +1,6 @@
 /*
- * Counts what is allocated, by the engine and by the simulation: wraps the allocator of the whole
- * program (-Wl,--wrap). Below a sanitizer nothing is wrapped: it looks for leaks by itself.
+ * Counts the allocations of the engine and of the simulation by wrapping the allocator of the whole
+ * program (-Wl,--wrap). Below a sanitizer nothing is wrapped: it detects leaks itself.
  */
 #include "sim.h"
 

@@ -1,5 +1,6 @@
-/* The figures of the picture in docs/performance.md, as "picture,line,x,y": how flows share a link
- * that begin one by one, and a process to which many others talk. figures.py draws them. */
+/* The data of the picture in docs/performance.md, as "picture,line,x,y": how flows that begin
+ * one by one share a link, and a process that communicates with many others. figures.py draws
+ * them. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -27,7 +28,10 @@ static void figures_shares(void)
     sim_close(&sim);
 }
 
-/* Everybody sends `sim.procs[0]` a request; replies that have come of those from `first` on. */
+/*
+ * All others send `sim.procs[0]` a request. Returns the number of those from `first` on that have
+ * their reply.
+ */
 static void figures_ask(struct sim *sim, uint32_t id)
 {
     if (work_request(&sim->procs[id], 0, 8) != AQ_OK) sim_fail(sim, "no room for a request");
@@ -52,7 +56,7 @@ static void figures_connect(struct sim *sim, uint32_t peers)
     if (figures_answered(sim, 0) != peers) sim_fail(sim, "not all are answered");
 }
 
-/* Of `peers`, each with a request: when are they answered after nobody was heard for `last_ms`? */
+/* The times at which the requests of `peers` are answered after all were cut off for `last_ms`. */
 static void figures_partition(uint32_t peers, unsigned last_ms)
 {
     struct sim sim;
@@ -79,7 +83,7 @@ static void figures_partition(uint32_t peers, unsigned last_ms)
     sim_close(&sim);
 }
 
-/* Each of `peers` asks again as soon as it is answered. */
+/* Each of `peers` sends its next request as soon as the last one is answered. */
 static void figures_crowd(uint32_t peers, unsigned ms)
 {
     struct sim sim;
@@ -99,7 +103,7 @@ static void figures_crowd(uint32_t peers, unsigned ms)
         for (uint32_t i = first, known = sim.op_count; i < known; i++) {
             struct sim_op *op = sim.ops[i];
             if (!op->reply || op->delivered != 1) continue;
-            op->delivered++; /* it is counted */
+            op->delivered++; /* it has been counted */
             count[op->to]++;
             figures_ask(&sim, op->to);
         }

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Draws what the simulator measures: OUT.svg, and the tables beside it on standard output.
+"""Draws the results of the simulator: writes OUT.svg, and prints the tables for the text next to
+it.
 
 usage: figures.py BUILD_DIR OUT.svg
 """
@@ -11,7 +12,7 @@ import subprocess
 import sys
 
 WIDTH, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 360, 320, 58, 62, 280, 190
-# Colours that people with any colour vision can tell apart (Okabe and Ito), as aqperf --plot has.
+# Colors that people with any color vision can tell apart (Okabe and Ito), as in aqperf --plot.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 PICTURES = ("GB/s of four flows; ms", "bytes of a peer; peers", "packets per message; peers",
             "answered % after a partition; ms")
@@ -29,7 +30,7 @@ def read(build):
 
 
 def draw(name, lines, left):
-    """A panel; numbers of peers stand on a log axis."""
+    """A panel; numbers of peers are on a logarithmic axis."""
     title, unit = name.split("; ")
     log = unit == "peers"
     place = math.log10 if log else float

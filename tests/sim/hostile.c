@@ -1,7 +1,8 @@
 /*
- * Who sends what nobody should: packets of others once more, to others, from others, later, in
- * another connection; altered, cut, made longer; and anything at all. Who cannot read the wire (a
- * cookie is what protects then) cannot alter what he sees: without MACs he repeats and guesses.
+ * An attacker: sends packets of others again, to others, from others, later, in another connection;
+ * altered, truncated, extended; and arbitrary ones. An attacker that cannot read the wire (the
+ * assumption when cookies are the protection) cannot alter what it sees: without MACs it repeats
+ * and guesses.
  */
 #include "sim.h"
 
@@ -10,7 +11,7 @@
 void hostile_capture(struct sim *sim, const struct sim_packet *packet)
 {
     if (!sim_has(sim, SIM_HOSTILE) || packet->forged) return;
-    /* The first packets are those of handshakes: some stay for ever. */
+    /* The first packets are those of handshakes: some are kept for ever. */
     unsigned at = sim->capture_count++;
     if (at >= AQI_COUNT_OF(sim->captured)) {
         if (!sim_chance(sim, SIM_OF_HOSTILE, 1, 8)) return;
@@ -41,7 +42,7 @@ static struct sim_packet *hostile_junk(struct sim *sim)
     unsigned channel = (unsigned)sim_below(sim, SIM_OF_HOSTILE, AQI_DGRAM_CHANNELS);
     struct sim_packet *packet = net_packet(hostile_one(sim), hostile_one(sim), channel, len);
     fill(packet->bytes, len, sim_random(sim, SIM_OF_HOSTILE));
-    /* The head of a real one, so that more than the first check is passed. */
+    /* The head of a real packet, to get past the first check. */
     const struct sim_packet *real = hostile_any(sim);
     if (real != NULL && sim_chance(sim, SIM_OF_HOSTILE, 1, 2)) {
         size_t head = aqi_min(aqi_min(len, real->len), sim_below(sim, SIM_OF_HOSTILE, 16));
@@ -70,7 +71,7 @@ static struct sim_packet *hostile_again(struct sim *sim, const struct sim_packet
     case 0:
         packet->to = hostile_one(sim);
         break;
-    case 1: /* as if the other had said it */
+    case 1: /* as if the other side had sent it */
         packet->to = real->from;
         break;
     case 2:
@@ -90,7 +91,7 @@ static void hostile_strike(struct sim *sim, uint64_t left, void *arg)
                                         : hostile_again(sim, real);
         packet->forged = true;
         sim->in_net++;
-        /* What the path does not carry nobody can bring through it. */
+        /* Packets too large for the path cannot be injected either. */
         if (sim_has(sim, SIM_MTU) && packet->len > sim->plan.mtu)
             net_free(sim, packet);
         else

@@ -6,8 +6,8 @@
  *     sim --measure
  *     sim --figures
  *
- * Several seeds run each in a process of its own, so that none can harm the next; whatever goes
- * wrong, the command that repeats it is printed.
+ * Several seeds run in a process of their own each, so that none affects the next; for each failure
+ * the command that repeats it is printed.
  */
 #include "../common/seeds.h"
 #include "sim.h"
@@ -41,7 +41,7 @@ static uint32_t fault_bits(char *list)
     return bits;
 }
 
-/* The options of a run; what is left of the arguments is the caller's. */
+/* The options of a run; remaining arguments are left to the caller. */
 struct command {
     struct sim_options options;
     uint64_t count;
@@ -109,7 +109,7 @@ static void run_quietly(const void *options, uint64_t seed)
 
 static bool run_stored(int argc, char **argv);
 
-/* Each in a process of its own: a run may leave what belongs to none after it. */
+/* Each in a process of its own, as a run may leave objects behind. */
 static const struct seeds_program program = {
     .name = "sim", .batch = 1, .seconds = 120, .run = run_quietly, .stored = run_stored};
 

@@ -1,5 +1,6 @@
-/* Figures instead of faults: what a peer costs, packets per message, shares of a link, and what
- * loss costs. Time is virtual and processors cost nothing: what is seen is the protocol. */
+/* Figures instead of faults: the cost of a peer, packets per message, shares of a link, and the
+ * cost of loss. Time is virtual and processors cost nothing, so that only the protocol is
+ * measured. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static double measure_bandwidth(uint32_t loss)
     return goodput;
 }
 
-/* Jain's index of the goodput of each from `since` on, and all of it together. */
+/* Jain's index of the goodput of all flows from `since` on, and its total. */
 static double measure_shares(const struct sim *sim, uint64_t since, double *total)
 {
     double sum = 0, squares = 0;
@@ -94,7 +95,9 @@ static double measure_shares(const struct sim *sim, uint64_t since, double *tota
     return sum * sum / ((sim->plan.peers - 1) * squares);
 }
 
-/* Through one link, each beginning `apart` after the one before. `queue`: of the link, ns. */
+/*
+ * Flows through one link, each beginning `apart` after the previous one. `queue`: of the link, ns.
+ */
 static double measure_fairness(uint32_t flows, uint64_t apart, uint64_t queue, double *total)
 {
     struct sim sim;
@@ -116,7 +119,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Round trips of messages of 8 bytes, in us, where a packet takes `delay` ns. */
+/* Round trips of messages of 8 bytes, in us, if a packet takes `delay` ns. */
 static void measure_round_trips(uint64_t delay, uint32_t loss, double *mean, double *p99)
 {
     enum { COUNT = 5000 };
@@ -141,7 +144,7 @@ static void measure_round_trips(uint64_t delay, uint32_t loss, double *mean, dou
     sim_close(&sim);
 }
 
-/* The share of packets that had come before. */
+/* The share of packets that were duplicates. */
 static double measure_repeated(const struct sim *sim)
 {
     uint64_t repeated = 0, all = 0;
@@ -155,8 +158,8 @@ static double measure_repeated(const struct sim *sim)
 
 /*
  * Send messages of 8 bytes one at a time, every `answered`-th with a reply, to a process that polls
- * about every `every` ns. With a `turn` it alternates: it polls so for that many messages, and
- * continuously for the next as many. Returns the share of packets that were needless, as none is
+ * about every `every` ns. With a `turn` it alternates: it polls at this interval for that many
+ * messages, and continuously for as many. Returns the share of needless packets, given that none is
  * lost.
  */
 static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
@@ -183,7 +186,10 @@ static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
     return share;
 }
 
-/* Round trips of messages of 8 bytes from one of `flows` that send bulk through one link, in us. */
+/*
+ * Round trips of messages of 8 bytes from one of `flows` that send bulk data through one link, in
+ * us.
+ */
 static void measure_beside(uint32_t flows, double *mean, double *p99)
 {
     enum { COUNT = 500 };
@@ -210,7 +216,7 @@ static void measure_beside(uint32_t flows, double *mean, double *p99)
     sim_close(&sim);
 }
 
-/* After nothing has arrived for `last`: until the bytes of a ms are 0.9 of what they were. */
+/* After an outage of `last`: the time until the bytes per ms are 0.9 of those before. */
 static double measure_recovery(uint64_t last)
 {
     struct sim sim;
@@ -234,9 +240,9 @@ static double measure_recovery(uint64_t last)
     return recovery;
 }
 
-/* To one that looks all the time, and then computes and looks every `every` ns or so, from each of
- * `flows`; `loss` as measure_open. Jain's index; the share of what the link carries and what finds
- * room until it looks; the share of packets that came before. */
+/* To a receiver that polls continuously, and then computes and polls about every `every` ns,
+ * from each of `flows`; `loss` as in measure_open. Jain's index; the achieved share of what the
+ * link can carry and the receiver has room for between polls; the share of duplicates. */
 static double measure_rare(uint32_t flows, uint64_t every, uint32_t loss, double *share,
                            double *repeated)
 {
@@ -258,7 +264,7 @@ static double measure_rare(uint32_t flows, uint64_t every, uint32_t loss, double
     return jain;
 }
 
-/* Packets of both sides for each of `count` messages that are begun together, or one by one. */
+/* Packets of both sides for each of `count` messages that are sent together, or one by one. */
 static double measure_per_message(unsigned count, unsigned together)
 {
     struct sim sim;
@@ -299,7 +305,7 @@ static size_t measure_memory(uint32_t peers, size_t *silent)
     return bytes / peers;
 }
 
-/* Goals; which of them are missed. */
+/* The number of goals that were missed. */
 static unsigned missed;
 
 static void goal(bool reached, const char *what)
@@ -323,7 +329,7 @@ static void report_loss(void)
     goal(goodput[2] >= 0.4 * goodput[0], "0.4 of the bandwidth at 5 % loss");
 }
 
-/* A lost message has nothing behind it that would show it. */
+/* After a lost message nothing follows that would reveal the loss. */
 static void report_tails(void)
 {
     static const uint64_t delays[] = {2 * SIM_US, 25 * SIM_US, 500 * SIM_US};

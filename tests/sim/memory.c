@@ -1,7 +1,7 @@
 /*
  * Memory of processes that peers read and write. Each block has a guard on both sides and a pattern
- * that says what must be in it. When an operation on it is over its owner writes something else
- * there, and the block stays registered: what a late packet still writes is seen.
+ * with its expected contents. When an operation on it has ended, its owner writes something else
+ * there, and the block remains registered, so that late writes are detected.
  */
 #include "sim.h"
 
@@ -9,7 +9,7 @@
 
 #define GUARD      64
 #define GUARD_BYTE 0xa7
-#define FORGOTTEN  0xdd /* in memory that is gone */
+#define FORGOTTEN  0xdd /* contents of memory that was forgotten */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SIM_ASAN 1
@@ -81,10 +81,10 @@ const char *memory_wrong(const struct sim_block *block)
     for (const unsigned char *p = block->base; p < block->at; p++)
         if (*p != GUARD_BYTE) return "the bytes before it have been written";
     for (const unsigned char *p = end; p < block->base + block->len + 2 * GUARD + 16; p++)
-        if (*p != GUARD_BYTE) return "the bytes behind it have been written";
+        if (*p != GUARD_BYTE) return "the bytes after it have been written";
     if (block->open) return NULL;
     if (!block->gone)
-        return filled(block->at, block->len, block->pattern) ? NULL : "it is not what it must be";
+        return filled(block->at, block->len, block->pattern) ? NULL : "its contents are wrong";
     ASAN_UNPOISON_MEMORY_REGION(block->at, block->len);
     const char *wrong = NULL;
     for (const unsigned char *p = block->at; p < end && wrong == NULL; p++)

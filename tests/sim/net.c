@@ -1,7 +1,7 @@
 /*
- * The network of a simulation: each process has an uplink and a downlink, and perhaps all share a
- * link between. A link has a bandwidth and a queue, and drops what does not fit. On the way packets
- * are lost, one by one or many in a row, come twice, overtake, and change.
+ * The network of a simulation: each process has an uplink and a downlink, and possibly all share a
+ * link in between. A link has a bandwidth and a queue, and drops packets that do not fit. On the
+ * way packets are lost, singly or many in a row, duplicated, reordered, and altered.
  */
 #include "sim.h"
 
@@ -52,7 +52,7 @@ static void net_drop(struct sim *sim, struct sim_packet *packet, const char *why
     net_free(sim, packet);
 }
 
-/* The time at which a packet of `len` bytes is through; 0: the queue is full. */
+/* The time at which a packet of `len` bytes has passed; 0: the queue is full. */
 static uint64_t link_through(struct sim *sim, struct sim_link *link, size_t len)
 {
     uint64_t begin = link->busy > sim->now ? link->busy : sim->now;
@@ -84,7 +84,7 @@ static bool other_side(const struct sim *sim, uint32_t a, uint32_t b)
            (sim->sides[a / 64] >> a % 64 & 1) != (sim->sides[b / 64] >> b % 64 & 1);
 }
 
-/* Why a packet does not arrive, or NULL. */
+/* The reason why a packet does not arrive, or NULL. */
 static const char *net_loses(struct sim *sim, const struct sim_packet *packet)
 {
     const struct sim_plan *plan = &sim->plan;
@@ -98,7 +98,7 @@ static const char *net_loses(struct sim *sim, const struct sim_packet *packet)
     return NULL;
 }
 
-/* Bytes change, or the end is missing. Without a MAC it is the checksum of UDP that sees it. */
+/* Bytes are changed, or the end is missing. Without a MAC the checksum of UDP detects it. */
 static bool net_alters(struct sim *sim, struct sim_packet *packet)
 {
     if (sim->clear || !sim_chance(sim, SIM_OF_NET, sim->plan.alter, 1000000)) return true;

@@ -1,4 +1,4 @@
-/* What a seed decides: how many processes, their settings, the links, the faults, the work. */
+/* Choices of a seed: the number of processes, their settings, the links, the faults, the work. */
 #include "sim.h"
 
 const char *const sim_fault_names[SIM_FAULT_COUNT] = {
@@ -52,7 +52,7 @@ static void plan_config(struct sim *sim, struct aqi_dgram_config *config)
     config->rto_min = ONE_OF(sim, 200 * SIM_US, SIM_MS, 5 * SIM_MS);
     config->rto_max = ONE_OF(sim, 50 * SIM_MS, 200 * SIM_MS);
     config->idle_close = ONE_OF(sim, 0, 0, 5 * SIM_MS, 50 * SIM_MS, SIM_SECOND);
-    /* Far above what pauses and partitions last, so that only the dead are lost. */
+    /* Far above the duration of pauses and partitions, so that only dead peers are lost. */
     config->dead_after = ONE_OF(sim, 0, 8 * SIM_SECOND);
     config->authenticate = sim_chance(sim, SIM_OF_PLAN, 1, 2);
 }
@@ -64,15 +64,15 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
     /* 100, 25, 10, 1 and 0.1 Gbit/s */
     plan->ns_per_kb = ONE_OF(sim, 82, 328, 819, 8192, 81920);
     plan->limit = sim_has(sim, SIM_QUEUE) ? draw(sim, 4, 64) * plan->ns_per_kb * 2 : 5 * SIM_MS;
-    /* A queue takes some packets, or nothing would ever arrive. */
+    /* A queue holds at least a few packets, or nothing would ever arrive. */
     uint64_t packet = plan->config.packet * plan->ns_per_kb / 1024;
     plan->limit = aqi_max(plan->limit, 3 * packet);
     if (sim_chance(sim, SIM_OF_PLAN, 1, 8)) {
         plan->core_ns_per_kb = plan->ns_per_kb;
         plan->limit = aqi_max(plan->limit, 8 * packet);
     }
-    /* Who connects sends the largest packet, several times where it is lost: where all do that at
-     * once, it must not keep a link busy until the first are given up. */
+    /* A peer that connects sends the largest packet, several times if it is lost: if all do that
+     * at once, it must not keep a link busy until the first ones are declared lost. */
     uint64_t sent = 8 * (uint64_t)plan->peers * (plan->core_ns_per_kb != 0 ? plan->peers : 1);
     if (sent * packet > 2 * SIM_SECOND && plan->config.packet > 1472) plan->config.packet = 1472;
     plan->poll_max = ONE_OF(sim, 2 * SIM_US, 50 * SIM_US, SIM_MS, SIM_MS);
@@ -88,7 +88,7 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
     if (sim_has(sim, SIM_REFUSE)) plan->refuse = odds;
     plan->burst_loss = (uint32_t)ONE_OF(sim, 300000, 900000, 1000000);
     plan->burst_every = draw(sim, 2 * SIM_MS, 50 * SIM_MS);
-    /* One that loses most of all packets for good is as good as dead to some. */
+    /* A path that loses most packets permanently is as good as dead to some. */
     plan->burst_last = aqi_min(draw(sim, 20 * SIM_US, 5 * SIM_MS), plan->burst_every);
     plan->room = plan->config.room;
     size_t mtu = ONE_OF(sim, AQI_DGRAM_LEAST_PACKET, 1400, 1472, 4000);
@@ -99,7 +99,7 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
 static void plan_work(struct sim *sim, struct sim_plan *plan)
 {
     plan->horizon = draw(sim, 5 * SIM_MS, 1000 * SIM_MS);
-    /* What all send together goes through the slowest link within a second or so. */
+    /* All data together passes the slowest link within a second or so. */
     size_t bytes = plan->ns_per_kb > 10000 ? 256 << 10 : 4 << 20;
     plan->put_max = ONE_OF(sim, 256, 4096, 65536, 1 << 20);
     plan->put_max = aqi_min(plan->put_max, bytes / 4);
@@ -117,7 +117,7 @@ static void plan_work(struct sim *sim, struct sim_plan *plan)
     if (all > bytes) plan->quota = (unsigned)((uint64_t)plan->quota * bytes / all + 4);
 }
 
-/* Last, so that the seeds of other faults draw what they have always drawn. */
+/* Last, so that the seeds of other faults keep their plans. */
 static void plan_sizes(struct sim *sim, struct sim_plan *plan)
 {
     size_t least = AQI_DGRAM_LEAST_PACKET, most = plan->config.packet;
@@ -136,7 +136,7 @@ void sim_plan(struct sim *sim)
     plan->shape = (enum sim_shape)sim_below(sim, SIM_OF_PLAN, SIM_SHAPES);
     if (plan->peers == 2) plan->shape = SIM_PAIRS;
     if (plan->peers > 64 && plan->shape == SIM_ALL) plan->shape = SIM_TO_ONE;
-    /* Each fault in a quarter of the runs; one run in eight is calm. */
+    /* Each fault in a quarter of the runs; one run in eight has none. */
     uint64_t bits = sim_random(sim, SIM_OF_PLAN) & sim_random(sim, SIM_OF_PLAN);
     if (sim_chance(sim, SIM_OF_PLAN, 1, 8)) bits = 0;
     plan->faults = (uint32_t)bits & ((1u << SIM_SIZE) - 1);

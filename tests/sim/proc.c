@@ -1,14 +1,14 @@
 /*
- * Processes of a simulation: each has an engine, polls when it likes, sleeps until something comes
- * or the engine's deadline, pauses, dies, and begins anew. Here are the engine's hooks, too, and
- * what must hold whenever one is called.
+ * Processes of a simulation: each has an engine, polls at its own pace, sleeps until something
+ * arrives or until the engine's deadline, pauses, dies, and restarts. Includes the engine's hooks,
+ * and the conditions that must hold whenever one is called.
  */
 #include "sim.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-#define PACKETS_TO_THE_LOST 16u /* that may still go after a loss was told */
+#define PACKETS_TO_THE_LOST 16u /* allowed to leave after a loss was reported */
 
 /* --- the hooks -----------------------------------------------------------------------------------
  */
@@ -50,7 +50,7 @@ static void proc_check_burst(const struct sim_proc *proc, enum aqi_dgram_channel
                 total);
 }
 
-/* The next `len` bytes of what `iov` describes, from `*piece`, `*used` on. */
+/* The next `len` bytes of `iov`, from `*piece`, `*used` on. */
 static void proc_gather(unsigned char *to, size_t len, const struct iovec *iov, unsigned *piece,
                         size_t *used)
 {
@@ -67,14 +67,14 @@ static void proc_gather(unsigned char *to, size_t len, const struct iovec *iov, 
     }
 }
 
-/* Bytes of the largest packet that the port of a process ever has room for. */
+/* Bytes of the largest packet for which the port of a process ever has room. */
 static size_t proc_room_for(const struct sim_proc *proc)
 {
     const struct sim *sim = proc->sim;
     return sim_has(sim, SIM_SIZE) && proc->id % 2 != 0 ? sim->plan.size : SIZE_MAX;
 }
 
-/* And that reaches another process, and so do answers. */
+/* The largest that also reaches another process, as do answers. */
 static size_t proc_path_to(const struct sim_proc *proc, uint32_t id)
 {
     const struct sim *sim = proc->sim;
@@ -95,7 +95,7 @@ static bool proc_transmit(void *arg, enum aqi_dgram_channel channel,
     proc_check_burst(proc, channel, iov, niov, segment, packets);
     bool known = net_id(sim, addr, &to);
     SIM_REQUIRE(sim, known || sim_has(sim, SIM_HOSTILE),
-                "process %u sends to an address that nobody has", proc->id);
+                "process %u sends to an address that does not exist", proc->id);
     if (!net_room(sim, proc)) return false;
     if (segment > proc_room_for(proc)) return false;
     proc->sent_packets += packets;
@@ -153,7 +153,7 @@ static aq_status proc_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr
 {
     struct sim_proc *proc = arg;
     struct sim *sim = proc->sim;
-    SIM_REQUIRE(sim, id < sim->plan.peers, "process %u looks for %u", proc->id, id);
+    SIM_REQUIRE(sim, id < sim->plan.peers, "process %u calls %u", proc->id, id);
     uint64_t known = mix(sim->options.seed ^ ((uint64_t)proc->id << 32 | id));
     if (sim->plan.late_lookup && sim->now < SIM_BEGIN + known % (5 * SIM_MS)) return AQ_AGAIN;
     net_address(id, addr);
@@ -169,7 +169,7 @@ static void proc_on_lost(void *arg, uint32_t id, const char *why)
                 "process %u has lost %u a second time, or from inside a call (%s)", proc->id, id,
                 why);
     SIM_REQUIRE(sim, !sim->procs[id].alive || sim->procs[id].life != 0 || proc->life != 0,
-                "process %u has lost %u, which lives (%s)", proc->id, id, why);
+                "process %u has lost %u, which is alive (%s)", proc->id, id, why);
     proc_add_loss(proc, id);
 }
 
@@ -192,7 +192,7 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable)
     proc->small_paths++;
 }
 
-/* Enough that altered bytes are seen; no secret is kept by it. */
+/* Enough to detect altered bytes, without any secrecy. */
 void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
               uint8_t tag[16])
 {
@@ -222,8 +222,7 @@ void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigne
     memcpy(tag, h, sizeof(h));
 }
 
-/* --- begin and end -------------------------------------------------------------------------------
- */
+/* --- start and end ---------------------------------------------------------------------------- */
 
 static void proc_poll(struct sim *sim, uint64_t serial, void *arg);
 
@@ -242,7 +241,7 @@ uint32_t proc_partner(struct sim *sim, const struct sim_proc *proc)
     }
 }
 
-/* Those that `proc` may have to do with. */
+/* Whether `a` may communicate with `b`. */
 static bool proc_neighbor(const struct sim *sim, uint32_t a, uint32_t b)
 {
     uint32_t n = sim->plan.peers;
@@ -434,7 +433,7 @@ static void proc_check(struct sim_proc *proc)
     if (sim_chance(sim, SIM_OF_PROC, 1, 4096)) memory_check(proc);
 }
 
-/* When to look again. */
+/* Schedule the next poll. */
 static void proc_schedule(struct sim_proc *proc, bool fruitless)
 {
     struct sim *sim = proc->sim;
@@ -466,7 +465,7 @@ static void proc_poll(struct sim *sim, uint64_t serial, void *arg)
         proc_poll_at(proc, aqi_min(proc->pause_until, soon));
         return;
     }
-    SIM_REQUIRE(sim, sim->now < sim->give_up, "there is no end");
+    SIM_REQUIRE(sim, sim->now < sim->give_up, "it does not end");
     proc->polls++;
     bool came = proc_receive(proc) != 0;
     bool did = proc_progress(proc, came) != 0;
@@ -488,8 +487,7 @@ void proc_wait(struct sim_proc *proc)
     proc->nested--;
 }
 
-/* --- what befalls processes ----------------------------------------------------------------------
- */
+/* --- faults of processes ---------------------------------------------------------------------- */
 
 static void proc_pause(struct sim *sim, uint64_t last, void *arg)
 {
@@ -505,7 +503,7 @@ static void proc_tell(struct sim *sim, uint64_t id, void *arg)
     struct sim_proc *proc = arg;
     if (!proc->alive || proc_lost(proc, (uint32_t)id)) return;
     if (!proc_neighbor(sim, proc->id, (uint32_t)id)) return;
-    SIM_TRACE(sim, "process %u is told that %u is dead", proc->id, (uint32_t)id);
+    SIM_TRACE(sim, "process %u is notified of the death of %u", proc->id, (uint32_t)id);
     proc_add_loss(proc, (uint32_t)id);
     aqi_dgram_down(proc->dgram, (uint32_t)id);
     proc_poll_at(proc, sim->now + SIM_US);

@@ -1,4 +1,4 @@
-/* Events of a simulation in the order of their times, then of their making: a binary heap. */
+/* Events of a simulation in the order of time, then of creation: a binary heap. */
 #include "sim.h"
 
 #include <stdlib.h>

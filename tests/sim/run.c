@@ -1,6 +1,6 @@
 /*
- * One run: the work, until all of it has begun; then nothing goes wrong any more, and everything
- * must be over soon; then nothing may happen without a cause. Memory that is not given back fails.
+ * One run: the work, until all operations have begun; then the faults stop, and everything must end
+ * soon; after that nothing may happen without a cause. Memory leaks fail the run.
  */
 #include "sim.h"
 
@@ -98,7 +98,7 @@ void sim_start(struct sim *sim)
         proc->sim = sim;
         proc->id = id;
         proc->down = (struct sim_link){plan->ns_per_kb, plan->limit, 0};
-        /* As much as the smallest buffers of sockets that systems give. */
+        /* The size of the smallest socket buffers that systems have. */
         proc->up = proc->down;
         proc->up.limit = aqi_max(proc->up.limit, 208 * plan->ns_per_kb);
         proc_open(sim, proc);
@@ -113,7 +113,7 @@ void sim_close(struct sim *sim)
     for (uint32_t id = 0; id < sim->plan.peers; id++)
         memory_check(&sim->procs[id]);
     sim->give_up = SIM_NEVER;
-    while (sim_step(sim)) /* packets on the way arrive nowhere */
+    while (sim_step(sim)) /* packets in flight arrive nowhere */
         ;
     for (uint32_t id = 0; id < sim->plan.peers; id++)
         memory_free(&sim->procs[id]);
@@ -147,7 +147,7 @@ static bool run_nothing_pending(const struct sim *sim)
     return run_all_begun(sim) && work_pending(sim) == NULL;
 }
 
-/* Nothing of it is under way, or to begin; it was never restarted. */
+/* None of its operations is under way, or still to begin; it was never restarted. */
 static bool run_is_idle(const struct sim *sim, const struct sim_proc *proc)
 {
     return proc->alive && proc->life == 0 && !work_left(sim, proc);
@@ -186,13 +186,13 @@ static void run_say_who_is_not_calm(const struct sim *sim)
     }
 }
 
-/* Nothing is under way: who sends now, or wakes up, does it for nothing. Who gives up a dead one
- * only now was not idle. */
+/* Nothing is under way: a process that sends now, or wakes up, does so needlessly. A process
+ * that declares a dead peer lost only now was not idle. */
 static void run_idle(struct sim *sim)
 {
     const struct sim_plan *plan = &sim->plan;
     uint64_t *timers = sim_alloc(plan->peers * sizeof(uint64_t));
-    sim_until(sim, sim->now + SIM_SECOND); /* what comes late is answered once more */
+    sim_until(sim, sim->now + SIM_SECOND); /* late packets are answered once more */
     uint64_t packets = sim->packets, links = 0;
     for (uint32_t id = 0; id < plan->peers; id++)
         timers[id] = run_is_idle(sim, &sim->procs[id]) ? sim->procs[id].timers : UINT64_MAX;
@@ -210,20 +210,20 @@ static void run_idle(struct sim *sim)
     for (uint32_t id = 0; id < plan->peers; id++)
         all = all && sim->procs[id].alive && sim->procs[id].life == 0;
     SIM_REQUIRE(sim, !all || sim->packets - packets <= 16 * links,
-                "all are idle, and %" PRIu64 " packets were sent", sim->packets - packets);
+                "all are idle, but %" PRIu64 " packets were sent", sim->packets - packets);
 }
 
-/* All must have begun, and be over soon. */
+/* All operations must have begun, and end soon. */
 static void run_to_the_end(struct sim *sim)
 {
     char text[128];
     SIM_REQUIRE(sim, run_phase(sim, run_all_begun, END_WITHIN), "not all can be begun");
     if (!run_phase(sim, run_nothing_pending, END_WITHIN))
-        sim_fail(sim, "%s is not over %d s after all faults",
+        sim_fail(sim, "%s has not ended %d s after all faults",
                  work_name(work_pending(sim), text, sizeof(text)), (int)(END_WITHIN / SIM_SECOND));
     if (!run_phase(sim, run_calm, CALM_WITHIN)) {
         run_say_who_is_not_calm(sim);
-        sim_fail(sim, "all is over, and not everybody is idle, quiet and drained");
+        sim_fail(sim, "everything has ended, but not all processes are idle, quiet and drained");
     }
 }
 
@@ -239,7 +239,7 @@ static void run_phases(struct sim *sim)
     sim->clear = true;
     run_to_the_end(sim);
     run_idle(sim);
-    /* After a silence that is longer than that of the dead. */
+    /* After a silence longer than the one after which peers count as dead. */
     sim_until(sim, sim->now + 10 * SIM_SECOND);
     sim->plan.quota += 2;
     SIM_TRACE(sim, "once more");
@@ -260,7 +260,7 @@ void sim_run(const struct sim_options *options)
     run_phases(&sim);
     run_report(&sim);
     sim_close(&sim);
-    SIM_REQUIRE(&sim, sim.in_net == 0, "%zu packets are nowhere", sim.in_net);
-    SIM_REQUIRE(&sim, sim_allocations() == before, "%ld allocations are not given back",
+    SIM_REQUIRE(&sim, sim.in_net == 0, "%zu packets are lost by the simulation", sim.in_net);
+    SIM_REQUIRE(&sim, sim_allocations() == before, "%ld allocations are leaked",
                 sim_allocations() - before);
 }

@@ -1,18 +1,18 @@
 /*
  * A network of datagram engines in one process and in virtual time. Everything that happens is
- * drawn from a seed, so each run repeats exactly.
+ * determined by a seed, so that each run is repeatable.
  *
- *   plan.c     what the seed draws: sizes, links, faults, work
- *   queue.c    events in the order of their times
- *   net.c      links: bandwidth, delay, queues, and what goes wrong on them
- *   hostile.c  who sends what nobody should
- *   proc.c     processes: they poll, pause, sleep, die and begin anew
- *   work.c     operations and what must become of them
- *   memory.c   memory of processes that peers read and write, and what must be in it
- *   measure.c  figures instead of faults, and goals that they have to reach
- *   figures.c  more of them, to be drawn
- *   run.c      one run from its beginning to its end
- *   allocations.c  what is not given back
+ *   plan.c     choices of a seed: sizes, links, faults, work
+ *   queue.c    events in the order of time
+ *   net.c      links: bandwidth, delay, queues, and their faults
+ *   hostile.c  an attacker
+ *   proc.c     processes: they poll, pause, sleep, die and restart
+ *   work.c     operations and their expected results
+ *   memory.c   memory of processes that peers read and write, and its expected contents
+ *   measure.c  figures instead of faults, and goals for them
+ *   figures.c  more of them, for a picture
+ *   run.c      one run from start to end
+ *   allocations.c  memory leaks
  */
 #ifndef AQT_SIM_H
 #define AQT_SIM_H
@@ -27,27 +27,27 @@
 #define SIM_MS     UINT64_C(1000000)
 #define SIM_SECOND UINT64_C(1000000000)
 #define SIM_NEVER  AQI_DGRAM_NEVER
-#define SIM_BEGIN  SIM_SECOND /* when time begins */
+#define SIM_BEGIN  SIM_SECOND /* the time at the start */
 
-/* What can be wrong; --faults names them. */
+/* Possible faults, by their name for --faults. */
 #define SIM_FAULTS(X)                                                                              \
     X(LOSS, "loss")           /* single packets are lost */                                        \
     X(BURST, "burst")         /* many in a row are lost */                                         \
-    X(REPEAT, "repeat")       /* packets come twice, the second time perhaps much later */         \
+    X(REPEAT, "repeat")       /* packets are duplicated, the second time possibly much later */    \
     X(REORDER, "reorder")     /* packets overtake others */                                        \
-    X(ALTER, "alter")         /* bytes change; packets are cut */                                  \
+    X(ALTER, "alter")         /* bytes change; packets are truncated */                            \
     X(QUEUE, "queue")         /* queues of links are short */                                      \
-    X(REFUSE, "refuse")       /* transmit says that there is no room */                            \
-    X(PARTITION, "partition") /* some hear only each other for a time */                           \
-    X(ONE_WAY, "oneway")      /* a link carries in one direction only for a time */                \
-    X(PAUSE, "pause")         /* processes do not poll for a time; half of them are helped */      \
-    X(ROOM, "room")           /* processes have little room for packets that come */               \
-    X(MTU, "mtu")             /* a path carries smaller packets than the processes think */        \
-    X(DEATH, "death")         /* processes die; the job says so, or not */                         \
-    X(RESTART, "restart")     /* processes begin anew at their address */                          \
-    X(FORGET, "forget")       /* memory goes while peers read and write it */                      \
-    X(HOSTILE, "hostile")     /* a stranger on the wire */                                         \
-    X(SIZE, "size")           /* ports have no room for large packets, ever */
+    X(REFUSE, "refuse")       /* transmit returns that there is no room */                         \
+    X(PARTITION, "partition") /* for a time some reach only each other */                          \
+    X(ONE_WAY, "oneway")      /* for a time a link carries in one direction only */                \
+    X(PAUSE, "pause")     /* processes do not poll for a time; in half of them a thread answers */ \
+    X(ROOM, "room")       /* processes have little room for arriving packets */                    \
+    X(MTU, "mtu")         /* a path carries only smaller packets than the processes assume */      \
+    X(DEATH, "death")     /* processes die; the job announces it, or not */                        \
+    X(RESTART, "restart") /* processes restart at the same address */                              \
+    X(FORGET, "forget")   /* memory disappears while peers read and write it */                    \
+    X(HOSTILE, "hostile") /* an attacker on the wire */                                            \
+    X(SIZE, "size")       /* ports never have room for large packets */
 enum sim_fault {
 #define X(name, text) SIM_##name,
     SIM_FAULTS(X)
@@ -59,27 +59,27 @@ extern const char *const sim_fault_names[SIM_FAULT_COUNT];
 struct sim_options {
     uint64_t seed;
     uint32_t peers;  /* processes; 0: drawn */
-    uint32_t faults; /* bits; only those the seed draws if `drawn` */
+    uint32_t faults; /* bits; only those selected by the seed if `drawn` */
     bool drawn, trace, quiet;
     unsigned quota; /* operations of a process; 0: drawn */
 };
 
-/* Who talks to whom. */
+/* Which processes communicate. */
 enum sim_shape { SIM_ALL, SIM_RING, SIM_PAIRS, SIM_TO_ONE, SIM_SHAPES };
 
 struct sim_link {
     uint64_t ns_per_kb; /* of 1024 bytes */
-    uint64_t limit;     /* ns of queue; what comes then is dropped */
-    uint64_t busy;      /* until */
+    uint64_t limit;     /* ns of queue; further packets are dropped */
+    uint64_t busy;      /* until this time */
 };
 
-/* What the seed has drawn. */
+/* The plan of a seed. */
 struct sim_plan {
     uint32_t peers, faults;
     enum sim_shape shape;
-    struct aqi_dgram_config config; /* of every process, but for who it is */
-    uint64_t horizon;               /* work and faults begin before */
-    unsigned quota, burst;          /* operations of a process, at once */
+    struct aqi_dgram_config config; /* of every process, except for its identity */
+    uint64_t horizon;               /* work and faults start before */
+    unsigned quota, burst;          /* operations of a process, in all and at once */
     size_t put_max;
     uint64_t rest;                                   /* between bursts of work */
     unsigned small, replies, gets, puts, longs, bad; /* shares of operations, in percent */
@@ -94,9 +94,9 @@ struct sim_plan {
     uint64_t burst_every, burst_last; /* ns, mean */
     size_t room;                      /* bytes, per channel */
     size_t mtu;                       /* of paths to odd processes */
-    size_t size;                      /* bytes that ports of odd processes have room for */
-    bool spin;                        /* processes poll as soon as something comes */
-    bool plain;                       /* heads and replies of one kind */
+    size_t size; /* size of the largest packet for which ports of odd processes have room */
+    bool spin;   /* processes poll as soon as something arrives */
+    bool plain;  /* one kind of heads and replies */
 };
 
 enum sim_stream { SIM_OF_PLAN, SIM_OF_NET, SIM_OF_WORK, SIM_OF_PROC, SIM_OF_HOSTILE, SIM_STREAMS };
@@ -130,27 +130,27 @@ struct sim_fifo {
 /* Memory that a peer reads or writes, with a guard on each side. */
 struct sim_block {
     struct sim_block *next;
-    unsigned char *base, *at; /* of the allocation; of the first byte of use */
+    unsigned char *base, *at; /* of the allocation; of the usable part */
     size_t len;
-    uint64_t pattern; /* what is in it now */
+    uint64_t pattern; /* of its current contents */
     bool registered;  /* range_ok */
     bool gone;        /* was registered, and is forgotten */
-    bool open;        /* an operation may be writing it: not checked */
+    bool open;        /* an operation may be writing to it: not checked */
 };
 
 struct sim_proc {
     struct sim *sim;
-    uint32_t id, life; /* life: how many engines it has had */
+    uint32_t id, life; /* life: counts its engines */
     struct aqi_dgram *dgram;
-    bool alive, ending; /* has an engine; it is being destroyed */
-    bool told;          /* its death, to all */
-    bool computes;      /* while it pauses: it is helped */
+    bool alive, ending; /* has an engine, which is being destroyed */
+    bool told;          /* its death was announced to all */
+    bool computes;      /* while it pauses, a thread answers */
     unsigned nested;    /* handlers that wait */
     bool calling;       /* inside a call that may not deliver or lose */
     struct sim_fifo queue[AQI_DGRAM_CHANNELS];
     uint64_t poll_at, poll_serial, pause_until;
-    uint64_t
-        every; /* it computes, and polls about so often, whatever comes; 0: it looks for packets */
+    uint64_t every;     /* it computes, and polls about this often, whatever arrives; 0: whenever
+                           packets arrive */
     unsigned fruitless; /* polls in a row */
     bool asleep;
 
@@ -176,7 +176,8 @@ struct sim_op {
     uint32_t index, from, to, from_life, to_life;
     bool reply, silent; /* silent: user is NULL */
     bool began, bad;    /* bad: the range is not the peer's */
-    bool gone, orphan;  /* gone: it is not any more; orphan: who began it has gone */
+    bool gone, orphan; /* gone: its memory has been forgotten; orphan: the process that began it has
+                          gone */
     bool local_done, remote_done;
     uint32_t wants; /* the length of a reply, plus 1 */
     aq_status local_status, remote_status;
@@ -203,7 +204,7 @@ struct sim {
     struct sim_link core;
     bool clear;      /* nothing goes wrong any more */
     uint64_t waits;  /* of handlers */
-    uint64_t *sides; /* who is on the other side of a partition: a bit each; NULL: there is none */
+    uint64_t *sides; /* the sides of a partition, one bit for each process; NULL: none */
     uint32_t one_way_from, one_way_to;
     size_t in_net; /* packets */
     struct sim_packet *captured[64];
@@ -211,10 +212,9 @@ struct sim {
     uint64_t packets, dropped;
 };
 
-/* --- all ---------------------------------------------------------------------------------------
- */
+/* --- common ----------------------------------------------------------------------------------- */
 
-/* The end of the run, and how to repeat it. */
+/* End the run with a message, and the command that repeats it. */
 _Noreturn void sim_fail(const struct sim *sim, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 #define SIM_REQUIRE(sim, condition, ...)                                                           \
@@ -238,13 +238,13 @@ static inline uint64_t sim_below(struct sim *sim, enum sim_stream stream, uint64
     return limit == 0 ? 0 : sim_random(sim, stream) % limit;
 }
 
-/* True `share` times of `of`. */
+/* True in `share` of `of` cases. */
 static inline bool sim_chance(struct sim *sim, enum sim_stream stream, uint64_t share, uint64_t of)
 {
     return share != 0 && sim_below(sim, stream, of) < share;
 }
 
-/* low..high, small ones as likely as large ones. */
+/* Uniform in the logarithm between low and high. */
 uint64_t sim_spread(struct sim *sim, enum sim_stream stream, uint64_t low, uint64_t high);
 
 static inline bool sim_has(const struct sim *sim, enum sim_fault fault)
@@ -260,20 +260,26 @@ void sim_print_plan(const struct sim *sim);
 
 void sim_at(struct sim *sim, uint64_t time, void (*run)(struct sim *, uint64_t, void *), uint64_t a,
             void *arg);
-/* Run the next event; false: there is none. */
+/* Run the next event. Returns false if there is none. */
 bool sim_step(struct sim *sim);
 
-/* One seed. Ends the program on a fault. */
+/* Run one seed. Ends the program on a failure. */
 void sim_run(const struct sim_options *options);
 void sim_open(struct sim *sim, const struct sim_options *options);
-void sim_start(struct sim *sim);                /* with the plan */
-void sim_until(struct sim *sim, uint64_t time); /* run so far */
+void sim_start(struct sim *sim);                /* with the current plan */
+void sim_until(struct sim *sim, uint64_t time); /* run until this time */
 void sim_close(struct sim *sim);
 int sim_measure(void);
 int sim_figures(void);
-/* A calm network of 10 Gbit/s in which all talk to 0; `loss` in 1/1,000,000. */
+/*
+ * A network of 10 Gbit/s without other faults in which all communicate with process 0; `loss` in
+ * 1/1,000,000.
+ */
 void measure_open(struct sim *sim, uint32_t peers, uint32_t loss);
-/* Run until `end`, with `depth` puts of `len` bytes always under way from 1, 2, .. `flows` to 0. */
+/*
+ * Run until `end`, with `depth` puts of `len` bytes under way at all times from each of 1 to
+ * `flows` to 0.
+ */
 void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end);
 double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since); /* GB/s */
 long sim_allocations(void);
@@ -283,7 +289,7 @@ long sim_allocations(void);
 
 void net_address(uint32_t id, struct aqi_dgram_addr *addr);
 bool net_id(const struct sim *sim, const struct aqi_dgram_addr *addr, uint32_t *id);
-/* False: no room for so much on the uplink of `from`. */
+/* False: there is no room for that much on the uplink of `from`. */
 bool net_room(struct sim *sim, const struct sim_proc *from);
 void net_send(struct sim *sim, struct sim_packet *packet);
 void net_free(struct sim *sim, struct sim_packet *packet);
@@ -301,11 +307,11 @@ void proc_close(struct sim_proc *proc);
 void proc_poll_at(struct sim_proc *proc, uint64_t time);
 void proc_arrived(struct sim_proc *proc, struct sim_packet *packet);
 void proc_faults(struct sim *sim);
-/* In a handler that waits: the others go on, and this one takes replies only. */
+/* For a handler that waits: the other processes go on, and this one takes replies only. */
 void proc_wait(struct sim_proc *proc);
 bool proc_lost(const struct sim_proc *proc, uint32_t id);
 uint32_t proc_partner(struct sim *sim, const struct sim_proc *proc);
-/* Can what `proc` has begun with `to` be expected to end? */
+/* Whether the operation that `proc` has begun with `to` can be expected to end. */
 bool proc_will_know(const struct sim *sim, const struct sim_op *op);
 void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
               uint8_t tag[16]);
@@ -319,19 +325,19 @@ void work_deliver(struct sim_proc *proc, uint32_t source, bool request, unsigned
                   size_t len);
 void work_local(struct sim_proc *proc, struct sim_op *op, aq_status status);
 void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status);
-/* Of one kind, for measurements. */
+/* One operation of one kind, for measurements. */
 aq_status work_put(struct sim_proc *proc, uint32_t to, size_t len);
 aq_status work_message(struct sim_proc *proc, uint32_t to, size_t len);
 aq_status work_request(struct sim_proc *proc, uint32_t to, size_t len); /* with a reply */
 void work_forget(struct sim *sim, struct sim_proc *proc);
 void work_check_quiet(struct sim_proc *proc);
-/* An operation that is not over and should be, or NULL. */
+/* An operation that should have ended but has not, or NULL. */
 const struct sim_op *work_pending(const struct sim *sim);
-/* Has `proc` begun what may never be over? */
+/* Whether `proc` has begun operations that may never end. */
 bool work_left(const struct sim *sim, const struct sim_proc *proc);
 void work_check_end(struct sim *sim);
 void work_free(struct sim *sim);
-/* `proc` has gone: what it began or was to receive may be over or not, for ever. */
+/* `proc` has gone: operations that it began or was to receive may end, or never end. */
 void work_orphan(struct sim *sim, struct sim_proc *proc);
 const char *work_name(const struct sim_op *op, char *text, size_t size);
 
@@ -340,7 +346,7 @@ void memory_drop(struct sim_proc *owner, struct sim_block *block);
 void memory_set(struct sim_block *block, uint64_t pattern);
 void memory_forget(struct sim_proc *owner, struct sim_block *block);
 bool memory_range_ok(const struct sim_proc *owner, uint64_t addr, size_t len);
-/* NULL, or what is wrong with it. */
+/* NULL, or a description of what is wrong with it. */
 const char *memory_wrong(const struct sim_block *block);
 void memory_check(struct sim_proc *owner);
 void memory_free(struct sim_proc *owner);

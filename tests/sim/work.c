@@ -1,7 +1,7 @@
 /*
- * What the processes of a simulation do, and what must become of it: each message comes once and
- * whole, a Long after its bytes; each call back comes once and with a status that is true; memory
- * is written once; what cannot be is refused.
+ * The operations of a simulation, and their required results: each message arrives once and
+ * complete, a Long after its bytes; each callback comes once and with a correct status; memory is
+ * written once; impossible operations are refused.
  */
 #include "sim.h"
 
@@ -58,11 +58,11 @@ static struct sim_op *op_make(struct sim_proc *proc, uint32_t to, bool reply)
     return op;
 }
 
-/* The last one has not begun after all. */
+/* The last one was not started after all. */
 static void op_unmake(struct sim *sim, struct sim_op *op)
 {
     OP_REQUIRE(sim, op, op->index == sim->op_count - 1 && !op->local_done && !op->remote_done,
-               "was refused, and a call back came all the same");
+               "was refused, but a callback came nevertheless");
     if (op->remote != NULL) memory_drop(&sim->procs[op->to], op->remote);
     if (op->dst != NULL) memory_drop(&sim->procs[op->from], op->dst);
     free(op->source);
@@ -89,7 +89,7 @@ static void op_head(struct sim *sim, struct sim_op *op, bool message)
         op->wants = 1 + (uint32_t)work_length(sim, most);
 }
 
-/* Where in the peer it writes or reads; some places are not the peer's to give. */
+/* The range in the peer that it writes or reads; some ranges are not the peer's. */
 static void op_range(struct sim *sim, struct sim_op *op)
 {
     struct sim_proc *to = &sim->procs[op->to];
@@ -102,15 +102,15 @@ static void op_range(struct sim *sim, struct sim_op *op)
     }
     op->bad = true;
     switch (sim_below(sim, SIM_OF_WORK, 4)) {
-    case 0: /* the end is not */
+    case 0: /* the end is outside */
         op->addr += 1 + sim_below(sim, SIM_OF_WORK, 16);
         op->remote->open = true;
         break;
-    case 1: /* the begin is not */
+    case 1: /* the beginning is outside */
         op->addr -= 1 + sim_below(sim, SIM_OF_WORK, 16);
         op->remote->open = true;
         break;
-    case 2: /* no address has such a range */
+    case 2: /* no range like this can exist */
         op->addr = UINT64_MAX - sim_below(sim, SIM_OF_WORK, op->len);
         break;
     default:
@@ -137,7 +137,7 @@ static aq_status op_begin_put(struct sim_proc *proc, struct sim_op *op)
 {
     unsigned char *head = op->kind == SIM_LONG ? op_write_head(op) : NULL;
     op->source = work_copy(op->len, op->pattern);
-    op->began = true; /* call backs may come at once */
+    op->began = true; /* callbacks may come at once */
     aq_status status = aqi_dgram_put(proc->dgram, op->to, op->addr, op->source, op->len, op->reply,
                                      head, op->head_len, op->silent ? NULL : op);
     if (head != NULL) memset(head, JUNK, op->head_len);
@@ -145,7 +145,7 @@ static aq_status op_begin_put(struct sim_proc *proc, struct sim_op *op)
     if (status != AQ_OK) return status;
     bool copied = op->len <= AQI_DGRAM_COPIED;
     OP_REQUIRE(proc->sim, op, !copied || op->silent || op->local_done,
-               "is small, and local was not called at once");
+               "is small, but local was not called at once");
     if (copied && op->source != NULL) memset(op->source, JUNK, op->len);
     return status;
 }
@@ -163,7 +163,7 @@ static aq_status op_begin_send(struct sim_proc *proc, struct sim_op *op)
     return status;
 }
 
-/* Begin it; unless AQ_OK it is gone again. */
+/* Begin it; unless this returns AQ_OK it has been removed again. */
 static aq_status op_begin(struct sim_proc *proc, struct sim_op *op)
 {
     struct sim *sim = proc->sim;
@@ -218,7 +218,7 @@ static aq_status work_begin(struct sim_proc *proc)
         op_head(sim, op, true);
     }
     if (op->kind != SIM_SEND) op_range(sim, op);
-    /* Room will never be where a peer is dead and nobody says so. */
+    /* There may never be room if a peer is dead and its death is not announced. */
     bool hopeless = !proc_will_know(sim, op);
     aq_status status = op_begin(proc, op);
     return status == AQ_AGAIN && hopeless ? AQ_EPEER : status;
@@ -272,10 +272,9 @@ void work_poll(struct sim_proc *proc)
     if (sim_chance(sim, SIM_OF_WORK, 1, 16)) proc->work_at += plan->horizon / 8;
 }
 
-/* --- what comes ----------------------------------------------------------------------------------
- */
+/* --- arrivals --------------------------------------------------------------------------------- */
 
-/* A handler that answers; where there is no room it makes progress, as programs do. */
+/* A handler that answers; if there is no room it makes progress, as programs do. */
 static void work_reply(struct sim_proc *proc, uint32_t to, size_t len)
 {
     struct sim *sim = proc->sim;
@@ -310,7 +309,7 @@ void work_deliver(struct sim_proc *proc, uint32_t source, bool request, unsigned
                    op->head_len != 0,
                "is delivered to another, or as something else");
     OP_REQUIRE(sim, op, op->delivered++ == 0, "is delivered twice");
-    OP_REQUIRE(sim, op, !op->bad, "is delivered although its bytes cannot be");
+    OP_REQUIRE(sim, op, !op->bad, "is delivered although its bytes cannot have been");
     unsigned char *head = op_write_head(op);
     OP_REQUIRE(sim, op, memcmp(head + 4, message + 4, op->head_len - 4) == 0,
                "is delivered with another head");
@@ -338,15 +337,16 @@ void work_deliver(struct sim_proc *proc, uint32_t source, bool request, unsigned
 static void op_check_status(struct sim *sim, const struct sim_op *op, aq_status status, bool whole)
 {
     OP_REQUIRE(sim, op, status == AQ_OK || status == AQ_ERANGE || status == AQ_EPEER,
-               "ends with a status that it cannot have");
-    OP_REQUIRE(sim, op, status != AQ_OK || !op->bad || !whole, "succeeds, and cannot have");
+               "ends with an impossible status");
+    OP_REQUIRE(sim, op, status != AQ_OK || !op->bad || !whole,
+               "succeeds although that is impossible");
     OP_REQUIRE(sim, op, status != AQ_ERANGE || op->bad || op->gone, "is refused without a cause");
 }
 
 void work_local(struct sim_proc *proc, struct sim_op *op, aq_status status)
 {
     struct sim *sim = proc->sim;
-    SIM_REQUIRE(sim, op != NULL, "process %u: local of nothing", proc->id);
+    SIM_REQUIRE(sim, op != NULL, "process %u: local without an operation", proc->id);
     OP_REQUIRE(sim, op,
                op->began && !op->local_done && op->from == proc->id &&
                    (op->kind == SIM_PUT || op->kind == SIM_LONG),
@@ -362,7 +362,7 @@ void work_local(struct sim_proc *proc, struct sim_op *op, aq_status status)
 void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status)
 {
     struct sim *sim = proc->sim;
-    SIM_REQUIRE(sim, op != NULL, "process %u: remote of nothing", proc->id);
+    SIM_REQUIRE(sim, op != NULL, "process %u: remote without an operation", proc->id);
     OP_REQUIRE(sim, op,
                op->began && !op->remote_done && op->from == proc->id &&
                    (op->kind == SIM_PUT || op->kind == SIM_GET),
@@ -376,9 +376,9 @@ void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status)
     if (status != AQ_OK || (op->kind == SIM_PUT && op->gone)) return;
     written->open = false;
     written->pattern = op->pattern;
-    OP_REQUIRE(sim, op, memory_wrong(written) == NULL, "is complete, and its bytes are not there");
+    OP_REQUIRE(sim, op, memory_wrong(written) == NULL, "is complete, but its bytes are not there");
     memory_set(written, op->pattern + 1);
-    /* The owner may change what has been read. */
+    /* The owner may change memory that has been read. */
     if (op->kind == SIM_GET && !op->gone) memory_set(op->remote, op->pattern + 2);
 }
 
@@ -396,8 +396,7 @@ void work_forget(struct sim *sim, struct sim_proc *proc)
     }
 }
 
-/* --- what must have become of it -----------------------------------------------------------------
- */
+/* --- checks of results ------------------------------------------------------------------------ */
 
 static bool op_called_back(const struct sim_op *op)
 {
@@ -406,7 +405,7 @@ static bool op_called_back(const struct sim_op *op)
     return op->kind == SIM_LONG || op->remote_done;
 }
 
-/* Both ends are as they were when it began. */
+/* Both ends are still those with which it began. */
 static bool op_between_living(const struct sim *sim, const struct sim_op *op)
 {
     const struct sim_proc *from = &sim->procs[op->from], *to = &sim->procs[op->to];
@@ -423,7 +422,7 @@ static bool op_pending(const struct sim *sim, const struct sim_op *op)
     return message && op->delivered == 0 && op_between_living(sim, op);
 }
 
-/* What is quiet has been called back. */
+/* Callbacks of all operations of a quiet process have come. */
 void work_check_quiet(struct sim_proc *proc)
 {
     struct sim *sim = proc->sim;
@@ -434,7 +433,7 @@ void work_check_quiet(struct sim_proc *proc)
         OP_REQUIRE(sim, op,
                    !aqi_dgram_quiet(proc->dgram, op->to) &&
                        !aqi_dgram_quiet(proc->dgram, AQI_DGRAM_ALL) && !aqi_dgram_idle(proc->dgram),
-                   "is under way, and its process is quiet or idle");
+                   "is under way, but its process is quiet or idle");
     }
 }
 
@@ -451,7 +450,7 @@ bool work_left(const struct sim *sim, const struct sim_proc *proc)
         const struct sim_op *op = sim->ops[i];
         if (op->from != proc->id && op->to != proc->id) continue;
         if (op->from == proc->id && op->from_life == proc->life && !op_called_back(op)) return true;
-        /* Nobody says what has arrived at one who is gone. */
+        /* Arrival at a process that has gone is not reported. */
         const struct sim_proc *other = &sim->procs[op->from ^ op->to ^ proc->id];
         if ((!other->alive || other->life != 0) && !proc_lost(proc, other->id)) return true;
     }
@@ -475,7 +474,7 @@ void work_check_end(struct sim *sim)
             OP_REQUIRE(sim, op,
                        (op->local_status != AQ_EPEER && op->remote_status != AQ_EPEER) ||
                            proc_lost(from, op->to),
-                       "failed because of a loss that was not told");
+                       "failed because of a loss that was not reported");
         if (!op_between_living(sim, op)) continue;
         OP_REQUIRE(sim, op, !op_pending(sim, op), "is not over");
         if (op->kind != SIM_PUT || !op->silent || op->bad || op->gone) continue;

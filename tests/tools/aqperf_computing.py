@@ -16,7 +16,7 @@ UNITS = {"attentive-am-short": "ns", "attentive-am-medium": "GB/s", "attentive-a
 WITHOUT_SIZES = ("attentive-am-short", "first-after-am")
 EXPECTED = [(name, interval, size) for name in UNITS for interval in (50000, 200000)
             for size in ([0] if name in WITHOUT_SIZES else [8, 4096])]
-# Its loops put to one place, which is never read: a race, as the thread sanitizer says.
+# Its loops put to the same place, which is never read: a race for the thread sanitizer.
 TSAN = {"TSAN_OPTIONS": "atexit_sleep_ms=0 report_bugs=0"}
 
 
@@ -36,7 +36,7 @@ class Computing(Case):
     def test_without_a_progress_thread(self):
         for row in self.measure("--progress-thread", "no"):
             self.assertIs(row["progress_thread"], False)
-            if row["pattern"] in ("attentive-am-short", "halo", "steal"):  # a poll or step each
+            if row["pattern"] in ("attentive-am-short", "halo", "steal"):  # each poll or step
                 self.assertGreater(row["median"], row["interval_ns"] / 2, row)
                 self.assertGreater(row["limit"], row["interval_ns"] / 2, row)
 

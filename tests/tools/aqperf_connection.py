@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""aqperf --listen and --connect: two programs that were not started together measure between them.
+"""aqperf --listen and --connect: measurements between two programs that were not started
+together.
 
 usage: aqperf_connection.py BUILD_DIR
 """
@@ -16,7 +17,7 @@ UNIQUE = "shm:///aqperf-test/"
 
 @contextlib.contextmanager
 def listening():
-    """A listener and the URI that it chose."""
+    """A listener and the URI that it has chosen."""
     with start(AQPERF, "--listen", UNIQUE) as listener:
         uri = listener.stdout.readline().split()[-1]
         yield listener, uri
@@ -43,7 +44,7 @@ class Connection(Case):
             self.assertIsNotNone(row["limit"], row)
 
     def test_floods_by_several_threads(self):
-        # Its threads put to one place, which nobody reads: a race, as the thread sanitizer says.
+        # Its threads put to the same place, which is never read: a race for the thread sanitizer.
         with listening() as (listener, uri):
             result = run(AQPERF, "--connect", uri, *QUICK, "--threads", "3", "--pattern",
                          "am-*-rate,put-rate,barrier",
@@ -75,9 +76,9 @@ class Connection(Case):
                     (listener, client)[victim].kill()
                     self.assertEqual((client, listener)[victim].wait(100), 1)
 
-    def test_nobody_listens(self):
-        result = run(AQPERF, "--connect", "shm:///nobody/listens/here", AQ_CONN_TIMEOUT="10ms")
-        self.assertIn("shm:///nobody/listens/here", self.expect(result, 1).stderr)
+    def test_without_a_listener(self):
+        result = run(AQPERF, "--connect", "shm:///no/listener/here", AQ_CONN_TIMEOUT="10ms")
+        self.assertIn("shm:///no/listener/here", self.expect(result, 1).stderr)
 
 
 main()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""aqperf: two ranks that share no memory are measured beside what is between them without the
-library: plain sockets, or the fewest calls of libfabric or verbs.
+"""aqperf: two ranks without shared memory are measured next to the network without the library:
+plain sockets, or the fewest calls of libfabric or verbs.
 
 usage: aqperf_plain.py BUILD_DIR udp|ofi|ibv
 """
@@ -12,12 +12,12 @@ from programs import AQPERF, ARGUMENTS, Case, job, main
 NET = ARGUMENTS[0]
 QUICK = ("--min-time", "50us", "--repeats", "5", "--interval", "100us")
 VARIABLES = {"udp": {"AQ_NEIGHBORHOOD": "1"},
-             # Messages of 4 KB are above the largest of fabrics, with their headers.
+             # Messages of 4 KB with their headers exceed the default limit of fabrics.
              "ofi": {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "tcp", "AQ_OFI_MEDIUM": "8K"},
-             # in the machine of tests/rdma, where each has an end of the wire
+             # in the machine of tests/rdma, where each rank has an end of the wire
              "ibv": {"AQ_TRANSPORTS": "ibv", "AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes",
                      "AQ_IBV_RAILS": "1", "AQ_IBV_MEDIUM": "8K"}}[NET]
-# Pattern -> the limits of its sizes.
+# Pattern -> the limiting patterns of its sizes.
 LIMITS = {"am-short-rtt": [f"{NET}-rtt"], "am-medium-rtt": [f"{NET}-echo"] * 2,
           "am-medium-rate": [f"{NET}-stream"] * 2, "put-lat": [f"{NET}-put"] * 2,
           "get-lat": [f"{NET}-get"] * 2, "put-bw": [f"{NET}-stream"] * 2,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqtop: what it shows of jobs that run, on one host and over several, and to whom.
+"""aqtop: its output for running jobs, on one host and over several, and permissions.
 
 usage: aqtop.py BUILD_DIR CLASS…
 """
@@ -21,7 +21,7 @@ from programs import AQRUN, AQTOP, ARGUMENTS, BUILD, Case, run, start
 
 STRESS = BUILD / "tests/core/core_stress"
 ENDLESS = "100000000"
-# Stands in for ssh: leaves out options and the host, and runs the command here.
+# Replaces ssh: skips options and the host, and runs the command locally.
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 shift
@@ -63,7 +63,7 @@ class Shows(Case):
         return [json.loads(line) for line in said.stdout.splitlines()]
 
     def until(self, job, condition, *options):
-        """Looks at the job until one shows that."""
+        """Repeats aqtop until its output passes the check."""
         limit = time.monotonic() + PATIENCE
         while True:
             with contextlib.suppress(AssertionError):  # it has not begun
@@ -141,7 +141,7 @@ class Here(Shows):
             self.assertIn("aqtop", self.expect(run(AQTOP, *words), 2).stderr)
         self.assertTrue(self.expect(run(AQTOP, "--help"), 0).stdout.startswith("usage: aqtop"))
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become another user")
     def test_other_users_see_nothing(self):
         with self.running("2") as job:
             self.until(job, self.all_busy(2))
@@ -159,7 +159,7 @@ class Here(Shows):
 
 
 class Screen(Shows):
-    """On a terminal, as people see it."""
+    """On a terminal, as users see it."""
 
     def test_keys(self):
         with self.running("2") as job:
@@ -169,7 +169,7 @@ class Screen(Shows):
                 os.environ["TERM"] = "xterm"
                 os.execv(AQTOP, [os.fspath(AQTOP), "-d", "0.1", str(job.pid)])
             try:
-                self.shown(terminal, b"msg/s")  # only what has changed is written later
+                self.shown(terminal, b"msg/s")  # later only changes are written
                 os.write(terminal, b"srq")
                 self.shown(terminal, None)
                 self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -181,7 +181,7 @@ class Screen(Shows):
                 os.close(terminal)
 
     def shown(self, terminal, text):
-        """Reads until that is there, or to the end."""
+        """Reads until the text is there, or to the end."""
         seen, limit = b"", time.monotonic() + PATIENCE
         while text is None or text not in seen:
             ready, _, _ = select.select([terminal], [], [], PATIENCE)
@@ -194,7 +194,7 @@ class Screen(Shows):
 
 
 class Hosts(Shows):
-    """Two hosts by a stand-in for ssh."""
+    """Two hosts by a replacement for ssh."""
 
     @classmethod
     def setUpClass(cls):
@@ -212,7 +212,7 @@ class Hosts(Shows):
             self.assertEqual(look["hosts"], 2)
             self.assertEqual([row["host"] for row in look["rows"]],
                              ["left", "left", "right", "right"])
-            # The first look may come before the other host has answered twice.
+            # The first output may come before the other host has answered twice.
             rows = self.until(job, self.all_busy(4), "-s", "host", "-r")["rows"]
             self.assertEqual([row["rank"] for row in rows], [3, 2, 1, 0])
 

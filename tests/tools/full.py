@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every tool whose output cannot be written says so and ends with code 1.
+"""Every tool whose output cannot be written reports that and exits with code 1.
 
 usage: full.py BUILD_DIR
 """

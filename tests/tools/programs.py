@@ -1,4 +1,4 @@
-"""Where the programs are and how the tests run them: as people do, with nothing of ours set."""
+"""Where the programs are and how the tests run them: as users do, with none of our settings."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ EXAMPLES = BUILD / "examples"
 
 
 def environment(settings):
-    """Ours, with AQ_ and GASNET_ variables only from `settings`."""
+    """Our environment, with AQ_ and GASNET_ variables only from `settings`."""
     ours = {name: value for name, value in os.environ.items()
             if not name.startswith(("AQ_", "GASNET_"))}
     ours.update(settings)
@@ -25,7 +25,7 @@ def environment(settings):
 
 
 def run(*command, **settings):
-    """Run a command to its end."""
+    """Run a command until it exits."""
     return subprocess.run([os.fspath(part) for part in command], env=environment(settings),
                           timeout=100, capture_output=True, text=True, errors="replace",
                           check=False)
@@ -44,12 +44,12 @@ def start(*command, **settings):
 
 
 def job(ranks, *command, **settings):
-    """Run a command as a job of so many ranks."""
+    """Run a command as a job of this many ranks."""
     return run(AQRUN, "-n", str(ranks), *command, **settings)
 
 
 class Case(unittest.TestCase):
-    """A test that shows what a program said when it did not do what was expected."""
+    """A test that shows the output of a program that did not behave as expected."""
 
     def expect(self, result, code):
         said = f"{result.args}\nstdout: {result.stdout}\nstderr: {result.stderr}"
