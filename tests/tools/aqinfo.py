@@ -55,7 +55,7 @@ class Aqinfo(Case):
     def test_a_name_is_shown_in_full(self):
         text = self.expect(run(AQINFO, "aq_wait"), 0).stdout
         self.assertTrue(text.startswith("AQ_WAIT = "), text)
-        for word in ("from", "default", "legal"):
+        for word in ("from", "default", "values"):
             self.assertIn(f"  {word} ", text)
         text = self.expect(run(AQINFO, "shm"), 0).stdout
         self.assertTrue(text.startswith("shm: works here"), text)

@@ -47,18 +47,19 @@ static void row(const aq_setting_info *setting)
 
 void markdown_show(const struct data *data)
 {
-    printf("# Settings\n\n"
-           "Every number that may be chosen is an environment variable. `aqinfo --settings` shows "
-           "the values in\nforce and where each came from; `aqinfo NAME` shows one in full. An "
-           "illegal value is an error that\nsays what is legal; an unknown `AQ_` name is answered "
-           "with the nearest known one. Where a\n`GASNET_` name is given, it is accepted too, and "
-           "the `AQ_` name wins when both are set.\n\n"
-           "This file is generated: `aqinfo --markdown > docs/settings.md`.\n");
+    printf(
+        "# Settings\n\n"
+        "Everything that can be tuned is an environment variable. `aqinfo --settings` shows the "
+        "values in\nforce and where each came from; `aqinfo NAME` shows one in full. An invalid "
+        "value is an error that\nnames the valid ones; an unknown `AQ_` name gets a warning with "
+        "the nearest known one. Where a\n`GASNET_` name is given, it is accepted too, but the "
+        "`AQ_` name has priority if both are set.\n\n"
+        "This file is generated: `aqinfo --markdown > docs/settings.md`.\n");
     const char *group = "";
     for (size_t i = 0; i < data->setting_count; i++) {
         const aq_setting_info *setting = &data->settings[i];
         if (strcmp(group, setting->group) != 0)
-            printf("\n## %s\n\n| name | type | default | legal | what it does, when to change it "
+            printf("\n## %s\n\n| name | type | default | values | what it does, when to change it "
                    "|\n|---|---|---|---|---|\n",
                    setting->group);
         group = setting->group;

@@ -31,7 +31,7 @@ void text_setting(const aq_setting_info *setting)
     printf("%s = %s\n", setting->name, shown(setting->value));
     field("from", setting->origin);
     field("default", shown(setting->default_value));
-    field("legal", setting->range);
+    field("values", setting->range);
     field("type", setting->type);
     field("unit", setting->unit);
     field("alias", setting->alias);
