@@ -416,7 +416,7 @@ static void flow_slow_handler(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* --- everyone to one --------------------------------------------------------------------- */
+/* --- all to one -------------------------------------------------------------------------- */
 
 static void flow_all_to_one(struct ct_ep *ep)
 {

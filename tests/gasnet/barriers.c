@@ -58,7 +58,7 @@ static void one_round(gasnet_team_handle_t team, unsigned round)
     gex_Rank_t size = gex_TM_QuerySize(team), me = gex_TM_QueryRank(team);
     static struct drawn drawn[MOST];
     struct drawn mine;
-    int named, id = 0, got, told = 0, world = team == GASNET_TEAM_ALL;
+    int named, id = 0, got, agreed = 0, world = team == GASNET_TEAM_ALL;
     int bad, own;
     draw_all(drawn, size);
     mine = drawn[me];
@@ -81,9 +81,9 @@ static void one_round(gasnet_team_handle_t team, unsigned round)
     }
     CHECK_EQUAL(got, bad || own ? GASNET_ERR_BARRIER_MISMATCH : GASNET_OK);
     if (bad) return;
-    got = world ? gasnet_barrier_result(&told) : gasnet_coll_barrier_result(team, &told);
+    got = world ? gasnet_barrier_result(&agreed) : gasnet_coll_barrier_result(team, &agreed);
     CHECK_EQUAL(got == 0, named);
-    if (named) CHECK_EQUAL(told, id);
+    if (named) CHECK_EQUAL(agreed, id);
 }
 
 int main(int argc, char **argv)

@@ -22,13 +22,13 @@ static const int outs[] = {GASNET_COLL_OUT_NOSYNC, GASNET_COLL_OUT_MYSYNC, GASNE
 static gasnet_image_t counts[PROCESSES];
 static gasnet_team_handle_t half;
 static pthread_barrier_t here;
-enum { TELL = 200 };
-static uint32_t told; /* the round that image 0 has announced to this process */
+enum { NOTIFY = 200 };
+static uint32_t notified; /* the round that image 0 has announced to this process */
 
-static void on_tell(gasnet_token_t token, gasnet_handlerarg_t round)
+static void on_notify(gasnet_token_t token, gasnet_handlerarg_t round)
 {
     (void)token;
-    __atomic_store_n(&told, (uint32_t)round, __ATOMIC_RELEASE);
+    __atomic_store_n(&notified, (uint32_t)round, __ATOMIC_RELEASE);
 }
 
 /* The images of a team as seen by one of them. */
@@ -265,11 +265,11 @@ static void synchronised(const struct view *v)
         gasnet_put(root, job_at(root, v->self * sizeof(mine)), &mine, sizeof(mine));
         h = gasnet_coll_broadcast_nb(v->team, dst, root_image, src, v->all * sizeof(mine), flags);
         if (round % 3 == 0 && v->self != 0)
-            while (__atomic_load_n(&told, __ATOMIC_ACQUIRE) != round + 1)
+            while (__atomic_load_n(&notified, __ATOMIC_ACQUIRE) != round + 1)
                 gasnet_AMPoll();
         gasnet_coll_wait_sync(h);
         for (rank = 0; rank < job.size && v->self == 0; rank++)
-            CHECK_EQUAL(gasnet_AMRequestShort1(rank, TELL, (gasnet_handlerarg_t)(round + 1)), 0);
+            CHECK_EQUAL(gasnet_AMRequestShort1(rank, NOTIFY, (gasnet_handlerarg_t)(round + 1)), 0);
         for (rank = 0; rank < job.size; rank++) {
             gasnet_image_t their = round % counts[rank];
             gasnet_get(seen, rank, job_at(rank, (1 + their) * SLOT), v->all * sizeof(mine));
@@ -323,7 +323,7 @@ static void *image(void *arg)
 
 int main(int argc, char **argv)
 {
-    gasnet_handlerentry_t table[] = {{TELL, (gex_AM_Fn_t)on_tell}};
+    gasnet_handlerentry_t table[] = {{NOTIFY, (gex_AM_Fn_t)on_notify}};
     pthread_t threads[IMAGES];
     gasnet_image_t i;
     gex_Rank_t rank;

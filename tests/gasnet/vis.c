@@ -332,8 +332,8 @@ static void repeat_and_spoil(gex_Rank_t rank)
 
 /* --- completion at the peer ------------------------------------------------------------------- */
 
-enum { TOLD = 200, NOTE = 100 };
-static unsigned told, told_by[64];
+enum { NOTIFIED = 200, NOTE = 100 };
+static unsigned notified, notified_by[64];
 
 /*
  * The data of the put have arrived: their first bytes are the number of earlier puts from the same
@@ -349,15 +349,15 @@ static void on_put(gex_Token_t token, void *buf, size_t nbytes)
     unsigned char *arena = (unsigned char *)job.base + (size_t)info.gex_srcrank * ARENA;
     CHECK(arena[note * 3] == (unsigned char)note &&
           arena[note * 3 + 2] == (unsigned char)(note + 1));
-    one_more(&told_by[info.gex_srcrank]);
-    one_more(&told);
+    one_more(&notified_by[info.gex_srcrank]);
+    one_more(&notified);
 }
 
 static void on_nothing(gex_Token_t token, void *buf, size_t nbytes)
 {
     (void)token, (void)buf;
     CHECK_EQUAL(nbytes, 0);
-    one_more(&told);
+    one_more(&notified);
 }
 
 static void tell_peers(gex_AM_Entry_t *table)
@@ -365,7 +365,7 @@ static void tell_peers(gex_AM_Entry_t *table)
     gex_Rank_t rank;
     unsigned i;
     for (rank = 0; rank < job.size; rank++) {
-        for (i = 0; i < TOLD; i++) {
+        for (i = 0; i < NOTIFIED; i++) {
             unsigned char bytes[2] = {(unsigned char)i, (unsigned char)(i + 1)}, note[NOTE];
             ptrdiff_t there = 2, here = 1;
             size_t count = 2;
@@ -394,11 +394,11 @@ static void tell_peers(gex_AM_Entry_t *table)
         gex_VIS_SetPeerCompletionHandler(0, NULL, 0, 0);
         CHECK(gex_VIS_VectorPutBlocking(job.tm, rank, 0, NULL, 0, NULL, 0) == 0);
     }
-    GASNET_BLOCKUNTIL(__atomic_load_n(&told, __ATOMIC_ACQUIRE) >= (TOLD + 1) * job.size);
+    GASNET_BLOCKUNTIL(__atomic_load_n(&notified, __ATOMIC_ACQUIRE) >= (NOTIFIED + 1) * job.size);
     job_barrier();
-    CHECK_EQUAL(told, (TOLD + 1) * job.size);
+    CHECK_EQUAL(notified, (NOTIFIED + 1) * job.size);
     for (rank = 0; rank < job.size; rank++)
-        CHECK_EQUAL(told_by[rank], TOLD);
+        CHECK_EQUAL(notified_by[rank], NOTIFIED);
 }
 
 /* A single piece in each shape and form, also of no bytes. */
@@ -448,10 +448,10 @@ static sigset_t wake_up;
  * A put with a notification of the peer returns while the peer makes no call: it waits for a
  * signal.
  */
-static void tell_the_deaf(gex_AM_Entry_t *table)
+static void notify_blocked_peer(gex_AM_Entry_t *table)
 {
     char *mine = job.base + 63 * GASNET_PAGESIZE;
-    unsigned before = told;
+    unsigned before = notified;
     pid_t self = getpid(), peer = 0;
     int sends = job.rank % 2 == 0 && job.rank + 1 < job.size;
     CHECK((size_t)job.size * ARENA <= 63 * GASNET_PAGESIZE);
@@ -464,7 +464,7 @@ static void tell_the_deaf(gex_AM_Entry_t *table)
     if (job.rank % 2 == 1) {
         int got = 0;
         CHECK(sigwait(&wake_up, &got) == 0 && got == SIGUSR1);
-        GASNET_BLOCKUNTIL(__atomic_load_n(&told, __ATOMIC_ACQUIRE) == before + 2);
+        GASNET_BLOCKUNTIL(__atomic_load_n(&notified, __ATOMIC_ACQUIRE) == before + 2);
     }
     if (sends) {
         unsigned char bytes[300] = {1};
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
     move_one_piece();
     job_barrier();
     tell_peers(table);
-    tell_the_deaf(table);
+    notify_blocked_peer(table);
     job_barrier();
     gasnet_exit(0);
 }

@@ -201,7 +201,7 @@ class Files(Case):
 
 
 class Users(Case):
-    def test_nobody(self):
+    def test_as_nobody(self):
         self.within(*as_nobody())
 
     def test_user_namespace(self):

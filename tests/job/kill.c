@@ -21,7 +21,7 @@ static void test_kill_9_of_aqrun(void **state)
     run_free(&run);
 }
 
-static void test_kill_9_before_anybody_joined(void **state)
+static void test_kill_9_before_joining(void **state)
 {
     (void)state;
     struct run run;
@@ -220,7 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kill_9_of_aqrun),
-        cmocka_unit_test(test_kill_9_before_anybody_joined),
+        cmocka_unit_test(test_kill_9_before_joining),
         cmocka_unit_test(test_kill_9_with_shells_between),
         cmocka_unit_test(test_a_guard_that_is_killed_has_a_successor),
         cmocka_unit_test(test_kill_9_of_everything),

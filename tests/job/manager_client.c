@@ -202,7 +202,7 @@ static aq_status do_outlive(int number)
 
 static aq_status do_abort(int number)
 {
-    manager->kind->abort(manager, number, "the client was told to; twice = 2");
+    manager->kind->abort(manager, number, "requested by the test; twice = 2");
     _exit(number);
 }
 

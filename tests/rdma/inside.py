@@ -24,7 +24,7 @@ RAILS = {"AQ_IBV_RAILS": "2"}
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
 # With these it reports failure after hours.
 MUTE = {"AQ_IBV_TIMEOUT": "31", "AQ_IBV_SILENCE": "300ms"}
-CASES = "hundreds|local|slow|everyone|both ways|given back"
+CASES = "hundreds|local|slow|all to one|both ways|released"
 MANY = 1000  # packets, more than for connecting
 IS_USED = "/tmp/is-used"  # exists once the port that was away is in use again
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
@@ -125,7 +125,7 @@ ROWS = [
     contract("2", "--ranks", "2"),
     contract("2.threads", "--ranks", "2", "--threads", "--case", "thread|slow|death"),
     contract("2.rails", "--ranks", "2", "--case", "put|get|slow", **RAILS),
-    contract("4", "--ranks", "4", "--case", "slow|everyone", wire="loss", **RAILS),
+    contract("4", "--ranks", "4", "--case", "slow|all to one", wire="loss", **RAILS),
     contract("2.deadly", "--ranks", "2", "--fault", "die=1@50"),
     exits(2, "finalize/finalize,segv/barrier,handler/send,kill/send/bare,fork/finalize,"
              "aq_exit7/spin/helped,wait/poll/term,kill/survival"),
@@ -186,7 +186,7 @@ OTHERS = [
     job("core_outside", 2, "kept"),
     job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
     job("core_outside", 2, "kept", wire="broken", **HASTY),
-    rings(contract("4", "--ranks", "4", "--case", "slow|everyone|put"), MOVED),
+    rings(contract("4", "--ranks", "4", "--case", "slow|all to one|put"), MOVED),
     rings(steps(), {"AQ_IBV_RING_CYCLE": "2"}),
     job("core_stress", 2, "30000", wire="broken", **HASTY),
     job("core_stress", 2, "30000", wire="broken", **HASTY, **RAILS),

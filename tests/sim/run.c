@@ -175,7 +175,7 @@ static bool run_phase(struct sim *sim, bool (*over)(const struct sim *), uint64_
     return true;
 }
 
-static void run_say_who_is_not_calm(const struct sim *sim)
+static void run_print_active(const struct sim *sim)
 {
     for (uint32_t id = 0; id < sim->plan.peers; id++) {
         const struct sim_proc *proc = &sim->procs[id];
@@ -222,7 +222,7 @@ static void run_to_the_end(struct sim *sim)
         sim_fail(sim, "%s has not ended %d s after all faults",
                  work_name(work_pending(sim), text, sizeof(text)), (int)(END_WITHIN / SIM_SECOND));
     if (!run_phase(sim, run_calm, CALM_WITHIN)) {
-        run_say_who_is_not_calm(sim);
+        run_print_active(sim);
         sim_fail(sim, "everything has ended, but not all processes are idle, quiet and drained");
     }
 }

@@ -81,7 +81,7 @@ class Aqinfo(Case):
             self.assertIn("AQ_WAIT = yield", text)
             self.assertRegex(text, "from +AQ_WAIT")
 
-    def test_an_illegal_value_is_named_and_the_json_stays_valid(self):
+    def test_an_invalid_value_is_named_and_the_json_stays_valid(self):
         result = run(AQINFO, "--json", AQ_WAIT='no"such\\\x01\udcff')
         self.expect(result, 1)
         problems = json.loads(result.stdout)["problems"]

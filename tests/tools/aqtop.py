@@ -108,7 +108,7 @@ class Here(Shows):
                 out = [row["out"] for row in self.looks(job, *options)[0]["rows"]]
                 self.assertEqual(out, sorted(out, reverse=falls))
 
-    def test_who_waits(self):
+    def test_waiting_ranks(self):
         """One rank is stopped: the others send nothing and wait."""
         with self.running("3") as job:
             self.until(job, self.all_busy(3))

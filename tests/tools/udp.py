@@ -28,7 +28,7 @@ class Udp(Case):
         return {int(rank): route for rank, route in
                 re.findall(r"from rank (\d+) of \d+; I reach rank \d+ over (\w+)", said)}
 
-    def test_who_uses_it(self):
+    def test_users(self):
         for expected, settings in (("shm", {}), ("udp", {"AQ_NEIGHBORHOOD": "1"}),
                                    ("udp", {"AQ_TRANSPORTS": "udp"}),
                                    ("shm", {"AQ_NEIGHBORHOOD": "1", "AQ_TRANSPORTS": "shm"}),
@@ -69,7 +69,7 @@ class Udp(Case):
                 self.assertRegex(said, r"peer \d is at .*, where nothing goes from .*: give all ")
                 self.assertIn("no transport reaches rank", said)
 
-    def test_who_could_not_begin(self):
+    def test_failed_starts(self):
         odd = 'if [ "$AQ_RANK" = 1 ]; then export AQ_UDP_MTU=100; fi; exec "$0"'
         result = job(2, "sh", "-c", odd, EXAMPLES / "hello", AQ_TRANSPORTS="udp")
         self.assertIn("rank 1: aq_init: AQ_ESETTING: ", self.expect(result, 1).stderr)
