@@ -1,7 +1,7 @@
-# The front door; the build itself is CMake and Ninja (CMakePresets.json).
+# Shortcuts; the build itself uses CMake and Ninja (CMakePresets.json).
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
-# Many tests wait more than they compute.
+# Many tests mostly wait.
 TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
 JUNIT ?= $(CURDIR)/build/dev/tests.xml
@@ -21,12 +21,12 @@ help:
 	@echo 'On Debian each installs the packages it needs with apt-get (.ci/install-deps.sh).'
 	@echo 'More: README.md; presets for sanitizers, fuzzing and coverage: cmake --list-presets'
 
-# A build that is there is configured again: what it did not find may have been installed since.
+# An existing build is configured again: packages may have been installed since.
 configure = if [ -f build/$(1)/build.ninja ]; then cmake build/$(1) >/dev/null; \
     else cmake --preset $(1) $(2); fi
 
 .PHONY: release dev
-# Tests are left out of this build unless a developer configured it with them.
+# This build has no tests unless a developer has configured it with them.
 release:
 	@.ci/install-deps.sh build
 	@$(call configure,release,-DAQ_BUILD_TESTS=OFF)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Install the Debian packages that a task needs, and only those that are missing.
-# usage: .ci/install-deps.sh build|test|all|ci   (each set includes the one before it)
-#        .ci/install-deps.sh format|tidy         (what make format and make tidy need besides)
-# test: what `make test` installs by itself; all: what its tests use besides, 100 MB to fetch, with
-# daemons (sshd, Slurm) that may start when the system does; ci: other compilers and processors.
+# Install the Debian packages that a task needs, as far as they are missing.
+# usage: .ci/install-deps.sh build|test|all|ci   (each set includes the previous one)
+#        .ci/install-deps.sh format|tidy         (additional needs of make format and make tidy)
+# test: installed by `make test` itself; all: further programs that its tests use, 100 MB to
+# download, with daemons (sshd, Slurm) that may start when the system does; ci: other compilers and
+# processors.
 set -euo pipefail
 
 # The headers of networks are small; without them a build leaves these networks out.
@@ -11,7 +12,7 @@ build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev lib
 test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
     spin shellcheck)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
-# Slurm's plugin loads libpmix.so, which only libpmix-dev has.
+# Slurm's plugin loads libpmix.so, which is only in libpmix-dev.
 managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \
     openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
@@ -19,7 +20,7 @@ all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14)
 ci=("${all[@]}" "${other[@]}" clang libclang-rt-14-dev)
 format=(git clang-format-14)
 tidy=(git clang-tidy)
-# What the packages above put on the PATH, for systems without dpkg.
+# Commands of these packages, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
 fail()
@@ -35,7 +36,7 @@ all) wanted=("${all[@]}") ;;
 ci) wanted=("${ci[@]}") ;;
 format) wanted=("${format[@]}") build_commands=("${format[@]}") ;;
 tidy) wanted=("${tidy[@]}") build_commands=("${tidy[@]}") ;;
-*) fail "say which set: build, test, all, ci, format or tidy" ;;
+*) fail "give a set: build, test, all, ci, format or tidy" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
@@ -83,11 +84,11 @@ tidy()
     [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
 }
 trap tidy EXIT
-# Lists may be absent (fresh image) or older than the mirror: then update, once.
+# Package lists may be missing (fresh image) or older than the mirror: then update, once.
 if ! apt install --no-install-recommends "${missing[@]}" </dev/null >"$log" 2>&1; then
     if ! { apt update && apt install --no-install-recommends "${missing[@]}"; } \
         </dev/null >"$log" 2>&1; then
         tail -n 20 "$log" >&2
-        fail "apt-get could not install: ${missing[*]}; the end of what it said is above"
+        fail "apt-get could not install: ${missing[*]}; the end of its output is above"
     fi
 fi

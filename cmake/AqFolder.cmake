@@ -1,11 +1,12 @@
-# The helper calls: each folder says with one of them what is in it.
+# The helper calls by which each folder declares its contents.
 define_property(GLOBAL PROPERTY AQ_LIBRARY_OBJECTS
   BRIEF_DOCS "object libraries" FULL_DOCS "object libraries")
 define_property(GLOBAL PROPERTY AQ_UNIT_TESTS
   BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
 
-# aq_folder(NAME SOURCES a.c … [TESTS a_test.c …]): a folder of the library. Its sources go into the
-# library; each test becomes one of the programs in unit_NAME, which has the internals and cmocka.
+# aq_folder(NAME SOURCES a.c … [TESTS a_test.c …]): a folder of the library. Its sources become part
+# of the library; each test becomes one of the programs in unit_NAME, which is linked with the
+# internals and cmocka.
 function(aq_folder name)
   cmake_parse_arguments(arg "" "" "SOURCES;TESTS" ${ARGN})
   add_library(aq_${name} OBJECT ${arg_SOURCES})
@@ -18,9 +19,9 @@ function(aq_folder name)
   endforeach()
 endfunction()
 
-# aq_join(OUTPUT LIBRARY…): one object out of object libraries, in which what is hidden is local.
-# Made with the flags of compiling, which name the machine (--target). Instrumented objects do not
-# bear it: then AQ_JOIN is false.
+# aq_join(OUTPUT LIBRARY…): join object libraries to one object in which hidden symbols are local.
+# Linked with the compile flags, which include the machine (--target). Instrumented objects cannot
+# be joined: then AQ_JOIN is false.
 if(AQ_SANITIZE OR AQ_COVERAGE OR AQ_FUZZ OR
    CMAKE_C_FLAGS MATCHES "-fsanitize|-fprofile|-fcoverage|--coverage|-fxray|-pg")
   set(AQ_JOIN FALSE)
@@ -40,15 +41,16 @@ function(aq_join output)
     DEPENDS ${ARGN} ${files} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining ${output}")
 endfunction()
 
-# aq_internal_program(NAME SOURCES …): a program that sees the library's internals (tests, aqrun).
+# aq_internal_program(NAME SOURCES …): a program with access to the library's internals (tests,
+# aqrun).
 function(aq_internal_program name)
   add_executable(${name} ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE aqueduct_internal)
 endfunction()
 
-# aq_many_programs(NAME PROGRAM=SOURCE…): one binary, linked once, that is many programs
-# (tests/common/many). The first argument names the one to run.
+# aq_many_programs(NAME PROGRAM=SOURCE…): one binary, linked once, that contains many programs
+# (tests/common/many). The first argument selects the one to run.
 function(aq_many_programs name)
   set(table)
   set(sources)
@@ -56,7 +58,7 @@ function(aq_many_programs name)
     string(REGEX MATCH "^([^=]*)=(.*)$" matched ${entry})
     set(program ${CMAKE_MATCH_1})
     set(source ${CMAKE_MATCH_2})
-    # By its path, since several binaries may have the source.
+    # Named by its path, since several binaries may contain the source.
     file(RELATIVE_PATH main ${PROJECT_SOURCE_DIR} ${source})
     string(MAKE_C_IDENTIFIER main_of_${main} main)
     list(APPEND sources ${source})
@@ -74,7 +76,7 @@ function(aq_many_programs name)
   target_include_directories(${name} PRIVATE ${folder})
 endfunction()
 
-# aq_program_links(NAME PROGRAM…): each of them also as a target, a link beside the binary.
+# aq_program_links(NAME PROGRAM…): each of them as a target as well, a link next to the binary.
 function(aq_program_links name)
   foreach(program IN LISTS ARGN)
     add_custom_command(TARGET ${name} POST_BUILD
@@ -87,8 +89,8 @@ function(aq_program_links name)
   endforeach()
 endfunction()
 
-# aq_unit_tests(): a program for each folder, one ctest per *_test.c named by it; called after the
-# library exists.
+# aq_unit_tests(): a program for each folder, one ctest test for each *_test.c; called after the
+# library has been defined.
 function(aq_unit_tests)
   get_property(tests GLOBAL PROPERTY AQ_UNIT_TESTS)
   set(folders)

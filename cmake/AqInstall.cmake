@@ -1,5 +1,5 @@
-# What is installed where, in the components runtime, dev, tools and doc. Nothing installed contains
-# the prefix, so the tree may be moved (tests/install does).
+# Installed files and their places, in the components runtime, dev, tools and doc. No installed file
+# contains the prefix, so that the tree may be moved (tests/install does).
 include(CMakePackageConfigHelpers)
 
 set(AQ_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/aqueduct)

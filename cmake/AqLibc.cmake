@@ -1,11 +1,11 @@
-# What C libraries other than glibc (musl) need of the build.
+# Requirements of C libraries other than glibc (musl).
 include(CheckIncludeFile)
 include(CheckCXXSymbolExists)
 include(CheckSymbolExists)
-check_symbol_exists(__GLIBC__ features.h AQ_GLIBC) # macros of others do not bear -Wconversion
+check_symbol_exists(__GLIBC__ features.h AQ_GLIBC) # macros of other libraries fail -Wconversion
 check_cxx_symbol_exists(__GLIBC__ features.h AQ_CXX_GLIBC)
 
-# Debian's musl-gcc sees musl's headers only, but those of the kernel are the same for all.
+# Debian's musl-gcc finds musl's headers only, but the kernel's are the same for all.
 check_include_file(linux/futex.h AQ_KERNEL_HEADERS)
 if(NOT AQ_KERNEL_HEADERS)
   set(kernel_headers ${CMAKE_BINARY_DIR}/kernel-headers)

@@ -1,15 +1,14 @@
-# The manual pages: calls and topics from the public headers, tools and launchers from what
-# they print for --help.
+# The manual pages: calls and topics from the public headers, tools and launchers from their --help.
 if(NOT AQ_BUILD_MANUAL)
   return()
 endif()
 set(aq_tools_run TRUE)
 if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   set(aq_tools_run FALSE)
-  message(STATUS "No manual pages of the tools: they are made from what the tools print, which "
+  message(STATUS "No manual pages of the tools: they are made from the output of the tools, which "
     "cannot run here (no CMAKE_CROSSCOMPILING_EMULATOR)")
 endif()
-string(TIMESTAMP aq_date "%Y-%m-%d" UTC) # honours SOURCE_DATE_EPOCH
+string(TIMESTAMP aq_date "%Y-%m-%d" UTC) # honors SOURCE_DATE_EPOCH
 set(AQ_MAN_DIR ${PROJECT_BINARY_DIR}/man)
 
 file(GLOB aq_public_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/include/aqueduct/*.h)
@@ -23,7 +22,7 @@ add_custom_command(OUTPUT ${AQ_MAN_DIR}/calls.stamp
   COMMENT "Manual pages of the calls" VERBATIM)
 set(aq_pages ${AQ_MAN_DIR}/calls.stamp)
 
-# aq_page(NAME FILE EMULATOR BRIEF DEPENDS…): the page of a program, made when it is built.
+# aq_page(NAME FILE EMULATOR BRIEF DEPENDS…): the page of a program, generated after it is built.
 function(aq_page name file emulator brief)
   set(page ${AQ_MAN_DIR}/man1/${name}.1)
   add_custom_command(OUTPUT ${page}
@@ -43,7 +42,7 @@ if(aq_tools_run)
   aq_tool_page(aqrun "start the processes of a job")
   aq_tool_page(aqinfo "show transports, limits and settings of this machine")
   aq_tool_page(aqperf "measure messages and one-sided operations")
-  aq_tool_page(aqtop "show what the ranks of a running job do")
+  aq_tool_page(aqtop "show the activity of the ranks of a running job")
 endif()
 get_property(aq_launchers GLOBAL PROPERTY AQ_LAUNCHERS)
 foreach(launcher IN LISTS aq_launchers)

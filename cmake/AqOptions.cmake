@@ -27,16 +27,16 @@ option(AQ_COVERAGE "Instrument for coverage" OFF)
 
 if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8 OR NOT CMAKE_C_BYTE_ORDER STREQUAL LITTLE_ENDIAN)
   message(FATAL_ERROR "Aqueduct needs a little-endian system of 64 bits (x86_64, aarch64): it "
-    "shares memory whose layout is fixed, and maps that of every peer. The compiler "
+    "shares memory with a fixed layout, and maps that of every peer. The compiler "
     "makes programs of ${CMAKE_SIZEOF_VOID_P} bytes per pointer, ${CMAKE_C_BYTE_ORDER}: leave out "
     "-m32 or -mx32, or take a compiler for such a system")
 endif()
 include(AqLibc)
 
-# Only headers: the libraries of networks are loaded when they are asked for.
+# Only headers: the libraries of networks are loaded when they are needed.
 include(CheckIncludeFile)
 function(aq_network name header package)
-  unset(AQ_HAVE_${name}_H CACHE) # it may have come or gone since
+  unset(AQ_HAVE_${name}_H CACHE) # it may have appeared or disappeared since
   if(AQ_${name})
     check_include_file(${header} AQ_HAVE_${name}_H)
   endif()
@@ -51,7 +51,7 @@ aq_network(IBV infiniband/verbs.h libibverbs-dev)
 aq_network(OFI rdma/fabric.h libfabric-dev)
 
 find_package(Threads REQUIRED)
-# What the library needs of the system, also for those who link the static one.
+# System libraries that the library needs; also for users of the static one.
 set(AQ_SYSTEM_LIBRARIES pthread dl)
 
 add_compile_definitions(_GNU_SOURCE)
@@ -67,7 +67,7 @@ if(AQ_SANITIZE)
   add_compile_options(-fsanitize=${AQ_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${AQ_SANITIZE})
 else()
-  # A sanitizer's run-time is in the program only, so this cannot hold with one.
+  # The run-time of a sanitizer is linked to programs only, so this cannot be used with one.
   add_link_options(-Wl,--no-undefined)
 endif()
 if(AQ_FUZZ)

@@ -1,5 +1,5 @@
-# Toolchain: Linux on aarch64, with Debian's cross compiler. What is built runs under qemu, if that
-# is installed.
+# Toolchain: Linux on aarch64, with Debian's cross compiler. Programs run under qemu, if it is
+# installed.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

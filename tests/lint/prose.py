@@ -19,10 +19,10 @@ CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
          "docs/security.md", "docs/semantics.md", "docs/tracing.md",
-         "tests",
+         "tests", ".ci", "cmake", "CMakeLists.txt", "*/**/CMakeLists.txt", "tools/dev",
          "src/core", "src/dgram", "src/transport/*.h", "src/transport/udp")
 WITH_EXAMPLES = ("tests/lint/prose.py", "tests/lint/selftest.py")
-SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".txt")
+SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".cmake", ".txt")
 
 PATTERNS = tuple((re.compile(pattern, re.M), advice) for pattern, advice in (
     (r"\b[Ww]ho(?:ever|m)?\b", "a process is a thing: \"a process that …\", \"which rank\""),

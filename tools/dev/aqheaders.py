@@ -1,7 +1,7 @@
-"""Read the public headers: what they declare, and the doc comments in front of it.
+"""Read the public headers: declarations, and the doc comments before them.
 
-Understands the headers of this project, not C: one declaration after one comment, functions marked
-AQ_API, types as "typedef struct/enum/…", values documented before or behind ("/**< … */").
+Understands the headers of this project, not C: one declaration after one comment, functions
+marked AQ_API, types as "typedef struct/enum/…", values documented before or after ("/**< … */").
 """
 
 import pathlib
@@ -19,17 +19,17 @@ class Item:
         self.name = name
         self.code = code
         self.doc = doc  # lines of the comment without its stars, or None
-        self.group = None  # the comment over a group of macros that have their own behind them
+        self.group = None  # the comment before a group of macros that have comments of their own
         self.header = header
         self.line = line
-        self.inline = inline  # a function that no library has
+        self.inline = inline  # a function that is not in any library
 
     def where(self):
         return f"{self.header}:{self.line}"
 
 
 class Header:
-    """One header: its name as programs include it, what its first comment says, its items."""
+    """One header: its name in #include directives, its first comment, its items."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -58,7 +58,7 @@ class Header:
                 continue
             if text[pos].isspace():
                 if text.startswith("\n\n", pos):
-                    doc = None  # a blank line parts a comment from what it does not describe
+                    doc = None  # a blank line separates it from items that it does not describe
                 pos += 1
                 continue
             line = text.count("\n", 0, pos) + 1
@@ -69,7 +69,7 @@ class Header:
                 item = self._macro(directive, doc, line)
                 if item:
                     yield item
-                    # The lines of one group share the comment in front of the first.
+                    # The lines of one group share the comment before the first one.
                     if text[pos : pos + 2] != "\n#":
                         doc = None
                 continue
@@ -131,7 +131,7 @@ def comment_lines(body):
 
 
 def directive_end(text, pos):
-    """Behind the last line of a preprocessor directive, continuation lines and comment included."""
+    """The position after a preprocessor directive, including continuation lines and comments."""
     while True:
         end = text.find("\n", pos)
         if end < 0:
@@ -146,13 +146,15 @@ def directive_end(text, pos):
 
 
 def body_end(text, pos):
-    """Behind the body of a function that has one here, which ends a line of its own; else None."""
+    """The position after the body of a function that has one here, which ends with a line of its
+    own; otherwise None."""
     body = re.compile(r"[^;{}]*\)\s*\{.*?^\}", re.S | re.M).match(text, pos)
     return body and body.end()
 
 
 def declaration_end(text, pos):
-    """Behind the semicolon that ends a declaration, or the line for one without."""
+    """The position after the semicolon that ends a declaration, or the end of the line if there
+    is none."""
     depth = 0
     while pos < len(text):
         if text.startswith("/*", pos):

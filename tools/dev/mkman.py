@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the manual pages of the calls (man3) and topics (man7) from the public headers.
+"""Generate the manual pages of the calls (man3) and topics (man7) from the public headers.
 
 usage: mkman.py --include DIR --out DIR --version X.Y.Z --date YYYY-MM-DD
 """
@@ -53,7 +53,7 @@ class Page:
             self.lines.append("\\&")
 
     def code(self, lines):
-        """Lines that stay as they are."""
+        """Lines that are kept as they are."""
         if not self.lines[-1].startswith((".SH", ".SS")):
             self.lines.append(".PP")
         self.lines.append(".nf")
@@ -78,7 +78,7 @@ def escape(text):
 
 
 def guard(line):
-    """Text that begins with a control character is still text."""
+    """A line that begins with a control character must be escaped."""
     return "\\&" + line if line.startswith((".", "'")) else line
 
 
@@ -109,8 +109,8 @@ def prose(text):
 
 class Doc:
     """
-    A doc comment taken apart: paragraphs, named sections, return values. What it takes from other
-    calls ("Otherwise as aq_put.") is looked up by `resolve`, so that each page says all of it.
+    A parsed doc comment: paragraphs, named sections, return values. References to other calls
+    ("Otherwise as aq_put.") are resolved by `resolve`, so that each page is complete.
     """
 
     def __init__(self, lines):
@@ -148,7 +148,7 @@ class Doc:
         return None, " ".join(text.split())
 
     def models(self):
-        """The calls that this one is like where it does not say otherwise."""
+        """The calls to which this one refers for everything that it does not say."""
         found = []
         others = [text for title, text in self.sections if title == "Otherwise"]
         for text in self.paragraphs + others:
@@ -158,8 +158,8 @@ class Doc:
 
     def resolve(self, docs, seen=()):
         """
-        {title: text} of the sections of a call, and {code: text} of what it returns, with what is
-        only said of its models.
+        {title: text} of the sections of a call, and {code: text} of its return values, completed
+        from the calls that it refers to.
         """
         models = [name for name in self.models() if name in docs and name not in seen]
         likes = {name: docs[name].resolve(docs, (*seen, *models)) for name in models}
@@ -182,7 +182,7 @@ class Doc:
 
     @staticmethod
     def _completed(title, text, docs, seen):
-        """ "As aq_put." with what that says."""
+        """"As aq_put." with the text of that section."""
         found = re.match(r"As (aq_\w+)\b(.*)", text)
         if not found or found.group(1) not in docs or found.group(1) in seen:
             return text
@@ -218,7 +218,7 @@ class Doc:
         return codes
 
     def brief(self):
-        """The first sentence, as the NAME section wants it: no capital, no full stop."""
+        """The first sentence, in the form for the NAME section: no capital, no full stop."""
         first = re.split(r"(?<=[\w)`\"])[.:;](?:\s|$)", self.paragraphs[0], maxsplit=1)[0]
         if not re.match(r"[A-Z][A-Z_]", first):
             first = first[0].lower() + first[1:]
@@ -226,7 +226,7 @@ class Doc:
 
 
 def prototype(code):
-    """A prototype in lines that fit, continued under the opening parenthesis."""
+    """A prototype in lines that fit, with continuation lines aligned to the opening parenthesis."""
     head, _, rest = code.partition("(")
     indent = " " * (len(head) + 1)
     pieces = re.split(r"(?<=,) ", rest)
@@ -270,7 +270,7 @@ def return_value(page, doc, codes, meanings):
             page.paragraph(text if text.endswith((".", ":")) else text + ".")
     said = [text for text in codes.values()]
     for code, text in codes.items():
-        # What is said of several codes says what they have in common.
+        # For text about several codes: the part that applies to each.
         common = text.partition(" Also ")[0]
         shared = text and said.count(common) > (common == text)
         page.tagged(code, f"{meanings[code]} {text}" if shared else text or meanings[code])
@@ -308,7 +308,7 @@ def type_entry(page, item):
         page.code(item.code.split("\n"))
     for declared, text in parts:
         if "aqi_" in declared:
-            continue  # the library's own
+            continue  # private to the library
         page.tagged(declared, text)
 
 
@@ -381,7 +381,7 @@ def main():
         (out / section).mkdir(parents=True, exist_ok=True)
         for old in (out / section).iterdir():
             if f"{section}/{old.name}" not in pages:
-                old.unlink()  # of a call that is no more
+                old.unlink()  # of a call that no longer exists
     for name, source in pages.items():
         (out / name).write_text(source, encoding="ascii")
 

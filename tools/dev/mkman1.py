@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Make the manual page (man1) of a tool from what it prints for --help.
+"""Generate the manual page (man1) of a tool from its --help.
 
-The text has the shape that all tools here keep: lines "usage: …", a blank line, paragraphs of
-prose, lists of "  --option  what it does", headings "Word:" on a line of their own, and examples
+The text has the form of all tools here: lines "usage: …", a blank line, paragraphs of prose,
+lists of "  --option  description", headings "Word:" on a line of their own, and examples
 indented by four or more. A paragraph "Exit code: …" becomes a section of its own.
 
 usage: mkman1.py --tool PROGRAM --brief TEXT --out FILE --version X.Y.Z --date YYYY-MM-DD
@@ -25,7 +25,7 @@ def help_text(command):
 
 
 def blocks(lines):
-    """Runs of lines between blank ones."""
+    """Lines between blank ones."""
     block = []
     for line in lines + [""]:
         if line.strip():
@@ -39,7 +39,7 @@ ENTRY = re.compile(r"( {1,3})(\S(?:\S| (?! ))*)(?:  +(\S.*))?$")
 
 
 def entries(block):
-    """A list of (tag, text) where the block is one, else None."""
+    """A list of (tag, text) if the block is one, otherwise None."""
     found = []
     for line in block:
         entry = ENTRY.match(line)
@@ -92,7 +92,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for option in ("tool", "brief", "out", "version", "date"):
         parser.add_argument(f"--{option}", required=True)
-    parser.add_argument("--emulator", default="", help="what runs it, its words parted by ;")
+    parser.add_argument("--emulator", default="", help="its emulator, words separated by ;")
     options = parser.parse_args()
     command = [word for word in options.emulator.split(";") if word] + [options.tool]
     name = pathlib.Path(options.tool).name

@@ -1,4 +1,4 @@
-# The install tree that clients' build systems look for, <prefix>/lib/aqueduct/gasnet.
+# The install tree that build systems of clients search for, <prefix>/lib/aqueduct/gasnet.
 set(AQG_TREE lib/aqueduct/gasnet)
 file(STRINGS include/gasnet_config.h aqg_release REGEX "define GASNET_RELEASE_VERSION_")
 string(REGEX REPLACE "[^0-9;]" "" aqg_release "${aqg_release}")
