@@ -60,8 +60,8 @@ static inline uint64_t aq_arg_u64(const aq_am *am, unsigned at)
 }
 
 /**
- * Return the pointer in arguments `at` and `at` + 1 of a message, sent with AQ_ARG_PTR. Which
- * process's address it is depends on the sender.
+ * Return the pointer in arguments `at` and `at` + 1 of a message, sent with AQ_ARG_PTR. The sender
+ * decides in which process the address is valid.
  *
  * Blocking    Never.
  * Threads     The thread that runs the handler.
@@ -97,7 +97,7 @@ typedef struct aq_handler_entry {
  *
  * Fixed indices are placed first; then each entry with AQ_HANDLER_AUTO is assigned the highest free
  * index, in table order, which is written back. Thus equal tables give equal indices in all
- * processes. Not collective: synchronise (aq_barrier) before peers send to the new handlers.
+ * processes. Not collective: synchronize (aq_barrier) before peers send to the new handlers.
  *
  * Blocking    Never.
  * Threads     One at a time; not from a handler.
@@ -187,13 +187,13 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
  * Send a Short request and return an event for its reply, in place of a counter and a reply handler
  * in the program.
  *
+ * The remote handler cannot tell it from another request, except that a Long reply may have at most
+ * 14 arguments.
+ *
  * Completion  The arguments may be reused on return. `*ev`, a root event, completes when the remote
  *             handler has run and, if it replied, the reply's handler has run here; or with
  *             AQ_EPEER if the remote process died first. For aq_event_leaf it counts as a get.
  * Ordering, Blocking, Threads  As aq_am_short.
- *
- * The remote handler cannot tell it from another request, except that a Long reply may have at most
- * 14 arguments.
  *
  * @return AQ_OK        Sent; `*ev` must be waited for.
  * @return AQ_ENOMEM    Not enough memory for the event.
@@ -284,7 +284,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_reply_long(aq_am *am, aq_handler handler, con
  * The fields below `size` are private to the library.
  */
 typedef struct aq_am_buffer {
-    void *addr;  /**< where the payload goes, or the caller's own buffer it comes from */
+    void *addr;  /**< where to write the payload, or the caller's own buffer */
     size_t size; /**< number of bytes granted */
     void *aqi_route;
     void *aqi_am;
@@ -298,7 +298,7 @@ typedef struct aq_am_buffer {
  *
  * If `client_buf` is NULL the payload is written directly into a library buffer (16-byte aligned);
  * otherwise it is read from `client_buf` at commit. The call grants between `least` and `most`
- * bytes. `nargs` is the number of arguments that will be passed to the commit. Between reserve and
+ * bytes. `nargs` is the number of arguments that will be passed to the commit. Until
  * commit or cancel the calling thread must not make any other communication call.
  *
  * Blocking, Threads  As aq_am_short.

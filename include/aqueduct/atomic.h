@@ -42,9 +42,9 @@ typedef enum aq_atomic_op {
 #define AQ_OPS_ALL    0x3fffu
 
 /**
- * Flags of operations. RELEASE: what this thread had completed before is visible to any process
- * that acquires the result. ACQUIRE: what the releasing thread had completed is visible once this
- * operation has been synchronised.
+ * Flags of operations. RELEASE: operations that this thread completed before are visible to any
+ * process that acquires the result. ACQUIRE: those of the releasing thread are visible once this
+ * operation has been synchronized.
  */
 #define AQ_ATOMIC_ACQUIRE 0x200u
 #define AQ_ATOMIC_RELEASE 0x400u
@@ -64,7 +64,8 @@ typedef struct aq_atomic_domain aq_atomic_domain;
  * Threads     One at a time; not from a handler.
  *
  * @return AQ_OK       `*domain` is valid until aq_atomic_domain_destroy.
- * @return AQ_EINVAL   `ops` is empty, unknown, or has a bit operation on a floating type.
+ * @return AQ_EINVAL   `ops` is empty, has an unknown operation, or has a bitwise one for a floating
+ *                     type.
  * @return AQ_ENOMEM, AQ_ESTATE
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type,
@@ -131,7 +132,7 @@ AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, v
  * Start an atomic operation with an explicit event; the operands are read before it returns.
  *
  * Completion  When `*ev` is complete the operation has been performed and `*result` is valid.
- * Ordering    As set by AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags`; none otherwise.
+ * Ordering    As requested by AQ_ATOMIC_ACQUIRE and AQ_ATOMIC_RELEASE in `flags`; none otherwise.
  * Blocking    May poll for resources and run handlers meanwhile, unless AQ_IMMEDIATE is set.
  * Threads     Any; not from a handler.
  *

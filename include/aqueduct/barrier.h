@@ -19,12 +19,12 @@ extern "C" {
  *
  * With `flags` 0 the barrier is named `id`: all members that name it must use the same name.
  *
- * Ordering    Release: what was complete before is visible to all members after their wait.
+ * Ordering    Release: operations completed before are visible to all members after their wait.
  * Blocking    May poll for resources and run handlers meanwhile.
  * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK      Notified.
- * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
+ * @return AQ_ESTATE  The previous notify has not been waited for, or not initialized.
  * @return AQ_EINVAL  The team is NULL or a pair (aq_team_pair), or a flag is unknown.
  * @return AQ_ENOMEM, AQ_ECONTEXT, AQ_EPEER
  */
@@ -41,7 +41,7 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned f
  * @return AQ_EMISMATCH  All have arrived, but two members used different names or one passed
  *                       AQ_BARRIER_MISMATCH (every member gets this), or the caller passes a name
  *                       here that differs from the one agreed on.
- * @return AQ_ESTATE     Called without a notify, or not initialised.
+ * @return AQ_ESTATE     Called without a notify, or not initialized.
  * @return AQ_EPEER      A member died.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags);
@@ -71,10 +71,11 @@ AQ_API AQ_MUST_USE aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned
 /**
  * Notify and wait, without a name; as aq_barrier_wait and aq_barrier_notify.
  *
- * Ordering    Release and acquire: what any member had completed before is visible to all after it.
+ * Ordering    Release and acquire: operations that any member completed before are visible to all
+ *             members afterwards.
  *
  * @return AQ_OK      All have arrived.
- * @return AQ_ESTATE  A notify without its wait is pending, or not initialised.
+ * @return AQ_ESTATE  The previous notify has not been waited for, or not initialized.
  * @return As aq_barrier_notify and aq_barrier_wait.
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
@@ -85,10 +86,10 @@ AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
  * Blocking    Never.
  * Threads     One at a time per team, and not between notify and wait.
  *
- * @return AQ_OK        `*id` is the name that all members that used one agreed on.
+ * @return AQ_OK        `*id` is the name on which all members that used one agreed.
  * @return AQ_AGAIN     All were anonymous, or there was no barrier yet.
  * @return AQ_EMISMATCH The names differed.
- * @return AQ_ESTATE    Between notify and wait, or not initialised.
+ * @return AQ_ESTATE    Between notify and wait, or not initialized.
  * @return AQ_EINVAL    A pointer is NULL, or the team is a pair.
  * @return AQ_ECONTEXT
  */

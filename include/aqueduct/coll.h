@@ -59,7 +59,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, a
  * `src` is used in the root only; there `dst` may equal `src`.
  *
  * Completion  On return the caller's own buffers are final: `dst` holds the data, and `src` may be
- *             reused. This implies nothing about other members. Any collective may synchronise
+ *             reused. This implies nothing about other members. Any collective may synchronize
  *             members.
  * Blocking    Until complete; runs handlers.
  * Threads     One at a time per team; not from a handler.
@@ -77,7 +77,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void
  *
  * Completion  `*ev` completes when the caller's own buffers are final: `dst` holds the data, and
  *             `src` may be reused. This implies nothing about other members. Any collective may
- *             synchronise members.
+ *             synchronize members.
  * Blocking    Never.
  * Threads     One at a time per team; not from a handler.
  *

@@ -29,7 +29,7 @@ typedef enum aq_connection_state {
 typedef enum aq_connection_event_type {
     AQ_CONNECTION_REQUEST = 1, /**< server: a client is calling: accept or reject it */
     AQ_CONNECTION_OPENED = 2,  /**< open; a client gets this only after aq_connect_start */
-    AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or not possible; see `status` */
+    AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or impossible; see `status` */
     AQ_CONNECTION_CLOSED = 4,  /**< closed by the peer; everything it sent has been delivered */
     AQ_CONNECTION_LOST = 5     /**< the peer died, abandoned the call, or sent malformed data */
 } aq_connection_event_type;
@@ -39,7 +39,7 @@ typedef struct aq_connection_event {
     aq_connection_event_type type;
     aq_status status;          /**< the cause, for FAILED, CLOSED and LOST; otherwise AQ_OK */
     aq_connection *connection; /**< must be closed by the program, even after the last event */
-    aq_listener *listener;     /**< for REQUEST: where it came in; otherwise NULL */
+    aq_listener *listener;     /**< for REQUEST: the listener that received it; otherwise NULL */
     void *context;             /**< that of the connection; for REQUEST that of the listener */
 } aq_connection_event;
 
@@ -48,16 +48,16 @@ typedef struct aq_connection_info {
     aq_connection_state state;
     aq_status status;   /**< why it ended; otherwise AQ_OK */
     uint32_t code;      /**< the server's code, from aq_connection_reject */
-    const char *reason; /**< why it ended, for people; "" if it has not */
-    int64_t pid;        /**< the peer's process; 0: not known (yet, or in another pid namespace) */
+    const char *reason; /**< why it ended, as text; "" if it has not */
+    int64_t pid;        /**< the peer's process; 0: not (yet) known, or in another pid namespace */
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
-    const void *data;   /**< what the peer passed when calling or accepting; until closed */
+    const void *data;   /**< data from the peer's call or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
 } aq_connection_info;
 
 #define AQ_LISTEN_ANYBODY  0x1u /**< accept calls from all users, also without a secret */
 #define AQ_CONNECT_ANYBODY 0x1u /**< the server may be another user; no secret is needed */
-#define AQ_CONNECT_WAIT    0x2u /**< while nothing listens, keep trying until the time-out */
+#define AQ_CONNECT_WAIT    0x2u /**< while nothing listens, keep trying until the timeout */
 
 /** Options of aq_connect. Zero and NULL are defaults; set struct_size to the struct's size. */
 typedef struct aq_connect_params {
@@ -66,7 +66,7 @@ typedef struct aq_connect_params {
     size_t nbytes;       /**< size of `data` */
     uint64_t timeout_ns; /**< 0: AQ_CONN_TIMEOUT */
     unsigned flags;      /**< AQ_CONNECT_ */
-    aq_segment *segment; /**< what the peer may access; NULL: that of the first endpoint, if any */
+    aq_segment *segment; /**< the peer may access it; NULL: that of the first endpoint, if any */
     void *context;       /**< for aq_connection_context */
 } aq_connect_params;
 
@@ -75,7 +75,7 @@ typedef struct aq_accept_params {
     size_t struct_size;
     const void *data;    /**< for the client, up to AQ_CONN_DATA bytes */
     size_t nbytes;       /**< size of `data` */
-    aq_segment *segment; /**< what the peer may access; NULL: that of the first endpoint, if any */
+    aq_segment *segment; /**< the peer may access it; NULL: that of the first endpoint, if any */
     void *context;       /**< for aq_connection_context */
 } aq_accept_params;
 
@@ -100,13 +100,14 @@ typedef struct aq_accept_params {
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        `*listener` is valid until aq_listener_close.
- * @return AQ_ESTATE    The address is already in use, or the library is not initialised.
- * @return AQ_EINVAL    Not an address (of this host), a flag is unknown, or a pointer is NULL.
+ * @return AQ_ESTATE    The address is already in use, or the library is not initialized.
+ * @return AQ_EINVAL    `uri` is malformed or not an address of this host, a flag is unknown, or a
+ *                      pointer is NULL.
  * @return AQ_EACCESS   Over a network: there is no secret, and AQ_LISTEN_ANYBODY is not set; or
  *                      other users may read the secret's file.
  * @return AQ_ESETTING  Over a network: AQ_CONNECT_SECRET is neither file:PATH nor fd:NUMBER, or
- *                      what it names cannot be read or does not hold 16 to 4095 bytes.
- * @return AQ_ENOTSUP   No transport in use can listen (at this kind of address).
+ *                      the file cannot be read or does not contain 16 to 4095 bytes.
+ * @return AQ_ENOTSUP   No transport in use can listen at this kind of address.
  * @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_listen(const char *uri, unsigned flags, void *context,
@@ -140,13 +141,13 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * host reports it. A host name in `uri` is resolved by the system, which may take a while. The peer
  * is rank 1 of aq_connection_team.
  *
- * Blocking    At most for the time-out; runs handlers.
+ * Blocking    At most for the timeout; runs handlers.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK         `*connection` is open; close it with aq_connection_close.
- * @return AQ_EREFUSED   Nothing listens there, or the server rejected the call; the message has its
- *                       reason.
- * @return AQ_ETIMEOUT   No reply in time.
+ * @return AQ_EREFUSED   Nothing listens there, or the server rejected the call; aq_error_message()
+ *                       gives its reason.
+ * @return AQ_ETIMEOUT   No reply within the timeout.
  * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set; it does not
  *                       have this process's AQ_CONNECT_SECRET; or, over a network, there is no
  *                       secret, or other users may read its file.
@@ -192,7 +193,7 @@ AQ_API AQ_MUST_USE aq_status aq_connect_test(aq_connection *connection);
 /**
  * Wait until a started connection is open or has failed.
  *
- * Blocking    At most for its time-out; runs handlers.
+ * Blocking    At most for its timeout; runs handlers.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK  Open.
@@ -205,7 +206,7 @@ AQ_API AQ_MUST_USE aq_status aq_connect_wait(aq_connection *connection);
  *
  * The call itself checks occasionally for new requests and ended connections, but makes no other
  * progress and runs no handlers. The end of a connection is reported after everything its peer sent
- * has been delivered; if something is left, that requires aq_poll or another call that makes
+ * has been delivered; if something remains, that requires aq_poll or another call that makes
  * progress.
  *
  * Blocking    Never.
@@ -239,7 +240,7 @@ AQ_API AQ_MUST_USE aq_status aq_connection_accept(aq_connection *connection,
 /**
  * Reject a request and close it: the client's call fails with AQ_EREFUSED, `code` and `reason`.
  *
- * `reason` is text for people, up to 199 bytes; NULL: none.
+ * `reason` is human-readable text of up to 199 bytes; NULL: none.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -254,12 +255,12 @@ AQ_API AQ_MUST_USE aq_status aq_connection_reject(aq_connection *connection, uin
 /**
  * Close a connection in any state and release its resources; NULL is ignored.
  *
- * What was sent before is delivered to the peer, which then sees AQ_CONNECTION_CLOSED. Outstanding
+ * Messages sent before are delivered to the peer, which then gets AQ_CONNECTION_CLOSED. Outstanding
  * operations are waited for, at most for AQ_CONN_TIMEOUT; after that they fail with AQ_EPEER. No
  * other thread may use the connection or its team any more, and events of operations on it must
  * have been waited for. Its pending events are discarded.
  *
- * Blocking    If operations are outstanding; runs handlers then.
+ * Blocking    Only if operations are outstanding; runs handlers meanwhile.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK      `connection`, its team and its data are no longer valid.

@@ -85,8 +85,8 @@ AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
 AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
 
 /**
- * Test whether all of `count` events are complete; those that are become AQ_EVENT_DONE. Otherwise
- * as aq_event_test.
+ * Test whether all of `count` events are complete; complete ones become AQ_EVENT_DONE. Otherwise as
+ * aq_event_test.
  *
  * @return AQ_OK      All are complete (or `count` is 0).
  * @return AQ_AGAIN   At least one is not complete.
@@ -96,8 +96,8 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
 AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
 
 /**
- * Test whether any of `count` events are complete; those that are become AQ_EVENT_DONE. Otherwise
- * as aq_event_test.
+ * Test whether any of `count` events are complete; complete ones become AQ_EVENT_DONE. Otherwise as
+ * aq_event_test.
  *
  * @return AQ_OK      At least one was completed by this call, or none was outstanding.
  * @return AQ_AGAIN   None is complete.
@@ -120,7 +120,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
 AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
 
 /**
- * Wait until at least one of `count` events is complete; those that are become AQ_EVENT_DONE.
+ * Wait until at least one of `count` events is complete; complete ones become AQ_EVENT_DONE.
  *
  * Blocking    As aq_event_wait; returns at once if none is outstanding.
  * Threads     As aq_event_wait.
@@ -133,8 +133,8 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
 AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
 
 /**
- * Wait for an event, at most for `timeout_ns`. On a time-out the event is unchanged and its
- * operation stays outstanding; nothing is cancelled.
+ * Wait for an event, at most for `timeout_ns`. On a timeout the event is unchanged and its
+ * operation stays outstanding; nothing is canceled.
  *
  * Blocking    At most for `timeout_ns`, as aq_poll_for; runs handlers.
  * Threads     As aq_event_wait.
@@ -146,7 +146,7 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_for(aq_event *event, uint64_t timeout
 
 /**
  * Wait for all of `count` events, at most for `timeout_ns`; those that are complete become
- * AQ_EVENT_DONE, even on a time-out. Otherwise as aq_event_wait_for.
+ * AQ_EVENT_DONE, even on a timeout. Otherwise as aq_event_wait_for.
  *
  * @return AQ_AGAIN  Timed out; at least one is not complete.
  * @return As aq_event_wait_all otherwise.
@@ -168,14 +168,14 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_some_for(aq_event *events, size_t cou
  * Test whether the calling thread's implicit operations of the kinds in `mask` are complete.
  *
  * Covers operations that this thread started with an _nbi call outside an access region and has not
- * yet synchronised. AQ_NBI_LOCAL alone tests the sources only and synchronises nothing else.
+ * yet synchronized. AQ_NBI_LOCAL alone tests the sources only and synchronizes nothing else.
  *
  * Blocking    Never; runs no handlers.
  * Threads     Any; not from a handler, nor inside an access region.
  *
  * @return AQ_OK      All are complete.
  * @return AQ_AGAIN   Some are not.
- * @return AQ_ESTATE  Inside an access region, or not initialised.
+ * @return AQ_ESTATE  Inside an access region, or not initialized.
  * @return AQ_EINVAL, AQ_ECONTEXT
  * @return AQ_EPEER   A peer died before its operation completed; reported once.
  */
@@ -201,8 +201,8 @@ AQ_API AQ_MUST_USE aq_status aq_nbi_wait(unsigned mask);
  * Threads     Any; the region belongs to the calling thread. Not from a handler.
  *
  * @return AQ_OK      Begun.
- * @return AQ_ESTATE  Already in an access region (regions do not nest), or not initialised.
- * @return AQ_ENOMEM  No memory for the event.
+ * @return AQ_ESTATE  Already in an access region (regions do not nest), or not initialized.
+ * @return AQ_ENOMEM  Not enough memory for the event.
  */
 AQ_API AQ_MUST_USE aq_status aq_nbi_begin(void);
 

@@ -12,7 +12,7 @@ extern "C" {
 typedef struct aq_setting_info {
     const char *name;          /**< AQ_… */
     const char *alias;         /**< GASNET_…, several separated by commas, or NULL */
-    const char *group;         /**< the folder it belongs to: "core", "shm", … */
+    const char *group;         /**< the part of the library it belongs to: "core", "shm", … */
     const char *type;          /**< "bool", "count", "bytes", "time", "choice", "text" */
     const char *unit;          /**< "bytes", "us", …; "" where there is none */
     const char *range;         /**< valid values, as text */

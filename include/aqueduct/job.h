@@ -34,7 +34,7 @@ typedef enum aq_thread_mode {
 /** Do not block: a call that would wait for resources returns AQ_AGAIN and does nothing. */
 #define AQ_IMMEDIATE 0x1u
 
-/** Options of aq_init. Zero-initialise, set `struct_size`, then change what differs from the
+/** Options of aq_init. Zero-initialize, set `struct_size`, then change what differs from the
  * defaults. */
 typedef struct aq_init_params {
     size_t struct_size; /**< sizeof(aq_init_params): lets a newer library run older programs */
@@ -81,7 +81,7 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
  * Threads     One thread, with no other call in progress; not from a handler.
  *
  * @return AQ_OK        This process may not use the library any more.
- * @return AQ_ESTATE    Not initialised, or called between aq_barrier_notify on the team of the job
+ * @return AQ_ESTATE    Not initialized, or called between aq_barrier_notify on the team of the job
  *                      and its wait; the process remains in the job.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EPEER     A peer died instead of leaving; all resources are released anyway. Not
@@ -123,7 +123,7 @@ aq_exit(int code);
  *             others stay in it until the process ends.
  *
  * @return AQ_OK       The job is ending; this process should exit.
- * @return AQ_ESTATE   Not initialised, or finalized.
+ * @return AQ_ESTATE   Not initialized, or finalized.
  */
 AQ_API aq_status aq_exit_together(int code, uint64_t wait_ns);
 
@@ -154,7 +154,7 @@ typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The callback is registered.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context);
@@ -253,7 +253,7 @@ AQ_API aq_ep *aq_team_ep(const aq_team *team);
  *
  * @return AQ_OK        Progress was made.
  * @return AQ_AGAIN     There was nothing to do.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API aq_status aq_poll(void);
@@ -268,7 +268,7 @@ AQ_API aq_status aq_poll(void);
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The condition holds.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
@@ -276,10 +276,10 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
 /**
  * Poll, and if nothing has happened wait until something does, at most for `timeout_ns`.
  *
- * What counts is what aq_poll reports (messages, completions, the control channel), including what
- * other threads of this process have handled since this thread last called aq_poll_for. Use it to
- * wait for several conditions, or to act periodically. A put by a peer to local memory does not end
- * the wait, so check such memory after a time-out, too.
+ * Everything that aq_poll reports counts (messages, completions, the control channel), including
+ * what other threads of this process have handled since this thread last called aq_poll_for. Use it
+ * to wait for several conditions, or to act periodically. A put by a peer to local memory does not
+ * end the wait, so check such memory after a timeout, too.
  *
  * Blocking    At most for `timeout_ns`, as set by AQ_WAIT; runs handlers. 0: does not wait.
  *             UINT64_MAX: no limit. A busy machine may exceed the time.
@@ -287,7 +287,7 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
  *
  * @return AQ_OK        Something may have happened: check what the program waits for.
  * @return AQ_AGAIN     Timed out, and nothing has happened.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API aq_status aq_poll_for(uint64_t timeout_ns);
@@ -321,11 +321,11 @@ typedef enum aq_wait_mode {
  *
  * @return AQ_OK      The mode is in effect, or the user has set another one.
  * @return AQ_EINVAL  No such mode.
- * @return AQ_ESTATE  Not initialised.
+ * @return AQ_ESTATE  Not initialized.
  */
 AQ_API aq_status aq_wait_mode_set(aq_wait_mode mode);
 
-/** State of a wait that consists of aq_poll_wait calls; zero-initialise. */
+/** State of a wait that consists of aq_poll_wait calls; zero-initialize. */
 typedef struct aq_wait {
     uint64_t aqi_state[2];
 } aq_wait;
@@ -339,7 +339,7 @@ typedef struct aq_wait {
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The round has ended: check the condition.
- * @return AQ_ESTATE    Not initialised.
+ * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EINVAL    `wait` is NULL.
  */

@@ -67,10 +67,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, 
                                         size_t len, unsigned flags);
 
 /**
- * Copy `len` bytes from `src` in the segment of `rank` to local `dst`, and wait.
+ * Copy `len` bytes from `src` in the segment of `rank` to local `dst`, and wait. Otherwise as
+ * aq_put.
  *
  * Completion  On return the bytes are in `dst`.
- * Otherwise   As aq_put.
  *
  * @return As aq_put.
  */

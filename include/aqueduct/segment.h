@@ -74,7 +74,7 @@ AQ_API aq_segment_mode aq_segment_mode_get(void);
  *
  * @return AQ_OK        `*segment` is valid until aq_finalize.
  * @return AQ_ESIZE     `size` exceeds aq_segment_max().
- * @return AQ_ESTATE    Not initialised, or the first endpoint already has a segment.
+ * @return AQ_ESTATE    Not initialized, or the first endpoint already has a segment.
  * @return AQ_EINVAL    `team` is not the whole job, or a pointer is NULL.
  * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT  See aq_error_message().
  */
@@ -147,7 +147,7 @@ AQ_API size_t aq_segment_size(const aq_segment *segment);
  * @return AQ_OK      `*info` is filled in; size 0 means that the process has no segment.
  * @return AQ_ERANK   No such rank in `team`.
  * @return AQ_EINVAL  A pointer is NULL.
- * @return AQ_ESTATE  Not initialised.
+ * @return AQ_ESTATE  Not initialized.
  */
 AQ_API AQ_MUST_USE aq_status aq_segment_query(const aq_team *team, aq_rank rank,
                                               aq_segment_info *info);

@@ -74,8 +74,8 @@ AQ_API const char *aq_error_message(void);
 /**
  * Enable (the default) or disable printing of failures to stderr.
  *
- * Applies to all threads. Log messages of the library itself (AQ_LOG) and the reason for which it
- * ends a job are printed regardless.
+ * Applies to all threads. Log messages of the library itself (AQ_LOG) and the reason why it ends
+ * a job are printed regardless.
  *
  * Threads     Any, at any time; may be called from a handler.
  */

@@ -107,7 +107,7 @@ AQ_API AQ_MUST_USE aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_te
  * NULL is ignored.
  *
  * The caller's operations on the team, including atomics through its domains, must be complete.
- * Teams owned by the library (the whole job, neighbourhood, host, pairs) cannot be destroyed.
+ * Teams owned by the library (the whole job, neighborhood, host, pairs) cannot be destroyed.
  *
  * Blocking    Collective over the team: until every member has called it; runs handlers.
  * Threads     One thread per process; not from a handler.
@@ -142,7 +142,7 @@ AQ_API aq_team *aq_team_neighborhood(void);
 AQ_API aq_team *aq_team_host(void);
 
 /**
- * Get the number of neighbourhoods in the job, and the index of the caller's.
+ * Get the number of neighborhoods in the job, and the index of the caller's.
  *
  * They are counted from 0 in the order of their lowest job ranks. Before aq_init: 1 and 0.
  *

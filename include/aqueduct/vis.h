@@ -57,7 +57,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector(aq_team *team, aq_rank rank, size_t d
  *             reused once aq_event_local(*ev) is complete; the lists themselves on return.
  * Ordering    None.
  * Blocking    May poll for resources and run handlers meanwhile. With AQ_IMMEDIATE it fails instead
- *             if there is no room for its first message; once started, it is carried through.
+ *             if there is no room for its first message; once started, it is completed.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK     Started; `*ev` is valid (AQ_EVENT_DONE if already complete).
@@ -187,10 +187,11 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count,
  * Put a strided region of elements of equal size, and wait.
  *
  * There are `counts[0] * … * counts[levels - 1]` elements of `elem` bytes. The element with indices
- * i0, i1, … is at `src` plus the sum of i * src_strides[i] locally, and at `dst` plus the sum of i
- * * dst_strides[i] at the target; level 0 is the innermost. Strides are in bytes, signed, and
- * independent of each other: negative strides reflect, exchanged strides transpose, and a stride of
- * 0 at the source repeats. Elements of the destination must not overlap each other or a source.
+ * i0, i1, … is i0 * src_strides[0] + i1 * src_strides[1] + … bytes from `src` locally, and likewise
+ * with dst_strides from `dst` at the target; level 0 is the innermost. Strides are in bytes,
+ * signed, and independent of each other: negative strides reflect, exchanged strides transpose, and
+ * a stride of 0 at the source repeats. Elements of the destination must not overlap each other or a
+ * source.
  *
  * If `elem` or any count is 0, nothing is transferred. If `levels` is 0, there is one element and
  * the arrays are ignored. The arrays may be reused on return, in all variants. Otherwise as
