@@ -67,7 +67,7 @@ unsteady()
 echo "Aqueduct demo: $(nproc) cores, $(uname -sm)"
 echo
 echo "1. Four processes compute how heat spreads through a plate. Each owns a band of it, and puts"
-echo "   its outer rows into its neighbours' memory in each step."
+echo "   its outer rows into its neighbors' memory in each step."
 echo
 job -n 4 "$build/examples/heat" --size 1920x1080 --steps 800 --output "$picture"
 sed -e '/^picture/d' -e 's/^/      /' "$work/out"

@@ -1,6 +1,6 @@
 /*
  * An event loop: each process waits in one poll() for messages and for a timer, without using the
- * processor. At each tick it sends a request to its neighbour, which replies. Usage: eventloop
+ * processor. At each tick it sends a request to its neighbor, which replies. Usage: eventloop
  * [TICKS]
  */
 #include "check.h"

@@ -3,7 +3,7 @@
  * Usage: heat [--size WxH] [--steps N] [--output FILE.png]
  *
  * Each rank owns a band of rows in its segment, with an extra (halo) row above and below, in two
- * copies: the current state and the next. In each step it puts its outer rows into its neighbours'
+ * copies: the current state and the next. In each step it puts its outer rows into its neighbors'
  * halos, waits in a barrier, and computes. No heat leaves the plate at its edges, so the total heat
  * must stay constant; this is checked. A small plate is also computed serially by rank 0 and
  * compared. Exit code 1 if a check failed. */
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FLOW           0.2 /* the fraction of a difference that flows to a neighbour in one step */
+#define FLOW           0.2 /* the fraction of a difference that flows to a neighbor in one step */
 #define SERIAL_UPDATES 2e7 /* up to this much work is repeated serially by rank 0 */
 #define MAX_SIDE       16384u
 #define MAX_STEPS      10000000u
@@ -82,25 +82,25 @@ static void compute(const double *now, double *next, size_t rows, size_t width)
     }
 }
 
-/* Start to send the outer row of this band to the halo of a neighbour. At the edge of the plate it
+/* Start to send the outer row of this band to the halo of a neighbor. At the edge of the plate it
  * goes to this rank's own halo, so that no heat flows there. */
-static void send_row(const struct plate *plate, aq_rank neighbour, int upwards, const double *row,
+static void send_row(const struct plate *plate, aq_rank neighbor, int upwards, const double *row,
                      double *own_halo, size_t state)
 {
     size_t bytes = plate->width * sizeof(double);
     struct band theirs = {0};
-    if (neighbour < aq_team_size(world)) theirs = band_of(plate, neighbour);
+    if (neighbor < aq_team_size(world)) theirs = band_of(plate, neighbor);
     if (theirs.rows == 0) {
         memcpy(own_halo, row, bytes);
         return;
     }
     aq_segment_info info;
-    check(aq_segment_query(world, neighbour, &info), "aq_segment_query");
+    check(aq_segment_query(world, neighbor, &info), "aq_segment_query");
     double *halo = row_at(info.addr, theirs, plate->width, state, upwards ? theirs.rows + 1 : 0);
-    check(aq_put_nbi(world, neighbour, halo, row, bytes, 0), "aq_put_nbi");
+    check(aq_put_nbi(world, neighbor, halo, row, bytes, 0), "aq_put_nbi");
 }
 
-/* Compute all steps. One barrier per step suffices: a neighbour that is ahead writes the other
+/* Compute all steps. One barrier per step suffices: a neighbor that is ahead writes the other
  * state. */
 static void simulate(const struct plate *plate, struct band band, void *segment)
 {
@@ -199,9 +199,9 @@ static void make_palette(unsigned char palette[768])
     for (size_t i = 0; i < 256; i++) {
         double at = (double)i / 255 * intervals;
         size_t stop = at < intervals ? (size_t)at : (size_t)intervals - 1;
-        for (size_t colour = 0; colour < 3; colour++) {
-            double low = stops[stop][colour], high = stops[stop + 1][colour];
-            palette[3 * i + colour] =
+        for (size_t color = 0; color < 3; color++) {
+            double low = stops[stop][color], high = stops[stop + 1][color];
+            palette[3 * i + color] =
                 (unsigned char)(low + (high - low) * (at - (double)stop) + 0.5);
         }
     }

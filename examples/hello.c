@@ -1,4 +1,4 @@
-/* The smallest program: every process prints its rank and how it reaches its neighbour. */
+/* The smallest program: every process prints its rank and how it reaches its neighbor. */
 #include "check.h"
 
 int main(void)

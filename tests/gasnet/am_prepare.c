@@ -6,7 +6,7 @@
 
 enum { AREA = 1 << 18, MEDIUM = 130, LONG, REPLY, CANCELLED };
 
-static unsigned heard, answers, cancelled;
+static unsigned heard, answers, canceled;
 static char mine[AREA];
 static int owner_is_library; /* owner of the payloads of replies */
 
@@ -79,7 +79,7 @@ static void on_reply(gex_Token_t token, void *buf, size_t nbytes, gex_AM_Arg_t s
 static void on_cancelled(gex_Token_t token, void *buf, size_t nbytes)
 {
     (void)token, (void)buf, (void)nbytes;
-    one_more(&cancelled);
+    one_more(&canceled);
 }
 
 static void wait_for_answer(unsigned count)
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
     }
     test_immediate(&count);
     test_immediate_commit(&count);
-    CHECK_EQUAL(cancelled, 0);
+    CHECK_EQUAL(canceled, 0);
     job_barrier();
     gasnet_exit(0);
 }

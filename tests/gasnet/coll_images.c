@@ -247,7 +247,7 @@ static void all_calls(const struct view *v)
  * OUT_ALLSYNC: an image whose call is complete may read the results of the others. These may merely
  * poll until image 0, whose call completes when theirs have, notifies them.
  */
-static void synchronised(const struct view *v)
+static void synchronized(const struct view *v)
 {
     const int flags = GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_ALLSYNC | GASNET_COLL_LOCAL;
     gex_Rank_t rank;
@@ -306,7 +306,7 @@ static void *image(void *arg)
     gasnet_coll_init(counts, world.self, table, 1, 0);
     images_barrier(&world);
     all_calls(&world);
-    synchronised(&world);
+    synchronized(&world);
     whole_processes(&world);
     if (local == 0) /* one for each process */
         half = gasnet_coll_team_split(GASNET_TEAM_ALL, gasnet_mynode() % 2,

@@ -266,7 +266,7 @@ static void ordered(gasnet_team_handle_t team)
  * OUT_ALLSYNC: a process whose call is complete may read the results of the others. Both blocking
  * and not.
  */
-static void synchronised(void)
+static void synchronized(void)
 {
     const int flags = GASNET_COLL_IN_ALLSYNC | GASNET_COLL_OUT_ALLSYNC | GASNET_COLL_LOCAL;
     gasnet_coll_handle_t handles[NOTES];
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
         barriers(half);
         barriers(GASNET_TEAM_ALL);
     }
-    synchronised();
+    synchronized();
     polled();
     gasnet_coll_dumpTuningState(NULL, GASNET_TEAM_ALL);
     gasnet_coll_loadTuningState(NULL, GASNET_TEAM_ALL);

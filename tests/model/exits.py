@@ -48,13 +48,13 @@ def run(folder, *command):
     return done.returncode, done.stdout
 
 
-def check(compiler, defines, kind=SAFETY, arguments=(), optimise="-O0"):
+def check(compiler, defines, kind=SAFETY, arguments=(), optimize="-O0"):
     """The findings for the model with these definitions."""
     with tempfile.TemporaryDirectory(prefix="aq-spin-") as folder:
         model = pathlib.Path(folder) / MODEL.name
         model.write_text(MODEL.read_text())
         for command in (("spin", "-a", *defines, model.name),
-                        (compiler, optimise, "-w", *kind, "-o", "pan", "pan.c")):
+                        (compiler, optimize, "-w", *kind, "-o", "pan", "pan.c")):
             code, said = run(folder, *command)
             if code != 0 or "rror" in said:
                 sys.exit(f"{' '.join(command)} fails:\n{said}")
@@ -75,7 +75,7 @@ def main():
     quick, thorough = (word in sys.argv[2:] for word in ("quick", "thorough"))
     for defines in QUICK if quick else RIGHT + (THOROUGH if thorough else ()):
         # Compiling takes most of the time for a small model.
-        errors, said = check(compiler, defines, optimise="-O1" if thorough else "-O0")
+        errors, said = check(compiler, defines, optimize="-O1" if thorough else "-O0")
         if errors:
             sys.exit(said)
     if not quick:

@@ -106,7 +106,7 @@ MEMORY = 4 << 30  # bytes of memory for a changed program
 BLANK = re.compile(r"[^\n]")
 
 
-def neighbour(token):
+def neighbor(token):
     """The replacement of a token, or None."""
     if not token[0].isdigit():
         return SWAPS.get(token)
@@ -139,7 +139,7 @@ class Change:
 def changes_of(name, text):
     code = SILENT.sub(lambda match: BLANK.sub(" ", match.group()), text)
     for match in TOKEN.finditer(code):
-        new = neighbour(match.group())
+        new = neighbor(match.group())
         if new is not None:
             yield Change(name, text, match, new)
 

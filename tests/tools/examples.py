@@ -112,16 +112,16 @@ class Examples(Case):
         launcher = () if RANKS == 1 else (AQRUN, "-n", "1")
         with start(*launcher, EXAMPLES / "server") as server:
             uri = re.search(r"listening at (shm://\S+)", server.stdout.readline()).group(1)
-            self.client(3, uri, "get", "colour")
-            self.assertEqual(self.client(0, uri, "set", "colour", "blue"), "blue\n")
+            self.client(3, uri, "get", "color")
+            self.assertEqual(self.client(0, uri, "set", "color", "blue"), "blue\n")
             self.assertEqual(self.client(0, uri, "set", "size", "7"), "7\n")
-            self.assertEqual(self.client(0, uri, "get", "colour"), "blue\n")
+            self.assertEqual(self.client(0, uri, "get", "color"), "blue\n")
             self.assertRegex(self.client(0, uri, "time", "1000"), r"^\d+ ns for a request")
             self.assertEqual(self.client(0, uri, "stop"), "stopping\n")
             text = server.stdout.read()
         self.assertEqual(server.returncode, 0, text)
         self.assertGreaterEqual(len(re.findall("is connected", text)), 4)
-        self.client(1, uri, "get", "colour", AQ_CONN_TIMEOUT="10ms")
+        self.client(1, uri, "get", "color", AQ_CONN_TIMEOUT="10ms")
         for bad in ("foo://x", "udp://127.0.0.1:9"):  # the reason for a failure is printed once
             said = self.expect(run(EXAMPLES / "client", bad, "stop"), 1).stderr
             self.assertEqual(len(said.splitlines()), 1, said)

@@ -151,7 +151,7 @@ static void attach(struct perf *perf)
     CHECK(aq_segment_attach(api_aq_world, perf->segment_size, &own));
     bool everything = aq_segment_mode_get() == AQ_SEGMENT_EVERYTHING;
     perf->mine = everything ? place_everything(perf) : aq_segment_addr(own);
-    perf->neighbours = aq_team_size(aq_team_neighborhood());
+    perf->neighbors = aq_team_size(aq_team_neighborhood());
     /* Every rank sends one message to every other; a barrier that follows lets them arrive. */
     for (unsigned i = 1; perf->options.all_pairs && i < perf->ranks; i++)
         api_aq_hello((perf->rank + i) % perf->ranks);

@@ -204,7 +204,7 @@ static void attach(struct perf *perf)
     uintptr_t size = (perf->segment_size + GASNET_PAGESIZE - 1) / GASNET_PAGESIZE * GASNET_PAGESIZE;
     CHECK(gex_Segment_Attach(&own, world, size));
     perf->mine = gex_Segment_QueryAddr(own);
-    gex_System_QueryNbrhdInfo(NULL, &perf->neighbours, NULL);
+    gex_System_QueryNbrhdInfo(NULL, &perf->neighbors, NULL);
     attach_private(perf);
     gex_AD_Create(&integers, world, GEX_DT_U64, GEX_OP_ADD | GEX_OP_FADD | GEX_OP_FCAS, 0);
     gex_AD_Create(&doubles, world, GEX_DT_DBL, GEX_OP_FADD, 0);

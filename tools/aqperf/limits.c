@@ -10,7 +10,7 @@
 /* The last message of a limit's loop has this bit, and lets rank 1 out of it. */
 #define STOP ((uint64_t)1 << 63)
 
-/* Called through a volatile pointer, so that no copy is optimised away or inlined. */
+/* Called through a volatile pointer, so that no copy is optimized away or inlined. */
 void *(*volatile limits_copy)(void *, const void *, size_t) = memcpy;
 static void *(*volatile limits_set)(void *, int, size_t) = memset;
 static void do_nothing(void)

@@ -47,7 +47,7 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
     meet(perf);
 }
 
-/* Wait until the neighbour has announced the step in a line; the row is then there to be read. */
+/* Wait until the neighbor has announced the step in a line; the row is then there to be read. */
 static void take_row(struct perf *perf, unsigned side, uint64_t step)
 {
     unsigned turns = 0;

@@ -182,7 +182,7 @@ uint64_t limits_open_socket(const struct perf *perf)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int bytes = 16 * WINDOW, on = 1;
-    if (perf->rank > 1 || perf->neighbours >= perf->ranks || strcmp(perf->transport, "shm") == 0)
+    if (perf->rank > 1 || perf->neighbors >= perf->ranks || strcmp(perf->transport, "shm") == 0)
         return 0;
     channel = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (channel < 0 || bind(channel, (struct sockaddr *)&at, sizeof at) != 0 ||

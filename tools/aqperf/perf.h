@@ -235,7 +235,7 @@ struct api {
     const char *doc;
     void (*start)(struct perf *perf); /* join the job, talk_begin; fills in transport */
     /* Segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
-     * neighbours. */
+     * neighbors. */
     void (*attach)(struct perf *perf);
     void (*finish)(void);
     void (*quit)(int code); /* end the job at once; does not return */
@@ -310,7 +310,7 @@ struct perf {
     const struct api *api;
     unsigned rank, ranks;
     unsigned peer;         /* of the pair patterns: of rank 0 rank 1 if there is one, else rank 0 */
-    unsigned neighbours;   /* ranks that can share memory, with us */
+    unsigned neighbors;    /* ranks that can share memory, with us */
     const char *transport; /* that reaches the peer */
     int cores;             /* that this process may use */
     bool crowded;          /* more ranks than cores */

@@ -1,5 +1,5 @@
 /* Draws the results as an SVG picture: a panel for each unit, sizes and figures on log axes, the
- * machine's limits dashed in the colour of their pattern. */
+ * machine's limits dashed in the color of their pattern. */
 #include "outputs.h"
 #include <math.h>
 #include <string.h>
@@ -14,9 +14,9 @@ enum {
     LEGEND_STEP = 22
 };
 
-/* Colours that people with any colour vision can tell apart (Okabe and Ito). */
-static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                      "#b8860b", "#56b4e9", "#555555", "#8b1a1a"};
+/* Colors that people with any color vision can tell apart (Okabe and Ito). */
+static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
+                                     "#b8860b", "#56b4e9", "#555555", "#8b1a1a"};
 
 static const char *const titles[UNIT_COUNT] = {[UNIT_NS] = "Latency: less is better",
                                                [UNIT_RATE] = "Message rate: more is better",
@@ -124,12 +124,12 @@ static void draw_y_axis(const struct panel *panel)
         for (int digit = 1; digit <= 9; digit++) {
             double value = digit * pow(10, decade), y = y_of(panel, value);
             if (y < PLOT_TOP - 0.1 || y > PLOT_TOP + PLOT_HEIGHT + 0.1) continue;
-            bool labelled = digit == 1 || (narrow && (digit == 2 || digit == 5));
+            bool labeled = digit == 1 || (narrow && (digit == 2 || digit == 5));
             fprintf(panel->out, "<path d=\"M%.1f %.1fH%.1f\" class=\"%s\"/>\n", left, y, right,
-                    labelled ? "grid" : "fine");
+                    labeled ? "grid" : "fine");
             char label[24];
             y_label(panel, value, label);
-            if (labelled)
+            if (labeled)
                 text(panel->out, left - 8, y + 4, "class=\"tick\" text-anchor=\"end\"", label);
         }
 }
@@ -157,7 +157,7 @@ static void draw_x_axis(const struct panel *panel)
 
 /* The line through the medians of one pattern, or their limits: of those, a short dash where there
  * is a single one. */
-static void draw_line(const struct panel *panel, const struct pattern *pattern, const char *colour,
+static void draw_line(const struct panel *panel, const struct pattern *pattern, const char *color,
                       bool limit)
 {
     size_t points = 0;
@@ -174,13 +174,13 @@ static void draw_line(const struct panel *panel, const struct pattern *pattern, 
         fprintf(panel->out, "%c%.1f %.1f", next ? 'L' : 'M', x, y);
     }
     if (limit && points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
-    fprintf(panel->out, "\" class=\"%s\" stroke=\"%s\"/>\n", limit ? "limit" : "line", colour);
+    fprintf(panel->out, "\" class=\"%s\" stroke=\"%s\"/>\n", limit ? "limit" : "line", color);
 }
 
 static void draw_figures(const struct panel *panel, const struct pattern *pattern,
-                         const char *colour)
+                         const char *color)
 {
-    draw_line(panel, pattern, colour, false);
+    draw_line(panel, pattern, color, false);
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
         if (result->row.pattern != pattern) continue;
@@ -188,25 +188,25 @@ static void draw_figures(const struct panel *panel, const struct pattern *patter
         char label[16], interval[16] = "";
         if (result->row.interval_ns > 0) report_time(result->row.interval_ns, interval);
         fprintf(panel->out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\"/>\n", x,
-                y_of(panel, result->min), y_of(panel, result->max), colour);
+                y_of(panel, result->min), y_of(panel, result->max), color);
         fprintf(panel->out,
                 "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s %s %s: %.4g %s "
                 "(%.4g to %.4g)</title></circle>\n",
-                x, y_of(panel, result->median), colour, pattern->name,
+                x, y_of(panel, result->median), color, pattern->name,
                 report_size(result->row.size, label), interval, result->median,
                 unit_names[panel->unit], result->min, result->max);
     }
 }
 
 static void draw_legend(const struct panel *panel, size_t place, const struct pattern *pattern,
-                        const char *colour)
+                        const char *color)
 {
     double x = panel->left + PLOT_LEFT + (place % 2 == 0 ? 0 : 200);
     double y = LEGEND_TOP + (double)(place / 2) * LEGEND_STEP;
     fprintf(panel->out,
             "<path d=\"M%.1f %.1fh26\" class=\"line\" stroke=\"%s\"/><circle cx=\"%.1f\" "
             "cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
-            x, y, colour, x + 13, y, colour);
+            x, y, color, x + 13, y, color);
     text(panel->out, x + 34, y + 4, "class=\"key\"", pattern->name);
 }
 
@@ -229,10 +229,10 @@ static void draw_panel(const struct panel *panel)
     for (size_t id = 0; id < PATTERN_COUNT; id++) {
         const struct pattern *pattern = &patterns[id];
         if (pattern->kind->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
-        const char *colour = colours[place % (sizeof colours / sizeof colours[0])];
-        draw_line(panel, pattern, colour, true);
-        draw_figures(panel, pattern, colour);
-        draw_legend(panel, place++, pattern, colour);
+        const char *color = colors[place % (sizeof colors / sizeof colors[0])];
+        draw_line(panel, pattern, color, true);
+        draw_figures(panel, pattern, color);
+        draw_legend(panel, place++, pattern, color);
     }
 }
 

@@ -57,7 +57,7 @@ void talk_meet(struct perf *perf)
         beside->rank = (perf->rank + (side == 0 ? perf->ranks - 1 : 1)) % perf->ranks;
         beside->addr = perf->api->segment(beside->rank, &beside->mapped);
     }
-    perf->all_map = perf->neighbours == perf->ranks && perf->beside[1].mapped != NULL;
+    perf->all_map = perf->neighbors == perf->ranks && perf->beside[1].mapped != NULL;
 }
 
 uint32_t talk_hear(enum command command, size_t size)

@@ -45,7 +45,7 @@ static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_MPI, "srun", MANAGER_SLURM, MANAGER_ANY, NULL},
 };
 
-/* The output of --version by which managers are recognised. */
+/* The output of --version by which managers are recognized. */
 static const struct {
     const char *word;
     enum manager_flavor flavor;

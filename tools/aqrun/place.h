@@ -1,4 +1,4 @@
-/* Which ranks run on which host: contiguous, so that neighbours in number are neighbours in place.
+/* Which ranks run on which host: contiguous, so that neighbors in number are neighbors in place.
  */
 #ifndef AQRUN_PLACE_H
 #define AQRUN_PLACE_H

@@ -158,7 +158,7 @@ static void reaper_stop(int number)
     reaper.stops = true;
 }
 
-/* The time until we go on counts for no time-out. */
+/* The time until we go on counts for no timeout. */
 bool reaper_stopped(void)
 {
     if (!reaper.stops) return false;

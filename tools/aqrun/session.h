@@ -53,7 +53,7 @@ struct session_wish {
 
 /* Queue it; false: no memory. */
 bool session_start(struct sessions *sessions, const struct session_wish *wish);
-/* The agent of this host has attached: no time-out applies any more, and the next may start. */
+/* The agent of this host has attached: no timeout applies any more, and the next may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
 /* Make the agent end, by the end of its standard input after the ticket. */
 void session_release(struct sessions *sessions, uint32_t host);

@@ -83,7 +83,7 @@ aq_status coll_shape_make(aq_team *team)
     if (nodes != NULL) shape = coll_shape_new(team->size, team->rank, nodes);
     free(nodes);
     if (shape == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbourhoods of a team");
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighborhoods of a team");
     if (shape->groups == 1 || shape->groups == team->size) {
         free(shape); /* all share memory, or none do */
         return AQ_OK;

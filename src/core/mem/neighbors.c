@@ -35,7 +35,7 @@ aq_status core_neighbors_open(void)
     uint32_t size = core.params.size;
     neighbors_nodes = calloc(size, sizeof(*neighbors_nodes));
     if (neighbors_nodes == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbors of %u ranks", size);
     return neighbors_same_allocator();
 }
 
@@ -94,7 +94,7 @@ aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank))
     uint32_t size = core.params.size;
     struct neighbors_claim mine = neighbors_claim_of(maps), *claims = calloc(size, sizeof(mine));
     if (claims == NULL)
-        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbours of %u ranks", size);
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for the neighbors of %u ranks", size);
     aq_status st = core.boot.allgather(core.boot.arg, &mine, sizeof(mine), claims);
     if (st == AQ_OK) neighbors_settle(claims);
     free(claims);

@@ -167,12 +167,12 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, barrier)},
     {.name = "AQ_NEIGHBORHOOD",
      .check = core_neighbors_legal,
-     .legal = "0, the most ranks of a neighbourhood, or a list of sizes such as 1,5,2",
+     .legal = "0, the most ranks of a neighborhood, or a list of sizes such as 1,5,2",
      .alias = "GASNET_SUPERNODE_MAXSIZE",
      .def = "0",
      .doc = "How many ranks of a host at most map each other's memory, and reach the others as if "
             "these were on another host (by udp, if AQ_TRANSPORTS allows it); 0: all. A comma list "
-            "gives sizes of neighbourhoods in the order of the ranks, and repeats.",
+            "gives sizes of neighborhoods in the order of the ranks, and repeats.",
      .advice = "1 or 1,5,2 to see on one host how a program behaves on several.",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_core_config, neighborhood)},

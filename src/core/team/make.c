@@ -122,7 +122,7 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
     st = team_settle(__func__, team, st, new);
     if (mine == AQ_EINVAL)
         return aqi_fail(AQ_EINVAL, "core",
-                        "%s: colour %d (0 and up, or AQ_COLOR_NONE), flags %#x (0), or no place "
+                        "%s: color %d (0 and up, or AQ_COLOR_NONE), flags %#x (0), or no place "
                         "for the team",
                         __func__, color, flags);
     if (st == AQ_OK && team_out != NULL) *team_out = new;

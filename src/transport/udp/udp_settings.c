@@ -66,7 +66,7 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(TIME, struct udp_config, ack_delay_ns)},
     {.name = "AQ_UDP_RTO_MIN",
      .def = "250us",
-     .doc = "The shortest time-out, after which what is not acknowledged is sent again; the "
+     .doc = "The shortest timeout, after which what is not acknowledged is sent again; the "
             "measured round trips make it longer. Where they are short that is done up to twice "
             "before, after twice a round trip and at least a tenth of this.",
      .unit = "us",

@@ -102,7 +102,7 @@ aq_core_some(coll_threads.uneven_progress 3 coll_threads
   ENV AQ_NEIGHBORHOOD=2 AQ_PROGRESS_THREAD=yes)
 aq_core(barrier.uneven.5 5 barrier ENV AQ_NEIGHBORHOOD=1,2)
 aq_core(barrier.uneven_block.4 4 barrier ENV AQ_NEIGHBORHOOD=2,1 AQ_WAIT=block)
-# Barriers by remote writes: as stores, by CMA, over a network, and between neighbourhoods.
+# Barriers by remote writes: as stores, by CMA, over a network, and between neighborhoods.
 set(writes AQ_BARRIER=writes AQ_COLL_SCRATCH=0)
 foreach(ranks 2 3 4 8)
   aq_core(barrier.${ranks}.written ${ranks} barrier ENV ${writes})

@@ -123,7 +123,7 @@ AQG_MUST_USE AQG_INLINE gasnet_valget_handle_t gasnet_get_nb_val(gasnet_node_t n
 AQG_CALL(gasnet_register_value_t, gasnet_wait_syncnb_valget, (gasnet_valget_handle_t handle),
          AQG_LIKELY(handle.pending == NULL) ? handle.value : aqg_valget_end(handle.pending))
 
-/* --- synchronisation: try calls poll, unlike those of GASNet-EX ------------------------------- */
+/* --- synchronization: try calls poll, unlike those of GASNet-EX ------------------------------- */
 
 #define AQG_HANDLES (gasnet_handle_t * ph, size_t n)
 

@@ -73,7 +73,7 @@ typedef struct {
 #define GEX_FLAG_USES_GASNET1  (1U << 30)
 #define GEX_FLAG_DEFER_THREADS (1U << 31)
 
-/* Handler tables: the same bits as AQ_AM_SHORT and its neighbours. */
+/* Handler tables: the same bits as AQ_AM_SHORT and its neighbors. */
 #define GEX_FLAG_AM_SHORT   (1U << 0)
 #define GEX_FLAG_AM_MEDIUM  (1U << 1)
 #define GEX_FLAG_AM_LONG    (1U << 2)

@@ -36,7 +36,7 @@ int gasnet_barrier_try(int id, int flags);
 int gasnet_barrier(int id, int flags);
 int gasnet_barrier_result(int *id);
 
-/* A client may define these two with an initialiser. */
+/* A client may define these two with an initializer. */
 extern const char *gasnet_max_segsize_str;
 extern uint64_t gasnet_max_segsize;
 extern void (*gasnet_client_attach_hook)(void *segbase, uintptr_t segsize);

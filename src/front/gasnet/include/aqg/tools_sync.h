@@ -226,7 +226,7 @@ AQG_SYNC_ASSERT(gasnett_rwlock_assertrdlocked, gasnett_rwlock_t, aqg_rwlock_coun
 AQG_SYNC_ASSERT(gasnett_rwlock_assertwrlocked, gasnett_rwlock_t, aqg_rwlock_write_mine(object),
                 "this thread does not hold the lock for writing")
 
-/* A thread-specific pointer is a thread-local variable, which needs no initialisation. */
+/* A thread-specific pointer is a thread-local variable, which needs no initialization. */
 #define GASNETT_THREADKEY_DECLARE(key) extern __thread void *aqg_key_##key
 #define GASNETT_THREADKEY_DEFINE(key)                                                              \
     GASNETT_THREADKEY_DECLARE(key);                                                                \
