@@ -84,8 +84,7 @@ typedef void aq_am_fn(aq_am *am);
 /** An entry of the table for aq_am_register. */
 typedef struct aq_handler_entry {
     aq_handler index; /**< AQ_HANDLER_BASE..255, or AQ_HANDLER_AUTO; written back */
-    uint8_t nargs; /**< 0..16, or AQ_AM_ANY_ARGS; a message with another number is rejected with an
-                      error */
+    uint8_t nargs;    /**< 0..16, or AQ_AM_ANY_ARGS; other numbers are rejected with an error */
     unsigned accepts; /**< OR of AQ_AM_ categories and AQ_AM_REQUEST / AQ_AM_REPLY; 0: all */
     aq_am_fn *fn;
     void *context;    /**< passed to the handler as am->context */

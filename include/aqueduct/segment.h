@@ -33,8 +33,7 @@ static inline void *aq_remote_offset(uint64_t offset)
 /** The location of a segment, as seen from the caller. */
 typedef struct aq_segment_info {
     void *addr;  /**< its address in the owner's address space, as put, get and atomics take it */
-    void *local; /**< the same memory in the caller's address space, for loads and stores; NULL: not
-                    mapped */
+    void *local; /**< the same memory for loads and stores by the caller; NULL: not mapped */
     size_t size; /**< in bytes */
 } aq_segment_info;
 

@@ -225,8 +225,7 @@ static int run(void)
         gasnett_reghandler(SIGQUIT, on_quit);
         in_barrier();
         return one_exits(which, which == 35 ? in_poll : in_loop);
-    case 45: /* one returns and the others stay, with GASNET_CATCH_EXIT=0: longer than
-                AQ_EXIT_TIMEOUT */
+    case 45: /* with GASNET_CATCH_EXIT=0 one returns, others stay for AQ_EXIT_TIMEOUT */
         if (gasnet_mynode() == last) return CODE;
         CHECK_EQUAL(gasnett_nsleep(200000000), 0);
         printf("rank %u stayed\n", (unsigned)gasnet_mynode());

@@ -149,8 +149,7 @@ struct sim_proc {
     bool calling;       /* inside a call that may not deliver or lose */
     struct sim_fifo queue[AQI_DGRAM_CHANNELS];
     uint64_t poll_at, poll_serial, pause_until;
-    uint64_t every;     /* it computes, and polls about this often, whatever arrives; 0: whenever
-                           packets arrive */
+    uint64_t every;     /* it computes, and polls about this often; 0: whenever packets arrive */
     unsigned fruitless; /* polls in a row */
     bool asleep;
 
@@ -176,8 +175,7 @@ struct sim_op {
     uint32_t index, from, to, from_life, to_life;
     bool reply, silent; /* silent: user is NULL */
     bool began, bad;    /* bad: the range is not the peer's */
-    bool gone, orphan; /* gone: its memory has been forgotten; orphan: the process that began it has
-                          gone */
+    bool gone, orphan;  /* gone: its memory is forgotten; orphan: its process has gone */
     bool local_done, remote_done;
     uint32_t wants; /* the length of a reply, plus 1 */
     aq_status local_status, remote_status;

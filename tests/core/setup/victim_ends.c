@@ -347,8 +347,7 @@ static void late_quick4(void)
 /* The descriptor that aqrun has left for this process, until aq_init closes it. */
 static struct {
     int fd;
-    char name[40]; /* for threads: tsan reports a race if one closes a descriptor while another
-                      queries it */
+    char name[40]; /* for threads: for tsan, close() races with queries of a descriptor */
     struct stat as_found;
 } place;
 
