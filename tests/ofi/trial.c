@@ -154,7 +154,7 @@ static void hurried(void **state)
 }
 
 /* A small adapter has room for the peers of this job, but not for as many as there may be. aqinfo
- * says what a job would. */
+ * reports the same as a job would. */
 static void small(void **state)
 {
     static const char said[] = "no room for as many peers as FI_UNIVERSE_SIZE says (256): set it";
@@ -177,7 +177,7 @@ static void small(void **state)
     assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
 }
 
-/* Two registrations are refused, and that is told once. */
+/* Two registrations are refused, which is reported once. */
 static void full(void **state)
 {
     static unsigned char memory[(1 << 20) + 1];
