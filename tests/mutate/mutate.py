@@ -217,7 +217,7 @@ def confine():
 
 
 def await_end(process, until):
-    """Wait until it has ended, one of its tests has failed, or its time is over."""
+    """Wait until it has ended, one of its tests has failed, or the time has expired."""
     said, output = b"", process.stdout.fileno()
     ended = os.pidfd_open(process.pid)
     watched = [ended, output]
