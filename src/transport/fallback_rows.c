@@ -103,7 +103,7 @@ static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, 
     unsigned places = *nkept;
     *row = rows[0];
     for (*taken = *nkept = 0; *taken < n;) {
-        if (p->room - p->used <= sizeof(struct rows_record)) return;
+        if (p->room - p->used < sizeof(struct rows_record)) return;
         size_t most = p->put ? p->room - p->used - sizeof(struct rows_record) : p->room - p->bytes;
         if (most == 0 || (p->used != 0 && most < aqi_min(row->len - row->skip, 64))) return;
         if (!p->put && *nkept == places) return;

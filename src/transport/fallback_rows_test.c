@@ -139,12 +139,129 @@ static void rows_that_change_meanwhile(void **state)
         }
 }
 
+/* What leaves: rows without gaps at the target, and rows that follow each other there, are one. */
+static void rows_that_share_records(void **state)
+{
+    enum { TO = 4096, MOST = 3 };
+    static const struct {
+        struct aqi_row rows[MOST];
+        unsigned n;
+        struct record records[MOST];
+        unsigned nrecords;
+    } cases[] = {
+        {{{.remote = TO, .len = 8, .count = 1}}, 1, {{TO, 0, 8, 1}}, 1},
+        {{{.remote = TO, .len = 8, .count = 1}, {.remote = TO + 8, .len = 24, .count = 1}},
+         2,
+         {{TO, 0, 32, 1}},
+         1},
+        {{{.remote = TO, .len = 8, .count = 1}, {.remote = TO + 9, .len = 24, .count = 1}},
+         2,
+         {{TO, 0, 8, 1}, {TO + 9, 0, 24, 1}},
+         2},
+        {{{.remote = TO, .remote_step = 8, .len = 8, .count = 4}}, 1, {{TO, 0, 32, 1}}, 1},
+        {{{.remote = TO, .remote_step = 9, .len = 8, .count = 4}}, 1, {{TO, 9, 8, 4}}, 1},
+        {{{.remote = TO, .remote_step = 9, .len = 8, .count = 2},
+          {.remote = TO + 8, .len = 8, .count = 1},
+          {.remote = TO + 16, .remote_step = 16, .len = 8, .count = 2}},
+         3,
+         {{TO, 9, 8, 2}, {TO + 8, 0, 8, 1}, {TO + 16, 16, 8, 2}},
+         3},
+    };
+    static unsigned char local[256];
+    (void)state;
+    for (unsigned i = 0; i < sizeof(local); i++)
+        local[i] = (unsigned char)(i + 1);
+    for (unsigned c = 0; c < 2 * AQI_COUNT_OF(cases); c++) {
+        bool put = c % 2 == 0;
+        struct aqi_comp comp = {.local = put, .remote = 1};
+        struct aqi_row rows[MOST];
+        unsigned taken = 0, n = cases[c / 2].n;
+        size_t at = 0, from = 0;
+        open_world();
+        memcpy(rows, cases[c / 2].rows, sizeof(rows));
+        for (unsigned i = 0; i < n; i++) {
+            rows[i].local = local + from;
+            rows[i].local_step = (int64_t)rows[i].len;
+            from += rows[i].len * rows[i].count;
+        }
+        assert_int_equal((put ? world.tp.ops.put_rows : world.tp.ops.get_rows)(
+                             &world.tp, world.fb->peers[PEER], NULL, rows, n, &taken, &comp),
+                         AQ_OK);
+        assert_int_equal(taken, n);
+        assert_int_equal(world.count, 1);
+        assert_int_equal(world.sent[0].am.handler, put ? FB_PUT_ROWS : FB_GET_ROWS);
+        assert_int_equal(world.sent[0].am.nargs, 2);
+        from = 0;
+        const unsigned char *payload = world.sent[0].payload;
+        for (unsigned i = 0; i < cases[c / 2].nrecords; i++) {
+            const struct record *want = &cases[c / 2].records[i];
+            assert_memory_equal(payload + at, want, sizeof(*want));
+            at += sizeof(*want);
+            if (!put) continue;
+            size_t bytes = (size_t)want->len * want->count;
+            assert_memory_equal(payload + at, local + from, bytes);
+            at += bytes;
+            from += bytes;
+        }
+        assert_int_equal(world.sent[0].am.nbytes, at);
+        aqi_tp_peer_down(&world.tp, PEER);
+        close_world();
+    }
+}
+
+/* The end of a message takes a part of a piece, but not a small one; it may be full. */
+static void rows_at_the_end_of_a_message(void **state)
+{
+    enum { RECORD = sizeof(struct record), FIRST = MEDIUM - 2 * RECORD };
+    static const struct {
+        size_t left, len, goes; /* room for bytes of the second row, those that it has, that go */
+    } cases[] = {{64, 100, 64}, {63, 100, 0}, {63, 63, 63}, {63, 64, 0},
+                 {65, 100, 65}, {10, 10, 10}, {1, 1, 1},    {0, 10, 0}};
+    static unsigned char local[MEDIUM];
+    (void)state;
+    for (unsigned c = 0; c < AQI_COUNT_OF(cases); c++) {
+        struct aqi_comp comp = {.local = 1, .remote = 1};
+        struct aqi_row rows[2] = {
+            {.remote = 4096, .local = local, .len = FIRST - cases[c].left, .count = 1},
+            {.remote = 8192, .local = local, .len = cases[c].len, .count = 1}};
+        unsigned taken = 0;
+        open_world();
+        assert_int_equal(
+            world.tp.ops.put_rows(&world.tp, world.fb->peers[PEER], NULL, rows, 2, &taken, &comp),
+            AQ_OK);
+        size_t goes = cases[c].goes;
+        assert_int_equal(taken, goes == cases[c].len ? 2 : 1);
+        if (taken == 1) assert_int_equal(rows[1].skip, goes);
+        assert_int_equal(world.sent[0].am.nbytes,
+                         FIRST - cases[c].left + RECORD + (goes != 0 ? RECORD + goes : 0));
+        aqi_tp_peer_down(&world.tp, PEER);
+        close_world();
+    }
+    enum { MANY = 20 };
+    struct aqi_comp comp = {.remote = 1};
+    struct aqi_row rows[MANY];
+    unsigned taken = 0;
+    open_world();
+    world.fb->peers[PEER]->max_medium = MANY * RECORD;
+    for (unsigned i = 0; i < MANY; i++)
+        rows[i] = (struct aqi_row){.remote = 4096 + 2 * i, .local = local, .len = 1, .count = 1};
+    assert_int_equal(
+        world.tp.ops.get_rows(&world.tp, world.fb->peers[PEER], NULL, rows, MANY, &taken, &comp),
+        AQ_OK);
+    assert_int_equal(taken, MANY);
+    assert_int_equal(world.sent[0].am.nbytes, MANY * RECORD);
+    aqi_tp_peer_down(&world.tp, PEER);
+    close_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_stay_within_the_message_and_the_memory),
         cmocka_unit_test(all_rows_or_none),
         cmocka_unit_test(rows_that_change_meanwhile),
+        cmocka_unit_test(rows_that_share_records),
+        cmocka_unit_test(rows_at_the_end_of_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
