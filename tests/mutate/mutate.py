@@ -49,7 +49,7 @@ CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alo
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
 FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "rows")] + MESSAGES
 CALLS = [f"unit.transport.udp.udp_{part}" for part in
-         ("channel", "rendezvous", "rendezvous_caller", "answer")]
+         ("channel", "rendezvous", "rendezvous_caller", "rendezvous_uri", "answer")]
 
 # Code whose input may be forged by a peer -> its tests, the fastest first.
 TESTS = {

@@ -229,9 +229,13 @@ static void test_caller(void **state)
     assert_int_equal(udp_rendezvous.connect(busy.rendezvous, uri, &message, &world, &channel),
                      AQ_OK);
     go_on(is_announced, false);
-    assert_int_equal(udp_rendezvous.send(world.rendezvous->channels, &message), AQ_OK);
+    struct aqi_control_channel *back = world.rendezvous->channels;
+    assert_int_equal(udp_rendezvous.send(back, &message), AQ_OK);
+    assert_true(world.rendezvous->timer_at <= back->due); /* it leaves without another event */
     go_on(has_parked, false);
     assert_int_equal(world.messages + world.ends, 0);
+    udp_rendezvous.close_channel(back); /* the other side is to hear that */
+    assert_ptr_equal(world.rendezvous->channels, back);
 }
 
 /* --- looks without the thread ---------------------------------------------------------------- */
