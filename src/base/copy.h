@@ -54,7 +54,10 @@ static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
     if (AQI_LIKELY(len == sizeof(word8))) {
         memcpy(&word8, from, sizeof(word8));
         memcpy(to, &word8, sizeof(word8));
-    } else if (len >= sizeof(first4)) {
+    } else if (len == sizeof(first4)) {
+        memcpy(&first4, from, sizeof(first4));
+        memcpy(to, &first4, sizeof(first4));
+    } else if (len > sizeof(first4)) {
         memcpy(&first4, from, sizeof(first4));
         memcpy(&last4, from + len - sizeof(last4), sizeof(last4));
         memcpy(to, &first4, sizeof(first4));
@@ -66,6 +69,40 @@ static AQI_INLINE void aqi_copy_short(void *dst, const void *src, size_t len)
         memcpy(to + len - sizeof(last2), &last2, sizeof(last2));
     } else {
         *to = *from;
+    }
+}
+
+/*
+ * Like memcpy, for up to AQI_COPY_FEW bytes, without a call. A word of 4 or 8 bytes is stored only
+ * once, since a thread that waits for it may change it as soon as it arrives.
+ */
+enum { AQI_COPY_FEW = 64 };
+static AQI_INLINE void aqi_copy_few(void *dst, const void *src, size_t len)
+{
+    typedef struct {
+        uint64_t words[2];
+    } block;
+    unsigned char *to = dst;
+    const unsigned char *from = src;
+    block a, b, c, d; /* those from the end may overlap those from the beginning */
+    if (AQI_LIKELY(len <= sizeof(uint64_t))) {
+        if (len != 0) aqi_copy_short(to, from, len);
+    } else if (len <= sizeof(block)) {
+        memcpy(&a.words[0], from, sizeof(uint64_t));
+        memcpy(&a.words[1], from + len - sizeof(uint64_t), sizeof(uint64_t));
+        memcpy(to, &a.words[0], sizeof(uint64_t));
+        memcpy(to + len - sizeof(uint64_t), &a.words[1], sizeof(uint64_t));
+    } else {
+        memcpy(&a, from, sizeof(block));
+        memcpy(&d, from + len - sizeof(block), sizeof(block));
+        if (len > 2 * sizeof(block)) {
+            memcpy(&b, from + sizeof(block), sizeof(block));
+            memcpy(&c, from + len - 2 * sizeof(block), sizeof(block));
+            memcpy(to + sizeof(block), &b, sizeof(block));
+            memcpy(to + len - 2 * sizeof(block), &c, sizeof(block));
+        }
+        memcpy(to, &a, sizeof(block));
+        memcpy(to + len - sizeof(block), &d, sizeof(block));
     }
 }
 

@@ -43,6 +43,19 @@ static void every_method_copies_the_bytes_and_no_more(void **state)
     free(to);
 }
 
+static void a_few_bytes_are_copied_and_no_more(void **state)
+{
+    (void)state;
+    unsigned char *from = pattern(), to[3 * GUARD + AQI_COPY_FEW];
+    for (size_t len = 0; len <= AQI_COPY_FEW; len++)
+        for (size_t shift = 0; shift < 9; shift++) {
+            memset(to, 0xee, sizeof(to));
+            aqi_copy_few(to + GUARD + shift, from + 8 - shift, len);
+            check(to, from + 8 - shift, GUARD + shift, len);
+        }
+    free(from);
+}
+
 /* Through trials, the choice and the next trials, for several classes of sizes. */
 static void finding_out_spoils_no_copy(void **state)
 {
@@ -81,6 +94,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method_copies_the_bytes_and_no_more),
+        cmocka_unit_test(a_few_bytes_are_copied_and_no_more),
         cmocka_unit_test(finding_out_spoils_no_copy),
         cmocka_unit_test(words_come_whole_and_others_as_they_are),
     };

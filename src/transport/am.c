@@ -15,10 +15,10 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
     aqi_am_encode_here(frame, am, source);
 }
 
-/* The value that an operation leaves behind where no instruction makes it, for one type. Integers
- * wrap, so they are added up as unsigned ones. */
+/* The value that an operation leaves behind where no instruction makes it, for one type, and the
+ * operation. Integers wrap, so they are added up as unsigned ones. */
 #define COMBINE(name, word, type, sum_type)                                                        \
-    static word am_combine_##name(uint8_t op, word old, word operand)                              \
+    static inline word am_combine_##name(uint8_t op, word old, word operand)                       \
     {                                                                                              \
         union {                                                                                    \
             word bits;                                                                             \
@@ -48,6 +48,14 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
             if (a.value > x.value) x = a;                                                          \
         }                                                                                          \
         return x.bits;                                                                             \
+    }                                                                                              \
+    static __attribute__((noinline)) word am_swap_##name(uint8_t op, _Atomic word *at, word a)     \
+    {                                                                                              \
+        aqi_prefetch_write(at); /* else a load would only share the line with who has it */        \
+        word old = atomic_load_explicit(at, memory_order_relaxed);                                 \
+        while (!atomic_compare_exchange_weak(at, &old, am_combine_##name(op, old, a)))             \
+            ;                                                                                      \
+        return old;                                                                                \
     }
 COMBINE(i32, uint32_t, int32_t, uint32_t)
 COMBINE(u32, uint32_t, uint32_t, uint32_t)
@@ -58,18 +66,6 @@ COMBINE(f64, uint64_t, double, double)
 
 /* One body for both widths: the common operations directly, the rest by compare and swap. */
 #define APPLY(width)                                                                               \
-    static __attribute__((noinline)) uint64_t am_swap##width(                                      \
-        uint8_t op, uint8_t type, _Atomic uint##width##_t *at, uint##width##_t a)                  \
-    {                                                                                              \
-        uint##width##_t (*combine)(uint8_t, uint##width##_t, uint##width##_t) =                    \
-            type == AQ_I##width   ? am_combine_i##width                                            \
-            : type == AQ_U##width ? am_combine_u##width                                            \
-                                  : am_combine_f##width;                                           \
-        uint##width##_t old = atomic_load_explicit(at, memory_order_relaxed);                      \
-        while (!atomic_compare_exchange_weak(at, &old, combine(op, old, a)))                       \
-            ;                                                                                      \
-        return old;                                                                                \
-    }                                                                                              \
     static inline uint64_t am_apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,  \
                                            uint##width##_t a, uint##width##_t b)                   \
     {                                                                                              \
@@ -103,7 +99,9 @@ COMBINE(f64, uint64_t, double, double)
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
-        return am_swap##width(op, type, at, a);                                                    \
+        return type == AQ_I##width   ? am_swap_i##width(op, at, a)                                 \
+               : type == AQ_U##width ? am_swap_u##width(op, at, a)                                 \
+                                     : am_swap_f##width(op, at, a);                                \
     }
 APPLY(32)
 APPLY(64)

@@ -199,6 +199,37 @@ static void get_value(void *arg)
     CHECK_OK(aq_get_value(job.team, 1, remote, 8, 0, &value));
 }
 
+static void put_nb_64(void *arg)
+{
+    aq_event event;
+    (void)arg;
+    CHECK_OK(aq_put_nb(job.team, 1, remote, payload, 64, 0, &event));
+    CHECK_OK(aq_event_wait(&event));
+}
+
+/* Scattered transfers of a single piece. */
+static void put_indexed_8(void *arg)
+{
+    void *there = remote, *here = payload;
+    (void)arg;
+    CHECK_OK(aq_put_indexed(job.team, 1, 1, &there, 8, 1, &here, 8, 0));
+}
+
+static void get_vector_8(void *arg)
+{
+    const aq_vec there = {remote, 8}, here = {payload, 8};
+    (void)arg;
+    CHECK_OK(aq_get_vector(job.team, 1, &here, 1, 1, &there, 0));
+}
+
+static void put_strided_8(void *arg)
+{
+    const size_t count = 1;
+    const ptrdiff_t stride = 8;
+    (void)arg;
+    CHECK_OK(aq_put_strided(job.team, 1, remote, &stride, payload, &stride, 8, &count, 1, 0));
+}
+
 static void event_test(void *arg)
 {
     aq_event event = AQ_EVENT_DONE;
@@ -269,6 +300,10 @@ static const struct scenario {
     {"get-value", get_value, IDLE, IDLE, false, false, "aq_get_value of 8 B"},
     {"put-nb-8", put_nb_8, IDLE, IDLE, false, false, "aq_put_nb of 8 B and aq_event_wait"},
     {"put-nbi-8", put_nbi_8, IDLE, IDLE, false, false, "aq_put_nbi of 8 B"},
+    {"put-nb-64", put_nb_64, IDLE, IDLE, false, false, "the same with 64 B"},
+    {"put-indexed-8", put_indexed_8, IDLE, IDLE, false, false, "aq_put_indexed, one piece of 8 B"},
+    {"get-vector-8", get_vector_8, IDLE, IDLE, false, false, "aq_get_vector, likewise"},
+    {"put-strided-8", put_strided_8, IDLE, IDLE, false, false, "aq_put_strided, likewise"},
     {"nbi-wait", nbi_wait, IDLE, IDLE, false, false, "aq_nbi_wait, nothing outstanding"},
     {"event-test", event_test, IDLE, IDLE, false, false, "aq_event_test, done"},
     {"event-wait", event_wait, IDLE, IDLE, false, false, "aq_event_wait, done"},

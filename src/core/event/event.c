@@ -86,11 +86,15 @@ static inline int32_t event_status_of(const struct aqi_comp *comp)
     return atomic_load_explicit(&comp->status, memory_order_relaxed);
 }
 
+static inline int32_t event_set_any_status(const struct core_set *set)
+{
+    return event_status_of(&set->put) | event_status_of(&set->get) | event_status_of(&set->atomic) |
+           event_status_of(&set->message);
+}
+
 static inline aq_status event_set_status(struct core_set *set, unsigned mask)
 {
-    int32_t any = event_status_of(&set->put) | event_status_of(&set->get) |
-                  event_status_of(&set->atomic) | event_status_of(&set->message);
-    return AQI_LIKELY(any == AQ_OK) ? AQ_OK : event_set_failure(set, mask);
+    return AQI_LIKELY(event_set_any_status(set) == AQ_OK) ? AQ_OK : event_set_failure(set, mask);
 }
 
 static inline bool event_complete(aq_event event)
@@ -217,6 +221,15 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
 }
 
 /* Operations by the processor were complete when they were started: the usual case on one host. */
+static inline bool event_all_done(const aq_event *events, size_t count)
+{
+    size_t i = 0;
+    if (AQI_UNLIKELY(events == NULL || aqi_tracing(AQI_TRACE_WAIT))) return false;
+    while (i < count && events[i] == AQ_EVENT_DONE)
+        i++;
+    return i == count;
+}
+
 aq_status aq_event_wait(aq_event *event)
 {
     if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))
@@ -226,6 +239,7 @@ aq_status aq_event_wait(aq_event *event)
 
 aq_status aq_event_wait_all(aq_event *events, size_t count)
 {
+    if (AQI_LIKELY(event_all_done(events, count))) return core_callable(core_self(), __func__);
     return event_wait_for(events, count, false, UINT64_MAX, __func__);
 }
 
@@ -252,6 +266,7 @@ aq_status aq_event_wait_some_for(aq_event *events, size_t count, uint64_t timeou
 aq_status aq_event_test_all(aq_event *events, size_t count)
 {
     size_t done, left;
+    if (AQI_LIKELY(event_all_done(events, count))) return AQ_OK;
     if (AQI_UNLIKELY(events == NULL && count != 0)) return event_no_events(__func__);
     aq_status st = event_look(events, count, &done, &left);
     return st != AQ_OK ? st : left == 0 ? AQ_OK : AQ_AGAIN;
@@ -288,7 +303,7 @@ aq_status aq_nbi_test(unsigned mask)
     return event_set_complete(&me->nbi, mask) ? event_set_status(&me->nbi, mask) : AQ_AGAIN;
 }
 
-aq_status aq_nbi_wait(unsigned mask)
+static AQI_NOINLINE aq_status event_nbi_wait(unsigned mask)
 {
     struct core_wait wait = {0};
     struct core_thread *me;
@@ -299,6 +314,17 @@ aq_status aq_nbi_wait(unsigned mask)
         core_wait_step(&wait, CORE_SLEEP_MS);
     core_wait_end(AQI_TRACE_WAIT, "aq_nbi_wait", waiting, 0);
     return event_set_status(&me->nbi, mask);
+}
+
+/* Mostly nothing is under way, nor has anything failed. */
+aq_status aq_nbi_wait(unsigned mask)
+{
+    struct core_thread *me = core_thread_mine;
+    if (AQI_UNLIKELY(!core_may_call(me) || me->region != NULL || aqi_tracing(AQI_TRACE_WAIT) ||
+                     mask - 1 >= AQ_NBI_ALL || !event_set_is_over(&me->nbi) ||
+                     event_set_any_status(&me->nbi) != AQ_OK))
+        return event_nbi_wait(mask);
+    return AQ_OK;
 }
 
 aq_status aq_nbi_begin(void)

@@ -8,7 +8,8 @@
 struct aq_atomic_domain {
     aq_team *team;
     aq_atomic_type type;
-    unsigned ops; /* 0: it is destroyed, so that no operation is one of it */
+    unsigned ops;    /* 0: it is destroyed, so that no operation is one of it */
+    unsigned direct; /* those of them that are an instruction of the processor */
     uint8_t size;
     aq_atomic_domain *next;
 };
@@ -33,6 +34,17 @@ static const uint8_t operands[] = {
     [AQ_DEC] = 0, [AQ_AND] = 1,  [AQ_OR] = 1,   [AQ_XOR] = 1,
 };
 static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for each operation");
+
+#define OPS_BY_CAS (AQ_OP_BIT(AQ_MULT) | AQ_OP_BIT(AQ_MIN) | AQ_OP_BIT(AQ_MAX))
+
+/* The operations that the processor has an instruction for; it has none for sums and the like of
+ * floating-point numbers. */
+static unsigned rma_atomic_direct(aq_atomic_type type, unsigned ops)
+{
+    const unsigned bits =
+        AQ_OP_BIT(AQ_SET) | AQ_OP_BIT(AQ_GET) | AQ_OP_BIT(AQ_SWAP) | AQ_OP_BIT(AQ_CAS);
+    return type == AQ_F32 || type == AQ_F64 ? ops & bits : ops & ~OPS_BY_CAS;
+}
 
 /* Memory for one: that of the first made of many destroyed ones. */
 static aq_atomic_domain *rma_atomic_domain_new(void)
@@ -65,7 +77,11 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned o
                             __func__, op, (int)type);
     aq_atomic_domain *d = rma_atomic_domain_new();
     if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
-    *d = (aq_atomic_domain){team, type, ops, (uint8_t)aqi_atomic_size((uint8_t)type), NULL};
+    *d = (aq_atomic_domain){.team = team,
+                            .type = type,
+                            .ops = ops,
+                            .direct = rma_atomic_direct(type, ops),
+                            .size = (uint8_t)aqi_atomic_size((uint8_t)type)};
     aqi_spin_lock(&domains.lock);
     *domains.last = d;
     domains.last = &d->next;
@@ -92,7 +108,7 @@ aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
     while (d != NULL && d != domain)
         d = d->next;
     bool there = d != NULL && d->ops != 0;
-    if (there) d->ops = 0;
+    if (there) d->ops = d->direct = 0;
     domains.destroyed += there;
     aqi_spin_unlock(&domains.lock);
     return there ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: it is destroyed already", __func__);
@@ -243,7 +259,7 @@ static AQI_COLD aq_status atomic_traced(enum core_mode mode, aq_atomic_domain *d
     return st;
 }
 
-static inline aq_status rma_atomic_perform(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
+static AQI_INLINE aq_status rma_atomic_any(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
                                            void *addr, aq_atomic_op op, const void *operand1,
                                            const void *operand2, void *result, unsigned flags,
                                            aq_event *ev, const char *call)
@@ -253,8 +269,110 @@ static inline aq_status rma_atomic_perform(enum core_mode mode, aq_atomic_domain
     return atomic_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
 }
 
-#define WAY(mode, ev, call, flags, ...) rma_atomic_perform(mode, __VA_ARGS__, flags, ev, call)
-CORE_FORMS(atomic, WAY,
-           CORE_PARAMS(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_atomic_op op,
-                       const void *operand1, const void *operand2, void *result),
-           domain, rank, addr, op, operand1, operand2, result)
+/* --- the usual one: an instruction, and nothing is wrong with it ----------------------------- */
+
+/* Where the word is mapped; NULL: what is not usual about it is found the general way. */
+static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank rank,
+                                           const void *addr, aq_atomic_op op, const void *operand1,
+                                           const void *operand2, const void *result, unsigned flags)
+{
+    const uint64_t remote = (uint64_t)(uintptr_t)addr;
+    if (AQI_UNLIKELY(flags != 0 || aqi_tracing(AQI_TRACE_ATOMIC) ||
+                     !core_may_call(core_thread_mine) || aqi_counters_mine == NULL || d == NULL ||
+                     (unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op)) ||
+                     !atomic_pointers(op, operand1, operand2, result) || rank >= d->team->size))
+        return NULL;
+    const struct core_route *route = core_team_route(d->team, rank);
+    if (AQI_UNLIKELY(route->local == NULL || (remote & (d->size - 1u)) != 0 ||
+                     !core_in_segment(route, remote, d->size)))
+        return NULL;
+    return route->local + (remote - route->seg_addr);
+}
+
+#define INSTRUCTION(width)                                                                         \
+    static AQI_INLINE void atomic_instruction##width(_Atomic uint##width##_t *at, aq_atomic_op op, \
+                                                     const void *operand1, const void *operand2,   \
+                                                     void *result)                                 \
+    {                                                                                              \
+        uint##width##_t a = 1, b, old; /* what AQ_INC and AQ_DEC add */                            \
+        if (operands[op] > 0) memcpy(&a, operand1, sizeof(a));                                     \
+        switch (op) {                                                                              \
+        case AQ_ADD:                                                                               \
+        case AQ_INC:                                                                               \
+            old = atomic_fetch_add(at, a);                                                         \
+            break;                                                                                 \
+        case AQ_SUB:                                                                               \
+        case AQ_DEC:                                                                               \
+            old = atomic_fetch_sub(at, a);                                                         \
+            break;                                                                                 \
+        case AQ_CAS:                                                                               \
+            memcpy(&b, operand2, sizeof(b));                                                       \
+            old = a;                                                                               \
+            atomic_compare_exchange_strong(at, &old, b);                                           \
+            break;                                                                                 \
+        case AQ_GET:                                                                               \
+            old = atomic_load(at);                                                                 \
+            break;                                                                                 \
+        case AQ_SET:                                                                               \
+            atomic_store(at, a);                                                                   \
+            return;                                                                                \
+        case AQ_SWAP:                                                                              \
+            old = atomic_exchange(at, a);                                                          \
+            break;                                                                                 \
+        case AQ_AND:                                                                               \
+            old = atomic_fetch_and(at, a);                                                         \
+            break;                                                                                 \
+        case AQ_OR:                                                                                \
+            old = atomic_fetch_or(at, a);                                                          \
+            break;                                                                                 \
+        default:                                                                                   \
+            old = atomic_fetch_xor(at, a);                                                         \
+        }                                                                                          \
+        if (result != NULL) memcpy(result, &old, sizeof(old));                                     \
+    }
+INSTRUCTION(32)
+INSTRUCTION(64)
+
+static AQI_INLINE aq_status rma_atomic_end(enum core_mode mode, aq_event *ev)
+{
+    aqi_count_in(aqi_counters_mine, AQI_CTR_ATOMIC, 1);
+    if (mode == EXPLICIT) *ev = AQ_EVENT_DONE;
+    return mode == BLOCKING ? core_direct_end(core_thread_mine) : AQ_OK;
+}
+
+/* An operation that the processor has no instruction for. */
+static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_atomic_domain *d,
+                                                void *at, aq_atomic_op op, const void *operand1,
+                                                void *result, aq_event *ev)
+{
+    uint64_t a = operands[op] > 0 ? atomic_load_operand(operand1, d->size) : 0;
+    uint64_t old = aqi_atomic_do((uint8_t)op, (uint8_t)d->type, at, a, 0);
+    if (result != NULL && d->size == sizeof(old)) memcpy(result, &old, sizeof(old));
+    if (result != NULL && d->size != sizeof(old)) memcpy(result, &old, sizeof(uint32_t));
+    return rma_atomic_end(mode, ev);
+}
+
+/* A form of it. The general way is a function of its own, which is jumped to. */
+#define FORM(NAME, MODE, EV, PARAMS, VALUES, ...)                                                  \
+    static AQI_NOINLINE aq_status rma_any_##NAME PARAMS                                            \
+    {                                                                                              \
+        return rma_atomic_any(MODE, __VA_ARGS__, flags, EV, "aq_" #NAME);                          \
+    }                                                                                              \
+    aq_status aq_##NAME PARAMS                                                                     \
+    {                                                                                              \
+        void *at = atomic_usual_place(domain, rank, addr, op, operand1, operand2, result, flags);  \
+        if (AQI_UNLIKELY(at == NULL || (MODE == EXPLICIT && EV == NULL)))                          \
+            return rma_any_##NAME VALUES;                                                          \
+        if (!(domain->direct & AQ_OP_BIT(op)))                                                     \
+            return rma_atomic_by_cas(MODE, domain, at, op, operand1, result, EV);                  \
+        if (domain->size == sizeof(uint64_t))                                                      \
+            atomic_instruction64(at, op, operand1, operand2, result);                              \
+        else                                                                                       \
+            atomic_instruction32(at, op, operand1, operand2, result);                              \
+        return rma_atomic_end(MODE, EV);                                                           \
+    }
+CORE_FORMS_BY(FORM, atomic,
+              (aq_atomic_domain * domain, aq_rank rank, void *addr, aq_atomic_op op,
+               const void *operand1, const void *operand2, void *result),
+              (domain, rank, addr, op, operand1, operand2, result), domain, rank, addr, op,
+              operand1, operand2, result)

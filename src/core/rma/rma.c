@@ -158,12 +158,6 @@ static inline void rma_copy(const struct core_route *route, enum kind kind, uint
     atomic_thread_fence(memory_order_release);
 }
 
-static inline void rma_count(struct aqi_counters *counters, enum kind kind, size_t len)
-{
-    aqi_count_in(counters, kind == GET ? AQI_CTR_GET : AQI_CTR_PUT, 1);
-    aqi_count_in(counters, kind == GET ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
-}
-
 /* Any, with all that may be wrong with it; but for its route. */
 static aq_status rma_transfer_now(enum core_mode mode, aq_team *team, aq_rank rank,
                                   struct transfer *t, aq_event *event)
@@ -186,10 +180,10 @@ static aq_status rma_transfer_now(enum core_mode mode, aq_team *team, aq_rank ra
         return core_out_of_segment(t->route, t->remote, t->len, t->call);
     if (t->route->local == NULL && t->len != 0) {
         st = rma_carry(t->kind, mode, t, event);
-        if (st == AQ_OK) rma_count(aqi_counting(), t->kind, t->len);
+        if (st == AQ_OK) core_count_run(aqi_counting(), t->kind == GET, t->len);
         return st;
     }
-    rma_count(aqi_counting(), t->kind, t->len);
+    core_count_run(aqi_counting(), t->kind == GET, t->len);
     if (t->len != 0) rma_copy(t->route, t->kind, t->remote, t->local, t->byte, t->len);
     if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
     if (mode == BLOCKING) core_done_directly(me);
@@ -216,29 +210,12 @@ static AQI_NOINLINE aq_status rma_transfer_any(enum kind kind, enum core_mode mo
 
 /* --- the usual one: without flags, and nothing is wrong with it ------------------------------ */
 
-/* Where it goes. NULL: what is not usual about it is found the general way. Without a call, so that
- * the caller has nothing to save. */
-static AQI_INLINE struct core_route *rma_usual_route(const aq_team *team, aq_rank rank,
-                                                     uint64_t remote, const void *local, size_t len,
-                                                     unsigned flags)
-{
-    if (AQI_UNLIKELY(flags != 0 || aqi_tracing(AQI_TRACE_RMA) || !core_may_call(core_thread_mine) ||
-                     team == NULL || rank >= team->size || local == NULL))
-        return NULL;
-    struct core_route *route = core_team_route(team, rank);
-    return AQI_LIKELY(core_in_segment(route, remote, len) && len != 0) ? route : NULL;
-}
-
-/* The rest of it, where memory is mapped and where it is not: functions of their own, which are
- * jumped to. */
-typedef aq_status rma_usual_fn(struct core_route *route, aq_event *event, uint64_t remote,
-                               void *local, size_t len, const char *call);
+/* The rest of it where it is more than a few moves: functions of their own, which are jumped to, so
+ * that the caller has nothing to save. */
 #define USUAL(KIND, MODE)                                                                          \
     static AQI_NOINLINE aq_status rma_near_##KIND##_##MODE(                                        \
-        struct core_route *route, aq_event *event, uint64_t remote, void *local, size_t len,       \
-        const char *call)                                                                          \
+        struct core_route *route, aq_event *event, uint64_t remote, void *local, size_t len)       \
     {                                                                                              \
-        (void)call;                                                                                \
         rma_copy(route, KIND, remote, local, 0, len);                                              \
         if (MODE == EXPLICIT) *event = AQ_EVENT_DONE;                                              \
         if (MODE == BLOCKING) core_done_directly(core_thread_mine);                                \
@@ -263,30 +240,47 @@ USUAL(GET, BLOCKING)
 USUAL(GET, EXPLICIT)
 USUAL(GET, IMPLICIT)
 
-static rma_usual_fn *const rma_usual[2][3][2] = {
-    [PUT] = {[BLOCKING] = {rma_near_PUT_BLOCKING, rma_far_PUT_BLOCKING},
-             [EXPLICIT] = {rma_near_PUT_EXPLICIT, rma_far_PUT_EXPLICIT},
-             [IMPLICIT] = {rma_near_PUT_IMPLICIT, rma_far_PUT_IMPLICIT}},
-    [GET] = {[BLOCKING] = {rma_near_GET_BLOCKING, rma_far_GET_BLOCKING},
-             [EXPLICIT] = {rma_near_GET_EXPLICIT, rma_far_GET_EXPLICIT},
-             [IMPLICIT] = {rma_near_GET_IMPLICIT, rma_far_GET_IMPLICIT}}};
+typedef aq_status rma_near_fn(struct core_route *route, aq_event *event, uint64_t remote,
+                              void *local, size_t len);
+typedef aq_status rma_far_fn(struct core_route *route, aq_event *event, uint64_t remote,
+                             void *local, size_t len, const char *call);
+static const struct {
+    rma_near_fn *near;
+    rma_far_fn *far;
+} rma_usual[2][3] = {[PUT] = {[BLOCKING] = {rma_near_PUT_BLOCKING, rma_far_PUT_BLOCKING},
+                              [EXPLICIT] = {rma_near_PUT_EXPLICIT, rma_far_PUT_EXPLICIT},
+                              [IMPLICIT] = {rma_near_PUT_IMPLICIT, rma_far_PUT_IMPLICIT}},
+                     [GET] = {[BLOCKING] = {rma_near_GET_BLOCKING, rma_far_GET_BLOCKING},
+                              [EXPLICIT] = {rma_near_GET_EXPLICIT, rma_far_GET_EXPLICIT},
+                              [IMPLICIT] = {rma_near_GET_IMPLICIT, rma_far_GET_IMPLICIT}}};
 
-static AQI_INLINE aq_status rma_transfer(enum kind kind, enum core_mode mode, aq_team *team,
-                                         aq_rank rank, const void *there, const void *here,
-                                         int byte, size_t len, unsigned flags, aq_event *event,
-                                         const char *call)
+/* A transfer whose arguments are valid, by the route of its peer. */
+static AQI_INLINE aq_status rma_usually(enum kind kind, enum core_mode mode,
+                                        struct core_route *route, const void *there,
+                                        const void *here, size_t len, aq_event *event,
+                                        const char *call)
 {
     uint64_t remote = (uint64_t)(uintptr_t)there;
     void *local = (void *)(uintptr_t)here;
-    struct aqi_counters *counters = aqi_counters_mine;
-    struct core_route *route = NULL;
-    if (kind != FILL) route = rma_usual_route(team, rank, remote, local, len, flags);
-    if (AQI_UNLIKELY(route == NULL || counters == NULL || (mode == EXPLICIT && event == NULL)))
-        return rma_transfer_any(kind, mode, team, rank, there, here, byte, len, flags, event, call);
-    rma_count(counters, kind, len);
-    rma_usual_fn *const *rest = rma_usual[kind == GET ? GET : PUT][mode];
-    return route->local != NULL ? rest[0](route, event, remote, local, len, call)
-                                : rest[1](route, event, remote, local, len, call);
+    core_count_run(aqi_counters_mine, kind == GET, len);
+    if (route->local == NULL)
+        return rma_usual[kind][mode].far(route, event, remote, local, len, call);
+    if (len > AQI_COPY_FEW) return rma_usual[kind][mode].near(route, event, remote, local, len);
+    core_copy_few(route, kind == GET, remote, local, len);
+    if (mode == EXPLICIT) *event = AQ_EVENT_DONE;
+    return mode == BLOCKING ? core_direct_end(core_thread_mine) : AQ_OK;
+}
+
+static AQI_INLINE aq_status rma_transfer(enum kind kind, enum core_mode mode, aq_team *team,
+                                         aq_rank rank, const void *there, const void *here,
+                                         size_t len, unsigned flags, aq_event *event,
+                                         const char *call)
+{
+    struct core_route *route =
+        core_usual_route(team, rank, (uint64_t)(uintptr_t)there, here, len, flags);
+    if (AQI_UNLIKELY(route == NULL || (mode == EXPLICIT && event == NULL)))
+        return rma_transfer_any(kind, mode, team, rank, there, here, 0, len, flags, event, call);
+    return rma_usually(kind, mode, route, there, here, len, event, call);
 }
 
 /* --- values: their bytes lie on the stack, for a put this small is copied before it returns -- */
@@ -299,7 +293,7 @@ static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_ran
         return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; must be 1 to 8", call, len);
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
-    return rma_transfer(PUT, mode, team, rank, dst, bytes, 0, len, flags, ev, call);
+    return rma_transfer(PUT, mode, team, rank, dst, bytes, len, flags, ev, call);
 }
 
 aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len, unsigned flags,
@@ -313,26 +307,41 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
     char *at = (char *)&bytes;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) at += sizeof(bytes) - len;
     aq_status st =
-        rma_transfer(GET, BLOCKING, team, rank, src, at, 0, len, flags, NULL, "aq_get_value");
+        rma_transfer(GET, BLOCKING, team, rank, src, at, len, flags, NULL, "aq_get_value");
     if (st == AQ_OK) *value = bytes;
     return st;
 }
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-#define WAY(mode, ev, call, flags, kind, ...)                                                      \
-    rma_transfer(kind, mode, team, rank, __VA_ARGS__, flags, ev, call)
+/* A form of a put or get. What is not usual is a function of its own, with the same parameters,
+ * which is jumped to. */
+#define FORM(NAME, MODE, EV, PARAMS, VALUES, KIND, THERE, HERE)                                    \
+    static AQI_NOINLINE aq_status rma_any_##NAME PARAMS                                            \
+    {                                                                                              \
+        return rma_transfer_any(KIND, MODE, team, rank, THERE, HERE, 0, len, flags, EV,            \
+                                "aq_" #NAME);                                                      \
+    }                                                                                              \
+    aq_status aq_##NAME PARAMS                                                                     \
+    {                                                                                              \
+        struct core_route *route =                                                                 \
+            core_usual_route(team, rank, (uint64_t)(uintptr_t)(THERE), HERE, len, flags);          \
+        if (AQI_UNLIKELY(route == NULL || (MODE == EXPLICIT && EV == NULL)))                       \
+            return rma_any_##NAME VALUES;                                                          \
+        return rma_usually(KIND, MODE, route, THERE, HERE, len, EV, "aq_" #NAME);                  \
+    }
+#define FILL_WAY(mode, ev, call, flags, ...)                                                       \
+    rma_transfer_any(FILL, mode, team, rank, __VA_ARGS__, flags, ev, call)
 #define VALUE_WAY(mode, ev, call, flags, ...)                                                      \
     rma_put_value(mode, team, rank, __VA_ARGS__, flags, ev, call)
 
-CORE_FORMS(put, WAY,
-           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, const void *src, size_t len), PUT,
-           dst, src, 0, len)
-CORE_FORMS(get, WAY,
-           CORE_PARAMS(aq_team *team, void *dst, aq_rank rank, const void *src, size_t len), GET,
-           src, dst, 0, len)
-CORE_FORMS(memset, WAY, CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len),
-           FILL, dst, NULL, byte, len)
+CORE_FORMS_BY(FORM, put, (aq_team * team, aq_rank rank, void *dst, const void *src, size_t len),
+              (team, rank, dst, src, len), PUT, dst, src)
+CORE_FORMS_BY(FORM, get, (aq_team * team, void *dst, aq_rank rank, const void *src, size_t len),
+              (team, dst, rank, src, len), GET, src, dst)
+CORE_FORMS(memset, FILL_WAY,
+           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len), dst, NULL,
+           byte, len)
 CORE_FORMS(put_value, VALUE_WAY,
            CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, uint64_t value, size_t len), dst,
            value, len)

@@ -48,6 +48,19 @@ static inline aq_status vis_done(const struct call c, uint64_t begun, size_t byt
     return AQ_OK;
 }
 
+/* One piece of few bytes: a put or get. False: nothing was moved, and lists are looked at. */
+static AQI_INLINE bool vis_copy_piece(bool get, const aq_team *team, aq_rank rank, unsigned flags,
+                                      const void *there, const void *here, size_t len)
+{
+    uint64_t remote = (uint64_t)(uintptr_t)there;
+    void *local = (void *)(uintptr_t)here;
+    const struct core_route *route = core_usual_route(team, rank, remote, local, len, flags);
+    if (route == NULL || route->local == NULL || len > AQI_COPY_FEW) return false;
+    core_count_run(aqi_counters_mine, get, len);
+    core_copy_few(route, get, remote, local, len);
+    return true;
+}
+
 /* --- the long way ---------------------------------------------------------------------------- */
 
 static bool vis_begin(struct call *c, aq_status *st)
@@ -307,36 +320,59 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     }
 /* clang-format on */
 
-#define WAY(mode, ev, call, flags, way, get, ...) way(CALL(call, get, mode, ev), __VA_ARGS__)
+/* A form of a call. `ONE` says whether there is a single piece on either side: what `PIECE` is. */
+#define FORM(NAME, MODE, EV, PARAMS, VALUES, ONE, PIECE, GET, WAY, ...)                            \
+    aq_status aq_##NAME PARAMS                                                                     \
+    {                                                                                              \
+        if (ONE && (MODE != EXPLICIT || EV != NULL) &&                                             \
+            vis_copy_piece(GET, team, rank, flags, CORE_PARAMS PIECE)) {                           \
+            if (MODE == EXPLICIT) *(aq_event *)EV = AQ_EVENT_DONE;                                 \
+            return MODE == BLOCKING ? core_direct_end(core_thread_mine) : AQ_OK;                   \
+        }                                                                                          \
+        return WAY(CALL("aq_" #NAME, GET, MODE, EV), __VA_ARGS__);                                 \
+    }
 
-CORE_FORMS(put_vector, WAY,
-           CORE_PARAMS(aq_team *team, aq_rank rank, size_t dst_count, const aq_vec *dst,
-                       size_t src_count, const aq_vec *src),
-           vis_vector, false, dst_count, dst, src_count, src)
+#define ONE_ENTRY (dst_count == 1 && src_count == 1 && dst != NULL && src != NULL)
+#define ONE_ELEMENT                                                                                \
+    (levels == 0 || (levels == 1 && counts != NULL && *counts == 1 && dst_strides != NULL &&       \
+                     src_strides != NULL))
 
-CORE_FORMS(get_vector, WAY,
-           CORE_PARAMS(aq_team *team, size_t dst_count, const aq_vec *dst, aq_rank rank,
-                       size_t src_count, const aq_vec *src),
-           vis_vector, true, src_count, src, dst_count, dst)
+CORE_FORMS_BY(FORM, put_vector,
+              (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
+               const aq_vec *src),
+              (team, rank, dst_count, dst, src_count, src), (ONE_ENTRY && dst->len == src->len),
+              (dst->addr, src->addr, src->len), false, vis_vector, dst_count, dst, src_count, src)
 
-CORE_FORMS(put_indexed, WAY,
-           CORE_PARAMS(aq_team *team, aq_rank rank, size_t dst_count, void *const *dst,
-                       size_t dst_len, size_t src_count, void *const *src, size_t src_len),
-           vis_indexed, false, dst_count, dst, dst_len, src_count, src, src_len)
+CORE_FORMS_BY(FORM, get_vector,
+              (aq_team * team, size_t dst_count, const aq_vec *dst, aq_rank rank, size_t src_count,
+               const aq_vec *src),
+              (team, dst_count, dst, rank, src_count, src), (ONE_ENTRY && dst->len == src->len),
+              (src->addr, dst->addr, src->len), true, vis_vector, src_count, src, dst_count, dst)
 
-CORE_FORMS(get_indexed, WAY,
-           CORE_PARAMS(aq_team *team, size_t dst_count, void *const *dst, size_t dst_len,
-                       aq_rank rank, size_t src_count, void *const *src, size_t src_len),
-           vis_indexed, true, src_count, src, src_len, dst_count, dst, dst_len)
+CORE_FORMS_BY(FORM, put_indexed,
+              (aq_team * team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
+               size_t src_count, void *const *src, size_t src_len),
+              (team, rank, dst_count, dst, dst_len, src_count, src, src_len),
+              ONE_ENTRY &&dst_len == src_len, (*dst, *src, src_len), false, vis_indexed, dst_count,
+              dst, dst_len, src_count, src, src_len)
 
-CORE_FORMS(put_strided, WAY,
-           CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-                       const void *src, const ptrdiff_t *src_strides, size_t elem,
-                       const size_t *counts, size_t levels),
-           vis_strided, false, REGION(dst, dst_strides, src, src_strides))
+CORE_FORMS_BY(FORM, get_indexed,
+              (aq_team * team, size_t dst_count, void *const *dst, size_t dst_len, aq_rank rank,
+               size_t src_count, void *const *src, size_t src_len),
+              (team, dst_count, dst, dst_len, rank, src_count, src, src_len),
+              ONE_ENTRY &&dst_len == src_len, (*src, *dst, src_len), true, vis_indexed, src_count,
+              src, src_len, dst_count, dst, dst_len)
 
-CORE_FORMS(get_strided, WAY,
-           CORE_PARAMS(aq_team *team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
-                       const void *src, const ptrdiff_t *src_strides, size_t elem,
-                       const size_t *counts, size_t levels),
-           vis_strided, true, REGION(src, src_strides, dst, dst_strides))
+CORE_FORMS_BY(FORM, put_strided,
+              (aq_team * team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
+               const void *src, const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
+               size_t levels),
+              (team, rank, dst, dst_strides, src, src_strides, elem, counts, levels), ONE_ELEMENT,
+              (dst, src, elem), false, vis_strided, REGION(dst, dst_strides, src, src_strides))
+
+CORE_FORMS_BY(FORM, get_strided,
+              (aq_team * team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
+               const void *src, const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
+               size_t levels),
+              (team, dst, dst_strides, rank, src, src_strides, elem, counts, levels), ONE_ELEMENT,
+              (src, dst, elem), true, vis_strided, REGION(src, src_strides, dst, dst_strides))

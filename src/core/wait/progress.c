@@ -165,6 +165,12 @@ unsigned core_progress(void)
     return AQI_LIKELY(me != NULL) ? progress_once(me) : progress_whole();
 }
 
+aq_status core_direct_poll(void)
+{
+    core_progress();
+    return AQ_OK;
+}
+
 void core_yield(void)
 {
     aqi_count(AQI_CTR_YIELD, 1);

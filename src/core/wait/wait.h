@@ -99,6 +99,12 @@ static inline void core_done_directly(struct core_thread *me)
 {
     if (AQI_UNLIKELY((++me->unpolled & 255) == 0)) core_progress();
 }
+/* The same at the end of a call that calls nothing else, and so need save nothing. */
+AQI_COLD aq_status core_direct_poll(void);
+static AQI_INLINE aq_status core_direct_end(struct core_thread *me)
+{
+    return AQI_UNLIKELY((++me->unpolled & 255) == 0) ? core_direct_poll() : AQ_OK;
+}
 void core_yield(void);
 /*
  * Between two polls. An empty poll is so short that without a pause of this length several of them
