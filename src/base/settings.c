@@ -342,3 +342,13 @@ bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row)
 {
     return strcmp(aqi_setting_origin(table, row), "default") == 0;
 }
+
+uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
+                           uint64_t less)
+{
+    size_t row = 0;
+    while (strcmp(table->rows[row].name, name) != 0)
+        row++;
+    if (spared && aqi_setting_is_default(table, row)) return less;
+    return *(const uint64_t *)(const void *)((const char *)table->values + table->rows[row].offset);
+}

@@ -137,6 +137,10 @@ const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t ro
 /* Whether the setting has its default. */
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 
+/* The number that the setting `name` of the table has, or `less` if it is `spared` and not set. */
+uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
+                           uint64_t less);
+
 /*
  * A copy of a text that lives as long as the process, shared by equal texts; "" if out of memory.
  */

@@ -429,6 +429,18 @@ static void nearest_name(void **state)
     }
 }
 
+static void what_was_set_is_not_spared(void **state)
+{
+    (void)state;
+    struct capture capture;
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(aqi_setting_spare(&table_b, "AQ_LIMIT", false, 7), 1 << 20);
+    assert_int_equal(aqi_setting_spare(&table_b, "AQ_LIMIT", true, 7), 7);
+    setenv("AQ_LIMIT", "1M", 1);
+    assert_int_equal(load(&capture), AQ_OK);
+    assert_int_equal(aqi_setting_spare(&table_b, "AQ_LIMIT", true, 7), 1 << 20);
+}
+
 static void very_long_names_and_values(void **state)
 {
     (void)state;
@@ -461,6 +473,7 @@ int main(void)
         cmocka_unit_test_setup(names_near_to_an_alias_are_answered, clean_environment),
         cmocka_unit_test_setup(unknown_names_are_answered_once, clean_environment),
         cmocka_unit_test_setup(nearest_name, clean_environment),
+        cmocka_unit_test_setup(what_was_set_is_not_spared, clean_environment),
         cmocka_unit_test_setup(very_long_names_and_values, clean_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

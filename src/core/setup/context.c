@@ -52,11 +52,10 @@ static aq_status context_hook_share(void *arg, const char *name, size_t bytes, i
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
-/* The value of a setting that costs memory per peer: unless it was set, less in jobs of more than
- * `crowd` processes. */
-static uint64_t context_spare(const char *name, uint64_t value, uint32_t crowd, uint64_t less)
+/* A setting that costs memory per peer: less in jobs of more than `crowd` processes. */
+static uint64_t context_spare(const char *name, uint32_t crowd, uint64_t less)
 {
-    return core.params.size > crowd && core_setting_is_default(name) ? less : value;
+    return aqi_setting_spare(&aqi_core_settings, name, core.params.size > crowd, less);
 }
 
 static void context_tp_params(void)
@@ -79,14 +78,14 @@ static void context_tp_params(void)
         .threads = core.multi,
         .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
         /* Four times that is taken up, each way, by each pair that talks. */
-        .max_medium = context_spare("AQ_AM_MAX_MEDIUM", aqi_core_config.max_medium, 16, 8192),
+        .max_medium = context_spare("AQ_AM_MAX_MEDIUM", 16, 8192),
         .reach_within_ns = p->start_timeout_ns,
         .long_apart = aqi_core_config.packed_long + 1,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,
                     /* That much of each peer may have arrived unseen. */
-                    .bytes = context_spare("AQ_AM_BYTES", aqi_core_config.am_bytes, 128, 12 << 10)},
+                    .bytes = context_spare("AQ_AM_BYTES", 128, 12 << 10)},
     };
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }

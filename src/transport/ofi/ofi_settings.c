@@ -212,11 +212,6 @@ struct aqi_settings_table aqi_ofi_settings = {
  * memory is lent each peer needs more of them. */
 size_t ofi_medium(uint32_t processes, bool lends)
 {
-    enum { CROWD = 1024, CROWD_MEDIUM = 4032 };
-    size_t row = 0;
-    while (rows[row].offset != offsetof(struct ofi_config, medium))
-        row++;
-    bool many = processes > CROWD || lends;
-    if (many && aqi_setting_is_default(&aqi_ofi_settings, row)) return CROWD_MEDIUM;
-    return ofi_config.medium / 64 * 64;
+    bool many = processes > 1024 || lends;
+    return aqi_setting_spare(&aqi_ofi_settings, "AQ_OFI_MEDIUM", many, 4032) / 64 * 64;
 }
