@@ -233,7 +233,8 @@ static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
     struct aqi_am packed = *am;
     packed.kind = AQI_AM_LONG_PACKED;
     size_t apart = fb->params.long_apart;
-    bool packs = am->nbytes <= peer->max_medium && (apart == 0 || am->nbytes < apart);
+    size_t most = tp->limits.packed != 0 ? tp->limits.packed : peer->max_medium;
+    bool packs = am->nbytes <= most && (apart == 0 || am->nbytes < apart);
     bool own = fb->own.am_long != NULL && rmem != NULL && (!packs || fb->gate == NULL);
     aq_status st = own ? fb->own.am_long(tp, peer, am, rmem, mem, comp) : AQ_ENOTSUP;
     if (st != AQ_ENOTSUP) return st;

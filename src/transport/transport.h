@@ -282,6 +282,9 @@ struct aqi_tp_limits {
     /* AQI_CAP_CREDITS: requests to one peer for which its buffers suffice, and to all together for
      * whose replies our own do; 0: what the credits say. */
     uint32_t depth, total;
+    size_t packed; /* of a Long up to this the fallback layer makes one message; 0: max_medium */
+    size_t copied; /* of a Long up to this a copy costs less than to wait until its source may be
+                      reused; 0: of none */
     uint32_t pool; /* messages that the peers' shared room holds; 0: each has room of its own */
 };
 
@@ -476,8 +479,8 @@ struct aqi_transport {
      * decremented when the source may be reused; without, that is so on return. A failure after
      * AQ_OK is in comp->status (AQ_ERANGE: the memory no longer exists), and the handler does not
      * run. Replies as in am_send. The transport delivers it as AQI_AM_LONG, or as
-     * AQI_AM_LONG_HEADER for fallback.c. AQ_ENOTSUP: not to this memory; fallback.c puts it, then
-     * sends the header. Without AQI_CAP_CREDITS it also sees what fits a message.
+     * AQI_AM_LONG_HEADER for fallback.c. AQ_ENOTSUP: not this one; fallback.c puts it, then sends
+     * the header. Without AQI_CAP_CREDITS it also sees what fits a message.
      */
     aq_status (*am_long)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,

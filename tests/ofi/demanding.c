@@ -340,6 +340,7 @@ static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
     plain.msg_iov = &part;
     plain.rma_iov = &there;
     if (demanding_breaks("silent")) return 0;
+    if (demanding_breaks("unreported")) flags &= ~FI_REMOTE_CQ_DATA;
     if (write && demanding_happens(3)) return demanding_write_later(ep, &plain, flags);
     return write ? demanding_rma_was.writemsg(ep, &plain, flags)
                  : demanding_rma_was.readmsg(ep, &plain, flags);

@@ -63,6 +63,7 @@ static int provider_opens(int count, char *const *texts)
 #define REMOTE "puts and gets go by messages"
 #define POLLS  "waits poll"
 #define EACH   "each message has a buffer of its own"
+#define PUT    "Longs are put before their header is sent"
 
 static const struct row {
     const char *breaks, *tried, *came;
@@ -81,6 +82,8 @@ static const struct row {
     {"silent", "a remote write of 8 bytes", LATE "is not complete", REMOTE},
     {"write", "a remote write of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
     {"read", "a remote read of 12288 bytes", "its byte 12287 of 12288 is 0x00", REMOTE},
+    {"unreported", "a remote write that the target's queue reports",
+     LATE "is complete and not reported", PUT},
     {"lend", "an injected remote write", "its byte 0 of 64 is 0x00", "puts are not injected"},
     {"asleep", "the descriptor of the completion queue", "it was not readable", POLLS},
     {"restless", "the descriptor of the completion queue", "when there are no comp", POLLS},

@@ -154,8 +154,8 @@ static inline void am_complete_locally(aq_event *local)
 
 /*
  * A Long the transport carries. Its source is in use until `local` reports; without an event the
- * caller waits here. Replies never wait, nor do calls that may not block: the transport takes a
- * copy (comp NULL).
+ * caller waits here. Replies never wait, nor do calls that may not block, nor for what is shorter
+ * to copy than to wait for: the transport takes a copy (comp NULL).
  */
 static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, unsigned flags,
                                    aq_event *local, const char *call)
@@ -163,7 +163,8 @@ static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, 
     struct aqi_comp here = {.local = 1, .shared = core.multi};
     struct core_thread *me = core_self();
     struct aqi_op *op = NULL;
-    bool copied = (am->flags & AQI_AM_IS_REPLY) || (flags & AQ_IMMEDIATE);
+    bool copied = (am->flags & AQI_AM_IS_REPLY) || (flags & AQ_IMMEDIATE) ||
+                  (local == NULL && am->nbytes <= route->tp->limits.copied);
     struct aqi_comp *comp = copied ? NULL : &here;
     bool group = local == AQ_EVENT_GROUP;
     if (group) {

@@ -47,6 +47,7 @@ void ofi_close(struct aqi_tp *tp)
         if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], true);
     if (ofi->pins.reg != NULL && ofi->lending.on) aqi_lending_progress(&ofi->lending);
     ofi_endpoint_close(ofi);
+    ofi_transfer_close(ofi);
     aqi_lending_close(&ofi->lending);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
@@ -114,6 +115,7 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
         st = ofi_trial_open(ofi);
     }
     if (ofi->without & OFI_REMOTE) ofi->lending.on = false;
+    if (st == AQ_OK) ofi_long_open(ofi);
     if (st == AQ_OK) st = ofi_pins_open(ofi);
     if (st != AQ_OK) {
         ofi_close(&ofi->tp);
@@ -221,6 +223,7 @@ const struct aqi_transport aqi_ofi_transport = {
     .address = ofi_address,
     .connect = ofi_connect,
     .am_send = ofi_am_send,
+    .am_long = ofi_am_long,
     .progress = ofi_progress,
     .quiet = ofi_quiet,
     .disconnect = ofi_disconnect,

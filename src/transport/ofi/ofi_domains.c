@@ -81,22 +81,32 @@ static unsigned ofi_domains_mine(struct ofi_domains *all)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
+/* The domain of a message to this peer; -1: not now. */
+static int ofi_domains_place_for(struct ofi_domains *all, struct ofi_domains_peer *peer,
+                                 const struct aqi_am *am)
+{
+    const struct ofi_tp *serving = ofi_domains_serving;
+    unsigned count = atomic_load_explicit(&peer->count, memory_order_relaxed);
+    if (AQI_UNLIKELY(count == 0)) {
+        count = (unsigned)aqi_min(all->count, ofi_peer_domains(all->domain[0], peer->peer.id));
+        if (count == 0) return -1;
+        atomic_store_explicit(&peer->count, count, memory_order_relaxed);
+    }
+    unsigned place =
+        (am->flags & AQI_AM_IS_REPLY) != 0 && serving != NULL && serving->front == &all->tp
+            ? serving->place
+            : ofi_domains_mine(all);
+    if (AQI_UNLIKELY(place >= count)) place %= count;
+    return (int)place;
+}
+
 static aq_status ofi_domains_am_send(struct aqi_tp *tp, struct aqi_peer *to,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
-    const struct ofi_tp *serving = ofi_domains_serving;
-    unsigned count = atomic_load_explicit(&peer->count, memory_order_relaxed);
-    if (AQI_UNLIKELY(count == 0)) {
-        count = (unsigned)aqi_min(all->count, ofi_peer_domains(all->domain[0], peer->peer.id));
-        if (count == 0) return AQ_AGAIN;
-        atomic_store_explicit(&peer->count, count, memory_order_relaxed);
-    }
-    unsigned place = (am->flags & AQI_AM_IS_REPLY) != 0 && serving != NULL && serving->front == tp
-                         ? serving->place
-                         : ofi_domains_mine(all);
-    if (AQI_UNLIKELY(place >= count)) place %= count;
+    int place = ofi_domains_place_for(all, peer, am);
+    if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
     return ofi_am_send(&all->domain[place]->tp, peer->in[place], am, comp);
 }
 
@@ -109,6 +119,21 @@ static unsigned ofi_domains_place_of(struct ofi_domains *all, const struct ofi_d
 static const struct aqi_mem *ofi_domains_local(const struct aqi_mem *mem, unsigned place)
 {
     return mem != NULL ? ((const struct ofi_domains_mem *)mem)->in[place] : NULL;
+}
+
+static aq_status ofi_domains_am_long(struct aqi_tp *tp, struct aqi_peer *to,
+                                     const struct aqi_am *am, const struct aqi_rmem *rmem,
+                                     const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    struct ofi_domains *all = (struct ofi_domains *)tp;
+    struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
+    const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
+    int place = ofi_domains_place_for(all, peer, am);
+    if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
+    unsigned at = (unsigned)place;
+    if (AQI_UNLIKELY(at >= there->count)) return AQ_ENOTSUP;
+    return ofi_am_long(&all->domain[at]->tp, peer->in[at], am, there->in[at],
+                       ofi_domains_local(mem, at), comp);
 }
 
 static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -472,6 +497,7 @@ static const struct aqi_transport ofi_domains_table = {
     .address = ofi_domains_address,
     .connect = ofi_domains_connect,
     .am_send = ofi_domains_am_send,
+    .am_long = ofi_domains_am_long,
     .progress = ofi_domains_progress,
     .quiet = ofi_domains_quiet,
     .disconnect = ofi_domains_disconnect,

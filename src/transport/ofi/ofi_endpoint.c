@@ -35,7 +35,8 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
 /* With a descriptor if the provider has that. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
-    struct fi_cq_attr attr = {.size = aqi_min(ofi->messages, ofi->info->rx_attr->size) +
+    /* A message, and the write of a Long before it. */
+    struct fi_cq_attr attr = {.size = 2 * aqi_min(ofi->messages, ofi->info->rx_attr->size) +
                                       2 * ofi->room + OFI_CQ_SLACK,
                               .format = FI_CQ_FORMAT_DATA,
                               .wait_obj = FI_WAIT_FD};

@@ -49,8 +49,17 @@ static void ofi_flush_release(struct ofi_tp *ofi, struct ofi_peer *peer)
     if (peer->kept == NULL) peer->last_kept = &peer->kept;
     if (AQI_UNLIKELY(peer->again == buf)) peer->again = buf->next;
     peer->confirmed++;
-    buf->kept = false;
+    peer->longs -= buf->is_long;
+    buf->kept = buf->is_long = buf->voided = false;
     if (!buf->busy) ofi_buf_put(ofi, buf);
+}
+
+void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+{
+    bool first = peer->again == NULL;
+    if (first || (int32_t)(buf->number - peer->again->number) < 0) peer->again = buf;
+    if (first || (int32_t)(buf->number - peer->until) > 0) peer->until = buf->number;
+    ofi->flushes = true;
 }
 
 /* A number that cannot be says nothing. */
@@ -78,14 +87,20 @@ void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer)
 
 /* --- what comes early or twice --------------------------------------------------------------- */
 
-/* Credits bound how far ahead a message may be. */
-bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+/* Credits bound how far ahead a message may be. What says that one is void takes its place. */
+bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
 {
     struct ofi_buf **at = &peer->early;
     if (peer->down || buf->number - peer->received - 1 > 8 * ofi->limits.depth + 64) return false;
     while (*at != NULL && (int32_t)((*at)->number - buf->number) < 0)
         at = &(*at)->next;
-    if (*at != NULL && (*at)->number == buf->number) return false;
+    if (*at != NULL && (*at)->number == buf->number) {
+        struct ofi_buf *other = *at;
+        if (((const struct aqi_am_wire *)(const void *)buf->bytes)->kind != AQI_AM_NONE)
+            return false;
+        *at = other->next;
+        ofi_buf_put(ofi, other);
+    }
     buf->next = *at;
     *at = buf;
     return true;
@@ -97,7 +112,7 @@ struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
     while (peer->early != NULL) {
         struct ofi_buf *buf = peer->early;
         int32_t ahead = (int32_t)(buf->number - peer->received);
-        if (ahead > 1) return NULL;
+        if (ahead > 1 || (ahead == 1 && ofi_long_waits(buf))) return NULL;
         peer->early = buf->next;
         if (ahead == 1) return buf;
         ofi_buf_put(ofi, buf);
@@ -136,6 +151,7 @@ static bool ofi_flush_repeat(struct ofi_tp *ofi, struct ofi_peer *peer)
     while (peer->again != NULL && (int32_t)(peer->until - peer->again->number) >= 0) {
         struct ofi_buf *buf = peer->again;
         if (buf->busy) return false;
+        if (AQI_UNLIKELY(buf->voided)) ofi_long_void(ofi, buf);
         bool given =
             ofi_message_room(ofi, true) && ofi_message_give(ofi, peer, buf, OFI_SEND) == AQ_OK;
         if (peer->down) return false;

@@ -54,8 +54,10 @@ static void each_comes_once_and_in_order(void **state)
 {
     struct ofi_tp ofi;
     struct ofi_peer peer;
-    struct ofi_buf five = {.number = 5}, four = {.number = 4}, again = {.number = 5},
-                   before = {.number = 2}, far = {.number = 1000}, seven = {.number = 7};
+    unsigned char bytes[64] = {[offsetof(struct aqi_am_wire, kind)] = AQI_AM_SHORT};
+    struct ofi_buf five = {.number = 5, .bytes = bytes}, four = {.number = 4, .bytes = bytes},
+                   again = {.number = 5, .bytes = bytes}, before = {.number = 2, .bytes = bytes},
+                   far = {.number = 1000, .bytes = bytes}, seven = {.number = 7, .bytes = bytes};
     (void)state;
     begin(&ofi, &peer);
     peer.received = 2;

@@ -25,7 +25,8 @@ enum {
     OFI_BATCH = 16,  /* completions taken at once */
     OFI_NAME = 64,   /* bytes of a provider's address, at most */
     OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
-    OFI_DOMAINS = 8
+    OFI_DOMAINS = 8,
+    OFI_COPIED = 64 << 10 /* a Long up to this is copied, rather than that its sender waits */
 };
 
 extern const unsigned char ofi_magic[4]; /* of addresses */
@@ -60,11 +61,12 @@ enum ofi_part {
     OFI_REMOTE = 1 << 2, /* remote writes and reads */
     OFI_WAKE = 1 << 3,   /* by the descriptor of the completion queue */
     OFI_MANY = 1 << 4,   /* one buffer for many messages */
-    OFI_PUTS = 1 << 5    /* injected ones */
+    OFI_PUTS = 1 << 5,   /* injected ones */
+    OFI_REPORT = 1 << 6  /* remote writes that the target's queue reports */
 };
 
 /* The `handler` of messages of the transport itself, which are of no kind. */
-enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = 3 };
+enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = 3, OFI_VOID = 4 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
@@ -99,6 +101,8 @@ struct ofi_buf {
     unsigned char *bytes;
     uint32_t len, number;  /* without the tail; of a message */
     bool busy, kept;       /* with the provider; until the peer has it */
+    bool is_long, voided;  /* the header of a write that is reported; and which has failed */
+    uint32_t write;        /* the number of that */
     struct ofi_peer *peer; /* who is sent to, or has sent */
 };
 
@@ -127,7 +131,11 @@ struct ofi_peer {
     uint32_t pieces, seen;   /* that have ended; with what was confirmed */
     uint64_t owed;           /* since when nothing has ended, in ns */
     uint32_t owed_at, calls; /* what had ended then; what the peer has asked and answered since */
-    struct ofi_op *ops;      /* all transfers */
+    /* Longs: the number of the last write, and headers that are kept; writes that have come, all
+     * up to this number and of the next ones those with a bit. */
+    uint32_t writes, longs, written;
+    uint64_t written_more;
+    struct ofi_op *ops;                     /* all transfers */
     struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
     struct aqi_lender lender;
     struct ofi_peer *next_lost;
@@ -140,11 +148,22 @@ struct ofi_op {
     struct ofi_op *next, **link; /* of the peer's */
     struct ofi_op *next_waiting;
     struct ofi_peer *peer;
-    bool ended;          /* for who has started it; pieces of it may still be under way */
-    bool exposed;        /* the provider was given memory of who has started it */
-    bool inject;         /* the provider copies it */
-    uint64_t key, shift; /* there; and from op.remote to what the provider calls it */
-    void *desc;          /* AQI_BY_KNOWN */
+    bool ended;            /* for who has started it; pieces of it may still be under way */
+    bool exposed;          /* the provider was given memory of who has started it */
+    bool inject;           /* the provider copies it */
+    uint64_t key, shift;   /* there; and from op.remote to what the provider calls it */
+    void *desc;            /* AQI_BY_KNOWN */
+    bool reported;         /* the payload of a Long, which the peer's queue reports */
+    uint32_t header;       /* then: the number of the message */
+    uint64_t data;         /* and what is reported */
+    struct ofi_copy *copy; /* of the source, which was given back */
+};
+
+/* In a list of all, as the provider may keep it until the endpoint is closed. */
+struct ofi_copy {
+    struct ofi_copy *next, **link;
+    size_t room;
+    unsigned char bytes[];
 };
 
 /* A part of a transfer, as it is given to the provider. */
@@ -208,8 +227,9 @@ struct ofi_tp {
     size_t buffer;                   /* bytes of one */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
-    uint32_t messages;               /* that may be on their way here, if all peers send at once */
-    uint32_t receives;               /* buffers that are to be posted, and are */
+    size_t reported;   /* and of the largest Long whose write the peer's queue reports */
+    uint32_t messages; /* that may be on their way here, if all peers send at once */
+    uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be under way, and are */
     uint32_t bounced;   /* buffers that pieces have */
@@ -224,6 +244,8 @@ struct ofi_tp {
     uint32_t waiting;        /* transfers that are not wholly posted */
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
+    struct ofi_copy *copies, *spare_copies; /* in use; some of OFI_COPIED bytes that are not */
+    unsigned spare_count;
     struct aqi_pool ops, pieces;
     struct aqi_pins pins; /* open where the provider wants local memory registered, or it is lent */
     struct aqi_lending lending;
@@ -251,7 +273,7 @@ static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 /* ofi.c: the operations of one domain; `first`: whose self-test was that of all, or NULL. */
 enum {
     OFI_CAPS = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
-               AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR
+               AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG
 };
 aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_tp *front,
                           unsigned place, const struct ofi_tp *first, struct ofi_tp **out);
@@ -308,6 +330,11 @@ void ofi_receive_size(struct ofi_tp *ofi);
 void ofi_receive_post(struct ofi_tp *ofi);
 /* A completion of a receive was read, which may be looked at after others. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry);
+/* Does it tell of a write of a peer's? Then it has no context of ours. */
+static inline bool ofi_receive_is_write(const struct fi_cq_data_entry *entry)
+{
+    return (entry->flags & FI_REMOTE_WRITE) != 0 || entry->op_context == NULL;
+}
 /* Its message, which `view` has room for; NULL: it is of none. */
 struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view);
 /* The same message in a buffer of its own, which may be kept; NULL: no memory, and it is gone. */
@@ -380,6 +407,8 @@ static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 }
 /* What is in the buffer, as the next one to this peer, to be kept; else it is not used any more. */
 aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+/* The same, and what cannot be sent now is as what the provider has lost. */
+void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* The same without a number of its own. */
 aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
                            enum ofi_kind kind);
@@ -387,14 +416,18 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
 unsigned ofi_message_deliver_held(struct ofi_tp *ofi);
+/* Those that came early and whose turn it is now. */
+void ofi_message_take_early(struct ofi_tp *ofi, struct ofi_peer *peer, enum aqi_progress_mode mode);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
 
 /* ofi_flush.c. With the lock held. */
 /* Until it has arrived. */
 void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived);
+/* Send again what is kept from this one on. */
+void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* Keep a message that is not the next one of the peer; false: it makes no sense, or came before. */
-bool ofi_flush_early(const struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
+bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* Of those that were kept so, what is its turn now, or NULL. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Have all messages to this peer arrived? It is asked if that is not known. */
@@ -414,7 +447,12 @@ aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
+void ofi_transfer_close(struct ofi_tp *ofi); /* after the endpoint */
 /* With the lock held. */
+/* Post the write of a Long, wholly; AQ_AGAIN, AQ_ENOTSUP: not at all. Without counters its source
+ * is copied. */
+aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
+                                      const struct ofi_rmem *rmem, const struct aqi_mem *mem);
 /* It is posted as soon as may be. */
 void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op);
 /* One more of the peer's. */
@@ -434,6 +472,22 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* a piece to it */
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* All to this peer fails; `now`: also what uses memory that the provider has not let go of. */
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
+
+/* ofi_long.c */
+aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      const struct aqi_rmem *rmem, const struct aqi_mem *mem,
+                      struct aqi_comp *comp);
+/* With the lock held. */
+void ofi_long_open(struct ofi_tp *ofi); /* after the self-test */
+/* Of a transfer: has the peer its header, and so the write? */
+bool ofi_long_has_arrived(const struct ofi_op *op);
+void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op);
+/* Make this header a message that says that it is none. */
+void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf);
+/* A write has come, of this peer; NULL: of none. */
+struct ofi_peer *ofi_long_reported(struct ofi_tp *ofi, uint64_t data);
+void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf); /* in its turn */
+bool ofi_long_waits(const struct ofi_buf *buf); /* a message, for a write that has not come */
 
 /* ofi_progress.c */
 /* The error that the queue has, also in words; NULL: none. */

@@ -59,6 +59,19 @@ aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     return st;
 }
 
+void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
+{
+    buf->number = peer->given + 1;
+    aq_status st = ofi_message_give(ofi, peer, buf, OFI_SEND);
+    if (peer->down) {
+        buf->is_long = false;
+        if (!buf->busy) ofi_buf_put(ofi, buf);
+        return;
+    }
+    ofi_flush_keep(ofi, peer, buf);
+    if (st != AQ_OK) ofi_flush_again(ofi, peer, buf);
+}
+
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -75,6 +88,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
         aqi_am_encode(buf->bytes, am, ofi->params.self);
         memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
+        if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER)) memset(buf->bytes + len, 0, OFI_ALIGN);
         buf->len = (uint32_t)(len + payload);
         st = ofi_message_post(ofi, peer, buf);
     }
@@ -135,6 +149,17 @@ static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
     ofi_receive_drop(ofi, buf);
 }
 
+/* One of the transport itself. */
+static AQI_COLD void ofi_message_take_own(struct ofi_tp *ofi, struct ofi_buf *buf, uint8_t what)
+{
+    if (what == OFI_LENDING) {
+        ofi_lending_received(ofi, buf);
+    } else {
+        ofi_long_voided(buf->peer, buf);
+        ofi_receive_drop(ofi, buf);
+    }
+}
+
 /* It is its turn, of those of the peer. Without memory to keep it in it has not come. */
 static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_progress_mode mode)
 {
@@ -142,7 +167,7 @@ static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_p
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     if (AQI_UNLIKELY(head->kind == AQI_AM_NONE)) {
         peer->received++;
-        ofi_lending_received(ofi, buf);
+        ofi_message_take_own(ofi, buf, head->handler);
     } else if ((head->flags & AQI_AM_IS_REPLY) != 0 || mode == AQI_PROGRESS_ALL) {
         peer->received++;
         ofi_message_run(ofi, buf);
@@ -152,6 +177,13 @@ static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_p
         *ofi->last_held = buf;
         ofi->last_held = &buf->next;
     }
+}
+
+void ofi_message_take_early(struct ofi_tp *ofi, struct ofi_peer *peer, enum aqi_progress_mode mode)
+{
+    struct ofi_buf *buf;
+    while (peer->early != NULL && (buf = ofi_flush_next(ofi, peer)) != NULL)
+        ofi_message_take(ofi, buf, mode);
 }
 
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
@@ -168,16 +200,15 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
     bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* else the provider's */
     if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
-    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler != OFI_LENDING)) {
+    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler < OFI_LENDING)) {
         ofi_flush_received(ofi, peer, head.handler, tail.number);
         ofi_receive_drop(ofi, buf);
-    } else if (AQI_LIKELY(tail.number == peer->received + 1)) {
+    } else if (AQI_LIKELY(tail.number == peer->received + 1 && !ofi_long_waits(buf))) {
         ofi_message_take(ofi, buf, mode);
     } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL && !ofi_flush_early(ofi, peer, buf)) {
         ofi_buf_put(ofi, buf);
     }
-    while (AQI_UNLIKELY(peer->early != NULL) && (buf = ofi_flush_next(ofi, peer)) != NULL)
-        ofi_message_take(ofi, buf, mode);
+    if (AQI_UNLIKELY(peer->early != NULL)) ofi_message_take_early(ofi, peer, mode);
     return 1;
 }
 

@@ -9,9 +9,14 @@
 static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry,
                                  enum aqi_progress_mode mode)
 {
-    struct ofi_ctx *ctx = entry->op_context;
     struct ofi_buf view, *buf;
     struct ofi_piece *piece;
+    if (AQI_UNLIKELY(ofi_receive_is_write(entry))) {
+        struct ofi_peer *peer = ofi_long_reported(ofi, entry->data);
+        if (peer != NULL) ofi_message_take_early(ofi, peer, mode);
+        return 1;
+    }
+    struct ofi_ctx *ctx = entry->op_context;
     switch (ctx->kind) {
     case OFI_RECEIVE:
     case OFI_AREA:

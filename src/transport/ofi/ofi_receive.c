@@ -133,6 +133,7 @@ static bool ofi_receive_is_message(const struct fi_cq_data_entry *entry)
 /* Completions of one buffer may be looked at in any order, and by several threads. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry)
 {
+    if (AQI_UNLIKELY(ofi_receive_is_write(entry))) return;
     struct ofi_ctx *ctx = entry->op_context;
     struct ofi_area *area = (struct ofi_area *)ctx;
     if (ctx->kind == OFI_AREA) {

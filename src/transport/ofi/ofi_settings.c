@@ -92,7 +92,7 @@ static const struct aqi_setting rows[] = {
      .def = "none",
      .doc = "The order that is asked of the provider: none, relaxed (of messages), strict (also of "
             "writes, and of messages after them); where it has no such order it is used without. "
-            "The library sorts messages itself and waits for each write to be delivered, so what "
+            "The library sorts messages itself and relies on no order of writes, so what "
             "it promises is the same with all.",
      .advice = "Try relaxed where messages that come early cost time to be kept.",
      .choices = orders,

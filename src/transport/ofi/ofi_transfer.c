@@ -5,9 +5,13 @@
 #include "base/stats.h"
 #include "base/touch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-enum { OFI_CANCELLED = 3 /* times, and it is refused */ };
+enum {
+    OFI_CANCELLED = 3,    /* times, and it is refused */
+    OFI_SPARE_COPIES = 16 /* kept for the next */
+};
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -17,15 +21,72 @@ static void ofi_transfer_end(struct ofi_op *op)
     op->ended = true;
     if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
     if (!op->op.get) aqi_comp_local(op->op.comp);
-    aqi_comp_remote(op->op.comp);
+    if (!op->reported) aqi_comp_remote(op->op.comp);
     *op->link = op->next;
     if (op->next != NULL) op->next->link = op->link;
+}
+
+static void ofi_transfer_unlink_copy(struct ofi_copy *copy)
+{
+    *copy->link = copy->next;
+    if (copy->next != NULL) copy->next->link = copy->link;
+}
+
+static void ofi_transfer_drop_copy(struct ofi_tp *ofi, struct ofi_copy *copy)
+{
+    ofi_transfer_unlink_copy(copy);
+    if (copy->room != OFI_COPIED || ofi->spare_count == OFI_SPARE_COPIES) {
+        free(copy);
+        return;
+    }
+    copy->next = ofi->spare_copies;
+    ofi->spare_copies = copy;
+    ofi->spare_count++;
+}
+
+/* Memory that was used before, as the pages of new memory would cost more than the copy. */
+static struct ofi_copy *ofi_transfer_spare_copy(struct ofi_tp *ofi, size_t len)
+{
+    struct ofi_copy *copy = len <= OFI_COPIED ? ofi->spare_copies : NULL;
+    size_t room = aqi_max(len, OFI_COPIED);
+    if (copy != NULL) {
+        ofi->spare_copies = copy->next;
+        ofi->spare_count--;
+    } else if ((copy = malloc(sizeof(*copy) + room)) != NULL) {
+        copy->room = room;
+    }
+    return copy;
+}
+
+/* False: no memory. */
+static bool ofi_transfer_copy(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    struct ofi_copy *copy = ofi_transfer_spare_copy(ofi, op->op.len);
+    if (copy == NULL) return false;
+    copy->next = ofi->copies;
+    copy->link = &ofi->copies;
+    if (copy->next != NULL) copy->next->link = &copy->next;
+    ofi->copies = op->copy = copy;
+    op->op.local = memcpy(copy->bytes, op->op.local, op->op.len);
+    return true;
+}
+
+void ofi_transfer_close(struct ofi_tp *ofi)
+{
+    while (ofi->copies != NULL)
+        ofi_transfer_drop_copy(ofi, ofi->copies);
+    while (ofi->spare_copies != NULL) {
+        struct ofi_copy *copy = ofi->spare_copies;
+        ofi->spare_copies = copy->next;
+        free(copy);
+    }
 }
 
 /* Nothing of it is with the provider. */
 static void ofi_transfer_free(struct ofi_tp *ofi, struct ofi_op *op)
 {
     if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&ofi->lending, &op->op);
+    if (AQI_UNLIKELY(op->copy != NULL)) ofi_transfer_drop_copy(ofi, op->copy);
     aqi_pool_put(&ofi->ops, op);
 }
 
@@ -50,6 +111,7 @@ static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, 
 {
     struct ofi_op *op = piece->op;
     if (op->op.status == AQ_OK) op->op.status = status;
+    if (AQI_UNLIKELY(op->reported && status != AQ_OK && !op->peer->down)) ofi_long_failed(ofi, op);
     if (piece->buf != NULL && op->op.get && status == AQ_OK && !op->ended)
         memcpy(op->op.local + piece->offset, piece->buf->bytes, piece->len);
     op->op.done += piece->len;
@@ -170,8 +232,12 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
                              .rma_iov_count = 1,
                              .context = &piece->ctx};
     if (op->op.get) return fi_readmsg(ofi->ep, &msg, FI_COMPLETION);
-    uint64_t copied = op->inject ? FI_INJECT : 0;
-    return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | copied);
+    uint64_t more = op->inject ? FI_INJECT : 0;
+    if (op->reported) {
+        msg.data = op->data;
+        more |= FI_REMOTE_CQ_DATA;
+    }
+    return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | more);
 }
 
 /* How many buffers pieces may have: AQ_OFI_BOUNCE_MEMORY. */
@@ -236,11 +302,10 @@ static void ofi_transfer_count(const struct ofi_piece *piece)
     if (piece->buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
 }
 
-static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
+/* What is not taken is dropped. */
+static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
+                                         struct ofi_piece *piece)
 {
-    if (ofi->out >= ofi->room) return AQ_AGAIN;
-    struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
-    if (piece == NULL) return AQ_AGAIN;
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err != 0) {
         ofi_transfer_drop_piece(ofi, piece);
@@ -248,10 +313,18 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->len;
-    op->exposed = op->exposed || (piece->buf == NULL && !op->inject && op->op.local != op->op.copy);
+    op->exposed = op->exposed || (piece->buf == NULL && !op->inject && op->copy == NULL &&
+                                  op->op.local != op->op.copy);
     op->peer->refused = 0;
     ofi->out++;
     return AQ_OK;
+}
+
+static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
+{
+    if (ofi->out >= ofi->room) return AQ_AGAIN;
+    struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
+    return piece != NULL ? ofi_transfer_post_piece(ofi, op, piece) : AQ_AGAIN;
 }
 
 /* Those that the provider does not take now stay; with a peer that gets lost all of its go. */
@@ -265,7 +338,13 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
         struct ofi_piece *piece = list;
         struct ofi_peer *peer = piece->op->peer;
         list = piece->next_again;
-        bool room = ofi->out < ofi->room;
+        if (ofi_long_has_arrived(piece->op)) {
+            ofi_transfer_piece_end(ofi, piece, AQ_OK);
+            continue;
+        }
+        /* Whether it has is asked for now. */
+        bool doubtful = piece->op->reported && (peer->failed || peer->broken != 0);
+        bool room = ofi->out < ofi->room && !doubtful;
         ssize_t err = room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
         if (err == 0) {
             ofi_transfer_count(piece);
@@ -360,6 +439,36 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
     if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
     ofi_transfer_push(ofi, peer);
     return AQ_OK;
+}
+
+aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
+                                      const struct ofi_rmem *rmem, const struct aqi_mem *mem)
+{
+    struct ofi_op *op = aqi_pool_get(&ofi->ops);
+    aq_status st = AQ_AGAIN;
+    if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
+    *op = *want;
+    op->key = rmem->key;
+    op->shift = rmem->base - rmem->rmem.addr;
+    op->op.lender = &op->peer->lender;
+    if (op->op.comp == NULL) {
+        if (!ofi_transfer_copy(ofi, op)) goto no_copy;
+        mem = NULL;
+    }
+    ofi_transfer_local(ofi, op, mem);
+    struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
+    if (piece == NULL) goto no_piece;
+    st = piece->len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;
+    if (st == AQ_ENOTSUP) ofi_transfer_drop_piece(ofi, piece);
+    if (st != AQ_OK) goto no_piece;
+    ofi_transfer_link(op);
+    if (AQI_UNLIKELY(op->peer->ask_at == 0)) ofi->look_at = 0;
+    return AQ_OK;
+no_piece:
+    if (op->copy != NULL) ofi_transfer_drop_copy(ofi, op->copy);
+no_copy:
+    aqi_pool_put(&ofi->ops, op);
+    return st;
 }
 
 aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

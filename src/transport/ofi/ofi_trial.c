@@ -31,7 +31,8 @@ enum {
     OFI_TRIAL_NAP_MS = 10,     /* until a descriptor wakes */
     OFI_TRIAL_NAPS = 3,
     OFI_TRIAL_LOOKS = 200, /* at least so many after the time is up */
-    OFI_TRIAL_TURN = 16    /* between yields, which take long on a busy machine */
+    OFI_TRIAL_TURN = 16,   /* between yields, which take long on a busy machine */
+    OFI_TRIAL_DATA = 0x7e57da7a
 };
 
 struct ofi_trial {
@@ -127,6 +128,10 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     else if (got < 0 && got != -FI_EAGAIN)
         ofi_trial_say(trial, "the completion queue says: %s", ofi_library.strerror((int)-got));
     if (got != 1) return false;
+    if (ofi_receive_is_write(&entry)) {
+        trial->arrived = trial->arrived || entry.data == trial->op.data;
+        return true;
+    }
     struct ofi_ctx *ctx = entry.op_context;
     if (ctx->kind == OFI_RECEIVE || ctx->kind == OFI_AREA) {
         struct ofi_buf view, *buf = ofi_receive_message(&entry, &view);
@@ -150,7 +155,9 @@ static bool ofi_trial_look(struct ofi_trial *trial)
     if (last && !ofi_trial_failed(trial))
         ofi_trial_say(trial, "after %llu ms it %s",
                       (unsigned long long)(ofi_config.self_test_ns / 1000000),
-                      trial->done ? "has left and not come" : "is not complete");
+                      !trial->done         ? "is not complete"
+                      : trial->op.reported ? "is complete and not reported"
+                                           : "has left and not come");
     if (trial->looks++ % OFI_TRIAL_TURN == 0) sched_yield();
     return false;
 }
@@ -171,7 +178,7 @@ static void ofi_trial_wait(struct ofi_trial *trial)
 /* The time is that of one message or transfer, since many take long on a busy machine. */
 static void ofi_trial_begin(struct ofi_trial *trial)
 {
-    trial->arrived = trial->done = false;
+    trial->arrived = trial->done = trial->op.reported = false;
     trial->seed++;
     trial->limit = aqi_now_ns() + ofi_config.self_test_ns;
     trial->late = 0;
@@ -279,17 +286,18 @@ static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *a
                           (ptrdiff_t)i - OFI_TRIAL_OFFSET);
 }
 
-enum ofi_trial_how { OFI_TRIAL_WRITE, OFI_TRIAL_READ, OFI_TRIAL_INJECT };
+enum ofi_trial_how { OFI_TRIAL_WRITE, OFI_TRIAL_READ, OFI_TRIAL_INJECT, OFI_TRIAL_REPORT };
 
 static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial_how how)
 {
-    bool get = how == OFI_TRIAL_READ, inject = how == OFI_TRIAL_INJECT;
+    bool get = how == OFI_TRIAL_READ, inject = how == OFI_TRIAL_INJECT,
+         report = how == OFI_TRIAL_REPORT;
     if (!ofi_trial_register(trial)) return;
     const struct ofi_mem *mem = (const struct ofi_mem *)trial->mem;
     unsigned char *local = trial->areas + OFI_TRIAL_AREA;
     unsigned char *from = get ? trial->areas : local, *to = get ? local : trial->areas;
     ofi_trial_begin(trial);
-    trial->arrived = true;
+    trial->arrived = !report;
     memset(to, 0, OFI_TRIAL_AREA);
     memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
@@ -300,6 +308,8 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
                .local = local + OFI_TRIAL_OFFSET},
         .key = mem->key->keys[0],
         .inject = inject,
+        .reported = report,
+        .data = OFI_TRIAL_DATA,
         .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
     ofi_trial_post(trial, NULL);
@@ -323,6 +333,11 @@ static void ofi_trial_inject_write(struct ofi_trial *trial, size_t len)
     const struct ofi_tp *ofi = trial->ofi;
     if ((ofi->without & OFI_REMOTE) == 0 && ofi->put_inject != 0)
         ofi_trial_remote(trial, aqi_min(ofi->put_inject, len), OFI_TRIAL_INJECT);
+}
+
+static void ofi_trial_reported_write(struct ofi_trial *trial, size_t len)
+{
+    if ((trial->ofi->without & OFI_REMOTE) == 0) ofi_trial_remote(trial, len, OFI_TRIAL_REPORT);
 }
 
 /* Is the descriptor readable, or becomes so? -1: it is not to be waited for now. */
@@ -394,6 +409,8 @@ static const struct ofi_trial_row {
     {"a remote read of 8 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_SMALL},
     {"a remote read of 12288 bytes", OFI_REMOTE, ofi_trial_read, OFI_TRIAL_PAGES},
     {"an injected remote write", OFI_PUTS, ofi_trial_inject_write, OFI_TRIAL_PAGES},
+    {"a remote write that the target's queue reports", OFI_REPORT, ofi_trial_reported_write,
+     OFI_TRIAL_PAGES},
     {"the descriptor of the completion queue", OFI_WAKE, ofi_trial_wake, OFI_TRIAL_MESSAGE},
 };
 
@@ -406,6 +423,7 @@ static const struct {
     {OFI_MANY, AQI_LOG_INFO, "each message has a buffer of its own"},
     {OFI_INJECT, AQI_LOG_WARN, "messages are not injected"},
     {OFI_PUTS, AQI_LOG_INFO, "puts are not injected"},
+    {OFI_REPORT, AQI_LOG_INFO, "Longs are put before their header is sent"},
     {OFI_REMOTE, AQI_LOG_WARN, "puts and gets go by messages"},
     {OFI_WAKE, AQI_LOG_INFO, "waits poll"},
 };

@@ -1,0 +1,218 @@
+/*
+ * ofi: Longs whose payload is written. Their header is sent right after that, without waiting for
+ * the write to complete, so that a Long takes one trip. No order of the two is relied on: the write
+ * carries data that the target's completion queue reports (FI_REMOTE_CQ_DATA), and until then the
+ * header is kept there like a message that came early.
+ *
+ * Such writes to a peer are numbered, and the header has the number of its own. At most OFI_LONGS
+ * headers to a peer are not confirmed, so 64 bits say which of the writes have arrived, and a write
+ * that is repeated changes nothing.
+ *
+ * If its connection breaks, a write is repeated, but not before the peer has answered that the
+ * header has not arrived: otherwise the write has, and the program may have changed that memory
+ * since. If a write fails for good, nothing must wait for it: its header is sent again, under the
+ * same number, as OFI_VOID.
+ */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/stats.h"
+#include "base/touch.h"
+
+#include <string.h>
+
+enum {
+    OFI_LONGS = 64,
+    OFI_LONG_NUMBER = 8 /* bits of the number in what is reported; above it is the rank */
+};
+
+/* Behind the arguments of a header. */
+struct ofi_long {
+    uint32_t valid, number;
+};
+
+/* --- which, and how -------------------------------------------------------------------------- */
+
+/* A peer that has confirmed nothing may not know this process yet, and would miss the report. */
+static bool ofi_long_is_reported(const struct ofi_peer *peer, const struct aqi_am *am,
+                                 const struct ofi_rmem *rmem)
+{
+    return peer->confirmed != 0 && !rmem->lent &&
+           aqi_within(am->addr, am->nbytes, rmem->rmem.addr, rmem->rmem.len);
+}
+
+static uint64_t ofi_long_data(const struct ofi_tp *ofi, uint32_t number)
+{
+    return (uint64_t)ofi->params.self << OFI_LONG_NUMBER | (number & UINT8_MAX);
+}
+
+/* shm, by virtual addresses, copies into the peer's memory itself. So a write is complete at once,
+ * and a message that is not injected is slower than a write and one that is. */
+static bool ofi_long_is_direct(const struct ofi_tp *ofi)
+{
+    return ofi->info->ep_attr->protocol == FI_PROTO_SHM && ofi_wants(ofi, FI_MR_VIRT_ADDR);
+}
+
+static bool ofi_long_is_possible(const struct ofi_tp *ofi)
+{
+    return (ofi->without & (OFI_REMOTE | OFI_REPORT)) == 0 &&
+           ofi->info->domain_attr->cq_data_size >= sizeof(uint32_t) &&
+           ofi->params.size <= UINT32_C(1) << (32 - OFI_LONG_NUMBER);
+}
+
+void ofi_long_open(struct ofi_tp *ofi)
+{
+    struct aqi_tp_limits *limits = &ofi->tp.limits;
+    size_t frame = OFI_FRAME + sizeof(struct ofi_tail);
+    bool direct = ofi_long_is_direct(ofi), possible = ofi_long_is_possible(ofi);
+    limits->packed = limits->max_medium;
+    if (direct && ofi->inject > frame)
+        limits->packed = aqi_min(limits->max_medium, ofi->inject - frame);
+    ofi->reported = !possible ? 0 : direct ? ofi->put_inject : ofi_config.piece;
+    if (!ofi_wants(ofi, FI_MR_LOCAL)) limits->copied = aqi_min(ofi->reported, OFI_COPIED);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static void ofi_long_header(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
+                            struct ofi_buf *buf)
+{
+    struct aqi_am header = *am;
+    struct ofi_long number = {.valid = 1, .number = ++peer->writes};
+    size_t len = aqi_am_payload_offset(am->nargs);
+    aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
+    aqi_am_encode(buf->bytes, &header, ofi->params.self);
+    memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
+    memcpy(buf->bytes + len, &number, sizeof(number));
+    buf->len = (uint32_t)(len + sizeof(number));
+    buf->is_long = true;
+    buf->write = number.number;
+    peer->longs++;
+    ofi_message_post_later(ofi, peer, buf);
+}
+
+static aq_status ofi_long_write(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
+                                const struct ofi_rmem *rmem, const struct aqi_mem *mem,
+                                struct aqi_comp *comp)
+{
+    struct ofi_op op = {.peer = peer,
+                        .reported = true,
+                        .header = peer->given + 1,
+                        .data = ofi_long_data(ofi, peer->writes + 1),
+                        .op = {.comp = comp,
+                               .remote = am->addr,
+                               .local = (unsigned char *)(uintptr_t)am->payload,
+                               .len = am->nbytes}};
+    return ofi_transfer_write_reported(ofi, &op, rmem, mem);
+}
+
+static aq_status ofi_long_send(struct ofi_tp *ofi, struct ofi_peer *peer, const struct aqi_am *am,
+                               const struct ofi_rmem *rmem, const struct aqi_mem *mem,
+                               struct aqi_comp *comp)
+{
+    if (!ofi_long_is_reported(peer, am, rmem)) return AQ_ENOTSUP;
+    aq_status st = ofi_fenced(ofi) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
+    if (st != AQ_OK) return st;
+    if (peer->longs >= OFI_LONGS || !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0))
+        return AQ_AGAIN;
+    struct ofi_buf *buf = ofi_buf_get(ofi);
+    if (buf == NULL) return AQ_AGAIN;
+    st = ofi_long_write(ofi, peer, am, rmem, mem, comp);
+    if (st != AQ_OK) {
+        ofi_buf_put(ofi, buf);
+        return st;
+    }
+    ofi_long_header(ofi, peer, am, buf);
+    return AQ_OK;
+}
+
+aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                      const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    if (am->nbytes == 0 || am->nbytes > ofi->reported) return AQ_ENOTSUP;
+    aqi_touch_read(am->payload, am->nbytes);
+    ofi_lock(ofi);
+    aq_status st =
+        ofi_long_send(ofi, (struct ofi_peer *)peer, am, (const struct ofi_rmem *)rmem, mem, comp);
+    ofi_unlock(ofi);
+    return st;
+}
+
+/* --- what fails ------------------------------------------------------------------------------ */
+
+bool ofi_long_has_arrived(const struct ofi_op *op)
+{
+    return op->reported && (int32_t)(op->peer->confirmed - op->header) >= 0;
+}
+
+void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
+{
+    static atomic_bool once;
+    struct ofi_peer *peer = op->peer;
+    struct ofi_buf *buf = peer->kept;
+    if (op->op.comp == NULL)
+        aqi_log_once(&once, AQI_LOG_WARN, "ofi",
+                     "a Long of %zu bytes to %#llx of rank %u cannot be written: its handler does "
+                     "not run; destroy a segment once no peer uses it",
+                     op->op.len, (unsigned long long)op->op.remote, peer->peer.id);
+    while (buf != NULL && buf->number != op->header)
+        buf = buf->next;
+    if (buf == NULL) return;
+    buf->voided = true;
+    ofi_flush_again(ofi, peer, buf);
+}
+
+void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf)
+{
+    const struct aqi_am_wire head = {.stamp = ofi->stamp,
+                                     .kind = AQI_AM_NONE,
+                                     .handler = OFI_VOID,
+                                     .flags = AQI_AM_IS_REPLY,
+                                     .source = ofi->params.self,
+                                     .addr = buf->write};
+    memcpy(buf->bytes, &head, sizeof(head));
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* This write has arrived, or never will. A number too far ahead is of no write. */
+static void ofi_long_mark(struct ofi_peer *peer, uint32_t ahead)
+{
+    if (ahead >= OFI_LONGS) return;
+    peer->written_more |= UINT64_C(1) << ahead;
+    while (peer->written_more & 1) {
+        peer->written_more >>= 1;
+        peer->written++;
+    }
+}
+
+struct ofi_peer *ofi_long_reported(struct ofi_tp *ofi, uint64_t data)
+{
+    uint64_t source = data >> OFI_LONG_NUMBER;
+    struct ofi_peer *peer = source < ofi->params.size ? ofi->peers[source] : NULL;
+    if (peer != NULL) ofi_long_mark(peer, (uint8_t)(data - peer->written - 1));
+    return peer;
+}
+
+void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    aqi_count(AQI_CTR_AM_DROPPED, 1);
+    ofi_long_mark(peer, (uint32_t)head->addr - peer->written - 1);
+}
+
+/* A header that fallback.c sends after a put has no number. */
+bool ofi_long_waits(const struct ofi_buf *buf)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    if (AQI_LIKELY(head->kind != AQI_AM_LONG_HEADER)) return false;
+    struct ofi_long number;
+    size_t at = aqi_am_payload_offset(head->nargs);
+    if (at + sizeof(number) > buf->len) return false;
+    memcpy(&number, buf->bytes + at, sizeof(number));
+    uint32_t ahead = number.number - buf->peer->written - 1;
+    if (number.valid == 0 || (int32_t)ahead < 0) return false;
+    return ahead >= OFI_LONGS || (buf->peer->written_more >> ahead & 1) == 0;
+}
