@@ -21,8 +21,10 @@ UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-r
          "am-self": "ns", "am-self-reply": "ns", "put-self": "ns", "put-lat": "ns", "get-lat": "ns",
          "put-value": "ns",
          "get-value": "ns", "atomic-lat": "ns", "atomic-cas": "ns", "atomic-double": "ns",
+         "atomic-shared": "ns",
          "atomic-rate": "M/s", "put-bw": "GB/s", "get-bw": "GB/s", "put-rate": "M/s",
-         "get-rate": "M/s", "put-events": "M/s", "memset-bw": "GB/s", "put-private": "GB/s",
+         "get-rate": "M/s", "put-events": "M/s", "get-events": "M/s", "memset-bw": "GB/s",
+         "put-private": "GB/s",
          "get-private": "GB/s",
          **{f"{form}-{way}{piece}": "GB/s" for form in ("strided", "vector", "indexed")
             for way in ("put", "get") for piece in ("", "-64", "-512")},
@@ -33,7 +35,8 @@ WITHOUT_SIZES = {"am-short-rtt": [0], "am-ring": [0], "am-short-rate": [0],
                  "am-short-pairs": [0], "am-short-in": [0], "poll-empty": [0], "am-self": [0],
                  "am-self-reply": [0],
                  "put-value": [8], "get-value": [8], "atomic-lat": [8], "atomic-cas": [8],
-                 "atomic-double": [8], "atomic-rate": [8], "team-split": [0], "barrier": [0]}
+                 "atomic-double": [8], "atomic-shared": [8], "atomic-rate": [8],
+                 "team-split": [0], "barrier": [0]}
 PIECES = {"64": 64, "512": 512}
 WITHOUT_LIMIT = ("am-short-in", "team-split")
 

@@ -54,28 +54,33 @@ LOOP(api_aq_put_private, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
 LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET)),
      CHECK(aq_get_nbi(pair, perf->source, perf->peer, perf->peer_target, size, 0)))
 
-void api_aq_put_events(struct perf *perf, size_t size, uint64_t n)
-{
-    enum { WINDOW = 64 };
-    aq_event events[WINDOW];
-    while (n > 0) {
-        size_t count = n < WINDOW ? (size_t)n : WINDOW;
-        for (size_t i = 0; i < count; i++)
-            CHECK(aq_put_nb(api_aq_team, AT_PEER, perf->source, size, 0, &events[i]));
-        CHECK(aq_event_wait_all(events, count));
-        n -= count;
+/* Operations with an event each, in windows. */
+#define EVENTS(name, ...)                                                                          \
+    void api_aq_##name(struct perf *perf, size_t size, uint64_t n)                                 \
+    {                                                                                              \
+        enum { WINDOW = 64 };                                                                      \
+        aq_event events[WINDOW];                                                                   \
+        while (n > 0) {                                                                            \
+            size_t count = n < WINDOW ? (size_t)n : WINDOW;                                        \
+            for (size_t i = 0; i < count; i++)                                                     \
+                CHECK(__VA_ARGS__);                                                                \
+            CHECK(aq_event_wait_all(events, count));                                               \
+            n -= count;                                                                            \
+        }                                                                                          \
     }
-}
+EVENTS(put_events, aq_put_nb(api_aq_team, AT_PEER, perf->source, size, 0, &events[i]))
+EVENTS(get_events, aq_get_nb(api_aq_team, perf->target, AT_PEER, size, 0, &events[i]))
 
 /* One at a time, each with its result. */
-#define FETCH(name, domain, op, ...)                                                               \
+#define FETCH(name, domain, ...)                                                                   \
     LOOP(api_aq_##name, , {                                                                        \
         uint64_t old;                                                                              \
-        CHECK(aq_atomic(domain, WORD_AT_PEER, op, __VA_ARGS__, &old, 0));                          \
+        CHECK(aq_atomic(domain, __VA_ARGS__, &old, 0));                                            \
     })
-FETCH(fetch_add, integers, AQ_ADD, &(uint64_t){1}, NULL)
-FETCH(cas, integers, AQ_CAS, &(uint64_t){0}, &(uint64_t){0})
-FETCH(add_double, doubles, AQ_ADD, &(double){1}, NULL)
+FETCH(fetch_add, integers, WORD_AT_PEER, AQ_ADD, &(uint64_t){1}, NULL)
+FETCH(fetch_add_shared, integers, WORD_AT_LEAD, AQ_ADD, &(uint64_t){1}, NULL)
+FETCH(cas, integers, WORD_AT_PEER, AQ_CAS, &(uint64_t){0}, &(uint64_t){0})
+FETCH(add_double, doubles, WORD_AT_PEER, AQ_ADD, &(double){1}, NULL)
 LOOP(api_aq_add, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)),
      CHECK(aq_atomic_nbi(integers, WORD_AT_PEER, AQ_ADD, &(uint64_t){1}, NULL, NULL, 0)))
 LOOP(api_aq_updates, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)), {

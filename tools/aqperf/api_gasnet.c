@@ -316,6 +316,7 @@ LOOP(api_gasnet_get_nbi, gex_NBI_Wait(GEX_EC_GET, 0),
      gex_RMA_GetNBI(world, perf->target, AT_PEER, size, 0))
 LOOP(api_gasnet_put_events, ,
      gex_Event_Wait(gex_RMA_PutNB(world, AT_PEER, perf->source, size, GEX_EVENT_DEFER, 0)))
+LOOP(api_gasnet_get_events, , gex_Event_Wait(gex_RMA_GetNB(world, perf->target, AT_PEER, size, 0)))
 LOOP(api_gasnet_memset, gasnet_wait_syncnbi_puts(), gasnet_memset_nbi(AT_PEER, (int)i & 0xff, size))
 LOOP(api_gasnet_put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
      gex_RMA_PutNBI(pair, perf->peer, perf->peer_target, perf->source, size, GEX_EVENT_DEFER, 0))
@@ -331,6 +332,8 @@ static union {
 } old;
 LOOP(api_gasnet_fetch_add, ,
      gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, WORD_AT_PEER, GEX_OP_FADD, 1, 0, 0)))
+LOOP(api_gasnet_fetch_add_shared, ,
+     gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, WORD_AT_LEAD, GEX_OP_FADD, 1, 0, 0)))
 LOOP(api_gasnet_cas, ,
      gex_Event_Wait(gex_AD_OpNB_U64(integers, &old.u64, WORD_AT_PEER, GEX_OP_FCAS, 0, 0, 0)))
 LOOP(api_gasnet_add_double, ,

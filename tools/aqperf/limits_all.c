@@ -77,3 +77,5 @@ LOOP(limits_random, , {
     struct place place = talk_random_place(perf, size, &offset);
     atomic_fetch_add((_Atomic uint64_t *)(void *)(place.mapped->data + offset), 1);
 })
+
+LOOP(limits_shared_word, , atomic_fetch_add(&lead(perf)->word.seq, 1))

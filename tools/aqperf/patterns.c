@@ -24,6 +24,7 @@ double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
 /* The sizes that are measured by default. Several can be replaced by --sizes, a single one not. */
 static const struct sizes none = {{0}, .count = 1}, word = {{8}, .count = 1},
                           rates = {{8, 512}, .count = 2};
+static const struct sizes pieces = {{8, 16, 64, 512}, .count = 4};
 static const struct sizes small = {{8, 512, 4 * K}, .count = 3},
                           coll = {{8, 4 * K, 1 * M}, .count = 3};
 static const struct sizes mediums = {{8, 512, 4 * K, 8 * K}, .count = 4};
@@ -69,6 +70,7 @@ static const struct kind get_lat = {
 static const struct kind put_value = {.limit = LIMIT_STORE}, get_value = {.limit = LIMIT_LOAD};
 static const struct kind atomic = {.limit = LIMIT_ATOMIC};
 static const struct kind atomic_rate = {RATE, .limit = LIMIT_ATOMIC};
+static const struct kind atomic_shared = {.limit = LIMIT_ATOMIC_SHARED, ALL};
 static const struct kind put_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_OUT, .second = LIMIT_CMA_WRITE,
                                    .work = {.threads = true}};
 static const struct kind get_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_IN, .second = LIMIT_CMA_READ,
@@ -173,6 +175,8 @@ const struct pattern patterns[] = {
      "64-bit compare-and-swap in the peer's segment, one at a time"},
     {"atomic-double", &atomic, &word, BOTH(add_double),
      "fetch-and-add of doubles in the peer's segment, one at a time"},
+    {"atomic-shared", &atomic_shared, &word, BOTH(fetch_add_shared),
+     "64-bit fetch-and-add on one word of rank 0 by all ranks at once, one at a time"},
     {"atomic-rate", &atomic_rate, &word, BOTH(add),
      "64-bit additions without a result, many under way"},
     {"put-bw", &put_bw, &large, BOTH(put_nbi),
@@ -183,8 +187,10 @@ const struct pattern patterns[] = {
      "non-blocking puts, many under way, until all are visible"},
     {"get-rate", &get_rate, &rates, BOTH(get_nbi),
      "non-blocking gets, many under way, until all have arrived"},
-    {"put-events", &put_rate, &rates, BOTH(put_events),
+    {"put-events", &put_rate, &pieces, BOTH(put_events),
      "puts with an event each, 64 under way, which are waited for together"},
+    {"get-events", &get_rate, &pieces, BOTH(get_events),
+     "gets with an event each, 64 under way, which are waited for together"},
     {"memset-bw", &set_bw, &sets, BOTH(memset),
      "non-blocking memsets in the peer's segment, many under way"},
     {"put-private", &put_private, &large, BOTH(put_private),

@@ -40,6 +40,7 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 /* Where it puts and gets, as arguments of calls: rank and address. */
 #define AT_PEER      perf->peer, perf->peer_addr->data
 #define WORD_AT_PEER perf->peer, (void *)&perf->peer_addr->word.seq
+#define WORD_AT_LEAD 0, (void *)&perf->lead_addr->word.seq
 
 /* What is measured: a loop, and what belongs to it. */
 struct work {
@@ -90,6 +91,7 @@ enum limit_id {
     LIMIT_LOAD,
     LIMIT_ATOMIC,
     LIMIT_ATOMIC_RANDOM,
+    LIMIT_ATOMIC_SHARED,
     LIMIT_HALO,
     LIMIT_CALL,
     LIMIT_MEMCPY_OUT,
@@ -154,7 +156,7 @@ struct pattern {
     loop_fn *aq, *gasnet;      /* through each interface */
     const char *doc;
 };
-enum { PATTERN_COUNT = 70 };
+enum { PATTERN_COUNT = 72 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
 /* A line of the table. */
@@ -260,6 +262,7 @@ loop_fn BOTH(short_rtt), BOTH(medium_rtt), BOTH(long_rtt), BOTH(self_rtt), BOTH(
 loop_fn BOTH(short_pairs), BOTH(medium_pairs), BOTH(long_pairs), BOTH(poll_empty);
 loop_fn BOTH(shorts), BOTH(mediums), BOTH(reserved), BOTH(longs), BOTH(shorts_in);
 loop_fn BOTH(put), BOTH(put_self), BOTH(put_value), BOTH(put_nbi), BOTH(put_events);
+loop_fn BOTH(get_events), BOTH(fetch_add_shared);
 loop_fn BOTH(get), BOTH(get_value), BOTH(get_nbi), BOTH(memset), BOTH(put_private);
 loop_fn BOTH(get_private), BOTH(fetch_add), BOTH(cas), BOTH(add_double), BOTH(add);
 loop_fn BOTH(strided_put), BOTH(strided_get), BOTH(vector_put), BOTH(vector_get);
@@ -446,7 +449,7 @@ loop_fn limits_indexed_out, limits_indexed_in;
 
 /* limits_all.c: every rank calls them. */
 loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next, limits_halo;
-loop_fn limits_random;
+loop_fn limits_random, limits_shared_word;
 
 /* report.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
 void report_begin(const struct perf *perf);
