@@ -228,6 +228,8 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
     bool open = peer->open, called = peer->called;
     uint32_t number = peer->number;
     agent_peer_reset(peer);
+    if (open && !called && status != AQ_OK && agent.params.torn != NULL)
+        agent.params.torn(agent.params.hub.arg, number, why);
     if (open)
         aqi_hub_link_lost(agent.hub, number, status == AQ_OK || status == AQ_EPEER, why);
     else if (called)

@@ -22,6 +22,9 @@ struct aqi_agent_params {
     const char *(*where)(void *arg, uint32_t agent);
     /* An agent has attached here, or its link is gone; may be NULL. */
     void (*came)(void *arg, uint32_t agent);
+    /* The link of an agent below has failed, perhaps before all that was printed there had come;
+     * also after the end of the job. May be NULL. */
+    void (*torn)(void *arg, uint32_t agent, const char *why);
     /* A caller that does not belong to the job was rejected; may be NULL. */
     void (*stranger)(void *arg, const char *why, unsigned more);
     const char *ports; /* AQ_CONTROL_PORTS */

@@ -273,6 +273,33 @@ class Control(Case):
         self.assertEqual(result.stdout.count("x"), 600000)
 
 
+    def test_path_that_shrinks(self):
+        """Agents send small packets throughout. If the path carries less than any does, the job
+        fails, also if all ranks ended well and only output is missing."""
+        lost = (400, 1, 1)
+        for limit, seen, code in ((580, 2, 0), lost, lost, lost, lost):
+            with self.subTest(limit=limit), tempfile.TemporaryDirectory() as folder, \
+                    contextlib.ExitStack() as stack:
+                go = pathlib.Path(folder, "go")
+                much = "head -c 300000 /dev/zero | tr '\\0' x; echo;"
+                command = within(1, AQRUN, "--hosts", "10.9.0.1,10.9.0.2", "-n", "2", "sh", "-c",
+                                 f"{much} until [ -e {go} ]; do sleep 0.1; done; {much}")
+                settings = environment({"AQ_SSH_CMD": write_shell(folder),
+                                        "AQ_HOST_TIMEOUT": "3s"})
+                with subprocess.Popen(command, text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, env=settings) as job:
+                    stack.callback(job.kill)
+                    for _ in HOSTS:
+                        self.assertEqual(len(job.stdout.readline()), 300001)
+                    for host in HOSTS:
+                        stack.enter_context(rules(host,
+                                                  ("prerouting", f"meta length > {limit} drop")))
+                    go.touch()
+                    printed, said = job.communicate(timeout=PATIENCE)
+                self.assertEqual((len(printed) // 300001, job.returncode), (seen, code), said)
+                if code != 0:
+                    self.assertIn("packets of 576 bytes (MTU)", said)
+
     def test_interface_that_comes(self):
         """A job that starts while a host's network comes up waits for it: only loopback runs."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

@@ -57,6 +57,7 @@ struct job {
     bool bind;    /* each rank to a core: AQ_BIND */
     bool refused; /* this host cannot run them */
     bool over;    /* the hub says that nothing is left to be done */
+    bool printed; /* something that ranks printed has come from another host since the last look */
     char id[40];
     uint64_t exit_timeout_ns;
     uint64_t began_ns;
@@ -111,6 +112,8 @@ bool reaper_look(pid_t pid, struct process *process);
 /* serve.c: the hub and its sockets, and what that wants to have done. */
 struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
+/* Of a job that ended well: not all that other hosts print has come. */
+void serve_tell_missing(const char *why);
 
 /* remote.c: `aqrun --agent`. */
 struct ticket;

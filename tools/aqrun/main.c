@@ -211,15 +211,20 @@ static void main_finish(void)
     uint64_t patient = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, patience = began + patient;
     while (!aqi_hub_abandoned(job.hub)) {
         uint64_t next = main_tick(), now = aqi_now_ns();
-        /* Agents have to wait with what ranks have printed. */
-        if (job.output[0].full || job.output[1].full) patience = now + patient;
+        /* Agents have to wait with what ranks have printed, or it comes slowly. */
+        if (job.output[0].full || job.output[1].full || job.printed) patience = now + patient;
+        job.printed = false;
         bool relays = main_relays_done(now > limit);
-        bool alone = aqi_agent_children() == 0 || now > patience;
-        if (relays && alone && main_written()) break;
+        bool left = aqi_agent_children() == 0 || now > patience;
+        if (relays && left && main_written()) break;
         next = aqi_min(next, now > limit ? now + MAIN_NAP_NS : limit);
         aqi_loop_once(next);
     }
-    aqi_agent_leave(patience);
+    bool alone = aqi_agent_children() == 0;
+    if (!alone)
+        serve_tell_missing("other hosts do not end, and nothing comes from them: the network to "
+                           "them is down, or does not carry packets of 576 bytes (MTU)");
+    aqi_agent_leave(job.agent != 0 && alone ? aqi_now_ns() + patient : patience);
     main_await_sessions();
     alike_close();
     tree_close();

@@ -91,12 +91,27 @@ static void serve_log(const char *bytes, size_t len)
 static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
     (void)arg;
+    job.printed = true;
     if (stream >= AQI_STREAM_FILES && job.options.output != NULL)
         files_append(job.options.output, rank, stream - AQI_STREAM_FILES, job.id, bytes, len);
     if (stream == AQI_STREAM_LOG) serve_log(bytes, len);
     if (stream >= AQI_COUNT_OF(job.output)) return;
     output_append(&job.output[stream], bytes, len);
     output_flush(&job.output[stream]);
+}
+
+/* Its ranks may have ended well, and nothing else would say that what they printed is missing. */
+void serve_tell_missing(const char *why)
+{
+    if (!job.over || job.agent != 0 || aqi_hub_code(job.hub) != 0) return;
+    say("the end of what ranks have printed may be missing: %s", why);
+    aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
+}
+
+static void serve_torn(void *arg, uint32_t agent, const char *why)
+{
+    (void)arg, (void)agent;
+    serve_tell_missing(why);
 }
 
 static void serve_shut(void *arg, unsigned stream)
@@ -111,6 +126,7 @@ void serve_open(const struct aqi_hub_params *given, const char *ports)
                                       .local_ranks = job.count,
                                       .where = tree_where,
                                       .came = tree_came,
+                                      .torn = serve_torn,
                                       .ports = ports};
     alike_open(serve_say_line);
     params.hub.program = job.options.command[0];
