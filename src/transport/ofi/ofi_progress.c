@@ -57,7 +57,13 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
                  ofi->info->fabric_attr->prov_name, piece->len, (void *)(op->local + piece->offset),
                  op->get ? "where a get writes" : "the source of a put",
                  op->get ? "written" : "read");
+        /* A stream that ends within a put takes what follows for the rest of it, and says that this
+         * has arrived (tcp;ofi_rxm). */
+        bool put = !op->get;
         ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
+        if (put)
+            ofi_peer_fail(ofi, peer, "%s: the source of a put could not be read any more",
+                          ofi->info->fabric_attr->prov_name);
         return;
     }
     if (ofi_peer_is_cut(err)) {
