@@ -232,6 +232,8 @@ struct aqi_dgram {
     struct aqi_dgram_hooks hooks;
     struct dgram_peer **peers; /* by id */
     uint64_t now;
+    uint64_t looked;    /* the latest progress; */
+    uint64_t away;      /* what has come since then may have lain here so long */
     uint64_t arrived;   /* when the packet being served arrived; 0: not known */
     uint64_t heard;     /* the last packet from any peer */
     uint64_t secret[2]; /* of the nonces that we challenge with */

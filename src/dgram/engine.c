@@ -161,6 +161,8 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         n++;
         if (!engine_turn(dgram, peer)) break;
     }
+    dgram->looked = dgram->now;
+    dgram->away = 0;
     if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
     dgram->timed = timed;
     return n;

@@ -144,7 +144,10 @@ static void dgram_pace_round(struct dgram_pace *pace)
     uint64_t rtt = pace->round_least == UINT64_MAX ? pace->srtt : pace->round_least;
     uint64_t queued = rtt > pace->base ? rtt - pace->base : 0;
     uint64_t limit = dgram_pace_limit(pace);
-    bool delayed = queued > limit;
+    bool slow = queued > limit;
+    /* Where a program computes there may be nothing to measure, and srtt may be that of long ago.
+     */
+    bool delayed = slow && pace->round_least != UINT64_MAX;
     bool lossy = all > PACE_FEW * pace->packet && pace->lost > 0;
     if (pace->growing && (delayed || (lossy && pace->lost > all / 8))) pace->growing = false;
     if (delayed) /* at most to a half */
@@ -152,7 +155,7 @@ static void dgram_pace_round(struct dgram_pace *pace)
             (size_t)((double)pace->window * (double)(queued - limit) / (double)(2 * queued));
     if (lossy && !pace->growing)
         pace->window -= (size_t)((double)pace->window * (double)pace->lost / (double)(2 * all));
-    if (!delayed && pace->full) {
+    if (!slow && pace->full) {
         size_t most = aqi_max(pace->window / 8, pace->packet);
         most = aqi_min(most, PACE_GROWTH * pace->packet);
         pace->window += pace->growing ? pace->acked : most * (limit - queued) / limit;
@@ -221,16 +224,25 @@ void dgram_pace_needless(struct dgram_pace *pace)
     pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
 }
 
-uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now)
+/* Bytes that leave at once: after the program has computed, what could have left meanwhile, up to a
+ * window. */
+static double pace_burst(const struct dgram_pace *pace, double rate, uint64_t away)
+{
+    double missed = rate * (double)away, most = (double)pace->window;
+    if (missed > most) missed = most;
+    return missed > PACE_BURST ? missed : PACE_BURST;
+}
+
+uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t away, uint64_t now)
 {
     if (pace->srtt == 0) return now;
     /* A little faster than a window in a round trip, so that pacing is not what limits. */
     double rate = (double)pace->window * (pace->growing ? 2.0 : 1.25) / (double)pace->srtt;
     if (now > pace->filled_at) {
-        double fresh = rate * (double)(now - pace->filled_at);
+        double most = pace_burst(pace, rate, away);
+        double fresh = (double)pace->tokens + rate * (double)(now - pace->filled_at);
         pace->filled_at = now;
-        pace->tokens =
-            fresh > PACE_BURST - (double)pace->tokens ? PACE_BURST : pace->tokens + (int64_t)fresh;
+        pace->tokens = (int64_t)(fresh < most ? fresh : most);
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
     if (missing <= 0) return now;

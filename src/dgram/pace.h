@@ -76,8 +76,9 @@ uint64_t dgram_pace_tail(const struct dgram_pace *pace);
 void dgram_pace_needed(struct dgram_pace *pace);
 void dgram_pace_needless(struct dgram_pace *pace);
 
-/* When may `bytes` leave? `now` or before: at once. */
-uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t now);
+/* When may `bytes` leave? `now` or before: at once. `away`: ns for which packets lay here before,
+ * as the program computed, so that nothing could leave. */
+uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t away, uint64_t now);
 static inline void dgram_pace_spend(struct dgram_pace *pace, size_t bytes)
 {
     pace->tokens -= (int64_t)bytes;

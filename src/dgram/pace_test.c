@@ -201,7 +201,7 @@ static void nothing_measured_is_no_empty_queue(void **state)
     pace.full = true;
     now += 40 * RTT;
     dgram_pace_acked(&pace, before, now);
-    assert_true(pace.window <= before);
+    assert_int_equal(pace.window, before); /* nor a full one */
 }
 
 /* No more leaves in a time than a window in a round trip and a quarter, and a burst. */
@@ -209,13 +209,13 @@ static void what_leaves_is_spread(void **state)
 {
     (void)state;
     begin();
-    assert_true(dgram_pace_when(&pace, PACKET, now) <= now); /* nothing known: at once */
+    assert_true(dgram_pace_when(&pace, PACKET, 0, now) <= now); /* nothing known: at once */
     rounds(20, RTT, 0);
     rounds(1, RTT, 30);
     uint64_t end = now + 20 * RTT;
     size_t bytes = 0;
     while (now < end) {
-        uint64_t when = dgram_pace_when(&pace, PACKET, now);
+        uint64_t when = dgram_pace_when(&pace, PACKET, 0, now);
         if (when <= now) {
             dgram_pace_spend(&pace, PACKET);
             bytes += PACKET;
@@ -225,6 +225,34 @@ static void what_leaves_is_spread(void **state)
     }
     size_t fair = 20 * pace.window;
     assert_in_range(bytes, fair, fair * 5 / 4 + (64u << 10) + PACKET);
+}
+
+/* Bytes that leave at once after `away` in which nothing could. */
+static size_t bytes_after(uint64_t away)
+{
+    size_t bytes = 0;
+    now += MS;
+    while (dgram_pace_when(&pace, PACKET, away, now) <= now) {
+        dgram_pace_spend(&pace, PACKET);
+        bytes += PACKET;
+    }
+    return bytes;
+}
+
+/* After a pause what pacing held back leaves together: a burst at least, a window at most. */
+static void after_computing_a_window_leaves(void **state)
+{
+    (void)state;
+    begin();
+    rounds(20, RTT, 0);
+    rounds(1, RTT, 30); /* ends the doubling */
+    size_t window = pace.window, burst = 62 << 10;
+    assert_true(window > 4 * burst);
+    assert_in_range(bytes_after(0), burst - PACKET, burst);
+    assert_in_range(bytes_after(US), burst - PACKET, burst);
+    assert_in_range(bytes_after(RTT / 2), window * 5 / 8 - PACKET, window * 5 / 8);
+    assert_in_range(bytes_after(20 * MS), window - PACKET, window);
+    assert_in_range(bytes_after(UINT64_MAX), window - PACKET, window);
 }
 
 static void silence_starts_anew(void **state)
@@ -299,7 +327,7 @@ static void times_that_cannot_be(void **state)
         dgram_pace_acked(&pace, b % 100000, now);
         assert_true(pace.window >= PACKET && pace.window <= MOST && pace.reach <= REACH);
         assert_true(dgram_pace_timeout(&pace, i % 3) <= 250 * MS);
-        assert_true(dgram_pace_when(&pace, PACKET, now) >= now);
+        assert_true(dgram_pace_when(&pace, PACKET, 0, now) >= now);
     }
 }
 
@@ -314,6 +342,7 @@ int main(void)
         cmocka_unit_test(the_path_is_measured_anew),
         cmocka_unit_test(nothing_measured_is_no_empty_queue),
         cmocka_unit_test(what_leaves_is_spread),
+        cmocka_unit_test(after_computing_a_window_leaves),
         cmocka_unit_test(silence_starts_anew),
         cmocka_unit_test(a_receiver_that_computes),
         cmocka_unit_test(times_that_cannot_be),

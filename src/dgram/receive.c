@@ -639,6 +639,8 @@ static void receive_at(struct aqi_dgram *dgram, unsigned char *packet, size_t le
     if (now > dgram->now) dgram->now = now;
     dgram->timed = true;
     dgram->arrived = waited < dgram->now ? dgram->now - waited : 0;
+    uint64_t most = dgram->now - dgram->looked;
+    dgram->away = aqi_max(dgram->away, aqi_min(waited, most));
     receive_packet(dgram, packet, len, how);
     dgram->arrived = arrived;
     dgram->timed = timed;

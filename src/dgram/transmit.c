@@ -263,7 +263,7 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
     if (!dgram_pace_open(&conn->pace, all, size)) return false;
     size_t data = tx->in_flight + pending;
     if (data != 0 && data + size + AQI_DGRAM_COST * (tx->flights + 1) > conn->room) return false;
-    uint64_t when = dgram_pace_when(&conn->pace, size + pending, dgram->now);
+    uint64_t when = dgram_pace_when(&conn->pace, size + pending, dgram->away, dgram->now);
     if (when <= dgram->now) return true;
     conn->pace_at = when;
     return false;

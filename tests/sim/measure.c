@@ -39,7 +39,7 @@ double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since)
     return (double)bytes / (double)(sim->now - since);
 }
 
-void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end)
+void measure_load(struct sim *sim, const struct sim_load *load, uint64_t end)
 {
     unsigned *flying = sim_alloc(sim->plan.peers * sizeof(*flying));
     uint32_t first = 0;
@@ -50,19 +50,27 @@ void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t le
             struct sim_op *op = sim->ops[i];
             if (!op->remote_done || op->remote == NULL) continue;
             memory_drop(&sim->procs[op->to], op->remote);
-            op->remote = NULL;
+            if (op->dst != NULL) memory_drop(&sim->procs[op->from], op->dst);
+            op->remote = op->dst = NULL;
             flying[op->from]--;
         }
         while (first < sim->op_count && sim->ops[first]->remote == NULL)
             first++;
-        for (uint32_t id = 1; id <= flows; id++)
-            while (flying[id] < depth && work_put(&sim->procs[id], 0, len) == AQ_OK) {
+        for (uint32_t id = 1; id <= load->flows; id++)
+            while (flying[id] < load->depth &&
+                   load->begin(&sim->procs[id], 0, load->len) == AQ_OK) {
                 flying[id]++;
                 proc_poll_at(&sim->procs[id], sim->now);
             }
         sim_until(sim, sim->now + STEP);
     }
     free(flying);
+}
+
+void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end)
+{
+    const struct sim_load load = {work_put, flows, depth, len};
+    measure_load(sim, &load, end);
 }
 
 static void measure_flows(struct sim *sim, unsigned depth, size_t len, uint64_t end)
@@ -240,22 +248,22 @@ static double measure_recovery(uint64_t last)
     return recovery;
 }
 
-/* To a receiver that polls continuously, and then computes and polls about every `every` ns,
- * from each of `flows`; `loss` as in measure_open. Jain's index; the achieved share of what the
- * link can carry and the receiver has room for between polls; the share of duplicates. */
-static double measure_rare(uint32_t flows, uint64_t every, uint32_t loss, double *share,
-                           double *repeated)
+/* With a process 0 that polls continuously, and then computes and polls about every `every` ns;
+ * `loss` as in measure_open. Jain's index; the achieved share of what the link can carry and the
+ * receiver has room for between polls; the share of duplicates. */
+static double measure_rare(const struct sim_load *load, uint64_t every, uint32_t loss,
+                           double *share, double *repeated)
 {
     struct sim sim;
-    measure_open(&sim, flows + 1, loss);
+    measure_open(&sim, load->flows + 1, loss);
     size_t room = sim.plan.room;
     uint64_t last = aqi_max(100 * SIM_MS, 20 * every);
-    measure_flows(&sim, 64, 64 << 10, sim.now + 20 * SIM_MS);
+    measure_load(&sim, load, sim.now + 20 * SIM_MS);
     sim.procs[0].every = every;
-    measure_flows(&sim, 64, 64 << 10, sim.now + last);
+    measure_load(&sim, load, sim.now + last);
     uint64_t since = sim.now;
     double total, jain;
-    measure_flows(&sim, 64, 64 << 10, since + 2 * last);
+    measure_load(&sim, load, since + 2 * last);
     jain = measure_shares(&sim, since, &total);
     double room_rate = (double)room / (double)every, link = LINK_GBIT / 8.0;
     *share = total / (room_rate < link ? room_rate : link);
@@ -389,19 +397,32 @@ static void report_shares(uint32_t step)
 static void report_rare(void)
 {
     static const uint64_t every[] = {100 * SIM_US, SIM_MS, 5 * SIM_MS, 20 * SIM_MS};
-    printf("\n| a receiver looks every | of what can be: 1 flow | 4 flows, Jain's index, packets "
-           "for nothing | 1 %% lost |\n|---|---|---|---|\n");
+    static const struct sim_load to_it = {work_put, 1, 64, 64 << 10},
+                                 to_it_4 = {work_put, 4, 64, 64 << 10},
+                                 from_it = {work_get, 1, 1000, 4 << 10},
+                                 from_it_4 = {work_get, 4, 250, 4 << 10};
+    printf(
+        "\n| process 0 looks every | puts to it, of what can be: 1 flow | 4 flows, Jain's index, "
+        "packets for nothing | 1 %% lost | gets from it: 1 flow | 4 flows, Jain's index | "
+        "1 %% lost |\n|---|---|---|---|---|---|---|\n");
     for (unsigned i = 0; i < AQI_COUNT_OF(every); i++) {
         double one, four, lossy, jain, repeated, ignored;
-        (void)measure_rare(1, every[i], 0, &one, &ignored);
-        jain = measure_rare(4, every[i], 0, &four, &repeated);
-        (void)measure_rare(1, every[i], 10000, &lossy, &ignored);
-        printf("| %.1f ms | %.2f | %.2f, %.2f, %.4f | %.2f |\n", (double)every[i] / 1e6, one, four,
+        (void)measure_rare(&to_it, every[i], 0, &one, &ignored);
+        jain = measure_rare(&to_it_4, every[i], 0, &four, &repeated);
+        (void)measure_rare(&to_it, every[i], 10000, &lossy, &ignored);
+        printf("| %.1f ms | %.2f | %.2f, %.2f, %.4f | %.2f |", (double)every[i] / 1e6, one, four,
                jain, repeated, lossy);
         goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a receiver looks");
         goal(jain >= 0.9, "Jain's index of 0.9 at a receiver that looks rarely");
         goal(repeated <= 0.01, "0.01 of bulk for nothing where a receiver computes");
         goal(lossy >= 0.4, "0.4 at 1 % loss to a receiver that looks rarely");
+        (void)measure_rare(&from_it, every[i], 0, &one, &ignored);
+        jain = measure_rare(&from_it_4, every[i], 0, &four, &ignored);
+        (void)measure_rare(&from_it, every[i], 10000, &lossy, &ignored);
+        printf(" %.2f | %.2f, %.2f | %.2f |\n", one, four, jain, lossy);
+        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a sender looks");
+        goal(jain >= 0.8, "Jain's index of 0.8 of gets from one that looks rarely");
+        goal(lossy >= 0.4, "0.4 at 1 % loss from a sender that looks rarely");
     }
 }
 

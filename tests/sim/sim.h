@@ -274,10 +274,15 @@ int sim_figures(void);
  * 1/1,000,000.
  */
 void measure_open(struct sim *sim, uint32_t peers, uint32_t loss);
-/*
- * Run until `end`, with `depth` puts of `len` bytes under way at all times from each of 1 to
- * `flows` to 0.
- */
+/* Run until `end`, with `depth` operations of `len` bytes with process 0 under way at all times
+ * from each of 1 to `flows`; measure_flows_of: puts. */
+struct sim_load {
+    aq_status (*begin)(struct sim_proc *proc, uint32_t to, size_t len);
+    uint32_t flows;
+    unsigned depth;
+    size_t len;
+};
+void measure_load(struct sim *sim, const struct sim_load *load, uint64_t end);
 void measure_flows_of(struct sim *sim, uint32_t flows, unsigned depth, size_t len, uint64_t end);
 double measure_goodput(const struct sim *sim, uint32_t from, uint64_t since); /* GB/s */
 long sim_allocations(void);
@@ -325,6 +330,7 @@ void work_local(struct sim_proc *proc, struct sim_op *op, aq_status status);
 void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status);
 /* One operation of one kind, for measurements. */
 aq_status work_put(struct sim_proc *proc, uint32_t to, size_t len);
+aq_status work_get(struct sim_proc *proc, uint32_t to, size_t len);
 aq_status work_message(struct sim_proc *proc, uint32_t to, size_t len);
 aq_status work_request(struct sim_proc *proc, uint32_t to, size_t len); /* with a reply */
 void work_forget(struct sim *sim, struct sim_proc *proc);

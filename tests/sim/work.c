@@ -224,13 +224,23 @@ static aq_status work_begin(struct sim_proc *proc)
     return status == AQ_AGAIN && hopeless ? AQ_EPEER : status;
 }
 
-aq_status work_put(struct sim_proc *proc, uint32_t to, size_t len)
+static aq_status work_transfer(struct sim_proc *proc, enum sim_kind kind, uint32_t to, size_t len)
 {
     struct sim_op *op = op_make(proc, to, false);
-    op->kind = SIM_PUT;
+    op->kind = kind;
     op->len = len;
     op_range(proc->sim, op);
     return op_begin(proc, op);
+}
+
+aq_status work_put(struct sim_proc *proc, uint32_t to, size_t len)
+{
+    return work_transfer(proc, SIM_PUT, to, len);
+}
+
+aq_status work_get(struct sim_proc *proc, uint32_t to, size_t len)
+{
+    return work_transfer(proc, SIM_GET, to, len);
 }
 
 aq_status work_message(struct sim_proc *proc, uint32_t to, size_t len)

@@ -155,8 +155,9 @@ static bool udp_hook_transmit(void *arg, enum aqi_dgram_channel channel,
                               const struct aqi_dgram_addr *to, const struct iovec *iov,
                               unsigned niov, size_t segment, unsigned packets)
 {
-    struct aqi_port *port = ((struct udp_tp *)arg)->port;
-    return port->ops->send(port, channel, to, iov, niov, segment, packets);
+    struct udp_tp *udp = arg;
+    udp->sent += segment * packets;
+    return udp->port->ops->send(udp->port, channel, to, iov, niov, segment, packets);
 }
 
 static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)

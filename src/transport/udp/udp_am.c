@@ -170,11 +170,11 @@ static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 /*
  * Take what is there, acknowledge it, and send what is due. A rare look goes on: peers send again
  * as soon as they know that there is room, so it takes as much as may be under way to us, and no
- * more.
+ * more; and it sends as much, as they acknowledge it.
  */
 static unsigned udp_look(struct udp_tp *udp, bool requests)
 {
-    enum { MORE = 16, MORE_BYTES = 1 << 16 }; /* what no look exceeds by much */
+    enum { MORE = 16, MORE_BYTES = 1 << 15 }; /* what no look exceeds by much */
     struct udp_receiver receiver = {.udp = udp, .requests = requests};
     unsigned n = 0, got;
     size_t all = 0;
@@ -184,10 +184,12 @@ static unsigned udp_look(struct udp_tp *udp, bool requests)
         receiver.bytes = 0;
         got = udp_receive(udp, &receiver, udp_take);
         udp->place = UDP_NOT_RECEIVING;
+        udp->sent = 0;
         n += got + aqi_dgram_progress(udp->dgram, requests, udp->now);
-        all += receiver.bytes;
+        size_t bytes = receiver.bytes + udp->sent;
+        all += bytes;
         if (AQI_LIKELY(!receiver.rare) || all >= udp->port->limits.room) return n;
-        if (got < MORE && receiver.bytes < MORE_BYTES) return n;
+        if (got < MORE && bytes < MORE_BYTES) return n;
         udp->now = aqi_max(udp->now, udp->tp.hooks.now(udp->tp.hooks.host));
     }
 }

@@ -138,6 +138,7 @@ struct udp_tp {
     struct udp_small small;
     uint64_t now;
     uint64_t looked; /* for packets, lately */
+    size_t sent;     /* bytes since then */
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
     unsigned place;   /* in which receiver the engine is called */
