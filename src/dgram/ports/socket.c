@@ -39,8 +39,7 @@ enum {
                             * comes there, too */
     CROWD = 64,            /* packets in company, more than alone, that are worth GRO */
     RARE = 1 << 10,        /* looks that a rare one that found something is worth, */
-    RARE_MOST = 16 * RARE, /* at most; packets bear times from the second one on, */
-    YOUNG = 8,             /* and after so many surely those of their arrival, not of reading */
+    RARE_MOST = 16 * RARE, /* at most; packets bear times from the second one on */
     REFUSALS = 8           /* packets in a row, of REFUSAL_TIME, */
 };
 
@@ -74,7 +73,7 @@ struct socket_port {
     unsigned company; /* of COMMAND: packets that came in company, less those that came alone */
     unsigned rare;    /* rare looks, each worth RARE others */
     bool stamped;     /* packets bear the times of their arrival, */
-    unsigned young;   /* but for so many rare looks they may be those of reading */
+    bool dated;       /* and one has proved that; until then they may be those of reading */
     uint64_t clock;   /* of the system, when a rare look began; 0: this look is none */
     unsigned char *buffer[NESTING];
 };
@@ -435,7 +434,7 @@ static uint64_t socket_ns(const struct timespec *time)
 }
 
 /* ns since the packet came, by its time; AQI_DGRAM_NEVER: it has none. */
-static uint64_t socket_waited(const struct socket_port *self, struct msghdr *message)
+static uint64_t socket_waited(struct socket_port *self, struct msghdr *message)
 {
     if (AQI_LIKELY(self->clock == 0)) return 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
@@ -443,8 +442,9 @@ static uint64_t socket_waited(const struct socket_port *self, struct msghdr *mes
             struct timespec came;
             memcpy(&came, CMSG_DATA(c), sizeof(came));
             uint64_t at = socket_ns(&came);
-            if (at <= self->clock) return self->clock - at;
-            return self->young == 0 ? 0 : AQI_DGRAM_NEVER;
+            self->dated = self->dated || at <= self->clock;
+            if (!self->dated) return AQI_DGRAM_NEVER;
+            return at <= self->clock ? self->clock - at : 0;
         }
     return AQI_DGRAM_NEVER;
 }
@@ -579,7 +579,7 @@ static AQI_COLD void socket_stamp(struct socket_port *self, bool on)
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
         socket_set(self->fd[i], SOL_SOCKET, SO_TIMESTAMPNS, on);
     self->stamped = on;
-    self->young = YOUNG;
+    self->dated = false;
 }
 
 static void socket_look(struct socket_port *self, enum aqi_port_look look)
@@ -611,7 +611,6 @@ static unsigned socket_receive(struct aqi_port *port, enum aqi_port_look look, a
     if (AQI_UNLIKELY(look == AQI_PORT_RARE && n + data > 0)) {
         self->rare = (unsigned)aqi_min(self->rare + RARE, RARE_MOST);
         if (!self->stamped && self->rare > RARE) socket_stamp(self, true);
-        if (self->young > 0) self->young--;
     }
     self->clock = outer;
     self->nested--;
