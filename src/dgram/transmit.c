@@ -45,7 +45,9 @@ static uint16_t transmit_room(const struct aqi_dgram *dgram)
 /* The common part of all heads of a burst. */
 static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
-    uint64_t delay = conn->unsure ? UINT16_MAX : (dgram->now - conn->newest) / 1000;
+    /* Outside of progress the time is that of the last one: the program may have computed since. */
+    bool known = dgram->timed && !conn->unsure;
+    uint64_t delay = known ? (dgram->now - conn->newest) / 1000 : UINT16_MAX;
     struct dgram_head head = {.cookie = conn->cookie_out,
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
