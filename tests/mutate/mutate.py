@@ -145,15 +145,20 @@ def changes_of(name, text):
 
 
 def read_equivalent(path):
-    """The changes without an effect: the file, the line before and after, and the reason."""
+    """The changes that make no difference: the file, lines before and after, and then why."""
     entries = {}
     for block in path.read_text(encoding="utf-8").split("\n\n"):
-        lines = [line for line in block.splitlines() if line and not line.startswith("#")]
-        if not lines:
-            continue
-        if len(lines) < 4 or lines[1][:2] != "- " or lines[2][:2] != "+ ":
-            sys.exit(f"{path.name}: not a file, a line before and after, and a reason: {lines}")
-        entries[lines[0], lines[1][2:], lines[2][2:]] = " ".join(lines[3:])
+        name, *lines = [line for line in block.splitlines() if not line.startswith("#")] or [""]
+        keys, before = [], None
+        while lines and lines[0][:2] in ("- ", "+ "):
+            sign, line = lines[0][0], lines.pop(0)[2:]
+            if sign == "-":
+                before = line
+            elif before is not None:
+                keys.append((name, before, line))
+        if name and not (keys and lines):
+            sys.exit(f"{path.name}: not a file, lines before and after, and a reason: {block}")
+        entries.update((key, " ".join(lines)) for key in keys)
     return entries
 
 
