@@ -13,7 +13,7 @@ import sys
 
 import tree
 
-CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg",
+CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg", "tools",
          "include", "examples", "README.md", "CONTRIBUTING.md",
          "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",

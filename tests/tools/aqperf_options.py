@@ -24,7 +24,7 @@ WRONG = (
     (("--min-time", "0"), "not a time from 1us to 60s"),
     (("--interval", "11s"), "not a time from 1us to 10s"),
     (("--interval", ",".join(["1ms"] * 17)), "more than 16 times"),
-    (("--progress-thread", "maybe"), "neither yes nor no"),
+    (("--progress-thread", "maybe"), "give yes or no"),
     (("--transport", "pigeon"), "no such transport; there are "),
     (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),

@@ -11,7 +11,7 @@ struct data {
     size_t limit_count;
     aq_setting_info *settings; /* by group, then by name */
     size_t setting_count;
-    char **problems; /* settings with an illegal value, as the library words it */
+    char **problems; /* settings with an invalid value, in the library's words */
     size_t problem_count;
 };
 
@@ -21,10 +21,10 @@ struct data {
 #define SHOW_SETTINGS   4u
 #define SHOW_CHANGED    8u /* only the settings that are not at their default */
 
-/* Fill in the sections of `*data` that `sections` names; ends the program when memory is short. */
+/* Fill in the sections of `*data` selected by `sections`; ends the program if out of memory. */
 void data_collect(struct data *data, unsigned sections);
 
-/* 1 if the setting has another value than its default, or was set to it. */
+/* 1 if the setting differs from its default or was set to it explicitly. */
 int setting_is_changed(const aq_setting_info *setting);
 
 /* text.c, json.c, markdown.c */
@@ -35,14 +35,16 @@ void text_limit(const aq_limit_info *limit);
 void json_show(const struct data *data, unsigned sections);
 void markdown_show(const struct data *data);
 
-/* merge.c: print the events of all these trace files as one; 1 if one could not be read. */
+/* merge.c: print the events of these trace files as one trace; 1 if a file could not be read. */
 int merge_traces(char *const *names);
 
-/* way.c: do packets of UDP get to these hosts, from `interface`, or "" for that of the route? 0:
- * some address of each host answers. */
+/*
+ * way.c: check whether UDP packets get to these hosts, from `interface`, or if "" from that of the
+ * route. Returns 0 if an address of each host answers.
+ */
 int way_show(char *const *hosts, const char *interface);
 
-/* peers.c: a table of the peers that processes or files tell of; 1 if one tells of none. */
+/* peers.c: print a table of the peers of processes or from files; 1 if one of them has no peers. */
 int peers_show(char *const *names);
 
 #endif

@@ -59,7 +59,7 @@ static const char tail[] =
     "Exit code: 0; 1 if a setting has an invalid value or no packet reaches a host; 2 for\n"
     "wrong usage.\n";
 
-/* Is one of `names` one of those in `known`, which are separated by commas? */
+/* Whether one of `names` is in the comma-separated list `known`. */
 static int is_named(char *const *names, const char *known)
 {
     for (; known != NULL && *known != '\0'; known += *known == ',') {
@@ -71,7 +71,7 @@ static int is_named(char *const *names, const char *known)
     return 0;
 }
 
-/* Reduce the data to what has one of `names` (NULL-terminated; letters in either case). */
+/* Reduce the data to items that have one of `names` (NULL-terminated; case is ignored). */
 static void keep_named(struct data *data, char *const *names)
 {
     size_t kept = 0;
@@ -90,7 +90,7 @@ static void keep_named(struct data *data, char *const *names)
     data->limit_count = kept;
 }
 
-/* Names separated by commas; NULL: none. The nearest of them is kept until the next is found. */
+/* Comma-separated names, or NULL for none. The nearest one is remembered. */
 static void offer_aliases(struct aqi_nearest *nearest, const char *names)
 {
     static char kept[64];
@@ -104,7 +104,7 @@ static void offer_aliases(struct aqi_nearest *nearest, const char *names)
     }
 }
 
-/* Offer every name there is; 1 if `name` is one of them. */
+/* Offer all names; 1 if `name` is one of them. */
 static int is_known(const struct data *data, const char *name, struct aqi_nearest *nearest)
 {
     aqi_nearest_begin(nearest, name);
@@ -119,7 +119,7 @@ static int is_known(const struct data *data, const char *name, struct aqi_neares
     return nearest->best != NULL && strcasecmp(nearest->best, name) == 0;
 }
 
-/* Complain about every name that there is not; 1 if all are known. */
+/* Print an error for each unknown name; 1 if all are known. */
 static int all_known(const struct data *data, char *const *names)
 {
     int known = 1;
@@ -137,7 +137,7 @@ static int all_known(const struct data *data, char *const *names)
     return known;
 }
 
-/* "udp" and what is no name of ours? */
+/* "udp" followed by something that is not one of our names. */
 static int names_hosts(const struct data *data, char *const *names)
 {
     struct aqi_nearest nearest;
@@ -181,7 +181,7 @@ static void show(const struct data *data, unsigned shown, int named)
     case FORMAT_MARKDOWN:
         markdown_show(data);
         break;
-    case FORMAT_TRACE: /* are done already */
+    case FORMAT_TRACE: /* have been handled already */
     case FORMAT_PEERS:
         break;
     case FORMAT_TEXT:
@@ -216,7 +216,7 @@ int main(int argc, char **argv)
         return command_written() ? failed : 1;
     }
 
-    static struct data data; /* to the end of the program */
+    static struct data data; /* until the end of the program */
     unsigned shown = sections_of(named);
     data_collect(&data, shown);
     for (size_t i = 0; i < data.problem_count; i++)

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A cell of a table: a bar would end it, and a line break too. */
+/* A cell of a table: a bar or a line break would end it. */
 static void cell(const char *text)
 {
     for (; *text != '\0'; text++) {

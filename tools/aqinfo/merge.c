@@ -1,4 +1,4 @@
-/* One time line out of the traces of several ranks, whole or cut off in the middle of an event. */
+/* Merges the traces of several ranks, complete or truncated within an event, into one time line. */
 #include "data.h"
 
 #include <errno.h>
@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An event is a line between the brackets, with a comma behind it or not. 0: none, or not whole. */
+/*
+ * An event is a line inside the brackets, with or without a trailing comma. 0: none, or truncated.
+ */
 static size_t event_of(const char *line, size_t len)
 {
     while (len > 0 && strchr(" \t\r\n,", line[len - 1]) != NULL)

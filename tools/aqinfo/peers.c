@@ -1,5 +1,7 @@
-/* The ranks' data about their peers: of a running job from their boards, of a finished one from
- * the files of its counters. */
+/*
+ * The ranks' data about their peers: of a running job from their boards, of a finished one from the
+ * files of its counters.
+ */
 #include "base/board.h"
 #include "data.h"
 #include "job/top.h"
@@ -16,10 +18,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* So long no host may be silent whose ranks are asked for. */
+/* Time limit for an answer from the hosts of the job. */
 enum { PATIENCE_MS = 5000 };
 
-/* Peers of a job have numbers, then come programs that are connected, then what was dropped. */
+/* Sorted: peers of the job by number, then connected programs, then dropped packets. */
 enum { CONNECTION = UINT32_MAX - 1, DROPPED = UINT32_MAX };
 
 static struct line {
@@ -37,7 +39,7 @@ static const struct column {
                {"packet", "packet", 7},     {"sent", "sent", 9},        {"again", "again", 7},
                {"received", "received", 9}, {"repeated", "repeated", 9}};
 
-/* Those of the text that are about peers, or about what was dropped: behind all peers. */
+/* The lines of the text about peers or dropped packets; the latter sort after all peers. */
 static size_t keep_lines(char *text)
 {
     size_t before = count;
@@ -62,7 +64,7 @@ static size_t keep_lines(char *text)
     return count - before;
 }
 
-/* All that can be read of `fd`, with a zero behind it; NULL: nothing. */
+/* Everything that can be read from `fd`, NUL-terminated; NULL: nothing. */
 static char *read_all(int fd, off_t from)
 {
     size_t room = 1 << 16, used = 0;
@@ -102,7 +104,7 @@ static void keep_text(void *arg, char *text)
     *found += keep_lines(text);
 }
 
-/* Whether the process `pid` is it, or a descendant. */
+/* Whether process `pid` is that process or a descendant. */
 static int descends(long pid, long from)
 {
     for (int depth = 0; pid > 1 && depth < 100; depth++) {
@@ -119,7 +121,7 @@ static int descends(long pid, long from)
     return 0;
 }
 
-/* The first agent of the job: aqrun, whose agents on other hosts know what is not seen here. */
+/* The first agent of the job: aqrun, whose agents on other hosts know what is not visible here. */
 static int connect_job(const char *name)
 {
     char path[64];
@@ -138,7 +140,7 @@ static int connect_job(const char *name)
     return -1;
 }
 
-/* The next packet; 0: none came in time, or none will come, or it is of another version. */
+/* The next packet; 0: none arrived in time, no more will, or it is of another version. */
 static int next_packet(int fd, struct aqi_top_peers *packet)
 {
     const size_t head = offsetof(struct aqi_top_peers, text);
@@ -180,7 +182,7 @@ static ssize_t ask_job(const char *name)
     return (ssize_t)found;
 }
 
-/* Of the process and of those that it has started. */
+/* Of the process and its descendants. */
 static size_t read_descendants(const char *name)
 {
     size_t found = 0;

@@ -7,7 +7,7 @@
 
 enum { LINE_WIDTH = 100 };
 
-/* Nothing for an empty text. */
+/* Prints nothing for an empty text. */
 static void paragraph(const char *text, int indent)
 {
     if (text[0] == '\0') return;
@@ -15,7 +15,7 @@ static void paragraph(const char *text, int indent)
     command_wrap(text, indent, LINE_WIDTH);
 }
 
-/* A field of a thing shown in full; nothing when there is nothing to say. */
+/* A field of a full description; omitted if empty. */
 static void field(const char *name, const char *text)
 {
     if (text != NULL && text[0] != '\0') printf("  %-10s %s\n", name, text);

@@ -42,8 +42,10 @@ static void ip_of(const struct sockaddr *at, char text[INET6_ADDRSTRLEN])
     if (inet_ntop(at->sa_family, ip, text, INET6_ADDRSTRLEN) == NULL) strcpy(text, "?");
 }
 
-/* Send from the interface that AQ_UDP_INTERFACE names, by its name or an address; 0: it has no
- * address of this family. */
+/*
+ * Send from the interface named by AQ_UDP_INTERFACE, by its name or an address; 0: it has no
+ * address of this family.
+ */
 static int leave_by(int fd, int family, const char *name)
 {
     struct ifaddrs *all = NULL;
@@ -62,7 +64,7 @@ static int leave_by(int fd, int family, const char *name)
     return bound;
 }
 
-/* The interface that has our address, and its MTU. */
+/* The interface with our address, and its MTU. */
 static void find_interface(struct way *way)
 {
     struct ifaddrs *all = NULL;
@@ -104,7 +106,7 @@ static int open_way(struct way *way, const struct addrinfo *to, const char *inte
     return 0;
 }
 
-/* Milliseconds until the host has answered a packet of this length; < 0: minus an errno. */
+/* Milliseconds until the host answered a packet of this length; < 0: a negative errno. */
 static double try_packet(const struct way *way, size_t len)
 {
     static const char zeros[LARGEST];
@@ -116,7 +118,7 @@ static double try_packet(const struct way *way, size_t len)
         if (send(way->fd, zeros, len, 0) < 0 && errno != ECONNREFUSED) error = errno;
         if (error != ETIMEDOUT && error != EAGAIN) break;
         if (poll(&ready, 1, WAIT_MS) <= 0) continue;
-        /* Some program listens there after all, and says something. */
+        /* A program listens there after all, and has answered. */
         if (recv(way->fd, &byte, sizeof(byte), 0) >= 0 || errno == ECONNREFUSED)
             return now_ms() - began;
         error = errno;

@@ -25,9 +25,9 @@ enum handler {
 static struct perf *job;
 static aq_handler handlers[HANDLER_COUNT];
 aq_team *api_aq_world, *api_aq_team;
-static struct shared **places; /* of each rank, in segment mode everything; else NULL */
+static struct shared **places; /* of each rank, in segment mode everything; otherwise NULL */
 
-/* `call` is the expression; its name is enough. */
+/* `call` is the expression, which suffices as the message. */
 void api_aq_check(aq_status status, const char *call)
 {
     if (status == AQ_OK) return;
@@ -53,14 +53,14 @@ static void on_ping_long(aq_am *am)
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* As many bytes as were asked for. */
+/* As many bytes as requested. */
 static void on_steal(aq_am *am)
 {
     CHECK(aq_am_reply_long(am, handlers[ON_PONG], job->mine->data, (size_t)aq_arg_u64(am, 0),
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* Of all messages that are only counted. */
+/* For all messages that are only counted. */
 static void on_counted(aq_am *am)
 {
     heard_add(am->context);
@@ -81,7 +81,7 @@ static void on_answer(aq_am *am)
 void api_aq_join(struct perf *perf, unsigned segment_modes)
 {
     job = perf;
-    aq_error_log(0); /* api_aq_check says it */
+    aq_error_log(0); /* api_aq_check reports it */
     aq_init_params params = {
         .struct_size = sizeof(params), .client_name = "aqperf", .segment_modes = segment_modes};
     if (perf->options.threads > 1) params.thread_mode = AQ_THREAD_MULTIPLE;
@@ -123,7 +123,7 @@ static struct shared *segment(unsigned rank, struct shared **mapped)
     return places != NULL ? places[rank] : info.addr;
 }
 
-/* In mode everything: memory of our own, and where all have theirs. */
+/* In mode everything: our own memory, and the addresses of all ranks'. */
 static struct shared *place_everything(const struct perf *perf)
 {
     size_t size = (perf->segment_size + 4095) / 4096 * 4096;
@@ -193,7 +193,7 @@ static int is_over_or_ended(void *arg)
     return condition->over(condition->arg) || api_aq_connection_ended();
 }
 
-/* What does not come over a connection until its end will not come. */
+/* Messages that have not arrived when a connection ends never will. */
 void api_aq_until(int (*over)(void *arg), void *arg)
 {
     struct condition either = {over, arg};
@@ -232,7 +232,7 @@ static void pass_token(struct perf *perf)
                       0));
 }
 
-/* Messages that are answered: one at a time, and all at once. */
+/* Messages with replies: one at a time, or many in flight. */
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_aq_##name##_rtt, , {                                                                  \
         CHECK(__VA_ARGS__);                                                                        \
@@ -268,7 +268,7 @@ LOOP(api_aq_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) CHECK(SHORT_TO(0, ON_FLOOD_IN));
 })
 
-/* The rank before has us after it. */
+/* The previous rank has us as its next one. */
 LOOP(api_aq_halo, , {
     for (unsigned side = 0; side < 2; side++)
         CHECK(aq_am_long(api_aq_world, perf->beside[side].rank,

@@ -1,4 +1,4 @@
-/* What the files of the API back end for Aqueduct share. */
+/* Shared by the files of the API back end for Aqueduct. */
 #ifndef AQPERF_API_AQ_H
 #define AQPERF_API_AQ_H
 
@@ -9,11 +9,12 @@
 #define CHECK(call) api_aq_check(call, #call)
 void api_aq_check(aq_status status, const char *call);
 
-/* The team of all ranks, and that of the pair patterns: the same, or a connection's. */
+/* The team of all ranks, and the team of the pair patterns: the same, or a connection's. */
 extern aq_team *api_aq_world, *api_aq_team;
 
-/* api_aq.c, for both interfaces in it: the job and a connection. Segment modes as in
- * aq_init_params. */
+/*
+ * api_aq.c, for both interfaces in it: a job and a connection. Segment modes as in aq_init_params.
+ */
 void api_aq_join(struct perf *perf, unsigned segment_modes);
 size_t api_aq_max_size(enum carrier carrier);
 void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
@@ -23,10 +24,10 @@ void api_aq_until(int (*over)(void *arg), void *arg);
 void api_aq_poll(void);
 void api_aq_hello(unsigned rank);
 
-/* api_aq_connection.c: has it ended? Of rank 0 that ends the program. */
+/* api_aq_connection.c: whether the connection has ended. For rank 0, that ends the program. */
 bool api_aq_connection_ended(void);
 
-/* api_aq_rma.c: what its patterns need beside the segments. */
+/* api_aq_rma.c: what its patterns need besides the segments. */
 void api_aq_private_open(struct perf *perf);
 void api_aq_atomic_open(void);
 void api_aq_atomic_close(void);

@@ -1,5 +1,7 @@
-/* The patterns of collectives: all ranks run the same number of them. The buffers lie in the ranks'
- * segments, as those of programs that care do. */
+/*
+ * The patterns of collectives, which all ranks run the same number of times. The buffers are in the
+ * ranks' segments, as in programs that care about speed.
+ */
 #include "api_aq.h"
 
 #define BUFFERS talk_arrivals(perf), perf->mine->data

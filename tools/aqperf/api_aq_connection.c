@@ -1,13 +1,18 @@
-/* Over a connection between two programs that were not started together: the pair patterns of
- * api_aq.c. Who connects is rank 0 and leads; who listens is rank 1 and learns from the call what
- * memory that takes. On either side the peer is rank 1 of the connection's team. */
+/*
+ * Measuring over a connection between two programs that were not started together: the pair
+ * patterns of api_aq.c. The program that connects is rank 0 and leads; the one that listens is rank
+ * 1 and learns from the call how much memory is needed. On either side, the peer is rank 1 of the
+ * connection's team.
+ */
 #include "api_aq.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { PEER = 1 };
 
-/* What comes with the call. The version stands for the layout of all that both sides share. */
+/*
+ * The private data of the call. The version covers the layout of everything that both sides share.
+ */
 struct call {
     char version[24];
     uint64_t max_size;
@@ -58,7 +63,7 @@ static aq_connection_event next_event(void)
     return event;
 }
 
-/* A caller: take it if it is one of ours, and reject others. */
+/* Accept a caller if it is an aqperf of the same version, and reject others. */
 static void take_call(struct perf *perf, aq_connection *caller)
 {
     aq_connection_info info;
@@ -91,7 +96,8 @@ static void be_called(struct perf *perf)
     printf("aqperf: listening at %s\n", aq_listener_uri(listener));
     fflush(stdout);
     while ((event = next_event()).type != AQ_CONNECTION_OPENED) {
-        if (event.type != AQ_CONNECTION_REQUEST) fail(perf->options.listen, "the caller gave up");
+        if (event.type != AQ_CONNECTION_REQUEST)
+            fail(perf->options.listen, "the caller cancelled the connection");
         take_call(perf, event.connection);
     }
     CHECK(aq_listener_close(listener));
@@ -135,7 +141,7 @@ static void look(void)
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
 }
 
-/* Where rank 1 waits for what rank 0 says. */
+/* Where rank 1 waits for commands of rank 0. */
 static void poll_or_end(void)
 {
     api_aq_poll();

@@ -2,7 +2,7 @@
 #include "api_aq.h"
 
 static aq_atomic_domain *integers, *doubles;
-/* A second endpoint, with the private memory of ranks 0 and 1 as its segment. */
+/* A second endpoint whose segment is the private memory of ranks 0 and 1. */
 static aq_team *pair;
 
 void api_aq_private_open(struct perf *perf)

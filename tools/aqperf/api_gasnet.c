@@ -1,4 +1,4 @@
-/* The patterns through the GASNet interface: the calls that its programs would make for them. */
+/* The patterns through the GASNet interface, by the calls that GASNet programs would use. */
 #include "perf.h"
 #include <gasnet.h>
 
@@ -90,7 +90,7 @@ static uint64_t joined(gex_AM_Arg_t low, gex_AM_Arg_t high)
     return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
 }
 
-/* As many bytes as were asked for. */
+/* As many bytes as requested. */
 static void on_steal(gex_Token_t token, gex_AM_Arg_t low, gex_AM_Arg_t high)
 {
     gex_AM_ReplyLong0(token, handlers[ON_PONG_LONG], job->mine->data, (size_t)joined(low, high),
@@ -110,7 +110,9 @@ static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
     heard_add(&heard.pongs);
 }
 
-/* The interface does not say what reaches a peer, but if only one transport is allowed it is that.
+/*
+ * The interface does not report which transport reaches a peer, but if only one is allowed, it is
+ * that.
  */
 static const char *transport_name(void)
 {
@@ -150,7 +152,7 @@ static void start(struct perf *perf)
         fprintf(stderr, "aqperf: --api gasnet is compiled for one thread: omit --threads\n");
         exit(2);
     }
-    /* Rank 0 has results to write when the others have nothing left to do. */
+    /* Rank 0 still writes results when the others have nothing left to do. */
     setenv("AQ_CATCH_EXIT", "no", 0);
     CHECK(gex_Client_Init(&client, &endpoint, &world, "AQPERF", NULL, NULL, GEX_FLAG_USES_GASNET1));
     talk_begin(perf, gex_TM_QueryRank(world), gex_TM_QuerySize(world));
@@ -255,7 +257,7 @@ static void pass_token(struct perf *perf)
     gex_AM_RequestShort0(world, (perf->rank + 1) % perf->ranks, handlers[ON_TOKEN], 0);
 }
 
-/* Of messages that are answered: one at a time, and all at once. */
+/* Messages with replies: one at a time, or many in flight. */
 #define ONE_BY_ONE(name, ...)                                                                      \
     LOOP(api_gasnet_##name##_rtt, , {                                                              \
         __VA_ARGS__;                                                                               \
@@ -282,7 +284,7 @@ LOOP(api_gasnet_mediums, ,
 LOOP(api_gasnet_longs, gex_NBI_Wait(GEX_EC_AM, 0),
      gex_AM_RequestLong0(world, perf->peer, handlers[ON_FLOOD_BYTES], perf->source, size,
                          perf->peer_addr->data, GEX_EVENT_GROUP, 0))
-/* The payload is written where the library wants it. */
+/* The payload is written into the library's buffer. */
 LOOP(api_gasnet_reserved, , {
     gex_AM_SrcDesc_t sd =
         gex_AM_PrepareRequestMedium(world, perf->peer, NULL, size, size, NULL, 0, 0);
@@ -293,7 +295,7 @@ LOOP(api_gasnet_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
-/* The rank before has us after it. */
+/* The previous rank has us as its next one. */
 LOOP(api_gasnet_halo, , {
     for (unsigned side = 0; side < 2; side++)
         gex_AM_RequestLong0(world, perf->beside[side].rank,
@@ -323,7 +325,7 @@ LOOP(api_gasnet_put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
 LOOP(api_gasnet_get_private, gex_NBI_Wait(GEX_EC_GET, 0),
      gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0))
 LOOP(api_gasnet_put_value, , gex_RMA_PutBlockingVal(world, AT_PEER, i, size, 0))
-static volatile uint64_t got; /* somebody wants it */
+static volatile uint64_t got; /* a caller wants it */
 LOOP(api_gasnet_get_value, , got = gex_RMA_GetBlockingVal(world, AT_PEER, size, 0))
 
 static union {

@@ -1,4 +1,4 @@
-/* Work for a processor in place of a program's own: it calls nothing of the library. */
+/* Work for a processor in place of a program's own computation; does not call the library. */
 #include "perf.h"
 #include <time.h>
 
@@ -6,7 +6,7 @@
 
 static double cells[CELLS];
 
-/* Of this thread: what it waits for a processor does not count. */
+/* CPU time of this thread, so time without a processor does not count. */
 static double processor_ns(void)
 {
     struct timespec now;
@@ -14,18 +14,18 @@ static double processor_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* Relax a row of cells so many times, a microsecond or so each. */
+/* Relax a row of cells this many times, about a microsecond each. */
 static void relax(uint64_t times)
 {
     for (; times > 0; times--) {
         cells[0] = 1;
         for (unsigned i = 1; i + 1 < CELLS; i++)
             cells[i] = cells[i] / 2 + (cells[i - 1] + cells[i + 1]) / 4;
-        __asm__ volatile("" ::: "memory"); /* the cells are used */
+        __asm__ volatile("" ::: "memory"); /* prevents optimising the cells away */
     }
 }
 
-/* ns to relax them once, undisturbed. */
+/* ns for one relaxation, undisturbed. */
 static double once_ns(void)
 {
     enum { TRIES = 16, TIMES = 16 };
@@ -40,7 +40,7 @@ static double once_ns(void)
     return least;
 }
 
-/* In shares of what is left, as the processor may become slower meanwhile. */
+/* In fractions of the remaining time, since the processor may become slower meanwhile. */
 void compute_for(double ns)
 {
     double once = once_ns(), end = processor_ns() + ns;

@@ -1,5 +1,7 @@
-/* What the machine itself can do, measured in the same run between the same cores, without the
- * library: the two ranks talk through plain memory of their mapped segments. */
+/*
+ * The limits of the machine, measured in the same run between the same cores without the library:
+ * the two ranks communicate through plain memory in their mapped segments.
+ */
 #include "perf.h"
 #include <errno.h>
 #include <sched.h>
@@ -7,7 +9,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-/* The last message of a limit's loop has this bit, and lets rank 1 out of it. */
+/* The last message of a limit's loop has this bit, which makes rank 1 leave its loop. */
 #define STOP ((uint64_t)1 << 63)
 
 /* Called through a volatile pointer, so that no copy is optimized away or inlined. */
@@ -18,11 +20,13 @@ static void do_nothing(void)
 }
 static void (*volatile limits_call)(void) = do_nothing;
 
-/* Sequence numbers go on from loop to loop: nothing must be reset, so nothing can be reset late. */
+/* Sequence numbers continue from loop to loop, so nothing needs to be reset. */
 static uint64_t line_seq, ring_seq, ring_consumed;
 
-/* One turn of a wait. With more ranks than cores the other one may need ours; and so it may, if we
- * have waited for long, on a machine where other programs run too. */
+/*
+ * One turn of a wait. With more ranks than cores, the other rank may need this one's core; after a
+ * long wait it may also need it because other programs are running.
+ */
 void limits_wait_turn(const struct perf *perf, unsigned *turns)
 {
     unsigned patience = perf->crowded ? 256 : 16384;
@@ -42,7 +46,7 @@ static void send_line(struct perf *perf, const void *from, size_t size, uint64_t
     atomic_store_explicit(&there->inbox.seq, seq, memory_order_release); /* await_line */
 }
 
-/* Wait for a line with another number than `old`; pairs with the release in send_line. */
+/* Wait until a line has another number than `old`; pairs with the release in send_line. */
 static uint64_t await_line(struct perf *perf, uint64_t old)
 {
     uint64_t seq;
@@ -52,8 +56,10 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
     return seq;
 }
 
-/* One line there and back. It is answered also when it is the last: rank 1 then is out of its loop,
- * before it can be told of another. */
+/*
+ * One line to rank 1 and back. The last one is answered, too, so rank 1 has left its loop before it
+ * can get another command.
+ */
 static void turn(struct perf *perf, size_t size, uint64_t flag)
 {
     send_line(perf, perf->source, size, ((line_seq & ~STOP) + 1) | flag);
@@ -67,7 +73,7 @@ static void echo(struct perf *perf, size_t size, uint64_t n)
     turn(perf, size, STOP);
 }
 
-/* The first one only tells that rank 1 is there. */
+/* The first one only shows that rank 1 is ready. */
 static void begin_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n;
@@ -113,8 +119,10 @@ static double rounds_in_rtt(const struct perf *perf)
     return 2.0 / rounds;
 }
 
-/* How many lines are in use, a power of two: where the other rank computes, as many as it is not to
- * run out of, but with their payloads no more than 4 MB. */
+/*
+ * The number of lines in use, a power of two: enough for the time in which the other rank computes,
+ * but with their payloads at most 4 MB.
+ */
 static uint64_t ring_lines(const struct perf *perf, size_t size)
 {
     if (perf->target_computes_ns == 0) return RING_LINES;
@@ -200,7 +208,9 @@ void limits_settle(struct perf *perf, enum limit_id id)
     if (limits[id].work.serve != NULL) limits_fabric_settle(perf);
 }
 
-/* The memory that one-sided operations are compared on: the peer's if it is mapped, else ours. */
+/*
+ * The memory used to compare one-sided operations: the peer's if it is mapped, otherwise our own.
+ */
 static struct shared *place(struct perf *perf)
 {
     return perf->theirs != NULL ? perf->theirs : perf->mine;
@@ -255,7 +265,7 @@ static int cma(struct perf *perf, bool write, size_t size)
                       size);
 }
 
-/* What limits_probe_cma has tried. */
+/* The result of limits_probe_cma. */
 LOOP(cma_write, , (void)cma(perf, true, size))
 LOOP(cma_read, , (void)cma(perf, false, size))
 
@@ -268,8 +278,10 @@ void limits_probe_cma(struct perf *perf)
     perf->no_cma = error == 0 ? NULL : strerror(error);
 }
 
-/* What stands for a limit of mapped memory: one at a time, and many under way; of
- * sockets, as each of what may be between the ranks has the same. */
+/*
+ * The limit that replaces one of mapped memory, in the order of the kinds of connection: one at a
+ * time, or many in flight.
+ */
 static const enum limit_id instead[LIMIT_COUNT][2] = {
     [LIMIT_LINE_RTT] = {LIMIT_SOCKET + PLAIN_RTT},
     [LIMIT_LINE_ECHO] = {LIMIT_SOCKET + PLAIN_ECHO},
@@ -323,7 +335,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 #define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
 #define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
 
-/* What ranks that share no memory can do through what is between them. */
+/* The limits for ranks that share no memory, by the kind of connection between them. */
 #define PLAIN_ROWS(first, loops, name, run, how, put, stream)                                      \
     [(first) + PLAIN_RTT] = {name "-rtt", "8 bytes to rank 1 and back " how,                       \
                              BOTH_RUN(loops##_echo), .work.bare = true},                           \
@@ -347,7 +359,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
                                          "two payloads to the peer, computing, and two from it",   \
                                          BOTH_RUN(loops##_halo)}
 
-/* What has no text of its own is told of by the one before it with its name. */
+/* A limit without text is described by the previous one with the same name. */
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
     [LIMIT_LINE_RTT] = {"line-rtt", "a flag to rank 1 in one cache line and back in another", ECHO,

@@ -1,19 +1,23 @@
-/* Limits in which all ranks take part: a bare counter in rank 0's segment that they wait at, alone
- * and after copies of what a collective has to bring to each of them. */
+/*
+ * Limits in which all ranks take part: a plain counter in rank 0's segment at which they wait,
+ * alone or after copying the data of a collective.
+ */
 #include "perf.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
-static uint64_t rounds; /* goes on from loop to loop, like the counters in the segment */
+static uint64_t rounds; /* continues from loop to loop, like the counters in the segment */
 
 static struct shared *lead(struct perf *perf)
 {
     return perf->rank == 0 ? perf->mine : perf->theirs;
 }
 
-/* The last to come lets the others go. Ranks that share cores give theirs away at once: each then
- * runs once a round, and fewer turns than that no barrier can need. */
+/*
+ * The last one to arrive releases the others. Ranks that share cores yield at once, so each runs
+ * once per round, and no barrier can need fewer turns.
+ */
 static void meet(struct perf *perf)
 {
     struct shared *at = lead(perf);

@@ -1,5 +1,8 @@
-/* What a fabric can do by the fewest calls of libfabric or verbs, for ranks that a transport over
- * it connects: the same kind of operations, between the same two processes, without the library. */
+/*
+ * The limits of a fabric: the fewest possible calls of libfabric or verbs between ranks that are
+ * connected by a transport over it. The same kinds of operations between the same two processes,
+ * without the library.
+ */
 #include "limits_fabric.h"
 #include <aqueduct/info.h>
 #include <stdio.h>
@@ -37,7 +40,7 @@ static int after_a_turn(void *turns)
     return ++*(unsigned *)turns > 1;
 }
 
-/* From time to time the library goes on, too: its last message may not have left. */
+/* The library must make progress now and then: its last message may not have been sent. */
 static void progress(struct perf *perf, unsigned *turns)
 {
     char why[FABRIC_WHY];
@@ -71,7 +74,7 @@ static void take_message(struct perf *perf)
     await(perf, FABRIC_RECEIVE, ++taken);
 }
 
-/* A receive for the next message follows, for which there is one already. */
+/* Posts a receive for the next message; there is one already for this one. */
 static void give_message(struct perf *perf, size_t size)
 {
     give(perf, FABRIC_SEND, size);
@@ -95,7 +98,7 @@ void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* A word there, and the payload back. */
+/* A word to rank 1, and the payload back. */
 void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -105,8 +108,10 @@ void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* Rows to both sides, which here is one. There are receives for those of a peer that is a step
- * ahead. */
+/*
+ * Rows to both sides, which are one peer here. There are also receives for a peer that is a step
+ * ahead.
+ */
 void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -118,8 +123,10 @@ void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* Rank 0 moves the bytes. Where libfabric needs that rank 1 keeps polling, a message tells it that
- * it may go on. */
+/*
+ * Rank 0 moves the bytes. If libfabric needs rank 1 to keep polling, a message tells rank 1 when it
+ * may stop.
+ */
 static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
@@ -190,7 +197,7 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
     memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
 }
 
-/* One that could not open it has an empty card. */
+/* A rank that could not open it has an empty card. */
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
 {
     static const uint64_t empty[FABRIC_CARD_WORDS];

@@ -1,5 +1,7 @@
-/* What the limits of a fabric need of the interface below a transport: limits_fabric.c has the
- * loops, and a row of its table for each. */
+/*
+ * The interface below the limits of a fabric: limits_fabric.c has the loops and a row of its table
+ * for each implementation.
+ */
 #ifndef AQPERF_LIMITS_FABRIC_H
 #define AQPERF_LIMITS_FABRIC_H
 
@@ -8,23 +10,25 @@
 enum fabric_op { FABRIC_SEND, FABRIC_RECEIVE, FABRIC_PUT, FABRIC_GET, FABRIC_OPS };
 enum { FABRIC_UNDER_WAY = 64 /* operations */, FABRIC_WHY = 200 };
 
-/* What is sent, and what is received or put there, or got to; `len` bytes each. */
+/* Buffers to send from, and to receive, put or get into; `len` bytes each. */
 struct fabric_memory {
     unsigned char *outgoing, *incoming;
     size_t len;
 };
 
 struct fabric {
-    const char *transport; /* of the library, beside which it is measured */
+    const char *transport; /* transport of the library that it is compared with */
     enum limit_id first;   /* of its limits */
-    /* The largest size that it moves at once; what the peer has to know is in `card` then. 0: the
-     * reason is in `why`. */
+    /*
+     * Returns the largest size that it transfers at once, with `card` set to what the peer must
+     * know; 0: `why` is the reason.
+     */
     size_t (*open)(unsigned rank, const struct fabric_memory *memory,
                    uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
     bool (*meet)(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
-    /* False: there is no room now. A put is over when it is visible. */
+    /* False: there is no room now. A put is complete when it is visible. */
     bool (*post)(enum fabric_op op, size_t size);
-    /* 1 and what is over, 0, or -1 and the reason. */
+    /* 1 and the completed operation, 0, or -1 and the reason. */
     int (*poll)(enum fabric_op *over, char why[FABRIC_WHY]);
     void (*close)(void);
 };

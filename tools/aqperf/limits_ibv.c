@@ -26,7 +26,7 @@ static struct {
 /* --- opening ------------------------------------------------------------------------------------
  */
 
-/* "DEVICE:PORT", as the library shows it: the first, or where processes are spread each its own. */
+/* "DEVICE:PORT", as the library shows it: the first, or if processes are spread, each its own. */
 static bool hca_open_device(unsigned rank)
 {
     const char *name = fabric_device("ibv", 0), *other = fabric_device("ibv", rank);
@@ -44,8 +44,7 @@ static bool hca_open_device(unsigned rank)
            hca_verbs.query_port(hca.context, hca.number, &hca.port) == 0;
 }
 
-/* On Ethernet the last address of an IPv4 network: where RoCE has two versions, it is the second.
- */
+/* On Ethernet, the last address of an IPv4 network: with two versions of RoCE, the second. */
 static void hca_find_gid(union ibv_gid *gid)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -72,7 +71,7 @@ static bool hca_open_queues(void)
     if (hca.pd == NULL || hca.cq == NULL) return false;
     init.send_cq = init.recv_cq = hca.cq;
     hca.qp = hca_verbs.create_qp(hca.pd, &init);
-    while (hca.qp == NULL && init.cap.max_inline_data != 0) { /* the adapter takes less */
+    while (hca.qp == NULL && init.cap.max_inline_data != 0) { /* the adapter supports less */
         init.cap.max_inline_data /= 2;
         hca.qp = hca_verbs.create_qp(hca.pd, &init);
     }
@@ -136,7 +135,7 @@ static bool hca_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY
         err = hca_verbs.modify_qp(hca.qp, &attr,
                                   IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
-    if (err != 0) snprintf(why, FABRIC_WHY, "the queue pair does not connect: %s", strerror(err));
+    if (err != 0) snprintf(why, FABRIC_WHY, "cannot connect the queue pair: %s", strerror(err));
     return err == 0;
 }
 
@@ -181,7 +180,8 @@ static int hca_poll(enum fabric_op *over, char why[FABRIC_WHY])
     if (got == 0) return 0;
     if (got < 0 || wc.status != IBV_WC_SUCCESS) {
         snprintf(why, FABRIC_WHY, "%s",
-                 got < 0 ? "the completion queue fails" : hca_verbs.wc_status_str(wc.status));
+                 got < 0 ? "polling the completion queue failed"
+                         : hca_verbs.wc_status_str(wc.status));
         return -1;
     }
     *over = (enum fabric_op)wc.wr_id;

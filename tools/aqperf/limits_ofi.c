@@ -1,5 +1,7 @@
-/* The limits of a fabric by libfabric: the provider that the transport ofi uses, asked for the same
- * things. */
+/*
+ * The limits of a fabric by libfabric: the provider that the transport ofi uses, with the same
+ * requirements.
+ */
 #include "limits_fabric.h"
 #include "transport/ofi/ofi_library.h"
 #include <stdio.h>
@@ -8,11 +10,11 @@
 
 enum { NAME_WORDS = 32, SLOTS = 3 * FABRIC_UNDER_WAY, BATCH = 16 };
 
-/* An operation under way. */
+/* An operation in progress. */
 struct slot {
-    struct fi_context2 context; /* the first: of the provider */
+    struct fi_context2 context; /* must be first, for the provider */
     enum fabric_op op;
-    struct slot *next; /* that is free */
+    struct slot *next; /* in the free list */
 };
 
 static struct {
@@ -27,7 +29,7 @@ static struct {
     fi_addr_t peer;
     uint64_t key, there;
     struct slot slots[SLOTS], *free;
-    unsigned injected; /* sends that were over at once and have not been told of */
+    unsigned injected; /* sends that completed immediately and have yet to be reported */
     struct fi_cq_entry found[BATCH];
     unsigned found_first, found_count;
 } ofi;
@@ -53,7 +55,7 @@ static struct fi_info *ofi_hints(void)
     return hints;
 }
 
-/* The domain that is asked for, or the first that is not the loopback interface. */
+/* The requested domain, or the first one that is not the loopback interface. */
 static int ofi_find(void)
 {
     const char *domain = measure_setting("AQ_OFI_DOMAIN");
@@ -73,8 +75,10 @@ static int ofi_find(void)
     return ofi.info != NULL ? 0 : err != 0 ? err : -FI_ENODATA;
 }
 
-/* With a descriptor where there can be one, as the library has it: some providers then look at
- * their sockets in another way, which is faster. */
+/*
+ * With a descriptor if the provider supports it, as in the library: some providers then poll their
+ * sockets in another, faster way.
+ */
 static int ofi_open_queue(void)
 {
     struct fi_cq_attr attr = {

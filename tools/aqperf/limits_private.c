@@ -1,9 +1,11 @@
-/* What the machine can do with memory that is not mapped: both ranks copy, through a ring of
- * fragments in the segment of the one that receives; or the kernel does (CMA). */
+/*
+ * The limits for memory that is not mapped: both ranks copy, through a ring of fragments in the
+ * receiver's segment, or the kernel does (CMA).
+ */
 #include "perf.h"
 #include <stdatomic.h>
 
-/* Fragments that this rank has sent and taken; never reset, so that nothing is reset late. */
+/* Numbers of fragments that this rank has sent and received; never reset. */
 static uint64_t sent, taken;
 
 static size_t piece_at(size_t at, size_t size)
@@ -11,7 +13,10 @@ static size_t piece_at(size_t at, size_t size)
     return size - at < FRAGMENT_BYTES ? size - at : FRAGMENT_BYTES;
 }
 
-/* Wait until at most `most` of our fragments are not taken; pairs with the release in copy_in. */
+/*
+ * Wait until the receiver has at most `most` of our fragments left; pairs with the release in
+ * copy_in.
+ */
 static void await_taken(struct perf *perf, uint64_t most)
 {
     unsigned turns = 0;

@@ -1,5 +1,7 @@
-/* What the machine can do through plain UDP sockets, for ranks that share no memory: the least that
- * a transport over datagrams can be compared with. Bursts go and come in one call (GSO, GRO). */
+/*
+ * The limits for ranks that share no memory: plain UDP sockets, to compare with transports over
+ * datagrams. Bursts are sent and received by one call (GSO, GRO).
+ */
 #include "perf.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,17 +12,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define SEGMENT  8944u   /* bytes of the largest datagram, */
-#define SEGMENTS 64u     /* and how many, */
-#define BURST    63488u  /* and bytes, go in one call */
-#define WINDOW   262144u /* bytes under way; a buffer of the kernel has room for them */
+#define SEGMENT  8944u   /* maximum bytes of a datagram, */
+#define SEGMENTS 64u     /* and maximum number */
+#define BURST    63488u  /* and bytes of datagrams in one call */
+#define WINDOW   262144u /* bytes in flight, for which a kernel buffer has room */
 #define WORD     8u
 
-static int channel = -1; /* a socket, connected with the peer's */
-static size_t room;      /* of its buffer, as the kernel counts */
+static int channel = -1; /* a socket, connected to the peer's */
+static size_t room;      /* size of its buffer as counted by the kernel */
 static unsigned char incoming[65536], outgoing[65536];
 
-/* Until the socket has something to say; datagrams are lost only by mistake. */
+/* Wait until the socket is readable; datagrams should not be lost. */
 static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *),
                         struct msghdr *message)
 {
@@ -72,22 +74,24 @@ static void send_burst(struct perf *perf, size_t len, size_t segment)
     (void)transfer(perf, call_send, &message);
 }
 
-/* While one computes, as many bytes are under way as its buffer holds for it: small packets take a
- * multiple of what is in them. */
+/*
+ * If a rank computes, as many bytes are in flight as its buffer holds: small packets take up a
+ * multiple of their payload.
+ */
 static uint64_t window(const struct perf *perf, size_t segment)
 {
     if (perf->target_computes_ns == 0) return WINDOW;
     return room / (segment < 512 ? 8 : 4) & ~(size_t)3;
 }
 
-/* How many bytes of such datagrams go in one call. */
+/* The number of bytes of such datagrams sent by one call. */
 static size_t burst_of(size_t segment)
 {
     size_t burst = BURST / segment * segment;
     return burst < SEGMENTS * segment ? burst : SEGMENTS * segment;
 }
 
-/* Send that many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
+/* Send this many bytes in datagrams of `segment`; each quarter of the window is acknowledged. */
 static void give(struct perf *perf, uint64_t bytes, size_t segment)
 {
     const size_t burst = burst_of(segment);
@@ -125,13 +129,13 @@ static size_t at_least_word(uint64_t bytes)
     return bytes < WORD ? WORD : (size_t)bytes;
 }
 
-/* What is streamed goes in datagrams of its own size, for it stands for messages. */
+/* A stream stands for messages, so its datagrams have their size. */
 static size_t segment_of(size_t size)
 {
     return at_least_word(size) < SEGMENT ? at_least_word(size) : SEGMENT;
 }
 
-/* `n` times so many bytes from rank 0 to rank 1, then so many back. */
+/* `n` times this many bytes from rank 0 to rank 1, then back. */
 static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, size_t segment)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -141,7 +145,7 @@ static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, s
     }
 }
 
-/* In both ranks: so many times, so many bytes out and in. */
+/* In both ranks: this many times, these numbers of bytes out and in. */
 #define SOCKET_LIMIT(name, times, out, in)                                                         \
     void limits_socket_##name(struct perf *perf, size_t size, uint64_t n)                          \
     {                                                                                              \
@@ -155,13 +159,15 @@ SOCKET_LIMIT(answer, n, WORD, bytes)
 SOCKET_LIMIT(stream_out, 1, n *bytes, WORD)
 SOCKET_LIMIT(stream_in, 1, WORD, n *bytes)
 
-/* Rows to both sides, which here is one; room for those of two steps is in the buffer of the peer,
- * and no rank is further ahead. */
+/*
+ * Rows to both sides, which are one peer here. The peer's buffer has room for those of two steps,
+ * and no rank gets further ahead.
+ */
 void limits_socket_halo(struct perf *perf, size_t size, uint64_t n)
 {
     const uint64_t bytes = 2 * at_least_word(size);
     const size_t segment = segment_of(size), burst = burst_of(segment);
-    static uint64_t early; /* of the step after */
+    static uint64_t early; /* of the next step */
     for (uint64_t i = 0; i < n; i++) {
         for (uint64_t at = 0; at < bytes; at += burst)
             send_burst(perf, bytes - at < burst ? (size_t)(bytes - at) : burst, segment);
@@ -197,8 +203,10 @@ uint64_t limits_open_socket(const struct perf *perf)
     return ntohs(at.sin_port);
 }
 
-/* The first word of the peer's is its pid: it may be on another host, where our loopback is not. It
- * may also need us to poll, to learn our port. */
+/*
+ * The first word from the peer is its pid: it may be on another host, which our loopback does not
+ * reach. It may also need us to poll in order to learn our port.
+ */
 static bool hears_peer(const struct perf *perf)
 {
     struct pollfd wait = {.fd = channel, .events = POLLIN};

@@ -1,4 +1,4 @@
-/* aqperf: measures every communication pattern beside what the machine itself can do. */
+/* aqperf: measures every communication pattern, together with the limit of the machine. */
 #include "command.h"
 #include "perf.h"
 #include <errno.h>
@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Learn the cores, and bind rank r to the r-th of them if each rank can have its own. After the job
- * was joined: the library chooses how to wait by what it may use then. */
+/*
+ * Learn the cores, and bind rank r to the r-th of them if there are enough. Called after joining
+ * the job, as the library chooses how to wait by the processors that it may use then.
+ */
 static void pin(struct perf *perf)
 {
     cpu_set_t allowed;
@@ -41,7 +43,7 @@ static const size_t *sizes_of(const struct perf *perf, const struct pattern *pat
     return given ? options->sizes : own->sizes;
 }
 
-/* The rows of a pattern; where a rank computes, for each interval. */
+/* The rows of a pattern; if a rank computes, one for each interval. */
 static void visit_rows(struct perf *perf, const struct pattern *pattern,
                        void (*visit)(struct perf *perf, const struct row *row))
 {
@@ -60,7 +62,7 @@ static void visit_all(struct perf *perf, void (*visit)(struct perf *perf, const 
         visit_rows(perf, perf->options.patterns[i], visit);
 }
 
-/* Learn the largest size that will be measured, and how many rows there are. */
+/* Determine the largest size to measure, and the number of rows. */
 static void survey(struct perf *perf, const struct row *row)
 {
     char unused[100];
@@ -74,7 +76,7 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
 {
     void *memory = aligned_alloc(4096, (count * size + 4095) & ~(size_t)4095);
     if (memory != NULL) {
-        memset(memory, 1, count * size); /* make it present now, not while the clock runs */
+        memset(memory, 1, count * size); /* make it resident now, not during the measurement */
         return memory;
     }
     fprintf(stderr, "aqperf: rank %u: no memory for %zu bytes\n", perf->rank, count * size);
@@ -82,8 +84,10 @@ static void *allocate(struct perf *perf, size_t count, size_t size)
     return NULL;
 }
 
-/* The rows there are to measure, and the memory for them; 0 for nothing. Every rank finds the
- * same, but for one that listens: its peer tells it in `attach`. */
+/*
+ * Count the rows to measure and allocate memory for them; 0: none. All ranks get the same result; a
+ * listening one gets it from its peer in `attach`.
+ */
 static size_t plan(struct perf *perf)
 {
     perf->max_size = 8;

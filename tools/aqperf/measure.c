@@ -1,5 +1,8 @@
-/* One row of the table: warm up, find out how many operations fill the time asked for, repeat, and
- * interleave the machine's limit, because what a shared machine can do changes within seconds. */
+/*
+ * Measures one row of the table: warms up, determines how many operations fill the requested time,
+ * repeats, and interleaves the machine's limit, because the speed of a shared machine changes
+ * within seconds.
+ */
 #include "perf.h"
 #include <aqueduct/info.h>
 #include <pthread.h>
@@ -25,7 +28,7 @@ const char *measure_setting(const char *name)
     return "";
 }
 
-/* A loop as several threads of this rank run it. */
+/* A loop that several threads of this rank run. */
 struct shift {
     struct perf *perf;
     loop_fn *loop;
@@ -42,7 +45,7 @@ static void *work_on(void *arg)
     return NULL;
 }
 
-/* They begin together, and the last to end ends the time. */
+/* They begin together, and the last one to end stops the clock. */
 static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, unsigned threads)
 {
     pthread_t ids[MAX_THREADS];
@@ -63,7 +66,7 @@ static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, u
     return ns;
 }
 
-/* How many ns `n` operations took, once this rank has computed for `computes_ns`. */
+/* The time in ns of `n` operations, each after this rank has computed for `computes_ns`. */
 static double perform(struct perf *perf, const struct work *work, size_t size, uint64_t n,
                       double computes_ns)
 {
@@ -80,7 +83,7 @@ static double perform(struct perf *perf, const struct work *work, size_t size, u
     return work->parts != NULL ? ns / work->parts(perf) : ns;
 }
 
-/* A thing to measure: a pattern of the API, or a limit. */
+/* A subject of measurement: a pattern of the API, or a limit. */
 struct subject {
     struct work work; /* without a loop: there is none */
     size_t size;
@@ -90,7 +93,7 @@ struct subject {
     double *samples;     /* in the unit of the row */
 };
 
-/* Rank 0: `n` operations at once, with the other ranks where they take part. */
+/* Rank 0: perform `n` operations at once, with the other ranks if they take part. */
 static double run_all(struct perf *perf, const struct subject *subject, uint64_t n)
 {
     if (!subject->work.all_ranks) {
@@ -116,7 +119,7 @@ static double run(struct perf *perf, const struct subject *subject, uint64_t n)
     return ns;
 }
 
-/* The length of a sample: many intervals where a rank computes. */
+/* The duration of a sample: many intervals if a rank computes. */
 static double sample_ns(const struct perf *perf, double interval_ns)
 {
     enum { INTERVALS = 16 };
@@ -124,8 +127,10 @@ static double sample_ns(const struct perf *perf, double interval_ns)
     return INTERVALS * interval_ns > least ? INTERVALS * interval_ns : least;
 }
 
-/* How many operations take about the time asked for. Runs enough of them to be a warm-up; the first
- * one tells nothing, as it may make a connection. */
+/*
+ * The number of operations that take about the requested time. Runs enough of them to warm up; the
+ * first one does not count, since it may set up a connection.
+ */
 static void calibrate(struct perf *perf, struct subject *subject, double wanted)
 {
     double factor = 0;
@@ -150,7 +155,7 @@ static void sample(struct perf *perf, struct subject *subject, enum unit unit, u
 {
     if (subject->work.loop == NULL) return;
     uint64_t n = subject->operations;
-    (void)run(perf, subject, n / 16 + 1); /* what ran in between has cooled the caches */
+    (void)run(perf, subject, n / 16 + 1); /* other subjects have evicted its data from the caches */
     subject->samples[repeat] = unit_from_ns(unit, run(perf, subject, n), subject->size, n);
 }
 
@@ -160,7 +165,7 @@ static int by_value(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Sorts the samples; 0 for a subject that was not measured. */
+/* Sort the samples; 0 for a subject that was not measured. */
 static double median(struct subject *subject, uint64_t count, double *min, double *max)
 {
     if (subject->work.loop == NULL) return 0;
@@ -186,7 +191,7 @@ static struct work work_of(const struct perf *perf, const struct pattern *patter
     return work;
 }
 
-/* Rank 0: rank 1 is to compute for so long between two looks. */
+/* Rank 0: have rank 1 compute for this long between polls. */
 static void set_target(struct perf *perf, double ns)
 {
     if (perf->target_computes_ns == ns) return;
@@ -202,7 +207,7 @@ static void lead(struct perf *perf, const struct row *row)
     const size_t size = row->size;
     enum limit_id limit = limits_for(perf, pattern, size);
     enum limit_id second = perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
-    /* Sockets and a fabric carry as much as the operation moves. */
+    /* Sockets and fabrics carry as much data as the operation moves. */
     bool moves = limit >= LIMIT_SOCKET && kind->moved > 0;
     struct subject subjects[] = {
         {.work = limits[limit].work, .limit = limit, .size = moves ? kind->moved : size},
@@ -245,8 +250,10 @@ static void lead(struct perf *perf, const struct row *row)
     perf->api->barrier();
 }
 
-/* Rank 1: serve limits, and by polling the messages of the pattern, until rank 0 says to go on.
- * False: it will say no more. */
+/*
+ * Rank 1: serve limits and, by polling, the messages of the pattern, until rank 0 says to go on.
+ * False: the last command was served.
+ */
 static bool serve(struct perf *perf)
 {
     size_t size;
@@ -266,7 +273,7 @@ static void follow(struct perf *perf, const struct pattern *pattern, size_t size
     for (;;) {
         if (perf->rank == 1) (void)serve(perf);
         perf->api->barrier();
-        uint64_t n = perf->mine->count; /* put there by rank 0 before the barrier */
+        uint64_t n = perf->mine->count; /* stored by rank 0 before the barrier */
         if (n == 0) break;
         uint64_t limit = perf->mine->limit;
         (void)perform(perf, limit != LIMIT_NONE ? &limits[limit].work : &own, size, n, 0);

@@ -20,7 +20,7 @@ const struct api *const apis[] = {&api_aq, &api_gasnet, NULL};
 /* Whether this process may print before it has joined the job. */
 static bool is_first_rank(void)
 {
-    const char *rank = getenv("AQ_RANK"); /* from aqrun; absent in a job of one */
+    const char *rank = getenv("AQ_RANK"); /* from aqrun; missing in a job of one */
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
@@ -51,12 +51,12 @@ static void add_patterns(const char *name)
                   nearest.best != NULL ? "?" : "");
 }
 
-/* A decimal number, its unit left in `*unit`; false if it is none. */
+/* A decimal number, with its unit stored in `*unit`; false if malformed. */
 static bool number(const char *text, double *value, const char **unit)
 {
     char *end;
     size_t length = strspn(text, "0123456789.");
-    *value = strtod(text, &end); /* would take hexadecimal and exponents too */
+    *value = strtod(text, &end); /* strtod also accepts hexadecimal and exponents */
     *unit = end;
     return length > 0 && end == text + length;
 }
@@ -100,7 +100,7 @@ static void set_threads(const char *text)
     given.threads = whole("--threads", text, 1, MAX_THREADS);
 }
 
-/* A time in ns, from MIN_TIME_NS to `most`; 0: `text` is none. */
+/* A time in ns, from MIN_TIME_NS to `most`; 0: `text` is malformed. */
 static double time_of(const char *text, double most)
 {
     static const struct {
@@ -135,10 +135,10 @@ static void add_interval(const char *text)
 static void check_progress_thread(const char *text)
 {
     if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
-        command_wrong("--progress-thread %s: neither yes nor no", text);
+        command_wrong("--progress-thread %s: give yes or no", text);
 }
 
-/* Add a name to a list of those there are. */
+/* Append a name to a list of choices. */
 static void list_name(char known[static 200], const char *name)
 {
     size_t used = strlen(known);
@@ -230,7 +230,7 @@ static const char head[] =
 static const char tail[] = "\n"
                            "Exit code: 0; 1 if something failed; 2 for wrong usage.\n";
 
-/* Over a connection there are two single processes, and the one that connects leads. */
+/* Over a connection there are two separate processes, and the one that connects leads. */
 static void check_connection(void)
 {
     const char *size = getenv("AQ_SIZE"); /* from aqrun */

@@ -1,4 +1,4 @@
-/* The results as files: JSON, comma separated values, and a plot. */
+/* The results as files: JSON, comma-separated values, and a plot. */
 #include "outputs.h"
 #include "json.h"
 #include "perf.h"
@@ -12,7 +12,7 @@ enum { OUTPUT_JSON, OUTPUT_CSV, OUTPUT_PLOT, OUTPUT_COUNT };
 
 struct outputs {
     struct {
-        const char *path; /* NULL: not wanted */
+        const char *path; /* NULL: not requested */
         FILE *file;
     } each[OUTPUT_COUNT];
 };
@@ -44,7 +44,7 @@ int outputs_write(struct outputs *outputs, const struct perf *perf)
         FILE *file = outputs->each[i].file;
         if (file == NULL) continue;
         writers[i](file, perf);
-        if (file == stdout) continue; /* main looks at that */
+        if (file == stdout) continue; /* main checks the result */
         int failed = fflush(file) != 0 || ferror(file);
         if (fclose(file) != 0) failed = 1;
         if (!failed) continue;
@@ -54,7 +54,7 @@ int outputs_write(struct outputs *outputs, const struct perf *perf)
     return result;
 }
 
-/* A number of which 0 says that there is none. */
+/* A number; 0 means that there is none. */
 static void json_figure(FILE *out, const char *name, double value)
 {
     fprintf(out, ",\n    \"%s\": ", name);

@@ -1,4 +1,4 @@
-/* The results as files; what outputs.c and plot.c share. */
+/* The results as files; shared by outputs.c and plot.c. */
 #ifndef AQPERF_OUTPUTS_H
 #define AQPERF_OUTPUTS_H
 

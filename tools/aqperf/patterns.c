@@ -1,5 +1,7 @@
-/* The table of patterns. A new one is a row here, a loop in each API back end, and, if none fits, a
- * kind and a limit. */
+/*
+ * The table of patterns. A new pattern is a row here, a loop in each API back end and, if none
+ * fits, a kind and a limit.
+ */
 #include "perf.h"
 
 #define K 1024u
@@ -10,7 +12,7 @@ const char *const unit_names[UNIT_COUNT] = {
 
 double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
 {
-    if (ns <= 0) ns = 1; /* below what the clock can tell */
+    if (ns <= 0) ns = 1; /* below the resolution of the clock */
     switch (unit) {
     case UNIT_RATE:
         return (double)n / ns * 1e3;
@@ -21,7 +23,7 @@ double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n)
     }
 }
 
-/* The sizes that are measured by default. Several can be replaced by --sizes, a single one not. */
+/* The sizes measured by default. --sizes can replace several, but not a single one. */
 static const struct sizes none = {{0}, .count = 1}, word = {{8}, .count = 1},
                           rates = {{8, 512}, .count = 2};
 static const struct sizes pieces = {{8, 16, 64, 512}, .count = 4};
@@ -39,7 +41,7 @@ static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, .count = 4, .
 static const struct sizes scattered_64 = {{64, 4 * K, 128 * K}, .count = 3, .piece = 64};
 static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .piece = 512};
 
-/* What several kinds have in common. */
+/* Common parts of several kinds. */
 #define STREAM   .unit = UNIT_RATE, .limit = LIMIT_LINE_STREAM
 #define FLOOD    STREAM, .work = {.after = talk_await_floods, .threads = true}
 #define RATE     .unit = UNIT_RATE, .work = {.threads = true}
@@ -93,7 +95,7 @@ static const struct kind vector_in = {BY_BYTES, .limit = LIMIT_VECTOR_IN, .word 
 static const struct kind indexed_out = {BY_BYTES, .limit = LIMIT_INDEXED_OUT, .word = LIMIT_STORE};
 static const struct kind indexed_in = {BY_BYTES, .limit = LIMIT_INDEXED_IN, .word = LIMIT_LOAD};
 static const struct kind split = {ALL}, rounds = {ALL, .limit = LIMIT_LINE_ROUNDS};
-/* Collectives, by what is copied at the least: from rank 0, by rank 0, from the next rank. */
+/* Collectives, by the minimum amount copied: from rank 0, by rank 0, from the next rank. */
 static const struct kind from_lead = {COLL, .limit = LIMIT_COPY_LEAD};
 static const struct kind by_lead = {COLL, .limit = LIMIT_MEMCPY_IN};
 static const struct kind from_next = {COLL, .limit = LIMIT_COPY_NEXT};
@@ -124,7 +126,7 @@ static const struct kind halo = {.limit = LIMIT_HALO,
 static const struct kind steal = {
     .limit = LIMIT_LINE_ANSWER, .carrier = CARRIER_LONG, .computing = COMPUTING_TARGET};
 
-/* A scattered transfer is a pattern for each length of its pieces, with sizes of its own. */
+/* A scattered transfer is a pattern for each length of its pieces, with its own sizes. */
 #define SCATTER_ROWS(name, kind, loop, doc)                                                        \
     {name, &kind, &scattered_8, BOTH(loop), doc ", 8 bytes each"},                                 \
         {name "-64", &kind, &scattered_64, BOTH(loop), doc ", 64 bytes each"},                     \
@@ -194,9 +196,9 @@ const struct pattern patterns[] = {
     {"memset-bw", &set_bw, &sets, BOTH(memset),
      "non-blocking memsets in the peer's segment, many under way"},
     {"put-private", &put_private, &large, BOTH(put_private),
-     "put-bw into memory of the peer's own that nobody has mapped"},
+     "put-bw into the peer's private memory, which is not mapped"},
     {"get-private", &get_private, &large, BOTH(get_private),
-     "get-bw from memory of the peer's own that nobody has mapped"},
+     "get-bw from the peer's private memory, which is not mapped"},
     SCATTER_ROWS("strided-put", strided_out, strided_put,
                  "pieces put into every other place, many calls under way"),
     SCATTER_ROWS("strided-get", strided_in, strided_get,
@@ -209,18 +211,19 @@ const struct pattern patterns[] = {
     {"team-split", &split, &none, BOTH(team_split),
      "split of all ranks into two teams, and their end"},
     {"barrier", &rounds, &none, talk_barriers, talk_barriers, "barrier of all ranks"},
-    {"bcast", &from_lead, &coll, BOTH(bcast), "broadcast of so many bytes from rank 0"},
+    {"bcast", &from_lead, &coll, BOTH(bcast), "broadcast of that many bytes from rank 0"},
     {"reduce", &by_lead, &coll, BOTH(reduce),
-     "sum of doubles to rank 0, so many bytes of each rank"},
+     "sum of doubles to rank 0, that many bytes of each rank"},
     {"allreduce", &by_lead, &coll, BOTH(allreduce),
-     "sum of doubles to all ranks, so many bytes of each"},
-    {"gather", &by_lead, &coll, BOTH(gather), "gather to rank 0, so many bytes in all"},
-    {"allgather", &from_next, &coll, BOTH(allgather), "gather to all ranks, so many bytes in all"},
-    {"scatter", &by_lead, &coll, BOTH(scatter), "scatter from rank 0, so many bytes in all"},
+     "sum of doubles to all ranks, that many bytes of each"},
+    {"gather", &by_lead, &coll, BOTH(gather), "gather to rank 0, that many bytes in all"},
+    {"allgather", &from_next, &coll, BOTH(allgather),
+     "gather to all ranks, that many bytes in all"},
+    {"scatter", &by_lead, &coll, BOTH(scatter), "scatter from rank 0, that many bytes in all"},
     {"alltoall", &from_next, &coll, BOTH(alltoall),
-     "exchange, so many bytes out of each rank in all"},
+     "exchange, that many bytes out of each rank in all"},
     {"gups", &updates, &tables, BOTH(updates),
-     "additions to random words of so many bytes of every other rank, by each rank"},
+     "additions to random words of that many bytes of every other rank, by each rank"},
     {"attentive-am-short", &seldom_rtt, &none, BOTH(short_rtt),
      "am-short-rtt while rank 1 computes and polls in turn"},
     {"attentive-am-medium", &seldom_medium, &seldom, BOTH(mediums),
@@ -238,7 +241,7 @@ const struct pattern patterns[] = {
     {"first-after-get", &get_after, &small, BOTH(get),
      "get-lat, each after rank 0 has computed, and rank 1 waited for something"},
     {"halo", &halo, &rows, BOTH(halo),
-     "Longs to the ranks before and after, computing, until theirs are there: all of that"},
+     "Longs to the previous and next ranks, computing, until theirs have arrived"},
     {"steal", &steal, &rows, BOTH(steal_rtt),
      "Short request that a Long answers, one at a time, while rank 1 computes and polls in turn"},
 };

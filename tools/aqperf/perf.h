@@ -1,8 +1,10 @@
-/* What the parts of aqperf share: the job it runs in, the patterns, and the results.
+/*
+ * Shared by the parts of aqperf: the job it runs in, the patterns, and the results.
  *
- * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; ranks that have
- * nothing to do wait in a barrier. A pattern is a row in patterns.c plus a loop in each API back
- * end (api_aq.c); what the machine itself can do is measured by limits.c beside it. */
+ * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; ranks without a part
+ * wait in a barrier. A pattern is a row in patterns.c plus a loop in each API back end (api_aq.c);
+ * limits.c measures the limit of the machine next to it.
+ */
 #ifndef AQPERF_PERF_H
 #define AQPERF_PERF_H
 
@@ -23,10 +25,13 @@ enum unit {
 
 struct perf;
 
-/* Do `n` operations of `size` bytes. */
+/* Perform `n` operations of `size` bytes. */
 typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
-/* Such a loop of one statement, and what waits for all of them; `pongs` were heard before it. */
+/*
+ * Defines such a loop of one statement, and the wait for all of them; `pongs` is the count of
+ * answers before it.
+ */
 #define LOOP(name, after, ...)                                                                     \
     void name(struct perf *perf, size_t size, uint64_t n)                                          \
     {                                                                                              \
@@ -37,32 +42,35 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
         after;                                                                                     \
     }
 
-/* Where it puts and gets, as arguments of calls: rank and address. */
+/* The target of puts and gets, as arguments of calls: rank and address. */
 #define AT_PEER      perf->peer, perf->peer_addr->data
 #define WORD_AT_PEER perf->peer, (void *)&perf->peer_addr->word.seq
 #define WORD_AT_LEAD 0, (void *)&perf->lead_addr->word.seq
 
-/* What is measured: a loop, and what belongs to it. */
+/* A pattern: a loop and its properties. */
 struct work {
     loop_fn *loop;
-    loop_fn *before;                          /* not timed */
-    loop_fn *serve;                           /* what rank 1 does meanwhile, if it has a part */
-    loop_fn *after;                           /* timed: until all of it has come to its end */
-    bool all_ranks;                           /* run it; else rank 0 does, with rank 1 */
-    bool threads;                             /* those of --threads share the loop */
-    bool bare;                                /* the size is 0, whatever that of the row */
-    double (*parts)(const struct perf *perf); /* of which each operation has so many; NULL: 1 */
+    loop_fn *before; /* not timed */
+    loop_fn *serve;  /* what rank 1 does meanwhile, if it has a part */
+    loop_fn *after;  /* timed: until all operations are complete */
+    bool all_ranks;  /* all ranks run it; otherwise rank 0 does, with rank 1 */
+    bool threads;    /* the threads of --threads share the loop */
+    bool bare;       /* the size is 0, whatever that of the row */
+    double (*parts)(const struct perf *perf); /* units per operation; NULL: 1 */
 };
 
-/* What is compared with what the library reaches; limits.c. */
+/* The limits with which the library is compared; limits.c. */
 struct limit {
     const char *name;
     const char *doc;
-    /* Where rank 1 has a part, that is through mapped segments, or sockets; where all ranks do,
-     * they need the mappings of all. */
+    /*
+     * Those in which rank 1 takes part use mapped segments, or sockets; those of all ranks need the
+     * mappings of all.
+     */
     struct work work;
 };
-/* Of ranks that share no memory, by whatever is between them: each has these. */
+/* For ranks that share no memory, by the connection between them. Each kind of connection has
+ * these. */
 enum plain_limit {
     PLAIN_RTT,
     PLAIN_ECHO,
@@ -116,50 +124,50 @@ enum limit_id {
 };
 extern const struct limit limits[LIMIT_COUNT];
 
-/* What carries the payload of a pattern, where that has a largest size. */
+/* The kind of payload, if it has a maximum size. */
 enum carrier { CARRIER_ANY, CARRIER_MEDIUM, CARRIER_LONG };
 
-/* Which rank computes, for how long --interval says. */
+/* Which rank computes, for the time given by --interval. */
 enum computing {
     COMPUTING_NEVER,
-    COMPUTING_TARGET, /* rank 1, between two looks for what has come */
+    COMPUTING_TARGET, /* rank 1, between two polls */
     COMPUTING_BEFORE, /* rank 0, before each operation; that is not timed */
     COMPUTING_ALL     /* all ranks, within each operation */
 };
 
-/* What patterns have in common. */
+/* The common properties of patterns. */
 struct kind {
     enum unit unit;
     enum carrier carrier;
     enum computing computing;
-    struct work work;     /* without the loop */
+    struct work work;     /* time without the loop */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
-    size_t least;         /* the smallest size that makes sense */
-    size_t moved;         /* by an operation, where the size is of something else */
-    size_t places;        /* how often a segment has room for it; 0: twice */
-    enum limit_id limit;  /* of sizes above 8 bytes */
-    enum limit_id word;   /* of up to 8 bytes, if another one */
-    enum limit_id second; /* shown beside it: CMA */
-    bool either;          /* the limit is the better one of these two */
+    size_t least;         /* the smallest meaningful size */
+    size_t moved;         /* of an operation, if the size is that of something else */
+    size_t places;        /* how many times the size fits a segment; 0: twice */
+    enum limit_id limit;  /* for sizes above 8 bytes */
+    enum limit_id word;   /* for up to 8 bytes, if different */
+    enum limit_id second; /* shown next to it: CMA */
+    bool either;          /* the limit is the better of these two */
 };
 
 struct sizes {
     size_t sizes[5];
     size_t count; /* 1: --sizes does not apply */
-    size_t piece; /* of scattered transfers, in bytes; else 0 */
+    size_t piece; /* of scattered transfers, in bytes; otherwise 0 */
 };
 
 struct pattern {
     const char *name;
     const struct kind *kind;
     const struct sizes *sizes; /* measured by default */
-    loop_fn *aq, *gasnet;      /* through each interface */
+    loop_fn *aq, *gasnet;      /* by interface */
     const char *doc;
 };
 enum { PATTERN_COUNT = 72 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
-/* A line of the table. */
+/* A row of the table. */
 struct row {
     const struct pattern *pattern;
     size_t size;
@@ -170,58 +178,59 @@ struct row {
 extern const char *const unit_names[UNIT_COUNT];
 double unit_from_ns(enum unit unit, double ns, size_t size, uint64_t n);
 
-/* A cache line that two processes talk through. */
+/* A cache line for communication between two processes. */
 struct line {
     _Alignas(64) _Atomic uint64_t seq;
     unsigned char payload[56];
 };
-#define RING_LINES     256u  /* in use while both look all the time, */
+#define RING_LINES     256u  /* in use while both poll all the time, */
 #define RING_LINES_FAR 4096u /* and while one computes */
 /* The ring of the double copy. */
 #define FRAGMENTS         8u
 #define FRAGMENT_BYTES    ((size_t)32768)
-#define FABRIC_CARD_WORDS 34u /* where to find the peer of limits_fabric.c, and what it lends */
+#define FABRIC_CARD_WORDS 34u /* the peer's address and memory */
 
-/* The segment of ranks 0 and 1; the others have it without data. */
+/* The segment of ranks 0 and 1; other ranks have it without data. */
 struct shared {
-    struct line inbox;           /* the other rank writes, the owner reads */
-    struct line consumed;        /* of the ring in the other rank's segment */
-    struct line fragments;       /* how many the other rank has put into `fragment`, on and on */
-    struct line fragments_taken; /* how many of ours the other rank has taken */
+    struct line inbox;     /* the other rank writes, the owner reads */
+    struct line consumed;  /* of the ring in the other rank's segment */
+    struct line fragments; /* number of fragments that the other rank has stored in `fragment` */
+    struct line fragments_taken; /* number of our fragments that the other rank has taken */
     struct line word;            /* target of atomics and of single stores */
-    struct line arrived;         /* of rank 0: at the bare barrier of limits_all.c */
+    struct line arrived;         /* of rank 0: number at the plain barrier of limits_all.c */
     struct line released;
-    struct line row[2]; /* the steps of the ranks before and after, of LIMIT_HALO */
+    struct line row[2]; /* the steps of the previous and next ranks, of LIMIT_HALO */
     struct line ring[RING_LINES_FAR];
     _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
     uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
     uint64_t pid;
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
-    uint64_t operations; /* of a limit, in which rank 1 has a part */
-    uint64_t settled;    /* of rank 0: after so many loops of a fabric rank 1 is done with it */
+    uint64_t operations; /* of a limit in which rank 1 takes part */
+    uint64_t settled;    /* of rank 0: rank 1 may stop after this many loops of a fabric */
     uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
 };
 
-/* What the peer is told, and answers with the number of floods that it has handled. */
+/* The commands to the peer, which answers with the number of floods that it has handled. */
 enum command {
     COMMAND_NONE,
     COMMAND_COUNT,   /* only answer */
-    COMMAND_COMPUTE, /* so many ns between two looks for what has come; 0: look all the time */
-    COMMAND_END,     /* of a connection: nothing comes any more */
+    COMMAND_COMPUTE, /* ns between two polls; 0: poll all the time */
+    COMMAND_END,     /* of a connection: this was the last command */
     COMMAND_NEXT,    /* take part in the pattern of all ranks, or go on to the next row */
-    COMMAND_LIMIT    /* and the number of a limit: do your part in it */
+    COMMAND_LIMIT    /* plus the number of a limit: do your part in it */
 };
 
-/* Counted by the handlers of this process, through any interface; they may run in another thread.
+/*
+ * Counted by the handlers of this process, through any interface; these may run in another thread.
  */
 struct heard {
     uint64_t pongs;  /* answers */
     uint64_t tokens; /* of the ring */
     uint64_t floods, floods_in;
-    uint64_t rows[2]; /* from the ranks before and after */
+    uint64_t rows[2]; /* from the previous and next ranks */
     uint64_t hellos;
     uint32_t answer; /* the last one to a command */
     enum command command;
@@ -231,7 +240,7 @@ struct heard {
 };
 extern struct heard heard;
 
-/* A programming interface that is measured. Failures end the job with a message. */
+/* A programming interface to measure. Failures end the job with a message. */
 struct api {
     const char *name;
     const char *doc;
@@ -243,7 +252,7 @@ struct api {
     void (*quit)(int code); /* end the job at once; does not return */
     size_t (*max_size)(enum carrier carrier);
     void (*barrier)(void);
-    /* The segment of a rank, as that has it; and as mapped here, or NULL. */
+    /* The segment of a rank, by its own address; and as mapped here, or NULL. */
     struct shared *(*segment)(unsigned rank, struct shared **mapped);
     void (*put_word)(unsigned rank, uint64_t *there, uint64_t value);
     uint64_t (*get_word)(unsigned rank, uint64_t *there);
@@ -251,7 +260,7 @@ struct api {
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
     void (*poll)(void);
-    void (*look)(void); /* end the program if the peer is gone; NULL: the job sees to that */
+    void (*look)(void); /* end the program if the peer is gone; NULL: the job handles that */
 };
 extern const struct api api_aq, api_gasnet, api_connection;
 extern const struct api *const apis[]; /* ended by NULL */
@@ -275,7 +284,7 @@ struct options {
     const struct pattern *patterns[PATTERN_COUNT];
     size_t pattern_count;
     size_t sizes[64];
-    size_t size_count; /* 0: each pattern's own */
+    size_t size_count; /* 0: the default of each pattern */
     double intervals_ns[MAX_INTERVALS];
     size_t interval_count;
     const char *json, *csv, *plot;
@@ -287,7 +296,7 @@ struct options {
     bool all_pairs;
 };
 
-/* Fills in `*options`, or ends the program: code 0 after --help and the like, 2 for wrong usage. */
+/* Fill in `*options`, or end the program: code 0 after --help and the like, 2 for wrong usage. */
 void options_parse(struct options *options, int argc, char **argv);
 
 struct result {
@@ -299,7 +308,7 @@ struct result {
     const char *second_name;
 };
 
-/* measured / limit; 0 when there is no limit. */
+/* measured / limit; 0 if there is no limit. */
 double result_ratio(const struct result *result);
 
 /* A rank, its segment in its own address space, and as mapped here, or NULL. */
@@ -319,19 +328,19 @@ struct perf {
     bool crowded;          /* more ranks than cores */
     bool pinned;
     bool progress_thread;
-    size_t max_size; /* of any row */
+    size_t max_size; /* of all rows */
     size_t segment_size;
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
     bool both_map;            /* both of the pair have the other's segment mapped */
-    enum limit_id plain;      /* the first limit of what is between the pair, or LIMIT_NONE */
+    enum limit_id plain;      /* the first limit for the connection of the pair, or LIMIT_NONE */
     bool all_map;             /* all ranks have all segments mapped */
-    struct place beside[2];   /* the ranks before and after ours */
+    struct place beside[2];   /* the previous and next rank */
     struct shared *peer_addr; /* the peer's segment in its own address space */
-    struct shared *lead_addr; /* rank 0's, where Long replies go */
+    struct shared *lead_addr; /* rank 0's, for Long replies */
     uint64_t peer_pid;
     double interval_ns;             /* of this row */
-    double target_computes_ns;      /* in this row, between two looks; in ranks 0 and 1 */
+    double target_computes_ns;      /* in this row, between two polls; in ranks 0 and 1 */
     const char *no_cma;             /* why CMA is not measured; NULL: it is */
     unsigned char *source, *target; /* private memory of max_size */
     unsigned char *peer_target;     /* the peer's, in its own address space */
@@ -341,17 +350,20 @@ struct perf {
 
 /* measure.c: one row. Every rank calls it for every row, in the same order. */
 void measure_row(struct perf *perf, const struct row *row);
-/* Instead, behind --listen: take part in whatever rows rank 0 measures, until it closes. */
+/*
+ * For --listen, instead: take part in the rows that rank 0 measures, until it closes the
+ * connection.
+ */
 void measure_answer(struct perf *perf);
-/* Why this row cannot be measured, in `text`; false if it can. */
+/* The reason why this row cannot be measured, in `text`; false if it can. */
 bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t len);
-/* Can it be measured over a connection? */
+/* Whether it can be measured over a connection. */
 bool measure_connects(const struct kind *kind);
 double measure_now_ns(void);
 /* The value of a setting of the library. */
 const char *measure_setting(const char *name);
 
-/* compute.c: take the processor for so long. */
+/* compute.c: use the processor for this long. */
 void compute_for(double ns);
 
 /* For the counts of handlers. */
@@ -368,57 +380,63 @@ static inline uint64_t heard_count(const uint64_t *count)
     return __atomic_load_n(count, __ATOMIC_ACQUIRE);
 }
 
-/* talk.c: what is the same through any interface. In `start`: who we are and whom we talk to. */
+/* talk.c: common to all interfaces. In `start`: determine our rank and that of the peer. */
 void talk_begin(struct perf *perf, unsigned rank, unsigned ranks);
 /* After `attach`: learn where all segments are. */
 void talk_meet(struct perf *perf);
-/* A command has come; returns what to answer. */
+/* A command has arrived; returns the answer. */
 uint32_t talk_hear(enum command command, size_t size);
 /* Rank 1: wait for a command other than COMMAND_COUNT. */
 enum command talk_await(struct perf *perf, size_t *size);
-/* In all ranks: how many operations of the pattern come, or of the limit if there is one. */
+/* In all ranks: the number of operations of the pattern, or of the limit if there is one. */
 void talk_set_count(struct perf *perf, uint64_t n, enum limit_id limit);
 loop_fn talk_ring, talk_await_floods, talk_await_in, talk_barriers;
 double talk_ring_hops(const struct perf *perf), talk_senders(const struct perf *perf);
-/* Where collectives have their arrivals, and the block of each rank if all have `size` bytes. */
+/* The destination of collectives, and the block of each rank if all have `size` bytes. */
 unsigned char *talk_arrivals(const struct perf *perf);
 size_t talk_block(const struct perf *perf, size_t size);
-/* Where a row of a halo comes from, and where the rank on that side has it. */
+/* The source of a row of a halo, and its destination in the rank on that side. */
 const unsigned char *talk_row(const struct perf *perf);
 unsigned char *talk_row_at(const struct perf *perf, unsigned side);
-/* Wait for those of one more step from both sides. */
+/* Wait for the rows of one more step from both sides. */
 void talk_await_rows(struct perf *perf);
-/* A random other rank, and a random word among `size` bytes of its data: where that begins. */
+/* A random other rank, and the offset of a random word among `size` bytes of its data. */
 struct place talk_random_place(struct perf *perf, size_t size, size_t *offset);
 
-/* limits.c: rank 0 asks rank 1 for its part in a limit, if there is one, and rank 1 does it. */
+/* limits.c: rank 0 requests rank 1's part in a limit, if there is one, and rank 1 performs it. */
 void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
 void limits_serve(struct perf *perf, unsigned id, size_t size);
-/* Rank 0, after its own part, which is timed: until rank 1 has done all of its. */
+/* Rank 0, after its own timed part: wait until rank 1 has completed its part. */
 void limits_settle(struct perf *perf, enum limit_id id);
 void limits_probe_cma(struct perf *perf);
-/* What the loops of limits.c and limits_private.c share. */
+/* Shared by the loops of limits.c and limits_private.c. */
 extern void *(*volatile limits_copy)(void *, const void *, size_t);
 void limits_wait_turn(const struct perf *perf, unsigned *turns);
-/* Move `size` bytes between `here` and `there` of the peer; 0, or an errno value. */
+/* Move `size` bytes between `here` and the peer's `there`; 0, or an errno value. */
 int limits_cma(const struct perf *perf, bool write, void *here, void *there, size_t size);
 /* limits_private.c */
 loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
-/* limits_socket.c: a socket of this process, if it may be needed, and the peer's, if that is on
- * this host. */
+/*
+ * limits_socket.c: a socket of this process, if it may be needed, and the peer's, if that is on
+ * this host.
+ */
 uint64_t limits_open_socket(const struct perf *perf);
 bool limits_meet_socket(struct perf *perf, uint64_t port);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
 loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
 /* Whether its buffer has room for the rows of a halo. */
 bool limits_socket_takes(size_t size);
-/* limits_fabric.c: what the peer must know, if a transport over a fabric reaches it; the first of
- * its limits, or LIMIT_NONE; whether it moves so much at once. */
+/*
+ * limits_fabric.c: what the peer must know, if a transport over a fabric reaches it; the first of
+ * its limits, or LIMIT_NONE; whether it can transfer this much at once.
+ */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
 bool limits_fabric_takes(size_t size);
-/* In both ranks after a loop: what rank 1 has sent may need calls of both until it is there, so
- * neither turns to the library before it is. */
+/*
+ * In both ranks after a loop: messages of rank 1 may need calls of both ranks to arrive, so neither
+ * returns to the library before they have.
+ */
 void limits_fabric_settle(struct perf *perf);
 void limits_close_fabric(void);
 loop_fn limits_fabric_echo, limits_fabric_out, limits_fabric_in, limits_fabric_stream_out;
@@ -426,7 +444,7 @@ loop_fn limits_fabric_stream_in, limits_fabric_answer, limits_fabric_halo;
 /* The limit of a row; LIMIT_NONE if it cannot be measured here. */
 enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern, size_t size);
 
-/* scatter.c: of a row of scattered transfers, its pieces in each form that a call may want. */
+/* scatter.c: the pieces of a scattered transfer, in each form that a call may need. */
 struct piece {
     void *addr;
     size_t len;
@@ -447,24 +465,27 @@ void scatter_begin(struct perf *perf, size_t piece, size_t size);
 loop_fn limits_strided_out, limits_strided_in, limits_vector_out, limits_vector_in;
 loop_fn limits_indexed_out, limits_indexed_in;
 
-/* limits_all.c: every rank calls them. */
+/* limits_all.c: called by every rank. */
 loop_fn limits_bare_barrier, limits_copy_from_lead, limits_copy_from_next, limits_halo;
 loop_fn limits_random, limits_shared_word;
 
-/* report.c and plot.c, in rank 0. Files are opened early, so that a bad name costs no time. */
+/*
+ * report.c and plot.c, in rank 0. Files are opened early, so that a bad name is detected before
+ * measuring.
+ */
 void report_begin(const struct perf *perf);
 void report_progress(const struct row *row);
 void report_row(const struct result *result);
 void report_skip(const struct row *row, const char *why);
 void report_end(const struct perf *perf);
 void report_list(void);
-/* A size as people write it: "8", "4K". */
+/* A size as text: "8", "4K". */
 const char *report_size(size_t size, char text[static 16]);
 /* A time: "100us", "1ms". */
 const char *report_time(double ns, char text[static 16]);
 struct outputs;
 struct outputs *outputs_open(const struct options *options);
-/* 0, or -1 after a message when a file could not be written. */
+/* 0, or -1 after a message if a file could not be written. */
 int outputs_write(struct outputs *outputs, const struct perf *perf);
 
 #endif

@@ -6,8 +6,8 @@
 
 enum {
     PANEL_WIDTH = 500,
-    PLOT_LEFT = 74,  /* of a panel, to its axis */
-    PLOT_RIGHT = 18, /* of the axes' end, to the panel's */
+    PLOT_LEFT = 74,  /* from the panel to its axis */
+    PLOT_RIGHT = 18, /* from the end of the axis to that of the panel */
     PLOT_TOP = 106,
     PLOT_HEIGHT = 330,
     LEGEND_TOP = PLOT_TOP + PLOT_HEIGHT + 66,
@@ -22,18 +22,18 @@ static const char *const titles[UNIT_COUNT] = {[UNIT_NS] = "Latency: less is bet
                                                [UNIT_RATE] = "Message rate: more is better",
                                                [UNIT_BANDWIDTH] = "Bandwidth: more is better"};
 
-/* One panel: which results it shows, and its axes. */
+/* One panel: its results and axes. */
 struct panel {
     FILE *out;
     const struct perf *perf;
     enum unit unit;
     int left;         /* of the whole picture */
     int first, last;  /* x axis: log2 of the sizes */
-    int start;        /* where it starts: at `first`, or before it for patterns without a size */
+    int start;        /* start of the axis: at `first`, or before it for patterns without a size */
     double low, high; /* y axis: log10 of the figures */
 };
 
-/* The place of a size; what has none stands at the left. */
+/* The position of a size; patterns without one are at the left. */
 static double x_of(const struct panel *panel, size_t size)
 {
     double at = size == 0 ? panel->start : log2((double)size);
@@ -53,7 +53,7 @@ static bool shows(const struct panel *panel, size_t i)
     return panel->perf->results[i].row.pattern->kind->unit == panel->unit;
 }
 
-/* The x axis: from the smallest to the largest size, and a place for results without a size. */
+/* The x axis: from the smallest to the largest size, and a position for results without a size. */
 static void fit_sizes(struct panel *panel)
 {
     size_t smallest = SIZE_MAX, largest = 1;
@@ -71,7 +71,7 @@ static void fit_sizes(struct panel *panel)
     panel->start = panel->first - (without ? 2 : 0);
 }
 
-/* Fit the axes to the results; false when there are none to show. */
+/* Fit the axes to the results; false if there are none to show. */
 static bool fit(struct panel *panel)
 {
     double low = 1e300, high = 0;
@@ -87,7 +87,7 @@ static bool fit(struct panel *panel)
     if (high <= 0) return false;
     panel->low = floor(log10(low) * 3 - 0.3) / 3;
     panel->high = ceil(log10(high) * 3 + 0.3) / 3;
-    double missing = 1.2 - (panel->high - panel->low); /* a decade at least, to have labels */
+    double missing = 1.2 - (panel->high - panel->low); /* at least a decade, to have labels */
     if (missing > 0) {
         panel->low -= missing / 2;
         panel->high += missing / 2;

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 static struct {
-    bool quiet; /* standard output belongs to JSON or CSV */
-    bool live;  /* it is a terminal: say what is under way */
+    bool quiet; /* standard output is used for JSON or CSV */
+    bool live;  /* it is a terminal: show the progress */
     bool has_second;
     bool has_interval;
     int name_width;
@@ -37,7 +37,7 @@ const char *report_time(double ns, char text[static 16])
     return text;
 }
 
-/* The columns that tell a row from others. Patterns without a payload have no size. */
+/* The columns that identify a row. Patterns without a payload have no size. */
 static void print_row(FILE *out, const struct row *row)
 {
     char size[16], interval[16];
@@ -48,7 +48,7 @@ static void print_row(FILE *out, const struct row *row)
         fprintf(out, " %8s", row->interval_ns > 0 ? report_time(row->interval_ns, interval) : "-");
 }
 
-/* Four significant digits, as far as that makes sense: 0.01234, 12.34, 12340. */
+/* Four significant digits, within reason: 0.01234, 12.34, 12340. */
 static const char *figure(double value, char text[static 16])
 {
     int decimals = 0;
@@ -63,7 +63,7 @@ static bool wants(const char *file)
     return file != NULL && strcmp(file, "-") == 0;
 }
 
-/* How wide the columns are that not every table has alike. */
+/* The widths of the columns that differ between tables. */
 static void fit_columns(const struct options *options)
 {
     state.name_width = 15;

@@ -1,5 +1,7 @@
-/* Scattered transfers: the pieces of a row, adjacent here and every other one of the peer's, and
- * the loops of copies that they are compared with. */
+/*
+ * Scattered transfers: the pieces of a row, adjacent here and every other one at the peer, and the
+ * loops of copies that they are compared with.
+ */
 #include "perf.h"
 #include <stdatomic.h>
 #include <stdio.h>
@@ -48,7 +50,7 @@ static inline void copy_piece(void *to, const void *from, size_t len)
 
 enum form { STRIDED, LIST, VECTOR };
 
-/* `times` of its length apart, where there is no list. */
+/* At distances of `times` its length, if there is no list. */
 static inline void *piece_at(const struct pieces *pieces, enum form form, size_t i, size_t len,
                              size_t times)
 {

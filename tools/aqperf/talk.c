@@ -1,5 +1,7 @@
-/* What the ranks say to each other beside what is measured, and the patterns that are the same
- * through any interface. */
+/*
+ * Communication of the ranks besides what is measured, and the patterns that are common to all
+ * interfaces.
+ */
 #include "perf.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +16,11 @@ void talk_begin(struct perf *perf, unsigned rank, unsigned ranks)
     perf->ranks = ranks;
     perf->peer = rank == 0 && ranks > 1 ? 1 : 0;
     perf->progress_thread = strcmp(measure_setting("AQ_PROGRESS_THREAD"), "yes") == 0;
-    /* Threads that send to their own rank run its handlers, too. */
+    /* Threads that send to their own rank also run its handlers. */
     heard.together = perf->options.threads > 1 || perf->progress_thread;
 }
 
-/* What is between the pair, if it shares no memory. */
+/* The connection of the pair, if it shares no memory. */
 static enum limit_id meet_plain(struct perf *perf)
 {
     struct shared *there = perf->peer_addr;
@@ -31,7 +33,7 @@ static enum limit_id meet_plain(struct perf *perf)
     return met ? LIMIT_SOCKET : LIMIT_NONE;
 }
 
-/* Tell the other of the pair whether we see its memory, and learn its part. */
+/* Tell the other rank of the pair whether we can access its memory, and learn the same. */
 static void introduce(struct perf *perf)
 {
     struct shared *there = perf->peer_addr;
@@ -112,7 +114,7 @@ static int has_token(void *passed)
     return heard_count(&heard.tokens) > *(uint64_t *)passed;
 }
 
-/* `n` laps; every rank passes the token on once in each. */
+/* `n` laps; every rank passes the token on once per lap. */
 void talk_ring(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t passed;
@@ -130,7 +132,7 @@ double talk_ring_hops(const struct perf *perf)
     return perf->ranks;
 }
 
-/* Messages have no order, so ask how many have been handled until all have. */
+/* Messages are unordered, so ask how many have been handled until all have. */
 void talk_await_floods(struct perf *perf, size_t size, uint64_t n)
 {
     static uint32_t sent; /* modulo 2^32, as the peer counts */
@@ -151,7 +153,7 @@ static int all_in(void *wanted)
     return heard_count(&heard.floods_in) == *(uint64_t *)wanted;
 }
 
-/* In rank 0, which may have got some before it begins to wait for them. */
+/* In rank 0, which may have received some before it begins to wait. */
 void talk_await_in(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t wanted;
@@ -179,7 +181,7 @@ const unsigned char *talk_row(const struct perf *perf)
     return perf->mine->data + perf->max_size;
 }
 
-/* The rank before us has us after it. */
+/* The previous rank has us as its next one. */
 unsigned char *talk_row_at(const struct perf *perf, unsigned side)
 {
     return perf->beside[side].addr->data + (1 - side) * perf->max_size / 2;

@@ -1,11 +1,11 @@
-/* Lines that differ in nothing but the rank, or the host. */
+/* Lines that are equal except for the rank or the host. */
 #include "alike.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Others are waited for as long, from the first of them on. */
+/* How long further ones are waited for, from the first of them on. */
 #define ALIKE_WAIT_NS 500000000u
 #define ALIKE_HOST    "aqrun: host "
 #define ALIKE_LAST    "; ending the job" /* of the first only */
@@ -17,10 +17,10 @@ struct alike_who {
 };
 
 struct alike_text {
-    char *text, *key;      /* as the first has said it; without the name of the host. NULL: none */
-    uint64_t used;         /* when, as a count */
-    uint64_t due_ns;       /* 0: all is said */
-    struct alike_who *who; /* the first of them, then others */
+    char *text, *key;      /* as in the first, without the name of the host. NULL: none */
+    uint64_t used;         /* when last used, as a count */
+    uint64_t due_ns;       /* 0: everything has been printed */
+    struct alike_who *who; /* the first one, then the others */
     size_t count, room, said;
 };
 
@@ -35,7 +35,7 @@ void alike_open(alike_say_fn *say)
     alike.say = say;
 }
 
-/* --- who says it ------------------------------------------------------------------------------ */
+/* --- sources of lines ------------------------------------------------------------------------- */
 
 static int alike_order(const void *a, const void *b)
 {
@@ -44,7 +44,7 @@ static int alike_order(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/* Where the run of numbers ends that begins at `i`; a host is one by itself. */
+/* The end of the run of numbers that begins at `i`; a host counts as a run. */
 static size_t alike_run(const struct alike_who *who, size_t count, size_t i)
 {
     size_t end = i + 1;
@@ -82,7 +82,7 @@ static bool alike_has(const struct alike_text *of, const struct alike_who *who)
     return false;
 }
 
-/* False: no memory. */
+/* Returns false if out of memory. */
 static bool alike_add(struct alike_text *of, const struct alike_who *who)
 {
     struct alike_who own = *who;
@@ -98,9 +98,9 @@ static bool alike_add(struct alike_text *of, const struct alike_who *who)
     return true;
 }
 
-/* --- what they say ---------------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------------------ */
 
-/* Those that have not been named yet. */
+/* Those that have not been listed yet. */
 static void alike_say_others(struct alike_text *of)
 {
     char names[ALIKE_NAMES], line[ALIKE_NAMES + 4 * ALIKE_QUOTE];
@@ -139,7 +139,7 @@ static void alike_forget(struct alike_text *of)
     *of = (struct alike_text){0};
 }
 
-/* That of this text, or the one that was used least lately. */
+/* The entry with this text, or the least recently used one. */
 static struct alike_text *alike_find(const char *key)
 {
     struct alike_text *oldest = &alike.texts[0];
@@ -151,7 +151,7 @@ static struct alike_text *alike_find(const char *key)
     return oldest;
 }
 
-/* True if another one says it, too. A repetition by the same one is printed again. */
+/* Returns true if another one prints it, too. Repetitions by the same one are printed again. */
 static bool alike_is_other(struct alike_text *of, const char *key, const struct alike_who *who,
                            uint64_t now)
 {
@@ -174,13 +174,13 @@ static void alike_take(const char *line, const char *text, const char *key,
     of->key = strdup(key);
     if (of->text == NULL || of->key == NULL || !alike_add(of, who)) {
         free(of->key);
-        of->key = NULL; /* nothing is said of others */
+        of->key = NULL; /* no others have been listed */
         alike_forget(of);
     }
     of->said = of->count;
 }
 
-/* The name of the host becomes nothing; ranks and hosts have no keys in common. */
+/* The name of the host is removed; ranks and hosts have distinct keys. */
 static void alike_key(const char *text, const char *host, char *key)
 {
     size_t len = strlen(host), used = 0;

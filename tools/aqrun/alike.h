@@ -1,8 +1,8 @@
 /*
  * Combines equal messages of ranks and hosts: the library's warnings and errors of all ranks,
  * "aq[3] udp: …", and problems of hosts, "aqrun: host n3: …". The first of each is printed at once,
- * and those that follow with the same text, except for the host's name in it, as one line that
- * lists them.
+ * and later ones with the same text, except for the host's name in it, as one line that lists their
+ * ranks or hosts.
  */
 #ifndef AQRUN_ALIKE_H
 #define AQRUN_ALIKE_H
@@ -14,9 +14,9 @@ typedef void alike_say_fn(const char *line);
 
 void alike_open(alike_say_fn *say);
 void alike_came(const char *line, size_t len, uint64_t now);
-/* Say what is due. Returns when it wants to be called next, UINT64_MAX for never. */
+/* Print what is due. Returns when to call it next, UINT64_MAX for never. */
 uint64_t alike_tick(uint64_t now);
-/* Say all. */
+/* Print everything. */
 void alike_close(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Twin of alike.c: what is said of lines that many ranks write, and when. */
+/* Tests alike.c: what is printed of lines that many ranks write, and when. */
 #include "alike.h"
 
 #include "base/capture_test.h"
@@ -55,7 +55,7 @@ static void once_with_a_count(void **state)
     expect("");
     assert_true(alike_tick(1501 * MS) == UINT64_MAX);
     expect("aq[2-3,9] udp: the same as rank 4, from 3 others: \"no way\"\n");
-    came("aq[1] udp: no way", 9000); /* one that is late */
+    came("aq[1] udp: no way", 9000); /* a late one */
     alike_close();
     expect("aq[1] udp: the same as rank 4, from 1 other: \"no way\"\n");
 }
@@ -91,7 +91,7 @@ static void what_is_long_is_cut(void **state)
     expect(line);
 }
 
-/* Of more texts than are kept each is said, and each rank named. */
+/* With more texts than are kept, each is printed, and each rank listed. */
 static void many(void **state)
 {
     (void)state;

@@ -12,7 +12,7 @@ static void batch_place(struct hosts *hosts, const char *variable)
     snprintf(hosts->place, sizeof(hosts->place), "%s", variable);
 }
 
-/* Slurm: 2(x3),1 is 2, 2, 2, 1; one number for each host. */
+/* Slurm: 2(x3),1 means 2, 2, 2, 1; one number per host. */
 static bool batch_slurm_counts(struct hosts *hosts, const char *list, const char *text)
 {
     char shown[HOSTS_SHOWN];
@@ -80,7 +80,7 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
     return true;
 }
 
-/* Each host as often as it has slots. */
+/* Each host once per slot. */
 static bool batch_repeats(struct hosts *hosts, const char *variable, const char *text)
 {
     hosts->counted = true;
@@ -98,7 +98,7 @@ static bool batch_grid_engine(struct hosts *hosts, const char *variable, const c
     return hosts_add_file(hosts, variable, text, HOSTS_GRID_ENGINE);
 }
 
-/* The first that is set counts. */
+/* The first one that is set counts. */
 static const struct {
     const char *variable, *system;
     bool (*add)(struct hosts *hosts, const char *variable, const char *text);

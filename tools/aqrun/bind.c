@@ -1,5 +1,7 @@
-/* Ranks dealt over the cores that aqrun itself may use: rank r gets the threads of core r, from the
- * first again when there are fewer cores. */
+/*
+ * Distributing ranks over the cores that aqrun itself may use: rank r gets the threads of core r;
+ * with fewer cores, starting over.
+ */
 #include "base/topology.h"
 #include "job.h"
 
@@ -10,7 +12,7 @@
 
 struct bind_thread {
     unsigned cpu;
-    unsigned first; /* thread of its core: its name */
+    unsigned first; /* thread that names its core */
     unsigned core;  /* counted from 0 */
 };
 

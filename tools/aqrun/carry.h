@@ -1,4 +1,4 @@
-/* Which variables of the environment go to other hosts. */
+/* Selects the variables of the environment that go to other hosts. */
 #ifndef AQRUN_CARRY_H
 #define AQRUN_CARRY_H
 
@@ -6,11 +6,13 @@
 
 /* Variables named by -E. */
 struct carry {
-    const char **names; /* of variables, NULL-terminated; may be NULL */
-    bool only;          /* these, and those of Aqueduct and GASNet, and no others */
+    const char **names; /* names of variables, NULL-terminated; may be NULL */
+    bool only;          /* these, and those of Aqueduct and GASNet, but no others */
 };
 
-/* Those entries of `environment` that go, NULL-terminated, freed by the caller; NULL: no memory. */
+/*
+ * The entries of `environment` that go, NULL-terminated, freed by the caller; NULL: out of memory.
+ */
 const char **carry_list(const struct carry *carry, char *const *environment);
 
 #endif

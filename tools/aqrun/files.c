@@ -1,4 +1,4 @@
-/* --output: a file for what each rank prints. */
+/* --output: a file for the output of each rank. */
 #include "files.h"
 
 #include "job.h"
@@ -39,7 +39,7 @@ bool files_check(const char *pattern, char why[FILES_WHY])
     return false;
 }
 
-/* The file of a stream; false: its name is too long. */
+/* The file name of a stream; false: it is too long. */
 static bool files_name(const char *pattern, uint32_t rank, const char *stream, const char *job_id,
                        char name[PATH_MAX])
 {
@@ -61,7 +61,7 @@ static bool files_name(const char *pattern, uint32_t rank, const char *stream, c
     return used < PATH_MAX;
 }
 
-/* All folders above the file. */
+/* Create all folders above the file. */
 static bool files_make_folders(char *name)
 {
     for (char *slash = strchr(name + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
@@ -80,7 +80,7 @@ bool files_are_same(const char *pattern)
            files_name(pattern, 0, files_streams[1], "", err) && strcmp(out, err) == 0;
 }
 
-/* A pipe without a reader shall cause an error, not a wait. */
+/* A pipe without a reader shall cause an error instead of blocking. */
 static int files_open_one(char *name, int truncate)
 {
     const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | truncate;
@@ -118,7 +118,7 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 
 enum { FILES_OPEN = 64 };
 
-/* Files that were written to of late. */
+/* Recently written files. */
 static struct {
     char *name; /* NULL: none */
     int fd;
@@ -157,7 +157,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
             name, strerror(err), rank);
 }
 
-/* Open it unless it is; -1 with errno on failure. */
+/* Open it if it is closed; -1 with errno on failure. */
 static int files_reach(char *name)
 {
     size_t hash = AQI_HASH_SEED;

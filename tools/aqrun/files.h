@@ -1,4 +1,4 @@
-/* --output: a file for what each rank prints. */
+/* --output: a file for the output of each rank. */
 #ifndef AQRUN_FILES_H
 #define AQRUN_FILES_H
 
@@ -7,15 +7,17 @@
 #define FILES_WHY 512u
 
 /*
- * In a pattern %r becomes the rank, %s out or err, %j the name of the job and %% a %. One without
- * %r is a folder, in which are RANK.out and RANK.err; without %s both go to one file.
+ * In a pattern, %r becomes the rank, %s out or err, %j the name of the job and %% a %. One without
+ * %r is a folder that gets RANK.out and RANK.err; without %s both streams go to one file.
  *
- * False: the pattern makes no sense; `why`.
+ * Returns false if the pattern is malformed, with the reason in `why`.
  */
 bool files_check(const char *pattern, char why[FILES_WHY]);
 
-/* Open those of a rank, empty, for streams 1 and 2; -1 is put where there is none. False: nothing
- * is open; `why` names the file. */
+/*
+ * Open those of a rank, truncated, for streams 1 and 2; -1 where there is none. Returns false if
+ * none is open; `why` names the file.
+ */
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);
 
@@ -23,14 +25,14 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 bool files_are_same(const char *pattern);
 
 /*
- * For ranks of other hosts, whose output comes to the aqrun that the user has started: their files,
- * empty; then what comes for them. What cannot be written is reported once, for all of them, and
- * the rest of that file is passed over.
+ * For ranks of other hosts, whose output comes to the aqrun that the user has started: create their
+ * files, and write received output. A failed write is reported once, for all of them, and the rest
+ * of that file is dropped.
  */
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
 void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,
                   const void *bytes, size_t len);
-/* How many could not be written to their end. */
+/* The number of incomplete files. */
 unsigned files_lost(void);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * The guard: a small process that kills what is left of the ranks when aqrun itself is killed. It
- * waits for that on a pipe.
+ * The guard: a small process that kills what is left of the ranks if aqrun itself is killed, for
+ * which it waits on a pipe.
  *
- * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not what those started,
- * as a shell does; those are in the same process groups, and these the guard knows. Where it is
- * killed itself another one takes its place.
+ * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not those that they
+ * started, as a shell does; those are in the same process groups, which the guard knows. If the
+ * guard is killed, aqrun starts another one.
  */
 #include "job.h"
 
@@ -23,10 +23,10 @@ static int guard_pipe = -1; /* aqrun's end; its closing wakes the guard */
 static pid_t *guard_groups;
 static uint32_t guard_count;
 
-/* The guard keeps nothing open whose end others may wait for, as in `aqrun … | cat`. */
+/* The guard must not hold descriptors whose end others may wait for, as in `aqrun … | cat`. */
 static _Noreturn void guard_watch(int pipe_end)
 {
-    setsid(); /* Ctrl-C and the end of the terminal are not for it */
+    setsid(); /* it ignores Ctrl-C and the end of the terminal */
     prctl(PR_SET_NAME, "aq-guard");
     dup2(pipe_end, 0);
     syscall(SYS_close_range, 1, ~0u, 0);
@@ -39,7 +39,7 @@ static _Noreturn void guard_watch(int pipe_end)
     _exit(0);
 }
 
-/* False: errno. */
+/* False: see errno. */
 static bool guard_start(void)
 {
     int ends[2];
@@ -68,7 +68,7 @@ bool guard_reaped(pid_t pid)
 {
     if (pid != guard_pid) return false;
     guard_pid = 0;
-    if (guard_pipe < 0) return true; /* in good order */
+    if (guard_pipe < 0) return true; /* normal end */
     close(guard_pipe);
     if (!guard_start())
         say("the guard was killed, and another cannot be started (%s): if aqrun is killed too, "

@@ -1,4 +1,4 @@
-/* Files that list hosts: of people, of MPI launchers, of batch systems. */
+/* Files that list hosts: written by users, for MPI launchers, or by batch systems. */
 #include "hosts.h"
 
 #include <errno.h>
@@ -15,10 +15,10 @@
 
 #define HOSTFILE_BLANKS " \t\r"
 
-/* Words beside a host that other launchers know. */
+/* Words after a host that other launchers use. */
 static const struct {
     const char *key;
-    bool slots; /* else it is passed over */
+    bool slots; /* otherwise it is ignored */
 } hostfile_keys[] = {
     {"slots", true},      {"slot", true},  {"cpu", true},      {"max_slots", false},
     {"max-slots", false}, {"max", false},  {"ifhn", false},    {"binding", false},
@@ -46,7 +46,7 @@ static bool hostfile_strange(struct hosts *hosts, const char *word, size_t len)
                        hosts_show(word, len, shown));
 }
 
-/* slots=4, or one of the words that are passed over. */
+/* slots=4, or one of the words that are ignored. */
 static bool hostfile_key(struct hosts *hosts, const char *word, size_t len, uint32_t *slots)
 {
     char shown[HOSTS_SHOWN];

@@ -1,4 +1,4 @@
-/* The list of hosts of a job, and the words that lists and files name them by. */
+/* The list of hosts of a job, and the syntax of hosts in lists and files. */
 #include "hosts.h"
 
 #include "job/boot.h"
@@ -55,7 +55,7 @@ static uint32_t hosts_hash(const char *name)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* Where the name is in the index, or is to be put. All names of this machine are one. */
+/* The position of a name in the index, or where to insert it. All names of this machine are one. */
 static uint32_t *hosts_find(const struct hosts *hosts, const char *name, bool here)
 {
     uint32_t mask = hosts->index_size - 1;
@@ -69,7 +69,7 @@ static uint32_t *hosts_find(const struct hosts *hosts, const char *name, bool he
     }
 }
 
-/* Room for one more: the index is at most half full. */
+/* Make room for one more: the index is at most half full. */
 static bool hosts_grow(struct hosts *hosts)
 {
     if (hosts->count < hosts->room) return true;
@@ -100,7 +100,7 @@ static bool hosts_append(struct hosts *hosts, const char *name, bool here)
     return true;
 }
 
-/* A host by its name, as it is. `slots` 0: not said. */
+/* Add a host by its literal name. `slots` 0: not given. */
 static bool hosts_add(struct hosts *hosts, const char *name, uint32_t slots)
 {
     bool here = hosts_is_here(name);
@@ -149,7 +149,7 @@ void hosts_free(struct hosts *hosts)
     *hosts = (struct hosts){0};
 }
 
-/* An item that is being read: what may be several hosts, as n[1-3]. */
+/* An item being parsed, which may be several hosts, such as n[1-3]. */
 struct hosts_item {
     struct hosts *hosts;
     const char *text, *end; /* without the slots */
@@ -176,7 +176,9 @@ static bool hosts_range_read(const char **at, const char *end, uint32_t *number,
     return *width > 0;
 }
 
-/* All numbers of one range, such as 07-11 or 4, each with what follows the brackets at `rest`. */
+/*
+ * Add all numbers of one range, such as 07-11 or 4, each with what follows the brackets at `rest`.
+ */
 static bool hosts_expand_range(struct hosts_item *item, size_t used, const char *at,
                                const char *end, const char *rest)
 {
@@ -220,7 +222,7 @@ static bool hosts_letter(char c)
            (c != '\0' && strchr("-._:%@", c) != NULL);
 }
 
-/* The name is complete up to `used`; what follows is at `at`. */
+/* The name is complete up to `used`; the rest is at `at`. */
 static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
 {
     for (; at < item->end && *at != '['; at++) {
@@ -237,7 +239,7 @@ static bool hosts_expand(struct hosts_item *item, size_t used, const char *at)
     return hosts_add(item->hosts, item->name, item->slots);
 }
 
-/* Where the slots begin, at '*' or ':', or the end. An address of IPv6 has several ':'. */
+/* Where the slots begin, at '*' or ':', or the end. An IPv6 address has several ':'. */
 static const char *hosts_item_slots(const char *text, const char *end)
 {
     const char *star = memrchr(text, '*', (size_t)(end - text));

@@ -1,17 +1,17 @@
-/* The hosts of a job: from a list, a file, or what the batch system says. */
+/* The hosts of a job: from a list, a file, or the batch system. */
 #ifndef AQRUN_HOSTS_H
 #define AQRUN_HOSTS_H
 
 #include "base/base.h"
 
 #define HOSTS_MAX      65536u     /* each has at least one rank */
-#define HOSTS_MENTIONS (1u << 20) /* of hosts that may be there several times */
+#define HOSTS_MENTIONS (1u << 20) /* of hosts that may be listed several times */
 #define HOSTS_NAME     255u
 #define HOSTS_WHY      512u
 
 struct host {
     char *name;
-    uint32_t slots; /* how many ranks it is meant for; 0: that is not said of any host */
+    uint32_t slots; /* number of ranks that it is meant for; 0: not given for any host */
     uint32_t bare;  /* how often it was named without a number */
     bool here;      /* this machine */
 };
@@ -19,15 +19,15 @@ struct host {
 struct hosts {
     struct host *list;
     uint32_t count;
-    bool counted;    /* it is said how many ranks each is for */
-    char place[200]; /* where the words that are read come from, for complaints */
+    bool counted;    /* numbers of slots are given */
+    char place[200]; /* source of the words being parsed, for messages */
     char why[HOSTS_WHY];
     uint32_t room, mentions;
-    uint32_t *index; /* of the names: a number in the list plus 1, or 0 */
+    uint32_t *index; /* of the names: index in the list plus 1, or 0 */
     uint32_t index_size;
 };
 
-/* How the lines of a file look. */
+/* The format of lines in a file. */
 enum hosts_format {
     HOSTS_PLAIN,      /* NAME, NAME slots=N, NAME:N, NAME*N, NAME N */
     HOSTS_GRID_ENGINE /* NAME N QUEUE PROCESSORS */
@@ -46,24 +46,26 @@ bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
 /* The bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
                      enum hosts_format format);
-/* Add the hosts of the batch system in the environment to an empty list; nothing without one.
- * `*system` is its name, or NULL. */
+/*
+ * Add the hosts of the batch system in the environment to an empty list; no-op without one.
+ * `*system` is its name, or NULL.
+ */
 bool hosts_add_batch(struct hosts *hosts, const char **system);
 
-/* All are added: `slots` and `counted` are right from now on. */
+/* All hosts have been added: computes `slots` and `counted`. */
 void hosts_settle(struct hosts *hosts);
-/* How many ranks the first `count` hosts are meant for. */
+/* The number of ranks that the first `count` hosts are meant for. */
 uint64_t hosts_slots(const struct hosts *hosts, uint32_t count);
 
 void hosts_free(struct hosts *hosts);
 
-/* For other parsers of lines: sets `why` and returns false. */
+/* For other parsers of lines: set `why` and return false. */
 bool hosts_wrong(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
-/* One item, as in a list; `extra` slots are said beside it, or 0. */
+/* One item, as in a list; `extra` slots are given separately, or 0. */
 bool hosts_add_item(struct hosts *hosts, const char *item, size_t len, uint32_t extra);
-/* A number from 1 to the most ranks there can be. */
+/* A number from 1 to the maximum number of ranks. */
 bool hosts_number(const char *text, size_t len, uint32_t *number);
-/* Text that is shown in a complaint: cut, and printable. */
+/* Text for a message: truncated and printable. */
 #define HOSTS_SHOWN 64
 const char *hosts_show(const char *text, size_t len, char shown[HOSTS_SHOWN]);
 

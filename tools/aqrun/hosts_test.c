@@ -1,4 +1,4 @@
-/* Hosts from lists, files and batch systems, and what is no host. */
+/* Hosts from lists, files and batch systems, and malformed ones. */
 #include "hosts.h"
 
 #include "base/capture_test.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "n1*2 n2*1", or without numbers where none are said. */
+/* "n1*2 n2*1", or without numbers if none are given. */
 static const char *written(struct hosts *hosts)
 {
     static char text[4096];

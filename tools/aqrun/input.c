@@ -1,7 +1,7 @@
 /*
- * Standard input for rank 0, which may run on another host: then it goes there through the hubs. A
- * rank is a process group of its own, in the background as the terminal sees it, so the terminal
- * would stop it for reading: aqrun reads in its place.
+ * Standard input for rank 0, which may run on another host; then it goes there through the hubs. A
+ * rank is a process group of its own, which the terminal considers in the background and would stop
+ * for reading, so aqrun reads instead.
  */
 #include "job.h"
 
@@ -9,19 +9,22 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-/* When aqrun itself is in the background the terminal answers EIO; nothing tells when that ends. */
+/*
+ * While aqrun itself is in the background, the terminal returns EIO, and there is no event when
+ * that ends.
+ */
 #define INPUT_RETRY_NS 500000000u
 
 /* Maximum bytes in flight to another host, or queued there for rank 0. */
 #define INPUT_WINDOW 131072u
 
 static struct {
-    struct aqi_source terminal; /* where we read: a terminal, or anything for rank 0 elsewhere */
+    struct aqi_source terminal; /* our source: a terminal, or anything for rank 0 elsewhere */
     struct aqi_source pipe;
     int rank_end;
     bool far;          /* rank 0 is on another host */
-    bool file;         /* always ready, so epoll does not take it */
-    bool ended;        /* nothing follows what waits for the pipe */
+    bool file;         /* always ready, so epoll does not accept it */
+    bool ended;        /* nothing follows what is queued for the pipe */
     uint64_t retry_ns; /* 0: not waiting for the foreground */
     struct bytes waiting;
 } input = {.terminal.fd = -1, .pipe.fd = -1};
@@ -40,7 +43,7 @@ static void input_pipe_ready(struct aqi_source *source)
     ssize_t written = write(source->fd, waiting->at, waiting->used);
     if (written < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (job.agent != 0) aqi_hub_took(job.hub, written > 0 ? (size_t)written : waiting->used);
-    if (written < 0) { /* rank 0 does not read any more */
+    if (written < 0) { /* rank 0 no longer reads */
         waiting->used = 0;
         input_close();
         return;
@@ -52,7 +55,7 @@ static void input_pipe_ready(struct aqi_source *source)
     aqi_source_watch(&input.terminal, EPOLLIN);
 }
 
-/* Read once what is there and pass it on. */
+/* Read once what is available and pass it on. */
 static void input_read(int fd)
 {
     char bytes[4096];
@@ -125,7 +128,7 @@ void input_handed_over(void)
     input.rank_end = 0;
 }
 
-/* For rank 0 elsewhere: as much as may be under way. */
+/* For rank 0 elsewhere: up to the limit in flight. */
 static uint64_t input_tick_far(void)
 {
     if (input.terminal.fd < 0 || aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) return UINT64_MAX;

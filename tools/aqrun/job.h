@@ -1,4 +1,4 @@
-/* The state of aqrun: the job, its ranks, and what all files of the launcher share. */
+/* The state of aqrun: the job, its ranks, and declarations shared by the files of the launcher. */
 #ifndef AQRUN_JOB_H
 #define AQRUN_JOB_H
 
@@ -11,31 +11,31 @@
 #include <string.h>
 #include <sys/types.h>
 
-/* Exit codes of aqrun's own, beside enum aqi_exit_code; otherwise it is the job's. */
+/* Exit codes of aqrun itself, besides enum aqi_exit_code; otherwise it is the job's. */
 enum exit_code {
     EXIT_USAGE = 2,        /* a bad command line */
-    EXIT_CANNOT_RUN = 126, /* the program is there but cannot be run */
-    EXIT_NO_PROGRAM = 127, /* the program is not there */
+    EXIT_CANNOT_RUN = 126, /* the program exists but cannot be run */
+    EXIT_NO_PROGRAM = 127, /* the program does not exist */
 };
 
 /* The command line. */
 struct options {
-    uint32_t ranks;        /* 0: not said, until the hosts are known */
-    uint32_t hosts_wanted; /* -N; 0: not said */
+    uint32_t ranks;        /* 0: not given, until the hosts are known */
+    uint32_t hosts_wanted; /* -N; 0: not given */
     const char *hosts;     /* --hosts, or NULL */
     const char *hostfile;  /* --hostfile, or NULL */
     const char *output;    /* --output, or NULL */
-    const char **carried;  /* names of variables that -E gives, NULL at the end; or NULL */
+    const char **carried;  /* names of variables given by -E, NULL-terminated; or NULL */
     bool carried_only;     /* --env-only */
     bool oversubscribe;
     bool verbose;
     bool test_only;
     bool prefix;
     uint64_t timeout_ns; /* 0: none */
-    char **command;      /* the program and its arguments, NULL at the end */
+    char **command;      /* the program and its arguments, NULL-terminated */
 };
 
-/* A rank that this launcher starts: its process. What it does and says is known to the hub. */
+/* A rank that this launcher starts: its process. The hub keeps the rest of its state. */
 struct rank {
     uint32_t number;
     bool running; /* the forked process has not been reaped */
@@ -47,12 +47,12 @@ struct job {
     struct options options;
     uint32_t size;
     uint32_t count; /* ranks that run here */
-    uint32_t first; /* of them */
-    uint32_t agent; /* which one this is; 0: the one that the user has started */
+    uint32_t first; /* number of them */
+    uint32_t agent; /* number of this agent; 0: the one that the user has started */
     uint32_t agents;
     struct rank *ranks;
     pid_t *groups;    /* per rank here: the process group to kill, or 0; shared with the guard */
-    uint32_t spawned; /* of them: that were forked, in order */
+    uint32_t spawned; /* number of them that were forked, in order */
     uint32_t running;
     bool bind;    /* each rank to a core: AQ_BIND */
     bool refused; /* this host cannot run them */
@@ -64,13 +64,13 @@ struct job {
     uint64_t memory_kills; /* of our cgroup, when the job began */
     struct aqi_hub *hub;
     struct output output[2]; /* standard output, standard error */
-    struct output far[2];    /* of the root, for what ranks of other hosts print */
+    struct output far[2];    /* of the root, for the output of ranks of other hosts */
 };
 
-/* There is one job in a launcher; callbacks and all files reach it here. */
+/* There is one job in a launcher; callbacks and all files access it here. */
 extern struct job job;
 
-/* "aqrun: …" as one line on standard error; `tell` only with -v. */
+/* Print "aqrun: …" as one line on standard error; `tell` only with -v. */
 void say(const char *fmt, ...) AQI_PRINTF(1, 2);
 void tell(const char *fmt, ...) AQI_PRINTF(1, 2);
 /* The launcher itself cannot go on. The kernel and the guard end the ranks. */
@@ -78,38 +78,40 @@ _Noreturn void die(const char *fmt, ...) AQI_PRINTF(1, 2);
 
 #define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-/* options.c: read the command line into job.options; -E and others change the environment. Does not
- * return for --help, --version and errors. */
+/*
+ * options.c: read the command line into job.options; -E and others change the environment. Does not
+ * return for --help, --version and errors.
+ */
 void options_read(int argc, char **argv);
 
 /* spawn.c: starting the processes of the job. */
 /* The number of `epoll` becomes AQ_BOOT_FD of all ranks. */
 void spawn_open(int epoll);
-/* Start a few more ranks; false when none is left to start. */
+/* Start a few more ranks; false if none is left to start. */
 bool spawn_some(void);
-/* Handle what children have reported about an exec that failed. */
+/* Handle reports of children about a failed exec. */
 void spawn_read_reports(void);
 /* For -t: print what would be run; instead of spawn_open. */
 void spawn_print(int epoll);
 
-/* reaper.c: signals to aqrun, and the ends of its children. */
-/* Take over the signals; from now on they come through the loop. */
+/* reaper.c: signals to aqrun, and ends of its children. */
+/* Take over the signals; from now on they are handled in the loop. */
 void reaper_open(void);
-/* If Ctrl-Z was pressed: stop, now that other hosts have been sent the news. True: it was. */
+/* If Ctrl-Z was pressed: stop, now that other hosts have been notified. Returns true if so. */
 bool reaper_stopped(void);
-/* In a rank before exec: the signals as aqrun found them. */
+/* In a rank before exec: restore the signals as aqrun found them. */
 void reaper_restore_signals(void);
-/* Kill and reap whatever the ranks started that still runs. All ranks have ended. */
+/* Kill and reap all remaining processes that the ranks have started. All ranks have ended. */
 void reaper_kill_strays(void);
-/* The kernel's data of a process; false: none. */
+/* The kernel's data of a process; false: it does not exist. */
 struct process {
-    char state; /* 'D': asleep where no signal comes */
+    char state; /* 'D': in an uninterruptible sleep */
     int parent;
     unsigned long long start; /* clock ticks since boot */
 };
 bool reaper_look(pid_t pid, struct process *process);
 
-/* serve.c: the hub and its sockets, and what that wants to have done. */
+/* serve.c: the hub and its sockets, and its hooks. */
 struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
 /* Of a job that ended well: not all that other hosts print has come. */
@@ -117,47 +119,47 @@ void serve_tell_missing(const char *why);
 
 /* remote.c: `aqrun --agent`. */
 struct ticket;
-/* Read the ticket, become what it says. `*why`: what this host cannot do, or NULL. */
+/* Read the ticket and act on it. `*why`: what this host cannot do, or NULL. */
 const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why);
-/* From now on notice when the process that started us is gone. */
+/* From now on, notice when the process that started us is gone. */
 void remote_watch_input(void);
 
-/* guard.c: a process that kills what is left of the ranks when aqrun itself is killed. */
-/* Start it, over a table of process groups shared with it; returns the table, all 0. */
+/* guard.c: a process that kills what is left of the ranks if aqrun itself is killed. */
+/* Start it with a shared table of process groups; returns the table, all 0. */
 pid_t *guard_open(uint32_t groups);
-/* Was it the guard that has ended? Then there is another one. */
+/* If it was the guard that has ended, start another one; returns whether it was. */
 bool guard_reaped(pid_t pid);
-/* aqrun ends in good order: nothing is to be killed. Waits for the guard's end. */
+/* aqrun ends normally: nothing is to be killed. Waits for the guard's end. */
 void guard_close(void);
 
-/* input.c: standard input for rank 0, as it is or relayed when it is a terminal. */
-/* The descriptor that rank 0 gets as its standard input; 0 when it may simply inherit ours. */
+/* input.c: standard input for rank 0, inherited, or relayed if it is a terminal. */
+/* The descriptor that rank 0 gets as its standard input; 0 if it can inherit ours. */
 int input_open(void);
-/* Rank 0 was forked: its end of the pipe is not ours any more. */
+/* Rank 0 was forked: close its end of the pipe. */
 void input_handed_over(void);
 void input_close(void);
 /* Rank 0 runs on another host: read here, and send it there. */
 void input_open_far(void);
-/* That has come, for rank 0 here. */
+/* Input has arrived for rank 0 here. */
 void input_arrived(void *arg, const void *bytes, size_t len);
-/* The next time it wants to be called, UINT64_MAX for never. */
+/* Returns when to call it next, UINT64_MAX for never. */
 uint64_t input_tick(uint64_t now);
 
-/* limits.c: of the system, checked before anything is started. */
-/* Ends aqrun with a message when the job cannot fit. Raises our own soft limit of open files. */
+/* limits.c: limits of the system, checked before anything is started. */
+/* End aqrun with a message if the job does not fit. Raises our own soft limit of open files. */
 void limits_check(void);
-/* In a rank before exec: the limits as they were. */
+/* In a rank before exec: restore the limits. */
 void limits_restore(void);
 
 /* bind.c: which processors each rank may use: --bind and AQ_BIND. */
-/* Learn what there is to deal out; ends aqrun with a message when the system does not say. */
+/* Determine the available processors; ends aqrun with a message on failure. */
 void bind_open(void);
-/* How many processors all ranks together may use; 0: they are not bound. */
+/* The number of processors that all ranks together may use; 0: they are not bound. */
 unsigned bind_processors(void);
-/* " on processors 0,64", or nothing when they are not bound; cut where there is no room. */
+/* " on processors 0,64", or nothing if they are not bound; truncated if there is no room. */
 #define BIND_TEXT_BYTES 120
 const char *bind_text(uint32_t rank, char text[BIND_TEXT_BYTES]);
-/* In a rank before exec; false: errno says why not. */
+/* In a rank before exec; false: see errno. */
 bool bind_rank(uint32_t rank);
 
 #endif

@@ -16,7 +16,7 @@
 extern char **environ;
 
 struct launch launch;
-static bool launch_named; /* by the user, and not by a batch system */
+static bool launch_named; /* by the user, not by a batch system */
 
 static _Noreturn void launch_wrong(const char *why)
 {
@@ -24,7 +24,7 @@ static _Noreturn void launch_wrong(const char *why)
     exit(EXIT_USAGE);
 }
 
-/* The first that says something counts: the command line, the settings, the batch system. */
+/* The first source that has hosts counts: the command line, the settings, the batch system. */
 static bool launch_find(struct hosts *hosts)
 {
     const struct aqi_launch_config *config = &aqi_launch_config;
@@ -34,7 +34,7 @@ static bool launch_find(struct hosts *hosts)
     if (job.options.hostfile != NULL)
         return hosts_add_file(hosts, "--hostfile", job.options.hostfile, HOSTS_PLAIN);
     const char *list = aqi_setting_variable("AQ_HOSTS");
-    bool alias = strncmp(list, "AQ_", 3) != 0; /* GASNet has it the other way round */
+    bool alias = strncmp(list, "AQ_", 3) != 0; /* GASNet has the opposite precedence */
     if (config->hosts[0] != '\0' && !(alias && config->hostfile[0] != '\0'))
         return hosts_add_list(hosts, list, config->hosts);
     if (config->hostfile[0] != '\0')
@@ -133,7 +133,7 @@ void launch_manager(void)
     exit(EXIT_CANNOT_RUN);
 }
 
-/* The command that starts the agent of a host; freed by one free(). Ends aqrun when it is none. */
+/* The command that starts the agent of a host; freed by one free(). Ends aqrun if it is invalid. */
 static char **launch_agent(uint32_t host)
 {
     char own[PATH_MAX], why[SSH_WHY];

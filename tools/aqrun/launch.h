@@ -14,12 +14,11 @@ struct launch {
 };
 extern struct launch launch;
 
-/* Read the settings, find the hosts, place the ranks; ends aqrun with a message when that cannot
- * be. */
+/* Read the settings, find the hosts, place the ranks; ends aqrun with a message on failure. */
 void launch_open(void);
 /* Whether there are ranks on other hosts. */
 bool launch_far(void);
-/* With a manager: become it, or with -t print its command; returns when there is none. */
+/* With a manager: exec it, or with -t print its command; returns if there is none. */
 void launch_manager(void);
 /* For -t: what would be run on all hosts. */
 void launch_print(void);

@@ -1,4 +1,4 @@
-/* Open files and processes: what a job of this size needs. */
+/* The open files and processes that a job of this size needs. */
 #include "job.h"
 
 #include <errno.h>
@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
- * socket, the life of a program under a shell, and with --prefix two pipes. There may be those for
- * what it shows, too: counters, statistics, trace and warnings. */
+/*
+ * Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
+ * socket, the pidfd of a program under a shell, and with --prefix two pipes. Also those for
+ * counters, statistics, trace and warnings.
+ */
 enum {
     LIMITS_AGENT_FILES = 5,
     LIMITS_OWN_FILES = 24,
@@ -50,7 +52,7 @@ static void limits_check_processes(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NPROC, &limit) != 0) die("getrlimit: %s", strerror(errno));
     rlim_t need = (rlim_t)job.count + 2; /* aqrun and its guard */
-    /* The kernel does not hold root to it. */
+    /* Root is not subject to it. */
     if (geteuid() != 0 && limit.rlim_cur < need)
         limits_too_low("processes of this user", need, limit.rlim_cur, "u");
 }

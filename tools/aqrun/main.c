@@ -21,7 +21,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* After the last rank has ended and strays are killed, how long pipes may stay open. */
+/* How long pipes may stay open after the last rank has ended and strays have been killed. */
 #define MAIN_DRAIN_NS 500000000u
 #define MAIN_NAP_NS   1000000000u
 
@@ -64,7 +64,7 @@ void die(const char *fmt, ...)
     exit(AQI_EXIT_FAILED);
 }
 
-/* Descriptors 0 to 2 must be taken, or a socket of ours would become some rank's output. */
+/* Descriptors 0 to 2 must be in use, or a socket of ours would become some rank's output. */
 static void main_fill_standard(void)
 {
     int fd;
@@ -73,7 +73,9 @@ static void main_fill_standard(void)
     if (fd > STDERR_FILENO) close(fd);
 }
 
-/* When a rank of some job runs aqrun, our ranks shall not hold its way to its own launcher. */
+/*
+ * If a rank of some job runs aqrun, our ranks must not inherit its connection to its own launcher.
+ */
 static void main_leave_outer_job(void)
 {
     const char *place = getenv("AQ_BOOT_FD");
@@ -150,7 +152,7 @@ static uint64_t main_tick(void)
         output_tick(&job.far[i]);
     relay_tick();
     uint64_t due = alike_tick(now);
-    /* What they tell the hub may be due at once. */
+    /* Messages to the hub may cause actions that are due at once. */
     uint64_t next = aqi_min(tree_tick(now), input_tick(now)), agent = aqi_agent_tick();
     if (reaper_stopped()) agent = aqi_agent_tick();
     return aqi_min(aqi_min(next, due), agent);
@@ -166,7 +168,7 @@ static void main_run(void)
     }
 }
 
-/* Close the relays that are at their end; false when there is still something to wait for. */
+/* Close finished relays; false if there is nothing left to wait for. */
 static bool main_relays_done(bool late)
 {
     bool done = true;
@@ -186,7 +188,7 @@ static bool main_written(void)
     return here && (there || !aqi_agent_attached());
 }
 
-/* Agents that have left are about to end, and their sessions with them; lost ones may never. */
+/* Agents that have left are about to end, and so are their sessions; lost ones may never end. */
 static void main_await_sessions(void)
 {
     uint64_t limit = aqi_now_ns() + MAIN_DRAIN_NS;
@@ -198,8 +200,8 @@ static void main_await_sessions(void)
 }
 
 /*
- * Everything the ranks have written goes out, however slow its reader; a signal ends the wait.
- * Agents leave from the leaves of the tree on, so that each may still pass on what others wrote.
+ * Write all output of the ranks, however slow its reader; a signal ends the wait. Agents leave from
+ * the leaves of the tree on, so that each can still pass on the output of others.
  */
 static void main_finish(void)
 {
@@ -241,7 +243,7 @@ static void main_begin_files(void)
             die("%s", why);
 }
 
-/* What was not written is not what was asked for. */
+/* Incomplete output is a failure. */
 static void main_end_files(void)
 {
     unsigned lost = files_lost();
@@ -249,7 +251,7 @@ static void main_end_files(void)
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
-/* All that follows once it is known which ranks run here. */
+/* Everything once it is known which ranks run here. */
 static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
                     const char *refusal)
 {
@@ -297,7 +299,7 @@ int main(int argc, char **argv)
     main_leave_outer_job();
     output_open(&job.output[0], STDOUT_FILENO, "standard output");
     output_open(&job.output[1], STDERR_FILENO, "standard error");
-    (void)aqi_log_configure("off"); /* what is worth a line, aqrun says itself */
+    (void)aqi_log_configure("off"); /* otherwise aqrun has printed the reason */
     int epoll;
     if (aqi_loop_open(main_loop_failed, &epoll) != AQ_OK) die("%s", aq_error_message());
     if (argc == 2 && strcmp(argv[1], "--agent") == 0) return main_agent(epoll);

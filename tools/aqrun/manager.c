@@ -1,4 +1,4 @@
-/* Starting the processes by a manager that is there: which one, and its options for ours. */
+/* Starting the processes by an available manager: choosing one, and translating our options. */
 #include "manager.h"
 
 #include <errno.h>
@@ -13,21 +13,21 @@
 
 #define MANAGER_PATIENCE_MS 5000
 
-/* Whose options it takes. */
+/* Whose options it accepts. */
 enum manager_flavor { MANAGER_ASK, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA, MANAGER_NONE };
 
 struct manager_row {
     enum aqi_spawner spawner;
     const char *program;
-    enum manager_flavor flavor; /* MANAGER_ASK: by what it says of itself */
-    unsigned suits;             /* bits of the flavors that will do */
+    enum manager_flavor flavor; /* MANAGER_ASK: by its output */
+    unsigned suits;             /* suitable flavors, as bits */
     const char *option;         /* that chooses the protocol */
 };
 
 #define MANAGER_BIT(flavor) (1u << (flavor))
 #define MANAGER_ANY         (~0u)
 
-/* In the order in which they are looked for; srun goes first inside a job of Slurm, else last. */
+/* In order of preference; srun is first inside a job of Slurm, otherwise last. */
 static const struct manager_row manager_rows[] = {
     {AQI_SPAWNER_PMIX, "srun", MANAGER_SLURM, MANAGER_ANY, "--mpi=pmix"},
     {AQI_SPAWNER_PMIX, "prterun", MANAGER_OPENMPI, MANAGER_ANY, NULL},
@@ -105,7 +105,7 @@ static void manager_hear(const char *program, char *text, size_t room)
     text[used] = '\0';
     close(ends[0]);
     if (pid <= 0) return;
-    kill(pid, SIGKILL); /* it has said enough */
+    kill(pid, SIGKILL); /* that is enough output */
     waitpid(pid, NULL, 0);
 }
 
@@ -118,7 +118,7 @@ static enum manager_flavor manager_ask(const char *program)
     return MANAGER_NONE;
 }
 
-/* Slurm only, or all others: the first that will do. */
+/* Slurm only, or all others: the first suitable one. */
 static const struct manager_row *manager_look(enum aqi_spawner spawner, bool slurm,
                                               enum manager_flavor *flavor)
 {
@@ -196,7 +196,7 @@ static char *manager_list(const struct manager_wish *wish, bool numbers)
     return NULL;
 }
 
-/* The ranks that srun would put there: the first hosts get one more where it is uneven. */
+/* The distribution of ranks by srun: if it is uneven, the first hosts get one more. */
 static bool manager_even(const struct place *place)
 {
     for (uint32_t i = 0; i < place->hosts; i++) {
@@ -206,7 +206,7 @@ static bool manager_even(const struct place *place)
     return true;
 }
 
-/* The names of what is carried, that a manager takes: those with other letters it does not. */
+/* The names of carried variables that a manager accepts: not those with unusual characters. */
 static bool manager_name(const char *entry, size_t *len)
 {
     *len = strspn(entry, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");

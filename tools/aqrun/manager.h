@@ -1,4 +1,4 @@
-/* Starting the processes by a manager that is there: srun, mpirun, mpiexec.hydra. */
+/* Starting the processes by an available manager: srun, mpirun, mpiexec.hydra. */
 #ifndef AQRUN_MANAGER_H
 #define AQRUN_MANAGER_H
 
@@ -9,20 +9,22 @@ struct manager_wish {
     enum aqi_spawner spawner; /* from AQI_SPAWNER_PMIX on */
     const struct hosts *hosts;
     const struct place *place;
-    bool named;      /* the hosts are the user's, and not what the batch system gave */
-    uint32_t spread; /* -N; 0: not said */
+    bool named;      /* the hosts are from the user, not from the batch system */
+    uint32_t spread; /* -N; 0: not given */
     bool prefix, oversubscribe;
     const char *const *carried; /* NAME=VALUE of the environment */
-    bool only;                  /* -E says so: no others */
+    bool only;                  /* -E requests it: no others */
     char *const *command;
     bool verbose;
 };
 
-/* The first that is found on PATH and suits, with all arguments; ends with NULL. Lives as long as
- * the process. NULL: `why`. */
+/*
+ * The first suitable one found on PATH, with all arguments, NULL-terminated. Never freed. NULL: see
+ * `why`.
+ */
 char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY]);
 
-/* template.c: the command that `variable` has, with the signs in it replaced. Likewise. */
+/* template.c: the command in `variable`, with its placeholders replaced. Likewise. */
 char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
                         char why[HOSTS_WHY]);
 

@@ -38,7 +38,7 @@ static void option_output(const char *value)
     job.options.output = value;
 }
 
-/* What is named goes to other hosts, whatever it is. */
+/* Named variables go to other hosts, whatever they are. */
 static void option_carry(const char *name, size_t len)
 {
     static size_t count;
@@ -56,7 +56,7 @@ static bool option_is_name(const char *text, size_t len)
     return len > 0 && !digit && strspn(text, LETTERS_AND_DIGITS "_") >= len;
 }
 
-/* The processes inherit the whole environment: a name only has to be there. */
+/* The processes inherit the whole environment, so a name only has to exist. */
 static void option_require(const char *value, size_t len)
 {
     char *name = strndup(value, len);
@@ -87,7 +87,7 @@ static void option_environment(const char *value)
     }
 }
 
-/* What the processes inherit. Some containers forbid it: then they run as they are. */
+/* Inherited by the processes. Some containers forbid it; then they run without. */
 static void option_same_addresses(const char *value)
 {
     (void)value;

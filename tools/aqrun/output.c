@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Above the first, ranks that write must wait; below the second they may go on. */
+/* Above the first, ranks that write must wait; below the second they may continue. */
 #define OUTPUT_FULL  (1u << 20)
 #define OUTPUT_READY (1u << 18)
 
@@ -51,7 +51,7 @@ void output_open_far(struct output *output, unsigned stream, const char *name)
     aqi_source_open(&output->source, -1, output_ready);
 }
 
-/* Whole lines, as many as fit into a message; a longer one for itself. */
+/* As many whole lines as fit into a message; a longer one separately. */
 static ssize_t output_to_hub(const struct output *output)
 {
     enum { MOST = 60000 };
@@ -147,7 +147,7 @@ static void bytes_to_front(struct bytes *bytes)
     *bytes = (struct bytes){first, bytes->used, bytes->room + bytes->dropped, 0};
 }
 
-/* Moving the rest costs no more than what has gone. */
+/* Moving the rest costs no more than what has been written. */
 void bytes_drop(struct bytes *bytes, size_t len)
 {
     if (len == 0) return;
@@ -178,7 +178,7 @@ void output_append(struct output *output, const void *bytes, size_t len)
 
 void output_flush(struct output *output)
 {
-    /* While it waits for room, more attempts are in vain. */
+    /* While it waits for room, further attempts are useless. */
     if (output->source.watched == 0) output_drain(output);
     if (output->waiting.used <= OUTPUT_FULL) return;
     output->full = true;

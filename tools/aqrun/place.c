@@ -45,7 +45,10 @@ static uint64_t place_below(const struct place_deal *deal, uint32_t level)
     return sum;
 }
 
-/* Evenly: all up to the highest level that there are enough ranks for, and the first one more. */
+/*
+ * Evenly: all up to the highest level for which there are enough ranks, and the first ones one
+ * more.
+ */
 static void place_spread(const struct place_deal *deal, uint32_t ranks)
 {
     uint32_t level = 0;
@@ -102,7 +105,7 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
         (unsigned long long)ranks, hosts, (unsigned long long)slots, list->list[0].name);
 }
 
-/* How many of the hosts are used, and where their ranks begin. */
+/* Determine how many of the hosts are used, and where their ranks begin. */
 static void place_finish(struct place *place, const struct place_deal *deal)
 {
     uint32_t sum = 0;

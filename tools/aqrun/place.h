@@ -7,33 +7,33 @@
 
 /* The requested placement. */
 struct place_wish {
-    uint32_t ranks;     /* 0: as many as the hosts have slots, or else one for each */
+    uint32_t ranks;     /* 0: as many as the hosts have slots, or otherwise one per host */
     uint32_t hosts;     /* 0: as many as are needed */
-    bool oversubscribe; /* more ranks than slots are meant */
+    bool oversubscribe; /* more ranks than slots are intended */
 };
 
 /* The first `hosts` of the list are used, each by at least one rank. */
 struct place {
     uint32_t hosts;
     uint32_t ranks;
-    uint32_t *first; /* rank of each host; behind the last one: `ranks` */
+    uint32_t *first; /* first rank of each host; after the last one: `ranks` */
 };
 
 /*
- * - With slots, hosts are filled one after the other. With a number of hosts that is asked for, the
- *   ranks are spread evenly over them, as far as the slots go.
- * - Without slots they are spread evenly, over all hosts if there are no more than ranks.
- * - Evenly: the first hosts get one more where it does not come out even.
- * - With more ranks than slots, if that is meant, each host gets all its slots as often as all can;
- *   the rest is dealt out as above.
+ * - With slots, hosts are filled one after the other. With a requested number of hosts, the
+ *   ranks are spread evenly over them, as far as the slots allow.
+ * - Without slots, they are spread evenly, over all hosts if there are no more than ranks.
+ * - Evenly: if the numbers do not divide, the first hosts get one more.
+ * - With more ranks than slots, if intended, each host gets all its slots as often as all can;
+ *   the rest is distributed as above.
  *
- * An empty list is this machine alone, for any number of ranks (one, if that is not said). False:
- * `why` says what is wrong and what to do.
+ * An empty list is this machine alone, for any number of ranks (one by default). Returns false with
+ * what is wrong and what to do in `why`.
  */
 bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
                  char why[HOSTS_WHY]);
 
-/* Which host a rank is on. */
+/* The host of a rank. */
 uint32_t place_host(const struct place *place, uint32_t rank);
 
 static inline uint32_t place_count(const struct place *place, uint32_t host)

@@ -86,7 +86,7 @@ static void wishes_that_cannot_be(void **state)
     }
 }
 
-/* Whatever is asked for: all ranks are placed, each host has some, and rank and host agree. */
+/* For any request: all ranks are placed, each host has some, and rank and host agree. */
 static void check_any(unsigned seed)
 {
     char list[512] = "", why[HOSTS_WHY];

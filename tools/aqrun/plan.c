@@ -32,7 +32,7 @@ static void *plan_memory(size_t count, size_t bytes)
     return memory;
 }
 
-/* The root runs the ranks of this machine itself, wherever it stands in the list. */
+/* The root runs the ranks of this machine itself, wherever it is in the list. */
 static void plan_agents(void)
 {
     const struct place *place = &launch.place;

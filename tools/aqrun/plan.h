@@ -6,8 +6,10 @@
 
 struct ticket;
 
-/* The job has ranks on other hosts: fills in of `hub`, of which the rest is there, what says who
- * runs where, and job.first and job.count. Returns the root's ticket as if it had got one. */
+/*
+ * The job has ranks on other hosts: complete `hub` with the location of all ranks, and set
+ * job.first and job.count. Returns the root's ticket, as if it had received one.
+ */
 const struct ticket *plan_open(struct aqi_hub_params *hub, const char *ports);
 
 #endif

@@ -1,4 +1,4 @@
-/* Words of commands for people and shells to read. */
+/* Words of commands, quoted for users and shells. */
 #include "print.h"
 
 #include "job.h"

@@ -1,4 +1,4 @@
-/* Words of commands for people and shells to read, as -t prints them. */
+/* Words of commands, quoted for users and shells, as printed by -t. */
 #ifndef AQRUN_PRINT_H
 #define AQRUN_PRINT_H
 

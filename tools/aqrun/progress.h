@@ -6,7 +6,7 @@
 
 #define PROGRESS_LINE 400u
 
-/* Begins with zeroes, and `began_ns`. */
+/* Zeroed at first, except for `began_ns`. */
 struct progress {
     uint64_t began_ns;
     uint64_t last_ns; /* when the last line was due */
@@ -22,8 +22,8 @@ struct progress_hosts {
 
 /*
  * Get the line to print now, if any. The first after two seconds, then less and less often, as long
- * as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to ask
- * again, UINT64_MAX when all are there.
+ * as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to
+ * call again, UINT64_MAX once all have answered.
  */
 bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,
                    char line[PROGRESS_LINE], uint64_t *next);

@@ -1,4 +1,4 @@
-/* When something is said of hosts that have not answered, and what. */
+/* When hosts that have not answered are reported, and how. */
 #include "progress.h"
 
 #include "base/capture_test.h"
@@ -60,13 +60,13 @@ static void names_some(void **state)
     assert_true(progress_line(&progress, &hosts, 2 * SECOND, line, &next));
     assert_string_equal(line, "0 of 16 hosts have answered; waiting for n0, n1, n2, n3, n4, n5, "
                               "n6, n7 and 8 more");
-    hosts.arg = &hosts; /* long names are cut */
+    hosts.arg = &hosts; /* long names are truncated */
     assert_true(progress_line(&progress, &hosts, 10 * SECOND, line, &next));
     assert_true(strlen(line) < PROGRESS_LINE);
     assert_non_null(strstr(line, " and 8 more"));
 }
 
-/* A start that takes long does not fill the screen. */
+/* A slow start does not flood the screen. */
 static void says_it_seldom(void **state)
 {
     (void)state;

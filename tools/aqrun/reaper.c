@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REAPER_STRAYS_NAP 5 /* ms, when no SIGCHLD comes */
+#define REAPER_STRAYS_NAP 5 /* ms, if no SIGCHLD arrives */
 
 /* The signals aqrun handles: what to do with each. */
 static void reaper_reap(int number);
@@ -33,18 +33,20 @@ static const struct {
     {SIGCONT, reaper_continue},
 };
 
-/* Signals whose default would hurt aqrun: a closed reader, reading in the background, and a file
- * that is too large. */
+/*
+ * Signals whose default would harm aqrun: a closed reader, reading in the background, and a file
+ * that is too large.
+ */
 static const int reaper_ignored[] = {SIGPIPE, SIGTTIN, SIGXFSZ};
 
 static struct {
     struct aqi_source source;
-    bool stops;    /* SIGTSTP has come */
+    bool stops;    /* SIGTSTP has arrived */
     sigset_t mask; /* as found */
     struct sigaction ignored[AQI_COUNT_OF(reaper_ignored)];
     struct sigaction child;
     unsigned long long start; /* when aqrun began, in clock ticks since boot as in /proc */
-    struct bytes named;       /* pids of the strays that the user knows of */
+    struct bytes named;       /* pids of the strays that have been reported */
 } reaper;
 
 static void reaper_ready(struct aqi_source *source)
@@ -56,7 +58,7 @@ static void reaper_ready(struct aqi_source *source)
                 reaper_signals[i].handle((int)info.ssi_signo);
 }
 
-/* Whoever started aqrun with a signal ignored (nohup, a shell's &) wants it ignored. */
+/* If aqrun was started with a signal ignored (nohup, a shell's &), it stays ignored. */
 static bool reaper_wants(int number)
 {
     struct sigaction action;
@@ -74,7 +76,7 @@ void reaper_open(void)
     struct sigaction ignore = {.sa_handler = SIG_IGN}, normal = {.sa_handler = SIG_DFL};
     for (size_t i = 0; i < AQI_COUNT_OF(reaper_ignored); i++)
         sigaction(reaper_ignored[i], &ignore, &reaper.ignored[i]);
-    sigaction(SIGCHLD, &normal, &reaper.child); /* ignored, it would reap behind our back */
+    sigaction(SIGCHLD, &normal, &reaper.child); /* if ignored, the kernel would reap */
     int fd = signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
     if (fd < 0) die("signalfd: %s", strerror(errno));
     aqi_source_open(&reaper.source, fd, reaper_ready);
@@ -113,7 +115,7 @@ static void reaper_ended(struct rank *rank, int status)
     job.running--;
     spawn_read_reports();
     aqi_desk_drain(rank->number);
-    /* Other processes of the group are the guard's business as long as there are some. */
+    /* The guard needs the group's entry as long as it has other processes. */
     if (kill(-rank->pid, 0) != 0) job.groups[rank - job.ranks] = 0;
     aqi_hub_ended(job.hub, rank->number, status);
     aqi_desk_leave(rank->number);
@@ -185,7 +187,7 @@ bool reaper_look(pid_t pid, struct process *process)
     if (file == NULL) return false;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
-    const char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    const char *name_end = strrchr(text, ')'); /* the name may contain anything */
     return name_end != NULL &&
            sscanf(name_end,
                   ") %c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
@@ -193,8 +195,10 @@ bool reaper_look(pid_t pid, struct process *process)
                   &process->state, &process->parent, &process->start) == 3;
 }
 
-/* Whether this process is a child of ours that was started after aqrun. After an exec we may
- * have older ones. */
+/*
+ * Whether this process is a child of ours that was started after aqrun. After an exec we may have
+ * older ones.
+ */
 static bool reaper_is_stray(pid_t pid)
 {
     struct process process;
@@ -202,16 +206,16 @@ static bool reaper_is_stray(pid_t pid)
            process.start >= reaper.start;
 }
 
-/* They may take long to be gone. */
+/* They may take long to end. */
 static void reaper_name_stray(pid_t pid)
 {
     for (size_t i = 0; i < reaper.named.used; i += sizeof(pid))
         if (memcmp(reaper.named.at + i, &pid, sizeof(pid)) == 0) return;
-    bytes_append(&reaper.named, &pid, sizeof(pid), "what ranks leave behind");
+    bytes_append(&reaper.named, &pid, sizeof(pid), "processes left behind by ranks");
     tell("killing process %d, which a rank left behind", (int)pid);
 }
 
-/* Kill all strays; how many there were. */
+/* Kill all strays; returns their number. */
 static size_t reaper_kill_once(void)
 {
     size_t count = 0;

@@ -1,4 +1,4 @@
-/* Line-wise relays of what ranks print. */
+/* Line-wise relays of the output of ranks. */
 #include "job.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #define RELAY_CHUNK 65536
-/* A line longer than this is passed on in pieces. */
+/* A longer line is passed on in pieces. */
 #define RELAY_LINE_MAX (1u << 20)
 
 static void relay_ready(struct aqi_source *source);
@@ -25,8 +25,10 @@ int relay_open(struct relay *relay, uint32_t rank, unsigned stream, struct outpu
     return ends[1];
 }
 
-/* Write one line, or without a prefix several: what was kept of it, the `len` bytes at `bytes`, and
- * a newline. */
+/*
+ * Write one line, or without a prefix several: what was kept of it, the `len` bytes at `bytes`, and
+ * a newline.
+ */
 static void relay_line(struct relay *relay, const char *bytes, size_t len)
 {
     char prefix[16];
@@ -69,7 +71,7 @@ static void relay_pause(struct relay *relay)
     aqi_source_watch(&relay->source, 0);
 }
 
-/* Read once; false when nothing is there now. Closes at the end. */
+/* Read once; false if nothing is available now. Closes at the end. */
 static bool relay_read(struct relay *relay)
 {
     char chunk[RELAY_CHUNK];

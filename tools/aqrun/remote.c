@@ -1,6 +1,6 @@
 /*
- * `aqrun --agent`: the part of a job that runs on this host. What to do comes as a ticket through
- * standard input, from the aqrun that has started this one by ssh; all else goes over links.
+ * `aqrun --agent`: the part of a job that runs on this host. The instructions are a ticket on
+ * standard input, from the aqrun that has started this one by ssh; everything else goes over links.
  */
 #include "base/clock.h"
 #include "job.h"
@@ -22,8 +22,10 @@
 /* A ticket arrives at once, unless there is no writer. */
 #define REMOTE_PATIENCE_NS 60000000000u
 
-/* The standard input after the ticket: its end means that the process that started us is gone or
- * ends the job. */
+/*
+ * The standard input after the ticket: its end means that the process that started us is gone or
+ * ends the job.
+ */
 static struct {
     struct aqi_source input;
     struct ticket ticket;
@@ -45,7 +47,7 @@ static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
     }
 }
 
-/* Byte by byte as far as needed: what is behind the ticket, nothing, must not be waited for. */
+/* Byte by byte as far as needed: nothing follows the ticket, so reading more would block. */
 static void remote_read_ticket(void)
 {
     uint64_t limit = aqi_now_ns() + REMOTE_PATIENCE_NS;
@@ -72,7 +74,9 @@ static void remote_set_limits(void)
     for (uint32_t i = 0; i < remote.ticket.limit_count; i++) {
         const struct ticket_limit *limit = &remote.ticket.limits[i];
         struct rlimit now, wanted = {.rlim_cur = limit->soft, .rlim_max = limit->hard};
-        /* Numbers, as the ticket has them: getrlimit takes an enum here and an int there. */
+        /*
+         * Numbers, as in the ticket: the type of getrlimit's argument differs between C libraries.
+         */
         if (syscall(SYS_prlimit64, 0, limit->resource, NULL, &now) != 0) continue;
         /* As far as this host allows: the limits here may have been set lower on purpose. */
         wanted.rlim_max = aqi_min(wanted.rlim_max, now.rlim_max);
@@ -81,7 +85,7 @@ static void remote_set_limits(void)
     }
 }
 
-/* Become what the ranks of this host inherit. */
+/* Set up what the ranks of this host inherit. */
 static const char *remote_settle(void)
 {
     static char why[1024];
@@ -113,7 +117,7 @@ static void remote_input_ready(struct aqi_source *source)
     aqi_hub_forsaken(job.hub);
 }
 
-/* The agent of each rank: for those of others it is sufficient that it is not us. */
+/* The agent of each rank: for those of others, it suffices that it is not this one. */
 static void remote_place(struct aqi_hub_params *hub)
 {
     const struct ticket_host *own = &remote.ticket.tree[0];
@@ -135,9 +139,11 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     const struct ticket *ticket = &remote.ticket;
     const char *ssh = getenv("SSH_CONNECTION");
     char connection[256];
-    /* If a command other than ssh has become us, the end of the session would be a signal, which
-     * would be taken as a request to end the job. The link and the input show it, too, and the
-     * job may survive it. */
+    /*
+     * If a command other than ssh has become us, the end of the session would be a signal, which
+     * would be taken as a request to end the job. The link and the input also show it, and the job
+     * may survive it.
+     */
     prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");
     remote_read_ticket();

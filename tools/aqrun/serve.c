@@ -24,7 +24,7 @@ static void serve_kill(void *arg, uint32_t number, int signal_number)
     if (rank->running) kill(-rank->pid, signal_number);
 }
 
-/* Unknown counts as asleep. */
+/* An unknown state counts as asleep. */
 static bool serve_asleep(void *arg, uint32_t number)
 {
     struct process process;
@@ -50,7 +50,7 @@ static void serve_say_line(const char *line)
     output_flush(&job.output[1]);
 }
 
-/* Hosts fail alike. */
+/* Hosts tend to fail for the same reason. */
 static void serve_say_alike(const char *text)
 {
     char line[AQI_CONTROL_TEXT + 16];

@@ -1,4 +1,4 @@
-/* Sessions of ssh by the event loop: their start, their ticket, their words, their end. */
+/* Sessions of ssh in the event loop: start, ticket, output, end. */
 #include "session.h"
 
 #include "base/settings.h"
@@ -16,16 +16,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A login script that never stops talking: what is beyond is read and not passed on. */
+/* For a login script that never stops printing: output beyond this is discarded. */
 #define SESSION_LINES   1000u
 #define SESSION_CHUNK   4096u
 #define SESSION_SECOND  1000000000u
 #define SESSION_USAGE   2   /* of an aqrun before --agent, or of another command of that name */
-#define SESSION_NO_EXEC 127 /* also what a shell ends with when the command is not there */
+#define SESSION_NO_EXEC 127 /* also the code of a shell if the command is missing */
 
 enum session_state { SESSION_QUEUED, SESSION_STARTED, SESSION_ANSWERED };
 
-/* One of the two streams that it prints on. */
+/* One of its two output streams. */
 struct session_stream {
     struct aqi_source source;
     struct session *session;
@@ -47,11 +47,11 @@ struct session {
     uint64_t deadline_ns;
     bool late; /* it was killed for that */
     pid_t pid;
-    struct aqi_source life; /* its pidfd, where the kernel has such */
+    struct aqi_source life; /* its pidfd, if the kernel supports that */
     struct aqi_source input;
     struct session_stream streams[2];
     unsigned lines;
-    char said[256]; /* its last line on standard error, or else on standard output */
+    char said[256]; /* its last line on standard error, or otherwise on standard output */
     bool said_error;
 };
 
@@ -157,7 +157,7 @@ static void session_line(struct session_stream *stream)
         all->hooks.line(all->arg, session->host, stream->number, "(further output is not shown)");
 }
 
-/* One read; false: nothing is there now, or nothing will come any more. */
+/* Read once; false: nothing is available now, or ever will be. */
 static bool session_read(struct session_stream *stream)
 {
     char chunk[SESSION_CHUNK];
@@ -222,7 +222,7 @@ static void session_reason(const struct session *session, int status, char *text
                  strsignal(WTERMSIG(status)));
 }
 
-/* Was it ssh that failed, or what is between here and there? */
+/* Whether ssh failed, or something between here and there. */
 static bool session_is_of_ssh(const struct session *session, int status)
 {
     return session->state != SESSION_ANSWERED &&
@@ -246,7 +246,7 @@ static void session_finish(struct session *session, bool failed, const char *why
     session_free(session);
 }
 
-/* Its first process has been reaped; others may still hold what it printed on. */
+/* Its first process has been reaped; others may still hold the pipes of its output. */
 static void session_over(struct session *session, int status)
 {
     char reason[256], hand[512] = "", why[SESSION_TEXT];
@@ -292,7 +292,7 @@ bool sessions_reaped(struct sessions *sessions, pid_t pid, int status)
 
 struct session_ends {
     int ours[3], theirs[3];
-    int report[2]; /* what exec said; closes by itself when it went well */
+    int report[2]; /* exec's error; closes by itself on success */
 };
 
 static void session_close_ends(int *fds, size_t count)
@@ -314,7 +314,9 @@ static bool session_open_ends(struct session_ends *ends)
     return pipe2(ends->report, O_CLOEXEC) == 0;
 }
 
-/* A session has no terminal, so nothing can ask there for a password, or be stopped by Ctrl-C. */
+/*
+ * A session has no terminal, so nothing can prompt there for a password, or be stopped by Ctrl-C.
+ */
 static _Noreturn void session_exec(const struct session *session, struct session_ends *ends,
                                    pid_t parent)
 {
@@ -331,7 +333,7 @@ static _Noreturn void session_exec(const struct session *session, struct session
     _exit(written > 0 ? SESSION_NO_EXEC : 126);
 }
 
-/* 0, or the errno of what failed; it is in `*what`. */
+/* 0, or the errno of the step named by `*what`. */
 static int session_fork(struct session *session, struct session_ends *ends, const char **what)
 {
     int err = 0;
@@ -367,7 +369,7 @@ static void session_not_started(struct session *session, const char *what, int e
     session_finish(session, true, why);
 }
 
-/* On failure the session is gone. */
+/* On failure the session is freed. */
 static void session_begin(struct session *session, uint64_t now)
 {
     struct session_ends ends;
@@ -390,7 +392,7 @@ static void session_begin(struct session *session, uint64_t now)
     }
     if (session->ticket_len > 0) aqi_source_watch(&session->input, EPOLLOUT);
     int life = (int)syscall(SYS_pidfd_open, session->pid, 0);
-    if (life < 0) return; /* then only sessions_reaped tells */
+    if (life < 0) return; /* then only sessions_reaped reports it */
     aqi_source_open(&session->life, life, session_died);
     aqi_source_watch(&session->life, EPOLLIN);
 }

@@ -1,6 +1,6 @@
 /*
  * Sessions of ssh: starts them, some at a time, sends each its ticket, reads their output, and
- * reports why one failed. Uses the event loop and never waits.
+ * reports why one failed. Uses the event loop and never blocks.
  *
  * The standard input of a session stays open after the ticket: its end shows the agent that the
  * process that started it is gone. SIGPIPE must be ignored.
@@ -20,10 +20,12 @@ enum session_end {
     SESSION_CAME_TO_NOTHING,
 };
 
-/* None may close the sessions. */
+/* None of these may close the sessions. */
 struct session_hooks {
-    /* A line of what the session printed, which is printable: of ssh, of login scripts, of the
-     * agent. `stream` is 1 or 2. */
+    /*
+     * A line of the session's output, made printable: of ssh, of login scripts, of the agent.
+     * `stream` is 1 or 2.
+     */
     void (*line)(void *arg, uint32_t host, int stream, const char *text);
     /* The last event of this session: it has ended. `why` says what happened, where, and what to
      * do; after session_answered this may be normal. */
@@ -34,15 +36,19 @@ struct session_hooks {
 
 struct sessions;
 
-/* `fanout` at a time that have not answered (0: any number), each for `timeout_ns` at most. NULL:
- * no memory. */
+/*
+ * At most `fanout` unanswered ones at a time (0: any number), each for at most `timeout_ns`. NULL:
+ * out of memory.
+ */
 struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
                                uint64_t timeout_ns);
-/* Kills what is left, without a word. */
+/* Kill the remaining ones silently. */
 void sessions_close(struct sessions *sessions);
 
-/* What to start. `argv` is as ssh_argv makes it, `ticket` comes from malloc; both are taken over
- * and freed, also on failure. */
+/*
+ * The session to start. `argv` is from ssh_argv, `ticket` from malloc; ownership of both is taken,
+ * and they are also freed on failure.
+ */
 struct session_wish {
     uint32_t host;
     const char *name; /* of the host; copied */
@@ -51,22 +57,25 @@ struct session_wish {
     size_t ticket_len;
 };
 
-/* Queue it; false: no memory. */
+/* Queue it; false: out of memory. */
 bool session_start(struct sessions *sessions, const struct session_wish *wish);
 /* The agent of this host has attached: no timeout applies any more, and the next may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
-/* Make the agent end, by the end of its standard input after the ticket. */
+/* Make the agent end, by ending its standard input after the ticket. */
 void session_release(struct sessions *sessions, uint32_t host);
 
-/* Start what may start, end what took too long; when it wants to be called next, or UINT64_MAX. */
+/*
+ * Start sessions that may start, end those that took too long; returns when to call it next, or
+ * UINT64_MAX.
+ */
 uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
-/* To be called for each reaped child of this process; false: not a session. */
+/* Call for each reaped child of this process; false: it is not a session. */
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
 
 /* Whether this is the process of a session. */
 bool sessions_have(const struct sessions *sessions, pid_t pid);
 
-/* How many have not ended, queued ones included. */
+/* The number that have not ended, including queued ones. */
 uint32_t sessions_count(const struct sessions *sessions);
 
 #endif

@@ -1,4 +1,4 @@
-/* Sessions with a stand-in for ssh that is a script: what works, and all that can go wrong. */
+/* Sessions with a script in place of ssh: normal operation and all errors. */
 #include "session.h"
 
 #include "base/capture_test.h"
@@ -20,7 +20,7 @@
 
 static char top[64], ssh_path[96], agent_path[96], ticket_path[96];
 
-/* What the hooks have heard. */
+/* Records of the hooks. */
 static struct {
     char lines[65536];
     char why[HOSTS][SESSION_TEXT];
@@ -58,7 +58,7 @@ static void write_file(const char *path, const char *text)
     close(fd);
 }
 
-/* ssh OPTIONS HOST LINE: what happens is in the name of the host. */
+/* ssh OPTIONS HOST LINE: the name of the host determines what happens. */
 static const char ssh_script[] =
     "#!/bin/sh\n"
     "while [ $# -gt 2 ]; do options=\"$options $1\"; shift; done\n"
@@ -175,7 +175,7 @@ static void expect_ticket(size_t len)
     close(fd);
 }
 
-/* The ticket arrives whole, and the end of its input tells the agent to end. */
+/* The ticket arrives complete, and the end of its input makes the agent end. */
 static void ticket(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void no_ssh(void **state)
     sessions_close(sessions);
 }
 
-/* What login scripts print is passed on as lines that can be printed, and harms nothing. */
+/* The output of login scripts is passed on as printable lines, and does no harm. */
 static void login_text(void **state)
 {
     (void)state;
@@ -266,7 +266,7 @@ static void talks_for_ever(void **state)
     sessions_close(sessions);
 }
 
-/* A process in the background keeps what the session prints on open: nobody waits for it. */
+/* A background process keeps the session's output open: it is not waited for. */
 static void holds_output(void **state)
 {
     (void)state;
@@ -280,7 +280,7 @@ static void holds_output(void **state)
     sessions_close(sessions);
 }
 
-/* No more than the fan-out start before one has answered or ended. */
+/* At most the fan-out start before one has answered or ended. */
 static void fan_out(void **state)
 {
     (void)state;
@@ -313,7 +313,7 @@ static void fan_out(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-/* Where another part of the program reaps all children. */
+/* If another part of the program reaps all children. */
 static void reaped_elsewhere(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Fork and exec of the ranks, a few at a time so that aqrun stays attentive meanwhile. */
+/* Fork and exec of the ranks, a few at a time so that aqrun stays responsive. */
 #include "files.h"
 #include "job.h"
 #include "print.h"
@@ -14,11 +14,11 @@
 
 #define SPAWN_BATCH 16
 
-/* How a child says what failed; small enough to be written in one piece. */
+/* A child's report of a failure; small enough for an atomic write. */
 struct spawn_report {
     uint32_t rank;
     int32_t err;
-    uint32_t unbound; /* sched_setaffinity did, not exec */
+    uint32_t unbound; /* sched_setaffinity failed, not exec */
 };
 
 static struct {
@@ -41,7 +41,7 @@ void spawn_open(int epoll)
     spawn.epoll = epoll;
     spawn.null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (spawn.null < 0 || pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        die("/dev/null or pipe: %s", strerror(errno));
+        die("open /dev/null or create a pipe: %s", strerror(errno));
     spawn.report_to = ends[1];
     aqi_source_open(&spawn.reports, ends[0], spawn_reports_ready);
     aqi_source_watch(&spawn.reports, EPOLLIN);
@@ -118,7 +118,10 @@ static void spawn_set(const char *name, const char *value)
     if (setenv(name, value, 1) != 0) _exit(EXIT_CANNOT_RUN);
 }
 
-/* Which file its standard error is: as long as it is that, the library's warnings may go to us. */
+/*
+ * Identifies the file of its standard error: as long as it is that, the library's warnings may go
+ * to us.
+ */
 static void spawn_say_stderr(void)
 {
     char text[48];
@@ -140,7 +143,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
                                  pid_t launcher)
 {
     setpgid(0, 0);
-    /* For the guard: aqrun may be killed before it comes to write this down. */
+    /* For the guard: aqrun may be killed before it records this. */
     job.groups[rank - job.ranks] = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(AQI_EXIT_FAILED); /* it died before the line above */
@@ -150,7 +153,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
     for (int i = 0; i < 3; i++)
         if (files->standard[i] != i) dup2(files->standard[i], i);
     spawn_say_stderr();
-    /* The epoll set is of no use here, so its number, the same in all ranks, is free. */
+    /* The epoll set is of no use here, so its number, the same in all ranks, is available. */
     dup2(files->place, spawn.epoll);
     bool bound = bind_rank(rank->number - job.first);
     if (bound) execvp(job.options.command[0], job.options.command);
@@ -172,7 +175,7 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
 {
     struct output *to = job.agent == 0 ? job.output : job.far;
     const char *pattern = job.options.output;
-    bool one = pattern != NULL && files_are_same(pattern); /* what comes first is first in it */
+    bool one = pattern != NULL && files_are_same(pattern); /* earlier output comes first */
     for (unsigned i = 0; i < 2; i++) {
         if (i == 1 && one)
             files->standard[2] = fcntl(files->standard[1], F_DUPFD_CLOEXEC, 3);
@@ -184,7 +187,7 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
         die("descriptor for the output of rank %u: %s", rank->number, strerror(errno));
 }
 
-/* Where its output goes, if not where ours does: files are on the host of the root. */
+/* The destination of its output, if not ours: files are on the host of the root. */
 static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
 {
     char why[FILES_WHY];

@@ -7,19 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Characters that need no quotes in any shell, not even at the beginning of a word. */
+/* Characters that need no quotes in any shell, not even at the start of a word. */
 #define SSH_PLAIN                                                                                  \
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"                               \
     "/._-+,:@"
 /* Characters not protected by single quotes in one of sh, csh and fish. */
 #define SSH_UNQUOTABLE "'!\\\n"
 
-/* OpenSSH takes the first value of an option that it meets, so these are defaults. */
+/* OpenSSH uses the first value of an option, so these are defaults. */
 static const char *const ssh_defaults[] = {"-T", "-o", "BatchMode=yes", "-o", "ForwardX11=no"};
 
 /*
- * A path with anything in it, as octal numbers for printf: so the remote shell sees only characters
- * that mean the same in all. The x keeps newlines at the end from being cut off.
+ * A path with any other character, as octal numbers for printf: the remote shell sees only
+ * characters that mean the same in all shells. The x keeps newlines at the end from being removed.
  */
 static char *ssh_octal_line(const char *path)
 {
@@ -43,14 +43,14 @@ char *ssh_remote_line(const char *path)
     return asprintf(&line, "exec %s%s%s --agent", quote, path, quote) < 0 ? NULL : line;
 }
 
-/* Words into one piece: pointers first, then their bytes. */
+/* All words in one block: pointers first, then their bytes. */
 struct ssh_words {
     char **argv;
     size_t count;
     char *bytes; /* the next free one */
 };
 
-/* The next word of a text as a shell reads it, into `to`; false: a quote is not closed. */
+/* The next word of a text by the rules of a shell, into `to`; false: a quote is not closed. */
 static bool ssh_word(const char **text, char **to)
 {
     const char *at = *text;
@@ -81,7 +81,7 @@ static bool ssh_split(struct ssh_words *words, const char *text)
 
 char **ssh_words(const char *text)
 {
-    size_t most = strlen(text) + 1; /* words, and characters with their ends */
+    size_t most = strlen(text) + 1; /* words, and characters with their terminators */
     struct ssh_words words = {.argv = malloc(most * (sizeof(*words.argv) + 1) + 1)};
     if (words.argv == NULL) return NULL;
     words.bytes = (char *)(words.argv + most);
@@ -165,7 +165,7 @@ void ssh_by_hand(char *const *argv, char *text, size_t room)
 {
     size_t used = 0;
     text[0] = '\0';
-    /* All but the last, which is the remote line. */
+    /* All but the last, which is the remote command line. */
     for (; argv[0] != NULL && argv[1] != NULL && used < room; argv++) {
         if (ssh_begins_defaults(argv)) argv += AQI_COUNT_OF(ssh_defaults);
         bool plain = argv[0][0] != '\0' && argv[0][strspn(argv[0], SSH_PLAIN "=")] == '\0';

@@ -55,7 +55,7 @@ static void by_hand(void **state)
     free(argv);
 }
 
-/* Runs the line as the shell of the other host would; what the program printed. */
+/* Run the line as the shell of the other host would; returns the program's output. */
 static void run(const char *shell, const char *line, char *got, size_t room)
 {
     int out[2];
@@ -101,7 +101,7 @@ static void try_folder(const char *top, const char *folder)
     static const char script[] = "#!/bin/sh\necho \"$# $1\"\nexit 7\n";
     assert_int_equal(write(fd, script, sizeof(script) - 1), sizeof(script) - 1);
     close(fd);
-    /* Once with a name that can be quoted, too. */
+    /* Also with a name that needs no octal form. */
     for (int plain = 0; plain < 2; plain++) {
         if (plain == 1) {
             char other[512];

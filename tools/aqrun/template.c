@@ -1,4 +1,4 @@
-/* The command of a manager as the user has it: AQ_MPIRUN_CMD="mpirun -np %N %C". */
+/* The command of a manager from the user: AQ_MPIRUN_CMD="mpirun -np %N %C". */
 #include "manager.h"
 #include "ssh.h"
 
@@ -9,7 +9,7 @@
 struct template
 {
     const struct manager_wish *wish;
-    const char *variable; /* that has it, for messages */
+    const char *variable; /* its name, for messages */
     char **argv;
     size_t used;
     bool has_program;
@@ -30,7 +30,7 @@ static bool template_list(struct template *to, const char *word)
     return true;
 }
 
-/* A word with its signs replaced; NULL: one of them has no meaning, or no memory. */
+/* A word with its placeholders replaced; NULL: an unknown one, or out of memory. */
 static char *template_word(struct template *to, const char *word, char *why, size_t room)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* The ticket of an agent as bytes: fields by a table, and what must hold for all of it. */
+/* The encoding of an agent's ticket: fields by a table, and conditions on the whole. */
 #include "ticket.h"
 
 #include <aqueduct/version.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TICKET_HEAD      "aqrun ticket "
-#define TICKET_HEAD_LINE 80u /* the first line is no longer */
+#define TICKET_HEAD_LINE 80u /* the first line is not longer */
 
 enum ticket_type {
     TICKET_U32,
@@ -61,7 +61,7 @@ static const struct ticket_field ticket_fields[] = {
     TICKET_FIELD(U64, exit_timeout_ns),
     TICKET_FIELD(U64, host_timeout_ns),
 };
-static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "which have come is a word of bits");
+static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "the fields received are a word of bits");
 
 static AQI_PRINTF(2, 3) bool ticket_wrong(char why[TICKET_WHY], const char *fmt, ...)
 {
@@ -74,7 +74,7 @@ static AQI_PRINTF(2, 3) bool ticket_wrong(char why[TICKET_WHY], const char *fmt,
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-/* First with no room, to count. */
+/* First without room, to count. */
 struct ticket_out {
     uint8_t *bytes;
     size_t used;
@@ -218,7 +218,7 @@ struct ticket_piece {
     _Alignas(16) uint8_t bytes[];
 };
 
-/* Room for the items of a list and a zero one behind them. */
+/* Room for the items of a list and a terminating zero. */
 static void *ticket_room(struct ticket *ticket, size_t count, size_t size)
 {
     size_t bytes = (count + 1) * size;
@@ -230,7 +230,7 @@ static void *ticket_room(struct ticket *ticket, size_t count, size_t size)
     return piece->bytes;
 }
 
-/* Keys and passwords in the environment shall not stay in memory. */
+/* Keys and passwords in the environment must not stay in memory. */
 void ticket_free(struct ticket *ticket)
 {
     while (ticket->memory != NULL) {
@@ -315,7 +315,7 @@ static const struct ticket_field *ticket_find(const uint8_t *name, size_t len)
     return NULL;
 }
 
-/* The next field of the body; the bits of those that have come. */
+/* The next field of the body; `have` is the set of those received. */
 static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64_t *come,
                              char why[TICKET_WHY])
 {
@@ -330,7 +330,7 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
     if (field == NULL) return true;
     uint64_t bit = 1ull << (field - ticket_fields);
     if ((*come & bit) != 0)
-        return ticket_wrong(why, "the ticket is damaged: %s is there twice", field->name);
+        return ticket_wrong(why, "the ticket is damaged: it contains %s twice", field->name);
     *come |= bit;
     if (ticket_get_value(ticket, &value, field) && value.at == value.end) return true;
     return ticket_wrong(why, "the ticket is damaged: invalid %s", field->name);
@@ -371,7 +371,7 @@ static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why
     return ticket_wrong(why, "the ticket is damaged: invalid %s", nonsense);
 }
 
-/* The first line: 1 it is ours, 0 it has not come, -1 `why`. */
+/* The first line: 1 it is ours, 0 it is not complete, -1 see `why`. */
 static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, size_t *used,
                            char why[TICKET_WHY])
 {

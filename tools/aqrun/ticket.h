@@ -1,11 +1,11 @@
 /*
- * The ticket: all that an agent has to know to take part in a job, sent through the stdin of its
+ * The ticket: everything that an agent needs to take part in a job, sent through the stdin of its
  * ssh session.
  *
- * It begins with a line of text, which stays as it is in all versions, so that two that differ can
- * tell each other so:  "aqrun ticket PROTOCOL VERSION\n". Then come, little-endian, the number of
- * bytes of the rest, and fields: length and bytes of the name, length and bytes of the value. A
- * name that a reader does not know is passed over.
+ * It begins with a line of text whose format is the same in all versions, so that both sides of a
+ * mismatch can report it:  "aqrun ticket PROTOCOL VERSION\n". Then come, little-endian, the number
+ * of bytes of the rest, and fields: length and bytes of the name, length and bytes of the value.
+ * Unknown fields are skipped.
  */
 #ifndef AQRUN_TICKET_H
 #define AQRUN_TICKET_H
@@ -15,7 +15,7 @@
 
 #include <sys/types.h>
 
-#define TICKET_PROTOCOL 2u /* another one with any change of the fields, or of what hubs say */
+#define TICKET_PROTOCOL 2u /* changes with the fields and with the messages of hubs */
 #define TICKET_MOST     (32u << 20)
 #define TICKET_WHY      512u
 
@@ -40,17 +40,17 @@ struct ticket_limit {
     uint64_t soft, hard;
 };
 
-/* Lists of texts end with NULL. What decoding has made is one piece, and ticket_free frees it. */
+/* Lists of texts end with NULL. Decoding allocates one block, freed by ticket_free. */
 struct ticket {
     uint8_t key[AQI_JOB_KEY_BYTES];
     const char *job; /* its id */
     uint32_t ranks, hosts;
     uint32_t host;          /* the agent's own number; 0 is the root, and gets no ticket */
     uint32_t fanout;        /* of the tree: parents and children follow from the numbers */
-    const char **addresses; /* of the parent, of its parent, and so on up to the root, each as
-                               aqi_links_offer has it */
+    const char **addresses; /* of the parent, its parent, and so on up to the root, each in the
+                               format of aqi_links_offer */
     const char *ports;      /* AQ_CONTROL_PORTS */
-    const struct ticket_host *tree; /* the agent's host and then those below it */
+    const struct ticket_host *tree; /* the agent's host, then those below it */
     uint32_t tree_count;
     const char *folder;
     const char **argv;
@@ -65,17 +65,17 @@ struct ticket {
     struct ticket_piece *memory;
 };
 
-/* The bytes of a ticket, to be freed by the caller after explicit_bzero; NULL: `why`. */
+/* The bytes of a ticket, to be freed by the caller after explicit_bzero; NULL: see `why`. */
 uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET_WHY]);
 
 /*
- * Read a ticket from what has come so far. `ended`: nothing more will come. `self` is this program,
- * for complaints.
+ * Decode a ticket from the bytes received so far. `ended`: there will be no more. `self` is the
+ * path of this program, for messages.
  *
- * @return > 0  It took that many bytes. `why` is not empty if the version is another one, which
- *              works with ours.
+ * @return > 0  The number of bytes of the ticket. `why` is not empty if the version is another but
+ *              compatible one.
  * @return 0    More bytes are needed.
- * @return < 0  It is none, or not for us: `why` says it.
+ * @return < 0  It is malformed, or not for us; see `why`.
  */
 ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *self,
                       struct ticket *ticket, char why[TICKET_WHY]);

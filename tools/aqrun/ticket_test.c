@@ -1,4 +1,4 @@
-/* Tickets: there and back, cut anywhere, of other versions, and nonsense. */
+/* Tickets: there and back, truncated anywhere, of other versions, and malformed. */
 #include "ticket.h"
 
 #include "base/capture_test.h"
@@ -91,7 +91,7 @@ static void there_and_back(void **state)
     free(bytes);
 }
 
-/* What is behind a ticket is not its business. */
+/* Bytes after a ticket are not consumed. */
 static void with_more_behind(void **state)
 {
     (void)state;
@@ -115,7 +115,7 @@ static void cut_anywhere(void **state)
     struct ticket t;
     uint8_t *bytes = encode(&whole, &len);
     for (size_t cut = 0; cut < len; cut++) {
-        uint8_t *piece = malloc(cut + 1); /* so that a look beyond its end is seen */
+        uint8_t *piece = malloc(cut + 1); /* so that a read beyond its end is detected */
         assert_non_null(piece);
         memcpy(piece, bytes, cut);
         assert_int_equal(ticket_decode(piece, cut, false, "aqrun", &t, why), 0);
@@ -257,7 +257,7 @@ static size_t find(const uint8_t *bytes, size_t len, const char *name)
     return (size_t)(at - bytes);
 }
 
-/* It is taken, with a word, if the versions fit. */
+/* It is accepted, with a message, if the versions are compatible. */
 static void other_patch(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void other_patch(void **state)
     free(bytes);
 }
 
-/* A field of another name: passed over, but then its own is missing. */
+/* A field with another name is skipped, but then its own is missing. */
 static void missing_and_twice(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void missing_and_twice(void **state)
     assert_non_null(strstr(why, "umask is missing"));
     memcpy(bytes + find(bytes, len, "xmask"), "ranks", 5);
     assert_int_equal(ticket_decode(bytes, len, false, "aqrun", &t, why), -1);
-    assert_non_null(strstr(why, "ranks is there twice"));
+    assert_non_null(strstr(why, "it contains ranks twice"));
     free(bytes);
 }
 

@@ -1,4 +1,5 @@
-/* Agents below this one: each gets its ticket through a session of ssh, and starts those below it.
+/*
+ * Agents below this one: each gets its ticket through a session of ssh, and starts those below it.
  */
 #include "tree.h"
 
@@ -16,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sessions under way at a time: each is a process that computes keys. */
+/* Maximum number of concurrent sessions: each is a process that computes keys. */
 #define TREE_AT_ONCE 32u
 
 static struct {
@@ -55,11 +56,12 @@ void tree_came(void *arg, uint32_t number)
 
 static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
 {
-    static const char self[] = "aqrun: "; /* so our own line begins, too */
+    static const char self[] = "aqrun: "; /* so as not to be mistaken for our own line */
     (void)arg;
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
-    /* An agent that attaches after the end of the job fails: this is neither reported nor a
-     * cause. */
+    /*
+     * An agent that attaches after the end of the job fails: this is neither reported nor a cause.
+     */
     if (stream == STDERR_FILENO && !job.over)
         aqi_hub_say(job.hub, "host %s: %s", tree_name(host), text);
     else
@@ -71,11 +73,11 @@ static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const 
     (void)arg;
     aqi_hub_now(job.hub, aqi_now_ns());
     if (how == SESSION_SERVED)
-        aqi_hub_tell(job.hub, "%s", why); /* its link says more */
+        aqi_hub_tell(job.hub, "%s", why); /* its link reports more */
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
     else if (how == SESSION_CAME_TO_NOTHING)
-        aqi_hub_say(job.hub, "%s", why); /* as others before it: all that is to be mended */
+        aqi_hub_say(job.hub, "%s", why); /* like others before it: this is all that users can fix */
 }
 
 static void tree_on_child(void *arg)
@@ -92,7 +94,7 @@ static bool tree_is_below(uint32_t number, uint32_t above)
     return number == above;
 }
 
-/* Those of our part of the tree that belong to a child's, the child itself first. */
+/* The part of our subtree that belongs to a child, beginning with the child itself. */
 static struct ticket_host *tree_part(uint32_t child, uint32_t *count)
 {
     struct ticket_host *part = calloc(tree.plan.tree_count, sizeof(*part));

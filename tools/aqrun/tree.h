@@ -7,22 +7,22 @@
 
 /*
  * The agents to be started below this one. `plan` is the ticket of this one, or, at the root, one
- * as if it had got it: `tree` is all agents but the root, `addresses` is empty.
+ * as if it had received it: `tree` is all agents but the root, `addresses` is empty.
  */
 void tree_open(const struct ticket *plan);
-/* The agent is open: start those right below it. */
+/* This agent is open: start its children. */
 void tree_start_all(void);
 /* The name of an agent; the root's is "the launcher's host". */
 const char *tree_name(uint32_t number);
 /* An agent has attached here. */
 void tree_came(void *arg, uint32_t number);
-/* Where an agent up the tree is. */
+/* The addresses of an agent up the tree. */
 const char *tree_where(void *arg, uint32_t number);
 /* Whether this child is one of its sessions. */
 bool tree_reaped(pid_t pid, int status);
 /* Whether this is the process of a session. */
 bool tree_has(pid_t pid);
-/* When it wants to be called next, UINT64_MAX for never. */
+/* Returns when to call it next, UINT64_MAX for never. */
 uint64_t tree_tick(uint64_t now);
 /* The job has ended: no more reports. False: there are still sessions. */
 bool tree_gone(void);

@@ -8,15 +8,15 @@
 
 /* The activity of a rank, from two samples. */
 struct rates {
-    double messages, out, in; /* a second: calls that communicate, bytes to and from others */
-    double size;              /* bytes out by message */
-    double again;             /* packets sent again, a second */
+    double messages, out, in; /* per second: calls that communicate, bytes to and from others */
+    double size;              /* message bytes sent */
+    double again;             /* packets retransmitted per second */
     double waits;             /* share of the time, 0 to 1 */
 };
 
 struct rank {
     bool known, rated;
-    struct aqi_top_row before, now; /* `before` is where the rates begin */
+    struct aqi_top_row before, now; /* `before` is the start of the interval */
     struct rates rates;
     char host[64];
 };
@@ -26,23 +26,29 @@ struct watch {
     int fd;
     pid_t job;
     char program[64];
-    uint32_t count; /* of all ranks; 0: nothing has come yet */
+    uint32_t count; /* of all ranks; 0: nothing has been received yet */
     struct rank *ranks;
 };
 
-/* The running jobs of this user, or of all for root: how many were found, `most` at most kept. */
+/*
+ * The running jobs of this user, or of all users for root: stores at most `most`, returns the
+ * number found.
+ */
 struct found_job {
     unsigned user;
     pid_t pid;
 };
 size_t watch_find(struct found_job *jobs, size_t most);
-/* Begin; says what is wrong and returns false. */
+/* Connect; prints the reason and returns false on failure. */
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
-/* Take what has come. False: the job has ended, or is of another version, which is said. */
+/*
+ * Receive packets. Returns false if the job has ended, or, after a message, if it is of another
+ * version.
+ */
 bool watch_read(struct watch *watch);
 /* Whether each known rank has been sampled again since the last rates. */
 bool watch_news(const struct watch *watch);
-/* Compute all rates. False: there are none yet. */
+/* Compute all rates. Returns false if there are none yet. */
 bool watch_rate(struct watch *watch);
 struct rates watch_total(const struct watch *watch, unsigned *ranks, unsigned *hosts);
 void watch_close(struct watch *watch);
@@ -55,7 +61,7 @@ void rates_add(struct rates *total, const struct rates *one);
 /* The columns; --sort names one. */
 enum column { BY_RANK, BY_HOST, BY_MESSAGES, BY_OUT, BY_IN, BY_SIZE, BY_AGAIN, BY_WAITS, COLUMNS };
 extern const char *const column_names[COLUMNS];
-/* The ranks that have rates, sorted; the caller frees them. */
+/* The ranks that have rates, sorted; the caller frees the array. */
 const struct rank **print_sorted(const struct watch *watch, enum column by, bool reverse,
                                  size_t *count);
 #define PRINT_LINE 200
@@ -65,7 +71,7 @@ void print_rank(const struct rank *rank, char line[PRINT_LINE]);
 void print_text(const struct watch *watch, enum column by, bool reverse);
 void print_json(const struct watch *watch, enum column by, bool reverse);
 
-/* screen.c: show until `q` or the job's end; false: there is no terminal for it. */
+/* screen.c: run until `q` or the job's end; false: there is no suitable terminal. */
 bool screen_possible(void);
 void screen_run(struct watch *watch, unsigned interval_ms, enum column by);
 

@@ -1,4 +1,4 @@
-/* aqtop: what the ranks of a running job do, as long as one looks. */
+/* aqtop: shows what the ranks of a running job do. */
 #include "aqtop.h"
 #include "base/clock.h"
 #include "command.h"
@@ -70,8 +70,10 @@ static const char tail[] =
     "Exit code: 0; 1 if there is no such job or it ended before it could be shown; 2 for wrong\n"
     "usage.\n";
 
-/* What the process was started with, as far as we may know; of the first word, which is the path of
- * the launcher, the name. */
+/*
+ * The command line of a process, as far as it is readable, with the first word, the path of the
+ * launcher, reduced to its name.
+ */
 static void print_job(const struct found_job *job, FILE *to)
 {
     char path[64], line[1000];
@@ -104,7 +106,7 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
     return NULL;
 }
 
-/* All ranks have been seen again, or as many as will be. */
+/* All ranks have been sampled again, or as many as will be. */
 static bool await_look(struct watch *watch, uint64_t *next)
 {
     uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;

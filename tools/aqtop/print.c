@@ -27,7 +27,7 @@ static double print_value(const struct rank *rank)
     return values[order.by];
 }
 
-/* Names and ranks from the first on, numbers from the largest on. */
+/* Names and ranks ascending, numbers descending. */
 static int print_compare(const void *a, const void *b)
 {
     const struct rank *x = *(const struct rank *const *)a, *y = *(const struct rank *const *)b;
@@ -68,7 +68,7 @@ static const char *print_short(double value, char text[16])
     return text;
 }
 
-/* Where it waits, or what became of it. */
+/* The reason why it waits, or its fate. */
 static void print_state(const struct aqi_top_row *row, char text[40])
 {
     uint32_t doing = row->doing & ~(uint32_t)AQI_DOING_ASLEEP;
@@ -133,7 +133,7 @@ static void print_json_rates(const struct rates *rates)
            rates->messages, rates->out, rates->in, rates->size, rates->again, rates->waits);
 }
 
-/* A line for each interval. */
+/* One line per interval. */
 void print_json(const struct watch *watch, enum column by, bool reverse)
 {
     unsigned seen, hosts;

@@ -1,4 +1,4 @@
-/* Rates out of two looks at the counters of a rank. */
+/* Rates from two samples of the counters of a rank. */
 #include "aqtop.h"
 
 static double rates_grown(const struct aqi_top_row *before, const struct aqi_top_row *now,
@@ -29,8 +29,10 @@ struct rates rates_between(const struct aqi_top_row *before, const struct aqi_to
                           .waits = looks > 0 ? waits / looks : 0};
 }
 
-/* The sum of all, but for the size and the share of waiting: of these the mean, weighted by
- * messages and by ranks, which the caller divides by. */
+/*
+ * Sum everything but the size and the share of waiting: for those, compute sums weighted by
+ * messages and by ranks, which the caller divides.
+ */
 void rates_add(struct rates *total, const struct rates *one)
 {
     double messages = total->messages + one->messages;

@@ -1,4 +1,4 @@
-/* Unit tests of rates.c: two looks at a rank, and the sum of several. */
+/* Tests rates.c: two samples of a rank, and the sum of several. */
 #include "aqtop.h"
 
 #include <setjmp.h>
@@ -39,12 +39,12 @@ static void test_between(void **state)
     assert_true(same(rates.messages, 56));
     assert_true(same(rates.out, 4000));
     assert_true(same(rates.in, 500));
-    assert_true(same(rates.size, 80)); /* gets and atomics send nothing of the program's */
+    assert_true(same(rates.size, 80)); /* gets and atomics send no data of the program */
     assert_true(same(rates.again, 2));
     assert_true(same(rates.waits, 0.75));
 }
 
-/* Counts of looks go round; a rank that sent nothing has no size; no time, no rates. */
+/* Counts of samples wrap; a rank that sent nothing has no size; no time, no rates. */
 static void test_edges(void **state)
 {
     static const struct rates none;
@@ -57,7 +57,7 @@ static void test_edges(void **state)
     assert_true(same(rates.messages, 0));
     rates = rates_between(&now, &now);
     assert_memory_equal(&rates, &none, sizeof(none));
-    rates = rates_between(&now, &before); /* its process has begun anew */
+    rates = rates_between(&now, &before); /* its process has started again */
     assert_memory_equal(&rates, &none, sizeof(none));
 }
 

@@ -1,4 +1,4 @@
-/* The ranks of a job on a terminal, by ncurses, if it was there when this was built. */
+/* The ranks of a job on a terminal, by ncurses, if available at build time. */
 #include "aqtop.h"
 #include "base/clock.h"
 
@@ -12,7 +12,7 @@
 static struct {
     enum column by;
     bool reverse;
-    size_t first; /* row that is shown */
+    size_t first; /* first row that is shown */
 } screen;
 
 static void screen_draw(const struct watch *watch)

@@ -1,4 +1,4 @@
-/* The connection to a job's first agent, and what came of its ranks. */
+/* The connection to a job's first agent, and the data of its ranks. */
 #include "aqtop.h"
 
 #include <errno.h>

@@ -9,16 +9,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* LONG: the numbers of long options are beyond those of letters. */
+/* LONG: the values of long options are above those of letters. */
 enum { OPTIONS = 40, INDENT = 27, WIDTH = 98, LONG = 256 };
 
-static struct command_line command; /* a copy: it is asked as long as the program runs */
+static struct command_line command; /* a copy, since it is used as long as the program runs */
 
 void command_wrong(const char *format, ...)
 {
     va_list args;
     if (command.silent) {
-        sleep(1); /* the rank that prints it needs the time, since our end ends the job */
+        sleep(1); /* the printing rank needs time, since our end ends the job */
         exit(2);
     }
     va_start(args, format);
@@ -63,7 +63,7 @@ void command_wrap(const char *text, int indent, int width)
     putchar('\n');
 }
 
-/* The option, and what it does beside it. */
+/* The option, and its other effects. */
 static void describe(const struct command_row *row)
 {
     char letter[] = {'-', row->letter, ',', ' ', '\0'}, left[64];
@@ -93,7 +93,7 @@ static const struct command_row *row_at(size_t i)
     return i == command.count ? &help_row : &version_row;
 }
 
-/* The options that begin as `given` does, which is --NAME or --NAME=VALUE; `*count` of them. */
+/* The options that begin with `given`, which is --NAME or --NAME=VALUE; `*count` of them. */
 static void beginning(const char *given, char *text, size_t room, size_t *count)
 {
     size_t length = strcspn(given, "="), at = 0;
@@ -107,7 +107,7 @@ static void beginning(const char *given, char *text, size_t room, size_t *count)
     }
 }
 
-/* getopt found no such option, or no argument where one must be, or one too many. */
+/* getopt found no such option, or an argument was missing or not allowed. */
 __attribute__((noreturn)) static void unknown(int result, const char *given)
 {
     struct aqi_nearest nearest;
@@ -157,7 +157,7 @@ static void take(const struct command_row *row, const char *value)
         command_wrong("--%s: %s", row->name, strerror(errno));
 }
 
-/* -name or -name=VALUE becomes --name, as getopt knows it. */
+/* -name or -name=VALUE becomes --name, for getopt. */
 static void lengthen(char **word)
 {
     const char *name = *word + 1;
@@ -168,7 +168,7 @@ static void lengthen(char **word)
         if (strlen(known) != length || memcmp(name, known, length) != 0) continue;
         char *longer;
         if (asprintf(&longer, "-%s", *word) < 0) command_wrong("%s: %s", *word, strerror(errno));
-        *word = longer; /* it lives as long as argv */
+        *word = longer; /* never freed, like argv */
         return;
     }
 }

@@ -9,40 +9,44 @@
 struct command_row {
     char letter; /* 0: only the long name */
     const char *name;
-    const char *arg; /* what it takes; NULL: nothing */
+    const char *arg; /* its argument; NULL: none */
     const char *doc;
-    /* Actions of the option, in this order, where not NULL. */
+    /* Actions of the option, in this order, if not NULL. */
     void (*take)(const char *value);
-    void (*each)(const char *item); /* is called for the items of a comma separated list */
-    const char **text;              /* is set to what is given */
-    bool *flag;                     /* is set to true */
-    unsigned *number;               /* is set to `value` */
-    unsigned *bits;                 /* gets those of `value`, too */
+    void (*each)(const char *item); /* called for each item of a comma-separated list */
+    const char **text;              /* set to the argument */
+    bool *flag;                     /* set to true */
+    unsigned *number;               /* set to `value` */
+    unsigned *bits;                 /* also gets those of `value` */
     unsigned value;
-    const char *variable; /* of the environment, is set to what is given, or to "yes" */
+    const char *variable; /* environment variable to be set to the argument, or to "yes" */
 };
 
 struct command_line {
     const char *tool, *version;
-    const char *head, *tail; /* of --help, around the options */
+    const char *head, *tail; /* of --help, before and after the options */
     const struct command_row *rows;
     size_t count;
-    bool stops;  /* at the first word that is no option */
-    bool dash;   /* long names may have a single dash, too; with `stops` only */
-    bool silent; /* another process of the job says it */
+    bool stops;  /* at the first word that is not an option */
+    bool dash;   /* long names may also have a single dash; with `stops` only */
+    bool silent; /* another process of the job prints it */
 };
 
-/* The index of the first word that is no option. Ends the program after --help and --version, and
- * with code 2 when something is wrong. */
+/*
+ * The index of the first word that is not an option. Ends the program after --help and --version,
+ * and with code 2 after an error.
+ */
 int command_read(const struct command_line *line, int argc, char **argv);
 
-/* Say what is wrong and where help is, and end with code 2; once command_read has begun. */
+/*
+ * Print what is wrong and a pointer to --help, and exit with code 2; once command_read has begun.
+ */
 __attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
-/* Print what was asked for, unless silent, and end. */
+/* Print the requested text, unless silent, and exit. */
 __attribute__((noreturn)) void command_tell(void (*text)(void));
-/* Print a text to where a line has come to `indent`, in lines of `width` with that indent. */
+/* Print a text after a line has reached `indent`, in lines of `width` with that indent. */
 void command_wrap(const char *text, int indent, int width);
-/* Whether all of standard output could be written; says so if not. The last thing a tool does. */
+/* Whether all of standard output could be written; prints an error if not. A tool calls it last. */
 bool command_written(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writing JSON text: strings with everything escaped that must be. */
+/* Writing JSON text: strings with escapes. */
 #include "json.h"
 
 /* The length of the valid UTF-8 sequence at `s`, or 0. */

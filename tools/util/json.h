@@ -4,8 +4,10 @@
 
 #include <stdio.h>
 
-/* Write `text` as a JSON string with its quotes. What is not valid UTF-8 becomes U+FFFD, so that
- * the result can always be parsed; NULL becomes null. */
+/*
+ * Write `text` as a quoted JSON string. Invalid UTF-8 becomes U+FFFD, so that the result can always
+ * be parsed; NULL becomes null.
+ */
 void json_string(FILE *out, const char *text);
 
 #endif
