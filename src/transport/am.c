@@ -64,7 +64,7 @@ COMBINE(i64, uint64_t, int64_t, uint64_t)
 COMBINE(u64, uint64_t, uint64_t, uint64_t)
 COMBINE(f64, uint64_t, double, double)
 
-/* One body for both widths: the common operations directly, the rest by compare and swap. */
+/* One body for both widths: the common operations directly, the rest by compare-and-swap. */
 #define APPLY(width)                                                                               \
     static inline uint64_t am_apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,  \
                                            uint##width##_t a, uint##width##_t b)                   \

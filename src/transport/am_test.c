@@ -1,4 +1,6 @@
-/* Twin of am.c: the wire format there and back, what decoding refuses, and atomics against a model.
+/*
+ * Tests am.c: the wire format encoded and decoded, what decoding rejects, and atomics against a
+ * model.
  */
 #include "transport/am.h"
 
@@ -64,7 +66,7 @@ static void refuses(void **state)
         aqi_am_encode(frame, &in, 0);
         frame[bad[i].offset] = bad[i].value;
         assert_int_equal(aqi_am_decode(frame, bad[i].len, 8191, &out, &source), AQ_EPROTO);
-        assert_int_equal(out.handler, 1); /* untouched */
+        assert_int_equal(out.handler, 1); /* unchanged */
     }
 }
 
@@ -77,7 +79,7 @@ static void short_has_no_payload(void **state)
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
 
-/* A 17th argument only as the word of credits; late only what is no reply. */
+/* A 17th argument is allowed only as the word of credits; only replies are never late. */
 static void flags_are_checked(void **state)
 {
     static const struct {
@@ -109,7 +111,7 @@ static void flags_are_checked(void **state)
     }
 }
 
-/* Both indices fit beside the flags, and neither disturbs the other. */
+/* Both indices fit next to the flags, and neither affects the other. */
 static void endpoints_fit(void **state)
 {
     (void)state;
@@ -145,7 +147,7 @@ static uint64_t apply(aq_atomic_op op, aq_atomic_type type, void *at, const void
     return aqi_atomic_apply(&req, at);
 }
 
-/* Each operation on each type once, where sign, width and rounding tell the types apart. */
+/* Each operation on each type once, with operands for which sign, width and rounding matter. */
 #define CHECK_TYPE(type, T, start, operand)                                                        \
     do {                                                                                           \
         static const struct {                                                                      \

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the caller says nothing. */
+/* Defaults. */
 static const struct aqi_credit_limits by_default = {.depth = 32, .bytes = 12288, .slack = 1};
 
 /* The word of credits: 12 bits of count, above them 20 bits of bytes in units of 64. */
@@ -23,14 +23,14 @@ struct aqi_credit_gate {
     struct aqi_peer *const *peers; /* by id, the fallback layer's */
     struct aqi_credits credits;
     struct aqi_credit_peer *accounts;
-    bool *due;       /* by id: a hidden reply may have found no room, and it is in the queue: */
-    uint32_t *queue; /* a ring with a place for each */
+    bool *due;       /* by id: a hidden reply found no room and is in the queue: */
+    uint32_t *queue; /* a ring with an entry for each peer */
     uint32_t due_head;
     _Atomic uint32_t due_count;
     struct aqi_spin lock; /* credits and due; params.threads only */
 };
 
-/* The request whose handler this thread runs: at most one, since replies alone nest in it. */
+/* The request whose handler this thread runs: at most one, since only replies nest in it. */
 struct request {
     struct aqi_credit_gate *gate;
     uint32_t source;
@@ -64,7 +64,7 @@ struct aqi_credit_note aqi_credit_of(const struct aqi_am *am)
                                     .bytes = (uint64_t)(word >> COUNT_BITS) * UNIT};
 }
 
-/* Most have no payload, and their arguments fit the first unit. */
+/* Most messages have no payload, and their arguments fit the first unit. */
 static inline uint64_t credit_gate_bytes_of(unsigned nargs, size_t nbytes)
 {
     if (AQI_LIKELY(nbytes == 0 && nargs <= (UNIT - sizeof(struct aqi_am_wire)) / 4)) return UNIT;
@@ -94,7 +94,9 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
     if (c.depth > most_count) c.depth = most_count;
     if (limits->total != 0 && (c.total == 0 || c.total > limits->total)) c.total = limits->total;
     c.largest = (uint32_t)credit_gate_bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
-    /* Two of the largest always, as gemini has it, so that they overlap; and what the word holds */
+    /*
+     * Always at least two of the largest, so that they overlap, and at most what the word can hold.
+     */
     if (c.bytes != 0) c.bytes = aqi_min(aqi_max(c.bytes, 2 * (size_t)c.largest), most_bytes);
     return c;
 }
@@ -115,7 +117,7 @@ static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
     credit_gate_count_due(g, 1);
 }
 
-/* More than the slack is banked for a peer: send it home. Without room, progress tries again. */
+/* More than the slack is banked for a peer: return it. Without room, progress tries again. */
 static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
@@ -202,7 +204,7 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The request that a reply to `id` answers; NULL: it answers nothing that we know of. */
+/* The request that a reply to `id` answers; NULL: none that we know of. */
 static struct request *credit_gate_answered_by(struct aqi_credit_gate *g, uint32_t id)
 {
     struct request *r = handling;
@@ -271,7 +273,7 @@ static const struct aqi_am *credit_gate_with_word(struct credited *out, const st
     return &out->am;
 }
 
-/* Hand a message to the transport; a Long of its own counts as its header. */
+/* Pass a message to the transport; a Long by its own operation counts as its header. */
 static AQI_INLINE aq_status credit_gate_pass(struct aqi_credit_gate *g, struct aqi_peer *peer,
                                              const struct aqi_am *am, const struct aqi_rmem *rmem,
                                              const struct aqi_mem *mem, struct aqi_comp *comp,
@@ -322,7 +324,7 @@ static AQI_NOINLINE aq_status credit_gate_send_any(struct aqi_tp *tp, struct aqi
     return credit_gate_send(tp, peer, am, NULL, NULL, comp);
 }
 
-/* Most are requests with which no credit goes home. */
+/* Most are requests with which no credit is returned. */
 static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
@@ -338,8 +340,7 @@ static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
     return st;
 }
 
-/* A prepared message always has room for the word, whether there will be something to say or not.
- */
+/* A prepared message always has room for the word, whether it will be needed or not. */
 static aq_status credit_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                         unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
@@ -360,7 +361,7 @@ static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aq
     struct credited credited;
     uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
     credit_gate_lock(g);
-    /* It may be smaller than announced, and its receiver gives back what it is. */
+    /* It may be smaller than announced; its receiver returns credits for its actual size. */
     aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
     credit_gate_unlock(g);
@@ -412,7 +413,7 @@ static unsigned credit_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode m
     return n;
 }
 
-/* A hidden reply without room is work for progress that no arrival announces. */
+/* A hidden reply without room is work for progress without a preceding arrival. */
 static aq_status credit_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;

@@ -1,6 +1,6 @@
 /*
- * The gate alone, in front of operations that answer as a test says and with peers that say what
- * they like: what each message gives back, what waits for room, what is refused.
+ * The gate alone, in front of a scripted transport and with peers that send anything: what each
+ * message returns, what waits for room, what is rejected.
  */
 #include "transport/credit_gate.h"
 
@@ -10,13 +10,13 @@
 
 enum { SELF, FIRST, SECOND, THIRD, PEERS, NOBODY = 2 * PEERS, SENT = 64 };
 
-/* A transport with nothing behind it. */
+/* A transport without a network. */
 struct alone {
     struct aqi_tp tp;
     struct aqi_credit_gate *gate;
     struct aqi_peer peer[PEERS];
-    struct aqi_peer *peers[NOBODY]; /* behind those that there are, others that must not be found */
-    aq_status answer[PEERS];        /* to what is sent to each */
+    struct aqi_peer *peers[NOBODY]; /* after the real ones, others that must not be found */
+    aq_status answer[PEERS];        /* results of sends to each */
     struct {
         uint32_t to;
         bool prepared;
@@ -24,9 +24,9 @@ struct alone {
         int32_t args[AQI_AM_WIRE_ARGS];
     } sent[SENT];
     unsigned count, tries, cancelled, disconnected, room, armed;
-    unsigned progress; /* what the transport's own says */
+    unsigned progress; /* result of the transport's own operation */
 };
-static struct alone alone, other; /* the second where there are two */
+static struct alone alone, other; /* the second one, if there are two */
 
 /* The handlers of the test. */
 static struct {
@@ -159,7 +159,7 @@ static int32_t word(unsigned count, unsigned bytes)
     return (int32_t)(count | bytes / 64 << 12);
 }
 
-/* A Short comes with `count` credits of so many bytes, if that is not 0. */
+/* A Short arrives with `count` credits of that many bytes, unless `count` is 0. */
 static void comes(uint32_t source, uint8_t flags, unsigned count, unsigned bytes)
 {
     const int32_t args[2] = {7, word(count, bytes)};
@@ -191,7 +191,7 @@ static aq_status reply_to(uint32_t to)
     return send_as(to, AQI_AM_SHORT, AQI_AM_IS_REPLY);
 }
 
-/* The last message gives so much back. */
+/* The last message returns this much. */
 static void expect_note(uint32_t to, unsigned count, unsigned bytes)
 {
     assert_int_not_equal(alone.count, 0);
@@ -206,7 +206,7 @@ static unsigned progress(void)
     return alone.tp.ops.progress(&alone.tp, AQI_PROGRESS_ALL, 0);
 }
 
-/* Credits banked above the slack go home in a message of their own. */
+/* Credits banked above the slack are returned in a message of their own. */
 static void a_hidden_reply(void **state)
 {
     (void)state;
@@ -214,7 +214,7 @@ static void a_hidden_reply(void **state)
     uint64_t hidden = aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN);
     for (unsigned round = 1; round <= 2; round++) {
         comes(FIRST, 0, 0, 0);
-        comes(SECOND, 0, 0, 0); /* others' credits do not count */
+        comes(SECOND, 0, 0, 0); /* credits of others do not count */
         comes(FIRST, 0, 0, 0);
         assert_int_equal(alone.count, round == 1 ? 0 : 2);
         comes(FIRST, 0, 0, 0);
@@ -257,7 +257,7 @@ static void credits_come_home(void **state)
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
-    /* Others are shown, without the word: of the same kind or the same number. */
+    /* Other messages are delivered without the word: of the same kind or the same number. */
     am.handler = AQI_AM_INTERNAL_CREDITS + 1;
     am.flags = AQI_AM_IS_REPLY;
     aqi_credit_gate_deliver(alone.gate, FIRST, &am, alone_handle, &alone);
@@ -273,7 +273,7 @@ static void credits_come_home(void **state)
     alone_close();
 }
 
-/* A peer that gives back what it never had gets nothing for it, nor does any other. */
+/* A peer that returns more than it had gains nothing, nor does any other. */
 static void too_much_back(void **state)
 {
     (void)state;
@@ -312,7 +312,7 @@ static void sources_that_are_not_there(void **state)
     alone_close();
 }
 
-/* A hidden reply without room is tried again by progress: each peer once a round, in its turn. */
+/* A hidden reply without room is tried again by progress: each peer once per round, in turn. */
 static void hidden_replies_without_room(void **state)
 {
     (void)state;
@@ -355,7 +355,7 @@ static void hidden_replies_without_room(void **state)
         assert_int_equal(progress(), 100);
         assert_int_equal(alone.count, 3);
         assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, 3);
-        /* Several at once, and those that come behind an end of the queue. */
+        /* Several at once, and some that wrap around the end of the queue. */
         for (unsigned round = 0; round < 2 * PEERS; round++) {
             for (uint32_t id = FIRST; id < THIRD; id++) {
                 alone.answer[id] = AQ_AGAIN;
@@ -372,7 +372,7 @@ static void hidden_replies_without_room(void **state)
     }
 }
 
-/* Credits that another message has carried meanwhile, and a send that fails for good. */
+/* Credits that another message has returned meanwhile, and a send that fails permanently. */
 static void hidden_replies_that_end_otherwise(void **state)
 {
     (void)state;
@@ -389,7 +389,7 @@ static void hidden_replies_that_end_otherwise(void **state)
     assert_int_equal(progress(), 0);
     assert_int_equal(alone.count, 1);
     assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, 0);
-    /* The end of the gate with some of them in the queue: nothing is pending any more. */
+    /* The gate is closed with some of them in the queue: nothing remains pending. */
     alone.answer[FIRST] = AQ_AGAIN;
     comes(FIRST, 0, 0, 0);
     assert_int_equal(aqi_tp_pending, 1);
@@ -438,7 +438,7 @@ static void reply_with_a_long(uint32_t source)
     expect_note(source, 1, 64);
 }
 
-/* A request is given back by one reply to its sender, or after its handler. */
+/* The credit of a request is returned by one reply to its sender, or after its handler. */
 static void what_a_reply_answers(void **state)
 {
     static const struct {
@@ -463,7 +463,7 @@ static void what_a_reply_answers(void **state)
         comes(FIRST, 0, 0, 0);
         assert_int_equal(request_to(FIRST), AQ_OK);
         expect_note(FIRST, rows[i].answers ? 1 : 2, rows[i].answers ? 64 : 128);
-        /* Outside of handlers a reply carries what there is, and answers nothing. */
+        /* Outside of handlers, a reply returns what is banked, and answers nothing. */
         assert_int_equal(reply_to(FIRST), AQ_OK);
         expect_note(FIRST, 0, 0);
         aqi_credit_gate_destroy(other.gate);
@@ -471,7 +471,7 @@ static void what_a_reply_answers(void **state)
     }
 }
 
-/* A request that the transport does not take has taken nothing, and what was to ride stays. */
+/* A request that the transport rejects takes no credit, and what it was to return stays. */
 static void a_request_that_does_not_go(void **state)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_LONG};
@@ -512,7 +512,7 @@ static aq_status commit(uint32_t to, struct aqi_slot *slot, bool reply, uint32_t
     return alone.tp.ops.am_commit(&alone.tp, alone.peers[to], slot, &am);
 }
 
-/* A prepared request has its credit and, in the end, so many bytes as it has. */
+/* A prepared request takes its credit and finally as many bytes as it has. */
 static void a_prepared_request(void **state)
 {
     struct aqi_slot slot, second;
@@ -532,7 +532,7 @@ static void a_prepared_request(void **state)
     assert_int_equal(alone.tp.ops.am_commit(&alone.tp, alone.peers[FIRST], &second, NULL), AQ_OK);
     assert_int_equal(alone.cancelled, 1);
     assert_int_equal(prepare(FIRST, false, 512, &second), AQ_OK);
-    comes(FIRST, 0, 0, 0); /* for the note to have something in it */
+    comes(FIRST, 0, 0, 0); /* so that there is something in the note */
     alone.answer[FIRST] = AQ_AGAIN;
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(commit(FIRST, &slot, false, 16), AQ_AGAIN);
@@ -540,13 +540,13 @@ static void a_prepared_request(void **state)
     assert_int_equal(commit(FIRST, &slot, false, 16), AQ_OK);
     expect_note(FIRST, 1, 64);
     assert_int_equal(alone.sent[alone.count - 1].am.nargs, 2);
-    /* 64 + 576 bytes are out: one of 640 makes 1280, and after that not one of 64. */
+    /* 64 + 576 bytes are out: one of 640 makes 1280, and then none of 64 fits. */
     assert_int_equal(prepare(FIRST, false, 513, &slot), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
     comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
     assert_int_equal(request_to(FIRST), AQ_OK);
     comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
-    /* One that fails for good has nothing any more. */
+    /* One that fails permanently has no credit any more. */
     alone.answer[FIRST] = AQ_EPEER;
     assert_int_equal(commit(FIRST, &second, false, 512), AQ_EPEER);
     assert_int_equal(commit(FIRST, &slot, false, 513), AQ_EPEER);
@@ -590,7 +590,7 @@ static void a_prepared_reply(void **state)
     alone_close();
 }
 
-/* Where bytes are not bounded none are counted, however many requests there are. */
+/* Without a limit on bytes, none are counted, however many requests there are. */
 static void bytes_that_nobody_bounds(void **state)
 {
     enum { MANY = 128 };
@@ -612,7 +612,7 @@ static void a_peer_that_is_gone(void **state)
         if (!own) {
             const struct aqi_tp_params params = {.size = PEERS, .credits = {.depth = 2}};
             aqi_credit_gate_destroy(alone.gate);
-            memset(&alone.tp.ops, 0, sizeof(alone.tp.ops)); /* what may be absent stays so */
+            memset(&alone.tp.ops, 0, sizeof(alone.tp.ops)); /* optional operations stay absent */
             alone.tp.ops.am_send = alone_am_send;
             assert_int_equal(aqi_credit_gate_create(&params, &alone.gate), AQ_OK);
             aqi_credit_gate_complete(alone.gate, alone.peers, &alone.tp);

@@ -1,7 +1,7 @@
 /*
- * Twin of credit_gate.c: loop with credits demanded of it. What is refused, what rides, what a
- * prepared message takes, the limits in force. With peers that say what they like:
- * credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
+ * Tests credit_gate.c with loop, on which credits are imposed: what is rejected, what is returned
+ * with other messages, what a prepared message takes, the limits in force. With peers that send
+ * anything: credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
  */
 #include "transport/credit_gate.h"
 
@@ -88,7 +88,7 @@ static void run(void)
         ;
 }
 
-/* Without the capability there is no gate at all. */
+/* Without the capability there is no gate. */
 static void others_have_no_gate(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void depth_is_what_goes(void **state)
             assert_int_equal(send_all(0), 5);
             run();
             assert_int_equal(world.requests, 5);
-            /* The fifth hidden one is banked, and rides on the first of these. */
+            /* The fifth hidden one is banked, and returned with the first of these. */
             assert_int_equal(send_all(0), replying ? 5 : 4);
             run();
             assert_int_equal(world.requests, replying ? 10 : 9);
@@ -139,7 +139,7 @@ static void total_and_bytes_bound(void **state)
     assert_int_equal(send_all(0), 2);
     run();
     close_world();
-    /* Fewer bytes than two of the largest are taken for two of the largest. */
+    /* A limit below two of the largest becomes two of the largest. */
     open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .bytes = 1});
     assert_int_equal(send_all(1024), 2);
     run();
@@ -150,7 +150,7 @@ static void total_and_bytes_bound(void **state)
     close_world();
 }
 
-/* A prepared message takes its credit when it is prepared, and gives it back if it is not sent. */
+/* A prepared message takes its credit when it is prepared, and returns it if it is not sent. */
 static void a_slot_takes_a_credit(void **state)
 {
     (void)state;
@@ -181,7 +181,7 @@ static void limits_in_force(void **state)
     assert_int_equal(c.depth, 4095);
     assert_int_equal(c.bytes, 0xfffffu * 64u);
     assert_int_equal(c.largest, 4096 + 96 + 32);
-    params.credits.depth = 0; /* nothing said */
+    params.credits.depth = 0; /* nothing requested */
     c = aqi_credit_gate_limits(&params, &limits);
     assert_int_equal(c.depth, 32);
     assert_int_equal(c.bytes, 12288);
@@ -226,7 +226,7 @@ static void the_lower_limit_holds(void **state)
         assert_int_equal(c.depth, rows[i].depth_in_force);
         assert_int_equal(c.total, rows[i].total_in_force);
         assert_int_equal(c.bytes, 0);
-        /* Two of the largest at least, of 32 + 64 + 512 bytes in units of 64. */
+        /* At least two of the largest, of 32 + 64 + 512 bytes in units of 64. */
         params.credits.bytes = 1;
         assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 2 * 640);
         params.credits.bytes = 1281;

@@ -1,8 +1,8 @@
 /*
  * Credits: the laws one by one, then whole networks of endpoints simulated event by event, with
- * random delays and order, handlers that reply early, late or never, sends that are refused, tiny
- * limits and deaths. Nothing may wait for ever, no credit be lost, no limit be passed.
- * TEST_SEED repeats a run.
+ * random delays and order, handlers that reply early, late or never, rejected sends, tiny limits
+ * and deaths. Nothing may wait forever, no credit be lost, no limit be exceeded. TEST_SEED repeats
+ * a run.
  */
 #include "transport/credits.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL, or which law is broken: out above a limit, or a total that is not the sum. */
+/* NULL, or the law that is broken: `out` above a limit, or a total that is not the sum. */
 static const char *credits_broken(const struct aqi_credits *c)
 {
     uint64_t sum = 0;
@@ -65,7 +65,7 @@ static void a_message_above_the_budget_goes_alone(void **state)
     assert_true(aqi_credits_returned(&c, 0, (struct aqi_credit_note){1, 5000}));
     assert_true(aqi_credits_take(&c, 0, 1));
     assert_false(aqi_credits_take(&c, 0, 5000));
-    /* And so that it can go, nothing with bytes is ever banked. */
+    /* And so that it can, nothing with bytes is ever banked. */
     aqi_credits_arrived(&c, 0, 1);
     aqi_credits_answered(&c, 0, 1);
     assert_true(aqi_credits_overdue(&c, 0));
@@ -152,7 +152,7 @@ static void the_dead_owe_nothing(void **state)
     aqi_credits_forget(&c, 0);
     assert_true(aqi_credits_take(&c, 1, 8));
     aqi_credits_answered(&c, 0, 8); /* its handler was still running */
-    aqi_credits_undo(&c, 0, 8);     /* and a send to it under way */
+    aqi_credits_undo(&c, 0, 8);     /* and a send to it in progress */
     assert_true(aqi_credits_returned(&c, 0, (struct aqi_credit_note){1, 8}));
     assert_int_equal(aqi_credits_ride(&c, 0).count, 0);
     assert_int_equal(c.out, 1);
@@ -168,7 +168,7 @@ enum event_kind { ARRIVAL, REPLY_NOW, HANDLER_END, SEND, FLUSH, DEATH, NEWS };
 struct sim_event {
     uint64_t time, order;
     enum event_kind kind;
-    uint8_t at, from; /* NEWS: who is dead */
+    uint8_t at, from; /* NEWS: the dead endpoint */
     bool is_reply;
     uint64_t bytes;
     struct aqi_credit_note note;
@@ -184,23 +184,23 @@ struct endpoint {
     struct aqi_credits credits;
     struct aqi_credit_peer peer[MOST];
     unsigned quota; /* requests still to send */
-    int want;       /* to whom the next one goes, or -1 */
+    int want;       /* destination of the next one, or -1 */
     uint64_t want_bytes;
     bool thinking, busy, replied, dead;
     bool knows_dead[MOST];
     struct request *inbox, **inbox_end;
-    struct request now; /* whose handler runs */
-    /* What the network sees, counted apart from the credits. */
-    struct aqi_credit_note unanswered[MOST]; /* arrived or under way, from each */
-    uint32_t reply_buffers[MOST];            /* requests sent minus replies that came, to each */
+    struct request now; /* sender of the request whose handler runs */
+    /* The network's view, counted independently of the credits. */
+    struct aqi_credit_note unanswered[MOST]; /* arrived or in flight, from each */
+    uint32_t reply_buffers[MOST];            /* requests sent minus replies received, to each */
 };
 
 struct sim {
     struct aqi_credit_limits limits;
     unsigned n;
     enum pattern pattern;
-    unsigned refuse; /* percent of sends that the transport refuses */
-    unsigned silent; /* percent of handlers that do not reply */
+    unsigned refuse; /* percentage of sends that the transport rejects */
+    unsigned silent; /* percentage of handlers that do not reply */
     bool break_guard;
     uint64_t random, time, order, messages, hidden;
     struct endpoint ep[MOST];
@@ -258,7 +258,7 @@ static struct sim_event next_event(struct sim *s)
     }
 }
 
-/* A message leaves `from`: what the receiver must hold for it is counted here and bounded. */
+/* `from` sends a message: what the receiver must hold for it is counted and bounded here. */
 static void transmit(struct sim *s, unsigned from, unsigned to, bool is_reply, uint64_t bytes,
                      struct aqi_credit_note note)
 {
@@ -323,7 +323,7 @@ static void attempt(struct sim *s, unsigned self)
             continue;
         }
         unsigned to = (unsigned)e->want;
-        /* A slot is reserved for the most and then used for less, as am_reserve allows. */
+        /* A slot is reserved for the maximum and then used for less, as am_reserve allows. */
         uint64_t bytes = e->want_bytes, kept = draw(s, 4) == 0 ? (bytes + 1) / 2 : bytes;
         if (!aqi_credits_take(&e->credits, to, bytes)) return;
         struct aqi_credit_note note = aqi_credits_ride(&e->credits, to);
@@ -357,7 +357,7 @@ static void flush(struct sim *s, unsigned self, unsigned to)
     transmit(s, self, to, true, 0, note);
 }
 
-/* Run the next handler that waits. Replies are taken meanwhile, requests are not. */
+/* Run the next waiting handler. Replies are handled meanwhile, requests are not. */
 static void serve(struct sim *s, unsigned self)
 {
     struct endpoint *e = &s->ep[self];
@@ -469,7 +469,7 @@ static void step(struct sim *s, const struct sim_event *event)
     if (broken != NULL) fail_msg("%s", broken);
 }
 
-/* All is quiet: what one has out the other has banked, to the byte. */
+/* All is quiet: what one endpoint has out is banked by the other, to the byte. */
 static void check_conservation(const struct sim *s)
 {
     for (unsigned a = 0; a < s->n; a++)
@@ -484,7 +484,7 @@ static void check_conservation(const struct sim *s)
         }
 }
 
-/* True: everybody has sent everything. False: nothing happens any more, and somebody has not. */
+/* True: everything has been sent. False: a deadlock, with messages left to send. */
 static bool run(struct sim *s, unsigned requests, unsigned deaths)
 {
     for (unsigned i = 0; i < s->n; i++) {
@@ -562,7 +562,7 @@ static void networks_never_stop(void **state)
     assert_true(messages > 100000 && hidden > 1000);
 }
 
-/* The simulation can find a deadlock: with the guard taken out it does. */
+/* The simulation detects deadlocks: without the guard there is one. */
 static void without_the_guard_they_stop(void **state)
 {
     static const struct aqi_credit_limits limits[] = {

@@ -1,6 +1,6 @@
 /*
- * The fallback layer: sits between a transport and whoever opened it, and supplies the operations
- * that the transport does not have. Above it nobody tests for NULL or for capabilities.
+ * The fallback layer: sits between a transport and its opener, and supplies the operations that the
+ * transport lacks. Above it, no operation is NULL, and capabilities need not be checked.
  */
 #include "transport/fallback_impl.h"
 
@@ -21,7 +21,7 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
     struct aqi_fallback *fb = arg;
     if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0))
         fb->up.deliver(fb->up.arg, source, am);
-    else if (am->flags & AQI_AM_CREDITS) /* that no gate of ours has taken off */
+    else if (am->flags & AQI_AM_CREDITS) /* that no gate of ours has removed */
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     else if (!fallback_serve(fb, source, am))
         fb->up.deliver(fb->up.arg, source, am);
@@ -30,7 +30,7 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
 static void fallback_hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM)) /* the gate takes its credits off */
+    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM)) /* the gate removes its credits */
         aqi_credit_gate_deliver(fb->gate, source, am, fb->up.deliver, fb->up.arg);
     else
         aqi_credit_gate_deliver(fb->gate, source, am, fallback_hook_deliver, fb);
@@ -53,7 +53,7 @@ static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, 
                              .addr = addr,
                              .len = len,
                              .comp = comp};
-    /* Its messages may be made later, by another thread. */
+    /* Its messages may be allocated later, by another thread. */
     if (get)
         aqi_touch_write(local, len);
     else
@@ -102,15 +102,17 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
     aq_status st = fb->own.quiet(tp, peer);
-    /* Another thread may have handed over what was not quiet (by_messages). */
+    /* Another thread may have passed on an operation that is not quiet (by_messages). */
     bool more = atomic_load_explicit(&fb->active, memory_order_acquire) != 0;
     return st == AQ_OK && more ? AQ_AGAIN : st;
 }
 
 /* --- the gaps -------------------------------------------------------------------------------- */
 
-/* The transport's own operation first, if it has one and the memory is registered with it;
- * AQ_ENOTSUP: it is for us. */
+/*
+ * First the transport's own operation, if it has one and the memory is registered with it;
+ * AQ_ENOTSUP: use messages.
+ */
 #define OWN(operation, ...)                                                                        \
     (tp->fallback->own.operation != NULL && rmem != NULL                                           \
          ? tp->fallback->own.operation(tp, peer, rmem, __VA_ARGS__)                                \
@@ -159,7 +161,7 @@ static aq_status fallback_any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer,
     return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, false, peer, rows, n, taken, comp);
 }
 
-/* A block of one byte, which stays as it is: a put from it may end whenever it likes. */
+/* A block of one byte value, which never changes: a put from it may end at any time. */
 static void *fallback_block(struct aqi_fallback *fb, int byte)
 {
     _Atomic(void *) *place = &fb->blocks[(unsigned char)byte];
@@ -173,7 +175,7 @@ static void *fallback_block(struct aqi_fallback *fb, int byte)
     return other;
 }
 
-/* An adapter writes without the owner's help, whom a message would have to wait for. */
+/* An adapter writes without the owner's help, for which a message would have to wait. */
 static aq_status fallback_fill_by_put(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_rmem *rmem, uint64_t addr, int byte,
                                       size_t len, struct aqi_comp *comp)
@@ -222,9 +224,9 @@ static aq_status fallback_any_atomic(struct aqi_tp *tp, struct aqi_peer *peer,
     return fallback_submit(tp->fallback, &op, false);
 }
 
-/* A Long that fits a message travels packed; a larger one, if the transport does not carry it, as a
- * put and then a header. With credits a packed one is charged for its payload, so that is decided
- * here, above the gate. */
+/* A Long that fits a message is packed; a larger one, if the transport does not support it, is a
+ * put followed by a header. With credits, a packed one is charged for its payload, so that is
+ * decided here, above the gate. */
 static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
                                    const struct aqi_am *am, const struct aqi_rmem *rmem,
                                    const struct aqi_mem *mem, struct aqi_comp *comp)
@@ -272,7 +274,7 @@ static aq_status fallback_gap_pull(struct aqi_tp *tp, struct aqi_peer *peer, uin
     return AQ_ENOTSUP;
 }
 
-/* Without am_reserve the payload is collected in a buffer and sent at commit. */
+/* Without am_reserve, the payload is collected in a buffer and sent at commit. */
 static aq_status fallback_gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                       unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
@@ -286,7 +288,7 @@ static aq_status fallback_gap_reserve(struct aqi_tp *tp, struct aqi_peer *peer, 
     return AQ_OK;
 }
 
-/* AQ_AGAIN leaves the slot as it is; the caller makes progress and commits again. */
+/* AQ_AGAIN leaves the slot unchanged; the caller makes progress and commits again. */
 static aq_status fallback_gap_commit(struct aqi_tp *tp, struct aqi_peer *peer,
                                      struct aqi_slot *slot, const struct aqi_am *am)
 {
@@ -320,7 +322,7 @@ static aq_status fallback_gap_alloc(struct aqi_tp *tp, size_t len, size_t most, 
     return AQ_OK;
 }
 
-/* Nothing is registered: all is reached by messages. */
+/* Nothing is registered: all memory is accessed by messages. */
 static aq_status fallback_gap_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem)
 {
     (void)tp, (void)addr, (void)len, (void)mem;
@@ -431,7 +433,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
-    /* Faults come by the number of polls. */
+    /* Faults are timed by the number of polls. */
     if (tp->fault != NULL) {
         tp->watched = false;
         tp->moved = NULL;
@@ -493,7 +495,7 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
 {
     struct aqi_fallback *fb = tp->fallback;
-    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be told */
+    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be notified */
     return atomic_load_explicit(&fb->waiting, memory_order_relaxed) != 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The fallback layer's side that starts operations: cuts puts and gets into messages, sends
- * what there is room for, keeps the rest on lists that progress pushes on.
+ * The initiating side of the fallback layer: divides puts and gets into messages, sends those for
+ * which there is room, and keeps the rest on lists for progress to continue.
  */
 #include "base/fail.h"
 #include "transport/fallback_impl.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    GET_WINDOW = 16, /* pieces asked for ahead: they cover a round trip, and leave room to reply */
-    MOST_LONGS = 64 /* requests to a peer before the next is refused; replies are bounded by them */
+    GET_WINDOW = 16, /* pieces requested ahead: they cover a round trip, and leave room to reply */
+    MOST_LONGS = 64  /* requests to a peer before the next is rejected; also bounds replies */
 };
 
 /* --- the table of a peer, which answers refer to by index ------------------------------------- */
@@ -70,7 +70,7 @@ void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
     aqi_count_on(&fb->active, fb->params.threads, UINT32_MAX);
 }
 
-/* Complete and free it if nothing is left to do; one still on the pending list is freed there. */
+/* Complete and free it if nothing is left to do; one on the pending list is freed there. */
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (op->kind == FB_OP_LONG || op->finished < op->len || op->failed) return;
@@ -184,7 +184,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
     if (atomic_load_explicit(&op->inner.status, memory_order_relaxed) != AQ_OK)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
-    /* The handler it replies from has returned, and its request was given back. */
+    /* The handler that it replies from has returned, and its request's credit was returned. */
     if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) {
         op->header.kind = AQI_AM_LONG_LATE;
         op->header.flags &= AQI_AM_EPS;
@@ -207,7 +207,7 @@ static bool fallback_ops_has_more(const struct fallback_op *op)
     return !op->failed && (op->issued < op->len || op->sync);
 }
 
-/* Send what can be sent. Returns true when it moved. */
+/* Send what can be sent. Returns true if it made progress. */
 static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
 {
     bool moved = false;
@@ -256,7 +256,7 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
     st = AQ_ENOMEM;
     struct fallback_op *op = fallback_op_new(fb, init);
     if (op == NULL) goto refused;
-    /* Marked as listed while it starts, so that an early answer does not free it under us. */
+    /* Marked as listed while it starts, so that an early answer does not free it meanwhile. */
     op->pending = true;
     bool begun = fallback_ops_push(fb, op) || must || op->put_begun;
     if (!begun) op->comp = NULL; /* leaves no trace */
@@ -274,7 +274,7 @@ refused:
     return aqi_fail(st, "transport", "no memory for an operation of the message path");
 }
 
-/* Give each pending operation to a peer a turn; those with nothing left to send leave the list. */
+/* Give each pending operation to a peer a turn; remove those with nothing left to send. */
 static unsigned fallback_ops_push_peer(struct aqi_fallback *fb, struct fallback_peer *side)
 {
     unsigned moved = 0;

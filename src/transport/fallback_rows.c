@@ -1,7 +1,7 @@
 /*
- * The fallback layer's scattered transfers: rows share messages. A put message is records with
- * their bytes, a get message is records and its answer their bytes, in order. A record is a row of
- * equal pieces in the target's memory.
+ * The fallback layer's scattered transfers: rows share messages. A put message consists of records
+ * with their bytes, a get message of records, and its answer of their bytes, in order. A record is
+ * a row of equal pieces in the target's memory.
  */
 #include "base/copy.h"
 #include "base/fail.h"
@@ -20,7 +20,7 @@ static_assert(sizeof(struct rows_record) == 24, "a record has no padding");
 
 /* --- packing --------------------------------------------------------------------------------- */
 
-/* A message that is being packed; of a get `bytes` are asked for. */
+/* A message being packed; for a get, `bytes` are requested. */
 struct rows_pack {
     unsigned char *buffer;
     size_t room, used, bytes;
@@ -29,7 +29,7 @@ struct rows_pack {
     size_t last_at; /* where it was written */
 };
 
-/* Take off the front of a row what fits `most` bytes (not 0): whole pieces, or a part of one. */
+/* Cut off the front of a row as much as fits `most` bytes (not 0): whole pieces, or part of one. */
 static struct aqi_row fallback_rows_cut(struct aqi_row *row, size_t most)
 {
     struct aqi_row out = *row;
@@ -63,7 +63,7 @@ static void fallback_rows_write(struct rows_pack *p, size_t at)
     p->last_at = at;
 }
 
-/* Put what was cut into the message; room for it and a record was seen. */
+/* Append what was cut off to the message; room for it and a record was checked. */
 static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 {
     size_t bytes = row->len * row->count;
@@ -93,8 +93,9 @@ static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 }
 
 /*
- * As many rows as fit. `*row` becomes what is left of the first that does not fit entirely, which
- * is number `*taken`. `kept`: of a get, what was cut; `*nkept` places for it, then how many.
+ * Pack as many rows as fit. `*row` becomes the rest of the first one that does not fit entirely,
+ * whose number is `*taken`. `kept`: for a get, what was cut off; `*nkept` is its capacity, then its
+ * count.
  */
 static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
                                struct aqi_row *row, unsigned *taken, struct aqi_row *kept,
@@ -153,7 +154,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .comp = comp};
     struct fallback_op *op = NULL;
     aq_status st = AQ_EPEER;
-    /* A row is cut into the rest of a piece, whole pieces, and a part of one at most. */
+    /* A row is cut into at most the rest of a piece, whole pieces, and part of one. */
     init.rows = (unsigned)aqi_min(3 * (size_t)n, peer->max_medium / sizeof(struct rows_record));
     if (!put && (init.copy = malloc(init.rows * sizeof(*rows))) == NULL) goto no_memory;
     fallback_lock(fb, &side->lock);
@@ -174,7 +175,10 @@ no_memory:
 
 /* --- serving --------------------------------------------------------------------------------- */
 
-/* Read the record at `*at` and step over it. False: it makes no sense or is not to be touched. */
+/*
+ * Decode the record at `*at` and advance. Returns false if it is malformed or its memory must not
+ * be accessed.
+ */
 static bool fallback_rows_read(struct aqi_fallback *fb, const unsigned char **at,
                                const unsigned char *end, size_t most, struct aqi_row *row)
 {
@@ -195,7 +199,7 @@ static bool fallback_rows_read(struct aqi_fallback *fb, const unsigned char **at
     return fb->up.range_ok(fb->up.host, low, span + row->len);
 }
 
-/* Look at all records before the first of them moves a byte. */
+/* Check all records before the first of them moves a byte. */
 static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, bool put,
                              size_t most, size_t *bytes)
 {
@@ -211,7 +215,7 @@ static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, b
     return true;
 }
 
-/* Here and below the sizes are read a second time, and a stranger may have changed them since. */
+/* From here on, the sizes are read a second time, and a stranger may have changed them since. */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
@@ -241,7 +245,7 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
                         row.len, row.count);
         to += row.len * row.count;
     }
-    *nbytes = (size_t)(to - (unsigned char *)*buffer); /* behind it is what the heap had there */
+    *nbytes = (size_t)(to - (unsigned char *)*buffer); /* then come old contents of the heap */
     return true;
 }
 

@@ -1,4 +1,4 @@
-/* Twin of fallback_rows.c: scattered transfers that a peer may have made up, as they are served. */
+/* Tests fallback_rows.c: how scattered transfers that a peer may have made up are served. */
 #include "transport/fallback_world_test.h"
 
 struct record {
@@ -11,7 +11,7 @@ static struct record record(size_t at, int64_t step, uint32_t len, uint32_t coun
     return (struct record){(uintptr_t)reach + at, (uint64_t)step, len, count};
 }
 
-/* A message of one record and `more` bytes of it. */
+/* A message of one record and `more` bytes of data. */
 static unsigned row_comes(enum fallback_message type, struct record row, size_t more, size_t cut)
 {
     static unsigned char bytes[2048];
@@ -47,7 +47,7 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
         {record(0, 0, UINT32_MAX, UINT32_MAX), 64, 0, false, false},
         {record(0, 0, 1u << 16, 1u << 16), 64, 0, false, false},
         {record(0, 0, 64, 1), 64, 1, false, false}, /* a byte is missing */
-        {record(0, 0, 512, 1), 512, 0, true, true}, /* what an answer holds */
+        {record(0, 0, 512, 1), 512, 0, true, true}, /* capacity of an answer */
         {record(0, 0, 513, 1), 513, 0, true, false},
     };
     (void)state;
@@ -64,7 +64,7 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
         if (rows[i].put_ok) assert_in_range(written, rows[i].bytes * 9 / 10, rows[i].bytes);
         assert_memory_equal(reach + REACH, before + REACH, 64);
         memcpy(reach, before, sizeof(reach));
-        /* The same of a get, whose message has no bytes. */
+        /* Likewise for a get, whose message has no data. */
         assert_int_equal(row_comes(FB_GET_ROWS, rows[i].row, 0, rows[i].cut), 0);
         if (!rows[i].get_ok) {
             expect_answer(2, FB_REFUSED);
@@ -81,7 +81,7 @@ static void rows_stay_within_the_message_and_the_memory(void **state)
     }
 }
 
-/* Of several records nothing is done unless all of them may be. */
+/* If one of several records is invalid, nothing is done. */
 static void all_rows_or_none(void **state)
 {
     (void)state;
@@ -110,7 +110,7 @@ static void all_rows_or_none(void **state)
     }
 }
 
-/* A stranger changes its message while it is read: no byte of ours goes that it may not have. */
+/* A stranger changes its message while it is read: it gets no byte that it may not have. */
 static void rows_that_change_meanwhile(void **state)
 {
     (void)state;

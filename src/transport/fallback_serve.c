@@ -1,6 +1,7 @@
 /*
- * The fallback layer's side that receives: serves internal requests on this process's memory, and
- * takes the answers to the operations that fallback_ops.c started. Trusts nothing a peer sends.
+ * The receiving side of the fallback layer: serves internal requests on this process's memory, and
+ * handles the answers to the operations that fallback_ops.c started. Does not trust anything that a
+ * peer sends.
  */
 #include "base/copy.h"
 #include "base/log.h"
@@ -15,8 +16,10 @@ static uint64_t fallback_serve_arg_u64(const struct aqi_am *am, unsigned i)
     return (uint32_t)am->args[i] | (uint64_t)(uint32_t)am->args[i + 1] << 32;
 }
 
-/* Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
- * two arguments that name the operation. */
+/*
+ * Answer from inside the delivery of a request; waits for room like any reply. `more` follows the
+ * two arguments that name the operation.
+ */
 static void fallback_serve_reply(struct aqi_fallback *fb, uint32_t source,
                                  const struct aqi_am *request, enum fallback_message type,
                                  const int32_t *more, unsigned nmore, const void *payload,
@@ -46,8 +49,10 @@ static void fallback_serve_refuse(struct aqi_fallback *fb, uint32_t source, cons
     fallback_serve_reply(fb, source, am, FB_REFUSED, NULL, 0, NULL, 0);
 }
 
-/* Answer for this piece and what was held back of its put, or hold both back; what was held back of
- * another put is answered for in any case. */
+/*
+ * Answer for this piece and those held back for its put, or hold both back; those held back for
+ * another put are always answered.
+ */
 static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
                                        const struct aqi_am *am, uint32_t nbytes, bool answer)
 {
@@ -168,7 +173,7 @@ static void fallback_serve_take_ack(struct aqi_fallback *fb, struct fallback_op 
     fallback_serve_count_acked(fb, op, (uint32_t)am->args[2]);
 }
 
-/* The second put that an acknowledgement speaks of. */
+/* The second put that an acknowledgement is about. */
 static void fallback_serve_take_second_ack(struct aqi_fallback *fb, uint32_t source,
                                            const struct aqi_am *am)
 {
@@ -223,7 +228,7 @@ static void fallback_serve_take_refused(struct aqi_fallback *fb, struct fallback
     fallback_op_fail(fb, op, AQ_ERANGE);
 }
 
-/* What each internal message must look like, and who handles it. */
+/* The required form of each internal message, and its handler. */
 static const struct {
     uint8_t nargs;
     bool reply;
@@ -265,7 +270,7 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
     return op != NULL;
 }
 
-/* The sender has its source back and does not wait for an answer. */
+/* The sender may reuse its source and does not wait for an answer. */
 static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_am *am)
 {
     static atomic_bool once;

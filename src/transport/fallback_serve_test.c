@@ -1,7 +1,7 @@
 /*
- * Twin of fallback_serve.c: internal messages as peers may make them up. What is served and with
- * what answer, what is refused, what is dropped. Of scattered transfers: fallback_rows_test.c;
- * answers: fallback_take_test.c. That two such layers understand each other: tests/contract.
+ * Tests fallback_serve.c: internal messages that peers may have made up; what is served with what
+ * answer, what is rejected, what is dropped. Scattered transfers: fallback_rows_test.c; answers:
+ * fallback_take_test.c. That two such layers understand each other: tests/contract.
  */
 #include "transport/fallback_world_test.h"
 
@@ -15,7 +15,7 @@ static void puts_are_written_and_acknowledged(void **state)
     assert_memory_equal(reach, bytes, 300);
     assert_int_equal(reach[300], (unsigned char)(300 * 7));
     expect_sent(1, FB_ACK, 3, (const int32_t[]){5, 6, 300 | FB_ANSWER});
-    /* Not to be answered: added up, until one is. */
+    /* Unanswered pieces are added up until one is to be answered. */
     put.args[2] = 0;
     put.at = reach + REACH - 300;
     assert_int_equal(comes(put), 0);
@@ -28,7 +28,7 @@ static void puts_are_written_and_acknowledged(void **state)
     assert_int_equal(comes(put), 0);
     assert_int_equal(comes((struct message){FB_SYNC, 2, {5, 6}, NULL, NULL, 0}), 0);
     expect_sent(3, FB_ACK, 3, (const int32_t[]){5, 6, 300 | FB_ANSWER});
-    /* Acknowledgements held back for one put leave with the next of another put. */
+    /* Acknowledgements held back for one put are sent with the next one of another put. */
     for (unsigned i = 0; i < 2; i++) {
         struct message next = {FB_PUT, 3, {5 + (i == 0), 6 + (i == 1), 0}, reach, bytes, 20};
         put.args[2] = 0;
@@ -52,7 +52,7 @@ static void puts_are_written_and_acknowledged(void **state)
     close_world();
 }
 
-/* So many bytes are held back and no more, whatever the peer wants. */
+/* This many bytes are held back and no more, whatever the peer requests. */
 static void no_sum_overflows(void **state)
 {
     static unsigned char bytes[8 << 20], there[sizeof(bytes)];
@@ -62,7 +62,7 @@ static void no_sum_overflows(void **state)
     open_world();
     assert_int_equal(comes(put), 0);
     expect_answer(1, FB_REFUSED);
-    world.fb->side[PEER].held.index = 5; /* as if all but two had come */
+    world.fb->side[PEER].held.index = 5; /* as if all but two had arrived */
     world.fb->side[PEER].held.generation = 6;
     world.fb->side[PEER].held.bytes = (LAST - 2) * sizeof(bytes);
     const struct message small = {FB_PUT, 3, {5, 6, 0}, reach, bytes, 64};
@@ -171,7 +171,7 @@ static void what_makes_no_sense_is_dropped(void **state)
                          reply == is_reply((enum fallback_message)handler);
             am.nargs = 8;
             world.count = 0;
-            /* A reply is still dropped: no operation is under way. */
+            /* A reply is dropped nevertheless: no operation is in progress. */
             assert_int_equal(come_from(PEER, &am), !known || reply);
             if (!known) assert_int_equal(world.count, 0);
             if (!known) continue;
@@ -193,7 +193,7 @@ static void what_makes_no_sense_is_dropped(void **state)
     close_world();
 }
 
-/* The handler's thread waits for room, and lets replies come in meanwhile. */
+/* The handler's thread waits for room, and handles replies meanwhile. */
 static void an_answer_waits_for_room(void **state)
 {
     const struct message sync = {FB_SYNC, 2, {5, 6}, NULL, NULL, 0};
@@ -204,7 +204,7 @@ static void an_answer_waits_for_room(void **state)
     assert_int_equal(world.relaxed, 5);
     assert_int_equal(world.count, 1);
     world.again = 5;
-    world.progress = 1; /* something came: there is no need to give the processor away */
+    world.progress = 1; /* there were arrivals, so there is no need to yield */
     assert_int_equal(comes(sync), 0);
     assert_int_equal(world.relaxed, 5);
     assert_int_equal(world.count, 2);

@@ -1,4 +1,4 @@
-/* Answers to operations of the fallback layer, as peers may make them up. */
+/* Answers to operations of the fallback layer that peers may have made up. */
 #include "transport/fallback_world_test.h"
 
 static struct aqi_comp comp;
@@ -17,7 +17,7 @@ static void expect_under_way(bool under_way)
     assert_int_equal(world.tp.ops.quiet(&world.tp, NULL), under_way ? AQ_AGAIN : AQ_OK);
 }
 
-/* Of what was sent last: which operation it is. */
+/* The operation of the last message sent. */
 static struct message answer_to(unsigned number, enum fallback_message type, uint8_t nargs,
                                 int32_t third)
 {
@@ -35,7 +35,7 @@ static void acknowledgements_of_a_put(void **state)
     assert_int_equal(world.count, 2);
     assert_int_equal(comp.local, 0);
     struct message ack = answer_to(0, FB_ACK, 3, PIECE);
-    /* Of another, of more than was sent, or the answer to something else. */
+    /* For another operation, for more than was sent, or the answer to another kind. */
     ack.args[0]++;
     assert_int_equal(comes(ack), 1);
     ack.args[0]--, ack.args[1]++;
@@ -52,7 +52,7 @@ static void acknowledgements_of_a_put(void **state)
     assert_int_equal(comes(ack), 0);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 0);
     assert_int_equal(world.count, 2);
-    /* An answer that falls short, and is the last: the rest is asked for. */
+    /* A short answer, which is the last: the rest is requested. */
     ack.args[2] = (PIECE - 10) | FB_ANSWER;
     assert_int_equal(comes(ack), 0);
     expect_under_way(true);
@@ -84,7 +84,9 @@ static void acknowledgements_of_two_puts(void **state)
             world.tp.ops.put(&world.tp, peer, NULL, 4096, bytes, sizeof(bytes), NULL, &comp),
             AQ_OK);
         const int32_t *args = world.sent[0].args;
-        /* Their second has its own number, generation and bytes; and with five there is none. */
+        /*
+         * The second has its own number, generation and bytes; with five arguments there is none.
+         */
         struct message ack = {FB_ACK, 6, {99, 99, PIECE, args[0], args[1], PIECE}, NULL, NULL, 0};
         ack.nargs = i == 1 ? 5 : 6;
         ack.args[5] += i == 2;
@@ -126,7 +128,7 @@ static void data_of_a_get(void **state)
     assert_int_equal(comes(answer_to(0, FB_ACK, 3, PIECE)), 0);
     expect_under_way(true);
     m.args[2] = 0;
-    m.nbytes = PIECE + 1; /* more than is still to come */
+    m.nbytes = PIECE + 1; /* more than is outstanding */
     assert_int_equal(comes(m), 0);
     assert_int_equal(local[0], 0);
     m.nbytes = PIECE;
@@ -138,7 +140,7 @@ static void data_of_a_get(void **state)
     close_world();
 }
 
-/* Data that has not been requested yet is not taken. */
+/* Data that has not been requested yet is not accepted. */
 static void data_ahead_of_a_get(void **state)
 {
     enum { LEN = 20 * PIECE };

@@ -1,6 +1,6 @@
 /*
- * The fallback layer before a transport with nothing behind it, so that a test sees what it sends,
- * and one peer that says what the test makes up.
+ * The fallback layer on a scripted transport, so that a test sees what it sends, and a peer whose
+ * messages the test makes up.
  */
 #ifndef FALLBACK_WORLD_TEST_H
 #define FALLBACK_WORLD_TEST_H
@@ -19,9 +19,9 @@ static struct {
     struct aqi_fallback *fb;
     struct aqi_tp_params inner;
     struct aqi_peer peer[PEERS];
-    aq_status answer; /* to what is sent, after `again` times no room */
+    aq_status answer; /* results of sends, after `again` times no room */
     unsigned again, tries, relaxed, last_round;
-    unsigned progress; /* what it says */
+    unsigned progress; /* answers of the peer */
     struct {
         uint32_t to;
         struct aqi_am am;
@@ -29,14 +29,14 @@ static struct {
         unsigned char payload[PIECE];
     } sent[SENT];
     unsigned count;
-    struct aqi_am came; /* to the opener of the transport */
+    struct aqi_am came; /* for the opener of the transport */
     unsigned delivered, looks;
-    unsigned char *swap; /* changes at look `swap_at`: a byte that a stranger can write to */
+    unsigned char *swap; /* changes at check `swap_at`: a byte that a stranger can write */
     unsigned swap_at;
     unsigned char swap_to;
 } world;
 
-static alignas(16) unsigned char reach[REACH + 64]; /* the first REACH bytes are for peers */
+static alignas(16) unsigned char reach[REACH + 64]; /* peers may access the first REACH bytes */
 
 static inline aq_status serve_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_am *am, struct aqi_comp *comp)
@@ -138,7 +138,7 @@ static inline void close_world(void)
     assert_int_equal(aqi_tp_pending, 0);
 }
 
-/* Hand it a message; returns how many were dropped. */
+/* Deliver a message; returns how many were dropped. */
 static inline unsigned come_from(uint32_t source, const struct aqi_am *am)
 {
     uint64_t before = aqi_counter_sum(AQI_CTR_AM_DROPPED);
@@ -146,7 +146,7 @@ static inline unsigned come_from(uint32_t source, const struct aqi_am *am)
     return (unsigned)(aqi_counter_sum(AQI_CTR_AM_DROPPED) - before);
 }
 
-/* An internal message with up to eight arguments, as many as are given. */
+/* An internal message with the given arguments, up to eight. */
 struct message {
     enum fallback_message type;
     uint8_t nargs;
@@ -175,7 +175,7 @@ static inline unsigned comes(struct message m)
     return come_from(PEER, &am);
 }
 
-/* The last that was sent, with these arguments. */
+/* Check the last message sent, with these arguments. */
 static inline void expect_sent(unsigned count, enum fallback_message type, unsigned nargs,
                                const int32_t *args)
 {

@@ -1,4 +1,6 @@
-/* The fault decorator: an open transport inside another that refuses, delays, hides and dies. */
+/*
+ * The fault decorator: an open transport inside another one that rejects, delays, hides and dies.
+ */
 #include "transport/fault.h"
 
 #include "base/fail.h"
@@ -14,9 +16,9 @@ static struct {
     bool on;
     unsigned hide;
     uint64_t again, late, credits, seed;
-    uint64_t depth; /* 0: as asked */
+    uint64_t depth; /* 0: as requested */
     uint64_t die_id;
-    uint64_t die_after; /* 0: nobody dies */
+    uint64_t die_after; /* 0: no peer dies */
 } fault_config;
 
 static const struct {
@@ -125,7 +127,7 @@ unsigned aqi_fault_caps(unsigned caps)
 
 enum late_kind { LATE_BEGUN, LATE_PUT, LATE_GET, LATE_FILL };
 
-/* The two ends of one. */
+/* The two ends of one connection. */
 struct late_end {
     struct aqi_peer *peer;
     const struct aqi_rmem *rmem;
@@ -137,19 +139,19 @@ struct late_end {
 };
 
 /*
- * An operation held back: `inner` is what the transport counts down. Puts, gets and fills begin
- * late, so that who takes them for complete too early spoils the source or sees old bytes; the
+ * A held-back operation: `inner` is what the transport counts down. Puts, gets and fills start
+ * late, so callers that take them for complete too early overwrite the source or see old bytes; the
  * result of an atomic operation is written late.
  */
 struct late_op {
     struct aqi_comp inner;
     struct aqi_comp *comp;
-    unsigned wait;              /* progress calls still to pass */
-    bool has_local, has_remote; /* what it counts down */
-    uint8_t kind;               /* what is still to begin */
+    unsigned wait;              /* calls of progress still to pass */
+    bool has_local, has_remote; /* the counters that it counts down */
+    uint8_t kind;               /* what is still to be started */
     struct late_end end;
-    unsigned char bytes[AQI_PUT_COPIED]; /* the source of a put that has copied it */
-    uint64_t value;                      /* of an atomic operation */
+    unsigned char bytes[AQI_PUT_COPIED]; /* the source of a put, which is copied from it */
+    uint64_t value;                      /* for an atomic operation */
     void *result;
     size_t result_size;
     struct late_op *next;
@@ -162,7 +164,7 @@ struct aqi_fault {
     bool threads;
     struct aqi_spin lock;
     uint64_t random;
-    unsigned burst; /* calls still to refuse */
+    unsigned burst; /* calls still to reject */
     uint64_t calls; /* to the one that is to die */
     atomic_bool dead, told;
     struct aqi_pool pool;
@@ -199,7 +201,7 @@ static aq_status fault_gate(struct aqi_fault *f, const struct aqi_peer *peer)
     return st;
 }
 
-/* Stand between an operation's counters and the transport; NULL: nothing is to be delayed. */
+/* Intercept the counters of an operation; NULL: nothing is to be delayed. */
 static struct late_op *fault_hold(struct aqi_fault *f, const struct late_op *what,
                                   struct aqi_comp *comp)
 {
@@ -238,7 +240,7 @@ static aq_status fault_begin(struct aqi_fault *f, uint8_t kind, const struct lat
     return f->own.fill(tp, e->peer, e->rmem, e->addr, e->byte, len, comp);
 }
 
-/* It will not begin any more, but as far as its caller knows it has. */
+/* It will never start, but as far as its caller knows, it has. */
 static void fault_fail_late(struct late_op *op, aq_status st)
 {
     op->kind = LATE_BEGUN;
@@ -247,7 +249,7 @@ static void fault_fail_late(struct late_op *op, aq_status st)
     atomic_store(&op->inner.remote, 0);
 }
 
-/* Begin what has waited long enough. */
+/* Start those that have waited long enough. */
 static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 {
     aq_status st = fault_begin(f, op->kind, &op->end, op->end.len, &op->inner);
@@ -258,8 +260,8 @@ static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 }
 
 /*
- * A put, get or fill: kept for later if completions are late. First 0 bytes are asked for, since
- * whether the transport reaches this memory at all must be answered now.
+ * A put, get or fill, kept for later if completions are late. First, 0 bytes are transferred, since
+ * whether the transport reaches this memory must be reported now.
  */
 static aq_status fault_transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
                                 struct aqi_comp *comp)
@@ -370,7 +372,7 @@ static aq_status fault_fill(struct aqi_tp *tp, struct aqi_peer *peer, const stru
                           comp);
 }
 
-/* Scattered transfers begin at once and are complete late. */
+/* Scattered transfers start at once and complete late. */
 static aq_status fault_rows(struct aqi_tp *tp, bool put, struct aqi_peer *peer,
                             const struct aqi_rmem *rmem, struct aqi_row *rows, unsigned n,
                             unsigned *taken, struct aqi_comp *comp)
@@ -494,7 +496,7 @@ static int fault_describe(struct aqi_tp *tp, char *buf, size_t len)
     return snprintf(buf, len, "%s with faults: %s", tp->ops.name, inner);
 }
 
-/* With the map hidden, addresses stay what they are but nobody may load and store directly. */
+/* With the map hidden, addresses stay the same but must not be loaded from or stored to. */
 static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
                                   size_t key_len, uint64_t addr, size_t len, struct aqi_rmem **rmem)
 {
@@ -503,7 +505,7 @@ static aq_status fault_map_hidden(struct aqi_tp *tp, struct aqi_peer *peer, cons
     return st;
 }
 
-/* In front of the transport's operations; what is not named here stays the transport's own. */
+/* Replaces these operations; those not named here stay the transport's own. */
 static void fault_decorate(struct aqi_transport *ops)
 {
     const unsigned hidden = ops->caps & ~aqi_fault_caps(ops->caps);

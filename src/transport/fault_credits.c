@@ -1,8 +1,8 @@
 /*
- * Part of the fault decorator: plays a transport with posted receive buffers. By what is on the
- * wire, and not by the gate's books, it counts the requests sent that were not given back, what a
- * peer gives back without having got it, and the replies that come without a request to have posted
- * a buffer for. Too many of any abort the process.
+ * Part of the fault decorator: plays a transport with posted receive buffers. Based on the messages
+ * themselves, not on the gate's books, it counts the requests sent whose credits were not returned,
+ * credits that a peer returns without having got them, and replies without a request that has
+ * posted a buffer for them. Any excess aborts the process.
  */
 #include "transport/fault_credits.h"
 
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 struct fault_account {
-    struct aqi_credit_note out;        /* requests to the peer that it has not given back */
-    struct aqi_credit_note unanswered; /* requests from it that we have not */
+    struct aqi_credit_note out;        /* requests to the peer whose credits it has not returned */
+    struct aqi_credit_note unanswered; /* requests from it whose credits we have not */
     uint32_t reply_buffers;            /* posted for its replies */
     bool dead;
 };
@@ -47,7 +47,7 @@ static void fault_credits_add(struct aqi_credit_note *to, uint32_t count, uint64
     to->bytes += bytes;
 }
 
-/* What leaves an account must have been in it. */
+/* Subtract from an account, which must contain at least as much. */
 static void fault_credits_take(const struct fault_credits *c, uint32_t id,
                                struct aqi_credit_note *from, struct aqi_credit_note note)
 {

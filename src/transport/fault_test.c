@@ -1,4 +1,4 @@
-/* Twin of fault.c: which specifications are legal. What it does to a transport: tests/contract. */
+/* Tests fault.c: which specifications are valid. The effects on a transport: tests/contract. */
 #include "transport/fault.h"
 #include "transport/transport.h"
 
@@ -39,7 +39,10 @@ static void illegal(void **state)
     }
 }
 
-/* Who waits for room that was only said to be missing would sleep: nothing tells of it. */
+/*
+ * A caller that waits for room must not sleep if lack of room was only simulated, as nothing would
+ * wake it.
+ */
 static void invented_shortage_is_not_announced(void **state)
 {
     (void)state;

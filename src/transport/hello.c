@@ -1,4 +1,4 @@
-/* Messages of connections to bytes and back. */
+/* Encoding and decoding the messages of connections. */
 #include "transport/hello.h"
 
 #include <endian.h>
@@ -6,10 +6,10 @@
 
 #define MAGIC UINT64_C(0x316f6c6c65487141) /* "AqHello1" */
 
-/* What AQ_AM_MAX_MEDIUM may be, in the unit that it travels in. */
+/* The range of AQ_AM_MAX_MEDIUM, in the unit used on the wire. */
 enum { LINE = 64, LINES_LEAST = 512 / LINE, LINES_MOST = (1 << 20) / LINE };
 
-/* As it travels; all little-endian. Address, key and data follow without a gap. */
+/* On the wire; all little-endian. Address, key and data follow without gaps. */
 struct hello_wire {
     uint64_t magic;
     uint16_t version;
@@ -56,7 +56,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
     return (size_t)(at - (unsigned char *)buf);
 }
 
-/* Do the fields make sense together? */
+/* Whether the fields are consistent. */
 static bool hello_plausible(const struct aqi_hello *hello)
 {
     if (hello->type == 0 || hello->type >= AQI_HELLO_END) return false;

@@ -1,4 +1,5 @@
-/* Messages of connections: there and back, cut at every byte, and with every field out of bounds.
+/*
+ * Messages of connections: there and back, cut at every byte, and with every field out of bounds.
  */
 #include "transport/hello.h"
 
@@ -73,7 +74,7 @@ static void test_largest(void **state)
     free(data);
 }
 
-/* Every byte fewer is refused, and so is one more. */
+/* A message with any byte missing is rejected, and so is one with an extra byte. */
 static void test_cut(void **state)
 {
     struct aqi_hello hello = sample(), again;
@@ -91,7 +92,7 @@ static void test_other_version(void **state)
     (void)state;
     buf[8]++;
     assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EMISMATCH);
-    buf[0]++; /* none of ours at all */
+    buf[0]++; /* not one of ours */
     assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EPROTO);
 }
 
@@ -129,7 +130,7 @@ static void test_senseless(void **state)
 #undef REFUSED
 }
 
-/* What is just within bounds. */
+/* Values just within bounds. */
 static void test_bounds(void **state)
 {
     struct aqi_hello hello, again;

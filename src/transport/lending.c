@@ -1,11 +1,15 @@
-/* Parts of transfers of memory that is lent on demand: what they wait for, and what becomes of
- * them; and the messages. */
+/*
+ * Parts of transfers whose memory is lent on demand: what they wait for, how they continue, and the
+ * messages.
+ */
 #include "transport/lending.h"
 
 #include "base/stats.h"
 
-/* Parts of transfers to a peer under way at a time, which others have to wait for; and such as are
- * handed over in a call of progress. */
+/*
+ * Maximum number of parts in progress per peer, beyond which others wait; and number handed over
+ * per call of progress.
+ */
 enum { PARTS = 64, HANDED = 64 };
 
 void aqi_lending_open(struct aqi_lending *lending, const struct aqi_lending_hooks *hooks,
@@ -66,7 +70,10 @@ static void lending_over(struct aqi_lending *lending, struct aqi_transfer *op, a
 
 /* --- parts ----------------------------------------------------------------------------------- */
 
-/* So much of `op`, as an operation of its own that has asked for nothing; NULL: no memory. */
+/*
+ * Split this much off `op` as an operation of its own that has requested nothing; NULL: out of
+ * memory.
+ */
 static struct aqi_transfer *lending_part(struct aqi_lending *lending, const struct aqi_transfer *op,
                                          size_t offset, size_t len)
 {
@@ -86,7 +93,7 @@ static struct aqi_transfer *lending_part(struct aqi_lending *lending, const stru
     return part;
 }
 
-/* Let `op` be its first `len` bytes; the rest is wanted next. False: no memory. */
+/* Reduce `op` to its first `len` bytes; the rest is handled next. False: out of memory. */
 static bool lending_cut(struct aqi_lending *lending, struct aqi_transfer *op, size_t len)
 {
     if (op->len <= len) return true;
@@ -112,8 +119,10 @@ void aqi_lending_end(struct aqi_lending *lending, struct aqi_transfer *op)
 
 /* --- asking ---------------------------------------------------------------------------------- */
 
-/* With AQ_OK it has its memory, or the beginning of it. The peer may have failed meanwhile, of
- * which the cache is told later. */
+/*
+ * With AQ_OK it has its memory, or the beginning of it. The peer may have failed meanwhile, which
+ * the cache learns later.
+ */
 static void lending_have(struct aqi_lending *lending, struct aqi_transfer *op, aq_status st)
 {
     op->loan->held = st == AQ_OK;
@@ -129,7 +138,7 @@ static void lending_have(struct aqi_lending *lending, struct aqi_transfer *op, a
     }
 }
 
-/* Called by the cache, of which nothing but aqi_reg_release may be called. */
+/* Called by the cache, so only aqi_reg_release may be called on it. */
 static void lending_ready(struct aqi_reg_wait *wait, aq_status st)
 {
     struct aqi_loan *loan = (struct aqi_loan *)(void *)wait; /* its first member */
@@ -141,7 +150,7 @@ static void lending_ready(struct aqi_reg_wait *wait, aq_status st)
     lending_over(loan->lending, loan->op, wait->ride_status);
 }
 
-/* Ask for the first that is wanted; false: there is no room for the question. */
+/* Request memory for the first waiting part; false: there is no room for the request. */
 static bool lending_ask(struct aqi_lending *lending, struct aqi_lender *lender)
 {
     struct aqi_pins *pins = lending->pins;
@@ -197,7 +206,7 @@ void aqi_lending_begin(struct aqi_lending *lending, struct aqi_transfer *op)
 
 /* --- by messages ----------------------------------------------------------------------------- */
 
-/* Do this range of it by messages. */
+/* Transfer this range of it by messages. */
 static bool lending_instead(struct aqi_lending *lending, const struct aqi_transfer *op,
                             size_t offset, size_t len)
 {
@@ -206,7 +215,7 @@ static bool lending_instead(struct aqi_lending *lending, const struct aqi_transf
     return part != NULL;
 }
 
-/* Its key is worth nothing any more: nor is what else of it was posted, and the rest is not. */
+/* Its key is no longer valid: neither are its other posted parts, and the rest is not posted. */
 bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_transfer *op, size_t offset,
                          size_t len)
 {
@@ -217,7 +226,7 @@ bool aqi_lending_refused(struct aqi_lending *lending, struct aqi_transfer *op, s
     return lending_instead(lending, op, offset, len);
 }
 
-/* The counters of messages are beside our own, which ends now. */
+/* The counters of the messages are in addition to ours, which end now. */
 static aq_status lending_hand_over(const struct aqi_lending *lending, const struct aqi_transfer *op)
 {
     const struct aqi_tp_hooks *hooks = &lending->params->hooks;

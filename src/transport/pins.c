@@ -1,11 +1,11 @@
 /*
  * Memory that a transport registers on demand.
  *
- * Of what was unmapped no message and no put leaves before all peers who hold it have given it back
- * (aqi_pins_fenced). What else may tell of it, such as another network, knows nothing of that, so
- * with the next call such memory is deregistered, too, where an adapter has pinned its pages
- * (`cut`): a transfer to other pages of the piece that is under way is refused, and done again by
- * messages.
+ * After memory is unmapped, no message and no put is sent before all peers that hold it have
+ * returned it (aqi_pins_fenced). Other channels that may reveal the change, such as another
+ * network, do not wait for that, so if an adapter has pinned its pages (`cut`), the next call also
+ * deregisters such memory: a transfer in progress to other pages of the piece is rejected, and
+ * repeated by messages.
  */
 #include "transport/pins.h"
 
@@ -18,7 +18,7 @@
 
 /* --- what the cache asks for ----------------------------------------------------------------- */
 
-/* What is kept serves puts, gets and peers; else what is put may lie in memory for reading only. */
+/* Kept registrations serve puts, gets and peers; otherwise the source of a put may be read-only. */
 static enum aqi_pins_access pins_access(const struct aqi_pins *pins)
 {
     if (pins->op != NULL && pins->once) return pins->op->get ? AQI_PINS_WRITE : AQI_PINS_READ;
@@ -42,8 +42,10 @@ static void pins_unpin(void *host, const struct aqi_reg_mem *mem)
     pins->params.unpin(pins->params.host, mem);
 }
 
-/* Are these pages in a segment, which is not unmapped while it may be reached? Then all of its
- * other pages may be pinned along. */
+/*
+ * Whether these pages are in a segment, which is not unmapped while peers may access it. Then all
+ * of its other pages may be pinned as well.
+ */
 static bool pins_segment(const struct aqi_pins *pins, uint64_t addr, uint64_t len, uint64_t *from,
                          uint64_t *to)
 {
@@ -66,7 +68,7 @@ static bool pins_watch(struct aqi_pins *pins, uint64_t addr, uint64_t len)
     return aqi_monitor_watch(pins->monitor, first, end - first);
 }
 
-/* A key opens whole pages. What cannot be kept costs more than a message. */
+/* A key opens whole pages. Memory that cannot be kept costs more than a message. */
 static enum aqi_reg_how pins_how_lent(struct aqi_pins *pins, uint64_t addr, uint64_t len)
 {
     const struct aqi_tp_hooks *hooks = &pins->params.tp->hooks;
@@ -156,14 +158,14 @@ aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *p
     if (st != AQ_OK) return st;
     if (aqi_reg_config.probe)
         reg.limits.victim.bytes = aqi_reg_probe(&reg.hooks, reg.limits.victim.bytes);
-    /* Threads that make no calls here may unmap memory all the same. */
+    /* Threads that make no calls here may also unmap memory. */
     if (params->cut && aqi_reg_config.monitor == AQI_REG_MONITOR_AUTO &&
         aqi_monitor_open(true, &pins->monitor, why, sizeof(why)) != AQ_OK)
         aqi_log(AQI_LOG_INFO, params->name, "%s", why);
     pins->keeps = !params->cut || pins->monitor != NULL;
     aqi_log(AQI_LOG_INFO, params->name,
-            "registrations: %llu bytes in %llu pieces for peers, %llu in %llu for this process, "
-            "in regions of %llu bytes",
+            "registrations: %llu bytes in %llu pieces for peers, %llu in %llu for this process, in "
+            "regions of %llu bytes",
             (unsigned long long)reg.limits.main.bytes, (unsigned long long)reg.limits.main.regions,
             (unsigned long long)reg.limits.victim.bytes,
             (unsigned long long)reg.limits.victim.regions, (unsigned long long)reg.limits.region);

@@ -1,4 +1,4 @@
-/* Twin of pins.c, with an adapter that only counts. */
+/* Tests pins.c, with an adapter that only counts. */
 #include "transport/pins.h"
 
 #include "reg/limits.h"
@@ -89,7 +89,7 @@ static unsigned char *map(void *at)
     return got;
 }
 
-/* Pin for a transfer, all pieces at once, and let go; how much of it could be. */
+/* Pin for a transfer, all pieces at once, and release; returns how much could be pinned. */
 static size_t transfer(unsigned char *at, bool get)
 {
     struct aqi_transfer op = {.get = get, .by = AQI_BY_PINS, .local = at, .len = LEN};
@@ -183,7 +183,7 @@ static void without_pages_nothing_is_watched(void **unused)
     reaches_what_is_mapped = false;
 }
 
-/* For want of descriptors; a container's filter of system calls does the same. */
+/* For lack of descriptors; a container's system call filter has the same effect. */
 static void where_userfaultfd_is_refused_aqinfo_says_so(void **unused)
 {
     struct rlimit was, none;
@@ -235,7 +235,7 @@ static void registrations_are_bounded(void **unused)
     close_all();
 }
 
-/* What is refused is copied by the caller, and asked for again by the next transfer. */
+/* A rejected piece is copied by the caller, and requested again by the next transfer. */
 static void refusals_and_limits(void **unused)
 {
     (void)unused;

@@ -1,4 +1,4 @@
-/* The one list of transports, and opening one of them: check, decorate, fill the gaps. */
+/* The list of transports, and opening one of them: check, decorate, fill in missing operations. */
 #include "base/fail.h"
 #include "transport/fallback.h"
 #include "transport/fault.h"
@@ -25,7 +25,7 @@ const struct aqi_transport *aqi_transport_find(const char *name)
     return NULL;
 }
 
-/* Which operation each capability promises; 0: required of every transport. */
+/* The operation that each capability promises; 0: required of every transport. */
 #define SLOT(bit, member)                                                                          \
     {                                                                                              \
         bit, offsetof(struct aqi_transport, member), #member                                       \

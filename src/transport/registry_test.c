@@ -1,4 +1,4 @@
-/* Twin of registry.c. */
+/* Tests registry.c. */
 #include "transport/transport.h"
 
 #include <setjmp.h>

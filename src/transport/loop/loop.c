@@ -1,8 +1,8 @@
 /*
  * loop: the transport of a process to itself. Messages wait in two rings, one for requests and one
- * for replies, until progress delivers them; a full ring is AQ_AGAIN. Memory needs no transfer, so
- * mem_map gives the address itself and everything else is left to fallback.c. (Programs' requests
- * to themselves do not come here: the core runs their handlers.)
+ * for replies, until progress delivers them; if a ring is full, sends return AQ_AGAIN. Memory needs
+ * no transfer, so mem_map returns the address itself and everything else is left to fallback.c.
+ * (Requests of programs to themselves do not come here: the core runs their handlers.)
  *
  * This is the smallest complete transport. docs/adding-a-transport.md walks through it.
  */
@@ -25,10 +25,10 @@ enum { REQUESTS, REPLIES, QUEUES };
 
 struct loop_queue {
     unsigned char *frames; /* LOOP_SLOTS of them, used in turn */
-    /* How many messages came and how many were delivered; both go round. */
+    /* The numbers of messages sent and delivered; both wrap. */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t sent;
     alignas(AQI_CACHE_LINE) _Atomic uint32_t done;
-    struct aqi_spin producer, consumer; /* used with params.threads only */
+    struct aqi_spin producer, consumer; /* only with params.threads */
 };
 
 struct loop_tp {
@@ -38,7 +38,7 @@ struct loop_tp {
     struct loop_queue queue[QUEUES];
     struct aqi_peer self;
     int wake;          /* eventfd */
-    atomic_bool armed; /* somebody sleeps on it, or is about to, who has not been woken */
+    atomic_bool armed; /* a thread sleeps on it, or is about to, and has not been woken */
 };
 
 static bool loop_probe(unsigned device, struct aqi_tp_probe *probe)
@@ -89,7 +89,7 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
 static aq_status loop_address(struct aqi_tp *tp, void *addr, size_t *len)
 {
     (void)tp, (void)addr;
-    *len = 0; /* nobody else needs one */
+    *len = 0; /* no other process needs one */
     return AQ_OK;
 }
 
@@ -102,7 +102,7 @@ static aq_status loop_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, str
     return AQ_OK;
 }
 
-/* Either we see that somebody sleeps, or who is about to sees our message (loop_arm). */
+/* Either we see that a thread sleeps, or one that is about to sleep sees our message (loop_arm). */
 static inline void loop_wake(struct loop_tp *loop)
 {
     if (loop->params.threads) atomic_thread_fence(memory_order_seq_cst);
@@ -133,7 +133,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     (void)peer;
     if (loop->params.threads) aqi_spin_lock(&queue->producer);
     uint32_t sent = atomic_load_explicit(&queue->sent, memory_order_relaxed);
-    /* Reads the store in loop_drain: the frame is not in use any more. */
+    /* Reads the store in loop_drain: the frame is free. */
     bool room = sent - atomic_load_explicit(&queue->done, memory_order_acquire) < LOOP_SLOTS;
     if (room) {
         unsigned char *frame = loop_frame(loop, queue, sent);
@@ -151,7 +151,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     return AQ_OK;
 }
 
-/* Deliver up to a batch. The slot is given back after its handler has run. */
+/* Deliver a batch at most. The slot is freed after its handler has run. */
 static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
 {
     unsigned n = 0;
@@ -186,7 +186,7 @@ static unsigned loop_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, ui
     return n;
 }
 
-/* A message is under way until it is delivered, and only progress can do that. */
+/* A message is in flight until it is delivered, and only progress does that. */
 static aq_status loop_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     (void)tp;
@@ -204,7 +204,7 @@ static bool loop_has_arrivals(struct loop_tp *loop)
     bool some = false;
     for (unsigned i = 0; i < QUEUES && !some; i++) {
         struct loop_queue *queue = &loop->queue[i];
-        /* Who holds it is delivering. */
+        /* The thread that holds the lock is delivering. */
         if (loop->params.threads && !aqi_spin_try(&queue->consumer)) return true;
         some = loop_oldest(loop, queue) != NULL;
         if (loop->params.threads) aqi_spin_unlock(&queue->consumer);
@@ -222,7 +222,7 @@ static aq_status loop_arm(struct aqi_tp *tp, bool on)
     return AQ_OK;
 }
 
-/* A key is one byte that means nothing: without any, the memory would count as not registered. */
+/* A key is one byte without meaning: without any, the memory would count as not registered. */
 static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct aqi_mem *mem = malloc(sizeof(*mem));
