@@ -17,10 +17,10 @@ static const char *const cma_modes[] = {"no", "auto", "always", NULL};
 static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_SLOTS",
      .def = "64",
-     .doc =
-         "Messages that may be in flight from one process to another, requests and replies apart.",
-     .advice = "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD where a receiver "
-               "computes between polls; each slot is 128 bytes per pair that talks.",
+     .doc = "The number of messages in flight from one process to another, for requests and "
+            "replies each.",
+     .advice = "Raise it for bursts of small messages, and with AQ_SHM_PAYLOAD if a receiver "
+               "computes between polls; each slot takes 128 bytes per pair that communicates.",
      .min = 16,
      .max = 65536,
      .power_of_two = true,
@@ -28,8 +28,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct shm_config, slots)},
     {.name = "AQ_SHM_PAYLOAD",
      .def = "0",
-     .doc = "Bytes of payload in flight from one process to another, requests and replies apart; "
-            "at least four of the largest Medium and of AQ_SHM_FRAGMENT, which 0 gives, "
+     .doc = "Bytes of payload in flight from one process to another, for requests and replies "
+            "each; at least four times the largest Medium and AQ_SHM_FRAGMENT, which 0 selects, "
             "but no less than 64K. Rounded up to a power of two.",
      .max = 1u << 30,
      .same = true,
@@ -37,27 +37,27 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_MAP",
      .def = "yes",
      .doc = "Map the segments of the other processes of the host for plain loads and stores.",
-     .advice = "Turn it off to see how a program behaves without.",
+     .advice = "Turn it off to see how a program behaves without it.",
      AQI_SETTING_IN(BOOL, struct shm_config, map)},
     {.name = "AQ_SHM_FRAGMENT",
      .def = "0",
-     .doc = "Puts and gets of memory that is not mapped travel in messages of this size, unless "
-            "CMA moves them; four of them are under way each way. At least AQ_AM_MAX_MEDIUM; 0: "
-            "64K, or that where a host has more than 16 processes.",
+     .doc = "The size of the messages that transfer puts and gets of memory that is not mapped, "
+            "unless CMA does; four of them are in flight in each direction. At least "
+            "AQ_AM_MAX_MEDIUM; 0: 64K, or AQ_AM_MAX_MEDIUM if a host has more than 16 processes.",
      .max = 1 << 24,
      .same = true,
      AQI_SETTING_IN(BYTES, struct shm_config, piece)},
     {.name = "AQ_SHM_HOT",
      .def = "8",
-     .doc = "So many senders are polled in any case; of more, those that have sent since the last "
-            "look (AQ_SHM_COOL). The others announce their next message.",
-     .advice = "Raise it if more peers than that talk now and then.",
+     .doc = "The number of senders that are always polled; of further ones, those that have sent "
+            "since the last check (AQ_SHM_COOL) are. The others announce their next message.",
+     .advice = "Raise it if more peers than that communicate now and then.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct shm_config, hot)},
     {.name = "AQ_SHM_COOL",
      .def = "2048",
-     .doc = "Rounds of polling between two looks for senders that have sent nothing meanwhile; of "
-            "polls that find nothing one in 16 is such a round.",
+     .doc = "Rounds of polling between two checks for senders that have sent nothing meanwhile; of "
+            "polls that find nothing, one in 16 is such a round.",
      .min = 16,
      .max = 1u << 30,
      .power_of_two = true,
@@ -65,17 +65,16 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_SHM_CMA",
      .def = "auto",
      .doc = "Read and write memory that is not mapped with process_vm_readv and process_vm_writev: "
-            "auto: when its owner is not polling, or from AQ_SHM_CMA_LEAST bytes on; always; no.",
-     .advice = "always if the owners of such memory compute more than they poll: with auto, one "
-               "that stops polling just then delays the transfer until it polls again.",
+            "auto: if its owner is not polling, or from AQ_SHM_CMA_LEAST bytes on; always; no.",
+     .advice = "always if the owners of such memory compute more than they poll: with auto, an "
+               "owner that has just stopped polling delays the transfer until it polls again.",
      .choices = cma_modes,
      AQI_SETTING_IN(CHOICE, struct shm_config, cma)},
     {.name = "AQ_SHM_CMA_LEAST",
      .def = "0",
-     .doc =
-         "From this size on CMA is used although the owner of the memory polls; 0: from 16 KB to "
-         "1 MB where the kernel is found to copy fast enough, else not, since copying by both "
-         "processes is faster then.",
+     .doc = "From this size on, CMA is used even if the owner of the memory polls; 0: from 16 KB "
+            "to 1 MB if the kernel turns out to copy fast enough, otherwise not, since copying by "
+            "both processes is then faster.",
      .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no; 1T: never.",
      AQI_SETTING_IN(BYTES, struct shm_config, cma_least)},
 };
@@ -110,12 +109,12 @@ static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_mediu
     return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
 }
 
-/* What all who share inboxes have alike. */
+/* The properties that all processes sharing inboxes must have in common. */
 struct measures {
     size_t slots, payload, piece;
 };
 
-/* An address: the number of the inbox, and the measures of all inboxes. */
+/* An address: the number of the inbox, and the dimensions of all inboxes. */
 struct shm_addr {
     uint32_t magic, rank, slots, payload, piece;
 };
@@ -147,7 +146,10 @@ static bool shm_power_between(size_t value, size_t least, size_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
-/* The measures of a stranger: what any settings could have made of them, and nothing else. */
+/*
+ * The dimensions given by a stranger: accept what any settings could have produced, and nothing
+ * else.
+ */
 static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_medium,
                                     struct measures *out)
 {
@@ -156,7 +158,7 @@ static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_me
     if (!shm_read_addr(bytes, len, &a) || !shm_power_between(a.slots, SLOTS_LEAST, SLOTS_MOST) ||
         a.piece > PAYLOAD_MOST || a.piece % AQI_CACHE_LINE != 0 || a.piece < max_medium ||
         !shm_power_between(a.payload, shm_least_payload(max_medium, a.piece), PAYLOAD_MOST))
-        return aqi_fail(AQ_EPROTO, "shm", "the address of a peer makes no sense");
+        return aqi_fail(AQ_EPROTO, "shm", "the address of a peer is malformed");
     *out = (struct measures){a.slots, a.payload, a.piece};
     return AQ_OK;
 }
@@ -236,7 +238,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (shm == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to open");
     shm->wake_socket = -1;
     shm->params = *params;
-    shm->params.like = NULL; /* it is the caller's */
+    shm->params.like = NULL; /* owned by the caller */
     shm->tp.hooks = params->hooks;
     shm->tp.limits = (struct aqi_tp_limits){
         .max_medium = max_medium, .max_long = UINT32_MAX, .max_piece = measures.piece};
@@ -287,10 +289,10 @@ static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
     aq_status st = shm->params.hooks.lookup(shm->params.hooks.host, &shm->tp, id, bytes, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    /* Whose "peer" is ourselves would believe its keys, which name memory here. */
+    /* A "peer" that is ourselves would make us trust its keys, which name memory here. */
     if (!shm_read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
         (addr.rank == shm->params.local_rank) != (id == shm->params.self))
-        return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u makes no sense", id);
+        return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u is malformed", id);
     *rank = addr.rank;
     return AQ_OK;
 }
@@ -300,14 +302,14 @@ static aq_status shm_check_inbox(const struct shm_tp *shm, const struct shm_inbo
 {
     if (inbox->magic != SHM_MAGIC || inbox->rank != rank)
         return aqi_fail(AQ_EPROTO, "shm",
-                        "the inbox of local rank %u is not set up, or by another build of the "
-                        "library",
+                        "the inbox of local rank %u is not set up, or was set up by another build "
+                        "of the library",
                         rank);
     if (inbox->slots != shm->layout.slots ||
         inbox->payload != (uint64_t)shm->layout.lines * AQI_CACHE_LINE)
         return aqi_fail(AQ_EMISMATCH, "shm",
-                        "local rank %u has rings of %u slots and %llu bytes, we have %u and %u: "
-                        "give all processes the same AQ_SHM_ and AQ_AM_ settings",
+                        "local rank %u has rings of %u slots and %llu bytes, this process %u and "
+                        "%u: give all processes the same AQ_SHM_ and AQ_AM_ settings",
                         rank, inbox->slots, (unsigned long long)inbox->payload, shm->layout.slots,
                         shm->layout.lines * AQI_CACHE_LINE);
     return AQ_OK;
@@ -331,7 +333,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->fence = inbox->fence || !shm->membarrier;
     peer->polled = shm_polled_of(inbox, shm->params.local_rank);
     peer->calling = shm_calling_of(shm, inbox, shm->params.local_rank);
-    /* Its process id is its own word; it could name another process that we may write to. */
+    /* Its process id is only its claim; it could name another process that we may write to. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_tx_init(shm, &peer->tx[ring], ring, rank);
@@ -349,7 +351,7 @@ static void shm_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
     ((struct shm_peer *)peer)->lost = true;
 }
 
-/* A message is delivered once it is in the ring; the memory operations complete at once. */
+/* A message counts as sent once it is in the ring; memory operations complete at once. */
 static aq_status shm_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     (void)tp;
@@ -363,7 +365,7 @@ static int shm_describe(struct aqi_tp *tp, char *buf, size_t len)
     return snprintf(buf, len,
                     "%u processes, %u slots and %u bytes of payload each way per pair, %s, %s",
                     shm->layout.ranks, shm->layout.slots, shm->layout.lines * AQI_CACHE_LINE,
-                    shm->apart        ? "looks instead of being woken"
+                    shm->apart        ? "polls instead of being woken"
                     : shm->membarrier ? "wakes by membarrier"
                                       : "wakes by fence",
                     shm_cma_state(shm));

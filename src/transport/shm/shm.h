@@ -11,7 +11,7 @@ struct shm_config {
     uint64_t slots;   /* of each ring */
     uint64_t payload; /* bytes of each payload ring; 0: eight of the largest Medium */
     uint64_t map;     /* segments are mapped for plain loads and stores */
-    uint64_t piece;   /* bytes of a put or get that one message carries */
+    uint64_t piece;   /* bytes of a put or get per message */
     uint64_t cma;     /* SHM_CMA_ */
     uint64_t cma_least;
     uint64_t hot, cool;

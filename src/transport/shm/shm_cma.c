@@ -1,7 +1,7 @@
 /*
  * shm: memory of a peer that is not mapped here, by cross-memory attach (process_vm_readv and
  * process_vm_writev). Slower than messages while the peer polls, since the kernel pins page by
- * page, but it needs nothing of the peer: so it is for the peers that do something else.
+ * page, but it needs no help of the peer, so it is used for peers that are busy otherwise.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -17,18 +17,21 @@
 #include <unistd.h>
 
 /*
- * How long a peer is watched, which covers the copying of a fragment; how often it must look for
- * messages meanwhile to be one that waits in a loop and not one that made a call or two; how long
- * the verdict holds, a bad one up to 2^ABSENT_TIMES times as long.
+ * How long a peer is watched, which covers the copying of a fragment; how often it must poll
+ * meanwhile to count as waiting in a loop rather than making a call or two; how long the verdict
+ * holds, a negative one up to 2^ABSENT_TIMES times as long.
  */
 enum { WATCH_NS = 3000, LEAST_ROUNDS = 2, VERDICT_NS = 10000, ABSENT_NS = 20000 };
 #define ABSENT_TIMES 5u
 
-/* A sleeping peer is waiting for us or others, and would help once it is awake. To wake it takes as
- * long as to move this many bytes by CMA, and a call that moves few takes as long as CALL_BYTES. */
+/*
+ * A sleeping peer is waiting for us or others, and would help once it is awake. Waking it takes as
+ * long as moving this many bytes by CMA, and a call that moves few bytes takes as long as
+ * CALL_BYTES.
+ */
 enum { WAKE_BYTES = 384 << 10, CALL_BYTES = 16 << 10 };
 
-/* Below what one call moves at most (2 GiB less a page). */
+/* Below the maximum of one call (2 GiB less a page). */
 #define MOST_AT_ONCE ((size_t)1 << 30)
 
 aq_status shm_cma_open(struct shm_tp *shm)
@@ -56,7 +59,7 @@ const char *shm_cma_state(const struct shm_tp *shm)
 
 /* --- moving ---------------------------------------------------------------------------------- */
 
-/* One call, which may do a part. How many bytes; 0: `errno` says why not. */
+/* One call, which may be partial. Returns the number of bytes; 0: see `errno`. */
 static size_t shm_cma_move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
                                 unsigned count, uint64_t there, size_t len)
 {
@@ -82,21 +85,23 @@ static void shm_cma_give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
     atomic_store(&shm->cma_found, SHM_CMA_FAILS);
 }
 
-/* A put or get goes another way, which makes a difference to the program. */
+/* A put or get takes another path, which makes a difference to the program. */
 static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     static atomic_bool said;
     if (shm->params.stranger) return;
-    aqi_log_once(&said, shm->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "shm",
-                 "memory of peer %u (process %u) outside the shared segments cannot be read "
-                 "directly (%s), so its owner has to poll for every put and get: give the "
-                 "processes one pid namespace, set kernel.yama.ptrace_scope=0, let seccomp allow "
-                 "process_vm_readv, or run the container with CAP_SYS_PTRACE; AQ_SHM_CMA=no if "
-                 "that is meant",
-                 peer->peer.id, peer->inbox->pid, strerror(atomic_load(&shm->cma_error)));
+    aqi_log_once(
+        &said, shm->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "shm",
+        "memory of peer %u (process %u) outside the shared segments cannot be accessed directly "
+        "(%s), so its owner has to poll for every put and get: give the processes one pid "
+        "namespace, set kernel.yama.ptrace_scope=0, let seccomp allow process_vm_readv, or run the "
+        "container with CAP_SYS_PTRACE; set AQ_SHM_CMA=no if this is intended",
+        peer->peer.id, peer->inbox->pid, strerror(atomic_load(&shm->cma_error)));
 }
 
-/* Try it on real memory of the peer: read what only it can know, write, and read that back. */
+/*
+ * Try it on real memory of the peer: read a value that only it can know, write, and read that back.
+ */
 static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
 {
     const struct shm_inbox *inbox = peer->inbox;
@@ -105,7 +110,7 @@ static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
                      shm->params.local_rank * sizeof(uint64_t);
     errno = ESRCH;
     if (shm_cma_move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
-        errno = ESRCH; /* somebody else's number: the peer has another pid namespace */
+        errno = ESRCH; /* another process has the number: the peer has another pid namespace */
     else if (cookie == inbox->cookie && shm_cma_move_word(peer, true, &mark, place) &&
              shm_cma_move_word(peer, false, &seen, place) && seen == mark) {
         atomic_store(&peer->cma, SHM_CMA_WORKS);
@@ -130,8 +135,8 @@ static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 }
 
 /*
- * Watch the peer: does it look for messages all the time, or does it take ours, so that it would do
- * its half at once? A peer that did not is watched again later and later.
+ * Watch whether the peer polls all the time, or takes our messages, so that it would do its half at
+ * once. A peer that did not is watched again after longer and longer times.
  */
 static bool shm_cma_attends(struct shm_peer *peer)
 {
@@ -170,10 +175,11 @@ static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 }
 
 /*
- * Does the kernel copy so fast that a polling owner is of no use? Messages let two processes copy
- * at once, but through caches that are apart; where CMA needs less than FAST_QUARTERS / 4 of the
- * time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/performance.md: 2.3 to
- * 3 times there, 5 and 8 on the machines where messages are). Found by copying within this process.
+ * Whether the kernel copies so fast that help of a polling owner is of no use. Messages let two
+ * processes copy at once, but through separate caches; if CMA needs less than FAST_QUARTERS / 4 of
+ * the time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/performance.md:
+ * 2.3 to 3 times there, 5 and 8 on machines where messages are better). Measured by copying within
+ * this process.
  */
 enum { FAST_LEAST = 16 << 10, FAST_MOST = 1 << 20, FAST_QUARTERS = 14 };
 
@@ -199,7 +205,7 @@ static AQI_COLD bool shm_cma_time_kernel(void)
 
 static bool shm_cma_kernel_is_fast(void)
 {
-    static _Atomic int found = -1; /* threads that find out at once find the same, or nearly */
+    static _Atomic int found = -1; /* threads that measure at once get about the same result */
     int fast = atomic_load_explicit(&found, memory_order_relaxed);
     if (AQI_UNLIKELY(fast < 0)) {
         fast = shm_cma_time_kernel();
@@ -222,7 +228,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
         return false;
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
-    if (len == 0) return false; /* who asks for nothing wants to know what is sure */
+    if (len == 0) return false; /* a request of 0 bytes asks whether it is certain */
     if (shm_cma_fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
         return !shm_cma_worth_waking(peer, len);
@@ -231,7 +237,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-/* What a call that moved nothing means. `folder` is NULL where the caller logs it. */
+/* The meaning of a call that moved nothing. If `folder` is NULL, the caller logs it. */
 static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *peer, int err,
                                           bool write, uint64_t there, const char *folder)
 {
@@ -243,7 +249,7 @@ static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *p
     case EFAULT:
         return aqi_fail(AQ_ERANGE, folder,
                         "cannot %s peer %u (process %u) at 0x%llx: no memory is mapped there, or "
-                        "it has protected it (mprotect)",
+                        "it is protected (mprotect)",
                         write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
                         (unsigned long long)there);
     case ENOMEM:
@@ -261,7 +267,10 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
         struct iovec local = {(unsigned char *)here + done, aqi_min(len - done, MOST_AT_ONCE)};
         size_t n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
         if (AQI_UNLIKELY(n == 0 && errno == EFAULT)) {
-            /* Is it ours? Then its signal comes here, and whoever heeds it makes it accessible. */
+            /*
+             * Whether it is our own memory. Then the signal is raised here, and a handler can make
+             * it accessible.
+             */
             if (write)
                 aqi_touch_read(local.iov_base, local.iov_len);
             else
@@ -282,13 +291,14 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
     if (AQI_UNLIKELY(from->lost)) return AQ_EPEER;
     if (shm_config.cma == SHM_CMA_NO || !shm_cma_possible(shm, from)) return AQ_ENOTSUP;
     aq_status st = shm_cma_move(shm, from, false, dst, addr, len, NULL);
-    /* What may become of a peer that dies is an event; what else fails now did not before. */
-    return st == AQ_ENOTSUP ? aqi_fail(AQ_ESYS, "shm", "cannot read memory of peer %u any more: %s",
-                                       peer->id, strerror(errno))
-                            : st;
+    /* A dying peer is reported as an event; any other failure is new, since it worked before. */
+    return st == AQ_ENOTSUP
+               ? aqi_fail(AQ_ESYS, "shm", "cannot access memory of peer %u any more: %s", peer->id,
+                          strerror(errno))
+               : st;
 }
 
-/* The same block of bytes over and over. */
+/* The same block of bytes repeatedly. */
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
                        size_t len)
 {

@@ -1,12 +1,12 @@
 /*
- * What the files of shm share: the layout of the shared memory and the state of an open transport.
+ * Private to shm: the layout of the shared memory and the state of an open transport.
  *
  * One memory object for all ranks of the host holds an inbox for each: a header and a channel for
  * each sender; a channel has two rings of slots (requests and replies, so that a reply never waits
  * behind requests), each with a ring of cache lines for payloads. A channel is written by one
  * process and read by one, so no atomic read-modify-write is needed, and it takes physical memory
- * only once it is used. The headers, which all look at, lie together: were each beside its
- * channels, every process would need a page table for every other.
+ * only once it is used. The headers, which all ranks access, are contiguous: if each were next to
+ * its channels, every process would need a page table for every other.
  */
 #ifndef AQI_SHM_IMPL_H
 #define AQI_SHM_IMPL_H
@@ -19,15 +19,17 @@
 
 enum { SHM_REQUESTS, SHM_REPLIES, SHM_RINGS };
 
-/* The largest Mediums, and pieces of puts and gets, that a payload ring has room for. With four
- * there is always room again: what is skipped at the end, and what was given back and not yet told,
- * are each less than a quarter. */
+/*
+ * The number of largest Mediums, and of pieces of puts and gets, for which a payload ring has room.
+ * With four there is always room again: the space skipped at the end, and the freed space that has
+ * not been reported yet, are each less than a quarter.
+ */
 enum { SHM_PIECES = 4 };
 
 /*
- * A message: the wire header, whose `stamp` publishes it and whose `source` tells where the payload
- * is (a line of the payload ring, or SHM_INLINE), the arguments, and a small payload. A short
- * message with up to 10 arguments is one cache line.
+ * A message: the wire header, whose `stamp` publishes it and whose `source` locates the payload (a
+ * line of the payload ring, or SHM_INLINE), the arguments, and a small payload. A short message
+ * with up to 10 arguments takes one cache line.
  */
 enum { SHM_SLOT = 128 };
 #define SHM_INLINE UINT32_MAX
@@ -43,79 +45,89 @@ static inline _Atomic uint32_t *shm_stamp(struct shm_slot *slot)
     return (_Atomic uint32_t *)(void *)slot->bytes;
 }
 
-/* The head of a channel's rings: how many slots the receiver has given back, each on its line. */
+/*
+ * The head of a channel's rings: the number of slots that the receiver has freed, each on its own
+ * line.
+ */
 struct shm_channel_head {
     struct {
         alignas(AQI_CACHE_LINE) _Atomic uint32_t done;
     } ring[SHM_RINGS];
 };
 
-/* Registrations of private memory that CMA may use; further ones are reached by messages. */
+/*
+ * Maximum number of registrations of private memory for CMA; further ones are accessed by messages.
+ */
 enum { SHM_HANDLES = 64 };
 
-/* The start of an inbox. Set up before the addresses are exchanged, but for the two words below. */
+/*
+ * The start of an inbox. Set up before the addresses are exchanged, except for the two words below.
+ */
 struct shm_inbox {
     uint64_t magic;
-    uint32_t rank; /* among the ranks of the host */
+    uint32_t rank; /* number among the ranks of the host */
     uint32_t slots;
     uint64_t payload;
     uint32_t fence; /* 1: no membarrier here; senders fence before they look at `asleep` */
     uint32_t wake_len;
     struct sockaddr_un wake; /* where to send a byte when `asleep` */
-    uint64_t network;        /* namespace in which that name means something; 0: not known */
-    /* For CMA: who we are, and a word of our own memory to try it on. */
+    uint64_t network;        /* namespace in which that name is valid; 0: unknown */
+    /* For CMA: our process, and a word of our memory to try it on. */
     uint32_t pid;
     uint64_t proof;                        /* the address of a struct shm_proof */
-    uint64_t cookie;                       /* what it begins with */
-    _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: in force */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: moves while the owner polls */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* receiver: 1; whoever wakes it: 0 */
+    uint64_t cookie;                       /* its first word */
+    _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: valid */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: the owner polls */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* receiver: 1; a process that wakes it: 0 */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* of senders whose channel is not polled */
     /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
 };
 
-/* "AQSI", and the layout above: programs that connect may have other builds of the library. */
+/*
+ * "AQSI", and the version of the layout above: programs that connect may have other builds of the
+ * library.
+ */
 #define SHM_MAGIC                                                                                  \
     (0x49535141u | (uint64_t)sizeof(struct shm_inbox) << 32 |                                      \
      (uint64_t)offsetof(struct shm_inbox, calls) << 48)
 
-/* Where things are in the memory object; computed from the same numbers by every rank. */
+/* The locations in the memory object; computed from the same numbers by every rank. */
 struct shm_layout {
     uint32_t ranks, slots;
     uint32_t lines;  /* of a payload ring */
     size_t channel;  /* bytes of a channel */
     size_t inbox;    /* bytes of the header of an inbox */
-    size_t channels; /* offset of the first channel: those of an inbox follow each other */
+    size_t channels; /* offset of the first channel; those of an inbox are contiguous */
     size_t total;
 };
 
 /*
- * In the private memory of each process: what the others read and write to find out whether CMA
- * reaches it. A process of another pid namespace may have the number of somebody else here, so
- * nothing is written before the cookie was read.
+ * In the private memory of each process: others read and write it to determine whether CMA reaches
+ * it. In another pid namespace, its number may belong to another process here, so nothing is
+ * written before the cookie was read.
  */
 struct shm_proof {
     uint64_t cookie;
-    _Atomic uint64_t written[]; /* by local rank: where that one tries to write */
+    _Atomic uint64_t written[]; /* by local rank: for writes by that one */
 };
 
-/* One direction of one channel, as its sender keeps it. */
+/* One direction of a channel, as seen by its sender. */
 struct shm_tx {
     struct shm_slot *slots;
     unsigned char *payload;
     _Atomic uint32_t *done; /* written by the receiver */
     uint32_t tail;          /* slots sent */
     uint32_t done_seen;
-    uint32_t line, line_done; /* payload lines used and given back, counted on and on */
-    uint32_t *line_after;     /* `line` after each slot's message, to learn line_done from done */
+    uint32_t line, line_done; /* payload lines used and freed, counted continuously */
+    uint32_t *line_after;     /* `line` after each slot's message, to derive line_done from done */
 };
 
-/* And as its receiver keeps it. */
+/* And as seen by its receiver. */
 struct shm_rx {
     struct shm_slot *slots;
     unsigned char *payload;
     _Atomic uint32_t *done;
-    _Atomic uint32_t head; /* slots consumed; written under the lock, read by anybody's peek */
+    _Atomic uint32_t head; /* slots consumed; written under the lock, read by any thread's peek */
     uint32_t told;         /* `done` as published */
     uint32_t lines_held;   /* payload lines consumed since then */
 };
@@ -125,37 +137,37 @@ struct shm_peer {
     uint32_t local_rank;
     atomic_bool lost; /* its process has ended: send nothing more */
     bool fence;       /* membarrier does not work at both ends: fence after each message */
-    bool told;        /* and hooks.peer_lost was called; under join_lock */
+    bool told;        /* hooks.peer_lost was called; under join_lock */
     struct shm_inbox *inbox;
-    _Atomic uint8_t *polled; /* does it poll our channel? Else call it, by `calling` */
+    _Atomic uint8_t *polled; /* whether it polls our channel; otherwise call it, by `calling` */
     _Atomic uint8_t *calling;
     struct shm_tx tx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
     /* shm_cma.c */
     _Atomic uint8_t cma;            /* enum shm_cma */
-    _Atomic uint64_t attends_until; /* ns: it polled a moment ago */
-    _Atomic uint64_t absent_until;  /* ns: it did not */
+    _Atomic uint64_t attends_until; /* ns: it is known to poll until then */
+    _Atomic uint64_t absent_until;  /* ns: it is known not to */
     _Atomic uint32_t absent_times;  /* in a row */
     _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };
 
-/* A channel of our inbox in which messages have been seen. */
+/* A channel of our inbox in which messages have arrived. */
 struct shm_source {
     uint32_t id; /* of the sender */
     uint32_t local_rank;
     bool polled;         /* in shm_tp.polled; under join_lock, like the next two */
-    bool leaving;        /* it */
-    _Atomic uint32_t at; /* its place there: see shm_poll_place */
-    uint32_t heads;      /* messages taken, at the last look for idle ones */
+    bool leaving;        /* next in that list */
+    _Atomic uint32_t at; /* its position there: see shm_poll_place */
+    uint32_t heads;      /* messages taken, at the last check for idle ones */
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
 };
 
-/* What one mem_alloc gave to all ranks of the host: a part of `stride` bytes for each. */
+/* One mem_alloc of all ranks of the host: a part of `stride` bytes for each. */
 struct shm_area {
     unsigned char *base;
     size_t stride;
-    int fd; /* what it maps, to be passed on */
+    int fd; /* the object it maps, to be passed on */
 };
 enum { SHM_AREAS = 16 };
 
@@ -175,19 +187,18 @@ struct shm_tp {
     struct aqi_watch *watch; /* of calls, and of the rings of each polled channel */
     uint32_t cool;           /* AQ_SHM_COOL */
     struct aqi_spin join_lock;
-    atomic_bool some_lost; /* a send found a peer gone; progress is to tell */
+    atomic_bool some_lost; /* a send found a dead peer; progress is to report it */
     struct shm_area areas[SHM_AREAS];
     uint32_t area_count;
     struct shm_proof *proof;
     _Atomic int cma_error;     /* and why it failed */
-    _Atomic uint8_t cma_found; /* what the last try gave, enum shm_cma */
+    _Atomic uint8_t cma_found; /* result of the last attempt, enum shm_cma */
 };
 
-/* Whether CMA reaches a peer; found out when it is first needed. */
+/* Whether CMA reaches a peer; determined on first use. */
 enum shm_cma { SHM_CMA_UNTRIED, SHM_CMA_WORKS, SHM_CMA_FAILS };
 
-/* A bounded try: the holder may be a thread that was preempted, or one between reserve and commit.
- */
+/* A bounded attempt: the holder may be a preempted thread, or one between reserve and commit. */
 static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock)
 {
     if (!shm->params.threads) return true;
@@ -218,15 +229,18 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
 bool shm_has_arrivals(struct shm_tp *shm);
 
 /*
- * shm_poll.c: which channels are polled. All are that have carried a message not long ago; the
- * others cost nothing, and their senders call with the next message.
+ * shm_poll.c: which channels are polled. All that have carried a message recently are; the others
+ * cost nothing, and their senders call with the next message.
  */
 void shm_answer_calls(struct shm_tp *shm);
 void shm_forget_idle(struct shm_tp *shm);
 void shm_call(struct shm_peer *peer);
 
-/* A message was published. Does the receiver not poll our channel? It cleared the byte and then
- * made every processor pass a barrier, as with `asleep`; the fence is made before both. */
+/*
+ * Whether the receiver does not poll our channel, after a message was published. It cleared the
+ * byte and then made every processor pass a barrier, as with `asleep`; the fence is made before
+ * both.
+ */
 static inline void shm_call_if_unpolled(struct shm_peer *to)
 {
     if (AQI_UNLIKELY(!atomic_load_explicit(to->polled, memory_order_acquire))) shm_call(to);
@@ -234,7 +248,7 @@ static inline void shm_call_if_unpolled(struct shm_peer *to)
 
 enum { SHM_WATCH_CALLS, SHM_WATCH_RINGS };
 
-/* Its idle value: the calls that have been answered. */
+/* Its idle value: the number of calls that have been answered. */
 static inline bool shm_has_calls(const struct shm_tp *shm)
 {
     return atomic_load_explicit(&shm->inbox->calls, memory_order_acquire) !=
@@ -262,8 +276,10 @@ static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *s
                   stamp == head + 1 ? head : stamp);
 }
 
-/* Is there a message for sure or for sure none? While another thread takes messages, a slot that
- * the sender has filled again since `head` was read looks empty to shm_peek. */
+/*
+ * Whether it is certain that there is, or is not, a message. While another thread takes messages, a
+ * slot that the sender has refilled since `head` was read looks empty to shm_peek.
+ */
 static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 {
     uint32_t head;
@@ -277,7 +293,7 @@ static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 /* shm_wake.c: sleeping receivers, and waking them. */
 aq_status shm_wake_open(struct shm_tp *shm);
 void shm_wake_close(struct shm_tp *shm);
-/* What we stored before is seen by whoever sends after it, and the other way round. */
+/* Our earlier stores are visible to processes that send afterwards, and vice versa. */
 void shm_barrier(const struct shm_tp *shm);
 void shm_wake(struct shm_tp *shm, struct shm_peer *peer);
 int shm_wait_fd(struct aqi_tp *tp);
@@ -307,8 +323,8 @@ aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
 /*
- * shm_cma.c: memory of a peer that is not mapped. Not better: CMA is not possible, or the peer
- * polls, and copying by both is faster. AQ_ENOTSUP: send messages instead.
+ * shm_cma.c: memory of a peer that is not mapped. "Not better": CMA is not possible, or the peer
+ * polls, and copying by both is faster. AQ_ENOTSUP: use messages instead.
  */
 aq_status shm_cma_open(struct shm_tp *shm);
 const char *shm_cma_state(const struct shm_tp *shm);

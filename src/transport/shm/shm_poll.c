@@ -1,7 +1,7 @@
 /*
- * shm: which channels are polled. To poll one costs two cache lines, which adds up where hundreds
- * of ranks have talked once; so those that carried nothing for a while are left out, and whoever
- * sends in such a channel calls, which makes it a polled one again. In the beginning none is.
+ * shm: which channels are polled. Polling one costs two cache lines, which adds up if hundreds of
+ * ranks have communicated once; so idle ones are left out, and a process that sends in such a
+ * channel calls, which makes it a polled one again. Initially, none is polled.
  */
 #include "base/fail.h"
 #include "transport/shm/shm_impl.h"
@@ -12,7 +12,7 @@
 
 AQI_COLD void shm_call(struct shm_peer *peer)
 {
-    /* Called already, and not heard yet: our message will be found with that call. */
+    /* There is a call that has not been answered: our message will be found with that one. */
     if (atomic_load_explicit(peer->calling, memory_order_relaxed)) return;
     /* Both pair with the acquire loads in shm_answer_calls. */
     atomic_store_explicit(peer->calling, 1, memory_order_release);
@@ -37,7 +37,7 @@ static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sende
     return source;
 }
 
-/* Threads that watch a ring elsewhere meanwhile leave words there that are not idle. */
+/* Threads that watch a ring elsewhere meanwhile leave other words there. */
 static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
     atomic_store_explicit(&source->at, at, memory_order_relaxed);
@@ -73,7 +73,7 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
         if (!atomic_load_explicit(calling, memory_order_acquire)) continue;
         if (shm->sources[sender] == NULL) shm->sources[sender] = shm_poll_source_new(shm, sender);
         if (shm->sources[sender] == NULL) {
-            all = false; /* not connected yet, or no memory: tried again at the next poll */
+            all = false; /* not connected yet, or out of memory: tried again at the next poll */
             continue;
         }
         atomic_store_explicit(calling, 0, memory_order_relaxed);
@@ -83,7 +83,7 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
     aqi_spin_unlock(&shm->join_lock);
 }
 
-/* Tell the senders of idle channels to call from now on. How many there are. */
+/* Make the senders of idle channels call from now on. Returns their number. */
 static uint32_t shm_poll_mark_idle(struct shm_tp *shm, uint32_t count)
 {
     uint32_t idle = 0;
@@ -103,8 +103,8 @@ static uint32_t shm_poll_mark_idle(struct shm_tp *shm, uint32_t count)
 }
 
 /*
- * A sender whose message we do not see after the barrier sees our byte after it has published, and
- * calls. Other threads may be walking the list: they look at one twice or at one too few.
+ * A sender whose message we do not see after the barrier sees our byte after publishing, and calls.
+ * Other threads may be walking the list: they check one channel twice or skip one.
  */
 AQI_COLD void shm_forget_idle(struct shm_tp *shm)
 {

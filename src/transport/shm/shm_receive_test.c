@@ -1,4 +1,4 @@
-/* Twin of shm_receive.c: slots as a peer that lies could fill them, at each bound and beyond it. */
+/* Tests shm_receive.c: slots as a malicious peer could fill them, at each bound and beyond it. */
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
@@ -16,7 +16,7 @@ static alignas(AQI_CACHE_LINE) unsigned char payload[LINES * AQI_CACHE_LINE];
 static _Atomic uint32_t done[SHM_RINGS];
 static struct aqi_am delivered;
 static unsigned deliveries;
-static bool refills; /* the sender fills each slot again as soon as it has been read */
+static bool refills; /* the sender refills each slot as soon as it has been read */
 
 static void deliver(void *arg, uint32_t source, const struct aqi_am *am);
 
@@ -47,7 +47,9 @@ static void deliver(void *arg, uint32_t from, const struct aqi_am *am)
         put(SHM_REQUESTS, atomic_load(&source.rx[SHM_REQUESTS].head) + SLOTS, am, SHM_INLINE);
 }
 
-/* Is such a message delivered? If not it is counted, and its slot is given back all the same. */
+/*
+ * Whether such a message is delivered. If not, it is counted, and its slot is freed nevertheless.
+ */
 static bool arrives(unsigned ring, struct aqi_am am, uint32_t line)
 {
     struct shm_rx *rx = &source.rx[ring];
@@ -126,7 +128,7 @@ static void test_rings(void **state)
     assert_false(arrives(SHM_REQUESTS, am, SHM_INLINE));
 }
 
-/* The sender hears of room a quarter of the slots or of the lines at a time. */
+/* The sender is notified of room once per quarter of the slots or of the lines. */
 static void test_given_back(void **state)
 {
     struct shm_rx *rx = &source.rx[SHM_REQUESTS];
@@ -145,7 +147,7 @@ static void test_given_back(void **state)
     assert_int_equal(rx->lines_held, 1);
 }
 
-/* One call takes all that has arrived, which may be a whole ring, but no more. */
+/* One call takes everything that has arrived, at most a whole ring. */
 static void test_a_ring_at_a_time(void **state)
 {
     static const int32_t args[AQI_AM_MAX_ARGS];

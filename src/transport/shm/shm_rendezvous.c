@@ -1,9 +1,9 @@
 /*
- * shm: the rendezvous with processes that were not started with ours. A listener is a Unix datagram
- * socket with an abstract name made from its URI, so nothing is ever in the file system. A call is
- * one datagram that carries one end of a socket pair: the control channel. Its fate is seen there
- * in every case: an answer, or an end of file when it is dropped or when the listener, with the
- * datagram unread, is gone. So nothing is sent twice, and no copy has to be recognised.
+ * shm: the rendezvous with processes that were not started together with this one. A listener is a
+ * Unix datagram socket with an abstract name derived from its URI, so nothing is ever in the file
+ * system. A call is one datagram that carries one end of a socket pair: the control channel. Its
+ * fate always shows there: an answer, or an end of file if it was dropped or the listener ended
+ * with the datagram unread. So nothing is sent twice, and no duplicates have to be recognised.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"
@@ -18,14 +18,14 @@
 #include <sys/epoll.h>
 
 static const char scheme[] = "shm://";
-/* Abstract names of ours begin with this, after the NUL. */
+/* Prefix of our abstract names, after the NUL. */
 static const char prefix[] = "aqueduct";
 static const char default_path[] = "/aqueduct/";
 
-/* Events taken from the descriptors per call of progress. */
+/* Maximum events taken from the descriptors per call of progress. */
 enum { BATCH = 64 };
 
-/* What epoll finds: the head of a listener and of a channel. */
+/* The common head of a listener and a channel, found by epoll. */
 struct end {
     bool listener;
     int fd;
@@ -55,7 +55,7 @@ struct aqi_rendezvous {
 
 /* --- addresses ------------------------------------------------------------------------------- */
 
-/* The abstract name of a URI; false: it is none of ours. */
+/* The abstract name of a URI; false: it is not one of ours. */
 static bool shm_rendezvous_name_of(const char *uri, struct sockaddr_un *name, socklen_t *len)
 {
     if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return false;
@@ -75,14 +75,14 @@ static aq_status shm_rendezvous_bad_uri(const char *uri)
 {
     struct sockaddr_un name;
     return aqi_fail(AQ_EINVAL, "shm",
-                    "\"%s\" is no address of shm: it is \"shm://\" and an absolute path of "
+                    "\"%s\" is not an address of shm: it is \"shm://\" and an absolute path of "
                     "printable characters without spaces, at most %zu",
                     uri, sizeof(name.sun_path) - sizeof(prefix));
 }
 
 /* --- sockets --------------------------------------------------------------------------------- */
 
-/* The kernel tells who wrote each message that this socket receives. */
+/* Have the kernel identify the writer of each message received by this socket. */
 static int shm_rendezvous_want_writers(int fd)
 {
     int on = 1;
@@ -95,7 +95,7 @@ static int shm_rendezvous_watch(struct aqi_rendezvous *rendezvous, struct end *e
     return epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, end->fd, &event);
 }
 
-/* Not by close: a peer may hold the same socket open. */
+/* close would not do: a peer may hold the same socket open. */
 static void shm_rendezvous_unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, end->fd, NULL);
@@ -114,14 +114,18 @@ union control {
     unsigned char bytes[CMSG_SPACE(ROOM * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
 };
 
-/* A descriptor of the writer's process comes with each message if the socket is asked for it, which
- * whoever holds the other end of a channel can do, as it may hold ours, too. */
+/*
+ * Each message comes with a descriptor of the writer's process if the socket requests it; the
+ * holder of the other end can request that, as it may hold ours, too.
+ */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4
 #endif
 
-/* Take descriptors, as many as there is room for: without the credentials, for which the socket
- * may not ask any more, more of them fit the buffer. False: there were more. */
+/*
+ * Receive as many descriptors as there is room for: without the credentials, which the socket may
+ * have stopped requesting, more of them fit the buffer. Returns false if there were more.
+ */
 static bool shm_rendezvous_take_fds(const struct cmsghdr *c, int fds[ROOM], unsigned *n)
 {
     bool unwanted = c->cmsg_type != SCM_RIGHTS;
@@ -129,7 +133,7 @@ static bool shm_rendezvous_take_fds(const struct cmsghdr *c, int fds[ROOM], unsi
     return aqi_descriptors_take(c, unwanted, fds, n, ROOM) <= room || unwanted;
 }
 
-/* Send with a descriptor in front of the message's own (-1: none); an errno, or 0. */
+/* Send with a descriptor before the message's own (-1: none); returns 0 or an errno. */
 static int shm_rendezvous_send_message(int fd, const struct sockaddr_un *to, socklen_t to_len,
                                        int first, const struct aqi_handshake *message)
 {
@@ -150,8 +154,8 @@ static int shm_rendezvous_send_message(int fd, const struct sockaddr_un *to, soc
 }
 
 /*
- * Receive one message into the buffer of the rendezvous. AQ_AGAIN: nothing there; AQ_EPEER: end
- * of file; AQ_EPROTO: dropped.
+ * Receive one message into the buffer of the rendezvous. AQ_AGAIN: there is none; AQ_EPEER: end of
+ * file; AQ_EPROTO: dropped.
  */
 static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int fd, int fds[ROOM],
                                         struct aqi_handshake *message, struct aqi_writer *writer)
@@ -179,7 +183,8 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
         }
     }
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
-    /* Longer than any message; or this process has no descriptor free, and the caller tries again.
+    /*
+     * Longer than any message; or this process has no descriptor free, and the caller tries again.
      */
     shm_rendezvous_close_all(fds, message->nfds);
     return AQ_EPROTO;
@@ -225,7 +230,7 @@ static aq_status shm_rendezvous_send(struct aqi_control_channel *channel,
                           "writing to a connection's control channel");
 }
 
-/* Is what a caller sent the end of a socket pair? */
+/* Whether a caller has sent the end of a socket pair. */
 static bool shm_rendezvous_is_channel(int fd)
 {
     int domain = 0, type = 0;
@@ -325,8 +330,8 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
 }
 
 /*
- * Bind to `uri`, or to the first free "uri PID/NUMBER" if it ends with "/". A number serves once in
- * a process, so that an address that is free again is not taken from who gave it up to listen anew.
+ * Bind to `uri`, or to the first free "uri PID/NUMBER" if it ends with "/". A number is used once
+ * per process, so that a freed address cannot be taken before its former owner listens there again.
  */
 static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out)
 {
@@ -427,7 +432,7 @@ static unsigned shm_rendezvous_progress(struct aqi_rendezvous *rendezvous)
 {
     unsigned n = 0;
     struct epoll_event event;
-    /* One at a time: what is done for one may end another. */
+    /* One at a time: handling one may end another. */
     while (n < BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1) {
         struct end *end = event.data.ptr;
         if (end->listener)

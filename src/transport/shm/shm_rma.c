@@ -1,4 +1,4 @@
-/* shm: memory that all ranks of the host map, and one-sided operations on it by load and store. */
+/* shm: memory mapped by all ranks of the host, and one-sided operations on it by load and store. */
 #include "base/copy.h"
 #include "base/fail.h"
 #include "base/shmem.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What a key says. Private memory is reached by CMA or messages. */
+/* The contents of a key. Private memory is accessed by CMA or messages. */
 enum { KEY_PRIVATE = 1, KEY_SHARED = 2 };
 #define NO_HANDLE UINT32_MAX
 
@@ -28,7 +28,7 @@ struct shm_mem {
 
 struct shm_rmem {
     struct aqi_rmem rmem;
-    unsigned char *at; /* where this process reaches it by loads and stores, or NULL */
+    unsigned char *at; /* where this process can load and store it, or NULL */
     struct shm_key key;
 };
 
@@ -40,9 +40,9 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     int fd;
     (void)len;
     if (shm->area_count == SHM_AREAS)
-        return aqi_fail(AQ_ELIMIT, "shm", "memory is allocated %d times at most", SHM_AREAS);
+        return aqi_fail(AQ_ELIMIT, "shm", "memory can be allocated at most %d times", SHM_AREAS);
     if (stride > SIZE_MAX / 2 / shm->params.local_size)
-        return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit an address space",
+        return aqi_fail(AQ_ESIZE, "shm", "%u segments of %zu bytes do not fit the address space",
                         shm->params.local_size, stride);
     size_t total = stride * shm->params.local_size;
     aq_status st = tp->hooks.share(tp->hooks.host, "aq-segments", total, &fd);
@@ -57,7 +57,7 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     return AQ_OK;
 }
 
-/* A peer reaches into private memory by CMA only while the handle that it was told is in force. */
+/* A peer accesses private memory by CMA only while the handle that it got is valid. */
 static void shm_rma_open_handle(struct shm_tp *shm, struct shm_key *key)
 {
     key->area = NO_HANDLE;
@@ -136,8 +136,7 @@ aq_status shm_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *in, 
     struct shm_key key = {0};
     if (key_len == sizeof(key)) memcpy(&key, in, sizeof(key));
     if ((key.type != KEY_PRIVATE && key.type != KEY_SHARED) || key.local_rank != from->local_rank)
-        return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a memory key that makes no sense",
-                        peer->id);
+        return aqi_fail(AQ_EPROTO, "shm", "peer %u sent a malformed memory key", peer->id);
     unsigned char *at;
     aq_status st = shm_rma_find_memory(shm, &key, peer->id, len, &at);
     struct shm_rmem *rmem = st == AQ_OK ? malloc(sizeof(*rmem)) : NULL;
@@ -163,7 +162,7 @@ static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
-/* Where it is, or NULL: it is not mapped, but CMA reaches it. AQ_ENOTSUP: only messages do. */
+/* Where it is mapped, or NULL if it is not, but CMA reaches it. AQ_ENOTSUP: only messages do. */
 static aq_status shm_rma_find(struct shm_tp *shm, struct shm_peer *peer,
                               const struct aqi_rmem *rmem, uint64_t addr, size_t len, void **at)
 {

@@ -1,4 +1,4 @@
-/* shm: sending. A fast path reads: check, reserve, fill, publish, and look whether to wake. */
+/* shm: sending. A fast path reads: check, reserve, fill, publish, and check whether to wake. */
 #include "transport/shm/shm_impl.h"
 
 #include "base/log.h"
@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Full until the first look for room makes `line_after`: most peers of a large job are sent
- * nothing. */
+/*
+ * Considered full until the first check for room allocates `line_after`: most peers of a large job
+ * are sent nothing.
+ */
 void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to)
 {
     unsigned char *channel = shm_channel_of(shm, to, shm->params.local_rank);
@@ -46,8 +48,8 @@ static inline bool shm_send_tx_has_slot(struct shm_tp *shm, struct shm_tx *tx)
 }
 
 /*
- * Find `lines` lines in one piece in the payload ring, skipping its end if they do not fit there.
- * `*line` becomes their first, counted on and on.
+ * Find `lines` contiguous lines in the payload ring, skipping its end if they do not fit there.
+ * `*line` becomes the first, counted continuously.
  */
 static bool shm_send_tx_has_lines(struct shm_tp *shm, struct shm_tx *tx, uint32_t lines,
                                   uint32_t *line)
@@ -71,8 +73,8 @@ static inline uint32_t shm_send_lines_of(size_t nbytes)
 }
 
 /*
- * So many slots on, a line is called back from the receiver, which had it last: in a stream of
- * messages it has come when it is written, and is not yet the one that the receiver looks at.
+ * This many slots ahead, a line is requested back from the receiver, which had it last: in a stream
+ * of messages it has arrived when it is written, and is not yet the one that the receiver reads.
  */
 enum { SLOTS_AHEAD = 8 };
 
@@ -87,8 +89,8 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
 }
 
 /*
- * And the lines of the next payload, if it is as large and they are known to be free: otherwise
- * each store of the copy has to take its line from the receiver, which read it last.
+ * Likewise the lines of the next payload, if it is as large and they are known to be free:
+ * otherwise each store of the copy has to fetch its line from the receiver, which read it last.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
 static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
@@ -104,13 +106,13 @@ static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uin
 }
 
 /*
- * Is the peer asleep, or does it not poll our channel? It set the word and then made every
- * processor pass a barrier (membarrier), so either we see the word or it sees our message; where it
- * cannot, or is not let to our processors as we could not register, the fence is ours to make.
+ * Whether the peer sleeps, or does not poll our channel. It set the word and then made every
+ * processor pass a barrier (membarrier), so either we see the word or it sees our message; if it
+ * cannot do so, or we could not register for it, the fence is ours.
  */
 static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
 {
-    atomic_signal_fence(memory_order_seq_cst); /* the compiler keeps the order, too */
+    atomic_signal_fence(memory_order_seq_cst); /* and the compiler must not reorder */
     if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
     shm_call_if_unpolled(to);
     if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))

@@ -1,7 +1,7 @@
 /*
- * shm: sleeping and waking. A receiver that is about to sleep says so in its inbox; whoever sends
- * to it then sends a byte to its datagram socket, whose descriptor it waits on. Senders pay one
- * load of a line that rarely changes.
+ * shm: sleeping and waking. A receiver that is about to sleep says so in its inbox; a process that
+ * then sends to it also sends a byte to its datagram socket, whose descriptor it waits on. Senders
+ * pay one load of a line that rarely changes.
  */
 #include "base/fail.h"
 #include "base/shmem.h"
@@ -65,25 +65,32 @@ void shm_wake_close(struct shm_tp *shm)
 AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
 {
     struct shm_inbox *inbox = peer->inbox;
-    /* One sender wakes; the others see 0. */
+    /* One sender wakes it; the others see 0. */
     if (atomic_exchange_explicit(&inbox->asleep, 0, memory_order_acq_rel) == 0) return;
     struct sockaddr_un to = inbox->wake;
     socklen_t len = inbox->wake_len;
-    /* Only where the kernel has bound it; a stranger could name what only we may write to. */
+    /*
+     * Only where the kernel has bound it; a stranger could name a socket that only we may write to.
+     */
     if (len > sizeof(to) || len <= sizeof(sa_family_t) || to.sun_path[0] != 0) return;
-    /* A full queue has a byte that wakes it already; a vanished socket is a process that ended. */
+    /*
+     * A full queue has a byte that wakes it already; a missing socket means that the process has
+     * ended.
+     */
     if (sendto(shm->wake_socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, len) >=
         0) {
         aqi_count(AQI_CTR_WAKE_SENT, 1);
     } else if (errno == ECONNREFUSED || errno == ENOENT) {
-        /* Whoever sends may hold locks that the hook needs: progress calls it. */
+        /* The sender may hold locks that the hook needs, so progress calls it. */
         peer->lost = true;
         atomic_store_explicit(&shm->some_lost, true, memory_order_release);
     }
 }
 
-/* Names of sockets are those of a network namespace. Who has peers in another one takes short naps
- * and is never armed, as a name there could be a stranger's, or nobody's. */
+/*
+ * Names of sockets belong to a network namespace. A process with peers in another one takes short
+ * naps and is never armed, as a name there could belong to a stranger, or to no process.
+ */
 int shm_wait_fd(struct aqi_tp *tp)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
@@ -104,9 +111,9 @@ aq_status shm_arm(struct aqi_tp *tp, bool on)
     }
     atomic_store_explicit(&shm->inbox->asleep, 1, memory_order_seq_cst);
     /*
-     * Every processor that runs a sender passes a barrier here: what it published before is seen
-     * below, and what it publishes after, it checks against our word. Without membarrier the
-     * senders fence (inbox->fence) and this fence is our half.
+     * Every processor that runs a sender passes a barrier here: messages published before are
+     * visible below, and after later ones, the sender checks our word. Without membarrier the
+     * senders fence (inbox->fence), and this fence is our half.
      */
     shm_barrier(shm);
     if (!shm_has_arrivals(shm)) return AQ_OK;
