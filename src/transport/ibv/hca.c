@@ -15,7 +15,7 @@ const unsigned char hca_magic[4] = {'i', 'b', 'v', '2'};
 
 enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 
-/* Payload bytes of the largest Medium, where so many are wanted. */
+/* Payload bytes of the largest Medium, if that many are requested. */
 static size_t hca_medium(size_t wanted)
 {
     return aqi_min(aqi_round_up(wanted, 64), hca_config.medium / 64 * 64);
@@ -77,7 +77,7 @@ static void hca_size_credits(struct hca_tp *hca)
     hca->tp.limits.wanted_bytes = HCA_ABSENCE;
 }
 
-/* How many requests a peer may have under way, by the memory and the entries that there are. */
+/* How many requests a peer may have in flight, given the memory and the available queue entries. */
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
 {
     uint64_t peers = aqi_max(1, hca->params.size - 1);
@@ -87,7 +87,7 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
         entries = aqi_min(entries, (size_t)hca->rail[r].device.max_srq_wr);
     }
     entries = aqi_min(entries, cqes / 2);
-    if (peers * AQI_LENDING_BUFFERS > entries / 4) hca->lending.on = false; /* for all alike */
+    if (peers * AQI_LENDING_BUFFERS > entries / 4) hca->lending.on = false; /* for all */
     entries -= peers * hca_control_buffers(hca);
     uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
     depth = aqi_min(depth, (entries - hca_message_spares()) / (2 * peers));
@@ -141,7 +141,7 @@ static void hca_close(struct aqi_tp *tp)
     }
     free(hca->peers);
     hca_greet_close(hca);
-    /* A queue first, so that no buffer is posted any more. */
+    /* The queue first, so that no buffer is posted any more. */
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;
@@ -227,11 +227,11 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer) {
         static atomic_bool once;
         st = AQ_ENOTSUP;
-        aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no way to rank %u %s", id,
+        aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no route to rank %u %s", id,
                      hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
     }
     if (st == AQ_AGAIN) st = AQ_OK;
-    if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u makes no sense", id);
+    if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u is malformed", id);
     bool new = st == AQ_OK && hca->peers[id] == NULL;
     if (new) hca->peers[id] = peer;
     if (st == AQ_OK) *out = &hca->peers[id]->peer;
@@ -245,7 +245,7 @@ static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_peer *peer = (struct hca_peer *)to;
     hca_lock(hca);
-    peer->lost = true; /* who says so knows it */
+    peer->lost = true; /* the caller knows it */
     hca_peer_fail(hca, peer, "the job says that it is dead");
     if (hca->lending.on) aqi_lending_progress(&hca->lending);
     hca_unlock(hca);
@@ -292,7 +292,7 @@ static uint64_t hca_next_deadline(struct aqi_tp *tp)
     return at;
 }
 
-/* What a peer takes once it is connected, but for what the driver keeps of its own. */
+/* The memory taken by a connected peer, except for what the driver allocates. */
 size_t hca_peer_memory(const struct hca_tp *hca)
 {
     return sizeof(struct hca_peer) + (2 * hca->depth + hca_control_buffers(hca)) * hca->buffer +
@@ -316,7 +316,7 @@ static int hca_describe(struct aqi_tp *tp, char *buf, size_t len)
 }
 
 static_assert(sizeof(struct hca_addr) == IBV_ADDR && sizeof(struct hca_key) == IBV_KEY,
-              "what ibv.h says");
+              "as in ibv.h");
 
 const struct aqi_transport aqi_ibv_transport = {
     .name = "ibv",

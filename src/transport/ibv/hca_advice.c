@@ -1,4 +1,7 @@
-/* ibv: what keeps a process from using adapters, or from reaching a peer, and how it is mended. */
+/*
+ * ibv: reasons that keep a process from using adapters or from reaching a peer, and how to fix
+ * them.
+ */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/settings.h"
@@ -20,7 +23,7 @@ struct hca_text hca_advice_memory(int err)
     if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         snprintf(why.text, sizeof(why.text),
                  "only %llu bytes may be locked (ulimit -l, or LimitMEMLOCK= of the service that "
-                 "started us): raise it, best to unlimited",
+                 "started this job): raise it, preferably to unlimited",
                  (unsigned long long)limit.rlim_cur);
     else
         snprintf(why.text, sizeof(why.text), "%s", strerror(err));
@@ -29,7 +32,7 @@ struct hca_text hca_advice_memory(int err)
 
 /* --- no port --------------------------------------------------------------------------------- */
 
-/* Is something in this folder of the system? Its name, if so. */
+/* The name of an entry of this system folder, if it has any. */
 static bool hca_advice_is_there(const char *root, const char *folder, char name[ADVICE_NAME])
 {
     char path[256];
@@ -42,7 +45,7 @@ static bool hca_advice_is_there(const char *root, const char *folder, char name[
     return name[0] != '\0';
 }
 
-/* The adapters that libibverbs offers, with commas between them. */
+/* The adapters that libibverbs offers, separated by commas. */
 static struct hca_text hca_advice_devices(void)
 {
     struct hca_text all = {""};
@@ -63,8 +66,8 @@ struct hca_text hca_advice_no_port(const char *root)
     char name[ADVICE_NAME], node[ADVICE_NAME];
     if (devices.text[0] != '\0')
         snprintf(why.text, sizeof(why.text),
-                 "%s=\"%.80s\" names no port that is here (\"ibv_devinfo\" lists them); "
-                 "there are those of %.120s",
+                 "%s=\"%.80s\" matches no port of this host (\"ibv_devinfo\" lists them); its "
+                 "adapters are %.120s",
                  aqi_setting_variable("AQ_IBV_PORTS"), hca_config.ports, devices.text);
     else if (!hca_advice_is_there(root, "/sys/class/infiniband", name))
         snprintf(why.text, sizeof(why.text),
@@ -72,18 +75,18 @@ struct hca_text hca_advice_no_port(const char *root)
                  "or rdma_rxe and \"rdma link add rxe0 type rxe netdev eth0\" for software RoCE");
     else if (!hca_advice_is_there(root, "/sys/class/infiniband_verbs", node))
         snprintf(why.text, sizeof(why.text),
-                 "the kernel has %s, but not the module by which programs use it: modprobe "
-                 "ib_uverbs",
+                 "the kernel has %s, but not the module for access by programs: modprobe ib_uverbs",
                  name);
     else if (!hca_advice_is_there(root, "/dev/infiniband", node))
         snprintf(why.text, sizeof(why.text),
-                 "the kernel has %s, but /dev/infiniband is not here: give this container the "
+                 "the kernel has %s, but /dev/infiniband is missing: give this container the "
                  "devices /dev/infiniband/uverbs*",
                  name);
     else
-        snprintf(why.text, sizeof(why.text),
-                 "the kernel has %s, but libibverbs no driver for it: install ibverbs-providers",
-                 name);
+        snprintf(
+            why.text, sizeof(why.text),
+            "the kernel has %s, but libibverbs has no driver for it: install ibverbs-providers",
+            name);
     return why;
 }
 
@@ -109,7 +112,7 @@ static struct hca_text hca_advice_place(const struct hca_place *place)
     return at;
 }
 
-/* Around the name of the variable that chooses ports. */
+/* Followed by the name of the variable that chooses ports. */
 struct advice_mend {
     const char *before, *after;
 };
@@ -123,12 +126,12 @@ static struct advice_mend hca_advice_to_mend(const struct hca_place *from,
                   ""},
         networks = {"if these are in different networks, choose ports of one with ",
                     ", or other addresses of them with AQ_IBV_GID"},
-        kinds = {"one is an address of IPv4 and the other is not: choose two of one kind with "
+        kinds = {"one has an IPv4 address and the other does not: choose two of one kind with "
                  "AQ_IBV_GID, or other ports with ",
                  ""},
-        subnets = {"choose ports of one subnet with ", ", or have a router between the two"},
+        subnets = {"choose ports of one subnet with ", ", or set up a router between the two"},
         fabrics = {"if these are in different fabrics, choose ports of one with ",
-                   "; else ask the subnet manager (\"sminfo\", \"ibtracert\")"};
+                   "; otherwise check the subnet manager (\"sminfo\", \"ibtracert\")"};
     if (from->link_layer != to->link_layer) return layers;
     if (from->link_layer == IBV_LINK_LAYER_ETHERNET)
         return hca_advice_is_ipv4(from) != hca_advice_is_ipv4(to) ? kinds : networks;
@@ -151,7 +154,7 @@ struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca
     unsigned mtu = 128u << aqi_min(rail->place.mtu, to->mtu);
     snprintf(why.text, sizeof(why.text),
              "the network from %s (%.48s) to %.48s may carry less than packets of %u bytes, which "
-             "both ports have: set AQ_IBV_MTU=1024, or raise the MTU of what is between them",
+             "both ports support: set AQ_IBV_MTU=1024, or raise the MTU in between",
              rail->name, hca_advice_place(&rail->place).text, hca_advice_place(to).text, mtu);
     return why;
 }

@@ -1,5 +1,7 @@
-/* Twin of hca_advice.c: what users are told of limits, modules, settings, addresses and packets, by
- * whoever finds them amiss, with an adapter that refuses everything. */
+/*
+ * Tests hca_advice.c: the advice to users about limits, modules, settings, addresses and packets,
+ * from every function that detects a problem, with an adapter that rejects everything.
+ */
 #include "base/capture_test.h"
 #include "transport/ibv/hca_impl.h"
 
@@ -84,7 +86,7 @@ static int card_port(struct ibv_context *context, uint8_t number, struct ibv_por
     return 0;
 }
 
-/* 10.0.0.1, and nothing behind it. */
+/* 10.0.0.1, and nothing after it. */
 static int card_gid(struct ibv_context *context, uint8_t number, int index, union ibv_gid *gid)
 {
     static const uint8_t first[16] = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1};
@@ -262,7 +264,7 @@ static void how_much_may_be_locked(void **unused)
     assert_int_equal(hca_rail_queues(&hca.rail[0], 10, 77), AQ_ESYS);
     says_limit(aq_error_message(), "receive queue of 10 buffers");
     assert_int_equal(hca_links_create(&hca, &peer), AQ_ELIMIT);
-    says_limit(aq_error_message(), "queue pair of 64 sends");
+    says_limit(aq_error_message(), "queue pair of card0:1 with 64 sends");
     free(peer.link[0].sent);
 }
 
@@ -275,11 +277,11 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
     capture_start(&capture);
     assert_int_equal(hca_mem_reg(&hca.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
     const char *text = capture_end(&capture);
-    says(text, "8192 bytes are reached by messages");
+    says(text, "8192 bytes are accessed by messages");
     says_limit(text, "cannot register");
 }
 
-/* What the system says is not hidden by a limit that is not the reason. */
+/* The system's reason is not hidden by a limit that is not the cause. */
 static void other_reasons(void **unused)
 {
     (void)unused;
@@ -340,11 +342,12 @@ static void which_module_or_package_is_missing(void **unused)
     says(hca_advice_no_port(root).text, "modprobe ib_uverbs");
     root_has("/sys/class/infiniband_verbs");
     root_has("/sys/class/infiniband_verbs/uverbs0");
-    says(hca_advice_no_port(root).text, "has mlx5_7, but /dev/infiniband is not here");
+    says(hca_advice_no_port(root).text, "has mlx5_7, but /dev/infiniband is missing");
     root_has("/dev");
     root_has("/dev/infiniband");
     root_has("/dev/infiniband/uverbs0");
-    says(hca_advice_no_port(root).text, "libibverbs no driver for it: install ibverbs-providers");
+    says(hca_advice_no_port(root).text,
+         "libibverbs has no driver for it: install ibverbs-providers");
     root_no_more();
 }
 
@@ -353,8 +356,8 @@ static void which_ports_there_are(void **unused)
     (void)unused;
     card.devices = 1;
     hca_config.ports = "mlx9_9";
-    says(hca_advice_no_port("").text, "AQ_IBV_PORTS=\"mlx9_9\" names no port");
-    says(hca_advice_no_port("").text, "there are those of card0");
+    says(hca_advice_no_port("").text, "AQ_IBV_PORTS=\"mlx9_9\" matches no port");
+    says(hca_advice_no_port("").text, "its adapters are card0");
 }
 
 /* In a process that finds no library at all. */
@@ -397,8 +400,8 @@ static void mistaken_settings(void **unused)
         {"-1", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"-1\"", "give auto or an index"},
         {"256", 0, 0, AQ_ESETTING, "AQ_IBV_GID=\"256\"", "an index, 0 to 255"},
         {"auto", 3000, 0, AQ_ESETTING, "AQ_IBV_MTU=3000", "give 256, 512, 1024, 2048 or 4096"},
-        {"auto", 2048, 0, AQ_ESETTING, "AQ_IBV_MTU=2048", "no more than 1024, which card0:1 has"},
-        {"auto", 0, 2, AQ_ESETTING, "AQ_IBV_PKEY=2", "below 2, since card0:1 has so many"},
+        {"auto", 2048, 0, AQ_ESETTING, "AQ_IBV_MTU=2048", "but at most 1024, the MTU of card0:1"},
+        {"auto", 0, 2, AQ_ESETTING, "AQ_IBV_PKEY=2", "below 2, the number of partition keys"},
     };
     (void)unused;
     card.devices = 1;
@@ -427,19 +430,19 @@ static void from_where_there_is_no_way_to_where(void **unused)
                                           "AQ_IBV_PORTS");
     memset(to.gid, 0, sizeof(to.gid));
     to.gid[0] = 0xfe, to.gid[1] = 0x80, to.gid[15] = 9;
-    says(hca_advice_path(rail, &to).text, "(10.0.0.1) to fe80::9: one is an address of IPv4");
+    says(hca_advice_path(rail, &to).text, "(10.0.0.1) to fe80::9: one has an IPv4 address");
     says(hca_advice_path(rail, &to).text, "two of one kind with AQ_IBV_GID");
     place_infiniband(&to, 2, 7);
     says(hca_advice_path(rail, &to).text, "one is on InfiniBand and the other on Ethernet");
     place_infiniband(&rail->place, 1, 3);
     says(hca_advice_path(rail, &to).text,
          "(LID 3 of subnet fe00:0000:0000:0001) to LID 7 of subnet fe00:0000:0000:0002: ");
-    says(hca_advice_path(rail, &to).text, "ports of one subnet with AQ_IBV_PORTS, or have");
+    says(hca_advice_path(rail, &to).text, "ports of one subnet with AQ_IBV_PORTS, or set up");
     struct aqi_settings_table *const tables[] = {&aqi_ibv_settings};
     struct hca_config before = hca_config;
     setenv("GASNET_VAPI_PORTS", "card0:1", 1);
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
-    says(hca_advice_path(rail, &to).text, "ports of one subnet with GASNET_VAPI_PORTS, or have");
+    says(hca_advice_path(rail, &to).text, "ports of one subnet with GASNET_VAPI_PORTS, or set up");
     unsetenv("GASNET_VAPI_PORTS");
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
     hca_config = before;
@@ -466,7 +469,7 @@ static void a_peer_to_which_there_is_no_route(void **unused)
     has_no_way(EHOSTUNREACH);
 }
 
-/* The second one may have a way. */
+/* The second one may have a route. */
 static void a_peer_to_which_no_rail_has_a_route(void **unused)
 {
     (void)unused;
@@ -539,11 +542,11 @@ static void a_peer_on_another_kind_of_network(void **unused)
     capture_start(&capture);
     assert_int_equal(aqi_ibv_transport.connect(&hca.tp, 1, 0, &found), AQ_ENOTSUP);
     const char *text = capture_end(&capture);
-    says(text, "no way to rank 1 from card0:1 (10.0.0.1) to LID 7 of subnet");
+    says(text, "no route to rank 1 from card0:1 (10.0.0.1) to LID 7 of subnet");
     says(text, "choose ports of one network with AQ_IBV_PORTS");
 }
 
-/* Greetings arrive, so does what is short; the first long one does not, again and again. */
+/* Greetings and short messages arrive; the first long one does not, repeatedly. */
 static void a_network_that_carries_less_than_its_ports(void **unused)
 {
     static struct hca_buf buf = {.len = LONG_ONE};
@@ -563,8 +566,9 @@ static void a_network_that_carries_less_than_its_ports(void **unused)
             assert_null(strstr(text, "AQ_IBV_MTU"));
             continue;
         }
-        says(text, "rank 1 answers, but 4000 bytes do not arrive: the network from card0:1 "
-                   "(10.0.0.1) to 10.1.0.2 may carry less than packets of 4096 bytes");
+        says(text,
+             "rank 1 answers, but messages of 4000 bytes do not arrive: the network from card0:1 "
+             "(10.0.0.1) to 10.1.0.2 may carry less than packets of 4096 bytes");
         says(text, "set AQ_IBV_MTU=1024, or raise the MTU");
     }
 }

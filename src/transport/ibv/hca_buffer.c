@@ -1,4 +1,4 @@
-/* ibv: buffers for messages, registered in chunks as they are needed. */
+/* ibv: message buffers, registered in chunks on demand. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
@@ -26,7 +26,7 @@ bool hca_buf_more(struct hca_tp *hca)
     chunk->memory =
         mmap(NULL, chunk->len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     bool fine = chunk->memory != MAP_FAILED;
-    /* A child of fork must not take these pages from the adapter. */
+    /* A forked child must not take these pages away from the adapter. */
     if (fine) (void)madvise(chunk->memory, chunk->len, MADV_DONTFORK);
     if (!fine) aqi_fail_quiet(AQ_ENOMEM, "no memory for buffers");
     if (!fine ||
@@ -44,7 +44,7 @@ bool hca_buf_more(struct hca_tp *hca)
     return true;
 }
 
-/* Those that wait silently for their completion come back only if they are asked for. */
+/* Buffers whose completion is not signalled come back only on request. */
 static void hca_buffer_ask_back(struct hca_tp *hca)
 {
     hca->silent_most = 0;
@@ -56,7 +56,7 @@ static void hca_buffer_ask_back(struct hca_tp *hca)
 aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine)
 {
     static atomic_bool once;
-    aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no more buffers for messages can be had: %s",
+    aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no more message buffers can be registered: %s",
                  aq_error_message());
     if (hca->bounced > mine) {
         hca_buffer_ask_back(hca);

@@ -1,4 +1,4 @@
-/* Twin of hca_buffer.c: adapters that register no more memory, where little may be locked. */
+/* Tests hca_buffer.c: adapters that register no more memory if little may be locked. */
 #include "transport/ibv/hca_world_test.h"
 
 #include <errno.h>
@@ -64,7 +64,7 @@ static void pass_on(void)
             continue;
 }
 
-/* The buffers of messages of which the adapter says nothing come back, too. */
+/* The buffers of unsignalled messages come back, too. */
 static void who_is_short_waits_for_those_in_use(void **unused)
 {
     (void)unused;
@@ -75,7 +75,7 @@ static void who_is_short_waits_for_those_in_use(void **unused)
         sent += st == AQ_OK;
         if (st == AQ_AGAIN || i % 4 == 0) pass_on();
     }
-    take_all(ends[0].hca); /* but for some under way */
+    take_all(ends[0].hca); /* except for some in flight */
     assert_int_equal(request(0, 1), AQ_AGAIN);
     pass_on();
     assert_int_equal(request(0, 1), AQ_OK);

@@ -1,4 +1,4 @@
-/* ibv: what its settings say; also of a library that was built without it. */
+/* ibv: the values of its settings, also in a library that was built without it. */
 #ifndef AQI_IBV_CONFIG_H
 #define AQI_IBV_CONFIG_H
 

@@ -1,11 +1,11 @@
-/* ibv: what adapters say of themselves: ports that go down and come back, addresses that change. */
+/* ibv: asynchronous events of adapters: ports that go down and come back, addresses that change. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/log.h"
 
 #include <sys/epoll.h>
 
-/* Routes and addresses come after the port, and one that flaps is no use. */
+/* Routes and addresses are ready later than the port, and a flapping one is of no use. */
 #define EVENTS_BACK_NS UINT64_C(1000000000)
 
 static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type type)
@@ -21,21 +21,23 @@ static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type 
     if (down) hca_repair_port_down(hca, r);
 }
 
-/* The adapter says that it has failed, or was taken away: nothing of it will work again, and what
- * is asked of it is answered with errors, or never. */
+/*
+ * The adapter has failed or was removed: nothing on it will work again, and requests to it fail or
+ * are never answered.
+ */
 static void hca_events_fatal(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
     if (rail->gone) return;
     rail->gone = rail->down = true;
     rail->back = 0;
-    /* Or who sleeps is woken for ever. */
+    /* Otherwise its event would wake sleeping threads forever. */
     (void)epoll_ctl(hca->epoll, EPOLL_CTL_DEL, rail->context->async_fd, NULL);
     hca_greet_gone(hca, r);
     hca_repair_port_down(hca, r);
 }
 
-/* It may be used again, under the address that it has now. */
+/* It may be used again, under its current address. */
 static void hca_events_back(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
@@ -63,11 +65,11 @@ static const char *hca_events_meaning(const struct hca_tp *hca, unsigned r,
     if (type != IBV_EVENT_PORT_ERR) return "";
     return (all & ~hca_rails_down(hca) & ~(1u << r)) != 0
                ? "; others take over until it is back"
-               : "; no other port is left, so what is under way waits until it is back: check the "
+               : "; no other port is left, so all transfers wait until it is back: check the "
                  "cable, the network interface (\"ip link\") or the subnet manager";
 }
 
-/* What is told of a port comes to all that have opened its adapter. */
+/* Events of a port are delivered to every context of its adapter. */
 static void hca_events_one(struct hca_tp *hca, unsigned r, const struct ibv_async_event *event)
 {
     struct hca_rail *rail = &hca->rail[r];

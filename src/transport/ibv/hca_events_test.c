@@ -1,4 +1,4 @@
-/* Twin of hca_events.c, with an adapter of two ports whose events and addresses the test makes. */
+/* Tests hca_events.c, with an adapter of two ports whose events and addresses the test chooses. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/capture_test.h"
@@ -70,7 +70,7 @@ static int card_gid(struct ibv_context *context, uint8_t port, int index, union 
     return 0;
 }
 
-/* Of an IPv4 network that ends with `last`, or of the link. */
+/* An address of an IPv4 network that ends with `last`, or a link-local one. */
 static void give_address(unsigned rail, unsigned index, unsigned char last)
 {
     unsigned char *gid = card.gid[rail][index];
@@ -86,7 +86,7 @@ static void tell(unsigned rail, enum ibv_event_type type, int port)
     card.event[rail] = (struct ibv_async_event){.element.port_num = port, .event_type = type};
 }
 
-/* As after the connection was made anew: both have agreed on what is left out. */
+/* As after a reconnection: both have agreed on what is left out. */
 static void agree(void)
 {
     hca.broken = NULL;
@@ -200,7 +200,7 @@ static void it_is_said_what_becomes_of_the_job(void **unused)
     assert_string_equal(said_of(0, IBV_EVENT_PORT_ACTIVE, 1), "");
 }
 
-/* Meanwhile only that of the link is there, by which nobody is reached. */
+/* Meanwhile there is only the link-local one, by which no peer is reachable. */
 static void an_address_that_is_gone_is_waited_for(void **unused)
 {
     (void)unused;
@@ -218,7 +218,7 @@ static void an_address_that_is_gone_is_waited_for(void **unused)
     assert_int_equal(hca.rail[0].gid_index, 2);
 }
 
-/* With the same address nothing that works is disturbed; another one is told to all. */
+/* With the same address, working connections are not disturbed; a new one is announced to all. */
 static void only_another_address_makes_connections_anew(void **unused)
 {
     (void)unused;
@@ -237,8 +237,10 @@ static void only_another_address_makes_connections_anew(void **unused)
     assert_int_equal(hca.rail[1].place.gid[15], 9);
 }
 
-/* The port of such an event says nothing. What comes of its port later brings it not back, also
- * where the other one fails as well. */
+/*
+ * The port of such an event is meaningless. Later events of its port do not bring it back, even if
+ * the other one fails as well.
+ */
 static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 {
     (void)unused;
@@ -270,7 +272,7 @@ static void without_another_its_peers_are_lost(void **unused)
     assert_non_null(strstr(peer.why, "has failed as a whole, and there is no other adapter"));
 }
 
-/* Greetings that were with it take no room any more, and who is called later hears at once. */
+/* Greetings that it held no longer take up room, and later callers are notified at once. */
 static void what_it_was_to_greet_is_forgotten(void **unused)
 {
     (void)unused;
@@ -280,7 +282,7 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     tell(0, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
     const struct ibv_wc left = {.status = IBV_WC_SUCCESS};
-    hca_greet_sent(&hca, 0, &left); /* thrown out */
+    hca_greet_sent(&hca, 0, &left); /* dropped */
     hca_greet_sent(&hca, 1, &left);
     assert_int_equal(hca.greeter.out, 1);
     tell(1, IBV_EVENT_DEVICE_FATAL, 0);
@@ -318,7 +320,7 @@ static const char *greeter_status(enum ibv_wc_status status)
     return "no route";
 }
 
-/* Its queue pair keeps its number, which peers know; what is flushed is not counted again. */
+/* Its queue pair keeps its number, which peers know; flushed requests are not counted again. */
 static void who_could_not_greet_can_again(void **unused)
 {
     (void)unused;

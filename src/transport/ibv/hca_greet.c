@@ -1,11 +1,11 @@
 /*
  * ibv: greetings, by which two processes tell each other where their queue pairs are.
  *
- * They are the same both ways: "mine are these, and I know yours", or not yet. Who has heard one
- * connects its own to what it says; who knows that the other has heard its own may send. A greeting
- * is repeated with growing pauses, over one rail after the other, until the other says that it
- * knows, so that loss, crossing and repetition need no cases of their own. Each is signed with the
- * job's key.
+ * They are the same in both directions: "mine are these, and I know yours", or not yet. A process
+ * that has received one connects its own queue pairs to those in it; one that knows that the other
+ * has received its own may send. A greeting is repeated with growing pauses, over one rail after
+ * the other, until the other side confirms that it knows, so that loss, crossing and repetition
+ * need no special cases. Each is signed with the job's key.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -18,7 +18,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* What a greeting says: it knows your queue pairs; and it waits for no answer. */
+/* Flags of a greeting: it knows your queue pairs; and it needs no answer. */
 enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 4 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
@@ -27,12 +27,12 @@ enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 4 };
 struct hca_greeting {
     unsigned char magic[4];
     uint8_t version, flags;
-    uint8_t failed, reads; /* failed: rails that are not to be used, as bits */
+    uint8_t failed, reads; /* failed: rails that must not be used, as bits */
     uint32_t from, to;
     uint64_t epoch, to_epoch;        /* 0: not known yet */
     uint32_t generation;             /* of the connection */
-    uint32_t received;               /* messages of the other, in all */
-    uint32_t depth, buffer, control; /* control: buffers beyond those of requests */
+    uint32_t received;               /* messages received from the other, in all */
+    uint32_t depth, buffer, control; /* control: buffers in addition to those of requests */
     struct hca_place place[HCA_RAILS];
     struct hca_ring_place rings;
     uint8_t tag[AQI_MAC_BYTES];
@@ -61,7 +61,7 @@ static void hca_greet_post(struct hca_tp *hca, uint32_t i)
     (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
 }
 
-/* Also of one that has failed, which keeps its number. */
+/* Also one that has failed, which keeps its number. */
 static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
@@ -83,7 +83,7 @@ static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
         struct ibv_qp_attr attr = steps[i].attr;
         int err = hca_verbs.modify_qp(qp, &attr, steps[i].mask);
         if (err != 0)
-            return aqi_fail_errno(AQ_ESYS, err, "ibv", "%s refuses to prepare a queue pair",
+            return aqi_fail_errno(AQ_ESYS, err, "ibv", "cannot prepare a queue pair of %s",
                                   rail->name);
     }
     for (uint32_t i = 0; i < HCA_GREETINGS; i++)
@@ -91,13 +91,15 @@ static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
     return AQ_OK;
 }
 
-/* The first failure on a queue pair ends its use, as where a route is missing for a moment; all
- * others are flushed. Whoever was greeted is greeted again. */
+/*
+ * The first failure on a queue pair ends its use, for example if a route is missing for a moment;
+ * all other requests are flushed. Greetings sent over it are sent again.
+ */
 static void hca_greet_failed(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
 {
     if (wc->status == IBV_WC_WR_FLUSH_ERR || hca->rail[rail].gone) return;
-    aqi_log(AQI_LOG_INFO, "ibv", "%s could not greet (%s), and is to again", hca->rail[rail].name,
-            hca_verbs.wc_status_str(wc->status));
+    aqi_log(AQI_LOG_INFO, "ibv", "%s could not send a greeting (%s), and will try again",
+            hca->rail[rail].name, hca_verbs.wc_status_str(wc->status));
     hca_greet_gone(hca, rail);
     (void)hca_greet_prepare(hca, rail);
 }
@@ -115,7 +117,8 @@ static aq_status hca_greet_start(struct hca_tp *hca, unsigned r)
                                     .sq_sig_all = 1};
     struct ibv_qp *qp = hca->greeter.qp[r] = hca_verbs.create_qp(rail->pd, &init);
     if (qp == NULL)
-        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "%s gives no queue pair", rail->name);
+        return aqi_fail_errno(AQ_ELIMIT, errno, "ibv", "cannot create a queue pair of %s",
+                              rail->name);
     rail->place.qpn = qp->qp_num;
     return hca_greet_prepare(hca, r);
 }
@@ -128,9 +131,9 @@ aq_status hca_greet_open(struct hca_tp *hca)
     aq_status st = aqi_mac_open(AQI_MAC_HMAC, &greeter->mac);
     if (st != AQ_OK) return st;
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
-        return aqi_fail(AQ_ESYS, "ibv", "the kernel gives no random numbers (getrandom)");
+        return aqi_fail(AQ_ESYS, "ibv", "cannot get random numbers (getrandom)");
     greeter->epoch = random[0] | 1;
-    greeter->qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is for the system */
+    greeter->qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is reserved for the system */
     greeter->memory = aligned_alloc(4096, aqi_round_up(len, 4096));
     if (greeter->memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
     memset(greeter->memory, 0, len);
@@ -174,7 +177,7 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
-/* A rail without a way, as where its port is down, matters only if no other has one. */
+/* A rail without a route, as when its port is down, matters only if no other has one. */
 static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca);
@@ -258,7 +261,7 @@ void hca_greet_gone(struct hca_tp *hca, unsigned rail)
     hca->greeter.out_by[rail] = 0;
 }
 
-/* --- who is called --------------------------------------------------------------------------- */
+/* --- calls ----------------------------------------------------------------------------------- */
 
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
 {
@@ -289,19 +292,21 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
     }
 }
 
-/* It may only be computing; but a port of another network never answers. Of ports that are down
- * here it has been told. */
+/*
+ * It may only be computing, but a port of another network never answers. Ports that are down here
+ * have been reported already.
+ */
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_rails_down(hca) == (1u << hca->rails) - 1) return;
     if (peer->doubted || hca->now - peer->called < GREET_DOUBT_NS) return;
     peer->doubted = true;
-    aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s, and is asked on; %s",
+    aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s; still trying; %s",
             peer->peer.id, (unsigned)(GREET_DOUBT_NS / 1000000000),
             hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
 }
 
-/* Over one rail after the other, and first over those that work. */
+/* Over one rail after the other, starting with those that work. */
 static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_greet_find(hca, peer) != AQ_OK) return;
@@ -360,15 +365,15 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
 {
     if (greeting->depth != hca->depth || greeting->buffer != hca->buffer) {
         hca_peer_fail(hca, peer,
-                      "it keeps %u buffers of %u bytes for a peer, and we %u of %zu: give all "
-                      "processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
+                      "it keeps %u buffers of %u bytes for a peer, this process %u of %zu: give "
+                      "all processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
                       greeting->depth, greeting->buffer, hca->depth, hca->buffer,
                       aqi_setting_variable("AQ_AM_CREDITS"));
         return;
     }
     if (greeting->control != hca_control_buffers(hca)) {
         hca_peer_fail(hca, peer,
-                      "only one of it and us lends memory on demand: give all processes the same "
+                      "only one of the two lends memory on demand: give all processes the same "
                       "AQ_SEGMENT_MODE, and adapters with as many receive buffers");
         return;
     }
@@ -395,13 +400,13 @@ void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
     if (peer->again != NULL) hca_repair_resume(hca, peer);
 }
 
-/* Its ports may have moved since it told where they are. */
+/* Its ports may have moved since it sent its address. */
 static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
                              const struct hca_greeting *greeting)
 {
     for (unsigned r = 0; hca_rails_of(hca, peer) >> r != 0; r++) {
         struct hca_place *known = &peer->addr.place[r], said = greeting->place[r];
-        said.qpn = known->qpn; /* that of greetings */
+        said.qpn = known->qpn; /* for greetings */
         said.psn = known->psn;
         if (memcmp(known, &said, sizeof(said)) == 0) continue;
         *known = said;
@@ -422,13 +427,13 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     if ((int32_t)(greeting->generation - peer->generation) > 0) {
         peer->failed = greeting->failed | hca_rails_down(hca);
         if (peer->state != HCA_IDLE) {
-            hca_repair_begin(hca, peer, greeting->generation, "the peer asks for that");
+            hca_repair_begin(hca, peer, greeting->generation, "the peer requests it");
             return;
         }
         peer->generation = greeting->generation;
     }
     hca_greet_begin(hca, peer);
-    bool ours = greeting->generation == peer->generation; /* else it has to hear of the next one */
+    bool ours = greeting->generation == peer->generation; /* otherwise it must learn more */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
     if (peer->state == HCA_DOWN || peer->broken || (ours && !peer->connected)) return;

@@ -1,12 +1,11 @@
-/* Twin of hca_greet.c: two processes greet each other, and greetings that none of ours would say.
- */
+/* Tests hca_greet.c: two processes greet each other, and greetings that ours would never send. */
 #include "base/stats.h"
 #include "transport/ibv/hca_world_test.h"
 
 enum { MEDIUM = 256, LETTERS = 64, LETTER = 512, GREETERS = 2 };
 #define PAUSE UINT64_C(20000000)
 
-/* Where in a greeting something is, in bytes; the tag is at the end. */
+/* Positions in a greeting, in bytes; the tag is at the end. */
 enum {
     AT_MAGIC = 0,
     AT_VERSION = 4,
@@ -26,7 +25,7 @@ static struct letter {
     unsigned from;
     size_t len;
     unsigned char bytes[LETTER];
-} letters[LETTERS]; /* that were said and are not yet heard */
+} letters[LETTERS]; /* sent, but not received yet */
 static unsigned said, heard;
 
 /* The receive buffers of each, oldest first. */
@@ -39,7 +38,7 @@ static struct buffers {
 static struct ibv_qp greeters[GREETERS];
 static struct ibv_ah way;
 static struct hca_addr addresses[GREETERS];
-static const void *found; /* what is said of where the other is; NULL: its address */
+static const void *found; /* reported location of the other; NULL: its address */
 static size_t found_len;
 
 /* --- what is around it ----------------------------------------------------------------------- */
@@ -155,7 +154,7 @@ static struct hca_peer *other(unsigned self)
     return ends[self].hca->peers[1 - self];
 }
 
-/* True: it was taken for a greeting. Its buffer is posted again, whatever it was. */
+/* True: it was recognised as a greeting. Its buffer is always posted again. */
 static bool hears(unsigned self, const void *bytes, size_t len, size_t byte_len)
 {
     struct buffers *of = &buffers[self];
@@ -178,7 +177,7 @@ static bool hears_letter(unsigned self, const struct letter *letter)
     return hears(self, letter->bytes, letter->len, HCA_GRH + letter->len);
 }
 
-/* Sent as completions tell, and heard by the other. */
+/* Sent according to completions, and received by the other. */
 static void exchange(void)
 {
     for (; heard < said; heard++) {
@@ -216,7 +215,7 @@ static void two_meet(void **unused)
     call(0);
     assert_int_equal(said, 1);
     exchange();
-    assert_int_equal(said, 3); /* "mine", "mine, and I know yours", "I know yours, and wait not" */
+    assert_int_equal(said, 3); /* "mine", "mine, and I know yours", "I know yours, no answer" */
     for (unsigned i = 0; i < GREETERS; i++) {
         assert_int_equal(other(i)->state, HCA_UP);
         assert_true(other(i)->connected);
@@ -225,7 +224,7 @@ static void two_meet(void **unused)
         assert_null(ends[i].hca->greeter.calling);
         assert_int_equal(ends[i].hca->greeter.out, 0);
     }
-    /* The first once more, whatever else it says: it is answered, and changes nothing. */
+    /* The first one again, whatever else it contains: it is answered, and changes nothing. */
     struct letter letter = forged(AT_DEPTH, 1, 4);
     assert_true(hears_letter(1, &letter));
     assert_int_equal(other(1)->state, HCA_UP);
@@ -243,7 +242,7 @@ static void both_call(void **unused)
     assert_true(other(0)->state == HCA_UP && other(1)->state == HCA_UP);
 }
 
-/* It has heard the other, but does not know that the other has heard it. */
+/* It has received a greeting, but does not know that the other has. */
 static void who_is_not_known_is_not_up(void **unused)
 {
     (void)unused;
@@ -258,14 +257,14 @@ static void who_is_not_known_is_not_up(void **unused)
     assert_int_equal(said, 3);
 }
 
-/* Where the ports of the other are now; of ports that it has not, nothing is taken. */
+/* The current ports of the other; ports that it does not have are ignored. */
 static void who_moves_is_followed(void **unused)
 {
     (void)unused;
     struct hca_peer *peer = other(1);
     call(0);
     exchange();
-    peer->ah[0] = &way; /* by which it was answered lately */
+    peer->ah[0] = &way; /* by which it answered recently */
     peer->addr.place[0].qpn = 77;
     peer->no_way = 3;
     const struct hca_place before = peer->addr.place[1];
@@ -285,7 +284,7 @@ static void who_moves_is_followed(void **unused)
     letter = forged(AT_LID + sizeof(struct hca_place), 9, 2);
     assert_true(hears_letter(1, &letter));
     assert_memory_equal(&peer->addr.place[1], &before, sizeof(before));
-    /* Not of one that is lost, nor while a connection is made anew. */
+    /* Not for one that is lost, nor during a reconnection. */
     letter = forged(AT_LID, 5, 2);
     unsigned said_before = said;
     for (unsigned i = 0; i < 2; i++) {
@@ -298,7 +297,7 @@ static void who_moves_is_followed(void **unused)
     assert_int_equal(said, said_before);
 }
 
-/* All rails have failed for one or the other: those that are there are tried again. */
+/* All rails have failed for one side or the other: the available ones are tried again. */
 static void the_failed_are_used_if_there_is_no_other(void **unused)
 {
     (void)unused;
@@ -310,7 +309,7 @@ static void the_failed_are_used_if_there_is_no_other(void **unused)
     assert_int_equal(other(1)->first, 0);
 }
 
-/* Of a rank that is not met yet, or has an address that is none. */
+/* For a rank without a known address, or with an invalid one. */
 static void the_unknown_are_not_answered(void **unused)
 {
     struct hca_peer **peers = ends[1].hca->peers, *peer = peers[2];
@@ -390,7 +389,7 @@ static void who_differs_is_lost(void **unused)
     }
 }
 
-/* Of another process than the one that is known, or to another one than this. */
+/* From another process than the known one, or to another one than this. */
 static void other_processes_are_not_heard(void **unused)
 {
     (void)unused;
@@ -424,7 +423,7 @@ static void only_a_later_connection_replaces_one(void **unused)
         assert_int_equal(peer->state, HCA_UP);
         assert_false(peer->broken);
     }
-    /* Nor is one connected that is begun, to what an earlier one was. */
+    /* Nor does one that is being set up connect to the address of an earlier one. */
     peer->state = HCA_IDLE;
     peer->connected = false;
     struct letter letter = forged(AT_GENERATION, 4, 4);
@@ -441,7 +440,7 @@ static void only_a_later_connection_replaces_one(void **unused)
     assert_int_equal(said, before);
 }
 
-/* An address is what its length says, and no more than there is room for. */
+/* An address has the length that it states, and no more than there is room for. */
 static void addresses_are_checked(void **unused)
 {
     static const size_t head = offsetof(struct hca_addr, place), place = sizeof(struct hca_place);
@@ -471,7 +470,7 @@ static void addresses_are_checked(void **unused)
     (void)unused;
     found = &at;
     for (size_t i = 0; i < AQI_COUNT_OF(rows) + 1; i++) {
-        bool wrong = i == AQI_COUNT_OF(rows); /* it is no address of ours */
+        bool wrong = i == AQI_COUNT_OF(rows); /* it is not one of our addresses */
         memset(&at, 0, sizeof(at));
         memcpy(at.addr.magic, hca_magic, sizeof(hca_magic));
         at.addr.magic[3] ^= wrong;
@@ -481,12 +480,12 @@ static void addresses_are_checked(void **unused)
         assert_int_equal(hca_greet_find(ends[0].hca, peer), wrong ? AQ_EPROTO : rows[i].status);
         assert_int_equal(peer->known, !wrong && rows[i].status == AQ_OK);
     }
-    /* Nothing is looked up again that is known. */
+    /* Known addresses are not looked up again. */
     peer->known = true;
     assert_int_equal(hca_greet_find(ends[0].hca, peer), AQ_OK);
 }
 
-/* It is greeted again and again, each time after twice as long, until a second. */
+/* It is greeted repeatedly, each time after twice as long, up to a second. */
 static void pauses_grow(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
@@ -504,7 +503,7 @@ static void pauses_grow(void **unused)
         assert_int_equal(said, before + 1);
         pause = aqi_min(2 * pause, UINT64_C(1000000000));
     }
-    /* As many as the adapter takes, until some have left. */
+    /* As many as the adapter takes, until some have been sent. */
     for (unsigned i = 0; i < 8; i++) {
         hca->now += UINT64_C(2000000000);
         hca_greet_timers(hca);

@@ -1,9 +1,8 @@
 /*
- * What the files of ibv share. A *rail* is a port of an adapter with its queues. A peer is reached
- * by a *link* on each rail: a reliable connection with its queue pair. Links come about when a peer
- * is first used, by greetings over unreliable datagrams (hca_greet.c). Messages go over the first
- * link that works; transfers are spread over all that do. Where one fails the others take over
- * (hca_repair.c).
+ * Private to ibv. A *rail* is a port of an adapter with its queues. A peer is reached by a *link*
+ * on each rail: a reliable connection with its queue pair. Links are set up when a peer is first
+ * used, by greetings over unreliable datagrams (hca_greet.c). Messages go over the first link that
+ * works; transfers are spread over all that do. If one fails, the others take over (hca_repair.c).
  *
  * One lock guards everything; it is not held while handlers run.
  */
@@ -23,21 +22,21 @@
 #include "transport/pins.h"
 
 enum {
-    HCA_FRAME = 96,     /* bytes before the payload of a message, at most */
+    HCA_FRAME = 96,     /* maximum bytes before the payload of a message */
     HCA_CHUNK = 64,     /* buffers that are registered together */
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
     HCA_GRH = 40,   /* bytes before a datagram */
-    HCA_BATCH = 16, /* completions taken at once */
-    HCA_POSTS = 8,  /* receive buffers that are posted together */
-    HCA_SILENT = 16 /* messages in a row of whose completion the adapter says nothing, but one */
+    HCA_BATCH = 16, /* completions polled at once */
+    HCA_POSTS = 8,  /* receive buffers posted together */
+    HCA_SILENT = 16 /* messages in a row for one signalled completion */
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */
 
 extern const unsigned char hca_magic[4]; /* of addresses and greetings */
 
-/* Where a port is, as peers need it. */
+/* The address of a port for peers. */
 struct hca_place {
     uint8_t gid[16];
     uint16_t lid;
@@ -52,7 +51,7 @@ struct hca_addr {
     struct hca_place place[HCA_RAILS];
 };
 
-/* Where a process keeps rings for its peers (hca_ring.c), as these need it. */
+/* The location of a process's rings for its peers (hca_ring.c), for those peers. */
 struct hca_ring_place {
     uint64_t addr; /* 0: there are none */
     uint32_t rkey[HCA_RAILS];
@@ -60,18 +59,18 @@ struct hca_ring_place {
     uint32_t slot;
 };
 
-/* What a peer may do with memory whose key it has; the local part is what a get here needs. */
+/* The keys of memory that a peer may access; the local part is needed for gets here. */
 enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 /* --- rails ----------------------------------------------------------------------------------- */
 
-/* A port that the filter lets through, as found by hca_ports_find. */
+/* A port that the filter selects, as found by hca_ports_find. */
 struct hca_port {
     char device[64];
     uint8_t number;
     bool active;
-    bool near;     /* to the processors of this process, or no matter */
-    char why[128]; /* not usable */
+    bool near;     /* close to the processors of this process, or irrelevant */
+    char why[128]; /* reason why it is not usable */
 };
 
 struct hca_rail {
@@ -81,8 +80,8 @@ struct hca_rail {
     uint8_t port;
     int gid_index, gid_rank;
     struct hca_place place;
-    bool down;     /* as the adapter says of the port */
-    bool gone;     /* the adapter has failed as a whole: it is down for good */
+    bool down;     /* as reported by the adapter */
+    bool gone;     /* the adapter has failed as a whole: permanently down */
     uint64_t back; /* when it may be used again; 0: nothing has changed */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -90,10 +89,10 @@ struct hca_rail {
     struct ibv_srq *srq;
     uint32_t max_inline;
     char name[72];                   /* "mlx5_0:1" */
-    struct hca_buf *left[HCA_POSTS]; /* by messages, to be posted again */
+    struct hca_buf *left[HCA_POSTS]; /* freed by messages, to be posted again */
     uint32_t left_count;
-    /* Completions that were found while arming. */
-    struct ibv_wc found[HCA_BATCH], *found_next, *found_end; /* those that are not taken */
+    /* Completions that were polled while arming. */
+    struct ibv_wc found[HCA_BATCH], *found_next, *found_end; /* those that are not handled yet */
 };
 
 /* --- buffers --------------------------------------------------------------------------------- */
@@ -110,64 +109,66 @@ struct hca_buf {
     struct hca_chunk *chunk;
     unsigned char *bytes;
     uint32_t len;
-    struct hca_peer *source; /* of a message that waits for its turn */
-    unsigned rail;           /* on which it came; HCA_RAILS: by a ring */
+    struct hca_peer *source; /* a message that waits for its turn */
+    unsigned rail;           /* rail on which it arrived; HCA_RAILS: by a ring */
 };
 
 /* --- rings ----------------------------------------------------------------------------------- */
 
-/* Those of this process, and the blocks of all peers. */
+/* The rings of this process, and the blocks of all peers. */
 struct hca_rings {
     unsigned char *memory, *slots;
     size_t len;
     struct ibv_mr *mr[HCA_RAILS];
-    uint32_t count, depth, slot; /* of the rings; slots of each; bytes of one */
-    uint32_t open;               /* that are lent, or not yet taken back */
+    uint32_t count, depth, slot; /* number of rings; slots of each; bytes of a slot */
+    uint32_t open;               /* rings that are lent, or not yet taken back */
     uint32_t heard;              /* messages in this cycle */
     struct hca_peer **owner;
 };
 
 /* The ring that is lent to a peer. */
 struct hca_ring_in {
-    uint16_t ring; /* which, from 1; 0: none */
-    bool due;      /* something is to be said to the peer */
-    bool closing;  /* it is taken back: */
+    uint16_t ring; /* its number, from 1; 0: none */
+    bool due;      /* the peer is to be notified */
+    bool closing;  /* it is being taken back: */
     bool probing;  /* the peer's count is being read, */
-    bool probed;   /* and was read: */
+    bool probed;   /* and has been read: */
     uint32_t written;
-    uint32_t consumed, told; /* messages; as the peer was told */
-    uint32_t heard;          /* messages lately, by whatever way */
+    uint32_t consumed, told; /* messages consumed; the number reported to the peer */
+    uint32_t heard;          /* recent messages, on any path */
 };
 
-/* Those of a peer, of which one may be lent to this process. */
+/* The rings of a peer, which may lend one of them to this process. */
 struct hca_ring_out {
     struct hca_ring_place place;
-    const _Atomic uint64_t *granted; /* above 32 bits: one is lent; NULL: there are none */
-    uint32_t head, freed;            /* messages written, and of these consumed */
+    const _Atomic uint64_t *granted; /* above 32 bits: the lent one; NULL: there are none */
+    uint32_t head, freed;            /* messages written, and how many were consumed */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
 
 enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
-/* What was posted to a send queue, in order: a message, a piece of an operation, or a whole
- * transfer, which goes `straight` and is no operation. Without `buf` and `op` it only tells, when
- * it is complete, that all before it is. */
+/*
+ * An entry of a send queue, in order: a message, a piece of an operation, or a whole transfer,
+ * which goes `straight` and is no operation. Without `buf` and `op`, its completion merely shows
+ * that everything before it is complete.
+ */
 struct hca_sent {
     union {
         struct {
             struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
             struct hca_op *op;       /* NULL: a message */
-            size_t offset;           /* of a piece */
-            struct aqi_reg_use *pin; /* of a piece whose memory is pinned on demand; NULL */
+            size_t offset;           /* for a piece */
+            struct aqi_reg_use *pin; /* for a piece whose memory is pinned on demand; NULL */
         };
-        struct { /* straight */
+        struct { /* for a straight transfer */
             struct aqi_comp *comp;
             uint64_t remote;
             unsigned char *local;
-            const struct hca_mem *here; /* NULL: it went inline */
+            const struct hca_mem *here; /* NULL: it was sent inline */
             const struct hca_rmem *there;
-            unsigned char copy[AQI_PUT_COPIED]; /* of what so short a put has copied on return */
+            unsigned char copy[AQI_PUT_COPIED]; /* of a short put, copied on return */
         };
     };
     size_t len;      /* of a piece, or straight */
@@ -175,9 +176,9 @@ struct hca_sent {
     union {
         struct {
             bool refused : 1; /* by the peer's adapter */
-            bool silent : 1;  /* a later one tells of its completion */
-            bool word : 1;    /* of a ring: says something to the peer, ... */
-            bool probe : 1;   /* ... or asks it for something */
+            bool silent : 1;  /* a later one signals its completion */
+            bool word : 1;    /* of a ring: notifies the peer, ... */
+            bool probe : 1;   /* ... or requests something from it */
             bool straight : 1, get : 1;
         };
         uint8_t is; /* all these */
@@ -192,16 +193,18 @@ static inline bool hca_sent_is_piece(const struct hca_sent *sent)
 
 struct hca_link {
     struct ibv_qp *qp;
-    uint64_t wr;  /* the id of its work requests, but for their places */
+    uint64_t wr;  /* the id of its work requests, without the position */
     uint32_t qpn; /* as completions name the queue pair; 0: there is none */
     uint32_t max_inline;
     unsigned rail;
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
-    uint32_t silent;     /* at its end, of whose completion nothing will tell */
+    uint32_t silent;     /* entries at its end whose completion nothing will signal */
     uint32_t pieces;     /* of all these */
-    /* As hca_repair_look found it: where `tail` stood, since when (0: nothing was under way), and
-     * how often that was too long. */
+    /*
+     * As found by hca_repair_look: the position of `tail`, since when (0: nothing was in flight),
+     * and how often that was too long.
+     */
     uint32_t stood, mute;
     uint64_t since;
 };
@@ -210,33 +213,33 @@ struct hca_peer {
     struct aqi_peer peer;
     enum hca_state state;
     bool known;                  /* its address */
-    uint64_t epoch;              /* of the process; 0: not heard of */
+    uint64_t epoch;              /* of the process; 0: unknown */
     bool connected;              /* these queue pairs know those of the peer */
-    bool broken;                 /* it is to be connected anew */
-    bool lost;                   /* to be told */
-    uint32_t failed;             /* rails that are not to be used, as bits */
-    uint32_t used;               /* rails with a link that works, as bits */
-    unsigned first;              /* the first of these: that of messages */
+    bool broken;                 /* it must be reconnected */
+    bool lost;                   /* to be reported */
+    uint32_t failed;             /* rails that must not be used, as bits */
+    uint32_t used;               /* rails with a working link, as bits */
+    unsigned first;              /* the first of these, for messages */
     uint32_t posted;             /* rails with buffers for its requests, as bits */
-    uint32_t awaited;            /* replies that may come of it, at most */
+    uint32_t awaited;            /* maximum number of expected replies */
     uint32_t replies[HCA_RAILS]; /* buffers posted for these */
     struct hca_link *next;       /* of the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
     unsigned voice;  /* the rail of the next greeting */
-    uint32_t no_way; /* rails by which none could leave, as bits */
+    uint32_t no_way; /* rails by which none could be sent, as bits */
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
-    struct hca_op *ops, **last_op; /* that are not wholly posted */
+    struct hca_op *ops, **last_op; /* that are not completely posted */
     struct aqi_lender lender;
-    uint32_t busy;               /* operations under way */
+    uint32_t busy;               /* operations in progress */
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */
-    uint32_t received;           /* messages of it */
+    uint32_t received;           /* its received messages */
     struct hca_ring_in in;
     struct hca_ring_out out;
-    uint32_t arrived;       /* messages of ours, as it said when it was connected anew */
+    uint32_t arrived;       /* our messages, as it reported when it was reconnected */
     struct hca_sent *again; /* to be posted to the new queue pairs, before all others */
     uint32_t again_first, again_count;
     struct hca_peer *next_calling, *next_lost, *next_broken;
@@ -250,15 +253,17 @@ struct hca_op {
     struct hca_peer *peer;
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
-    bool refused;           /* once already */
+    bool refused;           /* already once */
     bool followed;          /* the header of the Long has been posted, and its buffer is not ours */
     uint32_t number;        /* of this header, then */
     struct hca_buf *header; /* NULL: not a Long */
-    void *source;           /* of a Long, a copy that was made of it; NULL */
+    void *source;           /* of a Long, a copy of its payload; NULL */
 };
 
-/* What peers get of memory that is registered in parts of a power of two (`shift`): the keys of
- * each part, one for each rail. No parts: it is lent on demand. */
+/*
+ * The key that peers get for memory that is registered in parts of a power of two (`shift`): the
+ * keys of each part, one per rail. No parts: it is lent on demand.
+ */
 enum { HCA_KEYS = 32 };
 struct hca_key {
     unsigned char magic[4];
@@ -286,7 +291,7 @@ struct hca_greeter {
     struct ibv_mr *mr[HCA_RAILS];
     unsigned char *memory;
     uint32_t qkey, next;
-    uint32_t out, out_by[HCA_RAILS]; /* greetings that have not left */
+    uint32_t out, out_by[HCA_RAILS]; /* greetings that have not been sent */
     struct aqi_mac *mac;
     uint64_t epoch;
     struct hca_peer *calling;
@@ -299,15 +304,15 @@ struct hca_tp {
     bool locks, draining;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint64_t now, looked; /* looked: for what no completion tells */
-    uint32_t depth;       /* requests under way to a peer */
-    uint32_t sends;       /* places of a link's send queue */
-    uint32_t mask;        /* of what is kept of these: a power of two of places, minus 1 */
-    uint32_t room;        /* completions of sends that the queues have room for */
-    uint32_t out;         /* of sends under way */
-    uint32_t silent_most; /* of these, and how many are */
+    uint64_t now, looked; /* check for events that no completion signals */
+    uint32_t depth;       /* requests in flight to a peer */
+    uint32_t sends;       /* entries of a link's send queue */
+    uint32_t mask;        /* for the entries kept: a power of two, minus 1 */
+    uint32_t room;        /* completions of sends for which the queues have room */
+    uint32_t out;         /* for sends in flight */
+    uint32_t silent_most; /* the number of those that exist */
     uint32_t silent;
-    struct ibv_send_wr post; /* the next short message or transfer; what all have is set once */
+    struct ibv_send_wr post; /* the next message or transfer; with the constant fields set */
     struct ibv_sge post_piece;
     size_t buffer; /* bytes of one */
     struct hca_peer **peers;
@@ -317,9 +322,9 @@ struct hca_tp {
     uint32_t bounced;
     struct hca_buf *held, **last_held; /* requests that wait for their turn */
     struct hca_peer *lost, *broken;
-    uint32_t waiting;   /* transfers that are not wholly posted */
-    uint32_t repeating; /* peers to which something is posted again */
-    bool whole;         /* the next round has to look at more than the completions */
+    uint32_t waiting;   /* transfers that are not completely posted */
+    uint32_t repeating; /* peers for which buffers are posted again */
+    bool whole;         /* the next round must check more than the completions */
     struct aqi_pool ops;
     struct hca_greeter greeter;
     struct aqi_pins pins;
@@ -338,7 +343,7 @@ static inline void hca_unlock(struct hca_tp *hca)
     if (hca->locks) aqi_spin_unlock(&hca->lock);
 }
 
-/* The id of a work request: what it is, and where it is found again. */
+/* The id of a work request: what it is, and where it is stored. */
 enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
 enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
@@ -351,7 +356,7 @@ static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t pla
     return link->wr | (uint32_t)(place << 8);
 }
 
-/* Nothing is under way. */
+/* Nothing is in flight. */
 static inline void hca_begin(struct hca_tp *hca)
 {
     hca->last_held = &hca->held;
@@ -360,7 +365,7 @@ static inline void hca_begin(struct hca_tp *hca)
     hca->post.num_sge = 1;
 }
 
-/* Nothing is under way to it. */
+/* Nothing is in flight to it. */
 static inline void hca_peer_begin(struct hca_peer *peer)
 {
     for (unsigned r = 0; r < HCA_RAILS; r++)
@@ -369,7 +374,7 @@ static inline void hca_peer_begin(struct hca_peer *peer)
     peer->last_op = &peer->ops;
 }
 
-/* It has a queue pair: keep in it what is asked for all the time. */
+/* It has a queue pair: cache the values that are needed all the time. */
 static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
@@ -384,7 +389,10 @@ static inline struct hca_peer *hca_link_peer(struct hca_link *link)
                                        offsetof(struct hca_peer, link));
 }
 
-/* Such a mask for so many, so that places stay theirs when the count of what was posted wraps. */
+/*
+ * The mask for this number of entries, so that positions stay the same when the count of posts
+ * wraps.
+ */
 static inline uint32_t hca_mask_of(uint32_t sends)
 {
     return (uint32_t)aqi_power_of_two_from(sends) - 1;
@@ -420,7 +428,7 @@ static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
     return gone;
 }
 
-/* Of memory that is not registered with a rail that is gone: none. */
+/* For memory that is not registered with a rail that is gone: none. */
 static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
 {
     return mr != NULL ? mr->rkey : 0;
@@ -432,7 +440,7 @@ static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
     return hca->lending.on ? AQI_LENDING_BUFFERS : 0;
 }
 
-/* May no message leave, and no put begin, because of what a peer holds? */
+/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
 static inline bool hca_fenced(struct hca_tp *hca)
 {
     return aqi_pins_fenced(&hca->pins) && !hca->draining;
@@ -441,42 +449,51 @@ static inline bool hca_fenced(struct hca_tp *hca)
 /* hca.c */
 size_t hca_peer_memory(const struct hca_tp *hca);
 
-/* hca_advice.c: what keeps a process from using adapters or reaching a peer, and how it is mended.
+/*
+ * hca_advice.c: reasons that keep a process from using adapters or from reaching a peer, and how to
+ * fix them.
  */
 struct hca_text {
     char text[320];
 };
-struct hca_text hca_advice_memory(int err); /* memory was refused: the limit, or what `err` says */
-struct hca_text hca_advice_no_port(const char *root); /* none is found; root: of the system, "" */
+struct hca_text hca_advice_memory(int err);           /* registration failed: the limit, or `err` */
+struct hca_text hca_advice_no_port(const char *root); /* none was found; root: of the system, "" */
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to);
-/* It answers, but what is long does not arrive. */
+/* It answers, but large messages do not arrive. */
 struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to);
 
-/* hca_ports.c: which ports there are, by the filter. */
-/* How many were found; the usable ones first. */
+/* hca_ports.c: the ports selected by the filter. */
+/* Returns the number found; usable ones come first. */
 unsigned hca_ports_find(struct hca_port *ports, unsigned most);
 
 /* hca_rail.c */
 aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port);
 aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t completions);
 void hca_rail_close(struct hca_rail *rail);
-/* NULL, with errno as the adapter set it: why, and what to do, is in aq_error_message(), and not
- * logged. */
+/*
+ * NULL with errno as the adapter set it; the reason and what to do are in aq_error_message(), but
+ * not logged.
+ */
 struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t len, int access);
-/* The same with all rails; false: one refuses. */
+/* Likewise with all rails; false: one of them failed. */
 bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
                         int access);
-void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; NULL: none */
-/* The address of the port once more, which may have `moved`. False: it has none now. */
+void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; no-op on NULL */
+/* Read the address of the port again, which may have `moved`. False: it has none now. */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
-/* How `to` is reached from here. */
+/* The route from here to `to`. */
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
 /* hca_buffer.c. With the lock held. */
-/* There are none. False: memory is refused; why is in aq_error_message(), and not logged. */
+/*
+ * Allocate some. False: memory cannot be registered; the reason is in aq_error_message(), but not
+ * logged.
+ */
 bool hca_buf_more(struct hca_tp *hca);
-/* There are none, and no more can be had, but for `mine` to send from, which the caller holds: wait
- * (AQ_AGAIN) for some that are in use, or fail the peer. */
+/*
+ * None is free and no more can be registered, except for `mine`, to send from, which the caller
+ * holds: wait (AQ_AGAIN) for those in use, or fail the peer.
+ */
 AQI_COLD aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine);
 static inline struct hca_buf *hca_buf_get(struct hca_tp *hca)
 {
@@ -490,7 +507,7 @@ static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
     buf->next = hca->free;
     hca->free = buf;
 }
-/* One to send from, of which there are AQ_IBV_BOUNCES and `more`. NULL: not now. */
+/* A buffer to send from, out of AQ_IBV_BOUNCES plus `more`. NULL: not now. */
 static inline struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
 {
     if (AQI_UNLIKELY(hca->bounced >= hca_config.bounces + more)) return NULL;
@@ -498,7 +515,7 @@ static inline struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
     if (AQI_LIKELY(buf != NULL)) hca->bounced++;
     return buf;
 }
-/* None was got: are there enough in use, or can no more be had? */
+/* None was available: whether enough are in use, or no more can be registered. */
 static inline aq_status hca_bounce_none(struct hca_tp *hca, struct hca_peer *peer, uint32_t more)
 {
     return hca->bounced >= hca_config.bounces + more ? AQ_AGAIN : hca_buf_short(hca, peer, 0);
@@ -512,24 +529,24 @@ void hca_buf_close(struct hca_tp *hca);
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
-/* Those of the rails that are used. */
+/* The links on the rails in use. */
 void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
                        unsigned reads);
-/* The queue pairs; then what was posted to them ends with `status`. */
+/* Destroy the queue pairs; everything posted to them ends with `status`. */
 void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer);
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
-/* Post what `sent` describes; AQ_AGAIN: no room. */
+/* Post the request described by `sent`; AQ_AGAIN: no room. */
 aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
-/* The adapter has not taken what was posted. */
+/* The adapter has rejected the post. */
 AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err);
-/* Of most messages only the buffers wait for completion, of which others must not run short. */
+/* For most messages, only the buffers wait for completion, which must not run out. */
 static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
 {
     return link->silent < HCA_SILENT - 1 && hca->silent < hca->silent_most;
 }
 
-/* The next place of the link is for what this describes, which tells of its completion or not. */
+/* The next entry of the link is for this request, which signals its completion or does not. */
 static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_link *link,
                                                struct ibv_send_wr *wr, bool silent)
 {
@@ -553,32 +570,39 @@ static inline bool hca_link_is_full(const struct hca_tp *hca, const struct hca_l
     return link->head - link->tail == hca->sends || hca->out >= hca->room;
 }
 
-/* The oldest of what was posted, which is taken off the queue. */
+/* The oldest entry, which is removed from the queue. */
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link);
-/* Post what tells, when it is complete, that all before it is, unless something does. */
+/*
+ * Post a request whose completion shows that everything before it is complete, unless there is one.
+ */
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail);
-/* What was posted is over: a message, or a piece of a transfer. */
+/* A posted request has ended: a message, or a piece of a transfer. */
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
-/* There is no way to it by its only rail. Where there was one, the address may be moving: then it
- * is looked up again, and tried with the next greeting; else the peer fails. */
+/*
+ * There is no route to it on its only rail. If there was one, the address may be moving: then
+ * look it up again for the next greeting; otherwise the peer fails.
+ */
 void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
-/* Something is wrong with this peer for good; `why` is told from progress. */
+/* This peer has failed permanently; `why` is reported from progress. */
 void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 
 /* hca_repair.c. With the lock held. */
 void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
                       const char *why);
-/* Go on without this rail, if there is another one. */
+/* Continue without this rail, if there is another one. */
 void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
-/* Find connections whose adapter neither completes anything nor says that it cannot. */
+/* Find connections whose adapter neither completes anything nor reports a failure. */
 void hca_repair_look(struct hca_tp *hca);
 uint64_t hca_repair_deadline(const struct hca_tp *hca);
-void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* the same, with all peers */
-/* It may be used again by those that go on without it; by all, anew, if its address has `moved`. */
+void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* likewise, for all peers */
+/*
+ * It may be used again by peers that continue without it; by all, with new connections, if its
+ * address has `moved`.
+ */
 void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved);
-void hca_repair(struct hca_tp *hca); /* those that have begun; releases the lock meanwhile */
+void hca_repair(struct hca_tp *hca); /* repairs that have begun; releases the lock meanwhile */
 void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
 void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
@@ -590,10 +614,10 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
 void hca_greet_sent(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
-void hca_greet_gone(struct hca_tp *hca, unsigned rail); /* what is with its adapter never leaves */
+void hca_greet_gone(struct hca_tp *hca, unsigned rail); /* its adapter sends nothing more */
 void hca_greet_timers(struct hca_tp *hca);
 uint64_t hca_greet_deadline(const struct hca_tp *hca);
-/* Where it is. AQ_AGAIN: it is asked again when that is needed. */
+/* The route to it. AQ_AGAIN: unknown for now; call again when it is needed. */
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
 /* hca_lending.c. With the lock held. */
@@ -605,15 +629,15 @@ static inline bool hca_lending_is(const struct hca_tp *hca, const struct hca_buf
     return hca->lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
 }
 void hca_lending_received(struct hca_tp *hca, struct hca_buf *buf);
-/* The peer's adapter has refused this piece: do it again, by messages. False: it is not lent. */
+/* The peer's adapter has rejected this piece: repeat it by messages. False: it is not lent. */
 bool hca_lending_again(struct hca_tp *hca, struct hca_sent *sent);
 
 /* hca_message.c */
-/* With the lock held: may a message be posted? AQ_AGAIN: not now. */
+/* With the lock held: whether a message may be posted. AQ_AGAIN: not now. */
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
-/* Before a request, which has a buffer to be sent from, one is posted in which its reply comes. */
+/* Before a request, which has a send buffer, post a buffer for its reply. */
 aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer);
-/* Post the message in `buf`, on the rail of messages; AQ_AGAIN: no room. */
+/* Post the message in `buf` on the rail for messages; AQ_AGAIN: no room. */
 aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
                            uint32_t number);
 /* Its message has been taken. */
@@ -624,17 +648,18 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
 unsigned hca_message_deliver_held(struct hca_tp *hca);
-/* Buffers of each rail beside those of its peers: of messages whose handlers run, and of those that
- * wait to be posted again. */
+/*
+ * Buffers of each rail in addition to those of its peers: for messages whose handlers run, and
+ * those waiting to be posted again.
+ */
 static inline uint32_t hca_message_spares(void)
 {
     return (uint32_t)hca_config.spares + HCA_POSTS;
 }
 aq_status hca_message_open(struct hca_tp *hca); /* post these */
-/* Post the buffers that the first rail needs. False: some are missing, as aq_error_message() says.
- */
+/* Post the buffers that the first rail needs. False: some are missing, see aq_error_message(). */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
-/* What has come in `buf` is handled, or held. */
+/* The message received in `buf` is handled, or held. */
 void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
 
 /* hca_long.c */
@@ -657,22 +682,24 @@ static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hc
 aq_status hca_rings_open(struct hca_tp *hca);
 void hca_rings_close(struct hca_tp *hca); /* no peer is connected any more */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
-/* Where the rings of the peer are, as it says. */
+/* The location of the peer's rings, as it reports. */
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
-/* Its queue pairs are gone: it has no ring, nor has this process one of it. */
+/* Its queue pairs are gone: it has no ring, nor has this process one of its. */
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
-/* Has the peer lent one? */
+/* Whether the peer has lent one. */
 static inline bool hca_ring_is_ours(const struct hca_peer *peer)
 {
     const _Atomic uint64_t *granted = peer->out.granted;
     return granted != NULL && atomic_load_explicit(granted, memory_order_relaxed) >> 32 != 0;
 }
-/* Write a message into it. AQ_ENOTSUP: it is to be sent. */
+/* Write a message into it. AQ_ENOTSUP: it must be sent. */
 aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf);
-/* The next message of the ring lent to it, if its turn has come; NULL: none. Where no buffer is
- * free it may be taken later, or else the peer fails. */
+/*
+ * The next message of the ring lent to the peer, if its turn has come; NULL: none. If no buffer is
+ * free, it may be taken later, or else the peer fails.
+ */
 struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later);
-/* A message has come; now and then it is chosen who gets a ring. */
+/* A message has arrived; now and then, this chooses which peers get a ring. */
 void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
 void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);
 /* Take all rings back. True: nothing will be written any more. */
@@ -687,7 +714,7 @@ aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
-/* The same of a range that is known to lie in `rmem`. */
+/* Likewise for a range that is known to lie in `rmem`. */
 aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
@@ -721,7 +748,7 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 
 /* hca_memory.c */
 aq_status hca_pins_open(struct hca_tp *hca);
-/* Of what is pinned on demand. */
+/* For memory pinned on demand. */
 uint32_t hca_pins_lkey(const struct aqi_reg_use *use, unsigned rail);
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
@@ -730,14 +757,14 @@ aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
 void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* hca_events.c. With the lock held. */
-void hca_events_look(struct hca_tp *hca); /* costs a system call for each rail */
+void hca_events_look(struct hca_tp *hca); /* costs a system call per rail */
 uint64_t hca_events_deadline(const struct hca_tp *hca);
 
 /* hca_progress.c */
-/* All that has completed. With the lock held, which is released while handlers run. */
+/* Handle all completions. With the lock held, which is released while handlers run. */
 unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode);
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
-unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch); /* what all polls are for */
+unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch); /* the main work of each poll */
 int hca_wait_fd(struct aqi_tp *tp);
 aq_status hca_arm(struct aqi_tp *tp, bool on);
 

@@ -1,7 +1,7 @@
 /*
- * ibv: memory that processes lend each other on demand (lending.h). Its messages travel on the link
- * as others do and are numbered with them, so that each comes once also when the connection is made
- * anew.
+ * ibv: memory that processes lend each other on demand (lending.h). Its messages use the link like
+ * others and are numbered with them, so that each arrives once even if the connection is
+ * re-established.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -89,7 +89,7 @@ void hca_lending_open(struct hca_tp *hca)
                      hca->locks ? &hca->lock : NULL);
 }
 
-/* It was not wholly posted, and nothing more of it is to be. */
+/* It was not completely posted, and nothing more of it must be. */
 static void hca_lending_unqueue(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_op **at = &op->peer->ops;

@@ -1,5 +1,4 @@
-/* Twin of lending.c, hca_lending.c and of what pins.c lends: three processes that put and get.
- */
+/* Tests lending.c, hca_lending.c and the lending of pins.c: three processes that put and get. */
 #include "base/stats.h"
 #include "reg/limits.h"
 #include "transport/ibv/hca_world_test.h"
@@ -11,12 +10,12 @@ enum {
     PAGE = 4096,
     REGION = 4 * PAGE,
     SLOTS = 4, /* transfers of a process to another one at a time, each with memory of its own: */
-    PLOT = 9 * PAGE, /* ... so much there */
+    PLOT = 9 * PAGE, /* ... this much there */
     ARENA = ENDS * SLOTS * PLOT,
     STEPS = 100000
 };
 
-/* A transfer, and what its memory there should hold. */
+/* A transfer, and the expected contents of its memory there. */
 struct slot {
     struct aqi_comp comp;
     bool get;
@@ -29,12 +28,12 @@ static struct place {
     unsigned char *memory, *arena, *local;
     struct aqi_mem *mem;
     struct aqi_rmem *rmem[ENDS]; /* of the others */
-    bool blocked[ENDS];          /* has not heard that its memory was changed */
-    bool untold[ENDS];           /* is to hear that ours was */
+    bool blocked[ENDS];          /* has not been notified that its memory was changed */
+    bool untold[ENDS];           /* must be notified that ours was */
     struct slot slot[ENDS][SLOTS];
     uint32_t transfers, carried; /* carried: by messages */
     int32_t changes;
-    bool closing; /* it waits until nobody uses its memory, to change it */
+    bool closing; /* it waits until its memory is not in use, to change it */
 } places[ENDS];
 
 static void configure(void)
@@ -168,7 +167,7 @@ static aq_status begin(unsigned self, unsigned there, unsigned s)
     return st;
 }
 
-/* The transfer before it is over, and did what it should; another one begins. */
+/* The previous transfer has ended with the expected result; another one begins. */
 static void transfer(unsigned self, unsigned there, unsigned s)
 {
     struct slot *slot = &places[self].slot[there][s];
@@ -184,7 +183,7 @@ static void transfer(unsigned self, unsigned there, unsigned s)
     (void)begin(self, there, s);
 }
 
-/* While nobody uses the memory; it is offered again, and all are told. */
+/* While the memory is not in use; it is offered again, and all are notified. */
 static void change(unsigned self)
 {
     for (unsigned i = 0; i < ENDS; i++)
@@ -245,8 +244,7 @@ static void settle(void)
 
 /* --- the cases ------------------------------------------------------------------------------- */
 
-/* Through keys that open what they are for, whatever is changed, given back and refused meanwhile.
- */
+/* Through keys that open the right memory, whatever is changed, returned and rejected meanwhile. */
 static void all_arrives(void **unused)
 {
     static const struct {
@@ -325,7 +323,7 @@ static void nothing_leaves_behind_the_fence(void **unused)
     poll_at(0);
     assert_int_equal(tell(0, 1), AQ_AGAIN);
     assert_int_equal(wire->head, before);
-    poll_at(1); /* it gives back what it holds, also while a handler waits */
+    poll_at(1); /* it returns what it holds, also while a handler waits */
     pass_on(1, 0);
     (void)hca_progress(&hca->tp, AQI_PROGRESS_REPLIES, 0);
     assert_false(hca_fenced(hca));
@@ -334,7 +332,7 @@ static void nothing_leaves_behind_the_fence(void **unused)
     close_all();
 }
 
-/* The handler of a message that came by the ring waits until its answer may leave. */
+/* The handler of a message that came by the ring waits until its answer can be sent. */
 static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
 {
     const struct end *end = arg;
@@ -343,7 +341,7 @@ static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
     if (tell((unsigned)(end - ends), source) == AQ_OK) ends[0].answers[source]++;
 }
 
-/* It has asked for an answer by the ring, and gives back memory in a message behind that. */
+/* It has requested an answer by the ring, and returns memory in a message after that. */
 static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
 {
     static const unsigned char large[512];
@@ -377,7 +375,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     hca_config.ring_peers = 0;
 }
 
-/* One that does not poll is asked so much and no more, and waits end when it is gone. */
+/* One that does not poll gets this many requests and no more, and waits end when it is gone. */
 static void who_is_gone_keeps_nobody_waiting(void **unused)
 {
     (void)unused;
@@ -394,7 +392,7 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
     }
     assert_int_equal(peer->lender.sent, AQI_LENDING_MESSAGES);
     assert_non_null(peer->lender.wants);
-    peer->lost = true; /* who says so knows it */
+    peer->lost = true; /* the caller knows it */
     hca_peer_fail(ends[1].hca, peer, "it is gone");
     aqi_lending_progress(&ends[1].hca->lending);
     for (unsigned s = 0; s < SLOTS; s++) {
@@ -405,12 +403,15 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
     close_all();
 }
 
-/* What the peer's adapter refuses, as the memory around it was unmapped, is done by messages. */
+/*
+ * Accesses that the peer's adapter rejects, as adjacent memory was unmapped, are repeated by
+ * messages.
+ */
 static void what_is_refused_is_done_by_messages(void **unused)
 {
     (void)unused;
     open_with("32M", 0);
-    hca_config.sends = 1; /* so half of the long ones is not posted */
+    hca_config.sends = 1; /* so half of the long ones are not posted */
     hca_config.piece = PAGE;
     for (unsigned i = 0; i < 4; i++) {
         bool get = i % 2 != 0;
@@ -439,7 +440,7 @@ static void what_is_refused_is_done_by_messages(void **unused)
     configure();
 }
 
-/* One that has more ports than we have is reached by as many keys as we need. */
+/* One with more ports than we have is accessed by as many keys as we need. */
 static void keys_are_for_the_ports_of_both(void **unused)
 {
     (void)unused;
@@ -465,7 +466,7 @@ static void nonsense_ends_the_peer(void **unused)
     close_all();
 }
 
-/* In mode everything the system tells of what is unmapped; where it does not, nothing is kept. */
+/* In mode everything the system reports unmapped memory; if it does not, nothing is kept. */
 static void memory_of_any_kind(void **unused)
 {
     (void)unused;
@@ -491,7 +492,7 @@ static void memory_of_any_kind(void **unused)
         assert_int_equal(begin(1, 0, 0), AQ_OK);
         settle();
         assert_memory_equal(slot->local, plot_of(1, 0, 0), slot->len);
-        for (unsigned i = 0; i < 4 * SLOTS; i++) { /* in pieces that are given back, some at once */
+        for (unsigned i = 0; i < 4 * SLOTS; i++) { /* in pieces that are returned, some at once */
             places[1].slot[0][i % SLOTS].len = PLOT;
             assert_int_equal(begin(1, 0, i % SLOTS), AQ_OK);
             if (i % SLOTS == SLOTS - 1) settle();

@@ -1,4 +1,4 @@
-/* ibv: the connections to a peer, and what is under way on them. */
+/* ibv: the connections to a peer, and the requests posted to them. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
@@ -41,20 +41,21 @@ static aq_status hca_link_create(struct hca_tp *hca, struct hca_peer *peer, stru
     if (link->sent == NULL) link->sent = calloc((size_t)hca->mask + 1, sizeof(*link->sent));
     if (link->sent == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a connection");
     link->qp = hca_verbs.create_qp(rail->pd, &init);
-    while (link->qp == NULL && init.cap.max_inline_data != 0) { /* the adapter takes less */
+    while (link->qp == NULL && init.cap.max_inline_data != 0) { /* the adapter supports less */
         init.cap.max_inline_data /= 2;
         link->qp = hca_verbs.create_qp(rail->pd, &init);
     }
     if (link->qp == NULL)
-        return aqi_fail(AQ_ELIMIT, "ibv",
-                        "%s gives no queue pair of %u sends (fewer with less %s or %s): %s",
-                        rail->name, hca->sends, aqi_setting_variable("AQ_AM_CREDITS"),
-                        aqi_setting_variable("AQ_IBV_SENDS"), hca_advice_memory(errno).text);
+        return aqi_fail(
+            AQ_ELIMIT, "ibv",
+            "cannot create a queue pair of %s with %u sends (fewer with a smaller %s or %s): %s",
+            rail->name, hca->sends, aqi_setting_variable("AQ_AM_CREDITS"),
+            aqi_setting_variable("AQ_IBV_SENDS"), hca_advice_memory(errno).text);
     rail->max_inline = init.cap.max_inline_data;
     hca_link_begin(hca, peer, (unsigned)(rail - hca->rail));
     if (hca_link_init(rail, link->qp) == 0) return AQ_OK;
     return aqi_fail_errno(AQ_ESYS, errno, "ibv",
-                          "%s refuses to prepare a queue pair: AQ_IBV_PKEY=%llu may not be there",
+                          "cannot prepare a queue pair of %s: AQ_IBV_PKEY=%llu may not exist",
                           rail->name, (unsigned long long)hca_config.pkey);
 }
 
@@ -102,8 +103,7 @@ static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_
                                hca_advice_path(rail, to).text);
 }
 
-/* One that was connected halfway takes no other way than from the beginning. It keeps its number,
- * which the peer has been told. */
+/* A partially connected one can only start over. It keeps its number, which the peer has got. */
 static void hca_link_reset(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_qp *qp = peer->link[rail].qp;
@@ -111,12 +111,13 @@ static void hca_link_reset(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     int err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
     if (err == 0) err = hca_link_init(&hca->rail[rail], qp);
     if (err != 0)
-        hca_peer_fail(hca, peer, "%s does not reset a queue pair: %s", hca->rail[rail].name,
+        hca_peer_fail(hca, peer, "cannot reset a queue pair of %s: %s", hca->rail[rail].name,
                       strerror(err > 0 ? err : errno));
 }
 
-/* Its only rail cannot be connected: with the next greeting that is tried again, unless the peer
- * has failed. */
+/*
+ * Its only rail cannot be connected: retry with the next greeting, unless the peer has failed.
+ */
 static void hca_link_unconnected(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                                  const char *why)
 {
@@ -170,7 +171,7 @@ void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
     hca_ring_reset(hca, peer);
 }
 
-/* A queue pair is gone with what was posted to it: its buffers are ours again. */
+/* A queue pair is gone with everything posted to it: its buffers are ours again. */
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     hca_links_destroy(hca, peer);
@@ -189,8 +190,8 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err)
 {
     if (err == ENOMEM) return AQ_AGAIN;
-    hca_peer_fail(hca, hca_link_peer(link), "%s takes nothing to send: %s",
-                  hca->rail[link->rail].name, strerror(err));
+    hca_peer_fail(hca, hca_link_peer(link), "%s rejects a send: %s", hca->rail[link->rail].name,
+                  strerror(err));
     return AQ_EPEER;
 }
 
@@ -215,13 +216,12 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* of nothing, so it needs no key */
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* of no bytes, so it needs no key */
     if (peer->state != HCA_UP || peer->link[rail].silent == 0) return;
     (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.op = NULL});
 }
 
-/* It has greeted since the connection was made anew, but the first thing that is longer than a
- * greeting does not arrive. */
+/* It has sent greetings since the reconnection, but the first longer message does not arrive. */
 static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                            const struct hca_sent *sent)
 {
@@ -229,8 +229,8 @@ static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsi
     bool first = sent == peer->link[rail].sent;
     if (peer->doubted || peer->generation == 0 || !first || len <= HCA_SURE) return;
     peer->doubted = true;
-    aqi_log(AQI_LOG_WARN, "ibv", "rank %u answers, but %zu bytes do not arrive: %s", peer->peer.id,
-            len, hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
+    aqi_log(AQI_LOG_WARN, "ibv", "rank %u answers, but messages of %zu bytes do not arrive: %s",
+            peer->peer.id, len, hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
 }
 
 /* The first failure on a queue pair is the true one; all others are flushed. */
@@ -259,10 +259,10 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     unsigned rail = wc->wr_id >> 2 & (HCA_RAILS - 1);
     struct hca_peer *peer = hca->peers[id];
     struct hca_link *link = &peer->link[rail];
-    if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an ended one */
+    if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an old one */
     uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
-        while ((int32_t)(place - link->tail) >= 0) { /* with those before it, which told nothing */
+        while ((int32_t)(place - link->tail) >= 0) { /* with unsignalled ones before it */
             struct hca_sent *sent = hca_link_take(hca, link);
             if (AQI_UNLIKELY(sent->probe)) hca_ring_probed(hca, peer);
             hca_sent_end(hca, sent, AQ_OK);
@@ -277,7 +277,7 @@ void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 {
     bool moved;
     if (peer->generation == 0)
-        hca_peer_fail(hca, peer, "no way to it: %s", why);
+        hca_peer_fail(hca, peer, "no route to it: %s", why);
     else
         (void)hca_rail_look_again(&hca->rail[rail], &moved);
 }

@@ -1,4 +1,4 @@
-/* Twin of hca_link.c: an adapter that takes only some steps on the way to a connection. */
+/* Tests hca_link.c: an adapter that rejects some steps on the way to a connection. */
 #include "transport/ibv/hca_world_test.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 enum { MEDIUM = 256, NEVER = 100 };
 
 static struct {
-    enum ibv_qp_state state, refuses; /* refuses: to go to this one, so many times */
+    enum ibv_qp_state state, refuses; /* rejects the step to this state, this many times */
     unsigned times, destroyed;
 } card;
 
@@ -70,7 +70,7 @@ static int close_all(void **unused)
     return 0;
 }
 
-/* As with each greeting that comes while it is not connected. */
+/* As with each greeting that arrives while it is not connected. */
 static void connect_it(void)
 {
     peer->connected = true;
@@ -106,7 +106,7 @@ static void what_cannot_begin_again_is_given_back(void **unused)
     assert_int_equal(card.state, IBV_QPS_INIT);
     card.refuses = IBV_QPS_INIT;
     card.times = NEVER;
-    card.state = IBV_QPS_RTS; /* which is no way to go on */
+    card.state = IBV_QPS_RTS; /* which cannot be continued */
     connect_it();
     assert_int_equal(peer->state, HCA_DOWN);
     assert_int_equal(card.destroyed, 1);

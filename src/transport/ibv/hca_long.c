@@ -1,12 +1,12 @@
 /*
  * ibv: Longs that do not fit a message. The payload is an operation like a put, but all its pieces
- * are written on the link of messages, and the header is sent behind them without waiting for a
+ * are written on the link for messages, and the header is sent after them without waiting for a
  * completion: a connection keeps order, and a peer takes the header only once everything written
- * before it can be read. The header is never written into a ring, since InfiniBand does not promise
- * in which order two writes reach the memory.
+ * before it can be read. The header is never written into a ring, since InfiniBand does not
+ * guarantee the order in which two writes reach the memory.
  *
- * If the connection breaks, the pieces are written again and the header follows them once more,
- * unless the peer has got it: then its handler may have run, and the memory may be in use again.
+ * If the connection breaks, the pieces are written again, followed by the header, unless the peer
+ * has received it: then its handler may have run, and the memory may be in use again.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -50,7 +50,7 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct hca_tp *hca = (struct hca_tp *)tp;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
     void *payload = (void *)(uintptr_t)am->payload;
-    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* what is lent has its turn */
+    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent memory has its turn */
     aq_status st = hca_transfer_check(to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
     struct hca_op op = {
@@ -88,8 +88,10 @@ void hca_long_drop(struct hca_tp *hca, struct hca_op *op)
     op->followed = true;
 }
 
-/* It is sent all the same, since it returns a credit, and messages are numbered. It is still there:
- * what was posted behind the payload cannot have left before it. */
+/*
+ * It is sent nevertheless, since it returns a credit, and messages are numbered. It still exists: a
+ * request posted after the payload cannot have been sent before it.
+ */
 void hca_long_void(struct hca_op *op)
 {
     struct aqi_am_wire *wire = (void *)op->header->bytes;

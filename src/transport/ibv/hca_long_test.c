@@ -1,5 +1,4 @@
-/* Twin of hca_long.c: what is posted for a Long, and what becomes of it if the connection breaks.
- */
+/* Tests hca_long.c: the requests posted for a Long, and what happens if the connection breaks. */
 #include "transport/ibv/hca_world_test.h"
 
 enum { MEDIUM = 4032, SLOTS = 16, SLOT = 40000, PIECE = 16384, PIECES = 4, LONG = 5000 };
@@ -10,7 +9,10 @@ static struct aqi_rmem *rmem;
 static struct hca_tp *hca;
 static struct hca_peer *peer;
 
-/* What was sent into each slot; the handler overwrites it, and nothing may be written after it. */
+/*
+ * The contents sent into each slot; the handler overwrites them, and nothing may be written after
+ * it.
+ */
 static struct {
     uint32_t seed, len, handled, sent;
 } slots[SLOTS];
@@ -28,7 +30,7 @@ static bool is_filled(const unsigned char *at, size_t len, uint32_t seed)
     return true;
 }
 
-/* As fallback.c gets it. */
+/* As passed by fallback.c. */
 static void on_long(void *arg, uint32_t from, const struct aqi_am *am)
 {
     (void)arg;
@@ -147,7 +149,7 @@ static void deliver_all(void)
     }
 }
 
-/* Everything is taken, and what told nothing has ended with what came behind it. */
+/* Everything is handled, and unsignalled requests have ended with later ones. */
 static void settle(void)
 {
     deliver_all();
@@ -157,8 +159,10 @@ static void settle(void)
     assert_int_equal(hca->ops.outstanding, 0);
 }
 
-/* The connection ends by what was posted as the `place`-th of what is under way, and both greet
- * each other anew. */
+/*
+ * The connection ends at the request posted as number `place` of those in flight, and both sides
+ * exchange greetings again.
+ */
 static void break_with(enum ibv_wc_status status, uint32_t place)
 {
     const struct ibv_wc wc = {.wr_id = wire()->parcels[(wire()->tail + place) % WIRE].wr_id,
@@ -186,7 +190,7 @@ static void check_kinds(const char *kinds)
     }
 }
 
-/* Without waiting for a completion, of which there is one. */
+/* Without waiting for a completion; there is one for all of it. */
 static void one_is_a_write_and_a_send(void **unused)
 {
     struct aqi_comp comp = {.local = 1, .remote = 7};
@@ -201,7 +205,7 @@ static void one_is_a_write_and_a_send(void **unused)
     card_deliver(0, 1);
     card_deliver(0, 1);
     progress();
-    assert_int_equal(comp.local, 0); /* no matter when the header is taken */
+    assert_int_equal(comp.local, 0); /* whenever the header is taken */
     assert_int_equal(slots[0].handled, 0);
     settle();
     assert_int_equal(slots[0].handled, 1);
@@ -220,7 +224,7 @@ static void of_what_is_to_be_had_back_a_copy_is_sent(void **unused)
         if (reply == 0) settle();
     }
     assert_int_equal(slots[0].handled, 1);
-    /* The first message of the other side is a reply to nothing. */
+    /* The first message of the other side is a reply to no request. */
     settle();
     assert_int_equal(slots[1].handled, 1);
 }
@@ -234,7 +238,7 @@ static void several_pieces_come_before_the_header(void **unused)
     deliver_all();
     assert_int_equal(slots[0].handled, 1);
     assert_int_equal(comp.local, 1);
-    /* There is no room for so many pieces of a copy. */
+    /* There is no room for as many pieces of a copy. */
     assert_int_equal(send_long(1, SLOT, NULL, 0), AQ_OK);
     check_kinds("wwww");
     settle();
@@ -265,7 +269,7 @@ static void what_was_taken_is_not_written_again(void **unused)
     struct aqi_comp comp = {.local = 1};
     (void)unused;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
-    /* It arrives, but of that the sender hears nothing. */
+    /* It arrives, but the sender gets no completion. */
     for (unsigned i = 0; i < 3; i++)
         card_deliver(0, 1);
     ends[0].cq_tail = ends[0].cq_head;
@@ -361,7 +365,7 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
     check_kinds("");
 }
 
-/* Where one is free; its memory is the program's again once its handler has run. */
+/* If one is free; its memory is the program's again once its handler has run. */
 static void send_somewhere(struct aqi_comp *comp)
 {
     uint32_t slot = dice(SLOTS);
@@ -387,7 +391,7 @@ static void each_arrives_once_whatever_breaks(void **unused)
         } else if (what < 80) {
             card_deliver(0, 1);
         } else if (what < 85 && under_way() != 0 && ends[0].cq_tail != ends[0].cq_head) {
-            /* Some of it arrived, and the sender does not hear of that. */
+            /* Some of it arrived, but the sender gets no completion. */
             ends[0].cq_tail = ends[0].cq_head;
             uint32_t unknown = peer->link[0].head - peer->link[0].tail;
             wire()->tail = wire()->head - unknown;

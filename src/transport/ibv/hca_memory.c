@@ -1,5 +1,7 @@
-/* ibv: the memory that remote writes and reads reach, registered in parts where it is large, or
- * lent on demand; and what is pinned on demand. */
+/*
+ * ibv: memory accessible by remote writes and reads, registered in parts if it is large, or lent on
+ * demand; and memory pinned on demand.
+ */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
@@ -18,7 +20,7 @@ static size_t hca_memory_key_len(const struct hca_key *key)
     return offsetof(struct hca_key, rkey) + (size_t)key->rails * key->parts * sizeof(key->rkey[0]);
 }
 
-/* The largest parts that the adapters take, as a power of two. */
+/* The largest parts that the adapters support, as a power of two. */
 static uint8_t hca_memory_most(const struct hca_tp *hca)
 {
     uint64_t most = UINT64_MAX;
@@ -32,8 +34,10 @@ static size_t hca_memory_parts(size_t len, uint8_t shift)
     return ((len - 1) >> shift) + 1;
 }
 
-/* As large as the setting wants them, or larger where a key could not tell of so many and the
- * memory cannot be lent instead. */
+/*
+ * As large as the setting says, or larger if a key cannot describe that many and the memory cannot
+ * be lent instead.
+ */
 static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
 {
     uint8_t most = hca_memory_most(hca);
@@ -44,7 +48,7 @@ static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
         shift++;
     if (shift != wanted)
         aqi_log(hca->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
-                "%s: %zu bytes would take %zu registrations, and %u are the most: they are made of "
+                "%s: %zu bytes would take %zu registrations, but the maximum is %u: they are of "
                 "%llu bytes each",
                 aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
                 hca_memory_parts(len, wanted) * hca->rails, HCA_KEYS, 1ull << shift);
@@ -78,7 +82,7 @@ static struct hca_mem *hca_memory_new(const struct hca_tp *hca, void *addr, size
     return mem;
 }
 
-/* A key without a registration: peers ask for pieces, and get them if pools and limits allow. */
+/* A key without a registration: peers request pieces, and get them if pools and limits allow. */
 static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, struct aqi_mem **out)
 {
     if (!hca->lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
@@ -94,7 +98,7 @@ static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, str
 
 static const char *hca_memory_instead(const struct hca_tp *hca)
 {
-    return hca->lending.on ? "registered on demand" : "reached by messages";
+    return hca->lending.on ? "registered on demand" : "accessed by messages";
 }
 
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
@@ -104,12 +108,11 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     uint8_t shift = hca_memory_shift(hca, len);
     size_t parts = hca_memory_parts(len, shift), keys = parts * hca->rails;
     if (keys > HCA_KEYS) {
-        aqi_log(
-            hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
-            "%zu bytes would take %zu registrations of %llu bytes, and %u are the most, so they "
-            "are %s: raise %s if the adapter takes larger ones, or lower %s",
-            len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
-            aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
+        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
+                "%zu bytes would take %zu registrations of %llu bytes, but the maximum is %u, so "
+                "they are %s: raise %s if the adapter supports larger ones, or lower %s",
+                len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
+                aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
         return hca_memory_lend(hca, addr, len, out);
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);
@@ -136,7 +139,7 @@ void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
     free(mem);
 }
 
-/* Does a key of a peer make sense, of memory of `len` bytes? */
+/* Whether a key of a peer is valid, for memory of `len` bytes. */
 static bool hca_memory_key_valid(const struct hca_tp *hca, const struct hca_key *key,
                                  size_t key_len, size_t len)
 {
@@ -153,8 +156,7 @@ aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     struct hca_key given = {.rails = 0};
     memcpy(&given, key, aqi_min(key_len, sizeof(given)));
     if (!hca_memory_key_valid((const struct hca_tp *)tp, &given, key_len, len))
-        return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a memory key that makes no sense",
-                        peer->id);
+        return aqi_fail(AQ_EPROTO, "ibv", "peer %u sent a malformed memory key", peer->id);
     struct hca_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to map memory");
     *rmem = (struct hca_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
@@ -173,7 +175,7 @@ void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 struct hca_pinned {
     struct aqi_pinned pinned;
     struct ibv_mr *mr[HCA_RAILS];
-    uint32_t rkey[HCA_RAILS]; /* what peers get */
+    uint32_t rkey[HCA_RAILS]; /* for peers */
 };
 
 static aq_status hca_memory_pin(void *host, uint64_t addr, uint64_t len,

@@ -99,7 +99,7 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     return st;
 }
 
-/* Is there nothing in its way, nor anything to be done first? */
+/* Whether nothing stands in its way and nothing has to be done first. */
 static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct hca_peer *peer,
                                         const struct hca_link *link, const struct aqi_am *am)
 {
@@ -132,7 +132,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* All in one call, of at most HCA_POSTS. What is not taken is free again. */
+/* All in one call, of at most HCA_POSTS. Those that are rejected are free again. */
 static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail,
                                                struct hca_buf *const *bufs, uint32_t count)
 {
@@ -150,8 +150,7 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
     int err = ibv_post_srq_recv(hca->rail[rail].srq, wr, &bad);
     if (AQI_LIKELY(err == 0 || bad != wr)) aqi_count(AQI_CTR_POSTS_RECEIVE, 1);
     if (AQI_LIKELY(err == 0)) return true;
-    aqi_fail_quiet(AQ_ESYS, "%s takes no buffer to receive in: %s", hca->rail[rail].name,
-                   strerror(err));
+    aqi_fail_quiet(AQ_ESYS, "%s rejects a receive buffer: %s", hca->rail[rail].name, strerror(err));
     for (uint32_t i = (uint32_t)(bad - wr); i < count; i++)
         hca_buf_put(hca, bufs[i]);
     return false;
@@ -165,7 +164,7 @@ void hca_message_again(struct hca_tp *hca, struct hca_buf *buf)
         hca_buf_put(hca, buf);
 }
 
-/* Those that messages have left go back several at a time, of which so many more are posted. */
+/* Buffers freed by messages are posted again several at a time, so this many more are posted. */
 static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
 {
     struct hca_rail *rail = &hca->rail[buf->rail];
@@ -175,7 +174,7 @@ static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
     (void)hca_message_post_bufs(hca, buf->rail, rail->left, HCA_POSTS);
 }
 
-/* So many that are not in use yet; fewer: no more can be had. */
+/* This many that are not in use yet; fewer if no more can be registered. */
 static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
     struct hca_buf *bufs[HCA_POSTS];
@@ -192,12 +191,12 @@ aq_status hca_message_open(struct hca_tp *hca)
 {
     for (unsigned r = 0; r < hca->rails; r++)
         if (hca_message_post(hca, r, hca_message_spares()) != hca_message_spares())
-            return aqi_fail(AQ_ELIMIT, "ibv", "no receive buffer can be posted: %s",
+            return aqi_fail(AQ_ELIMIT, "ibv", "cannot post a receive buffer: %s",
                             aq_error_message());
     return AQ_OK;
 }
 
-/* Requests that are on their way, or come again, are answered on the first rail of today. */
+/* Requests in flight, or repeated ones, are answered on the current first rail. */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 {
     unsigned rail = peer->first;
@@ -223,7 +222,7 @@ static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct h
     return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
 }
 
-/* Run the handler of what is in `bytes`, without the lock. */
+/* Run the handler of the message in `bytes`, without the lock. */
 static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf,
                                        unsigned char *bytes)
 {
@@ -238,8 +237,10 @@ static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct hca_buf 
     hca_lock(hca);
 }
 
-/* Where as many handlers run as there are spares the message is copied, and its buffer posted
- * again. False: no memory. */
+/*
+ * If as many handlers run as there are spares, the message is copied and its buffer posted again.
+ * False: out of memory.
+ */
 static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *buf)
 {
     unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
@@ -252,8 +253,10 @@ static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *
     return true;
 }
 
-/* The buffer of a request is replaced before its handler runs, by one of the spares, which are
- * posted ahead; that of one that came by a ring is none of these. */
+/*
+ * The buffer of a request is replaced before its handler runs, by one of the spares, which are
+ * posted ahead; that of a message by a ring is not one of these.
+ */
 static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *buf, bool posted)
 {
     if (AQI_UNLIKELY(posted && hca->handling >= hca_config.spares) && hca_message_copied(hca, buf))
@@ -282,7 +285,7 @@ static inline bool hca_message_is_reply(const struct hca_buf *buf)
     return buf->len >= sizeof(*head) && (head->flags & AQI_AM_IS_REPLY) != 0;
 }
 
-/* Whose it is: what the sender says, if that is its queue pair. */
+/* The sender: as claimed by the message, if the queue pair is that one's. */
 static inline struct hca_peer *hca_message_source(const struct hca_tp *hca,
                                                   const struct hca_buf *buf, uint32_t qpn)
 {
@@ -317,9 +320,11 @@ void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_prog
     hca_message_take(hca, buf, buf->rail < HCA_RAILS, mode);
 }
 
-/* Those in its ring that come before what was sent go first, but for control messages, for which
- * their handlers may wait. All are counted before handlers run, since meanwhile other threads take
- * what comes next. */
+/*
+ * Those in its ring that precede the sent one are taken first, except for control messages, for
+ * which their handlers may wait. All are counted before handlers run, since other threads take the
+ * next ones meanwhile.
+ */
 static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
                                              enum aqi_progress_mode mode)
 {
@@ -350,7 +355,7 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
         (void)hca_message_post_bufs(hca, rail, &buf, 1);
         return 0;
     }
-    /* It has sent, so it has heard our greeting. */
+    /* It has sent, so it has received our greeting. */
     if (AQI_UNLIKELY(buf->source->state == HCA_CALLING && !buf->source->broken))
         hca_greet_up(hca, buf->source);
     if (AQI_UNLIKELY(buf->source->in.ring != 0)) {

@@ -1,4 +1,4 @@
-/* ibv: which ports of which adapters are used. */
+/* ibv: choosing the ports of adapters. */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/topology.h"
@@ -11,13 +11,13 @@
 
 enum { HCA_PORTS = 16 };
 
-/* May this port be used where the filter names none of the device? */
+/* Whether this port may be used if the filter names none of the device. */
 static bool hca_ports_is_usual(unsigned port)
 {
     return hca_config.port == 0 || port == hca_config.port;
 }
 
-/* Does the filter name this port? */
+/* Whether the filter names this port. */
 static bool hca_ports_allowed(const char *device, unsigned port)
 {
     size_t name = strlen(device);
@@ -42,7 +42,7 @@ static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
     struct ibv_port_attr attr;
     memset(&attr, 0, sizeof(attr));
     if (hca_verbs.query_port(context, port->number, &attr) != 0) {
-        snprintf(port->why, sizeof(port->why), "the port cannot be asked about");
+        snprintf(port->why, sizeof(port->why), "the port cannot be queried");
         return;
     }
     port->active = attr.state == IBV_PORT_ACTIVE;
@@ -54,8 +54,7 @@ static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
                                                                              : "down");
 }
 
-/* It matters only where processes may begin with different ports: all others must pair them alike.
- */
+/* Only relevant if processes may begin with different ports: all others must pair them alike. */
 static bool hca_ports_near(const struct ibv_device *device)
 {
     char path[IBV_SYSFS_PATH_MAX + 32];
@@ -64,18 +63,18 @@ static bool hca_ports_near(const struct ibv_device *device)
     return aqi_runs_near(path);
 }
 
-/* libibverbs looks at other places, too, after it was refused, so what it says is of no use. */
+/* libibverbs looks at other places after a failure, so its errno is of no use. */
 static void hca_ports_closed(const struct ibv_device *device, int err, struct hca_port *port)
 {
     char path[IBV_SYSFS_NAME_MAX + 32];
     bool named = device->dev_name[0] != '\0';
     snprintf(path, sizeof(path), "/dev/infiniband/%s", named ? device->dev_name : "uverbs*");
     if (named && access(path, R_OK | W_OK) != 0) err = errno;
-    snprintf(port->why, sizeof(port->why), "%.60s cannot be opened (%s): check its rights", path,
-             strerror(err));
+    snprintf(port->why, sizeof(port->why), "%.60s cannot be opened (%s): check its permissions",
+             path, strerror(err));
 }
 
-/* The ports of one device; without a filter the first active one of it. */
+/* The ports of one device; without a filter, its first active one. */
 static unsigned hca_ports_of(struct ibv_device *device, struct hca_port *ports, unsigned most)
 {
     struct ibv_device_attr attr;

@@ -1,4 +1,4 @@
-/* Twin of hca_ports.c: the filter of ports, on adapters that are made up. */
+/* Tests hca_ports.c: the filter of ports, on simulated adapters. */
 #include "base/settings.h"
 #include "transport/ibv/hca_impl.h"
 #include "transport/ibv/ibv.h"
@@ -15,7 +15,7 @@
 
 enum { FOUND_MOST = 16 };
 
-/* Ports by their letters: active, down, initializing; none: it cannot be opened. */
+/* Ports as letters: active, down, initializing; none: it cannot be opened. */
 static struct card {
     const char *name, *ports;
     struct ibv_context context;
@@ -83,7 +83,7 @@ static int port_query(struct ibv_context *context, uint8_t port, struct ibv_port
     return 0;
 }
 
-/* What the filter lets through, in order: "name:port" with a + behind those that are active. */
+/* The ports that the filter selects, in order: "name:port", followed by + if active. */
 static const char *found_by(const char *filter, unsigned most)
 {
     static char text[1024];
@@ -110,7 +110,7 @@ static void filters(void **unused)
         {"mlx5_0", "mlx5_0:1+ mlx5_0:2"},
         {"mlx5_0:1", "mlx5_0:1+"},
         {"mlx5_0:2", "mlx5_0:2"},
-        {"mlx5_1", "mlx5_1:2+ mlx5_1:1"}, /* no more than that name */
+        {"mlx5_1", "mlx5_1:2+ mlx5_1:1"}, /* nothing but that name */
         {"mlx5_1:1,2", "mlx5_1:2+ mlx5_1:1"},
         {"mlx5_1:1+mlx5_1:2", "mlx5_1:2+ mlx5_1:1"},
         {"mlx5_10+mlx5_0:1", "mlx5_0:1+ mlx5_10:1+"},
@@ -159,7 +159,7 @@ static void nonsense_is_not_a_filter(void **unused)
     }
 }
 
-/* AQ_IBV_PORT, where the filter names no port of the device. */
+/* AQ_IBV_PORT, if the filter names no port of the device. */
 static void one_number_for_all_devices(void **unused)
 {
     (void)unused;
@@ -178,7 +178,7 @@ static void the_best_when_there_is_no_room_for_all(void **unused)
     assert_string_equal(found_by("dark+mlx5_10", 2), "mlx5_10:1+ dark:1");
 }
 
-/* Where the system says which processors are near. */
+/* If the system reports which processors are close. */
 static void near_say(struct ibv_device *device, const char *list)
 {
     char folder[] = "/tmp/aq-ports-XXXXXX", path[64];
@@ -232,7 +232,7 @@ static void what_is_wrong_is_told(void **unused)
     strcpy(devices[4].dev_name, "uverbs-99");
     assert_int_equal(hca_ports_find(ports, 2), 1);
     assert_string_equal(ports[0].why, "/dev/infiniband/uverbs-99 cannot be opened (No such file or "
-                                      "directory): check its rights");
+                                      "directory): check its permissions");
     devices[4].dev_name[0] = '\0';
 }
 

@@ -5,7 +5,7 @@
 
 #define HCA_LOOK_NS UINT64_C(10000000)
 
-/* The oldest of its link, a transfer that went straight: nearly all completions of sends. */
+/* The oldest of its link, a straight transfer: almost all completions of sends. */
 static AQI_INLINE bool hca_progress_straight(struct hca_tp *hca, const struct ibv_wc *wc)
 {
     struct hca_link *link = &hca->peers[wc->wr_id >> 32]->link[wc->wr_id >> 2 & (HCA_RAILS - 1)];
@@ -40,8 +40,10 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
     }
 }
 
-/* Those that were found, one by one, since handlers of other threads, or nested ones, may take the
- * next, and find others in the place of this one. */
+/*
+ * One by one, since handlers of other threads, or nested ones, may take the next one, and poll
+ * others into its place.
+ */
 static AQI_NOINLINE unsigned hca_progress_found(struct hca_tp *hca, struct hca_rail *rail,
                                                 enum aqi_progress_mode mode)
 {
@@ -64,9 +66,9 @@ static inline bool hca_progress_keep(struct hca_rail *rail, int found)
     return true;
 }
 
-/* A process that computes between its polls finds much at once, and the senders wait for their
- * credits. So one poll takes all that was there when it began, but no more than the queue holds,
- * since senders may go on meanwhile. */
+/* A process that computes between its polls finds many at once, and the senders wait for their
+ * credits. So one poll handles all that were there when it began, but no more than the queue holds,
+ * since senders may continue meanwhile. */
 static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_rail *rail,
                                                enum aqi_progress_mode mode)
 {
@@ -81,7 +83,7 @@ static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_ra
     return n;
 }
 
-/* Mostly there is one or none, and nothing to be kept. */
+/* There is mostly one or none, and nothing to be kept. */
 static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
                                              enum aqi_progress_mode mode)
 {
@@ -135,7 +137,7 @@ static unsigned hca_progress_tell_lost(struct hca_tp *hca)
     }
 }
 
-/* What found no room. */
+/* Requests that found no room. */
 static void hca_progress_waiting(struct hca_tp *hca)
 {
     for (uint32_t id = 0; id < hca->params.size; id++) {
@@ -146,8 +148,9 @@ static void hca_progress_waiting(struct hca_tp *hca)
     }
 }
 
-/* Beside what adapters tell. What depends on the time, and memory that was unmapped, is looked for
- * in whole rounds anyway. */
+/*
+ * Work that adapters do not signal. Timers and unmapped memory are checked in whole rounds anyway.
+ */
 static inline bool hca_progress_is_due(const struct hca_tp *hca)
 {
     return ((uintptr_t)hca->held | (uintptr_t)hca->broken | (uintptr_t)hca->lost |
@@ -216,7 +219,7 @@ static void hca_progress_disarm(struct hca_tp *hca)
     hca->looked = 0; /* it may have been an event of an adapter */
 }
 
-/* An event comes only for what completes after the queue was armed: so look once more. */
+/* An event comes only for completions after the queue was armed, so poll once more. */
 static bool hca_progress_rail_arm(struct hca_rail *rail)
 {
     if (rail->found_next != rail->found_end) return false;

@@ -13,7 +13,7 @@ enum { HCA_HOPS = 64 };
 
 /* --- the address of a port ------------------------------------------------------------------- */
 
-/* Types as the kernel names them, and where an address is of an IPv4 network. */
+/* The names of the kernel for types, and the position of an IPv4 network in an address. */
 static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, int index,
                              const union ibv_gid *gid)
 {
@@ -32,7 +32,7 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
     return rank + (gid->raw[0] != 0xfe); /* a link-local one last */
 }
 
-/* The best one, or the one that is asked for; how good it is. */
+/* The best one, or the requested one; its rank. */
 static int hca_rail_gid_find(struct hca_rail *rail, bool any, union ibv_gid *gid)
 {
     const char *device = hca_verbs.get_device_name(rail->context->device);
@@ -69,8 +69,10 @@ static aq_status hca_rail_gid(struct hca_rail *rail)
     return AQ_OK;
 }
 
-/* Where an address is taken away and given again it has another index; meanwhile there may be
- * others of another kind, by which no peer is reached. */
+/*
+ * An address that is removed and added again has another index; meanwhile there may be others of
+ * another kind, by which no peer is reachable.
+ */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved)
 {
     union ibv_gid gid;
@@ -124,7 +126,7 @@ static aq_status hca_rail_pkey(const struct hca_rail *rail)
 {
     if (hca_config.pkey == 0 || hca_config.pkey < rail->attr.pkey_tbl_len) return AQ_OK;
     return aqi_fail(AQ_ESETTING, "ibv",
-                    "AQ_IBV_PKEY=%llu: give an index below %u, since %s has so many partition keys",
+                    "AQ_IBV_PKEY=%llu: give an index below %u, the number of partition keys of %s",
                     (unsigned long long)hca_config.pkey, rail->attr.pkey_tbl_len, rail->name);
 }
 
@@ -135,11 +137,10 @@ static aq_status hca_rail_mtu(struct hca_rail *rail)
         for (mtu = IBV_MTU_256; mtu < IBV_MTU_4096 && 128u << mtu < hca_config.mtu;)
             mtu++;
         if (128u << mtu != hca_config.mtu || mtu > rail->attr.active_mtu)
-            return aqi_fail(AQ_ESETTING, "ibv",
-                            "AQ_IBV_MTU=%llu: give 256, 512, 1024, 2048 or 4096, and no more than "
-                            "%u, which %s has",
-                            (unsigned long long)hca_config.mtu, 128u << rail->attr.active_mtu,
-                            rail->name);
+            return aqi_fail(
+                AQ_ESETTING, "ibv",
+                "AQ_IBV_MTU=%llu: give 256, 512, 1024, 2048 or 4096, but at most %u, the MTU of %s",
+                (unsigned long long)hca_config.mtu, 128u << rail->attr.active_mtu, rail->name);
     }
     rail->place.mtu = (uint8_t)mtu;
     return AQ_OK;
@@ -155,7 +156,7 @@ aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port)
         return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot open %s", port->device);
     if (hca_verbs.query_device(rail->context, &rail->device) != 0 ||
         hca_verbs.query_port(rail->context, rail->port, &rail->attr) != 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot ask about %s", rail->name);
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot query %s", rail->name);
     rail->place.lid = rail->attr.lid;
     rail->place.link_layer = rail->attr.link_layer;
     aq_status st = hca_rail_gid(rail);
@@ -164,7 +165,8 @@ aq_status hca_rail_open(struct hca_rail *rail, const struct hca_port *port)
     if (st != AQ_OK) return st;
     rail->pd = hca_verbs.alloc_pd(rail->context);
     if (rail->pd != NULL) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, "ibv", "%s gives no protection domain", rail->name);
+    return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a protection domain of %s",
+                          rail->name);
 }
 
 static bool hca_rail_nonblocking(int fd)
@@ -179,19 +181,18 @@ aq_status hca_rail_queues(struct hca_rail *rail, uint32_t receives, uint32_t com
     rail->channel = hca_verbs.create_comp_channel(rail->context);
     if (rail->channel == NULL || !hca_rail_nonblocking(rail->channel->fd) ||
         !hca_rail_nonblocking(rail->context->async_fd))
-        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "%s gives no completion channel", rail->name);
+        return aqi_fail_errno(AQ_ESYS, errno, "ibv", "cannot create a completion channel of %s",
+                              rail->name);
     rail->cq = hca_verbs.create_cq(rail->context, (int)completions, rail, rail->channel, 0);
     if (rail->cq == NULL)
         return aqi_fail(AQ_ESYS, "ibv",
-                        "%s gives no completion queue of %u entries (fewer with less "
-                        "%s): %s",
+                        "%s rejects a completion queue of %u entries (fewer with a smaller %s): %s",
                         rail->name, completions, aqi_setting_variable("AQ_AM_CREDITS"),
                         hca_advice_memory(errno).text);
     rail->srq = hca_verbs.create_srq(rail->pd, &srq);
     if (rail->srq != NULL) return AQ_OK;
     return aqi_fail(AQ_ESYS, "ibv",
-                    "%s gives no shared receive queue of %u buffers (fewer with less "
-                    "%s): %s",
+                    "%s rejects a shared receive queue of %u buffers (fewer with a smaller %s): %s",
                     rail->name, receives, aqi_setting_variable("AQ_AM_CREDITS"),
                     hca_advice_memory(errno).text);
 }

@@ -1,16 +1,18 @@
 /*
- * ibv: connections that broke are made anew.
+ * ibv: re-establishing broken connections.
  *
- * An access that the peer's adapter refuses, or packets that were not acknowledged for too long,
- * end a connection at both ends, with all that is under way on it. Neither means that the peer is
- * dead: that its job says. So both ends take new queue pairs, of the next *generation*, and greet
- * each other again. A greeting tells how many messages have arrived, so what is sent again is what
- * has not: each message arrives once, in its place. Pieces of puts and gets are all done again.
+ * An access that the peer's adapter rejects, or packets that were not acknowledged for too long,
+ * end a connection at both ends, with all requests posted to it. Neither means that the peer is
+ * dead; only the job reports that. So both ends create new queue pairs, of the next *generation*,
+ * and exchange greetings again. A greeting says how many messages have arrived, so exactly those
+ * that have not are sent again: each message arrives once, in order. Pieces of puts and gets are
+ * all repeated.
  *
- * What is not acknowledged, or a port that goes down, ends the use of that rail: the next
- * generation is of the others. A greeting says which those are; who asks for a generation says it
- * for both, and if both ask at the same time, what either leaves out is left out. A rail is tried
- * again when its port is back, which makes a generation with it, or when all others have failed.
+ * A missing acknowledgement, or a port that goes down, ends the use of that rail: the next
+ * generation consists of the others. A greeting says which those are; the side that requests a
+ * generation decides for both, and if both do at the same time, rails left out by either are left
+ * out. A rail is tried again when its port is back, which starts a generation with it, or when all
+ * others have failed.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -29,7 +31,8 @@ void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t genera
     }
     peer->wanted = generation;
     if (peer->broken) return;
-    aqi_log(AQI_LOG_INFO, "ibv", "the connection to rank %u is made anew: %s", peer->peer.id, why);
+    aqi_log(AQI_LOG_INFO, "ibv", "re-establishing the connection to rank %u: %s", peer->peer.id,
+            why);
     hca_greet_end(hca, peer);
     peer->state = HCA_CALLING; /* nothing is posted from now on */
     peer->broken = true;
@@ -89,9 +92,11 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
 
 /* --- silence --------------------------------------------------------------------------------- */
 
-/* What an adapter may take, since its timer is good to a factor of four (InfiniBand Architecture
- * Specification, volume 1, 9.7.6.1.3); twice that after each time in vain, or what is only slow
- * would never come through. */
+/*
+ * How long an adapter may take, since its timer is only accurate to a factor of four (InfiniBand
+ * Architecture Specification, volume 1, 9.7.6.1.3); twice as long after each time without success,
+ * or a connection that is only slow would never succeed.
+ */
 static uint64_t hca_repair_patience(const struct hca_link *link)
 {
     uint64_t ns = hca_config.silence_ns;
@@ -99,8 +104,10 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
     return ns << aqi_min(link->mute, 10);
 }
 
-/* Software RoCE has been seen to lose its timer. Of messages nothing tells, but what is posted
- * behind them does. */
+/*
+ * Software RoCE has been seen to lose its timer. Messages are not signalled, but requests posted
+ * after them are.
+ */
 static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
@@ -117,7 +124,8 @@ static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsign
     }
     link->mute++;
     char why[128];
-    snprintf(why, sizeof(why), "%s says nothing of what it has to send", hca->rail[rail].name);
+    snprintf(why, sizeof(why), "%s does not report what becomes of its sends",
+             hca->rail[rail].name);
     hca_repair_without(hca, peer, rail, why);
 }
 
@@ -147,9 +155,11 @@ uint64_t hca_repair_deadline(const struct hca_tp *hca)
 
 /* --- what was under way ---------------------------------------------------------------------- */
 
-/* Take what was posted and has not completed. Who dies may take its memory away before its
- * connections, so what is refused is tried once more: it lives if it answers, and the range is
- * wrong. */
+/*
+ * Take posted requests that have not completed. A dying process may release its memory before its
+ * connections, so a rejected access is tried once more: if the process answers, it lives, and the
+ * range is wrong.
+ */
 static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
 {
     while (link->tail != link->head) {
@@ -179,7 +189,7 @@ void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
     peer->again_first = peer->again_count = 0;
 }
 
-/* What an earlier repair has left comes first. */
+/* Requests left from an earlier repair come first. */
 static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
 {
     uint32_t left = peer->again_count - peer->again_first, count = left;
@@ -210,10 +220,10 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
     for (unsigned r = 0; r < HCA_RAILS; r++)
         if (peer->link[r].qp != NULL)
             (void)hca_verbs.modify_qp(peer->link[r].qp, &error, IBV_QP_STATE);
-    /* What has arrived counts, since the peer's adapter knows it as delivered. */
+    /* Those that have arrived are complete, since the peer's adapter has acknowledged them. */
     while (hca_progress_queues(hca, AQI_PROGRESS_REPLIES) != 0)
         continue;
-    if (peer->state == HCA_DOWN) return; /* as the job has said meanwhile */
+    if (peer->state == HCA_DOWN) return; /* as the job has reported meanwhile */
     if (!hca_repair_collect(hca, peer)) {
         hca_peer_fail(hca, peer, "no memory to make its connection anew");
         return;
@@ -248,7 +258,7 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
             hca_sent_end(hca, sent, AQ_OK);
         else
             st = hca_message_send(hca, peer, sent->buf, sent->number);
-        if (st != AQ_OK) return; /* no room; or what failed has forgotten all */
+        if (st != AQ_OK) return; /* no room; or the failed rail has forgotten all */
         peer->again_first++;
     }
     if (peer->state == HCA_UP) hca_repair_forget(hca, peer, AQ_OK);

@@ -1,4 +1,4 @@
-/* Twin of hca_repair.c: an adapter that neither completes anything nor says that it cannot. */
+/* Tests hca_repair.c: an adapter that neither completes anything nor reports a failure. */
 #include "transport/ibv/hca_world_test.h"
 
 enum { MEDIUM = 256 };
@@ -138,7 +138,7 @@ static void whose_adapter_is_slow_is_not(void **unused)
     assert_false(peer->broken);
 }
 
-/* Nobody looked while nothing was under way. */
+/* There were no checks while nothing was in flight. */
 static void what_is_posted_after_a_rest_has_its_time(void **unused)
 {
     (void)unused;

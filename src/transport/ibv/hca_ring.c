@@ -1,25 +1,26 @@
 /*
  * ibv: messages that are written into rings of the receiver (active messages over RDMA).
  *
- * Who hears much from a peer lends it a *ring*: slots in its own memory, into which the peer
- * writes small messages, and which are polled. A message lies at the end of its slot with a *tail*
- * behind it, whose last word says that it is there: so one write is enough, of which adapters
- * deliver the last bytes last (none is asked for relaxed ordering). What finds no free slot is
- * sent, as are large messages.
+ * A process that receives much from a peer lends it a *ring*: slots in its own memory, into which
+ * the peer writes small messages, and which are polled. A message is at the end of its slot,
+ * followed by a *tail* whose last word shows that it has arrived: so one write suffices, since
+ * adapters deliver its last bytes last (relaxed ordering is never requested). Messages that find no
+ * free slot are sent, as are large ones.
  *
  * Order: messages of a peer are numbered. One in the ring waits until those sent before it were
- * taken, and before one that was sent those in the ring are taken that come before it; they have
- * been written by then, since a connection keeps order.
+ * taken, and before one that was sent, those in the ring that precede it are taken; they have been
+ * written by then, since a connection keeps order.
  *
- * Lending: in the memory of each two processes there is a *block*. The receiver writes into that
- * of the sender which ring it may use, and what was consumed. To take a ring back it writes "none",
- * and then reads how many messages were written. The sender raises that number first and then looks
- * whether it still has the ring. So either the receiver reads of the message, or the sender sees
- * that the ring is gone; no answer is needed of it, which may be computing. When as many were
- * consumed as were written nothing is under way any more, and another peer may have the ring.
+ * Lending: each pair of processes has a *block* in the memory of both. The receiver writes into
+ * that of the sender which ring it may use, and how many messages were consumed. To take a ring
+ * back it writes "none", and then reads how many messages were written. The sender increments that
+ * number first and then checks whether it still has the ring. So either the receiver reads the
+ * incremented number, or the sender sees that the ring is gone; the sender, which may be computing,
+ * need not answer. When as many were consumed as were written, nothing is in flight any more, and
+ * another peer may have the ring.
  *
- * Who is about to sleep takes all rings back first, since nothing that is written wakes it. It
- * lends none before something else has woken it, since only messages make it choose.
+ * A process that is about to sleep takes all rings back first, since nothing that is written wakes
+ * it. It lends none before something else has woken it, since only messages make it choose.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -32,19 +33,19 @@
 
 enum { HCA_RING_STAMP = 0xa95c };
 
-/* Behind a message. */
+/* Follows a message. */
 struct hca_ring_tail {
-    uint32_t consumed, unused; /* of the ring the other way */
+    uint32_t consumed, unused; /* of the ring in the other direction */
     _Atomic uint64_t mark;     /* number, length << 32, HCA_RING_STAMP << 48 */
 };
 
-/* What two processes know of their rings; of each in its own memory. */
+/* The state that two processes share about their rings; each has one in its own memory. */
 struct hca_ring_block {
-    _Atomic uint64_t granted; /* by the peer: consumed messages, (its ring + 1 or 0) << 32 */
+    _Atomic uint64_t granted; /* by the peer: messages consumed, (ring + 1 or 0) << 32 */
     _Atomic uint64_t head;    /* messages written to the peer, which reads it */
-    uint64_t said;            /* what is written to the peer's `granted` */
+    uint64_t said;            /* source of writes to the peer's `granted` */
     _Atomic uint64_t seen;    /* the peer's `head` */
-    uint64_t unused[4];       /* to the end of the cache line */
+    uint64_t unused[4];       /* up to the end of the cache line */
 };
 
 static struct hca_ring_block *hca_ring_block(const struct hca_tp *hca, const struct hca_peer *peer)
@@ -97,7 +98,7 @@ void hca_rings_close(struct hca_tp *hca)
     free(hca->rings.owner);
 }
 
-/* What a peer has to know to use a ring of this process. */
+/* The data that a peer needs to use a ring of this process. */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place)
 {
     const struct hca_rings *rings = &hca->rings;
@@ -129,10 +130,10 @@ static void hca_ring_freed(struct hca_ring_out *out, uint32_t consumed)
         out->freed = consumed;
 }
 
-/* The slot, counted over all rings of the peer, in which its next message may be written. */
+/* The slot, counted over all rings of the peer, for its next message. */
 static bool hca_ring_reserve(struct hca_ring_block *block, struct hca_ring_out *out, uint64_t *slot)
 {
-    atomic_store(&block->head, (uint32_t)(out->head + 1)); /* before looking: see above */
+    atomic_store(&block->head, (uint32_t)(out->head + 1)); /* before checking: see above */
     uint64_t granted = atomic_load(&block->granted), ring = granted >> 32;
     hca_ring_freed(out, (uint32_t)granted);
     if (ring == 0 || ring > out->place.count || out->head - out->freed >= out->place.depth) {
@@ -215,7 +216,7 @@ static void hca_ring_free(struct hca_tp *hca, struct hca_peer *peer)
     aqi_count(AQI_CTR_RINGS_BACK, 1);
 }
 
-/* Say to the owner of a ring what has changed, and go on with taking it back. */
+/* Notify the owner of a ring of changes, and continue taking it back. */
 static void hca_ring_attend(struct hca_tp *hca, struct hca_peer *peer)
 {
     struct hca_ring_in *in = &peer->in;
@@ -263,8 +264,10 @@ static void hca_ring_revoke(struct hca_tp *hca, struct hca_peer *peer)
     hca_ring_attend(hca, peer);
 }
 
-/* A cycle is over: who spoke most gets a ring, if need be that of who spoke least, and less than
- * half as much. */
+/*
+ * A cycle has ended: the peer that sent most gets a ring; if necessary, that of the peer that sent
+ * least, and less than half as much.
+ */
 static void hca_ring_choose(struct hca_tp *hca)
 {
     struct hca_rings *rings = &hca->rings;
@@ -320,7 +323,7 @@ void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer)
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-/* Copy the message at the end of a slot, if that is what is there. */
+/* Copy the message at the end of a slot, if it has arrived. */
 static bool hca_ring_copy(const struct hca_tp *hca, struct hca_buf *buf, const unsigned char *end,
                           uint32_t len)
 {
@@ -378,7 +381,7 @@ unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode)
             if ((buf = hca_ring_take(hca, peer, true)) == NULL) break;
             hca_message_dispatch(hca, buf, mode);
             n++;
-            peer = rings->owner[i]; /* handlers may do much */
+            peer = rings->owner[i]; /* handlers may do anything */
         }
         if (peer != NULL && (peer->in.due || peer->in.closing)) hca_ring_attend(hca, peer);
     }

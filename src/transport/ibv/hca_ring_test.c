@@ -1,4 +1,4 @@
-/* Twin of hca_ring.c: three processes whose messages come once and in order, also by rings. */
+/* Tests hca_ring.c: three processes whose messages arrive once and in order, also by rings. */
 #include "transport/ibv/hca_world_test.h"
 
 enum { MEDIUM = 256, STEPS = 200000 };
@@ -16,7 +16,7 @@ static void answer(struct end *end, unsigned to)
     end->answers[to]++;
 }
 
-/* Each message comes once and in order, with what was sent. */
+/* Each message arrives once and in order, with its contents. */
 static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct end *end = arg;
@@ -105,7 +105,7 @@ static bool all_arrived(void)
     return true;
 }
 
-/* Who sleeps is woken by its completion queue only. */
+/* A sleeping process is woken by its completion queue only. */
 static void run(bool sleeps)
 {
     for (unsigned i = 0; i < STEPS; i++)
@@ -181,7 +181,7 @@ static void nothing_without_them(void **unused)
     }
 }
 
-/* What a peer writes is not believed: nothing of it is read beyond the slot, nor makes it stop. */
+/* Data from a peer is not trusted: nothing beyond the slot is read, and nothing makes it stop. */
 static void nonsense_is_dropped(void **unused)
 {
     (void)unused;

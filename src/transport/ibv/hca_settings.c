@@ -8,10 +8,10 @@ struct hca_config hca_config;
 static const char *const ports_aliases[] = {"GASNET_VAPI_PORTS", NULL};
 static const char *const device_aliases[] = {"GASNET_HCA_ID", NULL};
 static const char *const port_aliases[] = {"GASNET_PORT_NUM", NULL};
-/* The names of later documents and of the first ones (2003). */
+/* The names in later documents and in the first ones (2003). */
 static const char *const sends_aliases[] = {"GASNET_OP_OUST_PP", NULL};
 static const char *const total_aliases[] = {"GASNET_OP_OUST_LIMIT", NULL};
-/* As many as can be under way. */
+/* The maximum in flight. */
 static const struct aqi_setting_word bounce_words[] = {{"0", "1048576"}, {NULL, NULL}};
 
 /* DEVICE[:PORT,PORT...]+DEVICE... */
@@ -34,27 +34,28 @@ static const struct aqi_setting rows[] = {
      .more_aliases = ports_aliases,
      .old_aliases = device_aliases,
      .check = hca_settings_is_filter,
-     .legal = "devices with + between them, and their ports after a colon with commas between, "
-              "such as mlx5_0:1,2+mlx5_1",
+     .legal = "devices separated by +, each with a colon and comma-separated ports, such as "
+              "mlx5_0:1,2+mlx5_1",
      .def = "",
-     .doc = "Which ports may be used, such as mlx5_0:1+mlx5_1 (devices with + between them, their "
-            "ports after a colon with commas between them): a filter, so unknown and inactive ones "
-            "are skipped; nothing: the first active port of each device.",
-     .advice = "Name the ports of one fabric where a host is in several.",
+     .doc = "The ports that may be used, such as mlx5_0:1+mlx5_1 (devices separated by +, each "
+            "optionally followed by a colon and comma-separated ports). It is a filter, so unknown "
+            "and inactive ports are skipped. If empty, the first active port of each device.",
+     .advice = "Name the ports of one fabric if a host is in several.",
      AQI_SETTING_IN(TEXT, struct hca_config, ports)},
     {.name = "AQ_IBV_PORT",
      .old_aliases = port_aliases,
      .def = "0",
-     .doc = "The number of the port that is used of a device for which AQ_IBV_PORTS names none; 0: "
-            "the first active one.",
+     .doc =
+         "The port to use of a device for which AQ_IBV_PORTS names none; 0: the first active one.",
      .max = 255,
      AQI_SETTING_IN(COUNT, struct hca_config, port)},
     {.name = "AQ_IBV_RAILS",
      .clamp = true,
      .alias = "GASNET_NUM_QPS",
      .def = "0",
-     .doc = "Connections to each peer, over as many ports; 0: one for each port used, two at most.",
-     .advice = "1 saves memory where a job has thousands of processes.",
+     .doc = "The number of connections to each peer, each over another port; 0: one per port in "
+            "use, but at most two.",
+     .advice = "1 saves memory if a job has thousands of processes.",
      .max = HCA_RAILS,
      .same = true,
      AQI_SETTING_IN(COUNT, struct hca_config, rails)},
@@ -62,21 +63,20 @@ static const struct aqi_setting rows[] = {
      .def = "no",
      .doc =
          "Whether the processes of a host begin with different ports, each with one whose adapter "
-         "is near its processors, so that their messages are spread over the adapters.",
-     .advice = "yes where all ports are in one network.",
+         "is close to its processors, so that their messages are spread over the adapters.",
+     .advice = "yes if all ports are in one network.",
      AQI_SETTING_IN(BOOL, struct hca_config, spread)},
     {.name = "AQ_IBV_GID",
      .def = "auto",
-     .doc = "Which of a RoCE port's addresses is used: its index, or auto: the best type (RoCE v2 "
-            "with an IPv4 address before others).",
-     .advice =
-         "Give an index where a port has addresses in several networks; show_gids lists them.",
+     .doc = "The address of a RoCE port to use: its index, or auto: the best type (RoCE v2 with an "
+            "IPv4 address before others).",
+     .advice = "Give an index if a port has addresses in several networks; show_gids lists them.",
      AQI_SETTING_IN(TEXT, struct hca_config, gid)},
     {.name = "AQ_IBV_MEDIUM",
      .def = "4032",
-     .doc =
-         "Payload bytes of the largest Medium, a multiple of 64; each receive buffer is so large.",
-     .advice = "Raise it where messages are larger and peers are few.",
+     .doc = "The payload bytes of the largest Medium, a multiple of 64, which is the size of each "
+            "receive buffer.",
+     .advice = "Raise it if messages are larger and there are few peers.",
      .unit = "bytes",
      .min = 512,
      .max = 1 << 16,
@@ -84,9 +84,8 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(BYTES, struct hca_config, medium)},
     {.name = "AQ_IBV_RECEIVE_MEMORY",
      .def = "256M",
-     .doc =
-         "Memory for receive buffers if all peers are connected, which bounds the requests under "
-         "way to each (AQ_AM_CREDITS).",
+     .doc = "The memory for receive buffers if all peers are connected, which limits the requests "
+            "in flight to each (AQ_AM_CREDITS).",
      .advice = "Raise it in jobs of thousands of processes that send many messages to each peer.",
      .unit = "bytes",
      .min = 1 << 20,
@@ -98,7 +97,7 @@ static const struct aqi_setting rows[] = {
      .more_aliases = sends_aliases,
      .clamp = true,
      .def = "64",
-     .doc = "Pieces of puts and gets under way on one connection.",
+     .doc = "Pieces of puts and gets in flight on one connection.",
      .min = 4,
      .max = 4096,
      AQI_SETTING_IN(COUNT, struct hca_config, sends)},
@@ -107,9 +106,9 @@ static const struct aqi_setting rows[] = {
      .more_aliases = total_aliases,
      .clamp = true,
      .def = "0",
-     .doc = "Messages and pieces of puts and gets under way on all connections; at least 64; 0: as "
+     .doc = "Messages and pieces of puts and gets in flight on all connections, at least 64; 0: as "
             "many as the adapter has room for.",
-     .advice = "Lower it where the adapter is to keep room for other programs.",
+     .advice = "Lower it if the adapter must keep room for other programs.",
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct hca_config, sends_total)},
     {.name = "AQ_IBV_BOUNCE_LIMIT",
@@ -117,9 +116,9 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_NONBULKPUT_BOUNCE_LIMIT",
      .def = "64K",
      .doc =
-         "A put or get of up to so many bytes of memory that is not registered is copied through "
-         "buffers that are; for a larger one the memory is registered. Where it is kept so "
-         "(AQ_REG_MONITOR), only what fits one buffer is copied.",
+         "A put or get of up to this many bytes of memory that is not registered is copied through "
+         "registered buffers; for a larger one the memory is registered. If registrations are kept "
+         "(AQ_REG_MONITOR), only transfers that fit one buffer are copied.",
      .unit = "bytes",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct hca_config, bounce_limit)},
@@ -128,13 +127,14 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_BBUF_COUNT",
      .def = "1024",
-     .doc = "Buffers for sending and for such copies.",
+     .doc = "The number of buffers for sending and for such copies.",
      .min = 64,
      .max = 1 << 20,
      AQI_SETTING_IN(COUNT, struct hca_config, bounces)},
     {.name = "AQ_IBV_PIECE",
      .def = "1M",
-     .doc = "A larger transfer is split into pieces of so many bytes, spread over the ports.",
+     .doc = "A larger transfer is split into pieces of this many bytes, which are spread over the "
+            "ports.",
      .unit = "bytes",
      .min = 4096,
      .max = 1 << 30,
@@ -143,11 +143,10 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_PIN_MAXSZ",
      .def = "1T",
-     .doc =
-         "A larger segment is registered in parts of so many bytes, or of what the adapter takes "
-         "if that is less; they are larger where it would be more than 32 on all ports together, "
-         "but in mode large it is registered on demand instead.",
-     .advice = "Lower it where an adapter is slow with large registrations.",
+     .doc = "A larger segment is registered in parts of this many bytes, or of the adapter's "
+            "maximum if that is less. If there would be more than 32 on all ports together, they "
+            "are larger, or in mode large, the segment is registered on demand instead.",
+     .advice = "Lower it if an adapter is slow with large registrations.",
      .unit = "bytes",
      .min = 1 << 16,
      .max = UINT64_C(1) << 60,
@@ -157,8 +156,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_INLINESEND_LIMIT",
      .def = "72",
-     .doc = "Bytes that are handed to the adapter with the request to send them; less where the "
-            "adapter takes less.",
+     .doc = "Bytes that are passed to the adapter with the request to send them; less if the "
+            "adapter supports less.",
      .unit = "bytes",
      .max = 1024,
      AQI_SETTING_IN(BYTES, struct hca_config, inline_limit)},
@@ -166,8 +165,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_QP_TIMEOUT",
      .def = "18",
-     .doc = "After 4.096 us times two to this power without an acknowledgement the adapter sends "
-            "again.",
+     .doc = "The adapter sends again after 4.096 us times two to this power without an "
+            "acknowledgement.",
      .min = 1,
      .max = 31,
      AQI_SETTING_IN(COUNT, struct hca_config, timeout)},
@@ -175,33 +174,33 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_QP_RETRY_COUNT",
      .def = "7",
-     .doc = "After so many times the peer counts as lost.",
+     .doc = "After this many retransmissions the peer counts as lost.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, retries)},
     {.name = "AQ_IBV_SILENCE",
      .def = "0",
-     .doc =
-         "When an adapter has completed nothing of a connection for so long, though something is "
-         "under way, nor said that it has failed, the connection is made anew; 0: four times "
-         "what AQ_IBV_TIMEOUT and AQ_IBV_RETRIES take.",
+     .doc = "If an adapter has neither completed anything on a connection with requests in flight "
+            "for this long nor reported a failure, the connection is re-established; 0: four times "
+            "what AQ_IBV_TIMEOUT and AQ_IBV_RETRIES take.",
      .unit = "s",
      .max = UINT64_C(86400000000000),
      AQI_SETTING_IN(TIME, struct hca_config, silence_ns)},
     {.name = "AQ_IBV_RNR_RETRIES",
      .def = "7",
-     .doc = "How often a message is sent again to a peer that has no buffer for it, which does not "
-            "happen; 7: without an end.",
+     .doc = "How often a message is sent again to a peer without a buffer for it, which does not "
+            "happen; 7: without limit.",
      .max = 7,
      AQI_SETTING_IN(COUNT, struct hca_config, rnr_retries)},
     {.name = "AQ_IBV_MTU",
      .def = "0",
-     .doc = "Bytes of the largest packet (256, 512, 1024, 2048 or 4096); 0: what both ports have.",
+     .doc = "The size of the largest packet (256, 512, 1024, 2048 or 4096); 0: the maximum that "
+            "both ports support.",
      .unit = "bytes",
      .max = 4096,
      AQI_SETTING_IN(BYTES, struct hca_config, mtu)},
     {.name = "AQ_IBV_SERVICE_LEVEL",
      .def = "0",
-     .doc = "The service level of connections; over Ethernet the priority.",
+     .doc = "The service level of connections; over Ethernet, the priority.",
      .max = 15,
      AQI_SETTING_IN(COUNT, struct hca_config, service_level)},
     {.name = "AQ_IBV_TRAFFIC_CLASS",
@@ -218,8 +217,8 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_AM_SPARES",
      .clamp = true,
      .def = "4",
-     .doc = "Buffers that replace those of messages whose handlers run, so as many as handlers may "
-            "run at once; a message that finds none is copied.",
+     .doc = "Buffers that replace those of messages whose handlers run, so at most this many "
+            "handlers run without copying; further messages are copied.",
      .min = 1,
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, spares)},
@@ -227,17 +226,18 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_MAX_PEERS",
      .def = "32",
-     .doc = "To so many peers, those it hears most of, a process lends a ring, into which they "
-            "write small messages; 0: none.",
-     .advice = "As many as peers are talked with all the time; each makes a poll a little longer.",
+     .doc = "The maximum number of peers, those that send most, to which a process lends a ring, "
+            "into which they write small messages; 0: none.",
+     .advice =
+         "The number of peers that communicate all the time; each makes a poll a little longer.",
      .max = 1024,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_peers)},
     {.name = "AQ_IBV_RING_DEPTH",
      .clamp = true,
      .alias = "GASNET_AMRDMA_DEPTH",
      .def = "16",
-     .doc = "Messages that a ring holds, a power of two (others are rounded down); what finds no "
-            "room is sent.",
+     .doc = "The number of messages in a ring, a power of two (others are rounded down); messages "
+            "that find no room are sent.",
      .min = 1,
      .max = 32,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_depth)},
@@ -245,9 +245,8 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_LIMIT",
      .def = "4K",
-     .doc =
-         "Bytes of a message in a ring, with its header and tail (at most 112), and of each place "
-         "there: a multiple of 64; 0: no rings.",
+     .doc = "The size of a message in a ring, with its header and tail (at most 112 bytes), and of "
+            "each slot: a multiple of 64; 0: no rings.",
      .unit = "bytes",
      .max = 1 << 15,
      AQI_SETTING_IN(BYTES, struct hca_config, ring_limit)},
@@ -255,8 +254,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AMRDMA_CYCLE",
      .def = "1024",
-     .doc = "After so many small messages it is chosen anew which peers have a ring; 0: no rings.",
-     .advice = "Less where peers change often.",
+     .doc =
+         "After this many small messages, the peers that get a ring are chosen again; 0: no rings.",
+     .advice = "Lower it if peers change often.",
      .max = 1 << 30,
      AQI_SETTING_IN(COUNT, struct hca_config, ring_cycle)},
 };

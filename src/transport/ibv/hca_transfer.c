@@ -28,7 +28,7 @@ static inline bool hca_transfer_is_done(const struct hca_op *op)
     return op->op.done == op->op.len && (op->header == NULL || op->followed);
 }
 
-/* Give back what a piece had. */
+/* Release the resources of a piece. */
 static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
 {
     if (sent->buf != NULL) hca_bounce_put(hca, sent->buf);
@@ -49,7 +49,7 @@ void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_statu
     if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
 }
 
-/* Those that are not wholly posted end when what was posted has. */
+/* Those that are not completely posted end when their posted requests have. */
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     while (peer->ops != NULL) {
@@ -68,8 +68,8 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-/* The link for the next piece: in turn, of those with room, but for a Long always that of messages;
- * HCA_RAILS: none has room. */
+/* The link for the next piece: in turn, among those with room, but for a Long always that for
+ * messages; HCA_RAILS: none has room. */
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op *op)
 {
     const struct hca_peer *peer = op->peer;
@@ -99,7 +99,7 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
     return rkey;
 }
 
-/* Where a piece is here. */
+/* The local address of a piece. */
 static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned rail)
 {
     const struct hca_op *op = sent->op;
@@ -134,13 +134,13 @@ aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct h
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
 
-/* Bytes from here to the end of the part that they lie in. */
+/* Bytes from here to the end of the part that contains them. */
 static inline uint64_t hca_transfer_part(uint64_t offset, uint8_t shift)
 {
     return (((offset >> shift) + 1) << shift) - offset;
 }
 
-/* How long the next piece is, if nothing has to be pinned or copied for it. */
+/* The length of the next piece, if nothing has to be pinned or copied for it. */
 static size_t hca_transfer_piece_len(const struct hca_op *op)
 {
     uint64_t len = aqi_min(op->op.len - op->op.posted, hca_config.piece);
@@ -154,7 +154,7 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.op = op, .offset = op->op.posted, .len = hca_transfer_piece_len(op)};
-    /* Before memory is pinned, or looked up again and again. */
+    /* Before memory is pinned, or looked up repeatedly. */
     if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
     if (op->op.by == AQI_BY_PINS) {
         sent.pin = aqi_pins_get(&hca->pins, &op->op, sent.offset, &sent.len);
@@ -166,7 +166,7 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
         if (sent.buf == NULL) return hca_bounce_none(hca, op->peer, 0);
         if (!op->op.get) memcpy(sent.buf->bytes, op->op.local + op->op.posted, sent.len);
     }
-    op->op.posted += sent.len; /* first: a failure ends what is posted */
+    op->op.posted += sent.len; /* first: a failure ends posted requests */
     aq_status st = hca_transfer_issue(hca, op->peer, &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
@@ -199,7 +199,7 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
     }
 }
 
-/* Memory of no registration is copied through buffers, or, if it is long enough, pinned. */
+/* Memory without a registration is copied through buffers or, if it is long enough, pinned. */
 static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
                                const struct aqi_mem *mem)
 {
@@ -249,8 +249,10 @@ aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const stru
 
 /* --- the usual transfer ---------------------------------------------------------------------- */
 
-/* The key of [addr, addr + len) of the peer; false: it is not all in one registration, or memory
- * there has several and `parts` does not allow that. */
+/*
+ * The key of [addr, addr + len) of the peer; false: it is not all in one registration, or memory
+ * there has several and `parts` does not allow that.
+ */
 static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint64_t addr,
                                                    size_t len, unsigned rail, bool parts,
                                                    uint32_t *rkey)
@@ -266,7 +268,7 @@ static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, 
     return (at + len - 1) >> key->shift == part;
 }
 
-/* The same of local memory. */
+/* Likewise for local memory. */
 static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
                                                   const unsigned char *local, size_t len,
                                                   unsigned rail, bool parts, uint32_t *lkey)
@@ -282,8 +284,10 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
     return (at + len - 1) >> here->key.shift == part;
 }
 
-/* Does nothing come before it, and is there room on this link? (So few were posted that neither
- * transfers nor all together can be too many.) */
+/*
+ * Whether nothing precedes it, and there is room on this link. (So few requests are posted that the
+ * limits on transfers and on the total cannot be exceeded.)
+ */
 static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link)
 {
@@ -314,7 +318,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
     hca_transfer_queue(hca, op);
 }
 
-/* The adapter did not take it: it is posted as others are, which finds out why. */
+/* The adapter rejected it: it is posted like others, which determines the reason. */
 static AQI_NOINLINE void hca_transfer_straight_refused(struct hca_tp *hca, struct hca_link *link)
 {
     struct hca_peer *peer = hca_link_peer(link);
@@ -340,10 +344,10 @@ static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca
 }
 
 /*
- * Nearly all transfers: to a peer that is connected, between memory that is registered, in one
- * piece. Such a one is posted at once and keeps in the send queue what its completion needs. That
- * is written first, and nothing else is called before, so that little has to be kept meanwhile.
- * False: it has to take the long way, and nothing has happened.
+ * Almost all transfers: to a connected peer, between registered memory, in one piece. Such a
+ * transfer is posted at once and keeps what its completion needs in the send queue. That is written
+ * first, and nothing else is called before, so that few values must be kept in registers. Returns
+ * false, without effect, if it has to take the general path.
  */
 static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
                                              const struct hca_rmem *rmem, uint64_t addr,
@@ -386,7 +390,7 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
 /* --- the two operations ------------------------------------------------------------------------
  */
 
-/* Whatever it is; its arguments are those of the two operations, which jump here. */
+/* The general case; its arguments are those of the two operations, which jump here. */
 static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer *to,
                                              const struct aqi_rmem *there, uint64_t addr,
                                              void *local, size_t len, const struct aqi_mem *mem,
@@ -401,7 +405,7 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
         return AQ_OK;
     }
     aq_status st = AQ_OK;
-    /* What is registered is pinned, whatever becomes of the program's right to it. */
+    /* Registered memory is pinned, whatever happens to the program's access to it. */
     if (mem == NULL && get)
         aqi_touch_write(local, len);
     else if (mem == NULL)
@@ -419,7 +423,7 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
     return st;
 }
 
-/* May it go straight without a look at locks and loans? */
+/* Whether it may go straight, without checking locks and loans. */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
     return AQI_LIKELY(!hca->locks && (get || !hca->pins.params.lends));

@@ -1,5 +1,4 @@
-/* Twin of hca_transfer.c and of hca_memory.c, with an adapter that takes down what is asked of it.
- */
+/* Tests hca_transfer.c and hca_memory.c, with an adapter that records requests. */
 #include "transport/ibv/hca_impl.h"
 
 #include <setjmp.h>
@@ -13,7 +12,7 @@
 
 enum { RAILS = 2, PART = 1 << 16, LEN = 3 * PART + 4096, BASE = 0x7000000, SENDS = 64 };
 
-/* Keys tell of which part and rail they are. */
+/* Keys contain their part and rail. */
 static struct {
     struct ibv_pd pd[RAILS];
     struct ibv_context context;
@@ -100,7 +99,7 @@ static void close_all(void)
     assert_int_equal(card.live, 0);
 }
 
-/* Each piece lies in one part here and in one part there, and has their keys, of its rail. */
+/* Each piece lies in one part on either side, and has their keys, for its rail. */
 static void check_pieces(uint64_t remote, uint64_t local, size_t len, bool known)
 {
     for (unsigned i = 0; i < card.posts; i++) {
@@ -164,7 +163,7 @@ static void what_is_small_has_one(void **unused)
     close_all();
 }
 
-/* An adapter that has failed is not asked. */
+/* An adapter that has failed is not used. */
 static void what_is_gone_registers_nothing(void **unused)
 {
     struct aqi_mem *mem;
@@ -177,7 +176,7 @@ static void what_is_gone_registers_nothing(void **unused)
     close_all();
 }
 
-/* More than a key can tell of, or than the adapter gives: then all goes by messages. */
+/* More than a key can describe, or than the adapter provides: then everything goes by messages. */
 static void too_many_are_refused_and_none_is_left(void **unused)
 {
     struct aqi_mem *mem;
@@ -193,7 +192,7 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     close_all();
 }
 
-/* Where the setting wants more than a key can tell of they are larger. */
+/* If the setting requests more than a key can describe, they are larger. */
 static void parts_grow_with_the_memory(void **unused)
 {
     static const struct {
@@ -214,7 +213,7 @@ static void parts_grow_with_the_memory(void **unused)
     }
 }
 
-/* In mode large it is lent instead, so that only what is used is registered. */
+/* In mode large it is lent instead, so that only used memory is registered. */
 static void too_many_are_lent_where_that_can_be(void **unused)
 {
     struct aqi_mem *mem;
@@ -316,7 +315,7 @@ static void one_piece_goes_straight(void **unused)
 }
 
 /* It ends beyond its part, there or here, or there is no room, or no connection. */
-/* As if so many pieces were under way on each. */
+/* As if this many pieces were in flight on each. */
 static void fill_links(uint32_t pieces)
 {
     for (unsigned r = 0; r < RAILS; r++) {
@@ -349,7 +348,7 @@ static void what_is_not_one_piece_is_an_operation(void **unused)
     close_both();
 }
 
-/* With what the source was then, and the counters go down once. */
+/* With the contents of the source at that time, and the counters are decremented once. */
 static void what_a_connection_breaks_is_done_again(void **unused)
 {
     uint64_t word = 0x0123456789abcdef, was = word;
@@ -407,7 +406,7 @@ static const char *card_status(enum ibv_wc_status status)
     return "refused";
 }
 
-/* The adapter of the peer refuses what was posted last; the connection is made anew. */
+/* The adapter of the peer rejects the last post; the connection is re-established. */
 static void refuse_last(void)
 {
     static struct hca_peer *peers[] = {&peer};
@@ -433,7 +432,7 @@ static void refuse_last(void)
     hca_transfer_push(&hca, &peer);
 }
 
-/* Whoever dies may lose its memory before its connections: then its job says that it is dead. */
+/* A dying process may lose its memory before its connections: then its job reports its death. */
 static void only_what_is_refused_twice_is_wrong(void **unused)
 {
     static const size_t lens[] = {100, PART}; /* straight; an operation of two pieces */
@@ -454,7 +453,10 @@ static void only_what_is_refused_twice_is_wrong(void **unused)
     }
 }
 
-/* Each keeps its own place: a queue has no power of two of places, and the count of posts wraps. */
+/*
+ * Each keeps its own position: the size of a queue is no power of two, and the count of posts
+ * wraps.
+ */
 static void places_are_kept_for_ever(void **unused)
 {
     enum { PLACES = 24 };
@@ -517,8 +519,10 @@ static void on_fault(int number)
     siglongjmp(way_out, 1);
 }
 
-/* Its registration would fail, or a copy raise the signal in the midst of things. Of what is
- * registered the adapter needs no right of the program's. */
+/*
+ * Registering it would fail, or copying raise the signal in the middle. For registered memory, the
+ * adapter does not depend on the program's access.
+ */
 static void memory_that_is_protected_raises_its_signal_first(void **unused)
 {
     (void)unused;

@@ -1,7 +1,7 @@
 /*
- * libibverbs, loaded when it is first asked for, so that the library starts where it is absent.
- * What <infiniband/verbs.h> has as inline functions (post, poll, arm) goes through the device and
- * is called as it is; the others are called through this table.
+ * libibverbs, loaded on first use, so that the library starts without it. The inline functions of
+ * <infiniband/verbs.h> (post, poll, arm) go through the device and are called directly; the others
+ * are called through this table.
  */
 #ifndef AQI_IBV_VERBS_H
 #define AQI_IBV_VERBS_H
@@ -44,7 +44,7 @@ struct hca_verbs {
 };
 extern struct hca_verbs hca_verbs;
 
-/* NULL: it is here; else why not and what to do. */
+/* NULL: it is available; otherwise why not and what to do. */
 const char *hca_verbs_missing(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Three processes in one for tests of ibv, with adapters that do what they are given later. */
+/* Three processes in one for tests of ibv, with adapters that perform their requests later. */
 #ifndef AQI_IBV_WORLD_TEST_H
 #define AQI_IBV_WORLD_TEST_H
 
@@ -14,7 +14,7 @@
 
 enum { ENDS = 3, DEPTH = 8, SENDS = 64, WIRE = 256, CQES = 1024, KEYS = 1 << 18 };
 
-/* What was posted and has not arrived. */
+/* Requests that were posted and have not arrived. */
 struct parcel {
     enum ibv_wr_opcode opcode;
     uint64_t wr_id, remote;
@@ -43,7 +43,7 @@ static struct end {
     uint32_t sent[ENDS], replied[ENDS], handled[ENDS], owed[ENDS], answers[ENDS];
 } ends[ENDS];
 
-/* A registration: keys are places in the table, of which none is used twice. */
+/* A registration: keys are indices of the table, each used once. */
 struct world_key {
     const struct end *end;
     unsigned char *addr;
@@ -167,7 +167,7 @@ static inline int card_destroy(struct ibv_qp *qp)
     return 0;
 }
 
-/* May this memory of `end` be reached with the key? */
+/* Whether this memory of `end` may be accessed with the key. */
 static inline bool card_reaches(const struct end *end, uint32_t key, const unsigned char *at,
                                 uint32_t len, int access)
 {
@@ -185,7 +185,7 @@ static inline void card_complete(struct end *end, unsigned peer, uint64_t wr_id,
     end->asleep = false; /* it is woken */
 }
 
-/* The parts of a write come one after the other; who sleeps gets none in its rings. */
+/* The parts of a write arrive one after the other; a sleeping process gets none in its rings. */
 static inline bool card_write(struct end *there, struct parcel *parcel)
 {
     const struct hca_rings *rings = &there->hca->rings;
@@ -223,7 +223,7 @@ static inline void card_deliver(unsigned from, unsigned to)
         assert_true(card_reaches(here, parcel->lkey, parcel->local, parcel->len, 0));
     if (parcel->opcode == IBV_WR_SEND) {
         struct hca_buf *buf = there->posted;
-        assert_non_null(buf); /* nobody finds no buffer */
+        assert_non_null(buf); /* a receive buffer is always posted */
         there->posted = buf->next;
         memcpy(buf->bytes, parcel->local, parcel->len);
         card_complete(there, from, (uintptr_t)buf | HCA_WR_RECEIVE, parcel->len);

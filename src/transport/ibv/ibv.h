@@ -4,7 +4,7 @@
 
 #include "transport/transport.h"
 
-/* Bytes of an address and of a key, also in a library that was built without it. */
+/* Bytes of an address and of a key, also in a library that was built without ibv. */
 enum { IBV_ADDR = 124, IBV_KEY = 136 };
 
 extern const struct aqi_transport aqi_ibv_transport;
