@@ -13,9 +13,7 @@ import sys
 
 import tree
 
-CLEAN = ("src/base", "src/front", "src/job", "src/lib", "src/reg", "tools",
-         "include", "examples", "README.md", "CONTRIBUTING.md",
-         "CHANGELOG.md",
+CLEAN = ("src", "tools", "include", "examples", "README.md", "CONTRIBUTING.md", "CHANGELOG.md",
          "docs/adding-a-transport.md", "docs/architecture.md", "docs/cluster.md",
          "docs/collectives.md", "docs/gasnet.md", "docs/gasnet-internals.md", "docs/platforms.md",
          "docs/security.md", "docs/semantics.md", "docs/tracing.md",

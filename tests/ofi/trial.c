@@ -194,7 +194,7 @@ static void full(void **state)
     aq_status refused = aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory), &mem);
     const char *text = capture_end(&capture);
     assert_int_equal(refused, AQ_ELIMIT);
-    says(text, "tcp;ofi_rxm does not register 1048577 bytes (No space left on device)");
+    says(text, "tcp;ofi_rxm cannot register 1048577 bytes (No space left on device)");
     capture_start(&capture);
     refused = aqi_ofi_transport.mem_reg(tp, memory, sizeof(memory), &mem);
     assert_string_equal(capture_end(&capture), "");
@@ -240,7 +240,7 @@ static void ordered(void **state)
     check_order(1, ", in order, ");
     check_order(2, ", in strict order, ");
     assert_int_equal(setenv("DEMANDING_BREAKS", "order", 1), 0);
-    check_order(2, ", without the order asked for, ");
+    check_order(2, ", without the requested order, ");
 }
 
 static void check_progress(const char *breaks, const char *text)
@@ -259,7 +259,7 @@ static void check_progress(const char *breaks, const char *text)
 static void progress(void **state)
 {
     (void)state;
-    check_progress("", ", which says that it makes progress, ");
+    check_progress("", ", which claims to make progress by itself, ");
     check_progress("manual", ", which makes no progress by itself, ");
 }
 

@@ -17,14 +17,17 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     if (ofi_config.receive_many == 0 || (ofi->info->caps & FI_MULTI_RECV) == 0)
         ofi->without |= OFI_MANY;
     ofi_receive_limit(ofi);
-    /* Replies have half as much again. */
+    /* Replies have half as much in addition. */
     size_t inject = ofi->info->tx_attr->inject_size;
     ofi->inject = ofi->without & OFI_INJECT ? 0 : aqi_min(ofi_config.inject, inject);
     ofi->put_inject = ofi->without & OFI_PUTS ? 0 : aqi_min(ofi_config.put_inject, inject);
     ofi->room = (uint32_t)aqi_max(1, aqi_min(ofi_config.sends, ofi->info->tx_attr->size * 2 / 3));
 }
 
-/* What each message begins with, and the first key of memory: who has the job's key knows them. */
+/*
+ * The stamp at the start of each message, and the first key of memory: known to holders of the
+ * job's key.
+ */
 static aq_status ofi_make_secrets(struct ofi_tp *ofi)
 {
     struct aqi_mac *mac;
@@ -145,16 +148,16 @@ aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
     size_t room = OFI_NAME;
     int err = fi_getname(&ofi->ep->fid, addr.name, &room);
     if (err != 0)
-        return aqi_fail(AQ_ELIMIT, "ofi", "%s has an address of %zu bytes, of which %d fit: %s",
-                        ofi->info->fabric_attr->prov_name, room, OFI_NAME,
-                        ofi_library.strerror(-err));
+        return aqi_fail(
+            AQ_ELIMIT, "ofi", "%s has an address of %zu bytes, but at most %d are supported: %s",
+            ofi->info->fabric_attr->prov_name, room, OFI_NAME, ofi_library.strerror(-err));
     addr.len = (uint32_t)room;
     *len = offsetof(struct ofi_addr, name) + room;
     memcpy(out, &addr, *len);
     return AQ_OK;
 }
 
-/* While draining nobody is asked: all have agreed to leave, and may have. */
+/* While draining, no peer is asked: all have agreed to leave, and may have left. */
 aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
@@ -177,20 +180,20 @@ aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
     return ofi->now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
 }
 
-/* What was asked for, and whether the provider has it. */
+/* The requested features, and whether the provider has them. */
 static const char *ofi_describe_order(const struct ofi_tp *ofi)
 {
     static const char *const orders[] = {"", ", in order", ", in strict order"};
     uint64_t order = ofi_provider_order();
     bool has = (ofi->info->tx_attr->msg_order & order) == order;
-    return has ? orders[ofi_config.order] : ", without the order asked for";
+    return has ? orders[ofi_config.order] : ", without the requested order";
 }
 
 static const char *ofi_describe_progress(const struct ofi_tp *ofi)
 {
     if (ofi_config.progress == 0) return "";
     return ofi->info->domain_attr->data_progress == FI_PROGRESS_AUTO
-               ? ", which says that it makes progress"
+               ? ", which claims to make progress by itself"
                : ", which makes no progress by itself";
 }
 
@@ -208,7 +211,7 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
 }
 
 static_assert(sizeof(struct ofi_addr) == OFI_ADDR && sizeof(struct ofi_key) == OFI_KEY,
-              "what ofi.h says");
+              "as in ofi.h");
 
 const struct aqi_transport aqi_ofi_transport = {
     .name = "ofi",

@@ -1,4 +1,4 @@
-/* ofi: buffers for messages and for what is copied, made in chunks as they are needed. */
+/* ofi: buffers for messages and for copied data, allocated in chunks on demand. */
 #include "transport/ofi/ofi_impl.h"
 
 #include <stdlib.h>
@@ -15,14 +15,14 @@ static bool ofi_buffer_register(struct ofi_tp *ofi, struct ofi_chunk *chunk)
 {
     int err;
     if (!ofi_wants(ofi, FI_MR_LOCAL)) return true;
-    /* A child of fork must not take these pages from the adapter. */
+    /* A forked child must not take these pages away from the adapter. */
     (void)madvise(chunk->memory, chunk->len, MADV_DONTFORK);
     chunk->mr = ofi_memory_register(ofi, chunk->memory, chunk->len,
                                     FI_SEND | FI_RECV | FI_READ | FI_WRITE, &err);
     return chunk->mr != NULL;
 }
 
-/* With room behind it for what is to be known of its parts. */
+/* Followed by room for the state of its parts. */
 static struct ofi_chunk *ofi_buffer_add_chunk(struct ofi_tp *ofi, size_t room)
 {
     struct ofi_chunk *chunk = calloc(1, sizeof(*chunk) + room);

@@ -1,4 +1,4 @@
-/* ofi: what its settings say; also of a library that was built without it. */
+/* ofi: the values of its settings, also in a library that was built without it. */
 #ifndef AQI_OFI_CONFIG_H
 #define AQI_OFI_CONFIG_H
 
@@ -16,7 +16,7 @@ struct ofi_config {
 };
 extern struct ofi_config ofi_config;
 
-/* Bytes of the largest Medium in a job of so many processes, which may lend each other memory. */
+/* Bytes of the largest Medium in a job of this size, whose processes may lend each other memory. */
 size_t ofi_medium(uint32_t processes, bool lends);
 
 #endif

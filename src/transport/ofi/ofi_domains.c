@@ -1,13 +1,14 @@
 /*
  * ofi: several domains (AQ_OFI_DOMAINS), for programs with several threads that communicate. Each
  * is an `ofi_tp` of its own, with its endpoint, queue, buffers and lock, and knows nothing of the
- * others: what a peer has sent by it is numbered, confirmed and sent again by it. Here a thread's
- * calls are handed to its domain, where they meet that of the same place at the peer, and replies
- * to the one that the request came by, whose numbers then need no messages of their own.
+ * others: messages of a peer in it are numbered, confirmed and resent in it. Here a thread's calls
+ * are passed to its domain, which is connected with the domain of the same index at the peer;
+ * replies go to the domain by which the request came, whose numbers then need no messages of their
+ * own.
  *
- * A thread looks at its own domain in each poll, and at one that no thread has; at the others,
- * which their threads look at, too, every so often (AQ_OFI_DOMAIN_POLLS), and where polls are slow
- * after some time. While it finds something there it goes on.
+ * A thread polls its own domain in each poll, and those without a thread; the others, which their
+ * threads poll, too, now and then (AQ_OFI_DOMAIN_POLLS), and if polls are slow, after some time. As
+ * long as it finds something there, it continues.
  *
  * Memory is registered in each domain. A peer may have another number of them: then the first ones
  * that both have are used.
@@ -23,7 +24,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { OFI_THREADS = 64 }; /* whose domain is in a table; others share those */
+enum { OFI_THREADS = 64 }; /* threads whose domain is in a table; others share those */
 
 static const uint64_t ofi_domains_glance_ns = 20000;
 
@@ -38,14 +39,14 @@ struct ofi_domains {
     unsigned char place[OFI_THREADS];
     _Atomic unsigned threads; /* that have been seen */
     struct {
-        _Alignas(AQI_CACHE_LINE) _Atomic uint64_t at; /* when a thread of it has looked at it */
+        _Alignas(AQI_CACHE_LINE) _Atomic uint64_t at; /* when one of its threads last polled it */
     } looked[OFI_DOMAINS];
 };
 
 struct ofi_domains_peer {
     struct aqi_peer peer;
-    _Atomic unsigned count; /* domains that both have; 0: its address is not known */
-    atomic_bool lost;       /* which is told once */
+    _Atomic unsigned count; /* domains that both have; 0: its address is unknown */
+    atomic_bool lost;       /* which is reported once */
     struct aqi_peer *in[OFI_DOMAINS];
 };
 
@@ -61,7 +62,7 @@ struct ofi_domains_rmem {
     struct aqi_rmem *in[OFI_DOMAINS];
 };
 
-/* Of this thread: whose handlers run, and its looks at the domains of others. */
+/* Of this thread: the domain whose handlers run, and its polls of the domains of others. */
 static _Thread_local const struct ofi_tp *ofi_domains_serving;
 static _Thread_local struct {
     uint32_t polls;
@@ -169,7 +170,7 @@ static unsigned ofi_domains_serve(struct ofi_tp *ofi, enum aqi_progress_mode mod
     return n;
 }
 
-/* Is it left to its threads now? */
+/* Whether it is left to its threads now. */
 static bool ofi_domains_is_looked_at(const struct ofi_domains *all, unsigned place, uint64_t now)
 {
     return now - atomic_load_explicit(&all->looked[place].at, memory_order_relaxed) <
@@ -189,7 +190,7 @@ static unsigned ofi_domains_progress(struct aqi_tp *tp, enum aqi_progress_mode m
     if (glance) ofi_domains_glance.at = now;
     for (unsigned i = 0; i < all->count; i++) {
         if (i == mine) continue;
-        bool left = (uint64_t)i * ofi_config.domain_threads < threads; /* to threads */
+        bool left = (uint64_t)i * ofi_config.domain_threads < threads; /* assigned to threads */
         if (left && mode == AQI_PROGRESS_ALL && (!glance || ofi_domains_is_looked_at(all, i, now)))
             continue;
         others += ofi_domains_serve(all->domain[i], mode, now);
@@ -233,7 +234,7 @@ static int ofi_domains_wait_fd(struct aqi_tp *tp)
     return ((struct ofi_domains *)tp)->fd;
 }
 
-/* What keeps this thread from sleeping it has to look at, whosever it is. */
+/* It must poll every domain that keeps this thread from sleeping, whichever thread owns it. */
 static aq_status ofi_domains_arm(struct aqi_tp *tp, bool on)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
@@ -405,7 +406,7 @@ static void ofi_domains_close(struct aqi_tp *tp)
     free(all);
 }
 
-/* One descriptor for those of all. */
+/* One descriptor for all of theirs. */
 static void ofi_domains_open_fd(struct ofi_domains *all)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -418,21 +419,21 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
     }
 }
 
-/* As are asked for, unless that is more than all processes here can have of the adapter. */
+/* As many as requested, limited by what the processes here can have of the adapter. */
 static unsigned ofi_domains_share(const struct ofi_tp *first)
 {
     uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->params.local_size);
     if (first->info->domain_attr->ep_cnt == 0 || most >= ofi_config.domains)
         return (unsigned)ofi_config.domains;
     aqi_log(AQI_LOG_INFO, "ofi",
-            "%s on %s has %zu endpoints for the %u processes here: %u of %u domains (%s) are used",
+            "%s on %s has %zu endpoints for the %u processes here: using %u of %u domains (%s)",
             first->info->fabric_attr->prov_name, first->info->domain_attr->name,
             first->info->domain_attr->ep_cnt, first->params.local_size, (unsigned)aqi_max(1, most),
             (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return (unsigned)aqi_max(1, most);
 }
 
-/* As many as there can be; one at least. */
+/* As many as possible; at least one. */
 static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_tp_params *params)
 {
     struct aqi_tp_params inner = *params;
@@ -452,8 +453,7 @@ static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_
         if (st != AQ_OK && i != 0) ofi_close(&all->domain[--all->count]->tp);
     }
     if (st == AQ_OK || all->count == 0) return st;
-    aqi_log(AQI_LOG_WARN, "ofi",
-            "only %u of %u domains (%s) can be opened, and are used: threads share them",
+    aqi_log(AQI_LOG_WARN, "ofi", "only %u of %u domains (%s) can be opened: threads share them",
             all->count, (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
     return AQ_OK;
 }
@@ -485,7 +485,7 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
     return AQ_OK;
 }
 
-/* In the place of the one it was opened by. */
+/* In place of the one with which it was opened. */
 static const struct aqi_transport ofi_domains_table = {
     .name = "ofi",
     .caps = OFI_CAPS,

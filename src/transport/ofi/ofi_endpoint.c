@@ -1,4 +1,4 @@
-/* ofi: the objects of libfabric that an open transport has. */
+/* ofi: the libfabric objects of an open transport. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -9,8 +9,8 @@
 
 enum { OFI_CQ_SLACK = 64 };
 
-/* ofi_rxm sizes the queues of what is below it for so many peers, which small adapters and rxe
- * refuse (ofi_provider_size). */
+/* ofi_rxm sizes the queues below it for this many peers, which small adapters and rxe reject
+ * (ofi_provider_size). */
 static void ofi_endpoint_universe(char *text, size_t len)
 {
     const char *peers = getenv("FI_UNIVERSE_SIZE");
@@ -32,7 +32,7 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
                     aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
-/* With a descriptor if the provider has that. */
+/* With a descriptor if the provider supports one. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
     /* A message, and the write of a Long before it. */
@@ -58,15 +58,17 @@ static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
     err = fi_domain(ofi->fabric, info, &ofi->domain, NULL);
     if (err != 0) return ofi_endpoint_check(ofi, err, "opening the domain");
     err = fi_av_open(ofi->domain, &av, &ofi->av, NULL);
-    if (err != 0) return ofi_endpoint_check(ofi, err, "making an address vector");
+    if (err != 0) return ofi_endpoint_check(ofi, err, "creating an address vector");
     err = ofi_endpoint_open_queue(ofi);
-    if (err != 0) return ofi_endpoint_check(ofi, err, "making a completion queue");
+    if (err != 0) return ofi_endpoint_check(ofi, err, "creating a completion queue");
     return ofi_endpoint_check(ofi, fi_endpoint(ofi->domain, info, &ofi->ep, NULL),
-                              "making an endpoint");
+                              "creating an endpoint");
 }
 
-/* A buffer for many messages is let go when the next one may have no room in it. Of an endpoint
- * that has not started shm ends the process at this. */
+/*
+ * A buffer for many messages is released when the next one may not fit. With an endpoint that has
+ * not been enabled, shm would end the process here.
+ */
 static void ofi_endpoint_ask_many(struct ofi_tp *ofi)
 {
     size_t least = ofi->buffer;
@@ -94,7 +96,7 @@ static void ofi_endpoint_drop(struct fid *fid)
     if (fid != NULL) (void)fi_close(fid);
 }
 
-/* The endpoint first: then nothing that was posted is used any more. */
+/* The endpoint first: then no posted buffer is used any more. */
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);

@@ -1,21 +1,22 @@
 /*
- * ofi: whether messages have arrived. A provider's completion of a message says that it has left,
- * not that it has come: with a connection that breaks, or an endpoint that is closed, goes what
- * these still hold. So messages to a peer have numbers, and each says how many of the peer's have
- * come without a gap. What has not is kept, by who has sent it; credits bound how much that is.
+ * ofi: confirming that messages have arrived. A provider's completion of a message means that it
+ * has left, not that it has arrived: data that is still in a connection that breaks, or in an
+ * endpoint that is closed, is lost. So messages to a peer are numbered, and each carries the number
+ * of the peer's that have arrived without a gap. Senders keep unconfirmed messages; credits limit
+ * their number.
  *
- * Who wants to know more asks: FLUSH, which the peer answers at once with FLUSHED. It is asked
- *   - before nothing is said to be under way,
+ * To learn more, a process sends a query, FLUSH, which the peer answers at once with FLUSHED.
+ * Queries are sent
+ *   - before reporting that nothing is in flight,
  *   - after the provider has reported a broken connection, with growing pauses,
- *   - of what has not arrived for long, as a connection may break without a report.
- * What the answer to the latest question shows to be missing is sent again. It may only be late;
- * who gets a message twice drops it, and keeps one that comes early until its turn.
+ *   - about messages that have not arrived for long, as a connection may break without a report.
+ *     Messages that are missing according to the answer to the latest query are sent again. They
+ *     may only be late; a receiver drops duplicates, and keeps early messages until their turn.
  *
- * Of transfers that are late it is asked, too: a peer that answers again and again makes calls, and
- * if nothing that the provider was given for it ends meanwhile, it never will, and the peer is
- * lost.
+ * Late transfers cause queries, too: a peer that answers repeatedly makes calls, and if no
+ * operation that the provider has for it ends meanwhile, none ever will, and the peer is lost.
  *
- * Questions and answers have no such numbers: of those that get lost the next ones do the same.
+ * Queries and answers are not numbered: if they are lost, the next ones replace them.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -25,10 +26,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { OFI_FLUSH_CALLS = 8 /* of a peer, after which what it was given could have ended */ };
+enum { OFI_FLUSH_CALLS = 8 /* answers of a peer after which its operations could have ended */ };
 
 static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,
-                      ofi_flush_pause_ns = 1000000000; /* the longest one of broken connections */
+                      ofi_flush_pause_ns = 1000000000; /* the longest pause of broken connections */
 
 /* --- what is kept ---------------------------------------------------------------------------- */
 
@@ -106,7 +107,7 @@ bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *
     return true;
 }
 
-/* While a handler runs, a copy of one of these may have come in its turn. */
+/* While a handler runs, a copy of one of these may have arrived in order. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     while (peer->early != NULL) {
@@ -145,7 +146,9 @@ static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8
     return st;
 }
 
-/* False: not all now. What the provider still has is sent again when that is over. */
+/*
+ * False: not all now. Those that the provider still has are sent again when it has completed them.
+ */
 static bool ofi_flush_repeat(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     while (peer->again != NULL && (int32_t)(peer->until - peer->again->number) >= 0) {
@@ -201,7 +204,7 @@ static uint32_t ofi_flush_ended(const struct ofi_peer *peer)
     return peer->confirmed + peer->pieces;
 }
 
-/* It makes calls; what the provider has for it ends then, or never. */
+/* It makes calls, so operations that the provider has for it end now, or never. */
 static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     bool owed = peer->kept != NULL || ofi_transfer_is_posted(peer);
@@ -266,7 +269,7 @@ static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t n
     } else if (now - peer->broken > ofi_config.repair_ns) {
         memcpy(why, peer->why, sizeof(why));
         ofi_peer_fail(ofi, peer,
-                      "its connection broke %u s ago and cannot be made anew "
+                      "its connection broke %u s ago and cannot be re-established "
                       "(AQ_OFI_REPAIR_TIMEOUT): %.80s",
                       (unsigned)((now - peer->broken) / 1000000000), why);
         return;

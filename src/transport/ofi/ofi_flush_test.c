@@ -1,4 +1,4 @@
-/* ofi: what is kept until it has arrived, what comes early or twice, and connections that break. */
+/* ofi: messages kept until they have arrived, early and duplicate ones, and broken connections. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/capture_test.h"
@@ -7,7 +7,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* As it is when it is connected; there is no room, so nothing reaches a provider. */
+/* The state of a connected peer; there is no room, so nothing reaches a provider. */
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     *ofi = (struct ofi_tp){.limits.depth = 4, .look_at = AQI_NO_DEADLINE};
@@ -34,7 +34,7 @@ static void counts_of_the_peer_release(void **state)
     peer.given = peer.confirmed = UINT32_MAX - 1;
     for (unsigned i = 0; i < 3; i++)
         ofi_flush_keep(&ofi, &peer, &bufs[i]);
-    ofi_flush_arrived(&ofi, &peer, 2); /* more than was sent */
+    ofi_flush_arrived(&ofi, &peer, 2); /* more than were sent */
     ofi_flush_arrived(&ofi, &peer, UINT32_MAX - 2);
     assert_ptr_equal(peer.kept, &bufs[0]);
     peer.again = &bufs[0];
@@ -70,7 +70,7 @@ static void each_comes_once_and_in_order(void **state)
     assert_null(ofi_flush_next(&ofi, &peer)); /* the third is missing */
     peer.received = 3;
     assert_ptr_equal(ofi_flush_next(&ofi, &peer), &four);
-    peer.received = 5; /* the fifth has come again, in its turn */
+    peer.received = 5; /* the fifth has arrived again, in order */
     assert_null(ofi_flush_next(&ofi, &peer));
     assert_int_equal(buffers_free(&ofi), 1);
     peer.received = 6;
@@ -93,7 +93,7 @@ static void what_is_late_is_asked_for(void **state)
     ofi_flush_arrived(&ofi, &peer, 1);
     uint64_t later = ofi_flush_look(&ofi, &peer, at);
     assert_true(later > at);
-    assert_false(peer.ask); /* something has come meanwhile */
+    assert_false(peer.ask); /* something has arrived meanwhile */
     uint64_t last = ofi_flush_look(&ofi, &peer, later);
     assert_true(peer.ask);
     assert_true(last - later > later - at);
@@ -112,7 +112,7 @@ static void who_goes_on_breaking_is_lost(void **state)
         (void)ofi_flush_look(&ofi, &peer, s * SECOND);
         assert_false(peer.down);
     }
-    peer.asked = true; /* an answer: it is well */
+    peer.asked = true; /* an answer: all is well */
     ofi_flush_received(&ofi, &peer, 2, peer.question);
     for (unsigned s = 100; s <= 160; s++) {
         ofi_flush_broken(&ofi, &peer, "torn");
@@ -128,7 +128,7 @@ static void who_goes_on_breaking_is_lost(void **state)
     assert_non_null(strstr(peer.why, "torn"));
 }
 
-/* A question of the peer's, at this second, while the first of our messages has not arrived. */
+/* A query from the peer, at this second, while the first of our messages has not arrived. */
 static bool is_lost_after_call(struct ofi_tp *ofi, struct ofi_peer *peer, unsigned s)
 {
     ofi->now = s * SECOND;
@@ -155,12 +155,12 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     assert_false(is_lost_after_call(&ofi, &peer, 200));
     for (unsigned s = 201; s <= 206; s++)
         assert_false(is_lost_after_call(&ofi, &peer, s));
-    assert_false(is_lost_after_call(&ofi, &peer, 300)); /* it may have computed */
-    ofi_flush_arrived(&ofi, &peer, 1);                  /* something ends: it begins anew */
+    assert_false(is_lost_after_call(&ofi, &peer, 300)); /* it may have been computing */
+    ofi_flush_arrived(&ofi, &peer, 1);                  /* an operation ends, so it starts over */
     for (unsigned s = 301; s <= 361; s++)
         assert_false(is_lost_after_call(&ofi, &peer, s));
     ofi_flush_arrived(&ofi, &peer, 2);
-    peer.ops = &op; /* a transfer, too, is to end */
+    peer.ops = &op; /* a transfer also has to end */
     op.link = &peer.ops;
     peer.pieces++;
     for (unsigned s = 362; s <= 422; s++)

@@ -1,7 +1,7 @@
 /*
- * What the files of ofi share. There is one endpoint, which needs no connections: a peer is an
- * entry of the address vector, made when it is first used. All completions come in one queue; what
- * an entry is about its context says. Of several domains (ofi_domains.c) each has all of this.
+ * Private to ofi. There is one endpoint, which needs no connections: a peer is an entry of the
+ * address vector, added on first use. All completions come from one queue; the context of an entry
+ * says what it is about. With several domains (ofi_domains.c), each has all of this.
  *
  * One lock guards everything; it is not held while handlers run.
  */
@@ -19,7 +19,7 @@
 #include "transport/pins.h"
 
 enum {
-    OFI_FRAME = 96,  /* bytes before the payload of a message, at most; a tail follows it */
+    OFI_FRAME = 96,  /* maximum bytes before the payload of a message; a tail follows it */
     OFI_ALIGN = 16,  /* of a message, and so of its payload */
     OFI_CHUNK = 64,  /* buffers that are registered together */
     OFI_BATCH = 16,  /* completions taken at once */
@@ -31,22 +31,24 @@ enum {
 
 extern const unsigned char ofi_magic[4]; /* of addresses */
 
-/* The address of a process. With several domains the others' follow, each after a byte that says
- * how long it is. */
+/*
+ * The address of a process. With several domains, the others' follow, each preceded by a byte with
+ * its length.
+ */
 struct ofi_addr {
     unsigned char magic[4];
-    uint32_t protocol, format; /* of the provider: both ends must have the same */
+    uint32_t protocol, format; /* of the provider: must be the same at both ends */
     uint32_t len;              /* of the provider's address, which follows */
     unsigned char name[OFI_ADDR - 16];
 };
 
 /* The last bytes of each message. */
 struct ofi_tail {
-    uint32_t number;  /* of the message, or of the question that is asked or answered */
-    uint32_t arrived; /* messages of who gets it, without a gap */
+    uint32_t number;  /* of the message, or of the query being sent or answered */
+    uint32_t arrived; /* messages of the receiver that have arrived without a gap */
 };
 
-/* Of a message with so large a Medium. */
+/* Bytes of a message with a Medium of that size. */
 static inline size_t ofi_buffer_bytes(size_t medium)
 {
     return aqi_round_up(OFI_FRAME + medium + sizeof(struct ofi_tail), 64);
@@ -54,12 +56,12 @@ static inline size_t ofi_buffer_bytes(size_t medium)
 
 /* --- what is under way ----------------------------------------------------------------------- */
 
-/* What can be done without, where the self-test finds that the provider does not do it. */
+/* Features that are optional, if the self-test finds that the provider does not have them. */
 enum ofi_part {
-    OFI_ITSELF = 1 << 0, /* it reaches itself: else nothing can be tried */
+    OFI_ITSELF = 1 << 0, /* it reaches itself; otherwise nothing can be tested */
     OFI_INJECT = 1 << 1,
     OFI_REMOTE = 1 << 2, /* remote writes and reads */
-    OFI_WAKE = 1 << 3,   /* by the descriptor of the completion queue */
+    OFI_WAKE = 1 << 3,   /* waiting by the descriptor of the completion queue */
     OFI_MANY = 1 << 4,   /* one buffer for many messages */
     OFI_PUTS = 1 << 5,   /* injected ones */
     OFI_REPORT = 1 << 6  /* remote writes that the target's queue reports */
@@ -70,7 +72,7 @@ enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = 3, OFI_VOID = 4 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
-/* The context of an operation of the provider, which may use the first part meanwhile. */
+/* The context of a provider's operation, which may use the first part meanwhile. */
 struct ofi_ctx {
     struct fi_context2 provider;
     enum ofi_kind kind;
@@ -80,24 +82,24 @@ struct ofi_chunk {
     struct ofi_chunk *next;
     unsigned char *memory;
     size_t len;
-    struct fid_mr *mr; /* NULL: the provider wants none */
+    struct fid_mr *mr; /* NULL: the provider needs none */
 };
 
-/* All memory of a chunk, in which the provider puts one message after the other. */
+/* All memory of a chunk, into which the provider puts one message after the other. */
 struct ofi_area {
     struct ofi_ctx ctx;
     struct ofi_area *next;
     struct ofi_chunk *chunk;
-    uint32_t messages; /* in it that were told of and are in use */
-    bool posted;       /* with the provider */
-    bool spoiled;      /* of which it has said what makes no sense: it is not posted again */
+    uint32_t messages; /* messages in it that were reported and are in use */
+    bool posted;       /* owned by the provider */
+    bool spoiled;      /* the provider reported nonsense about it: not posted again */
 };
 
 struct ofi_buf {
     struct ofi_ctx ctx;
     struct ofi_buf *next;
     struct ofi_chunk *chunk;
-    struct ofi_area *area; /* where the bytes are, of a message that came with others, or NULL */
+    struct ofi_area *area; /* location of a message that shares a buffer, or NULL */
     unsigned char *bytes;
     uint32_t len, number;  /* without the tail; of a message */
     bool busy, kept;       /* with the provider; until the peer has it */
@@ -109,20 +111,20 @@ struct ofi_buf {
 struct ofi_peer {
     struct aqi_peer peer;
     fi_addr_t addr;   /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    bool down;        /* dead: nothing is begun any more, all has ended or does so soon */
-    bool lost;        /* to be told, or told */
+    bool down;        /* dead: nothing is started any more; everything has ended or will soon */
+    bool lost;        /* to be reported, or reported */
     uint64_t end_by;  /* when transfers end whose memory the provider keeps, in ns; 0: none */
-    uint64_t refused; /* since when the provider takes nothing for it, in ns; 0: it does */
-    bool doubted;     /* that has been told */
+    uint64_t refused; /* since when it has no room for this peer, in ns; 0: it has */
+    bool doubted;     /* that has been reported */
     uint32_t sends;   /* messages that the provider has not completed */
     /* Messages: the number of the last one; those after `confirmed` are kept, in order. */
     uint32_t given, confirmed;
     struct ofi_buf *kept, **last_kept;
-    struct ofi_buf *again; /* the next of them that is sent again, the last one is `until` */
+    struct ofi_buf *again; /* the next one to be sent again, up to `until` */
     uint32_t until;
-    uint32_t received;     /* messages that have come without a gap */
+    uint32_t received;     /* messages received without a gap */
     struct ofi_buf *early; /* those after a gap, in order */
-    /* Questions: the last one, which is to be sent, or is not answered; one to be answered. */
+    /* Queries: the last one, which is to be sent or is unanswered; one to be answered. */
     uint32_t question, answered;
     bool ask, asked, answer;
     bool failed;             /* the connection broke, which has not been looked at */
@@ -166,30 +168,30 @@ struct ofi_copy {
     unsigned char bytes[];
 };
 
-/* A part of a transfer, as it is given to the provider. */
+/* A part of a transfer, as given to the provider. */
 struct ofi_piece {
     struct ofi_ctx ctx;
     struct ofi_op *op;
     struct ofi_buf *buf;     /* bounce buffer, or NULL */
-    struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
+    struct aqi_reg_use *pin; /* memory pinned on demand, or NULL */
     size_t offset, len;
-    unsigned cancelled; /* how often */
+    unsigned cancelled; /* number of attempts */
     struct ofi_piece *next_again;
 };
 
 struct ofi_mem {
     struct aqi_mem mem;
     struct aqi_pins_segment segment; /* if it is lent on demand */
-    struct fid_mr *mr;               /* else */
+    struct fid_mr *mr;               /* otherwise */
     struct ofi_key *key;
 };
 
-/* What peers get of a registration. */
+/* The key that peers get for a registration. */
 struct ofi_key {
     unsigned char magic[4];
-    uint32_t lent;              /* 1: it is no registration, pieces are lent on demand */
-    uint64_t base;              /* what the first byte is called in remote operations */
-    uint64_t keys[OFI_DOMAINS]; /* as many as there are domains */
+    uint32_t lent;              /* 1: not a registration; pieces are lent on demand */
+    uint64_t base;              /* the address of the first byte in remote operations */
+    uint64_t keys[OFI_DOMAINS]; /* one per domain */
 };
 
 static inline size_t ofi_key_len(unsigned domains)
@@ -208,8 +210,8 @@ struct ofi_rmem {
 struct ofi_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
-    const struct aqi_tp *front; /* what the core knows: this one, or that of several domains */
-    unsigned place;             /* of these */
+    const struct aqi_tp *front; /* the core's handle: this one, or that of several domains */
+    unsigned place;             /* number of these */
     struct aqi_spin lock;
     bool locks, draining;
     struct fi_info *info;
@@ -220,10 +222,10 @@ struct ofi_tp {
     struct fid_ep *ep;
     unsigned without; /* enum ofi_part */
     int fd;           /* readable when there are completions; -1: the provider has none */
-    uint64_t now;     /* as progress was told */
-    uint64_t look_at; /* when peers are to be looked at, in ns */
-    uint32_t stamp;   /* in each message: who knows the job's key */
-    struct aqi_credit_limits limits; /* on requests under way, as they are in force */
+    uint64_t now;     /* as passed to progress */
+    uint64_t look_at; /* when peers are to be checked, in ns */
+    uint32_t stamp;   /* in each message: known to holders of the job's key */
+    struct aqi_credit_limits limits; /* limits on requests in flight, as in force */
     size_t buffer;                   /* bytes of one */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
@@ -231,8 +233,8 @@ struct ofi_tp {
     uint32_t messages; /* that may be on their way here, if all peers send at once */
     uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;
-    uint32_t room, out; /* operations that may be under way, and are */
-    uint32_t bounced;   /* buffers that pieces have */
+    uint32_t room, out; /* operations that may be in flight, and are */
+    uint32_t bounced;   /* buffers in use by pieces */
     uint64_t next_key;
     struct ofi_peer **peers;
     struct ofi_chunk *chunks;
@@ -240,16 +242,16 @@ struct ofi_tp {
     struct ofi_area *free_areas;
     struct ofi_buf *held, **last_held; /* requests that wait for their turn */
     struct ofi_peer *lost;
-    bool flushes;            /* questions, answers or messages are to be sent again */
-    uint32_t waiting;        /* transfers that are not wholly posted */
+    bool flushes;            /* queries, answers or messages are to be sent again */
+    uint32_t waiting;        /* transfers that are not completely posted */
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct ofi_copy *copies, *spare_copies; /* in use; some of OFI_COPIED bytes that are not */
     unsigned spare_count;
     struct aqi_pool ops, pieces;
-    struct aqi_pins pins; /* open where the provider wants local memory registered, or it is lent */
+    struct aqi_pins pins; /* open if local memory must be registered, or it is lent */
     struct aqi_lending lending;
-    /* Completions that were taken and not looked at. */
+    /* Completions that were read but not handled. */
     struct fi_cq_data_entry found[OFI_BATCH];
     unsigned found_first, found_count;
 };
@@ -264,13 +266,13 @@ static inline void ofi_unlock(struct ofi_tp *ofi)
     if (ofi->locks) aqi_spin_unlock(&ofi->lock);
 }
 
-/* Does the provider want registrations to be like this? */
+/* Whether the provider requires this mode of registration. */
 static inline bool ofi_wants(const struct ofi_tp *ofi, int mr_mode)
 {
     return (ofi->info->domain_attr->mr_mode & mr_mode) != 0;
 }
 
-/* ofi.c: the operations of one domain; `first`: whose self-test was that of all, or NULL. */
+/* ofi.c: the operations of one domain; `first`: the domain whose self-test was for all, or NULL. */
 enum {
     OFI_CAPS = AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_CREDITS |
                AQI_CAP_TIMERS | AQI_CAP_LOCAL | AQI_CAP_FAR | AQI_CAP_LONG
@@ -284,22 +286,24 @@ aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to);
 aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline);
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len);
 
-/* ofi_domains.c: several, each with a thread or more of its own. */
+/* ofi_domains.c: several, each with one or more threads. */
 aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
-/* ofi_provider.c: what is to be used, to be given back with freeinfo. NULL: `why` says why not.
- * `asked`: the transport was named; `endpoints` of the job, 0: not known. */
+/*
+ * ofi_provider.c: the provider to use, to be freed with freeinfo. NULL: `why` is the reason.
+ * `asked`: the transport was requested by name; `endpoints` of the job, 0: unknown.
+ */
 struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len);
-uint64_t ofi_provider_order(void); /* that is asked of it */
+uint64_t ofi_provider_order(void); /* requested of it */
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 
-/* ofi_endpoint.c: the objects of libfabric, which may be opened again. */
+/* ofi_endpoint.c: the libfabric objects, which may be opened again. */
 aq_status ofi_endpoint_open(struct ofi_tp *ofi);
 void ofi_endpoint_close(struct ofi_tp *ofi);
 
-/* ofi_trial.c: open the endpoint and try what will be relied on. */
+/* ofi_trial.c: open the endpoint and test the features that will be used. */
 aq_status ofi_trial_open(struct ofi_tp *ofi);
-/* What came of it, in words that follow others. */
+/* The result, as the rest of a sentence. */
 int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len);
 
 /* ofi_buffer.c. With the lock held. */
@@ -321,14 +325,14 @@ static inline size_t ofi_area_len(const struct ofi_tp *ofi)
 
 void ofi_buf_close(struct ofi_tp *ofi);
 
-/* ofi_receive.c: what messages arrive in. With the lock held. */
-/* How many requests may be under way, by the memory for what arrives; before the endpoint opens. */
+/* ofi_receive.c: buffers for arriving messages. With the lock held. */
+/* How many requests may be in flight, given the memory for arrivals; before the endpoint opens. */
 void ofi_receive_limit(struct ofi_tp *ofi);
-/* How many buffers, and of which kind. */
+/* The number of buffers, and their kind. */
 void ofi_receive_size(struct ofi_tp *ofi);
-/* As many as are to be posted. */
+/* Post as many as needed. */
 void ofi_receive_post(struct ofi_tp *ofi);
-/* A completion of a receive was read, which may be looked at after others. */
+/* A completion of a receive was read, which may be handled after others. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry);
 /* Does it tell of a write of a peer's? Then it has no context of ours. */
 static inline bool ofi_receive_is_write(const struct fi_cq_data_entry *entry)
@@ -337,17 +341,19 @@ static inline bool ofi_receive_is_write(const struct fi_cq_data_entry *entry)
 }
 /* Its message, which `view` has room for; NULL: it is of none. */
 struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view);
-/* The same message in a buffer of its own, which may be kept; NULL: no memory, and it is gone. */
+/*
+ * The same message in a buffer of its own, which may be kept; NULL: out of memory, and it is lost.
+ */
 struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
 
 /* ofi_memory.c */
-/* NULL, with `*err` as the provider has it. */
+/* NULL, with `*err` as the provider returned it. */
 struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
                                    int *err);
 aq_status ofi_pins_open(struct ofi_tp *ofi);
-void *ofi_pins_desc(const struct aqi_reg_use *use); /* of what is pinned on demand */
+void *ofi_pins_desc(const struct aqi_reg_use *use); /* memory pinned on demand */
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
@@ -356,56 +362,62 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* ofi_lending.c. With the lock held. */
 void ofi_lending_open(struct ofi_tp *ofi);
-/* A message of it, in its turn; the buffer is not used any more. */
+/* A message about it, in order; the buffer is not used any more. */
 void ofi_lending_received(struct ofi_tp *ofi, struct ofi_buf *buf);
 aq_status ofi_lending_send(void *host, uint32_t id, const void *bytes, size_t len);
-/* May no message leave, and no put begin, because of what a peer holds? */
+/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
 static inline bool ofi_fenced(struct ofi_tp *ofi)
 {
     return aqi_pins_fenced(&ofi->pins) && !ofi->draining;
 }
-/* What of a peer's key, as ofi_memory.c made it, operations need. False: it makes no sense. */
+/* The part of a peer's key, from ofi_memory.c, that operations need. False: it is malformed. */
 bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base);
 
-/* ofi_peer.c. With the lock held, but for connect and disconnect. */
+/* ofi_peer.c. With the lock held, except for connect and disconnect. */
 aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
-/* How many domains it has; 0: that is not known now. */
+/* The number of its domains; 0: unknown for now. */
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id);
 void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
-/* May something be sent to it? AQ_AGAIN: not now. */
+/* Whether a message may be sent to it. AQ_AGAIN: not now. */
 aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* Something is wrong with this peer for good; `why` is told from progress. */
+/* This peer has failed permanently; `why` is reported from progress. */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
-/* Its address in words, as they follow its number; "": the provider has none yet. */
+/* Its address as text to follow its number; "": the provider has none yet. */
 enum { OFI_PEER_NAME = 100 };
 const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer, char *text,
                           size_t len);
-/* Is it such an error as those of a connection, below an endpoint without any, that is made anew?
+/*
+ * Whether this is an error of a connection below a connectionless endpoint, which is
+ * re-established.
  */
 bool ofi_peer_is_cut(int err);
-/* The provider has no room for something to this peer: after half a minute that is told,
- * and after AQ_OFI_REFUSED_TIMEOUT the peer is lost. */
+/*
+ * The provider has no room for an operation to this peer: after half a minute there is a warning,
+ * and after AQ_OFI_REFUSED_TIMEOUT the peer is lost.
+ */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* Is something late? */
+/* Whether operations are late. */
 void ofi_peer_look(struct ofi_tp *ofi);
-/* Transfers with the dead end, though the provider never says so of some. */
+/* Transfers with dead peers end, though the provider never completes some of them. */
 void ofi_peer_end_transfers(struct ofi_tp *ofi);
 unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
 
 /* ofi_message.c */
-/* As the provider answers; the completion, if there is one to come, has the buffer as its context.
+/*
+ * Returns the provider's result; the completion, if there will be one, has the buffer as its
+ * context.
  */
 ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
                               size_t len);
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* With the lock held, all of these. What is kept free for replies never waits for requests. */
+/* All with the lock held. Buffers kept free for replies never wait for requests. */
 static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {
     return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
 }
-/* What is in the buffer, as the next one to this peer, to be kept; else it is not used any more. */
+/* Number and keep the message in the buffer, as the next one to this peer; otherwise release it. */
 aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* The same, and what cannot be sent now is as what the provider has lost. */
 void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
@@ -430,13 +442,13 @@ void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *
 bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* Of those that were kept so, what is its turn now, or NULL. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* Have all messages to this peer arrived? It is asked if that is not known. */
+/* Whether all messages to this peer have arrived. If that is unknown, a query is sent. */
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number);
 void ofi_flush_push(struct ofi_tp *ofi);
-/* The connection to it broke, and what it held may be lost. */
+/* The connection to it broke, and data in it may be lost. */
 void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why);
-/* Is something late? When is that to be asked again, in ns? */
+/* Check for late operations. Returns when to check again, in ns. */
 uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now);
 void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost */
 
@@ -457,20 +469,25 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
 void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op);
 /* One more of the peer's. */
 void ofi_transfer_link(struct ofi_op *op);
-/* All of it is over, of which nothing is posted. */
+/* The whole transfer has ended; nothing of it is posted. */
 void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op);
-/* Post a piece; as the provider answers. */
+/* Post a piece; returns the provider's result. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
-/* The memory there is not what it was: if it was lent, the piece goes by messages. */
+/* The memory there has changed: if it was lent, the piece goes by messages. */
 void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece);
-/* The connection broke under it, if it had `reached` the peer perhaps since the memory there has
- * been given back. */
+/*
+ * The connection broke during it; `reached`: possibly after it reached the peer, whose memory may
+ * have been unmapped since.
+ */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
 bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* a piece to it */
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* All to this peer fails; `now`: also what uses memory that the provider has not let go of. */
+/*
+ * Everything to this peer fails; `now`: including pieces whose memory the provider has not
+ * released.
+ */
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now);
 
 /* ofi_long.c */
@@ -490,7 +507,7 @@ void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf); /* in it
 bool ofi_long_waits(const struct ofi_buf *buf); /* a message, for a write that has not come */
 
 /* ofi_progress.c */
-/* The error that the queue has, also in words; NULL: none. */
+/* The error in the queue, also as text; NULL: none. */
 struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len);
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 uint64_t ofi_next_deadline(struct aqi_tp *tp);

@@ -1,5 +1,7 @@
-/* ofi: memory that processes lend each other on demand (lending.h). Its messages are numbered with
- * all others, and so none is lost or comes twice. */
+/*
+ * ofi: memory that processes lend each other on demand (lending.h). Its messages are numbered with
+ * all others, so none is lost or duplicated.
+ */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -93,7 +95,7 @@ void ofi_lending_received(struct ofi_tp *ofi, struct ofi_buf *buf)
     aq_status st = AQ_OK;
     memcpy(&head, buf->bytes, sizeof(head));
     if (!ofi->lending.on || head.nbytes > buf->len - sizeof(head))
-        st = aqi_fail(AQ_EPROTO, "ofi", "a message about memory makes no sense");
+        st = aqi_fail(AQ_EPROTO, "ofi", "a message about memory is malformed");
     else
         st = aqi_lending_received(&ofi->lending, &peer->lender, (uint32_t)head.addr,
                                   buf->bytes + sizeof(head), head.nbytes);

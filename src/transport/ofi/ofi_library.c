@@ -1,9 +1,10 @@
 /*
- * ofi: loading libfabric. Some of what it loads (libinfinipath) puts handlers of its own on SIGSEGV
- * and others, which would turn a crash into an exit; so dispositions are kept over such calls.
+ * ofi: loading libfabric. Some of the libraries that it loads (libinfinipath) install handlers for
+ * SIGSEGV and other signals, which would turn a crash into an exit; so dispositions are restored
+ * after such calls.
  *
- * With its default of 128 packets under way to a peer, udp;ofi_rxd (1.17) loses completions of its
- * own and then sends nothing more to that peer.
+ * With its default of 128 packets in flight to a peer, udp;ofi_rxd (1.17) loses its own completions
+ * and then sends nothing more to that peer.
  */
 #include "transport/ofi/ofi_library.h"
 

@@ -1,7 +1,7 @@
 /*
- * libfabric, loaded when it is first asked for, so that the library starts where it is absent. What
- * <rdma/...> has as inline functions goes through the objects and is called as it is; the others
- * are called through this table.
+ * libfabric, loaded on first use, so that the library starts without it. The inline functions of
+ * <rdma/...> go through the objects and are called directly; the others are called through this
+ * table.
  */
 #ifndef AQI_OFI_LIBRARY_H
 #define AQI_OFI_LIBRARY_H
@@ -15,7 +15,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
-/* The interface that is spoken; an older library does not know it. */
+/* The version of the interface; older libraries do not support it. */
 #define OFI_API FI_VERSION(1, 14)
 
 struct ofi_library {
@@ -29,10 +29,10 @@ struct ofi_library {
 };
 extern struct ofi_library ofi_library;
 
-/* NULL: it is here; else why not and what to do. */
+/* NULL: it is available; otherwise why not and what to do. */
 const char *ofi_library_missing(void);
 
-/* getinfo, after which signals do what they did before. */
+/* getinfo, with signal dispositions restored afterwards. */
 int ofi_library_getinfo(const struct fi_info *hints, struct fi_info **info);
 
 #endif

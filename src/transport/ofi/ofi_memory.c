@@ -1,5 +1,7 @@
-/* ofi: the memory that remote writes and reads reach, and what is pinned on demand, registered as
- * the provider wants it. */
+/*
+ * ofi: memory accessible by remote writes and reads, and memory pinned on demand, registered in the
+ * provider's mode.
+ */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -14,7 +16,7 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
                                    int *err)
 {
     struct fid_mr *mr = NULL;
-    /* Without FI_MR_PROV_KEY the keys are ours to choose, each one once; not FI_KEY_NOTAVAIL. */
+    /* Without FI_MR_PROV_KEY we choose the keys, each one once; not FI_KEY_NOTAVAIL. */
     size_t bits = 8 * ofi->info->domain_attr->mr_key_size;
     uint64_t most = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX >> 1;
     uint64_t key = ofi_wants(ofi, FI_MR_PROV_KEY) ? 0 : ofi->next_key++ & most;
@@ -38,7 +40,7 @@ static struct ofi_mem *ofi_memory_new(void *addr, size_t len)
     return mem;
 }
 
-/* A key without a registration: peers ask for pieces, and get them if pools and limits allow. */
+/* A key without a registration: peers request pieces, and get them if pools and limits allow. */
 static aq_status ofi_memory_lend(struct ofi_tp *ofi, struct ofi_mem *mem, struct aqi_mem **out)
 {
     size_t len = mem->mem.len;
@@ -70,12 +72,11 @@ aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     ofi_unlock(ofi);
     if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
         aqi_log_once(&told, ofi->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ofi",
-                     "%s does not register %zu bytes (%s): they are %s, and so is "
-                     "what it refuses from now on; \"ulimit -l\" shows whether locked memory is "
-                     "limited",
+                     "%s cannot register %zu bytes (%s): they are %s, and so is all that it "
+                     "rejects from now on; \"ulimit -l\" shows whether locked memory is limited",
                      ofi->info->fabric_attr->prov_name, len,
                      mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
-                     ofi->lending.on ? "registered on demand" : "reached by messages");
+                     ofi->lending.on ? "registered on demand" : "accessed by messages");
         return ofi_memory_lend(ofi, mem, out);
     }
     mem->key->keys[0] = fi_mr_key(mem->mr);
@@ -103,9 +104,8 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
     if (fits) memcpy(&given, key, key_len);
     if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 || given.lent > ofi->lending.on)
-        return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a memory key that makes no sense",
-                        peer->id);
-    *out = NULL; /* by messages, though the peer could do without */
+        return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a malformed memory key", peer->id);
+    *out = NULL; /* by messages, although the peer does not need that */
     if ((ofi->without & OFI_REMOTE) != 0) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
@@ -128,7 +128,7 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 struct ofi_pinned {
     struct aqi_pinned pinned;
     struct fid_mr *mr;
-    uint64_t key[2]; /* what peers get: the key, and what the first byte is called */
+    uint64_t key[2]; /* for peers: the key, and the address of the first byte */
 };
 
 static aq_status ofi_pins_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
@@ -177,8 +177,10 @@ bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base)
     return *key != FI_KEY_NOTAVAIL;
 }
 
-/* How many registrations; half of the adapter's are for segments and buffers, the rest is divided
- * among the processes here. */
+/*
+ * How many registrations; half of the adapter's are for segments and buffers, the rest is divided
+ * among the processes here.
+ */
 static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 {
     uint64_t all = ofi->info->domain_attr->mr_cnt / 2;
@@ -194,8 +196,10 @@ aq_status ofi_pins_open(struct ofi_tp *ofi)
                                            .max_medium = ofi->tp.limits.max_medium,
                                            .registrations = ofi_pins_most(ofi),
                                            .lends = ofi->lending.on,
-                                           /* Some providers never complete what is refused; these
-                                            * write where the memory is now. */
+                                           /*
+                                            * Some providers never complete rejected accesses; these
+                                            * write to the current location of the memory.
+                                            */
                                            .cut = ofi_wants(ofi, FI_MR_ALLOCATED),
                                            .send = ofi_lending_send,
                                            .pin = ofi_pins_pin,

@@ -8,8 +8,10 @@
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* What is injected is the provider's at once, and is never heard of again; so questions and answers
- * are not, which have to leave before the endpoint is closed. */
+/*
+ * An injected message belongs to the provider at once, without a completion; so queries and answers
+ * are not injected, which have to leave before the endpoint is closed.
+ */
 ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
                               size_t len)
 {
@@ -24,7 +26,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
                            enum ofi_kind kind)
 {
     struct ofi_tail tail = {.number = buf->number, .arrived = peer->received};
-    /* What follows it in a buffer for many is as aligned as it is. */
+    /* The next message in a buffer for many has the same alignment. */
     buf->len = (uint32_t)(aqi_round_up(buf->len + sizeof(tail), OFI_ALIGN) - sizeof(tail));
     memcpy(buf->bytes + buf->len, &tail, sizeof(tail));
     buf->ctx.kind = kind;
@@ -36,7 +38,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
             ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));
             return peer->down ? AQ_EPEER : AQ_AGAIN;
         }
-        ofi_peer_fail(ofi, peer, "%s takes no message: %s", ofi->info->fabric_attr->prov_name,
+        ofi_peer_fail(ofi, peer, "%s rejects a message: %s", ofi->info->fabric_attr->prov_name,
                       ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }
@@ -108,7 +110,7 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Whose it is, as it says; false: nobody's. The tail is taken off. */
+/* Its sender, as it claims; false: unknown. The tail is removed. */
 static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                              struct aqi_am_wire *head, struct ofi_tail *tail)
 {
@@ -134,7 +136,7 @@ static bool ofi_message_read(const struct ofi_tp *ofi, const struct ofi_buf *buf
     return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
 }
 
-/* Run the handler, without the lock. Another buffer has taken the place of this one. */
+/* Run the handler, without the lock. Another buffer has replaced this one. */
 static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     struct aqi_am am;
@@ -197,7 +199,7 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
         return 0;
     }
     struct ofi_peer *peer = buf->peer;
-    bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* else the provider's */
+    bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* or copied */
     if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
     if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler < OFI_LENDING)) {

@@ -1,4 +1,4 @@
-/* ofi: peers: finding them, and what becomes of those that are lost. */
+/* ofi: peers: finding them, and handling those that are lost. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -11,8 +11,10 @@
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
 
-/* The names in an address, of which `*name` is that of the domain at this place, or NULL. Returns
- * how many there are; 0: they make no sense. */
+/*
+ * The names in an address; `*name` becomes that of the domain with this index, or NULL. Returns
+ * their number; 0: malformed.
+ */
 static unsigned ofi_peer_names(const struct ofi_addr *addr, size_t len, unsigned place,
                                const unsigned char **name)
 {
@@ -38,8 +40,7 @@ static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_ad
     *domains = len > head && memcmp(addr->magic, ofi_magic, 4) == 0
                    ? ofi_peer_names(addr, len, ofi->place, name)
                    : 0;
-    if (*domains == 0)
-        return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u makes no sense", id);
+    if (*domains == 0) return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u is malformed", id);
     bool like =
         addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
     /* Another provider there, or fewer domains. */
@@ -71,7 +72,7 @@ aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_
     peer->lender.id = id;
     ofi_lock(ofi);
     aq_status st = ofi_peer_look_up(ofi, id, &addr, &name, &domains);
-    if (st == AQ_AGAIN) st = AQ_OK; /* it is asked again when that is needed */
+    if (st == AQ_AGAIN) st = AQ_OK; /* looked up again when needed */
     bool new = st == AQ_OK && ofi->peers[id] == NULL;
     if (new) ofi->peers[id] = peer;
     if (st == AQ_OK) *out = &ofi->peers[id]->peer;
@@ -91,7 +92,8 @@ static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *p
     if (got == 1 && peer->addr != FI_ADDR_NOTAVAIL) return AQ_OK;
     peer->addr = FI_ADDR_NOTAVAIL;
     if (got == -FI_EAGAIN) return AQ_AGAIN;
-    ofi_peer_fail(ofi, peer, "%s does not take its address: %s", ofi->info->fabric_attr->prov_name,
+    ofi_peer_fail(ofi, peer, "%s does not accept its address: %s",
+                  ofi->info->fabric_attr->prov_name,
                   got < 0 ? ofi_library.strerror(-got) : "no reason given");
     return AQ_EPEER;
 }
@@ -141,7 +143,7 @@ bool ofi_peer_is_cut(int err)
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     if (peer->refused == 0) {
-        peer->refused = AQI_NO_DEADLINE; /* progress says since when */
+        peer->refused = AQI_NO_DEADLINE; /* progress reports since when */
         ofi->look_at = 0;
     }
     return AQ_AGAIN;
@@ -152,16 +154,18 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
     char name[OFI_PEER_NAME];
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ofi",
-            "%s on %s has had no room for messages to rank %u%s for %u s: if that makes calls, the "
-            "network does not reach it: look for a firewall, and set %s to an interface of one "
-            "network on all hosts; ofi goes on trying (AQ_OFI_REFUSED_TIMEOUT)",
+            "%s on %s has had no room for messages to rank %u%s for %u s: if that rank makes "
+            "calls, the network does not reach it: check for a firewall, and set %s to an "
+            "interface of one network on all hosts; ofi keeps trying (AQ_OFI_REFUSED_TIMEOUT)",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->peer.id,
             ofi_peer_name(ofi, peer, name, sizeof(name)),
             (unsigned)(ofi_peer_doubt_ns / 1000000000), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
-/* It may only be computing. But of one that cannot be reached providers say nothing else, for ever.
- * When is it to be looked at again? */
+/*
+ * It may only be computing. But providers report nothing else about an unreachable peer, ever.
+ * Returns when to check it again.
+ */
 static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     uint64_t limit = ofi_config.refused_ns != 0 ? ofi_config.refused_ns : AQI_NO_DEADLINE;
@@ -169,11 +173,12 @@ static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
     peer->refused = aqi_min(peer->refused, ofi->now);
     uint64_t since = ofi->now - peer->refused;
     if (since >= limit) {
-        ofi_peer_fail(ofi, peer,
-                      "%s on %s has had no room for messages to it for %u s "
-                      "(AQ_OFI_REFUSED_TIMEOUT): the network does not reach it, or it made no call",
-                      ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
-                      (unsigned)(since / 1000000000));
+        ofi_peer_fail(
+            ofi, peer,
+            "%s on %s has had no room for messages to it for %u s (AQ_OFI_REFUSED_TIMEOUT): the "
+            "network does not reach it, or it made no calls",
+            ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
+            (unsigned)(since / 1000000000));
         return AQI_NO_DEADLINE;
     }
     if (since >= ofi_peer_doubt_ns && !peer->doubted) ofi_peer_warn(ofi, peer);
@@ -193,8 +198,10 @@ void ofi_peer_look(struct ofi_tp *ofi)
     ofi->look_at = aqi_min(ofi->look_at, at);
 }
 
-/* What the provider has of it ends some time, or never: whoever waits for it does so no longer than
- * what a dead peer had sent may take to come. */
+/*
+ * The operations that the provider has for it end some time, or never: callers wait for them only
+ * as long as data that a dead peer had sent may take to arrive.
+ */
 void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
 {
     char name[OFI_PEER_NAME];
@@ -210,7 +217,7 @@ void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, .
     ofi_flush_forget(ofi, peer);
     ofi_transfer_fail(ofi, peer, false);
     if (peer->ops != NULL) {
-        peer->end_by = AQI_NO_DEADLINE; /* progress says when */
+        peer->end_by = AQI_NO_DEADLINE; /* progress reports when */
         ofi->dying++;
     }
     if (peer->lost || ofi->draining) return;
@@ -237,7 +244,7 @@ void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_peer *peer = (struct ofi_peer *)to;
     ofi_lock(ofi);
-    peer->lost = true; /* who says so knows it */
+    peer->lost = true; /* the caller knows it */
     ofi_peer_fail(ofi, peer, "the job says that it is dead");
     ofi_unlock(ofi);
 }

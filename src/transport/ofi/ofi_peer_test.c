@@ -1,4 +1,4 @@
-/* ofi: what is told of a peer for which the provider never has room; addresses of peers. */
+/* ofi: reports about a peer for which the provider never has room; addresses of peers. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/capture_test.h"
@@ -9,7 +9,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What standard error gets of it. */
+/* Captures its output on standard error. */
 static const char *refuse(struct capture *told, struct ofi_tp *ofi, struct ofi_peer *peer,
                           uint64_t now)
 {
@@ -35,7 +35,7 @@ static void peer_is_doubted_once(void **state)
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
     assert_string_equal(refuse(&told, &ofi, &peer, SECOND), "");
     assert_string_equal(refuse(&told, &ofi, &peer, 30 * SECOND), "");
-    peer.refused = 0; /* something was taken */
+    peer.refused = 0; /* something was accepted */
     assert_string_equal(refuse(&told, &ofi, &peer, 40 * SECOND), "");
     assert_string_equal(refuse(&told, &ofi, &peer, 69 * SECOND), "");
     const char *text = refuse(&told, &ofi, &peer, 70 * SECOND);
@@ -81,7 +81,7 @@ static aq_status look_up(void *host, const struct aqi_tp *tp, uint32_t id, void 
     return AQ_OK;
 }
 
-/* `rest`: what follows the head, of which the first name is `first` bytes. */
+/* `rest`: the part after the head, whose first name has `first` bytes. */
 static unsigned domains(unsigned place, uint32_t first, const char *rest, size_t len)
 {
     struct fi_ep_attr ep = {.protocol = 7};
@@ -143,10 +143,10 @@ static void who_is_lost_has_an_address(void **state)
     peer.last_waiting = &peer.waiting;
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     capture_start(&told);
-    ofi_peer_fail(&ofi, &peer, "%s says so", "somebody");
+    ofi_peer_fail(&ofi, &peer, "%s says so", "a test");
     const char *text = capture_end(&told);
     assert_non_null(
-        strstr(text, "peer 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: somebody says so"));
+        strstr(text, "peer 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: a test says so"));
     peer.addr = 8;
     assert_string_equal(ofi_peer_name(&ofi, &peer, name, sizeof(name)), "");
     peer.addr = FI_ADDR_NOTAVAIL;

@@ -35,7 +35,7 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
     }
 }
 
-/* Where the owner has given back the memory, which is no fault of the connection. */
+/* If the owner has unmapped the memory, which is not a failure of the connection. */
 static bool ofi_progress_is_refused(int err)
 {
     return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL;
@@ -84,13 +84,13 @@ struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, siz
     if (fi_cq_readerr(ofi->cq, &entry, 0) != 1) return NULL;
     const char *more =
         fi_cq_strerror(ofi->cq, entry.prov_errno, entry.err_data, detail, sizeof(detail));
-    snprintf(text, len, "%s (the provider says: %s)", ofi_library.strerror(entry.err),
+    snprintf(text, len, "%s (the provider reports: %s)", ofi_library.strerror(entry.err),
              more != NULL ? more : "nothing");
     *err = entry.err;
     return entry.op_context;
 }
 
-/* It has lost completions: nothing that is under way will be told of. */
+/* It has lost completions: operations in flight will not be reported. */
 static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
 {
     for (uint32_t id = 0; id < ofi->params.size; id++)
@@ -125,7 +125,7 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
     }
 }
 
-/* Is there a completion in `found`? */
+/* Whether there is a completion in `found`. */
 static bool ofi_progress_poll(struct ofi_tp *ofi)
 {
     if (ofi->found_first != ofi->found_count) return true;
@@ -140,8 +140,10 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
     return got > 0;
 }
 
-/* One by one, since handlers of other threads, or nested ones, may take the next. After a batch
- * that was not full there is hardly more. */
+/*
+ * One by one, since handlers of other threads, or nested ones, may take the next one. After a batch
+ * that was not full there are hardly any more.
+ */
 static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
 {
     unsigned n = 0;
@@ -153,7 +155,7 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
     return n;
 }
 
-/* What found no room. */
+/* Operations that found no room. */
 static void ofi_progress_waiting(struct ofi_tp *ofi)
 {
     for (uint32_t id = 0; id < ofi->params.size; id++)
@@ -197,7 +199,7 @@ int ofi_wait_fd(struct aqi_tp *tp)
     return ((struct ofi_tp *)tp)->fd;
 }
 
-/* What waits for room is not told of by the descriptor. */
+/* The descriptor does not signal operations that wait for room. */
 aq_status ofi_arm(struct aqi_tp *tp, bool on)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;

@@ -1,7 +1,7 @@
 /*
- * ofi: which provider of libfabric is used. Unless one is asked for, those of fabrics, the best
- * first: what runs over the kernel's network is slower than the transport udp. Nor is libfabric
- * loaded where there is no such adapter: that alone takes a fifth of a second.
+ * ofi: choosing a provider of libfabric. Unless one is requested, those of fabrics are considered,
+ * the best first: providers over the kernel's network are slower than the transport udp. libfabric
+ * is not even loaded if there is no such adapter, since that alone takes a fifth of a second.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In order of preference; those over RDMA adapters that `ibv` drives are used when asked for. */
+/* In order of preference; those over RDMA adapters that `ibv` drives are used on request. */
 static const struct {
     const char *name;
     bool fabric;
@@ -22,7 +22,7 @@ static const struct {
     {"psm3", true}, {"psm2", true}, {"tcp", false}, /* if the program names `ofi` */
 };
 
-/* What the kernel has where there is an adapter that one of them can drive. */
+/* Files of the kernel that exist if there is an adapter that one of them can drive. */
 static const char *const ofi_adapters[] = {"/sys/class/cxi", "/sys/class/cxi_user",
                                            "/sys/class/infiniband"};
 
@@ -41,7 +41,7 @@ static bool ofi_provider_is_fabric(const struct fi_info *info)
     return access(path, F_OK) != 0;
 }
 
-/* Is it the one of this name? "tcp" is also what "tcp;ofi_rxm" begins with: a layer over it. */
+/* Whether it has this name. "tcp" also matches "tcp;ofi_rxm", a layer over it. */
 static bool ofi_provider_is(const struct fi_info *info, const char *name)
 {
     const char *here = info->fabric_attr->prov_name;
@@ -79,7 +79,7 @@ static const struct fi_info *ofi_provider_choose(const struct fi_info *list, boo
     return NULL;
 }
 
-/* All that is served here may be demanded; nothing that is not is offered. */
+/* The provider may require everything that is supported here; nothing else is offered to it. */
 static struct fi_info *ofi_provider_hints(const char *name)
 {
     struct fi_info *hints = ofi_library.dupinfo(NULL);
@@ -101,7 +101,7 @@ uint64_t ofi_provider_order(void)
     return asked[ofi_config.order];
 }
 
-/* What is asked of a provider that has been chosen, and may be left out. */
+/* Optional features requested of a chosen provider. */
 enum { OFI_NO_PROGRESS = 1 << 0, OFI_NO_ORDER = 1 << 1, OFI_NO_MANY = 1 << 2, OFI_NOTHING = 7 };
 
 static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned without)
@@ -115,7 +115,7 @@ static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned wi
     if ((without & OFI_NO_PROGRESS) == 0) {
         hints->domain_attr->data_progress = hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
         hints->domain_attr->threading =
-            FI_THREAD_SAFE; /* a thread of its own knows no lock of ours */
+            FI_THREAD_SAFE; /* a thread of its own does not know our locks */
     }
     hints->domain_attr->name = strdup(info->domain_attr->name);
     if (ofi_library_getinfo(hints, &list) == 0) found = ofi_library.dupinfo(list);
@@ -124,7 +124,10 @@ static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned wi
     return found;
 }
 
-/* The same with as much as it has of what is asked for, some of which it says only when asked. */
+/*
+ * The same provider with as many of the requested features as it has, including those that it
+ * reports only on request.
+ */
 static struct fi_info *ofi_provider_take(const struct fi_info *info)
 {
     unsigned unasked = (ofi_config.progress == 0 ? OFI_NO_PROGRESS : 0u) |
@@ -137,8 +140,8 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
 
 /*
  * ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
- * needs more than ours. It also sizes queues of what is below it for 256 peers, which small
- * adapters and rxe refuse. libfabric reads both only once, when it is loaded.
+ * needs more than ours. It also sizes queues below it for 256 peers, which small adapters and rxe
+ * reject. libfabric reads both only once, when it is loaded.
  */
 static void ofi_provider_size(uint32_t endpoints)
 {
@@ -160,12 +163,11 @@ static void ofi_provider_tell_missing(int err, char *why, size_t len)
     if (ofi_config.domain[0] != 0)
         snprintf(domain, sizeof(domain), " and domain %.40s (%s)", ofi_config.domain,
                  aqi_setting_variable("AQ_OFI_DOMAIN"));
-    snprintf(
-        why, len,
-        "libfabric has no provider %s%s with messages and remote memory here%s%s: \"fi_info -t "
-        "FI_EP_RDM\" lists %s%s",
-        name, domain, err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
-        named ? "them" : "those to choose from with ", named ? "" : by);
+    snprintf(why, len,
+             "libfabric has no provider %s%s with messages and remote memory here%s%s: \"fi_info "
+             "-t FI_EP_RDM\" lists %s%s",
+             name, domain, err != 0 ? ": " : "", err != 0 ? ofi_library.strerror(-err) : "",
+             named ? "them" : "those to choose from with ", named ? "" : by);
 }
 
 struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len)
@@ -173,8 +175,8 @@ struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, siz
     asked = asked || ofi_config.provider[0] != 0;
     if (!asked && !ofi_provider_may_be_here()) {
         snprintf(why, len,
-                 "no adapter of a fabric is here (cxi, efa, opx, psm3, psm2); "
-                 "AQ_OFI_PROVIDER=tcp goes by TCP, slower than udp");
+                 "there is no adapter of a fabric (cxi, efa, opx, psm3, psm2); AQ_OFI_PROVIDER=tcp "
+                 "uses TCP, which is slower than udp");
         return NULL;
     }
     ofi_provider_size(endpoints);
@@ -212,7 +214,7 @@ static bool ofi_provider_is_in(const struct fi_info *list, const struct fi_info 
     return false;
 }
 
-/* Of those that are not used, each once. */
+/* The providers that are not used, each once. */
 static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
                                      struct aqi_tp_probe *probe)
 {
@@ -238,7 +240,7 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
                      "not used: AQ_OFI_PROVIDER=\"%.40s\" chooses it", name);
         else if (!fits)
             snprintf(probe->reason, sizeof(probe->reason),
-                     "%.40s has no messages and remote memory as they are needed here", name);
+                     "%.40s lacks required kinds of messages or remote memory here", name);
     }
     if (all != NULL) ofi_library.freeinfo(all);
     if (fit != NULL) ofi_library.freeinfo(fit);

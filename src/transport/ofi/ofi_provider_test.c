@@ -1,4 +1,6 @@
-/* ofi: loading libfabric, and which provider is taken. Without the library nothing can be tried. */
+/*
+ * ofi: loading libfabric, and the choice of a provider. Without the library nothing can be tested.
+ */
 #include "transport/ofi/ofi_impl.h"
 
 #include <setjmp.h>
@@ -15,7 +17,7 @@ static void provider_handler(int number)
     (void)number;
 }
 
-/* Also those that a library of a provider would take. (cmocka has some of its own.) */
+/* Including those that a provider's library would install. (cmocka has some of its own.) */
 static void provider_leaves_signals_alone(void **state)
 {
     static const int numbers[] = {SIGINT, SIGILL, SIGABRT, SIGBUS, SIGSEGV, SIGTERM};
@@ -39,7 +41,7 @@ static void provider_leaves_signals_alone(void **state)
     }
 }
 
-/* What runs over the kernel's network is for who asks for it, or names the transport. */
+/* Providers over the kernel's network are for users that request them, or name the transport. */
 static void provider_is_a_surprise_to_nobody(void **state)
 {
     struct aqi_tp_probe probe;
@@ -60,7 +62,7 @@ static void provider_is_a_surprise_to_nobody(void **state)
     ofi_library.freeinfo(info);
 }
 
-/* Each of the others is there once, and says why it is not used. */
+/* Each of the others is listed once, with the reason why it is not used. */
 static void provider_that_is_not_used(void **state)
 {
     struct aqi_tp_probe probe;
@@ -88,7 +90,7 @@ static void provider_that_is_not_here(void **state)
     struct aqi_tp_probe probe;
     (void)state;
     if (ofi_library_missing() != NULL) skip();
-    ofi_config.provider = "tc"; /* the beginning of a name is none */
+    ofi_config.provider = "tc"; /* the beginning of a name does not match */
     assert_true(ofi_provider_probe(0, &probe));
     assert_false(probe.usable);
     assert_non_null(strstr(probe.reason, "no provider tc (AQ_OFI_PROVIDER) with"));
@@ -100,7 +102,7 @@ static void provider_that_is_not_here(void **state)
     ofi_config.provider = ofi_config.domain = "";
 }
 
-/* A missing device is named by the variables that asked for it. */
+/* The message about a missing device names the variables that requested it. */
 static void provider_by_another_name(void **state)
 {
     struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};

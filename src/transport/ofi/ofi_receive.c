@@ -1,11 +1,11 @@
 /*
- * ofi: the buffers that messages arrive in. Where the provider can do that it is given a few large
- * ones, into which it puts one message after the other (FI_MULTI_RECV): so many messages take
- * what they are long, and not each what the longest one would be. A handler gets its message where
- * it lies. What has to wait is copied, as one of them would keep all of the buffer.
+ * ofi: the buffers for arriving messages. If the provider supports it, it gets a few large ones,
+ * into which it puts one message after the other (FI_MULTI_RECV): so many messages take as much
+ * memory as they are long, and not each as much as the longest. A handler gets its message in
+ * place. Messages that have to wait are copied, as one of them would keep the whole buffer.
  *
- * A provider says with a message, or after the last one, that it has let go of a buffer. When the
- * messages in it are done, too, it is posted again; meanwhile another one is in its place.
+ * A provider reports with a message, or after the last one, that it has released a buffer. When the
+ * messages in it are done, too, it is posted again; meanwhile another one replaces it.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -15,17 +15,18 @@
 
 enum {
     OFI_RECEIVE_MORE = 16,
-    OFI_RECEIVE_AREAS = 4,  /* at least; what a handler reads is not with the provider */
-    OFI_RECEIVE_BESIDE = 64 /* bytes of a message that credits do not count, at most */
+    OFI_RECEIVE_AREAS = 4,  /* at least; a buffer that a handler reads is not the provider's */
+    OFI_RECEIVE_BESIDE = 64 /* maximum bytes of a message that credits do not count */
 };
 
 /* --- how much -------------------------------------------------------------------------------- */
 
 /*
- * What may be on its way here is, of each peer, its requests, a question and an answer; and of all
- * together as many replies as requests are under way to them. With a buffer for each message all
- * of that counts by number. In buffers for many, requests count by their bytes, of which a peer has
- * AQ_AM_BYTES under way (gemini's scheme); and a limit on all requests bounds the replies.
+ * The messages that may be in flight to here are, for each peer, its requests, a query and an
+ * answer; and for all together as many replies as there are requests in flight to them. With a
+ * buffer for each message, all of that counts by number. In buffers for many, requests count by
+ * their bytes, up to AQ_AM_BYTES per peer (gemini's scheme); and a limit on all
+ * requests limits the replies.
  */
 static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
 {
@@ -112,7 +113,7 @@ static bool ofi_receive_post_buf(struct ofi_tp *ofi)
     return false;
 }
 
-/* What the provider does not take now progress tries again. */
+/* Progress tries again to post what the provider rejects now. */
 void ofi_receive_post(struct ofi_tp *ofi)
 {
     bool many = (ofi->without & OFI_MANY) == 0;
@@ -130,7 +131,7 @@ static bool ofi_receive_is_message(const struct fi_cq_data_entry *entry)
     return (entry->flags & FI_RECV) != 0 || entry->len != 0;
 }
 
-/* Completions of one buffer may be looked at in any order, and by several threads. */
+/* Completions of one buffer may be handled in any order, and by several threads. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry)
 {
     if (AQI_UNLIKELY(ofi_receive_is_write(entry))) return;
@@ -185,7 +186,7 @@ void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf)
         ofi_buf_put(ofi, buf);
 }
 
-/* Whether the provider has let go of a large one it need not say: so that is not posted again. */
+/* The provider need not report whether it has released a large one, so that is not posted again. */
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx)
 {
     struct ofi_area *area = (struct ofi_area *)ctx;

@@ -9,7 +9,7 @@
 
 enum { MOST = 16 };
 
-/* What the provider has been given. */
+/* Buffers posted to the provider. */
 static struct ofi_area *given[MOST];
 static unsigned count;
 static bool full;
@@ -67,7 +67,7 @@ static struct fi_cq_data_entry found(struct ofi_tp *ofi, struct ofi_area *area, 
     return entry;
 }
 
-/* With its last message, or with the first one where completions come in another order. */
+/* With its last message, or with the first one if completions come in another order. */
 static void a_buffer_is_used_again_after_its_messages(void **state)
 {
     struct setup setup;
@@ -156,7 +156,7 @@ static void what_failed_is_not_posted_again(void **state)
     ofi_buf_close(ofi);
 }
 
-/* The length in the message is not trusted, and not read where nothing is lent. */
+/* The length in the message is not trusted, and not read if nothing is lent. */
 static void a_message_about_memory_ends_where_it_does(void **state)
 {
     static const struct {
@@ -188,8 +188,10 @@ static void a_message_about_memory_ends_where_it_does(void **state)
     }
 }
 
-/* Whatever credits let peers send, in the largest messages or the smallest, there is room for it;
- * the memory suffices, and a busy pair of a large job still has more than a request under way. */
+/*
+ * Whatever credits let peers send, in the largest messages or the smallest, there is room for it;
+ * the memory suffices, and a busy pair of a large job still has more than a request in flight.
+ */
 static void there_is_room_for_what_may_come(void **state)
 {
     static const uint32_t jobs[] = {2, 16, 64, 1000, 10000, 30000};
@@ -203,7 +205,7 @@ static void there_is_room_for_what_may_come(void **state)
         uint64_t peers = jobs[i % AQI_COUNT_OF(jobs)] - 1;
         ofi_config.receive_memory = memories[i / AQI_COUNT_OF(jobs)];
         ofi->params.size = (uint32_t)peers + 1;
-        /* As the settings are of jobs of that size. */
+        /* With the settings for jobs of that size. */
         ofi->params.credits = (struct aqi_credit_limits){
             .depth = 32, .bytes = peers < 128 ? 128 << 10 : 12288, .slack = 8};
         size_t medium = peers < 1024 ? 8192 : 4032;
@@ -217,7 +219,7 @@ static void there_is_room_for_what_may_come(void **state)
         uint64_t room = (uint64_t)ofi->receives * (ofi_area_len(ofi) - ofi->buffer);
         if (requests <= ofi_config.receive_memory / 2) {
             assert_true(room >= requests + replies);
-            /* Beside the four buffers that are not with the provider. */
+            /* In addition to the four buffers that are not the provider's. */
             uint64_t memory = (ofi->receives - 4u) * (uint64_t)ofi_area_len(ofi);
             assert_true(memory <= ofi_config.receive_memory * 11 / 10);
         }

@@ -15,7 +15,7 @@ enum {
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-/* For who has started it; the counters are not touched any more. */
+/* For the initiator; the counters are not accessed any more. */
 static void ofi_transfer_end(struct ofi_op *op)
 {
     op->ended = true;
@@ -149,9 +149,9 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 }
 
 /*
- * Providers over connections say the same of a peer that has died and of one that refuses the
- * access. The latter does so again, over a new connection; to the former there will be none, and
- * the job says so.
+ * Providers over connections report the same for a peer that has died and for one that rejects the
+ * access. The latter does so again over a new connection; to the former there will be none, and the
+ * job reports it.
  */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
 {
@@ -172,7 +172,7 @@ static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
     ofi->waiting--;
 }
 
-/* May the provider still read or write memory of who has started it? */
+/* Whether the provider may still read or write memory of the initiator. */
 static bool ofi_transfer_is_exposed(const struct ofi_op *op)
 {
     return op->exposed && op->op.done != op->op.len;
@@ -213,7 +213,10 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-/* Complete is what the peer's processor sees: a provider says less unless it is asked. */
+/*
+ * Complete means visible to the peer's processor: a provider guarantees less unless that is
+ * requested.
+ */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
     void *desc = piece->buf != NULL   ? ofi_buf_desc(piece->buf)
@@ -240,15 +243,17 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
     return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | more);
 }
 
-/* How many buffers pieces may have: AQ_OFI_BOUNCE_MEMORY. */
+/* The number of buffers for pieces: AQ_OFI_BOUNCE_MEMORY. */
 static uint64_t ofi_transfer_bounces(const struct ofi_tp *ofi)
 {
     uint64_t most = ofi_config.bounce_memory / ofi->buffer;
     return ofi_config.bounce_memory == 0 ? UINT64_MAX : aqi_max(most, 1);
 }
 
-/* Let the piece have memory that the provider may use; false: there is none now. What cannot be
- * pinned is copied. */
+/*
+ * Give the piece memory that the provider may use; false: there is none now. Memory that cannot be
+ * pinned is copied.
+ */
 static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, struct ofi_piece *piece)
 {
     if (op->op.by == AQI_BY_KNOWN) return true;
@@ -266,7 +271,7 @@ static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, stru
     return true;
 }
 
-/* The next piece of it, of which `posted` does not tell yet. NULL: no memory now. */
+/* The next piece of it, not yet counted in `posted`. NULL: no memory now. */
 static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *op)
 {
     struct ofi_piece *piece = aqi_pool_get(&ofi->pieces);
@@ -281,7 +286,7 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
     return NULL;
 }
 
-/* The provider has not taken a piece. AQ_EPEER: it never will; the peer is lost. */
+/* The provider has rejected a piece. AQ_EPEER: it always will; the peer is lost. */
 static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
 {
     const char *text = ofi_library.strerror((int)-err);
@@ -289,7 +294,7 @@ static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *pee
     if (ofi_peer_is_cut((int)-err))
         ofi_flush_broken(ofi, peer, text);
     else
-        ofi_peer_fail(ofi, peer, "%s takes no remote write or read: %s",
+        ofi_peer_fail(ofi, peer, "%s rejects a remote write or read: %s",
                       ofi->info->fabric_attr->prov_name, text);
     return peer->down ? AQ_EPEER : AQ_AGAIN;
 }
@@ -373,8 +378,11 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
     }
 }
 
-/* Where the provider wants local memory registered, what is not, and is not injected, is copied or
- * pinned. What is injected may be posted again later, if it is cancelled, and so stays in use. */
+/*
+ * If the provider needs local memory to be registered, memory that is neither registered nor
+ * injected is copied or pinned. An injected put may be posted again later, if it is cancelled, and
+ * so stays in use.
+ */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
 {
     const struct ofi_mem *known = (const struct ofi_mem *)mem;

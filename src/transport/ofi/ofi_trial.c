@@ -1,12 +1,11 @@
 /*
- * ofi: the self-test at open. What a provider says of itself is not believed: what will be relied
- * on is tried once, by messages and transfers of this process to itself, each of them within a
- * bound of time (AQ_OFI_SELF_TEST). What can be done without is switched off if it fails; then the
- * endpoint, in which something may still be under way, is opened anew and the rest is tried on
- * that.
+ * ofi: the self-test at open. A provider's description of itself is not trusted: the features to be
+ * used are tested once, by messages and transfers of this process to itself, each with a time limit
+ * (AQ_OFI_SELF_TEST). Optional features that fail are switched off; then the endpoint, which may
+ * still have operations in flight, is opened again and the rest is tested with that.
  *
- * A remote key that nobody has is not tried: some providers never complete anything after it. So
- * they are never given one, nor a range that is not registered (ofi_transfer.c).
+ * A remote key that does not exist is not tested: some providers never complete anything after it.
+ * So they are never given one, nor a range that is not registered (ofi_transfer.c).
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -26,7 +25,7 @@ enum {
     OFI_TRIAL_MESSAGE = 16,
     OFI_TRIAL_SMALL = 8,
     OFI_TRIAL_PAGES = 3 * 4096,
-    OFI_TRIAL_AREA = 4 * 4096, /* that is written or read, and as much for the other end of it */
+    OFI_TRIAL_AREA = 4 * 4096, /* to be written or read, and the same for the other end of it */
     OFI_TRIAL_OFFSET = 1000,   /* in both */
     OFI_TRIAL_NAP_MS = 10,     /* until a descriptor wakes */
     OFI_TRIAL_NAPS = 3,
@@ -42,14 +41,14 @@ struct ofi_trial {
     struct aqi_mem *mem;
     struct ofi_op op;
     struct ofi_piece piece;
-    size_t len;         /* of the message under way */
+    size_t len;         /* of the message in flight */
     unsigned char seed; /* of its bytes */
-    bool arrived, done; /* here; for who has sent it */
-    bool released;      /* a buffer that has taken many messages */
+    bool arrived, done; /* the address here; for the sender */
+    bool released;      /* a buffer that has received many messages */
     uint64_t limit;     /* in ns */
     unsigned looks;     /* all of them, */
     unsigned late;      /* and those after that */
-    char came[256];     /* what came of it, if it failed */
+    char came[256];     /* the error, if it failed */
 };
 
 static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...) AQI_PRINTF(2, 3);
@@ -90,14 +89,14 @@ static void ofi_trial_check(struct ofi_trial *trial, const unsigned char *bytes,
 
 /* --- the completion queue -------------------------------------------------------------------- */
 
-/* A message that has come. Those of strangers, who do not know the stamp, are dropped. */
+/* A message has arrived. Those of strangers, which lack the stamp, are dropped. */
 static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, size_t len)
 {
     struct ofi_tp *ofi = trial->ofi;
     size_t stamp = aqi_min(sizeof(ofi->stamp), trial->len);
     const struct ofi_chunk *chunk = buf->area != NULL ? buf->area->chunk : buf->chunk;
     if (buf->bytes < chunk->memory || buf->bytes + len > chunk->memory + chunk->len) {
-        ofi_trial_say(trial, "it is said to be where no buffer is");
+        ofi_trial_say(trial, "it is reported where no buffer is");
     } else if (len >= stamp && memcmp(buf->bytes, &ofi->stamp, stamp) == 0) {
         trial->arrived = true;
         if (len != trial->len)
@@ -126,7 +125,7 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     if (got == -FI_EAVAIL)
         ofi_trial_error(trial);
     else if (got < 0 && got != -FI_EAGAIN)
-        ofi_trial_say(trial, "the completion queue says: %s", ofi_library.strerror((int)-got));
+        ofi_trial_say(trial, "the completion queue reports: %s", ofi_library.strerror((int)-got));
     if (got != 1) return false;
     if (ofi_receive_is_write(&entry)) {
         trial->arrived = trial->arrived || entry.data == trial->op.data;
@@ -147,7 +146,7 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     return true;
 }
 
-/* The same, and too late is failed; but not if this process hardly ran in that time. */
+/* Likewise, and fails if it is too late; but not if this process hardly ran in that time. */
 static bool ofi_trial_look(struct ofi_trial *trial)
 {
     bool last = aqi_now_ns() >= trial->limit && trial->late++ >= OFI_TRIAL_LOOKS;
@@ -175,7 +174,7 @@ static void ofi_trial_wait(struct ofi_trial *trial)
 
 /* --- what is tried --------------------------------------------------------------------------- */
 
-/* The time is that of one message or transfer, since many take long on a busy machine. */
+/* The time is for one message or transfer, since many take long on a busy machine. */
 static void ofi_trial_begin(struct ofi_trial *trial)
 {
     trial->arrived = trial->done = trial->op.reported = false;
@@ -184,7 +183,7 @@ static void ofi_trial_begin(struct ofi_trial *trial)
     trial->late = 0;
 }
 
-/* A message, or without one the transfer. */
+/* A message, or otherwise the transfer. */
 static void ofi_trial_post(struct ofi_trial *trial, struct ofi_buf *buf)
 {
     ssize_t err = -FI_EAGAIN;
@@ -222,10 +221,10 @@ static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
     unsigned char name[OFI_NAME];
     size_t room = sizeof(name);
     int err = fi_getname(&ofi->ep->fid, name, &room);
-    /* It stays in: shm never answers who gets the place of an address that was taken out. */
+    /* It stays in: shm never answers a process that reuses a removed address. */
     if (err == 0) err = fi_av_insert(ofi->av, name, 1, &trial->self.addr, 0, NULL) == 1 ? 0 : -1;
     if (err != 0) {
-        ofi_trial_say(trial, "its own address is not taken");
+        ofi_trial_say(trial, "its own address is not accepted");
         return;
     }
     ofi_trial_send(trial, len, OFI_CONTROL);
@@ -247,7 +246,7 @@ static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
     ofi_trial_wait(trial);
 }
 
-/* So many that one buffer does not take them: that is let go, and they go on in the next. */
+/* As many as do not fit one buffer, which is released while they continue in the next. */
 static void ofi_trial_many(struct ofi_trial *trial, size_t len)
 {
     (void)len;
@@ -260,7 +259,7 @@ static void ofi_trial_many(struct ofi_trial *trial, size_t len)
     while (!trial->released && !ofi_trial_failed(trial))
         (void)ofi_trial_look(trial);
     if (came && ofi_trial_failed(trial))
-        ofi_trial_say(trial, "a buffer with no room for the next one is not let go");
+        ofi_trial_say(trial, "a buffer with no room for the next one is not released");
 }
 
 static bool ofi_trial_register(struct ofi_trial *trial)
@@ -276,7 +275,7 @@ static bool ofi_trial_register(struct ofi_trial *trial)
     return false;
 }
 
-/* What was not to be written is as it was. */
+/* Everything else must be unchanged. */
 static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *area, size_t len)
 {
     ofi_trial_check(trial, area + OFI_TRIAL_OFFSET, 0, len);
@@ -313,7 +312,7 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
         .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
     ofi_trial_post(trial, NULL);
-    if (inject) memset(from, 0, OFI_TRIAL_AREA); /* which comes too late */
+    if (inject) memset(from, 0, OFI_TRIAL_AREA); /* which arrives too late */
     ofi_trial_wait(trial);
     if (!ofi_trial_failed(trial)) ofi_trial_check_area(trial, to, len);
 }
@@ -349,7 +348,7 @@ static int ofi_trial_nap(const struct ofi_trial *trial, int ms)
     return fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS ? poll(&fd, 1, ms) : -1;
 }
 
-/* Is there something to be read of which the descriptor did not tell? */
+/* Whether there is something to read that the descriptor did not signal. */
 static bool ofi_trial_sleeps_on(struct ofi_trial *trial)
 {
     bool missed = false, silent = false;
@@ -361,7 +360,7 @@ static bool ofi_trial_sleeps_on(struct ofi_trial *trial)
     return missed;
 }
 
-/* Does it tell of something, again and again, when there is nothing? */
+/* Whether it signals repeatedly when there is nothing. */
 static bool ofi_trial_is_restless(struct ofi_trial *trial)
 {
     bool readable = false;
@@ -376,7 +375,7 @@ static bool ofi_trial_is_restless(struct ofi_trial *trial)
     return readable;
 }
 
-/* More than once, as what comes after a nap may have been late. */
+/* More than once, as events after a nap may have been late. */
 static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
 {
     bool missed = true;
@@ -396,7 +395,7 @@ static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
 
 static const struct ofi_trial_row {
     const char *what;
-    unsigned without; /* enum ofi_part, or 0: the provider is of no use */
+    unsigned without; /* enum ofi_part, or 0: the provider is unusable */
     void (*run)(struct ofi_trial *trial, size_t len);
     size_t len;
 } ofi_trial_rows[] = {
@@ -453,14 +452,14 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
     return failed;
 }
 
-/* Of no use, or to be done without. */
+/* Unusable, or with optional features switched off. */
 static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row *row,
                                  const char *came)
 {
     const char *provider = ofi->info->fabric_attr->prov_name,
                *domain = ofi->info->domain_attr->name;
     unsigned part = row->without;
-    /* What no message comes by may be its buffer. */
+    /* The feature by which no message arrives may be its buffer. */
     if (part == OFI_ITSELF && (ofi->without & OFI_MANY) == 0) part = OFI_MANY;
     ofi->without |= part;
     if (part == OFI_INJECT) ofi->inject = 0;
@@ -480,7 +479,7 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
                     aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
-/* Once on an endpoint. `*again`: on another one, as something is done without. */
+/* Once on an endpoint. `*again`: on another one, with features switched off. */
 static aq_status ofi_trial_attempt(struct ofi_tp *ofi, bool *again)
 {
     struct ofi_trial trial = {.ofi = ofi, .self.addr = FI_ADDR_NOTAVAIL};
