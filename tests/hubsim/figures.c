@@ -1,4 +1,4 @@
-/* The cost of large jobs: the table in docs/performance.md (figures.py), and bounds on counts,
+/* The cost of large jobs: the table in docs/measurements.md (figures.py), and bounds on counts,
  * not on times (run_bounds). */
 #include "hubsim.h"
 

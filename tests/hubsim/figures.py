@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of large jobs in docs/performance.md, from counts of the simulator.
+"""The table of large jobs in docs/measurements.md, from counts of the simulator.
 
 usage: figures.py BUILD_DIR
 """

@@ -1,4 +1,4 @@
-/* The cost of some access patterns, as a table: the figures of docs/performance.md. */
+/* The cost of some access patterns, as a table: the figures of docs/measurements.md. */
 #include "regsim.h"
 
 #define MB (UINT64_C(1) << 20)

@@ -1,4 +1,4 @@
-/* The data of the picture in docs/performance.md, as "picture,line,x,y": how flows that begin
+/* The data of the picture in docs/measurements.md, as "picture,line,x,y": how flows that begin
  * one by one share a link, and a process that communicates with many others. figures.py draws
  * them. */
 #include "sim.h"

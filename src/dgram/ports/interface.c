@@ -13,7 +13,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Larger packets gain nothing (docs/performance.md) and fewer fit into the socket's buffer. */
+/* Larger packets gain nothing (docs/measurements.md) and fewer fit into the socket's buffer. */
 enum { BEST_PACKET = 8944 };
 
 static bool interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b)

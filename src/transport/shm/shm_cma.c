@@ -177,7 +177,7 @@ static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 /*
  * Whether the kernel copies so fast that help of a polling owner is of no use. Messages let two
  * processes copy at once, but through separate caches; if CMA needs less than FAST_QUARTERS / 4 of
- * the time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/performance.md:
+ * the time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/measurements.md:
  * 2.3 to 3 times there, 5 and 8 on machines where messages are better). Measured by copying within
  * this process.
  */
