@@ -139,7 +139,7 @@ static void rows_that_change_meanwhile(void **state)
         }
 }
 
-/* What leaves: rows without gaps at the target, and rows that follow each other there, are one. */
+/* As sent, rows without gaps at the target, and rows that are adjacent there, are one. */
 static void rows_that_share_records(void **state)
 {
     enum { TO = 4096, MOST = 3 };
