@@ -51,7 +51,7 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
     }                                                                                              \
     static __attribute__((noinline)) word am_swap_##name(uint8_t op, _Atomic word *at, word a)     \
     {                                                                                              \
-        aqi_prefetch_write(at); /* else a load would only share the line with who has it */        \
+        aqi_prefetch_write(at); /* a load would only share the line with its owner */              \
         word old = atomic_load_explicit(at, memory_order_relaxed);                                 \
         while (!atomic_compare_exchange_weak(at, &old, am_combine_##name(op, old, a)))             \
             ;                                                                                      \
