@@ -105,7 +105,7 @@ struct ofi_buf {
     bool busy, kept;       /* with the provider; until the peer has it */
     bool is_long, voided;  /* the header of a write that is reported; and which has failed */
     uint32_t write;        /* the number of that */
-    struct ofi_peer *peer; /* who is sent to, or has sent */
+    struct ofi_peer *peer; /* the receiver or the sender */
 };
 
 struct ofi_peer {
@@ -150,8 +150,8 @@ struct ofi_op {
     struct ofi_op *next, **link; /* of the peer's */
     struct ofi_op *next_waiting;
     struct ofi_peer *peer;
-    bool ended;            /* for who has started it; pieces of it may still be under way */
-    bool exposed;          /* the provider was given memory of who has started it */
+    bool ended;            /* for the initiator; pieces of it may still be in flight */
+    bool exposed;          /* the provider has the initiator's memory */
     bool inject;           /* the provider copies it */
     uint64_t key, shift;   /* there; and from op.remote to what the provider calls it */
     void *desc;            /* AQI_BY_KNOWN */
@@ -242,10 +242,10 @@ struct ofi_tp {
     struct ofi_area *free_areas;
     struct ofi_buf *held, **last_held; /* requests that wait for their turn */
     struct ofi_peer *lost;
-    bool flushes;            /* queries, answers or messages are to be sent again */
-    uint32_t waiting;        /* transfers that are not completely posted */
-    uint32_t dying;          /* peers with `end_by` */
-    struct ofi_piece *again; /* pieces that are to be posted again */
+    bool flushes;                           /* queries, answers or messages are to be sent again */
+    uint32_t waiting;                       /* transfers that are not completely posted */
+    uint32_t dying;                         /* peers with `end_by` */
+    struct ofi_piece *again;                /* pieces that are to be posted again */
     struct ofi_copy *copies, *spare_copies; /* in use; some of OFI_COPIED bytes that are not */
     unsigned spare_count;
     struct aqi_pool ops, pieces;
@@ -334,7 +334,7 @@ void ofi_receive_size(struct ofi_tp *ofi);
 void ofi_receive_post(struct ofi_tp *ofi);
 /* A completion of a receive was read, which may be handled after others. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry);
-/* Does it tell of a write of a peer's? Then it has no context of ours. */
+/* Whether it reports a write of a peer. Then it has no context of ours. */
 static inline bool ofi_receive_is_write(const struct fi_cq_data_entry *entry)
 {
     return (entry->flags & FI_REMOTE_WRITE) != 0 || entry->op_context == NULL;
@@ -438,7 +438,7 @@ void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *b
 void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived);
 /* Send again what is kept from this one on. */
 void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
-/* Keep a message that is not the next one of the peer; false: it makes no sense, or came before. */
+/* Keep a message that is not the next one of the peer; false: it is malformed, or a duplicate. */
 bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 /* Of those that were kept so, what is its turn now, or NULL. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer);

@@ -97,7 +97,7 @@ static void what_is_of_no_write_changes_nothing(void **state)
     assert_true(waits(WINDOW + 1));
 }
 
-/* It is for who reads the message to say so. */
+/* The function that reads the message reports it. */
 static void a_header_without_its_arguments_does_not_wait(void **state)
 {
     struct message m;
@@ -131,7 +131,7 @@ static void one_that_waits_keeps_its_turn(void **state)
     assert_ptr_equal(ofi_flush_next(&ofi, &peer), &second.buf);
 }
 
-/* What the sender makes of a header is taken by the receiver in its place. */
+/* The receiver takes headers made by the sender in their order. */
 static void a_write_that_fails_is_waited_for_no_more(void **state)
 {
     struct capture capture;
@@ -173,7 +173,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     assert_false(ofi_long_waits(&failed.buf));
     ofi_long_voided(&peer, &failed.buf);
     assert_int_equal(peer.written, 6);
-    /* Who has its source back sees it in the log. */
+    /* A sender that has its source back sees it in the log. */
     op.op.comp = NULL;
     op.op.len = 77;
     capture_start(&capture);

@@ -307,7 +307,7 @@ static void ofi_transfer_count(const struct ofi_piece *piece)
     if (piece->buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
 }
 
-/* What is not taken is dropped. */
+/* A rejected piece is dropped. */
 static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
                                          struct ofi_piece *piece)
 {

@@ -339,7 +339,7 @@ static void ofi_trial_reported_write(struct ofi_trial *trial, size_t len)
     if ((trial->ofi->without & OFI_REMOTE) == 0) ofi_trial_remote(trial, len, OFI_TRIAL_REPORT);
 }
 
-/* Is the descriptor readable, or becomes so? -1: it is not to be waited for now. */
+/* Whether the descriptor is readable, or becomes so. -1: do not wait for it now. */
 static int ofi_trial_nap(const struct ofi_trial *trial, int ms)
 {
     const struct ofi_tp *ofi = trial->ofi;
