@@ -89,7 +89,7 @@ static uint64_t look_up(uint64_t key)
     struct part *theirs = info.addr;
     for (uint64_t tried = 0, at = first_slot(key); tried < slots_per_rank; tried++) {
         struct slot slot;
-        check(aq_get(world, &slot, owner, &theirs->slots[at], sizeof slot, 0), "aq_get");
+        check(aq_get(world, owner, &slot, &theirs->slots[at], sizeof slot, 0), "aq_get");
         if (slot.key == key) return slot.value;
         if (slot.key == 0) return 0;
         at = (at + 1) & (slots_per_rank - 1);

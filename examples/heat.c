@@ -127,7 +127,7 @@ static void gather(const struct plate *plate, double *field)
         struct band band = band_of(plate, rank);
         aq_segment_info info;
         check(aq_segment_query(world, rank, &info), "aq_segment_query");
-        check(aq_get(world, field + band.first * plate->width, rank,
+        check(aq_get(world, rank, field + band.first * plate->width,
                      row_at(info.addr, band, plate->width, plate->steps % 2, 1),
                      band.rows * plate->width * sizeof(double), 0),
               "aq_get");

@@ -74,7 +74,7 @@ AQ_API AQ_MUST_USE aq_status aq_put_nbi(aq_team *team, aq_rank rank, void *dst, 
  *
  * @return As aq_put.
  */
-AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, const void *src,
+AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, aq_rank rank, void *dst, const void *src,
                                     size_t len, unsigned flags);
 
 /**
@@ -84,7 +84,7 @@ AQ_API AQ_MUST_USE aq_status aq_get(aq_team *team, void *dst, aq_rank rank, cons
  *
  * @return As aq_put_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, const void *src,
+AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, aq_rank rank, void *dst, const void *src,
                                        size_t len, unsigned flags, aq_event *ev);
 
 /**
@@ -96,7 +96,7 @@ AQ_API AQ_MUST_USE aq_status aq_get_nb(aq_team *team, void *dst, aq_rank rank, c
  * @return AQ_OK  Started.
  * @return As aq_put_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, void *dst, aq_rank rank, const void *src,
+AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, aq_rank rank, void *dst, const void *src,
                                         size_t len, unsigned flags);
 
 /**

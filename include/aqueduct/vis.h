@@ -89,8 +89,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_vector_nbi(aq_team *team, aq_rank rank, size
  *
  * @return As aq_put_vector.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, const aq_vec *dst,
-                                           aq_rank rank, size_t src_count, const aq_vec *src,
+AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, aq_rank rank, size_t dst_count,
+                                           const aq_vec *dst, size_t src_count, const aq_vec *src,
                                            unsigned flags);
 
 /**
@@ -101,9 +101,9 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector(aq_team *team, size_t dst_count, cons
  *
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, size_t dst_count, const aq_vec *dst,
-                                              aq_rank rank, size_t src_count, const aq_vec *src,
-                                              unsigned flags, aq_event *ev);
+AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, aq_rank rank, size_t dst_count,
+                                              const aq_vec *dst, size_t src_count,
+                                              const aq_vec *src, unsigned flags, aq_event *ev);
 
 /**
  * Start a vector get in the thread's implicit set. Otherwise as aq_get_vector_nb.
@@ -115,9 +115,9 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nb(aq_team *team, size_t dst_count, c
  * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, size_t dst_count, const aq_vec *dst,
-                                               aq_rank rank, size_t src_count, const aq_vec *src,
-                                               unsigned flags);
+AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, aq_rank rank, size_t dst_count,
+                                               const aq_vec *dst, size_t src_count,
+                                               const aq_vec *src, unsigned flags);
 
 /**
  * Put `src_count` local pieces of `src_len` bytes into `dst_count` pieces of `dst_len` bytes in the
@@ -158,8 +158,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, siz
  *
  * @return As aq_put_vector.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, size_t dst_count, void *const *dst,
-                                            size_t dst_len, aq_rank rank, size_t src_count,
+AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, aq_rank rank, size_t dst_count,
+                                            void *const *dst, size_t dst_len, size_t src_count,
                                             void *const *src, size_t src_len, unsigned flags);
 
 /**
@@ -167,8 +167,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, size_t dst_count, voi
  *
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_indexed_nb(aq_team *team, size_t dst_count, void *const *dst,
-                                               size_t dst_len, aq_rank rank, size_t src_count,
+AQ_API AQ_MUST_USE aq_status aq_get_indexed_nb(aq_team *team, aq_rank rank, size_t dst_count,
+                                               void *const *dst, size_t dst_len, size_t src_count,
                                                void *const *src, size_t src_len, unsigned flags,
                                                aq_event *ev);
 
@@ -179,8 +179,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_indexed_nb(aq_team *team, size_t dst_count, 
  * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, size_t dst_count, void *const *dst,
-                                                size_t dst_len, aq_rank rank, size_t src_count,
+AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count,
+                                                void *const *dst, size_t dst_len, size_t src_count,
                                                 void *const *src, size_t src_len, unsigned flags);
 
 /**
@@ -235,8 +235,8 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, voi
  *
  * @return As aq_put_vector.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, void *dst, const ptrdiff_t *dst_strides,
-                                            aq_rank rank, const void *src,
+AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, aq_rank rank, void *dst,
+                                            const ptrdiff_t *dst_strides, const void *src,
                                             const ptrdiff_t *src_strides, size_t elem,
                                             const size_t *counts, size_t levels, unsigned flags);
 
@@ -245,11 +245,11 @@ AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, void *dst, const ptrd
  *
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_strided_nb(aq_team *team, void *dst,
-                                               const ptrdiff_t *dst_strides, aq_rank rank,
-                                               const void *src, const ptrdiff_t *src_strides,
-                                               size_t elem, const size_t *counts, size_t levels,
-                                               unsigned flags, aq_event *ev);
+AQ_API AQ_MUST_USE aq_status aq_get_strided_nb(aq_team *team, aq_rank rank, void *dst,
+                                               const ptrdiff_t *dst_strides, const void *src,
+                                               const ptrdiff_t *src_strides, size_t elem,
+                                               const size_t *counts, size_t levels, unsigned flags,
+                                               aq_event *ev);
 
 /**
  * Start a strided get in the thread's implicit set. Otherwise as aq_get_vector_nbi and
@@ -258,10 +258,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_strided_nb(aq_team *team, void *dst,
  * @return AQ_OK  Started.
  * @return As aq_put_vector_nb.
  */
-AQ_API AQ_MUST_USE aq_status aq_get_strided_nbi(aq_team *team, void *dst,
-                                                const ptrdiff_t *dst_strides, aq_rank rank,
-                                                const void *src, const ptrdiff_t *src_strides,
-                                                size_t elem, const size_t *counts, size_t levels,
+AQ_API AQ_MUST_USE aq_status aq_get_strided_nbi(aq_team *team, aq_rank rank, void *dst,
+                                                const ptrdiff_t *dst_strides, const void *src,
+                                                const ptrdiff_t *src_strides, size_t elem,
+                                                const size_t *counts, size_t levels,
                                                 unsigned flags);
 
 #ifdef __cplusplus

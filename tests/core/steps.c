@@ -163,7 +163,7 @@ static void put_8(void *arg)
 static void get_8(void *arg)
 {
     (void)arg;
-    CHECK_OK(aq_get(job.team, payload, 1, remote, 8, 0));
+    CHECK_OK(aq_get(job.team, 1, payload, remote, 8, 0));
 }
 
 static void put_nb_8(void *arg)

@@ -192,7 +192,7 @@ static void step_put_get(aq_rank rank)
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
     }
     memset(o->out, 0, o->len);
-    CHECK_OK(aq_get_nb(job.team, o->in, rank, at, o->len, 0, &o->event));
+    CHECK_OK(aq_get_nb(job.team, rank, o->in, at, o->len, 0, &o->event));
     o->is_get = true;
 }
 
@@ -248,9 +248,9 @@ static void check_adds(void)
     memcpy(job.base + 8, &mine, sizeof(mine));
     job_barrier();
     for (aq_rank rank = 0; rank < job.size; rank++) {
-        CHECK_OK(aq_get(job.team, &one_sided, rank, job_at(rank, 0), sizeof(one_sided), 0));
+        CHECK_OK(aq_get(job.team, rank, &one_sided, job_at(rank, 0), sizeof(one_sided), 0));
         total += one_sided;
-        CHECK_OK(aq_get(job.team, &mine, rank, job_at(rank, 8), sizeof(mine), 0));
+        CHECK_OK(aq_get(job.team, rank, &mine, job_at(rank, 8), sizeof(mine), 0));
         all += mine;
     }
     CHECK_EQUAL(total, all);

@@ -47,7 +47,7 @@ static void talk(uint32_t round)
     CHECK_OK(aq_put_nb(job.team, job_next(), job_at(job_next(), 0), out, BULK, 0, &event));
     say(round);
     CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_get(job.team, in, job_next(), job_at(job_next(), 0), BULK, 0));
+    CHECK_OK(aq_get(job.team, job_next(), in, job_at(job_next(), 0), BULK, 0));
     CHECK(filled(in, BULK, seed));
     job_barrier();
     CHECK(filled(job.base, BULK, seed_of(job_previous(), round)));

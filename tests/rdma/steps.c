@@ -69,7 +69,7 @@ static void our_put(void *arg)
 static void our_get(void *arg)
 {
     (void)arg;
-    over = aq_get(job.team, job.base + DATA, 1, remote, 8, 0) == AQ_OK;
+    over = aq_get(job.team, 1, job.base + DATA, remote, 8, 0) == AQ_OK;
 }
 
 static void our_put_nb(void *arg)
@@ -81,7 +81,7 @@ static void our_put_nb(void *arg)
 static void our_get_nb(void *arg)
 {
     (void)arg;
-    CHECK_OK(aq_get_nb(job.team, job.base + DATA, 1, remote, 8, 0, &event));
+    CHECK_OK(aq_get_nb(job.team, 1, job.base + DATA, remote, 8, 0, &event));
 }
 
 static void our_test(void *arg)

@@ -37,7 +37,7 @@ void api_aq_atomic_close(void)
 LOOP(api_aq_put, , CHECK(aq_put(api_aq_team, AT_PEER, perf->source, size, 0)))
 LOOP(api_aq_put_self, ,
      CHECK(aq_put(api_aq_world, perf->rank, perf->mine->data, perf->source, size, 0)))
-LOOP(api_aq_get, , CHECK(aq_get(api_aq_team, perf->target, AT_PEER, size, 0)))
+LOOP(api_aq_get, , CHECK(aq_get(api_aq_team, FROM_PEER, size, 0)))
 LOOP(api_aq_put_value, , CHECK(aq_put_value(api_aq_team, AT_PEER, i, size, 0)))
 LOOP(api_aq_get_value, , {
     uint64_t value;
@@ -46,13 +46,13 @@ LOOP(api_aq_get_value, , {
 LOOP(api_aq_put_nbi, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
      CHECK(aq_put_nbi(api_aq_team, AT_PEER, perf->source, size, 0)))
 LOOP(api_aq_get_nbi, CHECK(aq_nbi_wait(AQ_NBI_GET)),
-     CHECK(aq_get_nbi(api_aq_team, perf->target, AT_PEER, size, 0)))
+     CHECK(aq_get_nbi(api_aq_team, FROM_PEER, size, 0)))
 LOOP(api_aq_memset, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
      CHECK(aq_memset_nbi(api_aq_team, AT_PEER, (int)i & 0xff, size, 0)))
 LOOP(api_aq_put_private, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
      CHECK(aq_put_nbi(pair, perf->peer, perf->peer_target, perf->source, size, 0)))
 LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET)),
-     CHECK(aq_get_nbi(pair, perf->source, perf->peer, perf->peer_target, size, 0)))
+     CHECK(aq_get_nbi(pair, perf->peer, perf->source, perf->peer_target, size, 0)))
 
 /* Operations with an event each, in windows. */
 #define EVENTS(name, ...)                                                                          \

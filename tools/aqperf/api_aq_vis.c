@@ -21,13 +21,13 @@ SCATTER(strided_put, AQ_NBI_PUT, source,
         aq_put_strided_nbi(api_aq_team, perf->peer, there->base, &there->step, here->base,
                            &here->step, len, &count, 1, 0))
 SCATTER(strided_get, AQ_NBI_GET, target,
-        aq_get_strided_nbi(api_aq_team, here->base, &here->step, perf->peer, there->base,
+        aq_get_strided_nbi(api_aq_team, perf->peer, here->base, &here->step, there->base,
                            &there->step, len, &count, 1, 0))
 SCATTER(vector_put, AQ_NBI_PUT, source,
         aq_put_vector_nbi(api_aq_team, perf->peer, count, vecs(there), count, vecs(here), 0))
 SCATTER(vector_get, AQ_NBI_GET, target,
-        aq_get_vector_nbi(api_aq_team, count, vecs(here), perf->peer, count, vecs(there), 0))
+        aq_get_vector_nbi(api_aq_team, perf->peer, count, vecs(here), count, vecs(there), 0))
 SCATTER(indexed_put, AQ_NBI_PUT, source,
         aq_put_indexed_nbi(api_aq_team, perf->peer, count, there->at, len, count, here->at, len, 0))
 SCATTER(indexed_get, AQ_NBI_GET, target,
-        aq_get_indexed_nbi(api_aq_team, count, here->at, len, perf->peer, count, there->at, len, 0))
+        aq_get_indexed_nbi(api_aq_team, perf->peer, count, here->at, len, count, there->at, len, 0))

@@ -44,6 +44,7 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
 /* The target of puts and gets, as arguments of calls: rank and address. */
 #define AT_PEER      perf->peer, perf->peer_addr->data
+#define FROM_PEER    perf->peer, perf->target, perf->peer_addr->data
 #define WORD_AT_PEER perf->peer, (void *)&perf->peer_addr->word.seq
 #define WORD_AT_LEAD 0, (void *)&perf->lead_addr->word.seq
 

@@ -337,8 +337,8 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
 
 CORE_FORMS_BY(FORM, put, (aq_team * team, aq_rank rank, void *dst, const void *src, size_t len),
               (team, rank, dst, src, len), PUT, dst, src)
-CORE_FORMS_BY(FORM, get, (aq_team * team, void *dst, aq_rank rank, const void *src, size_t len),
-              (team, dst, rank, src, len), GET, src, dst)
+CORE_FORMS_BY(FORM, get, (aq_team * team, aq_rank rank, void *dst, const void *src, size_t len),
+              (team, rank, dst, src, len), GET, src, dst)
 CORE_FORMS(memset, FILL_WAY,
            CORE_PARAMS(aq_team *team, aq_rank rank, void *dst, int byte, size_t len), dst, NULL,
            byte, len)

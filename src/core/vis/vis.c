@@ -344,9 +344,9 @@ CORE_FORMS_BY(FORM, put_vector,
               (dst->addr, src->addr, src->len), false, vis_vector, dst_count, dst, src_count, src)
 
 CORE_FORMS_BY(FORM, get_vector,
-              (aq_team * team, size_t dst_count, const aq_vec *dst, aq_rank rank, size_t src_count,
+              (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
                const aq_vec *src),
-              (team, dst_count, dst, rank, src_count, src), (ONE_ENTRY && dst->len == src->len),
+              (team, rank, dst_count, dst, src_count, src), (ONE_ENTRY && dst->len == src->len),
               (src->addr, dst->addr, src->len), true, vis_vector, src_count, src, dst_count, dst)
 
 CORE_FORMS_BY(FORM, put_indexed,
@@ -357,9 +357,9 @@ CORE_FORMS_BY(FORM, put_indexed,
               dst, dst_len, src_count, src, src_len)
 
 CORE_FORMS_BY(FORM, get_indexed,
-              (aq_team * team, size_t dst_count, void *const *dst, size_t dst_len, aq_rank rank,
+              (aq_team * team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
                size_t src_count, void *const *src, size_t src_len),
-              (team, dst_count, dst, dst_len, rank, src_count, src, src_len),
+              (team, rank, dst_count, dst, dst_len, src_count, src, src_len),
               ONE_ENTRY &&dst_len == src_len, (*src, *dst, src_len), true, vis_indexed, src_count,
               src, src_len, dst_count, dst, dst_len)
 
@@ -371,8 +371,8 @@ CORE_FORMS_BY(FORM, put_strided,
               (dst, src, elem), false, vis_strided, REGION(dst, dst_strides, src, src_strides))
 
 CORE_FORMS_BY(FORM, get_strided,
-              (aq_team * team, void *dst, const ptrdiff_t *dst_strides, aq_rank rank,
+              (aq_team * team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
                const void *src, const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
                size_t levels),
-              (team, dst, dst_strides, rank, src, src_strides, elem, counts, levels), ONE_ELEMENT,
+              (team, rank, dst, dst_strides, src, src_strides, elem, counts, levels), ONE_ELEMENT,
               (src, dst, elem), true, vis_strided, REGION(src, src_strides, dst, dst_strides))

@@ -54,7 +54,7 @@ gex_Event_t aqg_put_nb(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src
         return aqgi_started_nb(NAME "NB" SUFFIX, st, event);                                       \
     }
 
-FORMS(aqg_get, "gex_RMA_Get", "", AQG_GET, aq_get, aqgi_aq(tm), aqgi_local(tm, dest, flags), rank,
+FORMS(aqg_get, "gex_RMA_Get", "", AQG_GET, aq_get, aqgi_aq(tm), rank, aqgi_local(tm, dest, flags),
       src, nbytes)
 FORMS(aqg_put_value, "gex_RMA_Put", "Val", AQG_PUT_VALUE, aq_put_value, aqgi_aq(tm), rank, dest,
       value, nbytes)

@@ -154,17 +154,17 @@ FORMS(VectorPut, aq_put_vector, armed.handler != 0, dstrank, vis_place_vec(tm, s
       AQG_VECTOR_PUT, AQG_VECTOR_PUT_VALUES, aqgi_aq(tm), dstrank, dstcount, vis_vec(dstlist),
       srccount, vis_vec(srclist))
 FORMS(VectorGet, aq_get_vector, false, srcrank, vis_place_vec(tm, dstcount, &dstlist),
-      AQG_VECTOR_GET, AQG_VECTOR_GET_VALUES, aqgi_aq(tm), dstcount, vis_vec(dstlist), srcrank,
+      AQG_VECTOR_GET, AQG_VECTOR_GET_VALUES, aqgi_aq(tm), srcrank, dstcount, vis_vec(dstlist),
       srccount, vis_vec(srclist))
 FORMS(IndexedPut, aq_put_indexed, armed.handler != 0, dstrank,
       vis_place_list(tm, srccount, &srclist), AQG_INDEXED_PUT, AQG_INDEXED_PUT_VALUES, aqgi_aq(tm),
       dstrank, dstcount, dstlist, dstlen, srccount, srclist, srclen)
 FORMS(IndexedGet, aq_get_indexed, false, srcrank, vis_place_list(tm, dstcount, &dstlist),
-      AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, aqgi_aq(tm), dstcount, dstlist, dstlen, srcrank,
+      AQG_INDEXED_GET, AQG_INDEXED_GET_VALUES, aqgi_aq(tm), srcrank, dstcount, dstlist, dstlen,
       srccount, srclist, srclen)
 FORMS(StridedPut, aq_put_strided, armed.handler != 0, dstrank, vis_place_base(tm, &srcaddr),
       AQG_STRIDED_PUT, AQG_STRIDED_PUT_VALUES, aqgi_aq(tm), dstrank, dstaddr, dststrides, srcaddr,
       srcstrides, elemsz, count, stridelevels)
 FORMS(StridedGet, aq_get_strided, false, srcrank, vis_place_base(tm, &dstaddr), AQG_STRIDED_GET,
-      AQG_STRIDED_GET_VALUES, aqgi_aq(tm), dstaddr, dststrides, srcrank, srcaddr, srcstrides,
+      AQG_STRIDED_GET_VALUES, aqgi_aq(tm), srcrank, dstaddr, dststrides, srcaddr, srcstrides,
       elemsz, count, stridelevels)

@@ -212,7 +212,7 @@ static void test_one_sided(void)
         if (i % FORMS == 4)
             status = aq_put_vector(job.team, job.self, 1, &(aq_vec){at, 4}, 1, &(aq_vec){&one, 4},
                                    flags);
-        if (i % FORMS == 5) status = aq_get(job.team, got, job.self, at, 4, flags);
+        if (i % FORMS == 5) status = aq_get(job.team, job.self, got, at, 4, flags);
         CHECK(status == AQ_OK || status == AQ_AGAIN);
         CHECK_EQUAL(operations_counted() - operations, status == AQ_OK);
         if (i % FORMS == 5)

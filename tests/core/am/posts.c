@@ -64,7 +64,7 @@ static void put_and_get(void)
 {
     for (unsigned i = 0; i < MANY; i++) {
         CHECK_OK(aq_put(job.team, 1, job_at(1, 0), job.base, 8, 0));
-        CHECK_OK(aq_get(job.team, job.base, 1, job_at(1, 0), LARGE, 0));
+        CHECK_OK(aq_get(job.team, 1, job.base, job_at(1, 0), LARGE, 0));
     }
 }
 

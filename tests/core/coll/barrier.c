@@ -68,7 +68,7 @@ static void test_split(void)
         CHECK_OK(aq_barrier_notify(job.team, 7, 0));
         fill(out, sizeof(out), i);
         CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), at), out, sizeof(out), 0));
-        CHECK_OK(aq_get(job.team, in, job_next(), job_at(job_next(), at), sizeof(in), 0));
+        CHECK_OK(aq_get(job.team, job_next(), in, job_at(job_next(), at), sizeof(in), 0));
         CHECK(memcmp(in, out, sizeof(in)) == 0);
         CHECK_OK(aq_barrier_wait(job.team, 7, 0));
     }

@@ -382,12 +382,12 @@ static void test_together(void)
         CHECK_OK(aq_coll_barrier_nb(team, 0, &ev[1]));
         CHECK_OK(aq_event_wait(&ev[0]));
         if (how != 0) {
-            CHECK_OK(aq_get(team, table, 0, NULL, size * sizeof(*table), AQ_REMOTE_OFFSET));
+            CHECK_OK(aq_get(team, 0, table, NULL, size * sizeof(*table), AQ_REMOTE_OFFSET));
             for (aq_rank i = 0; i < size; i++)
                 CHECK(table[i] >= round);
         }
         if (how & AQ_COLL_OUT_ALL) {
-            CHECK_OK(aq_get(team, got, peer, (void *)AT, len, AQ_REMOTE_OFFSET));
+            CHECK_OK(aq_get(team, peer, got, (void *)AT, len, AQ_REMOTE_OFFSET));
             check_filled("broadcast, at a peer", got, len, seed_of(root, round));
         }
         CHECK_OK(aq_event_wait(&ev[1]));

@@ -79,7 +79,7 @@ static void client(uint32_t number)
     }
     role_poll_await(0, 1);
     aq_team *team = aq_connection_team(conn[0]);
-    CHECK_OK(aq_get(team, in, 1, info[0].addr, SIZE, 0));
+    CHECK_OK(aq_get(team, 1, in, info[0].addr, SIZE, 0));
     CHECK(filled(in, SIZE, 7));
     fill(bytes, SIZE / 2, 9);
     CHECK_OK(aq_put(team, 1, info[0].addr, bytes, SIZE / 2, 0));
@@ -88,7 +88,7 @@ static void client(uint32_t number)
     atomic_store(&play->flag[1], 1);
     role_poll_await(2, 1);
     refused_there(aq_put(team, 1, info[0].addr, bytes, 8, 0));
-    refused_there(aq_get(team, in, 1, info[0].addr, SIZE, 0));
+    refused_there(aq_get(team, 1, in, info[0].addr, SIZE, 0));
     /* Both connections remain usable. */
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_OK(aq_am_short(aq_connection_team(conn[i]), 1, PING, AQ_NO_ARGS, 0));

@@ -64,7 +64,7 @@ static void outsider(unsigned ranks)
         job_await(&backs, rank + 1);
         CHECK_OK(aq_segment_query(team, 1, &info));
         CHECK_OK(aq_put(team, 1, info.addr, &want, sizeof(want), 0));
-        CHECK_OK(aq_get(team, &value, 1, info.addr, sizeof(value), 0));
+        CHECK_OK(aq_get(team, 1, &value, info.addr, sizeof(value), 0));
         CHECK_EQUAL(value, want);
         CHECK_OK(aq_connection_close(conn));
     }

@@ -85,12 +85,12 @@ static void transfers(aq_team *team)
     fill(bytes, SIZE, 3);
     CHECK_OK(aq_put(team, 1, info.addr, bytes, SIZE, 0));
     memset(bytes, 0, SIZE);
-    CHECK_OK(aq_get(team, bytes, 1, info.addr, SIZE, 0));
+    CHECK_OK(aq_get(team, 1, bytes, info.addr, SIZE, 0));
     CHECK(filled(bytes, SIZE, 3));
     fill(bytes, PIECES * (STEP / 2), 4);
     CHECK_OK(aq_put_strided(team, 1, info.addr, &far, bytes, &near, STEP / 2, &count, 1, 0));
     memset(bytes, 0, SIZE);
-    CHECK_OK(aq_get_strided(team, bytes, &near, 1, info.addr, &far, STEP / 2, &count, 1, 0));
+    CHECK_OK(aq_get_strided(team, 1, bytes, &near, info.addr, &far, STEP / 2, &count, 1, 0));
     CHECK(filled(bytes, PIECES * (STEP / 2), 4));
 }
 

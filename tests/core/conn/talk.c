@@ -122,11 +122,11 @@ static void talk_memory(aq_team *team)
         fill(out, sizes[i], 77 + i);
         memset(in, 0, sizes[i]);
         CHECK_OK(aq_put(team, 1, there + i, out, sizes[i], 0));
-        CHECK_OK(aq_get(team, in, 1, there + i, sizes[i], 0));
+        CHECK_OK(aq_get(team, 1, in, there + i, sizes[i], 0));
         CHECK(memcmp(in, out, sizes[i]) == 0);
     }
     CHECK_OK(aq_memset(team, 1, there, 0x3c, 5000, 0));
-    CHECK_OK(aq_get(team, in, 1, there, 5000, 0));
+    CHECK_OK(aq_get(team, 1, in, there, 5000, 0));
     CHECK(all_bytes(in, 5000, 0x3c));
     /* This process, as rank 0. */
     CHECK_OK(aq_put_value(team, 0, job.base + 64, 0x1234, 8, 0));
@@ -146,7 +146,7 @@ static void talk_scattered(aq_team *team)
     ptrdiff_t far[] = {256}, near[] = {100};
     fill(out, sizeof(out), 5);
     CHECK_OK(aq_put_strided(team, 1, there, far, out, near, 100, count, 1, 0));
-    CHECK_OK(aq_get_strided(team, in, near, 1, there, far, 100, count, 1, 0));
+    CHECK_OK(aq_get_strided(team, 1, in, near, there, far, 100, count, 1, 0));
     CHECK(memcmp(in, out, sizeof(out)) == 0);
 }
 

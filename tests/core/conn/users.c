@@ -92,7 +92,7 @@ static void exchange(aq_team *team)
     CHECK_EQUAL(peer.size, SEGMENT);
     memset(out, 0x5a, sizeof(out));
     CHECK_OK(aq_put(team, 1, peer.addr, out, sizeof(out), 0));
-    CHECK_OK(aq_get(team, in, 1, peer.addr, sizeof(in), 0));
+    CHECK_OK(aq_get(team, 1, in, peer.addr, sizeof(in), 0));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
 }
 

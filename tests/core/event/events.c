@@ -40,7 +40,7 @@ static void start_gets(void)
     memset(in, 0, (size_t)COUNT * SIZE);
     for (size_t i = 0; i < COUNT; i++)
         CHECK_OK(
-            aq_get_nb(job.team, in + i * SIZE, target(i), slot(target(i), i), SIZE, 0, &events[i]));
+            aq_get_nb(job.team, target(i), in + i * SIZE, slot(target(i), i), SIZE, 0, &events[i]));
 }
 
 static void check_gets(uint64_t seed)
@@ -187,7 +187,7 @@ static void test_implicit(void)
     CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
     memset(in, 0, (size_t)COUNT * SIZE);
     for (size_t i = 0; i < COUNT; i++)
-        CHECK_OK(aq_get_nbi(job.team, in + i * SIZE, target(i), slot(target(i), i), SIZE, 0));
+        CHECK_OK(aq_get_nbi(job.team, target(i), in + i * SIZE, slot(target(i), i), SIZE, 0));
     while (aq_nbi_test(AQ_NBI_GET) == AQ_AGAIN)
         (void)aq_poll();
     for (size_t i = 0; i < COUNT; i++)

@@ -72,7 +72,7 @@ static aq_event start_region(uint64_t seed, uint64_t *sums)
     aq_event region;
     CHECK_OK(aq_nbi_begin());
     CHECK_OK(aq_put_nbi(job.team, job_next(), there(0), out, PIECE, 0));
-    CHECK_OK(aq_get_nbi(job.team, in, job_next(), there(PIECE), PIECE, 0));
+    CHECK_OK(aq_get_nbi(job.team, job_next(), in, there(PIECE), PIECE, 0));
     for (int i = 0; i < 5; i++)
         CHECK_OK(aq_atomic_nbi(domain, job_next(), there(2 * PIECE), AQ_ADD, &one, NULL, &sums[i],
                                AQ_ATOMIC_ACQUIRE | AQ_ATOMIC_RELEASE));
@@ -95,7 +95,7 @@ static void check_kind(unsigned kind, uint64_t seed, const uint64_t *sums)
     }
     if (kind == AQ_NBI_LOCAL) memset(out, 0xee, SLICE);
     if (kind != AQ_NBI_PUT) return;
-    CHECK_OK(aq_get(job.team, in, job_next(), there(0), PIECE, 0));
+    CHECK_OK(aq_get(job.team, job_next(), in, there(0), PIECE, 0));
     CHECK(filled(in, PIECE, seed));
 }
 
@@ -217,7 +217,7 @@ static void test_thousands(void)
         CHECK(before > 0);
         CHECK(during < 20);
     }
-    CHECK_OK(aq_get(job.team, in, job_next(), there(0), OPS * (size_t)16, 0));
+    CHECK_OK(aq_get(job.team, job_next(), in, there(0), OPS * (size_t)16, 0));
     CHECK(memcmp(in, out, OPS * (size_t)16) == 0);
     if (job.self == 0) printf("%llu mallocs in %d operations\n", (unsigned long long)during, OPS);
 }

@@ -198,7 +198,7 @@ static void *theirs(void)
 static void row_get_nb(size_t len)
 {
     aq_event event;
-    CHECK_OK(aq_get_nb(job.team, copy, job_next(), theirs(), len, 0, &event));
+    CHECK_OK(aq_get_nb(job.team, job_next(), copy, theirs(), len, 0, &event));
     CHECK_OK(aq_event_wait(&event));
     check_copy(len);
 }
@@ -206,7 +206,7 @@ static void row_get_nb(size_t len)
 static void row_get_nb_by_test(size_t len)
 {
     aq_event event;
-    CHECK_OK(aq_get_nb(job.team, copy, job_next(), theirs(), len, 0, &event));
+    CHECK_OK(aq_get_nb(job.team, job_next(), copy, theirs(), len, 0, &event));
     while (aq_event_test(&event) == AQ_AGAIN)
         (void)aq_poll();
     CHECK(event == AQ_EVENT_DONE);
@@ -215,14 +215,14 @@ static void row_get_nb_by_test(size_t len)
 
 static void row_get_nbi(size_t len)
 {
-    CHECK_OK(aq_get_nbi(job.team, copy, job_next(), theirs(), len, 0));
+    CHECK_OK(aq_get_nbi(job.team, job_next(), copy, theirs(), len, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     check_copy(len);
 }
 
 static void row_get(size_t len)
 {
-    CHECK_OK(aq_get(job.team, copy, job_next(), theirs(), len, 0));
+    CHECK_OK(aq_get(job.team, job_next(), copy, theirs(), len, 0));
     check_copy(len);
 }
 

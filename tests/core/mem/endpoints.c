@@ -138,13 +138,13 @@ static void test_offsets(aq_team *team, unsigned char *out, size_t size)
     CHECK_OK(aq_put_indexed(team, to, 1, (void *[]){aq_remote_offset(3320)}, 20, 2,
                             (void *[]){out + 20, out + 30}, 10, AQ_REMOTE_OFFSET));
     memcpy(out + 3300, out, 40);
-    CHECK_OK(aq_get(team, in, to, NULL, size, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_get(team, to, in, NULL, size, AQ_REMOTE_OFFSET));
     CHECK(memcmp(in, out, size) == 0);
-    CHECK_OK(aq_get_strided(team, in, (ptrdiff_t[]){1}, to, aq_remote_offset(3200),
+    CHECK_OK(aq_get_strided(team, to, in, (ptrdiff_t[]){1}, aq_remote_offset(3200),
                             (ptrdiff_t[]){2}, 1, (size_t[]){40}, 1, AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_get_vector(team, 1, &(aq_vec){in + 40, 20}, to, 1,
+    CHECK_OK(aq_get_vector(team, to, 1, &(aq_vec){in + 40, 20}, 1,
                            &(aq_vec){aq_remote_offset(3300), 20}, AQ_REMOTE_OFFSET));
-    CHECK_OK(aq_get_indexed(team, 1, (void *[]){in + 60}, 20, to, 1,
+    CHECK_OK(aq_get_indexed(team, to, 1, (void *[]){in + 60}, 20, 1,
                             (void *[]){aq_remote_offset(3320)}, 20, AQ_REMOTE_OFFSET));
     CHECK(memcmp(in, out, 40) == 0 && memcmp(in + 40, out, 40) == 0);
     free(in);
@@ -161,18 +161,18 @@ static void test_bad_flags(aq_team *team, size_t size)
         aq_status want = i == 0 ? AQ_EINVAL : AQ_ERANGE;
         void *at = aq_remote_offset(size);
         CHECK_REFUSED(aq_put(team, to, at, &byte, 1, flags), want);
-        CHECK_REFUSED(aq_get(team, &byte, to, at, 1, flags), want);
+        CHECK_REFUSED(aq_get(team, to, &byte, at, 1, flags), want);
         CHECK_REFUSED(aq_put_value(team, to, at, 1, 1, flags), want);
         CHECK_REFUSED(aq_get_value(team, to, at, 1, flags, &value), want);
         CHECK_REFUSED(aq_memset(team, to, at, 1, 1, flags), want);
         CHECK_REFUSED(aq_put_vector(team, to, 1, &(aq_vec){at, 1}, 1, &(aq_vec){&byte, 1}, flags),
                       want);
-        CHECK_REFUSED(aq_get_vector(team, 1, &(aq_vec){&byte, 1}, to, 1, &(aq_vec){at, 1}, flags),
+        CHECK_REFUSED(aq_get_vector(team, to, 1, &(aq_vec){&byte, 1}, 1, &(aq_vec){at, 1}, flags),
                       want);
         CHECK_REFUSED(aq_put_indexed(team, to, 1, &at, 1, 1, (void *[]){&byte}, 1, flags), want);
-        CHECK_REFUSED(aq_get_indexed(team, 1, (void *[]){&byte}, 1, to, 1, &at, 1, flags), want);
+        CHECK_REFUSED(aq_get_indexed(team, to, 1, (void *[]){&byte}, 1, 1, &at, 1, flags), want);
         CHECK_REFUSED(aq_put_strided(team, to, at, NULL, &byte, NULL, 1, NULL, 0, flags), want);
-        CHECK_REFUSED(aq_get_strided(team, &byte, NULL, to, at, NULL, 1, NULL, 0, flags), want);
+        CHECK_REFUSED(aq_get_strided(team, to, &byte, NULL, at, NULL, 1, NULL, 0, flags), want);
     }
 }
 
@@ -189,7 +189,7 @@ static void test_access(unsigned index, size_t size)
     unsigned char *there = info.addr;
     fill(out, size, job.self + index);
     CHECK_OK(aq_put(team, job_next(), there, out, size, 0));
-    CHECK_OK(aq_get(team, in, job_next(), there, size, 0));
+    CHECK_OK(aq_get(team, job_next(), in, there, size, 0));
     CHECK(memcmp(in, out, size) == 0);
     CHECK_OK(aq_memset(team, job_next(), there + 3, 7, 100, 0));
     memset(out + 3, 7, 100);
@@ -203,7 +203,7 @@ static void test_access(unsigned index, size_t size)
     CHECK_OK(aq_event_wait(&event));
     out[1001] = 0x5a;
     memset(in, 0, size);
-    CHECK_OK(aq_get_nb(team, in, job_next(), NULL, size, AQ_REMOTE_OFFSET, &event));
+    CHECK_OK(aq_get_nb(team, job_next(), in, NULL, size, AQ_REMOTE_OFFSET, &event));
     CHECK_OK(aq_event_wait(&event));
     CHECK(memcmp(in, out, size) == 0);
     test_bad_flags(team, info.size);
@@ -347,7 +347,7 @@ static void run_everything(void)
     job_barrier();
     CHECK_EQUAL(word, job_previous() + 77);
     CHECK(filled(own, LARGE, job_previous()));
-    CHECK_OK(aq_get(job.team, copy, job_next(), next.own, LARGE, 0));
+    CHECK_OK(aq_get(job.team, job_next(), copy, next.own, LARGE, 0));
     CHECK(filled(copy, LARGE, job.self));
     job_barrier();
     free(copy);

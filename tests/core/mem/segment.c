@@ -56,7 +56,7 @@ static void test_sizes(void)
             continue;
         }
         CHECK_OK(aq_put(job.team, rank, first + want - 1 - job.self, &byte, 1, 0));
-        CHECK_OK(aq_get(job.team, &byte, rank, first + want - 1 - job.self, 1, 0));
+        CHECK_OK(aq_get(job.team, rank, &byte, first + want - 1 - job.self, 1, 0));
         CHECK_EQUAL(byte, (char)job.self);
         CHECK_REFUSED(aq_put(job.team, rank, first + want, &byte, 1, 0), AQ_ERANGE);
     }

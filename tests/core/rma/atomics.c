@@ -45,7 +45,7 @@ static void model_step(aq_atomic_domain *domain, unsigned type, unsigned op, aq_
     if (fetch) CHECK(memcmp(result, &old, size) == 0);
     CHECK(all_bytes(result + (fetch ? size : 0), sizeof(result) - (fetch ? size : 0), 0xa5));
     union model_value now = {.u64 = 0}, want = model_after(type, op, old, a, b);
-    CHECK_OK(aq_get(job.team, &now, rank, at, size, 0));
+    CHECK_OK(aq_get(job.team, rank, &now, at, size, 0));
     if (memcmp(&now, &want, size) != 0)
         check_failed(__FILE__, __LINE__, "type %u op %u: old %llx a %llx b %llx: %llx, not %llx",
                      type, op, (unsigned long long)old.u64, (unsigned long long)a.u64,
@@ -175,7 +175,7 @@ static void test_lock(void)
         uint64_t count;
         while (old != 0)
             CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_CAS, &free_word, &mine, &old, 0));
-        CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count), 0));
+        CHECK_OK(aq_get(job.team, 0, &count, job_at(0, 40), sizeof(count), 0));
         count++;
         CHECK_OK(aq_put(job.team, 0, job_at(0, 40), &count, sizeof(count), 0));
         CHECK_OK(aq_atomic(domain, 0, job_at(0, 0), AQ_SWAP, &free_word, NULL, &old, 0));
@@ -183,7 +183,7 @@ static void test_lock(void)
     }
     job_barrier();
     uint64_t count;
-    CHECK_OK(aq_get(job.team, &count, 0, job_at(0, 40), sizeof(count), 0));
+    CHECK_OK(aq_get(job.team, 0, &count, job_at(0, 40), sizeof(count), 0));
     CHECK_EQUAL(count, (uint64_t)each * job.size);
     aq_atomic_domain_destroy(domain);
     job_barrier();

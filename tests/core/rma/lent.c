@@ -46,7 +46,7 @@ static void round_trip(unsigned round)
     CHECK_OK(aq_put(job.team, job_next(), there, local, LEN, 0));
     job_barrier();
     CHECK(all_bytes(memory, LEN, byte_of(job_previous(), round)));
-    CHECK_OK(aq_get(job.team, back, job_next(), there, LEN, 0));
+    CHECK_OK(aq_get(job.team, job_next(), back, there, LEN, 0));
     CHECK(all_bytes(back, LEN, byte_of(job.self, round)));
     job_barrier();
 }
@@ -64,7 +64,7 @@ static void small_ones(void)
             local[at + k] = (unsigned char)(i + k);
         CHECK_OK(aq_put(job.team, job_next(), there + at, local + at, len, 0));
         len = 1 + job_random() % MOST, at = job_random() % (LEN - len);
-        CHECK_OK(aq_get(job.team, back, job_next(), there + at, len, 0));
+        CHECK_OK(aq_get(job.team, job_next(), back, there + at, len, 0));
         CHECK(memcmp(back, local + at, len) == 0);
     }
     job_barrier();
@@ -81,7 +81,7 @@ static void beside(void)
         CHECK_OK(aq_put_nb(job.team, job_next(), there + HALF, local, HALF, 0, &put));
         map(memory, HALF);
         CHECK_OK(aq_event_wait(&put));
-        CHECK_OK(aq_get(job.team, back, job_next(), there + HALF, HALF, 0));
+        CHECK_OK(aq_get(job.team, job_next(), back, there + HALF, HALF, 0));
         CHECK(all_bytes(back, HALF, byte_of(job.self, i)));
         job_barrier();
         CHECK(all_bytes(memory, HALF, 0));

@@ -75,7 +75,7 @@ static void of_ours(void)
         CHECK_OK(aq_put(job.team, job_next(), there, at + MIDDLE, LEN, 0));
         job_barrier();
         CHECK(filled(job.base, LEN, job_previous() + MIDDLE));
-        CHECK_OK(aq_get(job.team, at + 2 * MIDDLE, job_next(), there, LEN, 0));
+        CHECK_OK(aq_get(job.team, job_next(), at + 2 * MIDDLE, there, LEN, 0));
         CHECK(filled(at + 2 * MIDDLE, LEN, job.self + MIDDLE));
         if (i == 0) at = moved(at, SIZE);
         job_barrier();
@@ -96,7 +96,7 @@ static void of_peers(void)
     unsigned char *now = moved(at, SIZE);
     CHECK(filled(now + MIDDLE, LEN, job_previous()));
     there = of_next(now);
-    CHECK_OK(aq_get(job.team, back, job_next(), there + MIDDLE, LEN, 0));
+    CHECK_OK(aq_get(job.team, job_next(), back, there + MIDDLE, LEN, 0));
     CHECK(memcmp(back, from, LEN) == 0);
     job_barrier();
     CHECK(munmap(now, 2 * SIZE) == 0);

@@ -35,7 +35,7 @@ static void round_trip(unsigned char *memory, unsigned round)
     job_barrier();
     CHECK(all_bytes(job.base, LEN, byte_of(job_previous(), round)));
     memset(memory, 0, LEN);
-    CHECK_OK(aq_get(job.team, memory, job_next(), job_at(job_next(), 0), LEN, 0));
+    CHECK_OK(aq_get(job.team, job_next(), memory, job_at(job_next(), 0), LEN, 0));
     CHECK(all_bytes(memory, LEN, byte_of(job.self, round)));
     job_barrier();
 }
@@ -51,7 +51,7 @@ static void *map_and_unmap(void *arg)
         CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), offset), memory, SLICE, 0));
         CHECK(munmap(memory, LEN) == 0);
         memory = map(NULL);
-        CHECK_OK(aq_get(job.team, memory, job_next(), job_at(job_next(), offset), SLICE, 0));
+        CHECK_OK(aq_get(job.team, job_next(), memory, job_at(job_next(), offset), SLICE, 0));
         CHECK(all_bytes(memory, SLICE, byte));
         CHECK(munmap(memory, LEN) == 0);
     }

@@ -35,7 +35,7 @@ static void set(size_t len)
 
 static void get(size_t len)
 {
-    CHECK_OK(aq_get(job.team, outside, 1, job_at(1, 0), len, 0));
+    CHECK_OK(aq_get(job.team, 1, outside, job_at(1, 0), len, 0));
 }
 
 static void message(size_t len)

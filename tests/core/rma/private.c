@@ -82,12 +82,12 @@ static void test_round(size_t len, size_t offset)
     CHECK(out != NULL && in != NULL);
     fill(out, len, job.self + len);
     CHECK_OK(aq_put(pair(OWN), job_next(), at, out, len, 0));
-    CHECK_OK(aq_get(pair(OWN), in, job_next(), at, len, 0));
+    CHECK_OK(aq_get(pair(OWN), job_next(), in, at, len, 0));
     CHECK(memcmp(in, out, len) == 0);
     CHECK_OK(aq_memset(pair(OWN), job_next(), at, 0x5a, len / 2, 0));
     memset(out, 0x5a, len / 2);
     memset(in, 0, len);
-    CHECK_OK(aq_get_nbi(pair(OWN), in, job_next(), at, len, 0));
+    CHECK_OK(aq_get_nbi(pair(OWN), job_next(), in, at, len, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     CHECK(memcmp(in, out, len) == 0);
     free(out);
@@ -107,7 +107,7 @@ static void test_many(void)
     CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
     for (size_t i = 0; i < COUNT; i++)
         CHECK_OK(
-            aq_get_nbi(pair(OWN), in + i * piece, job_next(), there(OWN) + i * piece, piece, 0));
+            aq_get_nbi(pair(OWN), job_next(), in + i * piece, there(OWN) + i * piece, piece, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     CHECK(memcmp(in, out, COUNT * piece) == 0);
     free(out);
@@ -125,7 +125,7 @@ static void test_wide(void)
     fill(from, WINDOW, job.self + 5);
     CHECK_OK(aq_put(pair(WIDE), job_next(), at + 3, from + 3, len, 0));
     memset(from, 0, WINDOW);
-    CHECK_OK(aq_get(pair(WIDE), from + 3, job_next(), at + 3, len, 0));
+    CHECK_OK(aq_get(pair(WIDE), job_next(), from + 3, at + 3, len, 0));
     CHECK(filled(from, WINDOW, job.self + 5));
     CHECK(munmap(from, WINDOW * WINDOWS) == 0);
 }
@@ -170,7 +170,7 @@ static void test_alone(void)
             CHECK_OK(aq_put(pair(OWN), job_next(), there(OWN), out, len, 0));
             CHECK_OK(aq_memset(pair(OWN), job_next(), there(OWN) + len, 7, 100000, 0));
             memset(out, 0, len);
-            CHECK_OK(aq_get(pair(OWN), out, job_next(), there(OWN), len, 0));
+            CHECK_OK(aq_get(pair(OWN), job_next(), out, there(OWN), len, 0));
             CHECK(filled(out, len, round));
         }
         CHECK_OK(aq_put_value(pair(OWN), job_next(), there(OWN) + LEN - 64, 1, 8, 0));
@@ -197,11 +197,11 @@ static void test_holes(void)
         CHECK_REFUSED(aq_put(pair(HOLED), job_next(), at + 4096, buffer, 100, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_put(pair(HOLED), job_next(), at, buffer, 12000, 0), AQ_ERANGE);
         CHECK(strstr(aq_error_message(), "no memory is mapped there") != NULL);
-        CHECK_REFUSED(aq_get(pair(HOLED), buffer, job_next(), at + 4000, 200, 0), AQ_ERANGE);
+        CHECK_REFUSED(aq_get(pair(HOLED), job_next(), buffer, at + 4000, 200, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_memset(pair(HOLED), job_next(), at + 8192, 1, 10, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_get(pair(HOLED), NULL, job_next(), at, 1, 0), AQ_EINVAL);
+        CHECK_REFUSED(aq_get(pair(HOLED), job_next(), NULL, at, 1, 0), AQ_EINVAL);
     }
-    CHECK_OK(aq_get(pair(HOLED), buffer, job_next(), at + 8192, 100, 0)); /* may be read */
+    CHECK_OK(aq_get(pair(HOLED), job_next(), buffer, at + 8192, 100, 0)); /* may be read */
     CHECK(all_bytes(buffer, 100, 3));
     CHECK_OK(aq_put(pair(HOLED), job_next(), at, buffer, 100, 0));
     job_barrier();

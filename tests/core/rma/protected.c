@@ -108,12 +108,12 @@ static void put_nb(unsigned char *at, size_t len)
 
 static void get(unsigned char *at, size_t len)
 {
-    CHECK_OK(aq_get(team, at, job_next(), there, len, 0));
+    CHECK_OK(aq_get(team, job_next(), at, there, len, 0));
 }
 
 static void get_nbi(unsigned char *at, size_t len)
 {
-    CHECK_OK(aq_get_nbi(team, at, job_next(), there, len, 0));
+    CHECK_OK(aq_get_nbi(team, job_next(), at, there, len, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
 }
 
@@ -149,9 +149,9 @@ static void get_rows(unsigned char *at, size_t len)
 {
     const ptrdiff_t steps[] = {ROW};
     const size_t count[] = {len / ROW};
-    CHECK_OK(aq_get_strided(team, at, steps, job_next(), there, steps, ROW, count, 1, 0));
+    CHECK_OK(aq_get_strided(team, job_next(), at, steps, there, steps, ROW, count, 1, 0));
     size_t done = len / ROW * ROW;
-    CHECK_OK(aq_get(team, at + done, job_next(), there + done, len - done, 0));
+    CHECK_OK(aq_get(team, job_next(), at + done, there + done, len - done, 0));
 }
 
 static const struct kind {
@@ -238,7 +238,7 @@ static void later(void)
         fill(round == 1 ? here : memory, LATER, seed);
         job_barrier();
         if (round == 0) CHECK_OK(aq_put_nb(team, job_next(), there, memory, LATER, 0, &event));
-        if (round == 1) CHECK_OK(aq_get_nb(team, memory, job_next(), there, LATER, 0, &event));
+        if (round == 1) CHECK_OK(aq_get_nb(team, job_next(), memory, there, LATER, 0, &event));
         if (round == 2)
             CHECK_OK(
                 aq_am_long(job.team, job_next(), LONG, memory, LATER, there, NULL, 0, 0, &event));

@@ -413,7 +413,7 @@ static void transfer(void)
     const unsigned char *local = areas[plan.from].at + put_at;
     CHECK_OK(aq_put_nb(job.team, next, to + put_at, local, half_put, 0, &events[0]));
     CHECK_OK(
-        aq_get_nb(job.team, areas[plan.got].at + get_at, next, out + get_at, get, 0, &events[1]));
+        aq_get_nb(job.team, next, areas[plan.got].at + get_at, out + get_at, get, 0, &events[1]));
     CHECK_OK(aq_put_nb(job.team, next, to + put_at + half_put, local + half_put, put - half_put, 0,
                        &events[2]));
     for (unsigned i = 0; i < 3; i++)

@@ -76,19 +76,19 @@ static void do_get(enum form form, void *dst, aq_rank rank, const void *src, siz
     aq_event event;
     switch (form) {
     case BLOCKING:
-        CHECK_OK(aq_get(job.team, dst, rank, src, len, 0));
+        CHECK_OK(aq_get(job.team, rank, dst, src, len, 0));
         return;
     case EXPLICIT:
-        CHECK_OK(aq_get_nb(job.team, dst, rank, src, len, 0, &event));
+        CHECK_OK(aq_get_nb(job.team, rank, dst, src, len, 0, &event));
         CHECK_OK(aq_event_wait(&event));
         return;
     case IMPLICIT:
-        CHECK_OK(aq_get_nbi(job.team, dst, rank, src, len, 0));
+        CHECK_OK(aq_get_nbi(job.team, rank, dst, src, len, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
         return;
     default:
         CHECK_OK(aq_nbi_begin());
-        CHECK_OK(aq_get_nbi(job.team, dst, rank, src, len, 0));
+        CHECK_OK(aq_get_nbi(job.team, rank, dst, src, len, 0));
         CHECK_OK(aq_nbi_end(&event));
         CHECK_OK(aq_event_wait(&event));
     }
@@ -194,7 +194,7 @@ static void test_values(void)
                 }
                 CHECK_OK(aq_get_value(job.team, rank, at, len, 0, &got));
                 CHECK(got == (value & mask));
-                CHECK_OK(aq_get(job.team, around, rank, job_at(rank, mine(0)), 32, 0));
+                CHECK_OK(aq_get(job.team, rank, around, job_at(rank, mine(0)), 32, 0));
                 CHECK(all_bytes(around, 8 + skew, 0xa5));
                 CHECK(memcmp(around + 8 + skew, &value, len) == 0);
                 CHECK(all_bytes(around + 8 + skew + len, 32 - 8 - skew - len, 0xa5));
@@ -225,7 +225,7 @@ static void test_memset(void)
                 CHECK_OK(aq_memset_nbi(job.team, rank, at, 0x34, len, 0));
                 CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
             }
-            CHECK_OK(aq_get(job.team, buffer, rank, job_at(rank, mine(0)), whole, 0));
+            CHECK_OK(aq_get(job.team, rank, buffer, job_at(rank, mine(0)), whole, 0));
             CHECK(all_bytes(buffer, GUARD + 1, 0xa5));
             CHECK(all_bytes(buffer + GUARD + 1, len, 0x34));
             CHECK(all_bytes(buffer + GUARD + 1 + len, GUARD - 1, 0xa5));
@@ -249,7 +249,7 @@ static void test_many(void)
     memset(out, 0, sizeof(out)); /* sources may be reused now */
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
     for (uint32_t i = 0; i < COUNT; i++)
-        CHECK_OK(aq_get_nbi(job.team, in + i * SIZE, rank, job_at(rank, mine(i * SIZE)), SIZE, 0));
+        CHECK_OK(aq_get_nbi(job.team, rank, in + i * SIZE, job_at(rank, mine(i * SIZE)), SIZE, 0));
     while (aq_nbi_test(AQ_NBI_GET) == AQ_AGAIN)
         (void)aq_poll();
     for (uint32_t i = 0; i < COUNT; i++)
@@ -275,7 +275,7 @@ static void test_immediate(void)
         CHECK_EQUAL(status, AQ_OK);
     }
     CHECK_OK(aq_event_wait_all(event, COUNT));
-    CHECK_OK(aq_get(job.team, in, rank, job_at(rank, mine(0)), sizeof(in), 0));
+    CHECK_OK(aq_get(job.team, rank, in, job_at(rank, mine(0)), sizeof(in), 0));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
     job_barrier();
 }
@@ -291,12 +291,12 @@ static void test_regions(void)
     fill(job.base + job_previous() * SLICE, 3 * 256, 7);
     job_barrier();
     CHECK_STATUS(aq_nbi_end(&event), AQ_ESTATE);
-    CHECK_OK(aq_get_nbi(job.team, in[0], rank, job_at(rank, mine(0)), 256, 0));
+    CHECK_OK(aq_get_nbi(job.team, rank, in[0], job_at(rank, mine(0)), 256, 0));
     CHECK_OK(aq_nbi_begin());
     CHECK_STATUS(aq_nbi_begin(), AQ_ESTATE);
     CHECK_STATUS(aq_nbi_wait(AQ_NBI_ALL), AQ_ESTATE);
-    CHECK_OK(aq_get_nbi(job.team, in[1], rank, job_at(rank, mine(256)), 256, 0));
-    CHECK_OK(aq_get_nbi(job.team, in[2], rank, job_at(rank, mine(512)), 256, 0));
+    CHECK_OK(aq_get_nbi(job.team, rank, in[1], job_at(rank, mine(256)), 256, 0));
+    CHECK_OK(aq_get_nbi(job.team, rank, in[2], job_at(rank, mine(512)), 256, 0));
     CHECK_OK(aq_nbi_end(&event));
     CHECK_OK(aq_event_wait(&event));
     CHECK(event == AQ_EVENT_DONE);

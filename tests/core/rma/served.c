@@ -17,7 +17,7 @@ int main(void)
     job_barrier();
     if (job.self == 0) {
         CHECK_OK(aq_put(job.team, 1, job_at(1, WORD), &one, sizeof(one), 0));
-        CHECK_OK(aq_get(job.team, &got, 1, job_at(1, WORD), sizeof(got), 0));
+        CHECK_OK(aq_get(job.team, 1, &got, job_at(1, WORD), sizeof(got), 0));
         CHECK_EQUAL(got, 1);
     } else {
         while (atomic_load((const _Atomic uint64_t *)(const void *)job.base) == 0)

@@ -56,7 +56,7 @@ static void in_get_until_lost(void)
     static char here[65536];
     aq_status status;
     do {
-        status = aq_get(job.team, here, job.size - 1, job_at(job.size - 1, 0), sizeof(here), 0);
+        status = aq_get(job.team, job.size - 1, here, job_at(job.size - 1, 0), sizeof(here), 0);
     } while (status == AQ_OK);
     CHECK_EQUAL(status, AQ_EPEER);
 }

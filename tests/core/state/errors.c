@@ -55,9 +55,9 @@ static void test_outside(aq_team *team)
     CHECK_REFUSED(aq_put_nb(team, 0, buffer, buffer, 1, 0, &event), AQ_ESTATE);
     CHECK_REFUSED(aq_put_nbi(team, 0, buffer, buffer, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_put_value(team, 0, buffer, 1, 1, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_get(team, buffer, 0, buffer, 1, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_get_nb(team, buffer, 0, buffer, 1, 0, &event), AQ_ESTATE);
-    CHECK_REFUSED(aq_get_nbi(team, buffer, 0, buffer, 1, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_get(team, 0, buffer, buffer, 1, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_get_nb(team, 0, buffer, buffer, 1, 0, &event), AQ_ESTATE);
+    CHECK_REFUSED(aq_get_nbi(team, 0, buffer, buffer, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_get_value(team, 0, buffer, 1, 0, &value), AQ_ESTATE);
     CHECK_REFUSED(aq_memset(team, 0, buffer, 0, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_segment_attach(team, 4096, &segment), AQ_ESTATE);
@@ -244,9 +244,9 @@ static void test_ranges(aq_rank rank)
         CHECK_REFUSED(aq_put(job.team, rank, at, local, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_put_nb(job.team, rank, at, local, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_put_nbi(job.team, rank, at, local, len, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_get(job.team, local, rank, at, len, 0), AQ_ERANGE);
-        CHECK_REFUSED(aq_get_nb(job.team, local, rank, at, len, 0, &event), AQ_ERANGE);
-        CHECK_REFUSED(aq_get_nbi(job.team, local, rank, at, len, 0), AQ_ERANGE);
+        CHECK_REFUSED(aq_get(job.team, rank, local, at, len, 0), AQ_ERANGE);
+        CHECK_REFUSED(aq_get_nb(job.team, rank, local, at, len, 0, &event), AQ_ERANGE);
+        CHECK_REFUSED(aq_get_nbi(job.team, rank, local, at, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_memset(job.team, rank, at, 1, len, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_memset_nb(job.team, rank, at, 1, len, 0, &event), AQ_ERANGE);
         CHECK_REFUSED(aq_memset_nbi(job.team, rank, at, 1, len, 0), AQ_ERANGE);
@@ -272,7 +272,7 @@ static void test_rma_arguments(void)
     aq_segment *segment;
     void *at = job_at(job_next(), 0);
     CHECK_REFUSED(aq_put(job.team, job.size, at, local, 1, 0), AQ_ERANK);
-    CHECK_REFUSED(aq_get(job.team, local, job.size, at, 1, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_get(job.team, job.size, local, at, 1, 0), AQ_ERANK);
     CHECK_REFUSED(aq_memset(job.team, AQ_RANK_NONE, at, 1, 1, 0), AQ_ERANK);
     CHECK_REFUSED(aq_put_value(job.team, job.size, at, 1, 1, 0), AQ_ERANK);
     CHECK_REFUSED(aq_get_value(job.team, job.size, at, 1, 0, &value), AQ_ERANK);
@@ -280,9 +280,9 @@ static void test_rma_arguments(void)
     CHECK_REFUSED(aq_segment_query(job.team, 0, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_put(NULL, job_next(), at, local, 1, 0), AQ_EINVAL);
     CHECK_REFUSED(aq_put(job.team, job_next(), at, NULL, 1, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_get(job.team, NULL, job_next(), at, 1, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_get(job.team, job_next(), NULL, at, 1, 0), AQ_EINVAL);
     CHECK_REFUSED(aq_put_nb(job.team, job_next(), at, local, 1, 0, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_get_nb(job.team, local, job_next(), at, 1, 0, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_get_nb(job.team, job_next(), local, at, 1, 0, NULL), AQ_EINVAL);
     static const size_t lengths[] = {0, 9, 100, SIZE_MAX};
     for (size_t i = 0; i < COUNT_OF(lengths); i++) {
         CHECK_REFUSED(aq_put_value(job.team, job_next(), at, 1, lengths[i], 0), AQ_ESIZE);
@@ -293,7 +293,7 @@ static void test_rma_arguments(void)
     }
     /* Empty ranges are valid anywhere inside, and at the very end. */
     CHECK_OK(aq_put(job.team, job_next(), at, local, 0, 0));
-    CHECK_OK(aq_get(job.team, local, job_next(), job_at(job_next(), job.len), 0, 0));
+    CHECK_OK(aq_get(job.team, job_next(), local, job_at(job_next(), job.len), 0, 0));
     CHECK_OK(aq_memset(job.team, job_next(), at, 1, 0, 0));
     CHECK_REFUSED(aq_segment_attach(job.team, 4096, &segment), AQ_ESTATE);
 }
@@ -361,7 +361,7 @@ static void on_probe(aq_am *am)
     CHECK_REFUSED(aq_am_reserve(job.team, am->source, AQ_AM_MEDIUM, NULL, 1, 2, 0, 0, &buffer),
                   AQ_ECONTEXT);
     CHECK_REFUSED(aq_put(job.team, am->source, at, local, 1, 0), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_get(job.team, local, am->source, at, 1, 0), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_get(job.team, am->source, local, at, 1, 0), AQ_ECONTEXT);
     CHECK_REFUSED(aq_get_value(job.team, am->source, at, 1, 0, &value), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nb(job.team, am->source, at, local, 1, 0, &event), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nbi(job.team, am->source, at, local, 1, 0), AQ_ECONTEXT);

@@ -154,7 +154,7 @@ static aq_status move(aq_team *team)
     uint64_t old;
     aq_event events[2] = {AQ_EVENT_DONE, AQ_EVENT_DONE};
     aq_status status = aq_put_nb(team, to, job_at(job_rank, 64), bytes, sizeof(bytes), 0, events);
-    if (status == AQ_OK) status = aq_get(team, bytes, to, job_at(job_rank, 4096), sizeof(bytes), 0);
+    if (status == AQ_OK) status = aq_get(team, to, bytes, job_at(job_rank, 4096), sizeof(bytes), 0);
     aq_status waited = aq_event_wait(&events[0]);
     if (status == AQ_OK) status = waited;
     if (status == AQ_OK) status = aq_get_value(team, to, job_at(job_rank, 0), 8, 0, &old);
@@ -263,7 +263,7 @@ static void ask_the_dead(void)
     CHECK_OK(aq_segment_query(job.team, first_victim, &info));
     if (info.local != NULL) return; /* memory that is mapped remains accessible */
     CHECK_STATUS(aq_put(job.team, first_victim, at, &word, sizeof(word), 0), AQ_EPEER);
-    CHECK_STATUS(aq_get(job.team, &word, first_victim, at, sizeof(word), 0), AQ_EPEER);
+    CHECK_STATUS(aq_get(job.team, first_victim, &word, at, sizeof(word), 0), AQ_EPEER);
     CHECK_STATUS(aq_put_nb(job.team, first_victim, at, &word, sizeof(word), 0, &event), AQ_EPEER);
 }
 

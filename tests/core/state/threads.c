@@ -114,7 +114,7 @@ static void do_put_get(struct worker *w, aq_rank rank)
     fill(out, len, w->random);
     CHECK_OK(aq_put_nb(job.team, rank, slice_of(w, rank, 0), out, len, 0, &event));
     CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_get_nbi(job.team, in, rank, slice_of(w, rank, 0), len, 0));
+    CHECK_OK(aq_get_nbi(job.team, rank, in, slice_of(w, rank, 0), len, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     CHECK(memcmp(in, out, len) == 0);
 }
@@ -147,7 +147,7 @@ static void do_last(void *arg)
     uint64_t word = w->random, back = 0;
     take_turn();
     CHECK_OK(aq_put(job.team, job_next(), slice_of(w, job_next(), 0), &word, sizeof(word), 0));
-    CHECK_OK(aq_get(job.team, &back, job_next(), slice_of(w, job_next(), 0), sizeof(back), 0));
+    CHECK_OK(aq_get(job.team, job_next(), &back, slice_of(w, job_next(), 0), sizeof(back), 0));
     CHECK_EQUAL(back, word);
     end_turn();
 }

@@ -183,20 +183,20 @@ static void move_put_get(struct worker *w, aq_rank rank)
     switch (next(w, 4)) {
     case 0:
         CHECK_OK(aq_put(job.team, rank, at, w->local, n, 0));
-        CHECK_OK(aq_get(job.team, w->check, rank, at, n, 0));
+        CHECK_OK(aq_get(job.team, rank, w->check, at, n, 0));
         break;
     case 1:
         CHECK_OK(aq_put_nb(job.team, rank, at, w->local, n, 0, &event));
         (void)aq_event_local(event);
         CHECK_OK(aq_event_wait(&event));
-        CHECK_OK(aq_get_nb(job.team, w->check, rank, at, n, 0, &event));
+        CHECK_OK(aq_get_nb(job.team, rank, w->check, at, n, 0, &event));
         while (aq_event_test(&event) == AQ_AGAIN)
             (void)aq_poll();
         break;
     case 2:
         CHECK_OK(aq_put_nbi(job.team, rank, at, w->local, n, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
-        CHECK_OK(aq_get_nbi(job.team, w->check, rank, at, n, 0));
+        CHECK_OK(aq_get_nbi(job.team, rank, w->check, at, n, 0));
         while (aq_nbi_test(AQ_NBI_GET) == AQ_AGAIN)
             (void)aq_poll();
         break;
@@ -206,7 +206,7 @@ static void move_put_get(struct worker *w, aq_rank rank)
         CHECK_OK(aq_nbi_end(&event));
         (void)aq_event_leaf(event, AQ_NBI_LOCAL);
         CHECK_OK(aq_event_wait(&event));
-        CHECK_OK(aq_get(job.team, w->check, rank, at, n, 0));
+        CHECK_OK(aq_get(job.team, rank, w->check, at, n, 0));
     }
     CHECK(memcmp(w->local, w->check, n) == 0);
 }
@@ -232,7 +232,7 @@ static void move_values(struct worker *w, aq_rank rank)
     CHECK_OK(aq_memset_nbi(job.team, rank, at + 200, 1, 100, 0));
     CHECK_OK(aq_event_wait(&event));
     CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
-    CHECK_OK(aq_get(job.team, w->check, rank, at, 300, 0));
+    CHECK_OK(aq_get(job.team, rank, w->check, at, 300, 0));
     CHECK(all_bytes(w->check, 300, 1));
 }
 
@@ -254,28 +254,28 @@ static void move_pieces(struct worker *w, aq_rank rank)
     switch (next(w, 5)) {
     case 0:
         CHECK_OK(aq_put_vector(job.team, rank, 4, far, 4, out, 0));
-        CHECK_OK(aq_get_vector(job.team, 4, in, rank, 4, far, 0));
+        CHECK_OK(aq_get_vector(job.team, rank, 4, in, 4, far, 0));
         break;
     case 1:
         CHECK_OK(aq_put_vector_nb(job.team, rank, 4, far, 4, out, 0, &event));
         CHECK_OK(aq_event_wait(&event));
-        CHECK_OK(aq_get_vector_nbi(job.team, 4, in, rank, 4, far, 0));
+        CHECK_OK(aq_get_vector_nbi(job.team, rank, 4, in, 4, far, 0));
         break;
     case 2:
         CHECK_OK(aq_put_indexed(job.team, rank, 4, far_at, 100, 4, out_at, 100, 0));
-        CHECK_OK(aq_get_indexed(job.team, 4, in_at, 100, rank, 4, far_at, 100, 0));
+        CHECK_OK(aq_get_indexed(job.team, rank, 4, in_at, 100, 4, far_at, 100, 0));
         break;
     case 3:
         CHECK_OK(aq_put_strided(job.team, rank, at, &far_stride, w->local, &near_stride, 100, &four,
                                 1, 0));
-        CHECK_OK(aq_get_strided(job.team, w->check, &near_stride, rank, at, &far_stride, 100, &four,
+        CHECK_OK(aq_get_strided(job.team, rank, w->check, &near_stride, at, &far_stride, 100, &four,
                                 1, 0));
         break;
     default:
         CHECK_OK(aq_put_strided_nbi(job.team, rank, at, &far_stride, w->local, &near_stride, 100,
                                     &four, 1, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
-        CHECK_OK(aq_get_indexed_nb(job.team, 4, in_at, 100, rank, 4, far_at, 100, 0, &event));
+        CHECK_OK(aq_get_indexed_nb(job.team, rank, 4, in_at, 100, 4, far_at, 100, 0, &event));
         CHECK_OK(aq_event_wait(&event));
     }
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
@@ -320,7 +320,7 @@ static void move_events(struct worker *w, aq_rank rank)
         break;
     }
     CHECK_OK(aq_event_wait_all(events, n));
-    CHECK_OK(aq_get(job.team, w->check, rank, area(w, rank, 0), n * 100, 0));
+    CHECK_OK(aq_get(job.team, rank, w->check, area(w, rank, 0), n * 100, 0));
     CHECK(memcmp(w->local, w->check, n * 100) == 0);
 }
 

@@ -238,20 +238,20 @@ static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigne
     case 0:
         CHECK_OK(aq_put_vector_nbi(pair, rank, 4, far, 4, near_out, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
-        CHECK_OK(aq_get_vector_nb(pair, 4, near_in, rank, 4, far, 0, &ev));
+        CHECK_OK(aq_get_vector_nb(pair, rank, 4, near_in, 4, far, 0, &ev));
         break;
     case 1:
         CHECK_OK(aq_put_indexed_nb(pair, rank, 4, far_at, 100, 4, out_at, 100, 0, &ev));
         CHECK_OK(aq_event_wait(&ev));
-        CHECK_OK(aq_get_strided_nb(pair, in, &near_stride, rank, there, &far_stride, 100, &four, 1,
+        CHECK_OK(aq_get_strided_nb(pair, rank, in, &near_stride, there, &far_stride, 100, &four, 1,
                                    0, &ev));
         break;
     default:
         CHECK_OK(aq_put_indexed_nbi(pair, rank, 4, far_at, 100, 4, out_at, 100, 0));
         CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
         CHECK_OK(
-            aq_get_strided_nbi(pair, in, &near_stride, rank, there, &far_stride, 100, &four, 1, 0));
-        CHECK_OK(aq_get_indexed_nb(pair, 4, in_at, 100, rank, 4, far_at, 100, 0, &ev));
+            aq_get_strided_nbi(pair, rank, in, &near_stride, there, &far_stride, 100, &four, 1, 0));
+        CHECK_OK(aq_get_indexed_nb(pair, rank, 4, in_at, 100, 4, far_at, 100, 0, &ev));
     }
     CHECK_OK(aq_event_wait(&ev));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
@@ -292,7 +292,7 @@ static void move_segment(struct worker *w)
     CHECK(info.size >= FURTHER_BYTES);
     fill(out, sizeof(out), w->random);
     CHECK_OK(aq_put(pair, rank, (unsigned char *)info.addr + 100, out, sizeof(out), 0));
-    CHECK_OK(aq_get(pair, in, rank, (unsigned char *)info.addr + 100, sizeof(in), 0));
+    CHECK_OK(aq_get(pair, rank, in, (unsigned char *)info.addr + 100, sizeof(in), 0));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
     scatter_about(w, pair, rank, info.addr);
     CHECK_OK(aq_barrier(w->team));

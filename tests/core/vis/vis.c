@@ -212,25 +212,25 @@ static aq_status get(enum shape shape, enum form form, uintptr_t base, unsigned 
     describe(&src, base);
     switch ((int)shape * 3 + (form == BLOCKING ? 0 : ev != NULL ? 1 : 2)) {
     case 0:
-        return aq_get_vector(t, nd, dst.vecs, target, ns, src.vecs, 0);
+        return aq_get_vector(t, target, nd, dst.vecs, ns, src.vecs, 0);
     case 1:
-        return aq_get_vector_nb(t, nd, dst.vecs, target, ns, src.vecs, flags, ev);
+        return aq_get_vector_nb(t, target, nd, dst.vecs, ns, src.vecs, flags, ev);
     case 2:
-        return aq_get_vector_nbi(t, nd, dst.vecs, target, ns, src.vecs, flags);
+        return aq_get_vector_nbi(t, target, nd, dst.vecs, ns, src.vecs, flags);
     case 3:
-        return aq_get_indexed(t, nd, dst.list, ld, target, ns, src.list, ls, 0);
+        return aq_get_indexed(t, target, nd, dst.list, ld, ns, src.list, ls, 0);
     case 4:
-        return aq_get_indexed_nb(t, nd, dst.list, ld, target, ns, src.list, ls, flags, ev);
+        return aq_get_indexed_nb(t, target, nd, dst.list, ld, ns, src.list, ls, flags, ev);
     case 5:
-        return aq_get_indexed_nbi(t, nd, dst.list, ld, target, ns, src.list, ls, flags);
+        return aq_get_indexed_nbi(t, target, nd, dst.list, ld, ns, src.list, ls, flags);
     case 6:
-        return aq_get_strided(t, to, dst.strides, target, from, src.strides, elem, counts, levels,
+        return aq_get_strided(t, target, to, dst.strides, from, src.strides, elem, counts, levels,
                               0);
     case 7:
-        return aq_get_strided_nb(t, to, dst.strides, target, from, src.strides, elem, counts,
+        return aq_get_strided_nb(t, target, to, dst.strides, from, src.strides, elem, counts,
                                  levels, flags, ev);
     default:
-        return aq_get_strided_nbi(t, to, dst.strides, target, from, src.strides, elem, counts,
+        return aq_get_strided_nbi(t, target, to, dst.strides, from, src.strides, elem, counts,
                                   levels, flags);
     }
 }
@@ -302,7 +302,7 @@ static void test_put(enum shape shape, enum form form)
     for (size_t i = 0; i < dst.total; i++)
         model[dst.bytes[i]] = local[src.bytes[i]];
     perform(true, shape, form);
-    CHECK_OK(aq_get(job.team, local, target, there, AREA, 0));
+    CHECK_OK(aq_get(job.team, target, local, there, AREA, 0));
     compare(local, "put", shape, form);
 }
 
@@ -337,7 +337,7 @@ static void test_transpose(void)
                                    &events[row]));
     CHECK_OK(aq_event_wait_all(events, N));
     memset(copy, 0, N * N * 4);
-    CHECK_OK(aq_get_strided(job.team, copy, (ptrdiff_t[]){4, N * 4}, target, there,
+    CHECK_OK(aq_get_strided(job.team, target, copy, (ptrdiff_t[]){4, N * 4}, there,
                             (ptrdiff_t[]){N * 4, 4}, 4, (size_t[]){N, N}, 2, 0));
     CHECK(memcmp(matrix, copy, N * N * 4) == 0);
 }
@@ -351,13 +351,13 @@ static void test_empty(void)
     aq_vec empty[] = {{NULL, 0}, {(void *)1, 0}};
     aq_event event = (aq_event)local;
     CHECK_OK(aq_put_vector(job.team, target, 0, NULL, 0, NULL, 0));
-    CHECK_OK(aq_get_vector(job.team, 2, empty, target, 0, NULL, 0));
+    CHECK_OK(aq_get_vector(job.team, target, 2, empty, 0, NULL, 0));
     CHECK_OK(aq_put_vector_nb(job.team, target, 1, empty, 2, empty, 0, &event));
     CHECK_OK(aq_event_wait(&event));
     CHECK_OK(aq_put_indexed(job.team, target, 5, NULL, 0, 0, NULL, 9, 0));
     CHECK_OK(aq_put_strided(job.team, target, NULL, NULL, NULL, NULL, 0, NULL, 3, 0));
     CHECK_OK(aq_put_strided(job.team, target, NULL, strides, NULL, strides, 4, none, 2, 0));
-    CHECK_OK(aq_get_strided(job.team, NULL, strides, target, NULL, strides, 4, huge, 3, 0));
+    CHECK_OK(aq_get_strided(job.team, target, NULL, strides, NULL, strides, 4, huge, 3, 0));
     CHECK_OK(aq_put_strided(job.team, target, job_at(target, job.self * (size_t)AREA), NULL, local,
                             NULL, 7, NULL, 0, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
@@ -373,7 +373,7 @@ static void test_refused_lists(void *inside)
     void *list[] = {inside, end}, *mine[] = {local, local}, *nulls[] = {local, NULL};
     aq_event event;
     CHECK_REFUSED(aq_put_vector(t, target, 2, outside, 1, here, 0), AQ_ERANGE);
-    CHECK_REFUSED(aq_get_vector(t, 1, here, target, 2, outside, 0), AQ_ERANGE);
+    CHECK_REFUSED(aq_get_vector(t, target, 1, here, 2, outside, 0), AQ_ERANGE);
     CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, longer, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_vector(t, target, 2, good, 2, wrap, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_vector(t, target, 2, good, 1, null, 0), AQ_EINVAL);
@@ -386,7 +386,7 @@ static void test_refused_lists(void *inside)
     CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 4, 2, mine, 4, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_indexed(t, target, SIZE_MAX, list, 4, 2, mine, 4, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_indexed(t, target, 1, list, 8, 2, nulls, 4, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_get_indexed(t, 2, NULL, 4, target, 1, list, 8, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_get_indexed(t, target, 2, NULL, 4, 1, list, 8, 0), AQ_EINVAL);
 }
 
 static void test_refused_regions(char *inside)
@@ -399,7 +399,7 @@ static void test_refused_regions(char *inside)
     CHECK_REFUSED(
         aq_put_strided(t, target, inside, near, local, near, 4, two, AQ_STRIDED_LEVELS + 1, 0),
         AQ_EINVAL);
-    CHECK_REFUSED(aq_get_strided(t, local, near, target, inside, near, 4, NULL, SIZE_MAX, 0),
+    CHECK_REFUSED(aq_get_strided(t, target, local, near, inside, near, 4, NULL, SIZE_MAX, 0),
                   AQ_EINVAL);
     CHECK_REFUSED(aq_put_strided(t, target, inside, far, local, near, 4, two, 2, 0), AQ_ESIZE);
     CHECK_REFUSED(aq_put_strided(t, target, inside, near, local, back, 4, two, 2, 0), AQ_ESIZE);
@@ -412,7 +412,7 @@ static void test_refused_regions(char *inside)
     CHECK_REFUSED(
         aq_put_strided(t, target, first + 3, (ptrdiff_t[]){-4}, local, near, 4, two, 1, 0),
         AQ_ERANGE);
-    CHECK_REFUSED(aq_get_strided(t, local, near, target, first + aq_segment_size(job.segment) - 7,
+    CHECK_REFUSED(aq_get_strided(t, target, local, near, first + aq_segment_size(job.segment) - 7,
                                  near, 4, two, 1, 0),
                   AQ_ERANGE);
 }
@@ -426,7 +426,7 @@ static void test_refused(void)
     test_refused_lists(inside);
     test_refused_regions(inside);
     CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
-    CHECK_OK(aq_get(job.team, local, target, inside, AREA, 0));
+    CHECK_OK(aq_get(job.team, target, local, inside, AREA, 0));
     compare(local, "refused", 0, 0); /* nothing has been transferred */
 }
 
@@ -451,7 +451,7 @@ static void test_progress(void)
     CHECK_OK(aq_am_short(job.team, job_next(), 200, NULL, 0, 0));
     for (size_t turns = 0; turns == 0 || *word == 0; turns++) {
         CHECK(turns < 100000000);
-        CHECK_OK(aq_get_indexed(job.team, 1, &to, 8, job.self, 1, &at, 8, 0));
+        CHECK_OK(aq_get_indexed(job.team, job.self, 1, &to, 8, 1, &at, 8, 0));
     }
 }
 

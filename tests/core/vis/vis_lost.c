@@ -17,7 +17,7 @@ static aq_status start(bool put, void *there, aq_event *ev)
     const ptrdiff_t step = 16;
     const size_t count = SIZE / 16;
     return put ? aq_put_strided_nb(job.team, 0, there, &step, memory, &step, 8, &count, 1, 0, ev)
-               : aq_get_strided_nb(job.team, memory, &step, 0, there, &step, 8, &count, 1, 0, ev);
+               : aq_get_strided_nb(job.team, 0, memory, &step, there, &step, 8, &count, 1, 0, ev);
 }
 
 static int never(void *arg)

@@ -35,7 +35,7 @@ static void strided(struct worker *w, uint64_t seed)
                                    w->out + 8 * i, (ptrdiff_t[]){16}, 8, (size_t[]){PART / 32}, 1,
                                    0, &events[i]));
     CHECK_OK(aq_event_wait_all(events, 2));
-    CHECK_OK(aq_get(job.team, w->in, job_next(), w->there, PART / 2 / 16 * 16, 0));
+    CHECK_OK(aq_get(job.team, job_next(), w->in, w->there, PART / 2 / 16 * 16, 0));
     CHECK(memcmp(w->in, w->out, PART / 2 / 16 * 16) == 0);
 }
 
@@ -58,7 +58,7 @@ static void indexed(struct worker *w, uint64_t seed)
     aq_event leaf = aq_event_leaf(region, AQ_NBI_LOCAL);
     CHECK_OK(aq_event_wait(&leaf));
     CHECK_OK(aq_event_wait(&region));
-    CHECK_OK(aq_get_indexed_nbi(job.team, PIECES, back, 100, job_next(), PIECES, dst, 100, 0));
+    CHECK_OK(aq_get_indexed_nbi(job.team, job_next(), PIECES, back, 100, PIECES, dst, 100, 0));
     CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
     CHECK(filled(w->in, PIECES * 100, seed));
 }

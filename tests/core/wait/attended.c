@@ -33,7 +33,7 @@ static void transfers(void)
     for (uint32_t i = 0; i < TRANSFERS; i++) {
         fill(out, BYTES, i);
         CHECK_OK(aq_put(job.team, 1, job_at(1, 0), out, BYTES, 0));
-        CHECK_OK(aq_get(job.team, in, 1, job_at(1, 0), BYTES, 0));
+        CHECK_OK(aq_get(job.team, 1, in, job_at(1, 0), BYTES, 0));
         CHECK(filled(in, BYTES, i));
     }
     CHECK_OK(aq_am_short(job.team, 1, DONE, AQ_NO_ARGS, 0));
