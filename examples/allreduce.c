@@ -33,7 +33,7 @@ int main(int argc, char **argv)
     check(aq_init(NULL, &world), "aq_init");
 
     uint64_t mine[2] = {hits_of(points, (uint64_t)aq_job_rank() << 32), points}, all[2];
-    check(aq_coll_allreduce(world, all, mine, 2, AQ_U64, AQ_ADD), "aq_coll_allreduce");
+    check(aq_coll_allreduce(world, all, mine, 2, AQ_TYPE_U64, AQ_OP_ADD, 0), "aq_coll_allreduce");
     if (aq_job_rank() == 0)
         printf("pi is about %.4f, from %llu points of %u processes\n",
                4 * (double)all[0] / (double)all[1], (unsigned long long)all[1], aq_job_size());

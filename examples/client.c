@@ -33,7 +33,7 @@ static aq_status ask(aq_team *pair, aq_handler what, const char *data, size_t n)
 {
     aq_event answer;
     aq_status st = aq_am_medium_nb(pair, 1, what, data, n, AQ_NO_ARGS, 0, &answer);
-    return st == AQ_OK ? aq_event_wait(&answer) : st;
+    return st == AQ_OK ? aq_event_wait(&answer, AQ_FOREVER) : st;
 }
 
 /* One request after another. */

@@ -57,7 +57,7 @@ static void loop(aq_team *world, int32_t ticks)
             check(aq_barrier_notify(world, 0, AQ_BARRIER_ANONYMOUS), "aq_barrier_notify");
             done = 1;
         }
-        if (done && aq_barrier_try(world, 0, AQ_BARRIER_ANONYMOUS) == AQ_OK) break;
+        if (done && aq_barrier_wait(world, 0, AQ_BARRIER_ANONYMOUS, 0) == AQ_OK) break;
         /* AQ_AGAIN: something has arrived since, so do not sleep. */
         if (st != AQ_OK && aq_wait_prepare() == AQ_OK && poll(fds, 2, -1) < 0 && errno != EINTR)
             perror("poll");

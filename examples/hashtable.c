@@ -114,7 +114,7 @@ static void fill(uint64_t count)
         add(own_key(aq_team_rank(world), i), i + 1);
     for (uint64_t i = 0; i < SHARED_KEYS; i++)
         add(shared_key(i), 1);
-    check(aq_poll_until(all_added, NULL), "aq_poll_until");
+    check(aq_poll_until(all_added, NULL, AQ_FOREVER), "aq_poll_until");
 }
 
 /* Look up keys that the next rank, all ranks or no rank added; count wrong values. */
@@ -138,10 +138,10 @@ static void report(uint64_t lookups, uint64_t errors)
     check(aq_segment_query(world, 0, &info), "aq_segment_query");
     struct part *root = info.addr;
     aq_atomic_domain *domain;
-    check(aq_atomic_domain_create(world, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain),
+    check(aq_atomic_domain_create(world, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain),
           "aq_atomic_domain_create");
-    check(aq_atomic(domain, 0, &root->lookups, AQ_ADD, &lookups, NULL, NULL, 0), "aq_atomic");
-    check(aq_atomic(domain, 0, &root->errors, AQ_ADD, &errors, NULL, NULL, 0), "aq_atomic");
+    check(aq_atomic(domain, 0, &root->lookups, AQ_OP_ADD, &lookups, NULL, NULL, 0), "aq_atomic");
+    check(aq_atomic(domain, 0, &root->errors, AQ_OP_ADD, &errors, NULL, NULL, 0), "aq_atomic");
     check(aq_barrier(world), "aq_barrier");
     aq_atomic_domain_destroy(domain);
 }

@@ -113,7 +113,7 @@ static void simulate(const struct plate *plate, struct band band, void *segment)
             double *first = now + plate->width, *last = now + band.rows * plate->width;
             send_row(plate, rank == 0 ? AQ_RANK_NONE : rank - 1, 1, first, now, state);
             send_row(plate, rank + 1, 0, last, last + plate->width, state);
-            check(aq_nbi_wait(AQ_NBI_PUT), "aq_nbi_wait");
+            check(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER), "aq_nbi_wait");
         }
         check(aq_barrier(world), "aq_barrier");
         compute(now, next, band.rows, plate->width);

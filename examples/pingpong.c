@@ -36,7 +36,7 @@ static void play(aq_team *world, aq_rank peer, long wanted)
     while (pongs < wanted) {
         long next = pongs + 1;
         check(aq_am_short(world, peer, ping, AQ_NO_ARGS, 0), "aq_am_short");
-        check(aq_poll_until(reached, &next), "aq_poll_until");
+        check(aq_poll_until(reached, &next, AQ_FOREVER), "aq_poll_until");
     }
 }
 

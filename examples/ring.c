@@ -50,13 +50,13 @@ int main(int argc, char **argv)
     double start = now_us();
     if (rank == 0) has_token = 1;
     for (int32_t lap = 0; lap < laps; lap++) {
-        check(aq_poll_until(arrived, NULL), "aq_poll_until");
+        check(aq_poll_until(arrived, NULL, AQ_FOREVER), "aq_poll_until");
         has_token = 0;
         check(aq_am_short(world, next, handler.index, AQ_ARGS(token + 1), 0), "aq_am_short");
     }
     int wrong = 0;
     if (rank == 0) {
-        check(aq_poll_until(arrived, NULL), "aq_poll_until"); /* back at the start */
+        check(aq_poll_until(arrived, NULL, AQ_FOREVER), "aq_poll_until"); /* back at the start */
         double hops = (double)laps * size;
         wrong = (double)token != hops;
         printf("the token made %d hops in %d laps of %u ranks, %.2f us each%s\n", token, laps, size,

@@ -23,16 +23,16 @@ int main(void)
 
     uint32_t mine = self + 1, sums[2];
     aq_event events[2];
-    check(aq_coll_allreduce_nb(row, &sums[0], &mine, 1, AQ_U32, AQ_ADD, 0, &events[0]),
+    check(aq_coll_allreduce_nb(row, &sums[0], &mine, 1, AQ_TYPE_U32, AQ_OP_ADD, 0, &events[0]),
           "aq_coll_allreduce_nb");
-    check(aq_coll_allreduce_nb(column, &sums[1], &mine, 1, AQ_U32, AQ_ADD, 0, &events[1]),
+    check(aq_coll_allreduce_nb(column, &sums[1], &mine, 1, AQ_TYPE_U32, AQ_OP_ADD, 0, &events[1]),
           "aq_coll_allreduce_nb");
-    check(aq_event_wait_all(events, 2), "aq_event_wait_all");
+    check(aq_event_wait_all(events, 2, AQ_FOREVER), "aq_event_wait_all");
 
     /* The first member of each row sends its sums to rank 0, through the column. */
     uint32_t table[64];
     if (my_column == 0 && aq_team_size(column) <= 64) {
-        check(aq_coll_gather(column, 0, table, &sums[0], sizeof(sums[0])), "aq_coll_gather");
+        check(aq_coll_gather(column, 0, table, &sums[0], sizeof(sums[0]), 0), "aq_coll_gather");
         for (aq_rank i = 0; self == 0 && i < aq_team_size(column); i++)
             printf("row %u: sum %u\n", i, table[i]);
     }

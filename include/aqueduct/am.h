@@ -225,12 +225,13 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_han
  *
  * @return AQ_OK      Sent, or to be sent when the operation completes.
  * @return AQ_ENOMEM  Not enough memory to defer the message.
- * @return As aq_am_medium, except AQ_AGAIN; AQ_EINVAL also if `ev` is NULL.
+ * @return AQ_AGAIN   Only with AQ_IMMEDIATE, and if `*ev` is already complete: no room.
+ * @return As aq_am_medium otherwise; AQ_EINVAL also if `ev` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler,
                                                    const void *src, size_t nbytes,
                                                    const aq_arg *args, unsigned nargs,
-                                                   aq_event *ev);
+                                                   unsigned flags, aq_event *ev);
 
 /**
  * Send a Medium request when the operation of `*ev` completes, in the thread's implicit set: both
@@ -242,7 +243,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, 
 AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler,
                                                     const void *src, size_t nbytes,
                                                     const aq_arg *args, unsigned nargs,
-                                                    aq_event *ev);
+                                                    unsigned flags, aq_event *ev);
 
 /**
  * Reply to a request with a Short, from inside its handler; at most one reply per request.
@@ -280,16 +281,12 @@ AQ_API AQ_MUST_USE aq_status aq_am_reply_long(aq_am *am, aq_handler handler, con
 /**
  * A message being prepared: write up to `size` bytes of payload at `addr`, then commit or cancel.
  *
- * The fields below `size` are private to the library.
+ * May be copied, but only one copy may be committed or canceled.
  */
 typedef struct aq_am_buffer {
     void *addr;  /**< where to write the payload, or the caller's own buffer */
     size_t size; /**< number of bytes granted */
-    void *aqi_route;
-    void *aqi_am;
-    void *aqi_slot;
-    uint32_t aqi_flags;
-    uint32_t aqi_nargs;
+    uint64_t aqi_opaque[6];
 } aq_am_buffer;
 
 /**

@@ -4,50 +4,19 @@
 
 #include <aqueduct/event.h>
 #include <aqueduct/segment.h>
+#include <aqueduct/type.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** Types of the operand in memory; native byte order, naturally aligned. */
-typedef enum aq_atomic_type {
-    AQ_I32 = 0,
-    AQ_U32 = 1,
-    AQ_I64 = 2,
-    AQ_U64 = 3,
-    AQ_F32 = 4,
-    AQ_F64 = 5
-} aq_atomic_type;
-
-/** Operations; each returns the old value if `result` is given; AQ_SET takes none. */
-typedef enum aq_atomic_op {
-    AQ_SET = 0,  /**< store operand1 */
-    AQ_GET = 1,  /**< load */
-    AQ_SWAP = 2, /**< store operand1, return the old value */
-    AQ_CAS = 3,  /**< if equal to operand1 (bitwise), store operand2 */
-    AQ_ADD = 4,
-    AQ_SUB = 5,
-    AQ_MULT = 6,
-    AQ_MIN = 7,
-    AQ_MAX = 8,
-    AQ_INC = 9,
-    AQ_DEC = 10,
-    AQ_AND = 11, /**< integers only, like AQ_OR and AQ_XOR */
-    AQ_OR = 12,
-    AQ_XOR = 13
-} aq_atomic_op;
-
-/** The bit of an operation in the mask for aq_atomic_domain_create. */
-#define AQ_OP_BIT(op) (1u << (op))
-#define AQ_OPS_ALL    0x3fffu
 
 /**
  * Flags of operations. RELEASE: operations that this thread completed before are visible to any
  * process that acquires the result. ACQUIRE: those of the releasing thread are visible once this
  * operation has been synchronized.
  */
-#define AQ_ATOMIC_ACQUIRE 0x200u
-#define AQ_ATOMIC_RELEASE 0x400u
+#define AQ_ATOMIC_ACQUIRE 0x1000u
+#define AQ_ATOMIC_RELEASE 0x2000u
 
 /** A set of operations on one type that are atomic with respect to each other. */
 typedef struct aq_atomic_domain aq_atomic_domain;
@@ -64,19 +33,20 @@ typedef struct aq_atomic_domain aq_atomic_domain;
  * Threads     One at a time; not from a handler.
  *
  * @return AQ_OK       `*domain` is valid until aq_atomic_domain_destroy.
- * @return AQ_EINVAL   `ops` is empty, has an unknown operation, or has a bitwise one for a floating
- *                     type.
+ * @return AQ_EINVAL   `ops` is empty, unknown, or has a bit operation on a floating type, or
+ *                     `flags` is not 0.
  * @return AQ_ENOMEM, AQ_ESTATE
  */
-AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type,
-                                                     unsigned ops, aq_atomic_domain **domain);
+AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_type type, unsigned ops,
+                                                     unsigned flags, aq_atomic_domain **domain);
 
 /** The properties of a domain. */
 typedef struct aq_atomic_domain_info {
     aq_team *team;
-    aq_atomic_type type;
+    aq_type type;
     unsigned ops; /**< AQ_OP_BIT()s */
     size_t size;  /**< of the type, in bytes */
+    uint64_t aqi_reserved[4];
 } aq_atomic_domain_info;
 
 /**
@@ -124,9 +94,9 @@ AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
  * @return AQ_ERANGE  `addr` is not inside the segment of `rank`.
  * @return AQ_ERANK, AQ_ECONTEXT, AQ_ESTATE, AQ_EPEER
  */
-AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr,
-                                       aq_atomic_op op, const void *operand1, const void *operand2,
-                                       void *result, unsigned flags);
+AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, void *addr, aq_op op,
+                                       const void *operand1, const void *operand2, void *result,
+                                       unsigned flags);
 
 /**
  * Start an atomic operation with an explicit event; the operands are read before it returns.
@@ -139,13 +109,12 @@ AQ_API AQ_MUST_USE aq_status aq_atomic(aq_atomic_domain *domain, aq_rank rank, v
  * @return As aq_atomic; AQ_AGAIN only with AQ_IMMEDIATE.
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank, void *addr,
-                                          aq_atomic_op op, const void *operand1,
-                                          const void *operand2, void *result, unsigned flags,
-                                          aq_event *ev);
+                                          aq_op op, const void *operand1, const void *operand2,
+                                          void *result, unsigned flags, aq_event *ev);
 
 /**
- * Start an atomic operation in the thread's implicit set: as AQ_NBI_PUT for AQ_SET, AQ_NBI_GET for
- * AQ_GET, otherwise AQ_NBI_ATOMIC. Otherwise as aq_atomic_nb.
+ * Start an atomic operation in the thread's implicit set: as AQ_NBI_PUT for AQ_OP_SET, AQ_NBI_GET
+ * for AQ_OP_GET, otherwise AQ_NBI_ATOMIC. Otherwise as aq_atomic_nb.
  *
  * Completion  After aq_nbi_wait of that kind, or when the access region's event is complete, the
  *             operation has been performed and `*result` is valid.
@@ -154,8 +123,8 @@ AQ_API AQ_MUST_USE aq_status aq_atomic_nb(aq_atomic_domain *domain, aq_rank rank
  * @return As aq_atomic_nb.
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_nbi(aq_atomic_domain *domain, aq_rank rank, void *addr,
-                                           aq_atomic_op op, const void *operand1,
-                                           const void *operand2, void *result, unsigned flags);
+                                           aq_op op, const void *operand1, const void *operand2,
+                                           void *result, unsigned flags);
 
 #ifdef __cplusplus
 }

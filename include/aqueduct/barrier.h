@@ -2,20 +2,54 @@
 #ifndef AQUEDUCT_BARRIER_H
 #define AQUEDUCT_BARRIER_H
 
+#include <aqueduct/event.h>
 #include <aqueduct/team.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/**
+ * Wait until every member of the team has called this. The barrier has no name.
+ *
+ * All forms of barriers follow the rules for collectives (aq_coll_broadcast): the members start the
+ * same barriers in the same order.
+ *
+ * Ordering    Release and acquire: what any member had completed before is visible to all after it.
+ * Blocking    Until all members have; runs handlers.
+ * Threads     One at a time per team; not from a handler.
+ *
+ * @return AQ_OK      All have arrived.
+ * @return AQ_ESTATE  A notify without its wait is pending, or not initialized.
+ * @return AQ_EPEER   A member died.
+ * @return AQ_EINVAL  The team is NULL or a pair (aq_team_pair).
+ * @return AQ_ENOMEM, AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
+
+/**
+ * Start a barrier that completes through an event; several may be outstanding.
+ *
+ * Completion  `*ev` completes when all members have started the barrier.
+ * Ordering    Release at the start, acquire at completion.
+ * Blocking    Never.
+ * Threads     One at a time per team; not from a handler.
+ *
+ * @return AQ_OK      Started; `*ev` is valid (AQ_EVENT_DONE if already complete). Waiting for it
+ *                    returns AQ_EPEER if a member died.
+ * @return AQ_EINVAL  The team is NULL or a pair, `flags` has a bit other than AQ_IMMEDIATE (which
+ *                    has no effect), or `ev` is NULL.
+ * @return AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  Nothing was started.
+ */
+AQ_API AQ_MUST_USE aq_status aq_barrier_nb(aq_team *team, unsigned flags, aq_event *ev);
+
 #define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored and matches every other */
 #define AQ_BARRIER_MISMATCH  0x20u /**< make the wait of every member return AQ_EMISMATCH */
 
 /**
- * Announce that this process has reached the barrier. Each notify must be followed by one wait (or
- * a successful try) before the next notify on the team. Barriers of several teams may be pending at
- * once, and other communication, including collectives, may go on between notify and wait (see
- * aq_coll_barrier_nb for barriers that complete through events).
+ * Announce that this process has reached the barrier. Each notify must be followed by one completed
+ * wait before the next notify on the team. Barriers of several teams may be pending at once, and
+ * other communication, including collectives, may go on between notify and wait.
  *
  * With `flags` 0 the barrier is named `id`: all members that name it must use the same name.
  *
@@ -31,54 +65,23 @@ extern "C" {
 AQ_API AQ_MUST_USE aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags);
 
 /**
- * Wait until every member of the team has notified.
+ * Wait until every member of the team has notified, at most for `timeout_ns` (AQ_FOREVER: no limit;
+ * 0: poll once and test).
  *
  * Ordering    Acquire.
- * Blocking    Until all have; runs handlers.
+ * Blocking    Until all have or the time expires; runs handlers.
  * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK         All have arrived.
+ * @return AQ_AGAIN      Timed out; the barrier stays pending.
  * @return AQ_EMISMATCH  All have arrived, but two members used different names or one passed
  *                       AQ_BARRIER_MISMATCH (every member gets this), or the caller passes a name
  *                       here that differs from the one agreed on.
  * @return AQ_ESTATE     Called without a notify, or not initialized.
  * @return AQ_EPEER      A member died.
  */
-AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags);
-
-/**
- * Poll once and test whether the barrier is complete. Otherwise as aq_barrier_wait.
- *
- * Blocking    Never; may run handlers.
- *
- * @return AQ_AGAIN  Not yet complete; the barrier stays pending.
- * @return As aq_barrier_wait otherwise.
- */
-AQ_API AQ_MUST_USE aq_status aq_barrier_try(aq_team *team, int id, unsigned flags);
-
-/**
- * Wait until every member of the team has notified, at most for `timeout_ns`. Otherwise as
- * aq_barrier_wait.
- *
- * Blocking    At most for `timeout_ns`, as aq_poll_for; runs handlers.
- *
- * @return AQ_AGAIN  Timed out; the barrier stays pending.
- * @return As aq_barrier_wait otherwise.
- */
-AQ_API AQ_MUST_USE aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags,
-                                                 uint64_t timeout_ns);
-
-/**
- * Notify and wait, without a name; as aq_barrier_wait and aq_barrier_notify.
- *
- * Ordering    Release and acquire: operations that any member completed before are visible to all
- *             members afterwards.
- *
- * @return AQ_OK      All have arrived.
- * @return AQ_ESTATE  The previous notify has not been waited for, or not initialized.
- * @return As aq_barrier_notify and aq_barrier_wait.
- */
-AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
+AQ_API AQ_MUST_USE aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags,
+                                             uint64_t timeout_ns);
 
 /**
  * Get the name of the last completed barrier of a team.

@@ -2,23 +2,23 @@
 #ifndef AQUEDUCT_COLL_H
 #define AQUEDUCT_COLL_H
 
-#include <aqueduct/atomic.h>
 #include <aqueduct/event.h>
 #include <aqueduct/team.h>
+#include <aqueduct/type.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /** In `flags` of a collective: its data moves only after all members have started it. */
-#define AQ_COLL_IN_ALL 0x100u
+#define AQ_COLL_IN_ALL 0x10000u
 /** In `flags` of a collective: it completes only when the buffers of all members are final. */
-#define AQ_COLL_OUT_ALL 0x200u
+#define AQ_COLL_OUT_ALL 0x20000u
 /**
  * In `flags` of a reduction: the operator need not be commutative. Operands are combined in rank
  * order, with any grouping; long reductions are slower.
  */
-#define AQ_COLL_ORDERED 0x400u
+#define AQ_COLL_ORDERED 0x40000u
 
 /**
  * A user-defined reduction: for all i below `count`, element i of `right_and_out` becomes left[i]
@@ -31,32 +31,16 @@ extern "C" {
 typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, const void *context);
 
 /**
- * Start a barrier of the team; several may be outstanding.
- *
- * These rules apply to all collectives. The members of a team start them in the same order (a
- * barrier notify counts as one) and may complete them in any order; different threads may have
- * collectives in progress on different teams. Root, sizes, type and operator must be the same in
- * all members unless stated otherwise; a detected difference ends the job. Buffers, tables and
- * contexts must stay valid and unchanged until completion. `flags` may contain AQ_IMMEDIATE, which
- * has no effect, and, except for barriers, AQ_COLL_IN_ALL and AQ_COLL_OUT_ALL.
- *
- * Completion  `*ev` completes when all members have started the barrier: release at the start,
- *             acquire at completion.
- * Blocking    Never.
- * Threads     One at a time per team; not from a handler.
- *
- * @return AQ_OK      Started; `*ev` is valid (AQ_EVENT_DONE if already complete). Waiting for it
- *                    returns AQ_EPEER if a member died.
- * @return AQ_EINVAL  The team does not support collectives, `flags` has a bit that this call does
- *                    not accept, or a pointer is NULL.
- * @return AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  Nothing was started.
- */
-AQ_API AQ_MUST_USE aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev);
-
-/**
  * Broadcast `nbytes` from `src` in the member `root` to `dst` in all members, and wait.
  *
  * `src` is used in the root only; there `dst` may equal `src`.
+ *
+ * These rules apply to all collectives. The members of a team start them, including barriers
+ * (aq_barrier_notify counts as one), in the same order and may complete them in any order;
+ * different threads may have collectives in progress on different teams. Root, sizes, type and
+ * operator must be the same in all members unless stated otherwise; a detected difference ends the
+ * job. Buffers, tables and contexts must stay valid and unchanged until completion. `flags` may
+ * contain AQ_COLL_IN_ALL, AQ_COLL_OUT_ALL and AQ_IMMEDIATE, which has no effect.
  *
  * Completion  On return the caller's own buffers are final: `dst` holds the data, and `src` may be
  *             reused. This implies nothing about other members. Any collective may synchronize
@@ -67,10 +51,12 @@ AQ_API AQ_MUST_USE aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, a
  * @return AQ_OK     Done.
  * @return AQ_ERANK  `root` is not in the team.
  * @return AQ_EPEER  A member died; the contents of `dst` are undefined.
- * @return AQ_EINVAL, AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT  As aq_coll_barrier_nb.
+ * @return AQ_EINVAL The team does not support collectives, `flags` has a bit that this call does
+ *                   not accept, or a pointer is NULL.
+ * @return AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT  Nothing was started.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void *dst,
-                                               const void *src, size_t nbytes);
+                                               const void *src, size_t nbytes, unsigned flags);
 
 /**
  * Start a broadcast. Does what aq_coll_broadcast does, but completes through an event.
@@ -84,7 +70,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void
  * @return AQ_OK      Started; `*ev` is valid (AQ_EVENT_DONE if already complete). Waiting for it
  *                    returns AQ_EPEER if a member died; the contents of `dst` are then undefined.
  * @return AQ_ERANK   `root` is not in the team.
- * @return AQ_EINVAL, AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  As aq_coll_barrier_nb.
+ * @return AQ_EINVAL, AQ_ENOMEM, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT  Nothing was started.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, void *dst,
                                                   const void *src, size_t nbytes, unsigned flags,
@@ -94,10 +80,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, v
  * Reduce the `count` elements at `src` of all members, element by element, to `dst` in the member
  * `root`, and wait.
  *
- * `op` is AQ_ADD, AQ_MULT, AQ_MIN, AQ_MAX or, for integers, AQ_AND, AQ_OR, AQ_XOR. `dst` is used in
- * the root only, where it may equal `src`. Integers wrap around. The order in which floating-point
- * elements are combined is unspecified, but the same in each run with the same members, sizes,
- * settings and kind of memory.
+ * `op` is AQ_OP_ADD, AQ_OP_MULT, AQ_OP_MIN, AQ_OP_MAX or, for integers, AQ_OP_AND, AQ_OP_OR,
+ * AQ_OP_XOR. `dst` is used in the root only, where it may equal `src`. Integers wrap around. The
+ * order in which floating-point elements are combined is unspecified, but the same in each run with
+ * the same members, sizes, settings and kind of memory.
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
@@ -105,7 +91,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, v
  * @return AQ_EINVAL  The type does not support `op`, or as aq_coll_broadcast.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *dst, const void *src,
-                                            size_t count, aq_atomic_type type, aq_atomic_op op);
+                                            size_t count, aq_type type, aq_op op, unsigned flags);
 
 /**
  * Start a reduction to one member. Does what aq_coll_reduce does; otherwise as
@@ -114,8 +100,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *d
  * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the type does not support `op`.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst,
-                                               const void *src, size_t count, aq_atomic_type type,
-                                               aq_atomic_op op, unsigned flags, aq_event *ev);
+                                               const void *src, size_t count, aq_type type,
+                                               aq_op op, unsigned flags, aq_event *ev);
 
 /**
  * Reduce `count` elements of `size` bytes, of any type, to one member with a user-defined function,
@@ -127,7 +113,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, void *dst,
                                                  const void *src, size_t count, size_t size,
-                                                 aq_reduce_fn *fn, const void *context);
+                                                 aq_reduce_fn *fn, const void *context,
+                                                 unsigned flags);
 
 /**
  * Start a reduction to one member with a user-defined function. Does what aq_coll_reduce_user does;
@@ -149,7 +136,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root,
  * @return As aq_coll_reduce, except AQ_ERANK.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce(aq_team *team, void *dst, const void *src,
-                                               size_t count, aq_atomic_type type, aq_atomic_op op);
+                                               size_t count, aq_type type, aq_op op,
+                                               unsigned flags);
 
 /**
  * Start a reduction to all members. Does what aq_coll_allreduce does; otherwise as
@@ -159,8 +147,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce(aq_team *team, void *dst, const v
  *         `op`.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src,
-                                                  size_t count, aq_atomic_type type,
-                                                  aq_atomic_op op, unsigned flags, aq_event *ev);
+                                                  size_t count, aq_type type, aq_op op,
+                                                  unsigned flags, aq_event *ev);
 
 /**
  * Reduce to all members with a user-defined function, and wait; as aq_coll_reduce_user and as
@@ -170,7 +158,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, cons
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user(aq_team *team, void *dst, const void *src,
                                                     size_t count, size_t size, aq_reduce_fn *fn,
-                                                    const void *context);
+                                                    const void *context, unsigned flags);
 
 /**
  * Start a reduction to all members with a user-defined function. Does what aq_coll_allreduce_user
@@ -194,7 +182,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst,
  * @return As aq_coll_broadcast.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gather(aq_team *team, aq_rank root, void *dst, const void *src,
-                                            size_t nbytes);
+                                            size_t nbytes, unsigned flags);
 
 /**
  * Start a gather. Does what aq_coll_gather does; otherwise as aq_coll_broadcast_nb.
@@ -217,7 +205,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst,
                                              const size_t *counts, const size_t *offsets,
-                                             const void *src, size_t nbytes);
+                                             const void *src, size_t nbytes, unsigned flags);
 
 /**
  * Start a gather of blocks of different sizes. Does what aq_coll_gatherv does; otherwise as
@@ -237,7 +225,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, voi
  * @return As aq_coll_gather, except AQ_ERANK.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgather(aq_team *team, void *dst, const void *src,
-                                               size_t nbytes);
+                                               size_t nbytes, unsigned flags);
 
 /**
  * Start a gather to all members. Does what aq_coll_allgather does; otherwise as
@@ -257,7 +245,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, cons
  * @return As aq_coll_allgather; AQ_EINVAL also if a table is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv(aq_team *team, void *dst, const size_t *counts,
-                                                const size_t *offsets, const void *src);
+                                                const size_t *offsets, const void *src,
+                                                unsigned flags);
 
 /**
  * Start a gather of blocks of different sizes to all members. Does what aq_coll_allgatherv does;
@@ -280,7 +269,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, con
  * @return As aq_coll_broadcast.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatter(aq_team *team, aq_rank root, void *dst,
-                                             const void *src, size_t nbytes);
+                                             const void *src, size_t nbytes, unsigned flags);
 
 /**
  * Start a scatter. Does what aq_coll_scatter does; otherwise as aq_coll_broadcast_nb.
@@ -303,7 +292,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes,
                                               const void *src, const size_t *counts,
-                                              const size_t *offsets);
+                                              const size_t *offsets, unsigned flags);
 
 /**
  * Start a scatter of blocks of different sizes. Does what aq_coll_scatterv does; otherwise as
@@ -325,7 +314,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, vo
  * @return As aq_coll_broadcast, except AQ_ERANK.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoall(aq_team *team, void *dst, const void *src,
-                                              size_t nbytes);
+                                              size_t nbytes, unsigned flags);
 
 /**
  * Start an exchange between all members. Does what aq_coll_alltoall does; otherwise as
@@ -348,7 +337,8 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,
                                                const size_t *dst_offsets, const void *src,
-                                               const size_t *src_counts, const size_t *src_offsets);
+                                               const size_t *src_counts, const size_t *src_offsets,
+                                               unsigned flags);
 
 /**
  * Start an exchange of blocks of different sizes between all members. Does what aq_coll_alltoallv

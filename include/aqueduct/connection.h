@@ -41,6 +41,7 @@ typedef struct aq_connection_event {
     aq_connection *connection; /**< must be closed by the program, even after the last event */
     aq_listener *listener;     /**< for REQUEST: the listener that received it; otherwise NULL */
     void *context;             /**< that of the connection; for REQUEST that of the listener */
+    uint64_t aqi_reserved[4];
 } aq_connection_event;
 
 /** Properties of a connection. */
@@ -53,15 +54,16 @@ typedef struct aq_connection_info {
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
     const void *data;   /**< data from the peer's call or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
+    uint64_t aqi_reserved[4];
 } aq_connection_info;
 
-#define AQ_LISTEN_ANYBODY  0x1u /**< accept calls from all users, also without a secret */
-#define AQ_CONNECT_ANYBODY 0x1u /**< the server may be another user; no secret is needed */
-#define AQ_CONNECT_WAIT    0x2u /**< while nothing listens, keep trying until the timeout */
+#define AQ_LISTEN_ANYBODY  0x100000u /**< accept calls from all users, also without a secret */
+#define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user; no secret is needed */
+#define AQ_CONNECT_WAIT    0x400000u /**< while nothing listens, keep trying until the timeout */
 
-/** Options of aq_connect. Zero and NULL are defaults; set struct_size to the struct's size. */
+/** Options of aq_connect. Zero and NULL are defaults: begin with aq_connect_defaults(). */
 typedef struct aq_connect_params {
-    size_t struct_size;
+    size_t struct_size;  /**< sizeof(aq_connect_params) */
     const void *data;    /**< for the server, up to AQ_CONN_DATA bytes */
     size_t nbytes;       /**< size of `data` */
     uint64_t timeout_ns; /**< 0: AQ_CONN_TIMEOUT */
@@ -70,14 +72,40 @@ typedef struct aq_connect_params {
     void *context;       /**< for aq_connection_context */
 } aq_connect_params;
 
-/** Options of aq_connection_accept. Zero and NULL are defaults; set struct_size likewise. */
+/**
+ * Return the default options of aq_connect.
+ *
+ * Threads     Any.
+ */
+static inline aq_connect_params aq_connect_defaults(void)
+{
+    aq_connect_params params;
+    memset(&params, 0, sizeof(params));
+    params.struct_size = sizeof(params);
+    return params;
+}
+
+/** Options of aq_connection_accept. Zero and NULL are defaults: begin with aq_accept_defaults(). */
 typedef struct aq_accept_params {
-    size_t struct_size;
+    size_t struct_size;  /**< sizeof(aq_accept_params) */
     const void *data;    /**< for the client, up to AQ_CONN_DATA bytes */
     size_t nbytes;       /**< size of `data` */
     aq_segment *segment; /**< the peer may access it; NULL: that of the first endpoint, if any */
     void *context;       /**< for aq_connection_context */
 } aq_accept_params;
+
+/**
+ * Return the default options of aq_connection_accept.
+ *
+ * Threads     Any.
+ */
+static inline aq_accept_params aq_accept_defaults(void)
+{
+    aq_accept_params params;
+    memset(&params, 0, sizeof(params));
+    params.struct_size = sizeof(params);
+    return params;
+}
 
 /**
  * Listen at a URI, so that other programs can connect.

@@ -8,13 +8,15 @@
 extern "C" {
 #endif
 
-#define AQ_EP_RMA    0x1u /**< puts, gets, memsets, and vector, indexed and strided transfers */
-#define AQ_EP_ATOMIC 0x2u /**< remote atomics */
-#define AQ_EP_AM     0x4u /**< active messages, with the endpoint's own handler table */
-#define AQ_EP_COLL   0x8u /**< membership in teams with collectives */
-#define AQ_EP_ALL    0xfu
+#define AQ_EP_RMA                                                                                  \
+    0x1000000u /**< puts, gets, memsets, and vector, indexed and strided transfers                 \
+                */
+#define AQ_EP_ATOMIC 0x2000000u /**< remote atomics */
+#define AQ_EP_AM     0x4000000u /**< active messages, with the endpoint's own handler table */
+#define AQ_EP_COLL   0x8000000u /**< membership in teams with collectives */
+#define AQ_EP_ALL    0xf000000u
 /** With AQ_EP_AM: handlers that are not registered with it are looked up in the first endpoint. */
-#define AQ_EP_AM_SHARED 0x10u
+#define AQ_EP_AM_SHARED 0x10000000u
 
 /**
  * Return the maximum number of endpoints of a process, including the one that aq_init creates.
@@ -101,10 +103,12 @@ AQ_API aq_team *aq_team_pair(aq_ep *ep, unsigned remote_index);
  * Threads     One thread per process; not from a handler.
  *
  * @return AQ_OK      Every process may access what the others have published.
- * @return AQ_EINVAL  `team` is NULL or a pair, or an endpoint of any process is unknown.
+ * @return AQ_EINVAL  `team` is NULL or a pair, or in any process an endpoint is unknown or `flags`
+ *                    is not 0.
  * @return AQ_ENOMEM, AQ_ESYS, AQ_ELIMIT, AQ_EPEER, AQ_ESTATE, AQ_ECONTEXT
  */
-AQ_API AQ_MUST_USE aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count);
+AQ_API AQ_MUST_USE aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count,
+                                           unsigned flags);
 
 #ifdef __cplusplus
 }

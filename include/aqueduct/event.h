@@ -72,17 +72,19 @@ AQ_API aq_event aq_event_leaf(aq_event root, unsigned mask);
 AQ_API AQ_MUST_USE aq_status aq_event_test(aq_event *event);
 
 /**
- * Wait for an event.
+ * Wait for an event, at most for `timeout_ns` (AQ_FOREVER: no limit). On a timeout the event is
+ * unchanged and its operation stays outstanding; nothing is canceled.
  *
- * Blocking    Until it is complete; runs handlers.
+ * Blocking    Until it is complete or the time expires, as aq_poll_for; runs handlers.
  * Threads     Any, but only one at a time per event; not from a handler.
  *
  * @return AQ_OK        Complete: a root is released, and `*event` becomes AQ_EVENT_DONE.
+ * @return AQ_AGAIN     Timed out; not complete.
  * @return AQ_EPEER     The peer died; a root is released anyway.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EINVAL    `event` is NULL.
  */
-AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event);
+AQ_API AQ_MUST_USE aq_status aq_event_wait(aq_event *event, uint64_t timeout_ns);
 
 /**
  * Test whether all of `count` events are complete; complete ones become AQ_EVENT_DONE. Otherwise as
@@ -107,62 +109,35 @@ AQ_API AQ_MUST_USE aq_status aq_event_test_all(aq_event *events, size_t count);
 AQ_API AQ_MUST_USE aq_status aq_event_test_some(aq_event *events, size_t count);
 
 /**
- * Wait for all of `count` events; each becomes AQ_EVENT_DONE.
+ * Wait for all of `count` events, at most for `timeout_ns`. Each that is complete becomes
+ * AQ_EVENT_DONE, even on a timeout.
  *
- * Blocking    Until all are complete; runs handlers.
+ * Blocking    Until all are complete or the time expires; runs handlers.
  * Threads     As aq_event_wait.
  *
  * @return AQ_OK        All are complete.
+ * @return AQ_AGAIN     Timed out; at least one is not complete.
  * @return AQ_EPEER     The peer of at least one died; all are released.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EINVAL    `events` is NULL.
  */
-AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count);
+AQ_API AQ_MUST_USE aq_status aq_event_wait_all(aq_event *events, size_t count, uint64_t timeout_ns);
 
 /**
- * Wait until at least one of `count` events is complete; complete ones become AQ_EVENT_DONE.
+ * Wait until at least one of `count` events is complete, at most for `timeout_ns`; those that are
+ * become AQ_EVENT_DONE.
  *
  * Blocking    As aq_event_wait; returns at once if none is outstanding.
  * Threads     As aq_event_wait.
  *
  * @return AQ_OK        At least one was completed, or none was outstanding.
+ * @return AQ_AGAIN     Timed out; none is complete.
  * @return AQ_EPEER     The peer of a completed one died.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_EINVAL    `events` is NULL.
  */
-AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count);
-
-/**
- * Wait for an event, at most for `timeout_ns`. On a timeout the event is unchanged and its
- * operation stays outstanding; nothing is canceled.
- *
- * Blocking    At most for `timeout_ns`, as aq_poll_for; runs handlers.
- * Threads     As aq_event_wait.
- *
- * @return AQ_AGAIN  Timed out; not complete.
- * @return As aq_event_wait otherwise.
- */
-AQ_API AQ_MUST_USE aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns);
-
-/**
- * Wait for all of `count` events, at most for `timeout_ns`; those that are complete become
- * AQ_EVENT_DONE, even on a timeout. Otherwise as aq_event_wait_for.
- *
- * @return AQ_AGAIN  Timed out; at least one is not complete.
- * @return As aq_event_wait_all otherwise.
- */
-AQ_API AQ_MUST_USE aq_status aq_event_wait_all_for(aq_event *events, size_t count,
-                                                   uint64_t timeout_ns);
-
-/**
- * Wait until at least one of `count` events is complete, at most for `timeout_ns`. Otherwise as
- * aq_event_wait_for.
- *
- * @return AQ_AGAIN  Timed out; none is complete.
- * @return As aq_event_wait_some otherwise.
- */
-AQ_API AQ_MUST_USE aq_status aq_event_wait_some_for(aq_event *events, size_t count,
-                                                    uint64_t timeout_ns);
+AQ_API AQ_MUST_USE aq_status aq_event_wait_some(aq_event *events, size_t count,
+                                                uint64_t timeout_ns);
 
 /**
  * Test whether the calling thread's implicit operations of the kinds in `mask` are complete.
@@ -182,17 +157,19 @@ AQ_API AQ_MUST_USE aq_status aq_event_wait_some_for(aq_event *events, size_t cou
 AQ_API AQ_MUST_USE aq_status aq_nbi_test(unsigned mask);
 
 /**
- * Wait for the calling thread's implicit operations of the kinds in `mask`.
+ * Wait for the calling thread's implicit operations of the kinds in `mask`, at most for
+ * `timeout_ns` (AQ_FOREVER: no limit). On a timeout they stay outstanding.
  *
- * Blocking    Until they are complete; runs handlers.
+ * Blocking    Until they are complete or the time expires; runs handlers.
  * Threads     Any; not from a handler, nor inside an access region.
  *
  * @return AQ_OK        All are complete.
+ * @return AQ_AGAIN     Timed out; some are not complete.
  * @return AQ_EPEER     A peer died before its operation completed.
  * @return AQ_ECONTEXT  Called from a handler.
  * @return AQ_ESTATE    Inside an access region.
  */
-AQ_API AQ_MUST_USE aq_status aq_nbi_wait(unsigned mask);
+AQ_API AQ_MUST_USE aq_status aq_nbi_wait(unsigned mask, uint64_t timeout_ns);
 
 /**
  * Begin an access region: implicit operations that this thread starts from now on share one event.

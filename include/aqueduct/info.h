@@ -21,6 +21,7 @@ typedef struct aq_setting_info {
     const char *origin;        /**< "default", or the variable that set it */
     const char *doc;           /**< what it does */
     const char *advice;        /**< when to change it; "" if there is no advice */
+    uint64_t aqi_reserved[4];
 } aq_setting_info;
 
 /** One transport. */
@@ -33,6 +34,7 @@ typedef struct aq_transport_info {
     const char *device; /**< the device it would use */
     const char *caps;   /**< comma-separated: "am,put,get,atomic,map,wait-fd" */
     size_t max_medium;  /**< largest Medium in bytes; 0: not usable */
+    uint64_t aqi_reserved[4];
 } aq_transport_info;
 
 /** One limit or property of the machine or the process. */
@@ -40,6 +42,7 @@ typedef struct aq_limit_info {
     const char *name;   /**< such as "memlock", "cores", "cma" */
     const char *value;  /**< as text, with its unit */
     const char *advice; /**< its cost and how to change it; "" if all is well */
+    uint64_t aqi_reserved[4];
 } aq_limit_info;
 
 /** One counter of the running process. */
@@ -48,6 +51,7 @@ typedef struct aq_counter_info {
     const char *unit;
     const char *doc;
     uint64_t value;
+    uint64_t aqi_reserved[4];
 } aq_counter_info;
 
 /**

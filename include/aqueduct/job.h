@@ -5,6 +5,7 @@
 #include <aqueduct/status.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -31,13 +32,20 @@ typedef enum aq_thread_mode {
     AQ_THREAD_MULTIPLE = 2    /**< any thread at any time */
 } aq_thread_mode;
 
-/** Do not block: a call that would wait for resources returns AQ_AGAIN and does nothing. */
+/** A timeout that never expires. */
+#define AQ_FOREVER UINT64_MAX
+
+/**
+ * Do not block: a call that would wait for resources returns AQ_AGAIN and does nothing.
+ *
+ * Flags of different families of calls have different bits, and a call rejects (AQ_EINVAL) flags of
+ * another family.
+ */
 #define AQ_IMMEDIATE 0x1u
 
-/** Options of aq_init. Zero-initialize, set `struct_size`, then change what differs from the
- * defaults. */
+/** Options of aq_init. Begin with aq_init_defaults(), then change what differs. */
 typedef struct aq_init_params {
-    size_t struct_size; /**< sizeof(aq_init_params): lets a newer library run older programs */
+    size_t struct_size; /**< sizeof(aq_init_params), so that a newer library runs older programs */
     aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
     const char *client_name;    /**< shown in messages; NULL: the program's name */
     uint64_t exit_wait_ns;      /**< used for aq_exit_together by exit() and by return from main */
@@ -48,6 +56,19 @@ typedef struct aq_init_params {
      * of aq_am_register and aq_ep_create; NULL: print those. */
     const char *register_call, *create_call;
 } aq_init_params;
+
+/**
+ * Return the default options of aq_init.
+ *
+ * Threads     Any.
+ */
+static inline aq_init_params aq_init_defaults(void)
+{
+    aq_init_params params;
+    memset(&params, 0, sizeof(params));
+    params.struct_size = sizeof(params);
+    return params;
+}
 
 /**
  * Join the job that aqrun started, or become a job of one process if there is no launcher.
@@ -259,19 +280,22 @@ AQ_API aq_ep *aq_team_ep(const aq_team *team);
 AQ_API aq_status aq_poll(void);
 
 /**
- * Poll until `condition(arg)` is true: spin, then yield, then sleep, as set by AQ_WAIT.
+ * Poll until `condition(arg)` is true, at most for `timeout_ns`: spin, then yield, then sleep, as
+ * set by AQ_WAIT.
  *
  * The condition is checked after each batch of arrivals and at least every 10 ms, because a remote
  * put can make it true without a message.
  *
- * Blocking    Until the condition holds; runs handlers.
+ * Blocking    Until the condition holds or the time expires, as aq_poll_for; runs handlers.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The condition holds.
+ * @return AQ_AGAIN     Timed out; the condition does not hold.
  * @return AQ_ESTATE    Not initialized.
  * @return AQ_ECONTEXT  Called from a handler.
  */
-AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg);
+AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg,
+                                           uint64_t timeout_ns);
 
 /**
  * Poll, and if nothing has happened wait until something does, at most for `timeout_ns`.
@@ -282,7 +306,7 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
  * end the wait, so check such memory after a timeout, too.
  *
  * Blocking    At most for `timeout_ns`, as set by AQ_WAIT; runs handlers. 0: does not wait.
- *             UINT64_MAX: no limit. A busy machine may exceed the time.
+ *             AQ_FOREVER: no limit. A busy machine may exceed the time.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        Something may have happened: check what the program waits for.
@@ -291,18 +315,6 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
  * @return AQ_ECONTEXT  Called from a handler.
  */
 AQ_API aq_status aq_poll_for(uint64_t timeout_ns);
-
-/**
- * Poll until `condition(arg)` is not 0, with a time limit. Otherwise as aq_poll_until.
- *
- * Blocking    At most for `timeout_ns`, as aq_poll_for; runs handlers.
- *
- * @return AQ_OK        The condition holds.
- * @return AQ_AGAIN     Timed out; the condition does not hold.
- * @return As aq_poll_until.
- */
-AQ_API AQ_MUST_USE aq_status aq_poll_until_for(int (*condition)(void *arg), void *arg,
-                                               uint64_t timeout_ns);
 
 /** How blocking calls wait. */
 typedef enum aq_wait_mode {

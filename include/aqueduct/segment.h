@@ -35,6 +35,7 @@ typedef struct aq_segment_info {
     void *addr;  /**< its address in the owner's address space, as put, get and atomics take it */
     void *local; /**< the same memory for loads and stores by the caller; NULL: not mapped */
     size_t size; /**< in bytes */
+    uint64_t aqi_reserved[4];
 } aq_segment_info;
 
 /** The memory that aq_segment_attach makes accessible. AQ_SEGMENT_MODE selects one of the modes
@@ -92,11 +93,12 @@ AQ_API AQ_MUST_USE aq_status aq_segment_attach(aq_team *team, size_t size, aq_se
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK      `*segment` is valid until aq_segment_destroy or aq_finalize.
- * @return AQ_EINVAL  `size` is 0, the range wraps around, or `segment` is NULL.
+ * @return AQ_EINVAL  `size` is 0, the range wraps around, `flags` is not 0, or `segment` is NULL.
  * @return AQ_ESIZE   `addr` is NULL and `size` exceeds aq_segment_max().
  * @return AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT
  */
-AQ_API AQ_MUST_USE aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment);
+AQ_API AQ_MUST_USE aq_status aq_segment_create(void *addr, size_t size, unsigned flags,
+                                               aq_segment **segment);
 
 /**
  * Destroy a segment created by aq_segment_create; NULL is ignored.

@@ -299,8 +299,10 @@ aq_status aq_info_counter(size_t index, aq_counter_info *info)
     if (info == NULL) return aqi_fail(AQ_EINVAL, "lib", "aq_info_counter: info is NULL");
     if (index >= AQI_CTR_COUNT) return AQ_ERANGE;
     const struct aqi_counter_row *row = &aqi_counter_rows[index];
-    *info =
-        (aq_counter_info){row->name, row->unit, row->doc, aqi_counter_sum((enum aqi_counter)index)};
+    *info = (aq_counter_info){.name = row->name,
+                              .unit = row->unit,
+                              .doc = row->doc,
+                              .value = aqi_counter_sum((enum aqi_counter)index)};
     return AQ_OK;
 }
 

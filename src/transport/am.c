@@ -1,7 +1,7 @@
 /* The wire format of active messages, and remote atomics performed by the processor. */
 #include "transport/am.h"
 
-#include <aqueduct/atomic.h>
+#include <aqueduct/type.h>
 #include <string.h>
 
 aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struct aqi_am *am,
@@ -26,22 +26,22 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
             sum_type sum;                                                                          \
         } x = {.bits = old}, a = {.bits = operand};                                                \
         switch (op) {                                                                              \
-        case AQ_ADD:                                                                               \
+        case AQ_OP_ADD:                                                                            \
             x.sum += a.sum;                                                                        \
             break;                                                                                 \
-        case AQ_SUB:                                                                               \
+        case AQ_OP_SUB:                                                                            \
             x.sum -= a.sum;                                                                        \
             break;                                                                                 \
-        case AQ_MULT:                                                                              \
+        case AQ_OP_MULT:                                                                           \
             x.sum *= a.sum;                                                                        \
             break;                                                                                 \
-        case AQ_INC:                                                                               \
+        case AQ_OP_INC:                                                                            \
             x.sum += 1;                                                                            \
             break;                                                                                 \
-        case AQ_DEC:                                                                               \
+        case AQ_OP_DEC:                                                                            \
             x.sum -= 1;                                                                            \
             break;                                                                                 \
-        case AQ_MIN:                                                                               \
+        case AQ_OP_MIN:                                                                            \
             if (a.value < x.value) x = a;                                                          \
             break;                                                                                 \
         default:                                                                                   \
@@ -69,38 +69,38 @@ COMBINE(f64, uint64_t, double, double)
     static inline uint64_t am_apply##width(uint8_t op, uint8_t type, _Atomic uint##width##_t *at,  \
                                            uint##width##_t a, uint##width##_t b)                   \
     {                                                                                              \
-        bool integer = type != AQ_F##width;                                                        \
+        bool integer = type != AQ_TYPE_F##width;                                                   \
         uint##width##_t old = a;                                                                   \
         switch (op) {                                                                              \
-        case AQ_SET:                                                                               \
+        case AQ_OP_SET:                                                                            \
             atomic_store(at, a);                                                                   \
             return 0;                                                                              \
-        case AQ_GET:                                                                               \
+        case AQ_OP_GET:                                                                            \
             return atomic_load(at);                                                                \
-        case AQ_SWAP:                                                                              \
+        case AQ_OP_SWAP:                                                                           \
             return atomic_exchange(at, a);                                                         \
-        case AQ_CAS:                                                                               \
+        case AQ_OP_CAS:                                                                            \
             atomic_compare_exchange_strong(at, &old, b);                                           \
             return old;                                                                            \
-        case AQ_ADD:                                                                               \
-        case AQ_INC:                                                                               \
-            if (integer) return atomic_fetch_add(at, op == AQ_INC ? 1 : a);                        \
+        case AQ_OP_ADD:                                                                            \
+        case AQ_OP_INC:                                                                            \
+            if (integer) return atomic_fetch_add(at, op == AQ_OP_INC ? 1 : a);                     \
             break;                                                                                 \
-        case AQ_SUB:                                                                               \
-        case AQ_DEC:                                                                               \
-            if (integer) return atomic_fetch_sub(at, op == AQ_DEC ? 1 : a);                        \
+        case AQ_OP_SUB:                                                                            \
+        case AQ_OP_DEC:                                                                            \
+            if (integer) return atomic_fetch_sub(at, op == AQ_OP_DEC ? 1 : a);                     \
             break;                                                                                 \
-        case AQ_AND:                                                                               \
+        case AQ_OP_AND:                                                                            \
             return atomic_fetch_and(at, a);                                                        \
-        case AQ_OR:                                                                                \
+        case AQ_OP_OR:                                                                             \
             return atomic_fetch_or(at, a);                                                         \
-        case AQ_XOR:                                                                               \
+        case AQ_OP_XOR:                                                                            \
             return atomic_fetch_xor(at, a);                                                        \
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
-        return type == AQ_I##width   ? am_swap_i##width(op, at, a)                                 \
-               : type == AQ_U##width ? am_swap_u##width(op, at, a)                                 \
+        return type == AQ_TYPE_I##width   ? am_swap_i##width(op, at, a)                                 \
+               : type == AQ_TYPE_U##width ? am_swap_u##width(op, at, a)                                 \
                                      : am_swap_f##width(op, at, a);                                \
     }
 APPLY(32)
@@ -119,7 +119,7 @@ uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at)
 
 bool aqi_atomic_valid(uint8_t op, uint8_t type)
 {
-    if (op > AQ_XOR || type > AQ_F64) return false;
-    bool floating = type == AQ_F32 || type == AQ_F64;
-    return !(floating && (op == AQ_AND || op == AQ_OR || op == AQ_XOR));
+    if (op > AQ_OP_XOR || type > AQ_TYPE_F64) return false;
+    bool floating = type == AQ_TYPE_F32 || type == AQ_TYPE_F64;
+    return !(floating && (op == AQ_OP_AND || op == AQ_OP_OR || op == AQ_OP_XOR));
 }

@@ -4,7 +4,7 @@
  */
 #include "transport/am.h"
 
-#include <aqueduct/atomic.h>
+#include <aqueduct/type.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ static void payload_is_aligned(void **state)
 
 /* --- atomics --------------------------------------------------------------------------------- */
 
-static uint64_t apply(aq_atomic_op op, aq_atomic_type type, void *at, const void *a, const void *b)
+static uint64_t apply(aq_op op, aq_type type, void *at, const void *a, const void *b)
 {
     struct aqi_atomic req = {.op = (uint8_t)op, .type = (uint8_t)type, .fetch = 1};
     size_t size = aqi_atomic_size((uint8_t)type);
@@ -151,43 +151,43 @@ static uint64_t apply(aq_atomic_op op, aq_atomic_type type, void *at, const void
 #define CHECK_TYPE(type, T, start, operand)                                                        \
     do {                                                                                           \
         static const struct {                                                                      \
-            aq_atomic_op op;                                                                       \
+            aq_op op;                                                                              \
             T expected;                                                                            \
         } rows[] = {                                                                               \
-            {AQ_SET, (operand)},                                                                   \
-            {AQ_GET, (start)},                                                                     \
-            {AQ_SWAP, (operand)},                                                                  \
-            {AQ_ADD, (T)((start) + (operand))},                                                    \
-            {AQ_SUB, (T)((start) - (operand))},                                                    \
-            {AQ_MULT, (T)((start) * (operand))},                                                   \
-            {AQ_MIN, (operand) < (start) ? (operand) : (start)},                                   \
-            {AQ_MAX, (operand) > (start) ? (operand) : (start)},                                   \
-            {AQ_INC, (T)((start) + 1)},                                                            \
-            {AQ_DEC, (T)((start)-1)},                                                              \
+            {AQ_OP_SET, (operand)},                                                                \
+            {AQ_OP_GET, (start)},                                                                  \
+            {AQ_OP_SWAP, (operand)},                                                               \
+            {AQ_OP_ADD, (T)((start) + (operand))},                                                 \
+            {AQ_OP_SUB, (T)((start) - (operand))},                                                 \
+            {AQ_OP_MULT, (T)((start) * (operand))},                                                \
+            {AQ_OP_MIN, (operand) < (start) ? (operand) : (start)},                                \
+            {AQ_OP_MAX, (operand) > (start) ? (operand) : (start)},                                \
+            {AQ_OP_INC, (T)((start) + 1)},                                                         \
+            {AQ_OP_DEC, (T)((start)-1)},                                                           \
         };                                                                                         \
         for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {                                          \
             T at = (start), a = (operand), was;                                                    \
             uint64_t old = apply(rows[i].op, type, &at, &a, NULL);                                 \
             memcpy(&was, &old, sizeof(was));                                                       \
-            if (rows[i].op != AQ_SET) assert_true(was == (start));                                 \
+            if (rows[i].op != AQ_OP_SET) assert_true(was == (start));                              \
             assert_true(at == rows[i].expected);                                                   \
         }                                                                                          \
         T at = (start), wrong = (operand), right = (start), next = (operand);                      \
-        apply(AQ_CAS, type, &at, &wrong, &next);                                                   \
+        apply(AQ_OP_CAS, type, &at, &wrong, &next);                                                \
         assert_true(at == (start));                                                                \
-        apply(AQ_CAS, type, &at, &right, &next);                                                   \
+        apply(AQ_OP_CAS, type, &at, &right, &next);                                                \
         assert_true(at == (operand));                                                              \
     } while (0)
 
 static void every_operation(void **state)
 {
     (void)state;
-    CHECK_TYPE(AQ_I32, int32_t, -7, 5);
-    CHECK_TYPE(AQ_U32, uint32_t, 4000000000u, 3u);
-    CHECK_TYPE(AQ_I64, int64_t, -7000000000, 5);
-    CHECK_TYPE(AQ_U64, uint64_t, 18000000000000000000u, 3u);
-    CHECK_TYPE(AQ_F32, float, -1.5f, 0.25f);
-    CHECK_TYPE(AQ_F64, double, -1e300, 0.5);
+    CHECK_TYPE(AQ_TYPE_I32, int32_t, -7, 5);
+    CHECK_TYPE(AQ_TYPE_U32, uint32_t, 4000000000u, 3u);
+    CHECK_TYPE(AQ_TYPE_I64, int64_t, -7000000000, 5);
+    CHECK_TYPE(AQ_TYPE_U64, uint64_t, 18000000000000000000u, 3u);
+    CHECK_TYPE(AQ_TYPE_F32, float, -1.5f, 0.25f);
+    CHECK_TYPE(AQ_TYPE_F64, double, -1e300, 0.5);
 }
 
 static void bit_operations(void **state)
@@ -195,18 +195,18 @@ static void bit_operations(void **state)
     uint32_t a = 0x0ff0, at = 0x00ff;
     uint64_t wide = 0xff00ff00ff00ff00u, mask = 0x0ff00ff00ff00ff0u;
     (void)state;
-    apply(AQ_AND, AQ_U32, &at, &a, NULL);
+    apply(AQ_OP_AND, AQ_TYPE_U32, &at, &a, NULL);
     assert_int_equal(at, 0x00f0);
-    apply(AQ_OR, AQ_U32, &at, &a, NULL);
+    apply(AQ_OP_OR, AQ_TYPE_U32, &at, &a, NULL);
     assert_int_equal(at, 0x0ff0);
-    apply(AQ_XOR, AQ_I64, &wide, &mask, NULL);
+    apply(AQ_OP_XOR, AQ_TYPE_I64, &wide, &mask, NULL);
     assert_true(wide == (0xff00ff00ff00ff00u ^ 0x0ff00ff00ff00ff0u));
-    for (uint8_t op = AQ_AND; op <= AQ_XOR; op++) {
-        assert_false(aqi_atomic_valid(op, AQ_F32));
-        assert_false(aqi_atomic_valid(op, AQ_F64));
+    for (uint8_t op = AQ_OP_AND; op <= AQ_OP_XOR; op++) {
+        assert_false(aqi_atomic_valid(op, AQ_TYPE_F32));
+        assert_false(aqi_atomic_valid(op, AQ_TYPE_F64));
     }
-    assert_false(aqi_atomic_valid(AQ_XOR + 1, AQ_U32));
-    assert_false(aqi_atomic_valid(AQ_ADD, AQ_F64 + 1));
+    assert_false(aqi_atomic_valid(AQ_OP_XOR + 1, AQ_TYPE_U32));
+    assert_false(aqi_atomic_valid(AQ_OP_ADD, AQ_TYPE_F64 + 1));
 }
 
 int main(void)

@@ -32,7 +32,7 @@ static void atomic_model_run(struct ct_ep *ep)
                 size_t offset = 4096 * ep->self + ct_random(ep) % (4000 / size) * size;
                 union model_value old = atomic_some(ep, type), a = atomic_some(ep, type),
                                   b = atomic_some(ep, type), now = {.u64 = 0};
-                if (op == AQ_CAS && i % 2 == 0) a = old;
+                if (op == AQ_OP_CAS && i % 2 == 0) a = old;
                 bool fetch = model_must_fetch(op) || (model_may_fetch(op) && i % 3 == 0);
                 unsigned char result[16];
                 memset(result, 0xa5, sizeof(result));
@@ -76,8 +76,8 @@ static void atomic_cas_bits(struct ct_ep *ep)
     ct_put(ep, target, 4096 * ep->self, &minus, sizeof(minus), &comp);
     ct_comp_wait(ep, &comp);
     struct aqi_atomic req = {.addr = ep->world->addr[target] + 4096 * ep->self,
-                             .op = AQ_CAS,
-                             .type = AQ_F64,
+                             .op = AQ_OP_CAS,
+                             .type = AQ_TYPE_F64,
                              .fetch = 1};
     memcpy(&req.operand1, &plus, sizeof(plus));
     memcpy(&req.operand2, &one, sizeof(one));
@@ -106,8 +106,8 @@ static void atomic_contend(struct ct_ep *ep)
     for (uint32_t i = 0; acts && i < EACH; i++) {
         struct aqi_atomic req = {.addr = ep->world->addr[0] + 64,
                                  .operand1 = 1,
-                                 .op = AQ_ADD,
-                                 .type = AQ_U64,
+                                 .op = AQ_OP_ADD,
+                                 .type = AQ_TYPE_U64,
                                  .fetch = 1};
         struct aqi_comp *slot = &comp[i % WINDOW];
         ct_comp_wait(ep, slot);
@@ -145,8 +145,8 @@ static void atomic_cas_lock(struct ct_ep *ep)
         struct aqi_atomic lock = {.addr = ep->world->addr[0],
                                   .operand1 = 0,
                                   .operand2 = ep->self + 1,
-                                  .op = AQ_CAS,
-                                  .type = AQ_U32,
+                                  .op = AQ_OP_CAS,
+                                  .type = AQ_TYPE_U32,
                                   .fetch = 1};
         while (old != 0) {
             ct_atomic(ep, 0, &lock, &old, &comp);
@@ -158,7 +158,7 @@ static void atomic_cas_lock(struct ct_ep *ep)
         ct_put(ep, 0, 128, &counter, sizeof(counter), &comp);
         ct_comp_wait(ep, &comp);
         struct aqi_atomic unlock = lock;
-        unlock.op = AQ_SWAP;
+        unlock.op = AQ_OP_SWAP;
         unlock.operand1 = 0;
         ct_atomic(ep, 0, &unlock, &none, &comp);
         ct_comp_wait(ep, &comp);

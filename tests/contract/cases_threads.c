@@ -4,7 +4,7 @@
  */
 #include "harness.h"
 
-#include <aqueduct/atomic.h>
+#include <aqueduct/type.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +98,8 @@ static void threads_add(struct threads_worker *w, uint32_t to)
     uint64_t old = 0;
     struct aqi_atomic req = {.addr = w->ep->world->addr[to],
                              .operand1 = 1,
-                             .op = AQ_ADD,
-                             .type = AQ_U64,
+                             .op = AQ_OP_ADD,
+                             .type = AQ_TYPE_U64,
                              .fetch = w->random % 2 == 0};
     ct_atomic(w->ep, to, &req, req.fetch ? &old : NULL, &comp);
     ct_comp_wait(w->ep, &comp);

@@ -58,7 +58,7 @@ static aq_event arrive(uint32_t what)
     if (what == BROADCAST)
         CHECK_OK(aq_coll_broadcast_nb(job.team, 1, &out, &in, sizeof(in), 0, &event));
     if (what == ALLREDUCE)
-        CHECK_OK(aq_coll_allreduce_nb(job.team, &out, &in, 1, AQ_U64, AQ_ADD, 0, &event));
+        CHECK_OK(aq_coll_allreduce_nb(job.team, &out, &in, 1, AQ_TYPE_U64, AQ_OP_ADD, 0, &event));
     return event;
 }
 
@@ -76,8 +76,9 @@ static void obey(void)
         if (what == SEND_ASK) CHECK_OK(aq_am_short(job.team, 0, ASK, args, 4, 0));
         aq_event event = arrive(what);
         atomic_fetch_add(done, 1);
-        if (what == NOTIFY) CHECK_OK(aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS));
-        CHECK_OK(aq_event_wait(&event));
+        if (what == NOTIFY)
+            CHECK_OK(aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS, AQ_FOREVER));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         if (what == QUIT) return;
     }
 }
@@ -106,7 +107,7 @@ static void short_asked(void *arg)
     aq_event event;
     (void)arg;
     CHECK_OK(aq_am_short_nb(job.team, 0, SINK, args, 4, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 static void short_ask(void *arg)
@@ -171,7 +172,7 @@ static void put_nb_8(void *arg)
     aq_event event;
     (void)arg;
     CHECK_OK(aq_put_nb(job.team, 1, remote, payload, 8, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 static void put_nbi_8(void *arg)
@@ -183,7 +184,7 @@ static void put_nbi_8(void *arg)
 static void nbi_wait(void *arg)
 {
     (void)arg;
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
 }
 
 static void put_value(void *arg)
@@ -241,14 +242,14 @@ static void event_wait(void *arg)
 {
     aq_event event = AQ_EVENT_DONE;
     (void)arg;
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 static void fetch_add(void *arg)
 {
     uint64_t one = 1, old;
     (void)arg;
-    CHECK_OK(aq_atomic(domain, 1, remote, AQ_ADD, &one, NULL, &old, 0));
+    CHECK_OK(aq_atomic(domain, 1, remote, AQ_OP_ADD, &one, NULL, &old, 0));
 }
 
 static void barrier(void *arg)
@@ -261,14 +262,14 @@ static void broadcast_8(void *arg)
 {
     uint64_t value;
     (void)arg;
-    CHECK_OK(aq_coll_broadcast(job.team, 1, &value, NULL, sizeof(value)));
+    CHECK_OK(aq_coll_broadcast(job.team, 1, &value, NULL, sizeof(value), 0));
 }
 
 static void allreduce_8(void *arg)
 {
     uint64_t one = 1, sum;
     (void)arg;
-    CHECK_OK(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_U64, AQ_ADD));
+    CHECK_OK(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_TYPE_U64, AQ_OP_ADD, 0));
 }
 
 /*
@@ -435,7 +436,7 @@ int main(int argc, char **argv)
     }
     job_open(single ? AQ_THREAD_SINGLE : AQ_THREAD_MULTIPLE, DATA + 4096);
     CHECK_EQUAL(job.size, 2);
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
     job_handlers(table, COUNT_OF(table));
     aq_segment_info info[2];
     for (aq_rank rank = 0; rank < 2; rank++)

@@ -134,7 +134,7 @@ static void step_message(aq_rank rank)
         aq_event event;
         count_out(rank, payload, nbytes, args, nargs);
         CHECK_OK(aq_am_medium(job.team, rank, MESSAGE, payload, nbytes, args, nargs, 0, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     }
     }
 }
@@ -169,7 +169,7 @@ static void *place(aq_rank rank, size_t slot)
 
 static void settle(struct outstanding *o)
 {
-    CHECK_OK(aq_event_wait(&o->event));
+    CHECK_OK(aq_event_wait(&o->event, AQ_FOREVER));
     if (o->is_get) CHECK(filled(o->in, o->len, o->seed));
     o->is_get = false;
 }
@@ -189,7 +189,7 @@ static void step_put_get(aq_rank rank)
         CHECK_OK(aq_put(job.team, rank, at, o->out, o->len, 0));
     } else {
         CHECK_OK(aq_put_nbi(job.team, rank, at, o->out, o->len, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     }
     memset(o->out, 0, o->len);
     CHECK_OK(aq_get_nb(job.team, rank, o->in, at, o->len, 0, &o->event));
@@ -200,8 +200,8 @@ static void step_atomic(aq_rank rank)
 {
     uint64_t one = 1;
     adds_done++;
-    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 0), AQ_ADD, &one, NULL, NULL, 0));
-    if (job_random() % 8 == 0) CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
+    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 0), AQ_OP_ADD, &one, NULL, NULL, 0));
+    if (job_random() % 8 == 0) CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER));
 }
 
 /* --- the whole --------------------------------------------------------------------------- */
@@ -279,7 +279,7 @@ static void setup(void)
         window[i].in = malloc(LARGE);
         CHECK(window[i].out != NULL && window[i].in != NULL);
     }
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
     job_handlers(table, COUNT_OF(table));
 }
 
@@ -287,7 +287,7 @@ static void setup(void)
 static bool is_there(const char *path)
 {
     bool there = access(path, F_OK) == 0;
-    CHECK_OK(aq_coll_broadcast(job.team, 0, &there, &there, sizeof(there)));
+    CHECK_OK(aq_coll_broadcast(job.team, 0, &there, &there, sizeof(there), 0));
     return there;
 }
 
@@ -306,7 +306,7 @@ int main(int argc, char **argv)
         free(window[i].out);
         free(window[i].in);
     }
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     job_barrier();
     check_tallies((struct tally *)(void *)(job.base + job.len));
     check_adds();

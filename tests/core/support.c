@@ -28,7 +28,7 @@ static void attach_everything(size_t size)
     job.bases = calloc(job.size, sizeof(*job.bases));
     CHECK(job.base != NULL && job.bases != NULL);
     memset(job.base, 0, size);
-    CHECK_OK(aq_coll_allgather(job.team, job.bases, &job.base, sizeof(job.base)));
+    CHECK_OK(aq_coll_allgather(job.team, job.bases, &job.base, sizeof(job.base), 0));
 }
 
 void job_attach(size_t size)
@@ -122,7 +122,7 @@ static int await_over(void *arg)
 void job_await(const _Atomic uint32_t *counter, uint32_t value)
 {
     struct await await = {.counter = counter, .value = value};
-    CHECK_OK(aq_poll_until(await_over, &await));
+    CHECK_OK(aq_poll_until(await_over, &await, AQ_FOREVER));
 }
 
 uint64_t job_random(void)

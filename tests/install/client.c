@@ -57,7 +57,7 @@ int main(void)
         AQ_ARGS(-7, AQ_ARG64(-5000000000), 8, AQ_ARG_PTR(&heard_sum), AQ_ARG64(3000000000u)), 0);
     if (status != AQ_OK) return fail("aq_am_short", status);
     int wanted = 3;
-    status = aq_poll_until(heard_all, &wanted);
+    status = aq_poll_until(heard_all, &wanted, AQ_FOREVER);
     if (status != AQ_OK) return fail("aq_poll_until", status);
     aq_arg expected = (aq_arg)(rank + 1 + (rank + size - 1) % size + 1);
     if (heard_sum != expected) {

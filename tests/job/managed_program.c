@@ -41,7 +41,7 @@ static void work(aq_team *world)
     check(aq_am_short(world, (rank + 1) % size, NEXT, args, 1, 0), "am_short");
     while (received == 0)
         (void)aq_poll();
-    check(aq_coll_allreduce(world, &sum, &mine, 1, AQ_U64, AQ_ADD), "allreduce");
+    check(aq_coll_allreduce(world, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD, 0), "allreduce");
     if (sum != (uint64_t)size * (size + 1) / 2 || received != (rank + size - 1) % size + 1) exit(4);
     printf("rank %u of %u has worked\n", rank, size);
     fflush(stdout);

@@ -2,13 +2,13 @@
 #ifndef AQT_ATOMIC_MODEL_H
 #define AQT_ATOMIC_MODEL_H
 
-#include <aqueduct/atomic.h>
+#include <aqueduct/type.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { MODEL_TYPES = AQ_F64 + 1, MODEL_OPS = AQ_XOR + 1 };
+enum { MODEL_TYPES = AQ_TYPE_F64 + 1, MODEL_OPS = AQ_OP_XOR + 1 };
 
 /* A value of any of the types. */
 union model_value {
@@ -25,34 +25,34 @@ union model_value {
     static inline type model_##name(unsigned op, type old, type a, type b)                         \
     {                                                                                              \
         switch (op) {                                                                              \
-        case AQ_SET:                                                                               \
-        case AQ_SWAP:                                                                              \
+        case AQ_OP_SET:                                                                            \
+        case AQ_OP_SWAP:                                                                           \
             return a;                                                                              \
-        case AQ_CAS:                                                                               \
+        case AQ_OP_CAS:                                                                            \
             return memcmp(&old, &a, sizeof(a)) == 0 ? b : old;                                     \
-        case AQ_ADD:                                                                               \
+        case AQ_OP_ADD:                                                                            \
             return (type)((wide)old + (wide)a);                                                    \
-        case AQ_SUB:                                                                               \
+        case AQ_OP_SUB:                                                                            \
             return (type)((wide)old - (wide)a);                                                    \
-        case AQ_MULT:                                                                              \
+        case AQ_OP_MULT:                                                                           \
             return (type)((wide)old * (wide)a);                                                    \
-        case AQ_MIN:                                                                               \
+        case AQ_OP_MIN:                                                                            \
             return old < a ? old : a;                                                              \
-        case AQ_MAX:                                                                               \
+        case AQ_OP_MAX:                                                                            \
             return old > a ? old : a;                                                              \
-        case AQ_INC:                                                                               \
+        case AQ_OP_INC:                                                                            \
             return (type)((wide)old + 1);                                                          \
-        case AQ_DEC:                                                                               \
+        case AQ_OP_DEC:                                                                            \
             return (type)((wide)old - 1);                                                          \
         default:                                                                                   \
             return bits(type, wide, op, old, a);                                                   \
         }                                                                                          \
     }
 #define MODEL_BITS(type, wide, op, old, a)                                                         \
-    ((op) == AQ_AND   ? (type)((wide)(old) & (wide)(a))                                            \
-     : (op) == AQ_OR  ? (type)((wide)(old) | (wide)(a))                                            \
-     : (op) == AQ_XOR ? (type)((wide)(old) ^ (wide)(a))                                            \
-                      : (old))
+    ((op) == AQ_OP_AND   ? (type)((wide)(old) & (wide)(a))                                         \
+     : (op) == AQ_OP_OR  ? (type)((wide)(old) | (wide)(a))                                         \
+     : (op) == AQ_OP_XOR ? (type)((wide)(old) ^ (wide)(a))                                         \
+                         : (old))
 #define MODEL_NO_BITS(type, wide, op, old, a) (old)
 MODEL(i32, int32_t, uint32_t, MODEL_BITS)
 MODEL(u32, uint32_t, uint32_t, MODEL_BITS)
@@ -66,19 +66,19 @@ static inline union model_value model_after(unsigned type, unsigned op, union mo
 {
     union model_value result = {.u64 = 0};
     switch (type) {
-    case AQ_I32:
+    case AQ_TYPE_I32:
         result.i32 = model_i32(op, old.i32, a.i32, b.i32);
         break;
-    case AQ_U32:
+    case AQ_TYPE_U32:
         result.u32 = model_u32(op, old.u32, a.u32, b.u32);
         break;
-    case AQ_I64:
+    case AQ_TYPE_I64:
         result.i64 = model_i64(op, old.i64, a.i64, b.i64);
         break;
-    case AQ_U64:
+    case AQ_TYPE_U64:
         result.u64 = model_u64(op, old.u64, a.u64, b.u64);
         break;
-    case AQ_F32:
+    case AQ_TYPE_F32:
         result.f32 = model_f32(op, old.f32, a.f32, b.f32);
         break;
     default:
@@ -89,36 +89,36 @@ static inline union model_value model_after(unsigned type, unsigned op, union mo
 
 static inline bool model_is_float(unsigned type)
 {
-    return type == AQ_F32 || type == AQ_F64;
+    return type == AQ_TYPE_F32 || type == AQ_TYPE_F64;
 }
 
 static inline size_t model_size(unsigned type)
 {
-    return type == AQ_I32 || type == AQ_U32 || type == AQ_F32 ? 4 : 8;
+    return type == AQ_TYPE_I32 || type == AQ_TYPE_U32 || type == AQ_TYPE_F32 ? 4 : 8;
 }
 
 /* The operations that a type has. */
 static inline unsigned model_ops(unsigned type)
 {
-    unsigned bits = AQ_OP_BIT(AQ_AND) | AQ_OP_BIT(AQ_OR) | AQ_OP_BIT(AQ_XOR);
+    unsigned bits = AQ_OP_BIT(AQ_OP_AND) | AQ_OP_BIT(AQ_OP_OR) | AQ_OP_BIT(AQ_OP_XOR);
     return model_is_float(type) ? AQ_OPS_ALL & ~bits : AQ_OPS_ALL;
 }
 
 /* The number of operands of an operation. */
 static inline unsigned model_operands(unsigned op)
 {
-    return op == AQ_CAS ? 2 : op == AQ_GET || op == AQ_INC || op == AQ_DEC ? 0 : 1;
+    return op == AQ_OP_CAS ? 2 : op == AQ_OP_GET || op == AQ_OP_INC || op == AQ_OP_DEC ? 0 : 1;
 }
 
 /* Whether an operation may return the old value (model_may_fetch), or must. */
 static inline bool model_may_fetch(unsigned op)
 {
-    return op != AQ_SET;
+    return op != AQ_OP_SET;
 }
 
 static inline bool model_must_fetch(unsigned op)
 {
-    return op == AQ_GET || op == AQ_SWAP;
+    return op == AQ_OP_GET || op == AQ_OP_SWAP;
 }
 
 /* An interesting value, selected by two random numbers: the ends of the range, both signs,
@@ -131,9 +131,9 @@ static inline union model_value model_some(unsigned type, uint64_t random, uint6
     const size_t kinds = sizeof(wholes) / sizeof(wholes[0]);
     double real = reals[random % (sizeof(reals) / sizeof(reals[0]))];
     union model_value value = {.u64 = 0};
-    if (type == AQ_F64)
+    if (type == AQ_TYPE_F64)
         value.f64 = real;
-    else if (type == AQ_F32)
+    else if (type == AQ_TYPE_F32)
         value.f32 = (float)real;
     else
         value.u64 = random % 2 ? wholes[random / 2 % kinds] : more;

@@ -86,7 +86,7 @@ static void large(double seconds)
         }
         for (size_t k = 0; k < UNDER_WAY; k++)
             CHECK_OK(aq_put_nbi(job.team, 1, job_at(1, k * LARGE), source, LARGE, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         bytes += UNDER_WAY * (double)LARGE;
         end = now();
     }

@@ -46,7 +46,7 @@ static void talk(uint32_t round)
     fill(out, BULK, seed);
     CHECK_OK(aq_put_nb(job.team, job_next(), job_at(job_next(), 0), out, BULK, 0, &event));
     say(round);
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, job_next(), in, job_at(job_next(), 0), BULK, 0));
     CHECK(filled(in, BULK, seed));
     job_barrier();
@@ -77,7 +77,7 @@ int main(void)
         talk(round);
         if (line == 1) printf("round %u\n", round);
         fflush(stdout);
-        CHECK_OK(aq_coll_allreduce(job.team, &over, &mine, 1, AQ_U64, AQ_MAX));
+        CHECK_OK(aq_coll_allreduce(job.team, &over, &mine, 1, AQ_TYPE_U64, AQ_OP_MAX, 0));
     }
     job_close();
     return 0;

@@ -131,7 +131,7 @@ static struct shared *place_everything(const struct perf *perf)
     places = calloc(perf->ranks, sizeof(struct shared *));
     if (mine == NULL || places == NULL) CHECK(AQ_ENOMEM);
     memset(mine, 0, size);
-    CHECK(aq_coll_allgather(api_aq_world, places, &mine, sizeof mine));
+    CHECK(aq_coll_allgather(api_aq_world, places, &mine, sizeof mine, 0));
     return mine;
 }
 
@@ -198,9 +198,9 @@ void api_aq_until(int (*over)(void *arg), void *arg)
 {
     struct condition either = {over, arg};
     if (api_aq_team == api_aq_world)
-        CHECK(aq_poll_until(over, arg));
+        CHECK(aq_poll_until(over, arg, AQ_FOREVER));
     else
-        CHECK(aq_poll_until(is_over_or_ended, &either));
+        CHECK(aq_poll_until(is_over_or_ended, &either, AQ_FOREVER));
 }
 
 void api_aq_poll(void)
@@ -256,7 +256,8 @@ ANSWERED(long, LONG(ON_PING_LONG, NULL))
 LOOP(api_aq_poll_empty, , api_aq_poll())
 LOOP(api_aq_shorts, , CHECK(SHORT_TO(perf->peer, ON_FLOOD)))
 LOOP(api_aq_mediums, , CHECK(MEDIUM(ON_FLOOD)))
-LOOP(api_aq_longs, CHECK(aq_nbi_wait(AQ_NBI_LOCAL)), CHECK(LONG(ON_FLOOD, AQ_EVENT_GROUP)))
+LOOP(api_aq_longs, CHECK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER)),
+     CHECK(LONG(ON_FLOOD, AQ_EVENT_GROUP)))
 LOOP(api_aq_reserved, , {
     aq_am_buffer buffer;
     CHECK(aq_am_reserve(api_aq_team, perf->peer, AQ_AM_MEDIUM, NULL, size, size, 0, 0, &buffer));
@@ -276,7 +277,7 @@ LOOP(api_aq_halo, , {
                          talk_row_at(perf, side), AQ_NO_ARGS, 0, AQ_EVENT_GROUP));
     compute_for(perf->interval_ns);
     talk_await_rows(perf);
-    CHECK(aq_nbi_wait(AQ_NBI_LOCAL));
+    CHECK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
 })
 ONE_BY_ONE(steal,
            aq_am_short(api_aq_team, perf->peer, handlers[ON_STEAL], AQ_ARGS(AQ_ARG64(size)), 0))

@@ -59,7 +59,7 @@ static int has_event(void *event)
 static aq_connection_event next_event(void)
 {
     aq_connection_event event;
-    CHECK(aq_poll_until(has_event, &event));
+    CHECK(aq_poll_until(has_event, &event, AQ_FOREVER));
     return event;
 }
 

@@ -12,20 +12,20 @@ void api_aq_private_open(struct perf *perf)
     aq_segment_info info;
     CHECK(aq_ep_create(AQ_EP_RMA, &ep));
     if (perf->target != NULL) {
-        CHECK(aq_segment_create(perf->target, perf->max_size, &segment));
+        CHECK(aq_segment_create(perf->target, perf->max_size, 0, &segment));
         CHECK(aq_ep_bind(ep, segment));
     }
-    CHECK(aq_ep_publish(api_aq_world, &ep, 1));
+    CHECK(aq_ep_publish(api_aq_world, &ep, 1, 0));
     pair = aq_team_pair(ep, aq_ep_index(ep));
     CHECK(aq_segment_query(pair, perf->peer, &info));
     perf->peer_target = info.addr;
 }
 
-void api_aq_atomic_open(void)
+void api_aq_open(void)
 {
-    unsigned ops = AQ_OP_BIT(AQ_ADD) | AQ_OP_BIT(AQ_CAS);
-    CHECK(aq_atomic_domain_create(api_aq_team, AQ_U64, ops, &integers));
-    CHECK(aq_atomic_domain_create(api_aq_team, AQ_F64, AQ_OP_BIT(AQ_ADD), &doubles));
+    unsigned ops = AQ_OP_BIT(AQ_OP_ADD) | AQ_OP_BIT(AQ_OP_CAS);
+    CHECK(aq_atomic_domain_create(api_aq_team, AQ_TYPE_U64, ops, 0, &integers));
+    CHECK(aq_atomic_domain_create(api_aq_team, AQ_TYPE_F64, AQ_OP_BIT(AQ_OP_ADD), 0, &doubles));
 }
 
 void api_aq_atomic_close(void)
@@ -43,15 +43,15 @@ LOOP(api_aq_get_value, , {
     uint64_t value;
     CHECK(aq_get_value(api_aq_team, AT_PEER, size, 0, &value));
 })
-LOOP(api_aq_put_nbi, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
+LOOP(api_aq_put_nbi, CHECK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER)),
      CHECK(aq_put_nbi(api_aq_team, AT_PEER, perf->source, size, 0)))
-LOOP(api_aq_get_nbi, CHECK(aq_nbi_wait(AQ_NBI_GET)),
+LOOP(api_aq_get_nbi, CHECK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER)),
      CHECK(aq_get_nbi(api_aq_team, FROM_PEER, size, 0)))
-LOOP(api_aq_memset, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
+LOOP(api_aq_memset, CHECK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER)),
      CHECK(aq_memset_nbi(api_aq_team, AT_PEER, (int)i & 0xff, size, 0)))
-LOOP(api_aq_put_private, CHECK(aq_nbi_wait(AQ_NBI_PUT)),
+LOOP(api_aq_put_private, CHECK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER)),
      CHECK(aq_put_nbi(pair, perf->peer, perf->peer_target, perf->source, size, 0)))
-LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET)),
+LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER)),
      CHECK(aq_get_nbi(pair, perf->peer, perf->source, perf->peer_target, size, 0)))
 
 /* Operations with an event each, in windows. */
@@ -77,15 +77,15 @@ EVENTS(get_events, aq_get_nb(api_aq_team, perf->target, AT_PEER, size, 0, &event
         uint64_t old;                                                                              \
         CHECK(aq_atomic(domain, __VA_ARGS__, &old, 0));                                            \
     })
-FETCH(fetch_add, integers, WORD_AT_PEER, AQ_ADD, &(uint64_t){1}, NULL)
-FETCH(fetch_add_shared, integers, WORD_AT_LEAD, AQ_ADD, &(uint64_t){1}, NULL)
-FETCH(cas, integers, WORD_AT_PEER, AQ_CAS, &(uint64_t){0}, &(uint64_t){0})
-FETCH(add_double, doubles, WORD_AT_PEER, AQ_ADD, &(double){1}, NULL)
+FETCH(fetch_add, integers, WORD_AT_PEER, AQ_OP_ADD, &(uint64_t){1}, NULL)
+FETCH(fetch_add_shared, integers, WORD_AT_LEAD, AQ_OP_ADD, &(uint64_t){1}, NULL)
+FETCH(cas, integers, WORD_AT_PEER, AQ_OP_CAS, &(uint64_t){0}, &(uint64_t){0})
+FETCH(add_double, doubles, WORD_AT_PEER, AQ_OP_ADD, &(double){1}, NULL)
 LOOP(api_aq_add, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)),
-     CHECK(aq_atomic_nbi(integers, WORD_AT_PEER, AQ_ADD, &(uint64_t){1}, NULL, NULL, 0)))
+     CHECK(aq_atomic_nbi(integers, WORD_AT_PEER, AQ_OP_ADD, &(uint64_t){1}, NULL, NULL, 0)))
 LOOP(api_aq_updates, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)), {
     size_t offset;
     struct place place = talk_random_place(perf, size, &offset);
-    CHECK(aq_atomic_nbi(integers, place.rank, place.addr->data + offset, AQ_ADD, &(uint64_t){1},
+    CHECK(aq_atomic_nbi(integers, place.rank, place.addr->data + offset, AQ_OP_ADD, &(uint64_t){1},
                         NULL, NULL, 0));
 })

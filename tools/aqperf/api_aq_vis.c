@@ -10,7 +10,7 @@ static const aq_vec *vecs(const struct pieces *pieces)
 
 /* A loop of one call, whose operations are waited for together. */
 #define SCATTER(name, kind, here_, ...)                                                            \
-    LOOP(api_aq_##name, CHECK(aq_nbi_wait(kind)), {                                                \
+    LOOP(api_aq_##name, CHECK(aq_nbi_wait(kind, AQ_FOREVER)), {                                    \
         const struct pieces *there = &row_pieces.there, *here = &row_pieces.here_;                 \
         const size_t len = row_pieces.len, count = row_pieces.count;                               \
         (void)len;                                                                                 \

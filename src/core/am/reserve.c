@@ -3,10 +3,22 @@
 
 #include <stdlib.h>
 
-/*
- * The owner of a buffer's bytes, kept in its aqi_flags between the category and the flags that the
- * message is to have.
- */
+/* What a buffer holds besides the fields that the program sees. */
+struct __attribute__((may_alias)) am_reserved {
+    struct core_route *route; /* NULL: not reserved, or used up */
+    struct core_message *to;  /* the request to be replied to; NULL: the buffer is a request */
+    struct aqi_slot *slot;
+    uint32_t flags, nargs;
+};
+static_assert(sizeof(struct am_reserved) <= sizeof(((aq_am_buffer *)0)->aqi_opaque),
+              "the public struct has room");
+
+static struct am_reserved *am_reserved_of(aq_am_buffer *buffer)
+{
+    return (struct am_reserved *)buffer->aqi_opaque;
+}
+
+/* The owner of the bytes, in `flags` between the category and the flags of the message. */
 enum {
     MESSAGE_FLAGS = 16, /* from this bit */
     OWNED_BY_CLIENT = 0x100,
@@ -53,15 +65,12 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     if (least > limit)
         return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes wanted, the most is %zu", call,
                         least, limit);
-    aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf,
-                           .size = aqi_min(most, limit),
-                           .aqi_route = route,
-                           .aqi_am = to,
-                           .aqi_flags = category,
-                           .aqi_nargs = nargs};
+    aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf, .size = aqi_min(most, limit)};
+    struct am_reserved *reserved = am_reserved_of(&buffer);
+    *reserved = (struct am_reserved){.route = route, .to = to, .flags = category, .nargs = nargs};
     aq_status st = AQ_OK;
     if (client_buf != NULL) {
-        buffer.aqi_flags |= OWNED_BY_CLIENT;
+        reserved->flags |= OWNED_BY_CLIENT;
     } else if (category == AQ_AM_MEDIUM && route->self) { /* the thread's: nothing to give back */
         buffer.addr = core_own_payload(me, to != NULL, call);
         if (buffer.addr == NULL) st = AQ_ENOMEM;
@@ -69,12 +78,12 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
         struct aqi_slot *slot = &me->slot[to != NULL];
         st = am_reserve_find_room(route, to != NULL, nargs, buffer.size, flags, slot);
         buffer.addr = slot->payload;
-        buffer.aqi_slot = slot;
-        buffer.aqi_flags |= OWNED_BY_TRANSPORT;
+        reserved->slot = slot;
+        reserved->flags |= OWNED_BY_TRANSPORT;
     } else {
         buffer.size = aqi_max(least, aqi_min(buffer.size, long_scratch));
         buffer.addr = aligned_alloc(16, aqi_round_up(buffer.size + 1, 16));
-        buffer.aqi_flags |= OWNED_BY_HEAP;
+        reserved->flags |= OWNED_BY_HEAP;
         if (buffer.addr == NULL)
             st = aqi_fail(AQ_ENOMEM, "core", "%s: no memory for %zu bytes", call, buffer.size);
     }
@@ -95,7 +104,7 @@ aq_status aq_am_reserve(aq_team *team, aq_rank rank, unsigned category, const vo
     if (route != NULL) route = core_message_route(team, route, __func__, &eps, &st);
     if (route == NULL) return st;
     st = reserve(__func__, route, NULL, category, client_buf, least, most, nargs, flags, buffer);
-    if (st == AQ_OK) buffer->aqi_flags |= (uint32_t)eps << MESSAGE_FLAGS;
+    if (st == AQ_OK) am_reserved_of(buffer)->flags |= (uint32_t)eps << MESSAGE_FLAGS;
     return st;
 }
 
@@ -108,22 +117,23 @@ aq_status aq_am_reserve_reply(aq_am *am, unsigned category, const void *client_b
     if (to == NULL) return st;
     st = reserve(__func__, to->route, to, category, client_buf, least, most, nargs, flags, buffer);
     if (st != AQ_OK) return st;
-    buffer->aqi_flags |= (uint32_t)to->reply_flags << MESSAGE_FLAGS;
+    am_reserved_of(buffer)->flags |= (uint32_t)to->reply_flags << MESSAGE_FLAGS;
     to->replied = true;
     return AQ_OK;
 }
 
 /* Send from a slot of the transport; one built by the fallback layer may have to wait for room. */
-static aq_status am_reserve_commit_slot(struct core_route *route, struct core_message *to,
-                                        aq_am_buffer *buffer, struct aqi_am *am, unsigned flags)
+static aq_status am_reserve_commit_slot(const struct am_reserved *reserved, struct aqi_am *am,
+                                        unsigned flags)
 {
+    struct core_route *route = reserved->route;
     struct core_wait wait = {0};
     struct aqi_tp *tp = route->tp;
     aq_status st;
-    while ((st = tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, am)) == AQ_AGAIN) {
-        st = core_wait_for_room(&wait, route, to != NULL, flags);
+    while ((st = tp->ops.am_commit(tp, route->peer, reserved->slot, am)) == AQ_AGAIN) {
+        st = core_wait_for_room(&wait, route, reserved->to != NULL, flags);
         if (st == AQ_OK) continue;
-        if (st != AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, buffer->aqi_slot, NULL);
+        if (st != AQ_AGAIN) (void)tp->ops.am_commit(tp, route->peer, reserved->slot, NULL);
         return st;
     }
     if (st == AQ_OK) core_count_sent(am->nbytes);
@@ -133,51 +143,53 @@ static aq_status am_reserve_commit_slot(struct core_route *route, struct core_me
 aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, void *dst,
                        const aq_arg *args, unsigned nargs, unsigned flags)
 {
-    struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
+    struct am_reserved *reserved = buffer != NULL ? am_reserved_of(buffer) : NULL;
+    struct core_route *route = reserved != NULL ? reserved->route : NULL;
     if (route == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or was used up",
                         __func__);
     if (nbytes > buffer->size)
         return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the buffer has %zu", __func__, nbytes,
                         buffer->size);
-    if (nargs != buffer->aqi_nargs)
+    if (nargs != reserved->nargs)
         return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", __func__, nargs,
-                        buffer->aqi_nargs);
+                        reserved->nargs);
     aq_status st = core_check_message(__func__, handler, args, nargs, flags);
     if (st != AQ_OK) return st;
-    bool is_long = (buffer->aqi_flags & AQ_AM_LONG) != 0;
+    bool is_long = (reserved->flags & AQ_AM_LONG) != 0;
     struct aqi_am am = {.kind = is_long ? AQI_AM_LONG : AQI_AM_MEDIUM,
                         .handler = handler,
                         .nargs = (uint8_t)nargs,
-                        .flags = (uint8_t)(buffer->aqi_flags >> MESSAGE_FLAGS),
+                        .flags = (uint8_t)(reserved->flags >> MESSAGE_FLAGS),
                         .nbytes = (uint32_t)nbytes,
                         .addr = (uint64_t)(uintptr_t)dst,
                         .args = args,
                         .payload = buffer->addr};
-    struct core_asked *ask = buffer->aqi_am != NULL ? core_thread_mine->asked : NULL;
+    struct core_asked *ask = reserved->to != NULL ? core_thread_mine->asked : NULL;
     if (ask != NULL) st = core_asked_reply(ask, &am, __func__);
     if (st != AQ_OK) return st;
-    if (buffer->aqi_flags & OWNED_BY_TRANSPORT) {
+    if (reserved->flags & OWNED_BY_TRANSPORT) {
         uint64_t begun = aqi_trace_begin(AQI_TRACE_AM);
-        st = am_reserve_commit_slot(route, buffer->aqi_am, buffer, &am, flags);
+        st = am_reserve_commit_slot(reserved, &am, flags);
         aqi_trace_end(AQI_TRACE_AM, __func__, begun, (uint32_t)route->rank, nbytes);
         if (st == AQ_EPEER) st = core_lost(route, __func__);
     } else
         st = core_send(route, &am, flags, __func__);
     if (st == AQ_ERANGE || st == AQ_AGAIN) return st; /* still usable */
     if (ask != NULL) ask->replied = st == AQ_OK;
-    if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
-    buffer->aqi_route = NULL;
+    if (reserved->flags & OWNED_BY_HEAP) free(buffer->addr);
+    reserved->route = NULL;
     return st;
 }
 
 void aq_am_cancel(aq_am_buffer *buffer)
 {
-    struct core_route *route = buffer != NULL ? buffer->aqi_route : NULL;
+    struct am_reserved *reserved = buffer != NULL ? am_reserved_of(buffer) : NULL;
+    struct core_route *route = reserved != NULL ? reserved->route : NULL;
     if (route == NULL) return;
-    if (buffer->aqi_flags & OWNED_BY_TRANSPORT)
-        (void)route->tp->ops.am_commit(route->tp, route->peer, buffer->aqi_slot, NULL);
-    if (buffer->aqi_flags & OWNED_BY_HEAP) free(buffer->addr);
-    if (buffer->aqi_am != NULL) ((struct core_message *)buffer->aqi_am)->replied = false;
-    buffer->aqi_route = NULL;
+    if (reserved->flags & OWNED_BY_TRANSPORT)
+        (void)route->tp->ops.am_commit(route->tp, route->peer, reserved->slot, NULL);
+    if (reserved->flags & OWNED_BY_HEAP) free(buffer->addr);
+    if (reserved->to != NULL) reserved->to->replied = false;
+    reserved->route = NULL;
 }

@@ -351,17 +351,19 @@ aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_handler handler, const
 }
 
 aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
-                                size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
+                                size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
+                                aq_event *ev)
 {
     return am_request(__func__, AM_AFTER, team, rank, AQI_AM_MEDIUM, handler, src, nbytes, NULL,
-                      args, nargs, 0, ev);
+                      args, nargs, flags, ev);
 }
 
 aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
-                                 size_t nbytes, const aq_arg *args, unsigned nargs, aq_event *ev)
+                                 size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
+                                 aq_event *ev)
 {
     return am_request(__func__, AM_AFTER_IMPLICIT, team, rank, AQI_AM_MEDIUM, handler, src, nbytes,
-                      NULL, args, nargs, 0, ev);
+                      NULL, args, nargs, flags, ev);
 }
 
 /* --- replying -------------------------------------------------------------------------------- */

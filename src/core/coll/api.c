@@ -43,11 +43,16 @@ static aq_status coll_check_buffers(const aq_team *team, const struct coll_call 
                     src && args->src == NULL ? "the source" : "the destination");
 }
 
-static aq_status coll_call(aq_team *team, struct coll_call c)
+static aq_status coll_call(aq_team *team, struct coll_call c, unsigned flags)
 {
-    aq_status st = coll_check(team, &c, 0);
+    aq_event ev;
+    aq_status st = coll_check(team, &c, flags);
     if (st == AQ_OK) st = coll_check_buffers(team, &c);
-    return st == AQ_OK ? coll_run(c.name, team, &c.args) : st;
+    if (st != AQ_OK) return st;
+    c.args.ordered = (flags & AQ_COLL_ORDERED) != 0;
+    if ((flags & (AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL)) == 0) return coll_run(c.name, team, &c.args);
+    st = coll_start(c.name, team, &c.args, flags, &ev);
+    return st == AQ_OK ? aq_event_wait(&ev, AQ_FOREVER) : st;
 }
 
 static aq_status coll_call_nb(aq_team *team, struct coll_call c, unsigned flags, aq_event *ev)
@@ -81,8 +86,8 @@ static void coll_set_elements(struct coll_call *c, size_t count, size_t size)
 }
 
 static struct coll_call coll_built_in(const char *name, enum coll_kind kind, aq_rank root,
-                                      void *dst, const void *src, size_t count, aq_atomic_type type,
-                                      aq_atomic_op op)
+                                      void *dst, const void *src, size_t count, aq_type type,
+                                      aq_op op)
 {
     struct coll_call c = coll_of(name, kind, root, dst, src, 0);
     size_t size = 0;
@@ -92,8 +97,8 @@ static struct coll_call coll_built_in(const char *name, enum coll_kind kind, aq_
         coll_set_elements(&c, count, size);
     else
         c.st = aqi_fail(AQ_EINVAL, "core",
-                        "%s: operator %d does not exist for type %d (see aq_atomic_op, "
-                        "aq_atomic_type; a reduction takes ADD, MULT, MIN, MAX, AND, OR, XOR)",
+                        "%s: operator %d does not exist for type %d (see aq_op, "
+                        "aq_type; a reduction takes ADD, MULT, MIN, MAX, AND, OR, XOR)",
                         name, (int)op, (int)type);
     return c;
 }
@@ -170,16 +175,17 @@ static struct coll_call coll_alltoall_v(const char *name, void *dst, const size_
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
+aq_status aq_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
 {
     return coll_call_nb(team, coll_of(__func__, COLL_BARRIER, 0, NULL, NULL, 1), flags, ev);
 }
 
-/* aq_coll_NAME and aq_coll_NAME_nb: the parameters of the first, and what DESCRIBE gets of them. */
+/* aq_coll_NAME and aq_coll_NAME_nb: the parameters before `flags`, and the arguments of DESCRIBE.
+ */
 #define FORMS(NAME, PARAMS, DESCRIBE, ...)                                                         \
-    aq_status aq_coll_##NAME(PARAMS)                                                               \
+    aq_status aq_coll_##NAME(PARAMS, unsigned flags)                                               \
     {                                                                                              \
-        return coll_call(team, DESCRIBE(__func__, __VA_ARGS__));                                   \
+        return coll_call(team, DESCRIBE(__func__, __VA_ARGS__), flags);                            \
     }                                                                                              \
     aq_status aq_coll_##NAME##_nb(PARAMS, unsigned flags, aq_event *ev)                            \
     {                                                                                              \
@@ -190,16 +196,15 @@ aq_status aq_coll_barrier_nb(aq_team *team, unsigned flags, aq_event *ev)
 FORMS(broadcast, PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t nbytes),
       coll_of, COLL_BROADCAST, root, dst, src, nbytes)
 FORMS(reduce,
-      PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t count,
-             aq_atomic_type type, aq_atomic_op op),
+      PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t count, aq_type type,
+             aq_op op),
       coll_built_in, COLL_REDUCE, root, dst, src, count, type, op)
 FORMS(reduce_user,
       PARAMS(aq_team *team, aq_rank root, void *dst, const void *src, size_t count, size_t size,
              aq_reduce_fn *fn, const void *context),
       coll_user, COLL_REDUCE, root, dst, src, count, size, fn, context)
 FORMS(allreduce,
-      PARAMS(aq_team *team, void *dst, const void *src, size_t count, aq_atomic_type type,
-             aq_atomic_op op),
+      PARAMS(aq_team *team, void *dst, const void *src, size_t count, aq_type type, aq_op op),
       coll_built_in, COLL_ALLREDUCE, 0, dst, src, count, type, op)
 FORMS(allreduce_user,
       PARAMS(aq_team *team, void *dst, const void *src, size_t count, size_t size, aq_reduce_fn *fn,

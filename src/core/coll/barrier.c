@@ -208,33 +208,26 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     }
 }
 
-aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags)
+/* One poll and one look: what a program calls between pieces of its own work. */
+static aq_status barrier_try(const char *call, aq_team *team, struct coll_name at_wait)
 {
-    aq_status st = barrier_check_pending(__func__, team, flags);
-    return st == AQ_OK ? barrier_wait_for(__func__, team, barrier_name(id, flags), core_self())
-                       : st;
+    (void)core_poll(core_self());
+    if (!barrier_complete(team))
+        return barrier_hopeless(team) ? barrier_dead(team, call) : AQ_AGAIN;
+    aq_status st = barrier_failed(team, call);
+    return st == AQ_OK ? barrier_finish(team->barrier, at_wait) : st;
 }
 
-aq_status aq_barrier_wait_for(aq_team *team, int id, unsigned flags, uint64_t timeout_ns)
+aq_status aq_barrier_wait(aq_team *team, int id, unsigned flags, uint64_t timeout_ns)
 {
     struct core_thread *me = core_self();
     aq_status st = barrier_check_pending(__func__, team, flags);
     if (st != AQ_OK) return st;
+    if (timeout_ns == 0) return barrier_try(__func__, team, barrier_name(id, flags));
     core_wait_limit(me, timeout_ns);
     st = barrier_wait_for(__func__, team, barrier_name(id, flags), me);
     core_wait_limit(me, UINT64_MAX);
     return st;
-}
-
-aq_status aq_barrier_try(aq_team *team, int id, unsigned flags)
-{
-    aq_status st = barrier_check_pending(__func__, team, flags);
-    if (st != AQ_OK) return st;
-    (void)core_poll(core_self());
-    if (!barrier_complete(team))
-        return barrier_hopeless(team) ? barrier_dead(team, __func__) : AQ_AGAIN;
-    st = barrier_failed(team, __func__);
-    return st == AQ_OK ? barrier_finish(team->barrier, barrier_name(id, flags)) : st;
 }
 
 static inline aq_status barrier_whole(const char *call, aq_team *team)

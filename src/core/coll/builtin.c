@@ -42,8 +42,8 @@ FOLD(MAX, i64, int64_t)
 FOLD(MAX, f32, float)
 FOLD(MAX, f64, double)
 
-enum { BUILTIN_TYPES = AQ_F64 + 1, BUILTIN_OPERATORS = AQ_XOR + 1 };
-static_assert(AQ_I32 == 0 && AQ_F64 == 5, "the columns of the table below");
+enum { BUILTIN_TYPES = AQ_TYPE_F64 + 1, BUILTIN_OPERATORS = AQ_OP_XOR + 1 };
+static_assert(AQ_TYPE_I32 == 0 && AQ_TYPE_F64 == 5, "the columns of the table below");
 
 static const size_t builtin_sizes[BUILTIN_TYPES] = {4, 4, 8, 8, 4, 8};
 
@@ -58,10 +58,10 @@ static const size_t builtin_sizes[BUILTIN_TYPES] = {4, 4, 8, 8, 4, 8};
     }
 
 static aq_reduce_fn *const builtin_functions[BUILTIN_OPERATORS][BUILTIN_TYPES] = {
-    [AQ_ADD] = ROW(ADD, u32, u64), [AQ_MULT] = ROW(MULT, u32, u64),
-    [AQ_MIN] = ROW(MIN, i32, i64), [AQ_MAX] = ROW(MAX, i32, i64),
-    [AQ_AND] = BITS(AND),          [AQ_OR] = BITS(OR),
-    [AQ_XOR] = BITS(XOR),
+    [AQ_OP_ADD] = ROW(ADD, u32, u64), [AQ_OP_MULT] = ROW(MULT, u32, u64),
+    [AQ_OP_MIN] = ROW(MIN, i32, i64), [AQ_OP_MAX] = ROW(MAX, i32, i64),
+    [AQ_OP_AND] = BITS(AND),          [AQ_OP_OR] = BITS(OR),
+    [AQ_OP_XOR] = BITS(XOR),
 };
 
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element)

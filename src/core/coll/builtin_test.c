@@ -12,13 +12,14 @@ enum { COUNT = 3 };
 /* Operands, from the left, that tell the operators apart; and what each makes of them. */
 static const int left[COUNT] = {6, 5, 12}, right[COUNT] = {3, 9, 10};
 static const struct {
-    aq_atomic_op op;
+    aq_op op;
     bool bits; /* not of floating point */
     int result[COUNT];
 } operators[] = {
-    {AQ_ADD, false, {9, 14, 22}}, {AQ_MULT, false, {18, 45, 120}}, {AQ_MIN, false, {3, 5, 10}},
-    {AQ_MAX, false, {6, 9, 12}},  {AQ_AND, true, {2, 1, 8}},       {AQ_OR, true, {7, 13, 14}},
-    {AQ_XOR, true, {5, 12, 6}},
+    {AQ_OP_ADD, false, {9, 14, 22}}, {AQ_OP_MULT, false, {18, 45, 120}},
+    {AQ_OP_MIN, false, {3, 5, 10}},  {AQ_OP_MAX, false, {6, 9, 12}},
+    {AQ_OP_AND, true, {2, 1, 8}},    {AQ_OP_OR, true, {7, 13, 14}},
+    {AQ_OP_XOR, true, {5, 12, 6}},
 };
 
 #define CHECK_TYPE(code, type)                                                                     \
@@ -26,7 +27,7 @@ static const struct {
         size_t element = 0;                                                                        \
         type a[COUNT], b[COUNT];                                                                   \
         aq_reduce_fn *fn = coll_builtin(code, (int)operators[k].op, &element);                     \
-        if ((code == AQ_F32 || code == AQ_F64) && operators[k].bits) {                             \
+        if ((code == AQ_TYPE_F32 || code == AQ_TYPE_F64) && operators[k].bits) {                   \
             assert_null(fn);                                                                       \
             break;                                                                                 \
         }                                                                                          \
@@ -45,12 +46,12 @@ static void each_operator_on_each_type(void **state)
 {
     (void)state;
     for (size_t k = 0; k < AQI_COUNT_OF(operators); k++) {
-        CHECK_TYPE(AQ_I32, int32_t);
-        CHECK_TYPE(AQ_U32, uint32_t);
-        CHECK_TYPE(AQ_I64, int64_t);
-        CHECK_TYPE(AQ_U64, uint64_t);
-        CHECK_TYPE(AQ_F32, float);
-        CHECK_TYPE(AQ_F64, double);
+        CHECK_TYPE(AQ_TYPE_I32, int32_t);
+        CHECK_TYPE(AQ_TYPE_U32, uint32_t);
+        CHECK_TYPE(AQ_TYPE_I64, int64_t);
+        CHECK_TYPE(AQ_TYPE_U64, uint64_t);
+        CHECK_TYPE(AQ_TYPE_F32, float);
+        CHECK_TYPE(AQ_TYPE_F64, double);
     }
 }
 
@@ -61,9 +62,9 @@ static void signs_matter_where_they_do(void **state)
     const int32_t minus = -1;
     int32_t low = 1, high = 1, sum = INT32_MIN;
     (void)state;
-    coll_builtin(AQ_I32, AQ_MIN, &element)(&minus, &low, 1, NULL);
-    coll_builtin(AQ_U32, AQ_MIN, &element)(&minus, &high, 1, NULL);
-    coll_builtin(AQ_I32, AQ_ADD, &element)(&minus, &sum, 1, NULL);
+    coll_builtin(AQ_TYPE_I32, AQ_OP_MIN, &element)(&minus, &low, 1, NULL);
+    coll_builtin(AQ_TYPE_U32, AQ_OP_MIN, &element)(&minus, &high, 1, NULL);
+    coll_builtin(AQ_TYPE_I32, AQ_OP_ADD, &element)(&minus, &sum, 1, NULL);
     assert_int_equal(low, -1);
     assert_int_equal(high, 1);
     assert_int_equal(sum, INT32_MAX); /* wraps */
@@ -73,10 +74,10 @@ static void others_do_not_exist(void **state)
 {
     size_t element;
     (void)state;
-    assert_null(coll_builtin(-1, AQ_ADD, &element));
-    assert_null(coll_builtin(AQ_F64 + 1, AQ_ADD, &element));
-    assert_null(coll_builtin(AQ_I32, -1, &element));
-    assert_null(coll_builtin(AQ_I32, 1000, &element));
+    assert_null(coll_builtin(-1, AQ_OP_ADD, &element));
+    assert_null(coll_builtin(AQ_TYPE_F64 + 1, AQ_OP_ADD, &element));
+    assert_null(coll_builtin(AQ_TYPE_I32, -1, &element));
+    assert_null(coll_builtin(AQ_TYPE_I32, 1000, &element));
 }
 
 int main(void)

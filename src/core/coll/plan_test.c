@@ -131,7 +131,7 @@ static void each(void (*fn)(aq_rank n, aq_rank root, size_t words))
 static struct coll_args args_of(enum coll_kind kind, aq_rank root, size_t words)
 {
     struct coll_args args = {.kind = kind, .root = root, .nbytes = words * 8};
-    args.fn = coll_builtin(AQ_U64, AQ_ADD, &args.element);
+    args.fn = coll_builtin(AQ_TYPE_U64, AQ_OP_ADD, &args.element);
     return args;
 }
 

@@ -46,8 +46,9 @@ struct coll_signature coll_signature_of_barrier(uint32_t code)
 
 static const char *signature_type(uint32_t code)
 {
-    static const char *const names[] = {[AQ_I32] = "I32", [AQ_U32] = "U32", [AQ_I64] = "I64",
-                                        [AQ_U64] = "U64", [AQ_F32] = "F32", [AQ_F64] = "F64"};
+    static const char *const names[] = {
+        [AQ_TYPE_I32] = "I32", [AQ_TYPE_U32] = "U32", [AQ_TYPE_I64] = "I64",
+        [AQ_TYPE_U64] = "U64", [AQ_TYPE_F32] = "F32", [AQ_TYPE_F64] = "F64"};
     uint32_t type = (code - 1) / COLL_CODE_OPS;
     return type < AQI_COUNT_OF(names) ? names[type] : "?";
 }
@@ -55,8 +56,8 @@ static const char *signature_type(uint32_t code)
 static const char *signature_operator(uint32_t code)
 {
     static const char *const names[COLL_CODE_OPS] = {
-        [AQ_ADD] = "ADD", [AQ_MULT] = "MULT", [AQ_MIN] = "MIN", [AQ_MAX] = "MAX",
-        [AQ_AND] = "AND", [AQ_OR] = "OR",     [AQ_XOR] = "XOR"};
+        [AQ_OP_ADD] = "ADD", [AQ_OP_MULT] = "MULT", [AQ_OP_MIN] = "MIN", [AQ_OP_MAX] = "MAX",
+        [AQ_OP_AND] = "AND", [AQ_OP_OR] = "OR",     [AQ_OP_XOR] = "XOR"};
     const char *name = names[(code - 1) % COLL_CODE_OPS];
     return name != NULL ? name : "?";
 }
@@ -64,7 +65,7 @@ static const char *signature_operator(uint32_t code)
 void coll_signature_text(struct coll_signature signature, char *text)
 {
     static const char *const names[COLL_KINDS] = {
-        [COLL_BARRIER] = "aq_coll_barrier_nb",
+        [COLL_BARRIER] = "aq_barrier_nb",
         [COLL_BROADCAST] = "aq_coll_broadcast",
         [COLL_REDUCE] = "aq_coll_reduce",
         [COLL_ALLREDUCE] = "aq_coll_allreduce",

@@ -46,7 +46,7 @@ bool coll_sizes_first(const aq_team *team, struct coll_op *op, struct coll_op *c
                                      .src = &op->sizes,
                                      .dst = &op->sizes,
                                      .nbytes = sizeof(op->sizes)};
-    check->args.fn = coll_builtin(AQ_U64, AQ_ADD, &check->args.element);
+    check->args.fn = coll_builtin(AQ_TYPE_U64, AQ_OP_ADD, &check->args.element);
     check->then = op;
     atomic_store_explicit(&check->held, atomic_load(&op->held), memory_order_relaxed);
     atomic_store_explicit(&op->held, true, memory_order_relaxed);

@@ -230,35 +230,20 @@ static inline bool event_all_done(const aq_event *events, size_t count)
     return i == count;
 }
 
-aq_status aq_event_wait(aq_event *event)
+aq_status aq_event_wait(aq_event *event, uint64_t timeout_ns)
 {
     if (AQI_LIKELY(event != NULL && *event == AQ_EVENT_DONE))
         return core_callable(core_self(), __func__);
-    return event_wait_for(event, 1, false, UINT64_MAX, __func__);
-}
-
-aq_status aq_event_wait_all(aq_event *events, size_t count)
-{
-    if (AQI_LIKELY(event_all_done(events, count))) return core_callable(core_self(), __func__);
-    return event_wait_for(events, count, false, UINT64_MAX, __func__);
-}
-
-aq_status aq_event_wait_some(aq_event *events, size_t count)
-{
-    return event_wait_for(events, count, true, UINT64_MAX, __func__);
-}
-
-aq_status aq_event_wait_for(aq_event *event, uint64_t timeout_ns)
-{
     return event_wait_for(event, 1, false, timeout_ns, __func__);
 }
 
-aq_status aq_event_wait_all_for(aq_event *events, size_t count, uint64_t timeout_ns)
+aq_status aq_event_wait_all(aq_event *events, size_t count, uint64_t timeout_ns)
 {
+    if (AQI_LIKELY(event_all_done(events, count))) return core_callable(core_self(), __func__);
     return event_wait_for(events, count, false, timeout_ns, __func__);
 }
 
-aq_status aq_event_wait_some_for(aq_event *events, size_t count, uint64_t timeout_ns)
+aq_status aq_event_wait_some(aq_event *events, size_t count, uint64_t timeout_ns)
 {
     return event_wait_for(events, count, true, timeout_ns, __func__);
 }
@@ -303,27 +288,32 @@ aq_status aq_nbi_test(unsigned mask)
     return event_set_complete(&me->nbi, mask) ? event_set_status(&me->nbi, mask) : AQ_AGAIN;
 }
 
-static AQI_NOINLINE aq_status event_nbi_wait(unsigned mask)
+static AQI_NOINLINE aq_status event_nbi_wait(unsigned mask, uint64_t timeout_ns)
 {
     struct core_wait wait = {0};
     struct core_thread *me;
+    bool over = false;
     aq_status st = event_implicit_set("aq_nbi_wait", mask, &me);
     if (st != AQ_OK) return st;
     struct core_waiting waiting = core_wait_begin(AQI_TRACE_WAIT, AQI_DOING_EVENT);
-    while (!event_set_complete(&me->nbi, mask))
+    core_wait_limit(me, timeout_ns);
+    while (!event_set_complete(&me->nbi, mask) && !over) {
+        over = core_wait_is_over(me);
         core_wait_step(&wait, CORE_SLEEP_MS);
+    }
+    core_wait_limit(me, UINT64_MAX);
     core_wait_end(AQI_TRACE_WAIT, "aq_nbi_wait", waiting, 0);
-    return event_set_status(&me->nbi, mask);
+    return event_set_complete(&me->nbi, mask) ? event_set_status(&me->nbi, mask) : AQ_AGAIN;
 }
 
 /* Mostly nothing is under way, nor has anything failed. */
-aq_status aq_nbi_wait(unsigned mask)
+aq_status aq_nbi_wait(unsigned mask, uint64_t timeout_ns)
 {
     struct core_thread *me = core_thread_mine;
     if (AQI_UNLIKELY(!core_may_call(me) || me->region != NULL || aqi_tracing(AQI_TRACE_WAIT) ||
                      mask - 1 >= AQ_NBI_ALL || !event_set_is_over(&me->nbi) ||
                      event_set_any_status(&me->nbi) != AQ_OK))
-        return event_nbi_wait(mask);
+        return event_nbi_wait(mask, timeout_ns);
     return AQ_OK;
 }
 

@@ -225,9 +225,11 @@ aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const 
     return AQ_OK;
 }
 
-aq_status aq_segment_create(void *addr, size_t size, aq_segment **segment)
+aq_status aq_segment_create(void *addr, size_t size, unsigned flags, aq_segment **segment)
 {
     aq_status st = segment_check_new(addr, size, segment, __func__);
+    if (st == AQ_OK && flags != 0)
+        st = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__, flags);
     return st == AQ_OK ? core_segment_new(addr, size, segment, __func__) : st;
 }
 

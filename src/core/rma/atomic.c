@@ -7,7 +7,7 @@
 
 struct aq_atomic_domain {
     aq_team *team;
-    aq_atomic_type type;
+    aq_type type;
     unsigned ops;    /* 0: it is destroyed, so that no operation is one of it */
     unsigned direct; /* those of them that are an instruction of the processor */
     uint8_t size;
@@ -29,21 +29,21 @@ static struct {
 
 /* How many operands each operation takes. */
 static const uint8_t operands[] = {
-    [AQ_SET] = 1, [AQ_GET] = 0,  [AQ_SWAP] = 1, [AQ_CAS] = 2, [AQ_ADD] = 1,
-    [AQ_SUB] = 1, [AQ_MULT] = 1, [AQ_MIN] = 1,  [AQ_MAX] = 1, [AQ_INC] = 0,
-    [AQ_DEC] = 0, [AQ_AND] = 1,  [AQ_OR] = 1,   [AQ_XOR] = 1,
+    [AQ_OP_SET] = 1, [AQ_OP_GET] = 0,  [AQ_OP_SWAP] = 1, [AQ_OP_CAS] = 2, [AQ_OP_ADD] = 1,
+    [AQ_OP_SUB] = 1, [AQ_OP_MULT] = 1, [AQ_OP_MIN] = 1,  [AQ_OP_MAX] = 1, [AQ_OP_INC] = 0,
+    [AQ_OP_DEC] = 0, [AQ_OP_AND] = 1,  [AQ_OP_OR] = 1,   [AQ_OP_XOR] = 1,
 };
 static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for each operation");
 
-#define OPS_BY_CAS (AQ_OP_BIT(AQ_MULT) | AQ_OP_BIT(AQ_MIN) | AQ_OP_BIT(AQ_MAX))
+#define OPS_BY_CAS (AQ_OP_BIT(AQ_OP_MULT) | AQ_OP_BIT(AQ_OP_MIN) | AQ_OP_BIT(AQ_OP_MAX))
 
 /* The operations that the processor has an instruction for; it has none for sums and the like of
  * floating-point numbers. */
-static unsigned rma_atomic_direct(aq_atomic_type type, unsigned ops)
+static unsigned rma_atomic_direct(aq_type type, unsigned ops)
 {
     const unsigned bits =
-        AQ_OP_BIT(AQ_SET) | AQ_OP_BIT(AQ_GET) | AQ_OP_BIT(AQ_SWAP) | AQ_OP_BIT(AQ_CAS);
-    return type == AQ_F32 || type == AQ_F64 ? ops & bits : ops & ~OPS_BY_CAS;
+        AQ_OP_BIT(AQ_OP_SET) | AQ_OP_BIT(AQ_OP_GET) | AQ_OP_BIT(AQ_OP_SWAP) | AQ_OP_BIT(AQ_OP_CAS);
+    return type == AQ_TYPE_F32 || type == AQ_TYPE_F64 ? ops & bits : ops & ~OPS_BY_CAS;
 }
 
 /* Memory for one: that of the first made of many destroyed ones. */
@@ -63,7 +63,7 @@ static aq_atomic_domain *rma_atomic_domain_new(void)
     return d != NULL ? d : malloc(sizeof(*d));
 }
 
-aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned ops,
+aq_status aq_atomic_domain_create(aq_team *team, aq_type type, unsigned ops, unsigned flags,
                                   aq_atomic_domain **domain)
 {
     aq_status st = aqi_core_callable(__func__);
@@ -71,6 +71,7 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_atomic_type type, unsigned o
     if (team == NULL || domain == NULL || ops == 0 || (ops & ~AQ_OPS_ALL) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: needs a team, a place, and AQ_OP_BIT()s in ops",
                         __func__);
+    if (flags != 0) return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__, flags);
     for (unsigned op = 0; op < AQI_COUNT_OF(operands); op++)
         if ((ops & AQ_OP_BIT(op)) && !aqi_atomic_valid((uint8_t)op, (uint8_t)type))
             return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d",
@@ -95,7 +96,8 @@ aq_status aq_atomic_domain_query(const aq_atomic_domain *domain, aq_atomic_domai
     if (domain == NULL || info == NULL || domain->ops == 0)
         return aqi_fail(AQ_EINVAL, "core", "aq_atomic_domain_query: %s",
                         domain == NULL || info == NULL ? "a pointer is NULL" : "it is destroyed");
-    *info = (aq_atomic_domain_info){domain->team, domain->type, domain->ops, domain->size};
+    *info = (aq_atomic_domain_info){
+        .team = domain->team, .type = domain->type, .ops = domain->ops, .size = domain->size};
     return AQ_OK;
 }
 
@@ -134,9 +136,8 @@ struct carried {
     const char *call;
 };
 
-static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *addr,
-                                         aq_atomic_op op, unsigned flags, bool pointers,
-                                         const char *call)
+static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *addr, aq_op op,
+                                         unsigned flags, bool pointers, const char *call)
 {
     if (d == NULL || d->ops == 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: the domain %s", call,
@@ -145,23 +146,25 @@ static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *
         return aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call,
                         (int)op);
     if (!pointers)
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: an operand or the place for the result is missing, or that of AQ_SET "
-                        "is not wanted",
-                        call);
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "%s: an operand or the place for the result is missing, or that of AQ_OP_SET "
+            "is not wanted",
+            call);
     if ((flags & ~FLAGS) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x, or no place for the event", call,
+                        flags);
     return aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
                     d->size);
 }
 
 /* Whether the pointers that an operation needs are there, and no others. */
-static inline bool atomic_pointers(aq_atomic_op op, const void *operand1, const void *operand2,
+static inline bool atomic_pointers(aq_op op, const void *operand1, const void *operand2,
                                    const void *result)
 {
     if ((operands[op] > 0 && operand1 == NULL) || (operands[op] > 1 && operand2 == NULL))
         return false;
-    return result != NULL ? op != AQ_SET : op != AQ_GET && op != AQ_SWAP;
+    return result != NULL ? op != AQ_OP_SET : op != AQ_OP_GET && op != AQ_OP_SWAP;
 }
 
 static inline uint64_t atomic_load_operand(const void *from, uint8_t size)
@@ -194,16 +197,15 @@ static aq_status rma_atomic_start(void *arg, struct aqi_comp *comp)
 /* An event is one of an atomic operation, whichever; implicit ones count as what they do. */
 static size_t rma_atomic_kind_of(enum core_mode mode, uint8_t op)
 {
-    if (mode == IMPLICIT && op == AQ_SET) return offsetof(struct core_set, put);
-    if (mode == IMPLICIT && op == AQ_GET) return offsetof(struct core_set, get);
+    if (mode == IMPLICIT && op == AQ_OP_SET) return offsetof(struct core_set, put);
+    if (mode == IMPLICIT && op == AQ_OP_GET) return offsetof(struct core_set, get);
     return offsetof(struct core_set, atomic);
 }
 
 /* Scalars, so that they stay in registers where memory is mapped. */
 static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
-                                   void *addr, aq_atomic_op op, const void *operand1,
-                                   const void *operand2, void *result, unsigned flags, aq_event *ev,
-                                   const char *call)
+                                   void *addr, aq_op op, const void *operand1, const void *operand2,
+                                   void *result, unsigned flags, aq_event *ev, const char *call)
 {
     uint64_t remote = (uint64_t)(uintptr_t)addr, a = 0, b = 0;
     struct core_thread *me = core_self();
@@ -249,7 +251,7 @@ static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_
 }
 
 static AQI_COLD aq_status atomic_traced(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
-                                        void *addr, aq_atomic_op op, const void *operand1,
+                                        void *addr, aq_op op, const void *operand1,
                                         const void *operand2, void *result, unsigned flags,
                                         aq_event *ev, const char *call)
 {
@@ -260,7 +262,7 @@ static AQI_COLD aq_status atomic_traced(enum core_mode mode, aq_atomic_domain *d
 }
 
 static AQI_INLINE aq_status rma_atomic_any(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
-                                           void *addr, aq_atomic_op op, const void *operand1,
+                                           void *addr, aq_op op, const void *operand1,
                                            const void *operand2, void *result, unsigned flags,
                                            aq_event *ev, const char *call)
 {
@@ -273,7 +275,7 @@ static AQI_INLINE aq_status rma_atomic_any(enum core_mode mode, aq_atomic_domain
 
 /* Where the word is mapped; NULL: what is not usual about it is found the general way. */
 static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank rank,
-                                           const void *addr, aq_atomic_op op, const void *operand1,
+                                           const void *addr, aq_op op, const void *operand1,
                                            const void *operand2, const void *result, unsigned flags)
 {
     const uint64_t remote = (uint64_t)(uintptr_t)addr;
@@ -290,39 +292,39 @@ static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank ra
 }
 
 #define INSTRUCTION(width)                                                                         \
-    static AQI_INLINE void atomic_instruction##width(_Atomic uint##width##_t *at, aq_atomic_op op, \
+    static AQI_INLINE void atomic_instruction##width(_Atomic uint##width##_t *at, aq_op op, \
                                                      const void *operand1, const void *operand2,   \
                                                      void *result)                                 \
     {                                                                                              \
-        uint##width##_t a = 1, b, old; /* what AQ_INC and AQ_DEC add */                            \
+        uint##width##_t a = 1, b, old; /* what AQ_OP_INC and AQ_OP_DEC add */                            \
         if (operands[op] > 0) memcpy(&a, operand1, sizeof(a));                                     \
         switch (op) {                                                                              \
-        case AQ_ADD:                                                                               \
-        case AQ_INC:                                                                               \
+        case AQ_OP_ADD:                                                                               \
+        case AQ_OP_INC:                                                                               \
             old = atomic_fetch_add(at, a);                                                         \
             break;                                                                                 \
-        case AQ_SUB:                                                                               \
-        case AQ_DEC:                                                                               \
+        case AQ_OP_SUB:                                                                               \
+        case AQ_OP_DEC:                                                                               \
             old = atomic_fetch_sub(at, a);                                                         \
             break;                                                                                 \
-        case AQ_CAS:                                                                               \
+        case AQ_OP_CAS:                                                                               \
             memcpy(&b, operand2, sizeof(b));                                                       \
             old = a;                                                                               \
             atomic_compare_exchange_strong(at, &old, b);                                           \
             break;                                                                                 \
-        case AQ_GET:                                                                               \
+        case AQ_OP_GET:                                                                               \
             old = atomic_load(at);                                                                 \
             break;                                                                                 \
-        case AQ_SET:                                                                               \
+        case AQ_OP_SET:                                                                               \
             atomic_store(at, a);                                                                   \
             return;                                                                                \
-        case AQ_SWAP:                                                                              \
+        case AQ_OP_SWAP:                                                                              \
             old = atomic_exchange(at, a);                                                          \
             break;                                                                                 \
-        case AQ_AND:                                                                               \
+        case AQ_OP_AND:                                                                               \
             old = atomic_fetch_and(at, a);                                                         \
             break;                                                                                 \
-        case AQ_OR:                                                                                \
+        case AQ_OP_OR:                                                                                \
             old = atomic_fetch_or(at, a);                                                          \
             break;                                                                                 \
         default:                                                                                   \
@@ -342,7 +344,7 @@ static AQI_INLINE aq_status rma_atomic_end(enum core_mode mode, aq_event *ev)
 
 /* An operation that the processor has no instruction for. */
 static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_atomic_domain *d,
-                                                void *at, aq_atomic_op op, const void *operand1,
+                                                void *at, aq_op op, const void *operand1,
                                                 void *result, aq_event *ev)
 {
     uint64_t a = operands[op] > 0 ? atomic_load_operand(operand1, d->size) : 0;
@@ -372,7 +374,7 @@ static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_at
         return rma_atomic_end(MODE, EV);                                                           \
     }
 CORE_FORMS_BY(FORM, atomic,
-              (aq_atomic_domain * domain, aq_rank rank, void *addr, aq_atomic_op op,
+              (aq_atomic_domain * domain, aq_rank rank, void *addr, aq_op op,
                const void *operand1, const void *operand2, void *result),
               (domain, rank, addr, op, operand1, operand2, result), domain, rank, addr, op,
               operand1, operand2, result)

@@ -8,7 +8,7 @@ static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices,
 {
     uint32_t all;
     aq_status st = team_begin(call, team, mine);
-    if (st == AQ_OK) st = aq_coll_allreduce(team, &all, indices, 1, AQ_U32, AQ_OR);
+    if (st == AQ_OK) st = aq_coll_allreduce(team, &all, indices, 1, AQ_TYPE_U32, AQ_OP_OR, 0);
     if (st == AQ_OK) *indices = all;
     return st;
 }
@@ -20,7 +20,7 @@ static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segmen
     size_t bytes = core_segment_card_size();
     unsigned char mine[CORE_CARD_MAX];
     core_segment_card(segment, mine);
-    aq_status st = aq_coll_allgather(team, all, mine, bytes);
+    aq_status st = aq_coll_allgather(team, all, mine, bytes, 0);
     core_ep_reach(index);
     for (aq_rank rank = 0; rank < team->size && st == AQ_OK; rank++) {
         aq_rank job_rank = aq_team_to_job(team, rank);
@@ -47,7 +47,7 @@ static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *se
     return AQ_OK;
 }
 
-aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
+aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned flags)
 {
     aq_segment *segments[CORE_EPS] = {NULL};
     uint32_t indices;
@@ -56,6 +56,7 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count)
     unsigned char *all = malloc(team->size * core_segment_card_size());
     aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, __func__)
                                  : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (flags != 0) mine = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__, flags);
     if (mine != AQ_OK) indices = 0;
     st = publish_agree(team, mine, &indices, __func__);
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)

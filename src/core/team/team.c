@@ -241,7 +241,7 @@ aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
     uint32_t own = (uint32_t)-mine, worst = 0;
     struct coll_args args = {
         .kind = COLL_ALLREDUCE, .code = COLL_CODE_TEAM, .src = &own, .dst = &worst, .nbytes = 4};
-    args.fn = coll_builtin(AQ_U32, AQ_MAX, &args.element);
+    args.fn = coll_builtin(AQ_TYPE_U32, AQ_OP_MAX, &args.element);
     aq_status st = coll_run(call, parent, &args);
     if (st != AQ_OK || worst == 0) return st;
     if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: no memory", call);

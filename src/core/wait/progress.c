@@ -432,14 +432,13 @@ aq_status aq_poll_for(uint64_t timeout_ns)
     return news ? AQ_OK : AQ_AGAIN;
 }
 
-static aq_status progress_poll_until(const char *call, int (*condition)(void *arg), void *arg,
-                                     uint64_t timeout_ns)
+aq_status aq_poll_until(int (*condition)(void *arg), void *arg, uint64_t timeout_ns)
 {
     struct core_wait wait = {0};
     struct core_thread *me = core_self();
-    aq_status st = core_callable(me, call);
+    aq_status st = core_callable(me, __func__);
     if (st != AQ_OK) return st;
-    if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: no condition", call);
+    if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: no condition", __func__);
     if (condition(arg)) {
         atomic_thread_fence(memory_order_acquire);
         return AQ_OK;
@@ -453,18 +452,8 @@ static aq_status progress_poll_until(const char *call, int (*condition)(void *ar
     } while (st == AQ_OK && !condition(arg));
     core_wait_limit(me, UINT64_MAX);
     atomic_thread_fence(memory_order_acquire);
-    core_wait_end(AQI_TRACE_WAIT, call, waiting, 0);
+    core_wait_end(AQI_TRACE_WAIT, __func__, waiting, 0);
     return st;
-}
-
-aq_status aq_poll_until(int (*condition)(void *arg), void *arg)
-{
-    return progress_poll_until("aq_poll_until", condition, arg, UINT64_MAX);
-}
-
-aq_status aq_poll_until_for(int (*condition)(void *arg), void *arg, uint64_t timeout_ns)
-{
-    return progress_poll_until("aq_poll_until_for", condition, arg, timeout_ns);
 }
 
 static_assert(sizeof(struct core_wait) <= sizeof(aq_wait), "the public one has room");

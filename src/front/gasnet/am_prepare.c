@@ -7,6 +7,7 @@ struct aqg_srcdesc {
     gex_Event_t *lc_opt;
     void *dest_addr; /* as passed to prepare; NULL: not yet */
     unsigned kind;
+    bool prepared; /* not committed or cancelled yet */
 };
 static _Thread_local struct aqg_srcdesc prepared[2];
 
@@ -38,8 +39,11 @@ static gex_AM_SrcDesc_t am_prepare_keep(unsigned kind, aq_status st, const aq_am
 {
     if (aqgi_started(prepare_names[kind], st) != 0) return GEX_AM_SRCDESC_NO_OP;
     struct aqg_srcdesc *sd = &prepared[am_prepare_is_reply(kind)];
-    *sd = (struct aqg_srcdesc){
-        .buffer = *buffer, .lc_opt = lc_opt, .dest_addr = dest_addr, .kind = kind};
+    *sd = (struct aqg_srcdesc){.buffer = *buffer,
+                               .lc_opt = lc_opt,
+                               .dest_addr = dest_addr,
+                               .kind = kind,
+                               .prepared = true};
     return sd;
 }
 
@@ -69,7 +73,7 @@ AQG_DEFINE(size_t, gex_AM_SrcDescSize, (gex_AM_SrcDesc_t sd), sd->buffer.size)
 
 static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 {
-    if (sd == GEX_AM_SRCDESC_NO_OP || sd->buffer.aqi_route == NULL)
+    if (sd == GEX_AM_SRCDESC_NO_OP || !sd->prepared)
         aqgi_die("%s: the source descriptor is not one that this thread has prepared", call);
     if (sd->kind != kind)
         aqgi_die("%s: the source descriptor comes from %s", call, prepare_names[sd->kind]);
@@ -88,10 +92,10 @@ int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_
                  sd->dest_addr);
     aq_am_buffer buffer = sd->buffer;
     gex_Event_t *lc_opt = sd->lc_opt;
-    sd->buffer.aqi_route = NULL;
+    sd->prepared = false;
     if (aqgi_started(commit_names[kind], aq_am_commit(&buffer, handler, nbytes, dest_addr, args,
                                                       nargs, aqgi_immediate(flags))) != 0) {
-        sd->buffer = buffer;
+        sd->prepared = true;
         return 1;
     }
     if ((uintptr_t)lc_opt > (uintptr_t)GEX_EVENT_GROUP) *lc_opt = GEX_EVENT_INVALID;
@@ -102,5 +106,6 @@ int aqg_cancel(gex_AM_SrcDesc_t sd, unsigned kind, gex_Flags_t flags)
 {
     am_prepare_check_kind("gex_AM_Cancel", sd, kind);
     aq_am_cancel(&sd->buffer);
+    sd->prepared = false;
     return 0;
 }

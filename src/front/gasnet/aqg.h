@@ -175,8 +175,8 @@ bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
  * ratomic.c: the operation of Aqueduct, for several the lowest; and the size of a data type and its
  * name in Aqueduct, or 0 if it is none of the six.
  */
-aq_atomic_op aqgi_op(gex_OP_t op);
-size_t aqgi_type(gex_DT_t dt, aq_atomic_type *type);
+aq_op aqgi_op(gex_OP_t op);
+size_t aqgi_type(gex_DT_t dt, aq_type *type);
 
 /* vis.c: the message that reports the completion of a put, and its handler. */
 enum { AQGI_COMPLETION = 64 };

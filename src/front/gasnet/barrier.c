@@ -30,13 +30,13 @@ static int barrier_result(const char *call, aq_status st)
 int gasnet_coll_barrier_wait(gasnet_team_handle_t team, int id, int flags)
 {
     return barrier_result("gasnet_barrier_wait",
-                          aq_barrier_wait(aqgi_aq(team), id, barrier_flags_of(flags)));
+                          aq_barrier_wait(aqgi_aq(team), id, barrier_flags_of(flags), AQ_FOREVER));
 }
 
 int gasnet_coll_barrier_try(gasnet_team_handle_t team, int id, int flags)
 {
     return barrier_result("gasnet_barrier_try",
-                          aq_barrier_try(aqgi_aq(team), id, barrier_flags_of(flags)));
+                          aq_barrier_wait(aqgi_aq(team), id, barrier_flags_of(flags), 0));
 }
 
 int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)

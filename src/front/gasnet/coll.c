@@ -15,8 +15,8 @@ gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *dst, const 
 struct reduction {
     bool user;
     unsigned how; /* flags */
-    aq_atomic_type type;
-    aq_atomic_op op;
+    aq_type type;
+    aq_op op;
 };
 
 static struct reduction coll_reduction_of(const char *call, gex_DT_t dt, size_t dt_sz, gex_OP_t op,

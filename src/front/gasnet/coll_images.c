@@ -279,7 +279,7 @@ static void coll_images_advance(struct images_team *team)
         if (op->state == IMAGES_RUNS && coll_images_complete(op)) {
             coll_images_deal(op);
             op->state = settles ? IMAGES_SETTLES : IMAGES_DONE;
-            if (settles) aqgi_done("gasnet_coll", aq_coll_barrier_nb(team->aq, 0, &op->event));
+            if (settles) aqgi_done("gasnet_coll", aq_barrier_nb(team->aq, 0, &op->event));
         }
         if (op->state == IMAGES_SETTLES && coll_images_complete(op)) op->state = IMAGES_DONE;
         if (op->state == IMAGES_RUNS && settles) return;

@@ -23,7 +23,7 @@ int aqg_event_test(gex_Event_t event)
 void aqg_event_wait(gex_Event_t event)
 {
     aq_event ev = aqgi_aq_event(event);
-    aqgi_done("gex_Event_Wait", aq_event_wait(&ev));
+    aqgi_done("gex_Event_Wait", aq_event_wait(&ev, AQ_FOREVER));
 }
 
 /* Some of several events, or all. */
@@ -35,7 +35,8 @@ void aqg_event_wait(gex_Event_t event)
     }                                                                                              \
     void gex_Event_Wait##Some(gex_Event_t *pevent, size_t numevents, gex_Flags_t flags)            \
     {                                                                                              \
-        aqgi_done("gex_Event_Wait" #Some, aq_event_wait_##some(event_array(pevent), numevents));   \
+        aqgi_done("gex_Event_Wait" #Some,                                                          \
+                  aq_event_wait_##some(event_array(pevent), numevents, AQ_FOREVER));               \
     }
 EVENTS(Some, some)
 EVENTS(All, all)
@@ -63,7 +64,7 @@ int gex_NBI_Test(gex_EC_t event_mask, gex_Flags_t flags)
 
 void gex_NBI_Wait(gex_EC_t event_mask, gex_Flags_t flags)
 {
-    if (event_mask != 0) aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask));
+    if (event_mask != 0) aqgi_done("gex_NBI_Wait", aq_nbi_wait(event_mask, AQ_FOREVER));
 }
 
 int gasnet_AMPoll(void)

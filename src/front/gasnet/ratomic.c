@@ -24,35 +24,37 @@ static inline struct aqgi_ad *ratomic_aqgi_ad(gex_AD_t ad)
 
 /* By the bit of an operation; from FETCHING on, it returns the old value. */
 enum { FETCHING = 12, OPS = 25 };
-static const aq_atomic_op ops[OPS] = {
-    AQ_AND, AQ_OR,  AQ_XOR, AQ_ADD, AQ_SUB,  AQ_MULT, AQ_MIN, AQ_MAX, AQ_INC,
-    AQ_DEC, AQ_SET, AQ_CAS, AQ_AND, AQ_OR,   AQ_XOR,  AQ_ADD, AQ_SUB, AQ_MULT,
-    AQ_MIN, AQ_MAX, AQ_INC, AQ_DEC, AQ_SWAP, AQ_CAS,  AQ_GET,
+static const aq_op ops[OPS] = {
+    AQ_OP_AND, AQ_OP_OR,   AQ_OP_XOR, AQ_OP_ADD,  AQ_OP_SUB, AQ_OP_MULT, AQ_OP_MIN,
+    AQ_OP_MAX, AQ_OP_INC,  AQ_OP_DEC, AQ_OP_SET,  AQ_OP_CAS, AQ_OP_AND,  AQ_OP_OR,
+    AQ_OP_XOR, AQ_OP_ADD,  AQ_OP_SUB, AQ_OP_MULT, AQ_OP_MIN, AQ_OP_MAX,  AQ_OP_INC,
+    AQ_OP_DEC, AQ_OP_SWAP, AQ_OP_CAS, AQ_OP_GET,
 };
 static_assert(GEX_OP_FAND == 1 << FETCHING && GEX_OP_GET == 1 << (OPS - 1), "the table's order");
 
 /* The same for data types. */
 static const struct {
-    aq_atomic_type type;
+    aq_type type;
     size_t size;
-} types[] = {{AQ_I32, 4}, {AQ_U32, 4}, {AQ_I64, 8}, {AQ_U64, 8}, {AQ_F32, 4}, {AQ_F64, 8}};
+} types[] = {{AQ_TYPE_I32, 4}, {AQ_TYPE_U32, 4}, {AQ_TYPE_I64, 8},
+             {AQ_TYPE_U64, 8}, {AQ_TYPE_F32, 4}, {AQ_TYPE_F64, 8}};
 static_assert(GEX_DT_USER == 1 << sizeof(types) / sizeof(*types), "the table's order");
 
-aq_atomic_op aqgi_op(gex_OP_t op)
+aq_op aqgi_op(gex_OP_t op)
 {
     return ops[__builtin_ctz(op)];
 }
 
-size_t aqgi_type(gex_DT_t dt, aq_atomic_type *type)
+size_t aqgi_type(gex_DT_t dt, aq_type *type)
 {
     if (dt == 0 || (dt & (dt - 1)) != 0 || dt >= GEX_DT_USER) return 0;
     *type = types[__builtin_ctz(dt)].type;
     return types[__builtin_ctz(dt)].size;
 }
 
-static aq_atomic_type ratomic_type_of(gex_DT_t dt)
+static aq_type ratomic_type_of(gex_DT_t dt)
 {
-    aq_atomic_type type;
+    aq_type type;
     if (aqgi_type(dt, &type) == 0)
         aqgi_die("gex_AD_Create: data type 0x%x is not valid: give one of GEX_DT_I32, U32, I64, "
                  "U64, FLT and DBL",
@@ -97,7 +99,7 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
     struct aqgi_ad *ad = aqgi_alloc(1, sizeof(*ad), "gex_AD_Create");
     *ad = (struct aqgi_ad){.head = {.team = *tm, .dt = dt}, .tm = tm, .ops = set, .flags = flags};
     aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
-                                                       ratomic_ops_of(set), &ad->aq));
+                                                       ratomic_ops_of(set), 0, &ad->aq));
     ad->from_job = ratomic_inverse_of(tm);
     /* If all members are neighbours, no adapter operates on the memory. */
     if (dt < GEX_DT_FLT && ratomic_all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
@@ -120,7 +122,7 @@ AQGI_OBJECT(gex_AD, gex_AD_t ad, ratomic_aqgi_ad(ad))
 struct ratomic_call {
     const char *name;
     aq_rank rank;
-    aq_atomic_op op;
+    aq_op op;
     void *result;
     unsigned flags;
 };

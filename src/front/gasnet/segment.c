@@ -121,7 +121,7 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
                            "%s: %zu bytes; the maximum is %zu (GASNET_MAX_SEGSIZE)", __func__,
                            (size_t)length, (size_t)gasnet_getMaxLocalSegmentSize());
-    int code = aqgi_error(__func__, aq_segment_create(address, length, &aq));
+    int code = aqgi_error(__func__, aq_segment_create(address, length, 0, &aq));
     if (code == GASNET_OK) *segment_p = segment_new(aq);
     return code;
 }
@@ -182,7 +182,7 @@ static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size
     all = aqgi_alloc(size, sizeof(*all), "the segments of a team");
     if (segment_told == NULL)
         segment_told = aqgi_alloc(aqgi.size, sizeof(*all), "the segments of all processes");
-    int code = aqgi_error(call, aq_coll_allgather(team, all, &mine, sizeof(mine)));
+    int code = aqgi_error(call, aq_coll_allgather(team, all, &mine, sizeof(mine), 0));
     for (gex_Rank_t rank = 0; rank < size && code == GASNET_OK; rank++)
         if (all[rank].size != 0) segment_told[aq_team_to_job(team, rank)] = all[rank];
     free(all);
@@ -299,7 +299,7 @@ int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_F
         aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;
     int told = aqgi_everything() ? segment_tell(__func__, tm, eps, num_eps) : GASNET_OK;
     if (told != GASNET_OK) return told;
-    int code = aqgi_error(__func__, aq_ep_publish(aqgi_aq(tm), aq, num_eps));
+    int code = aqgi_error(__func__, aq_ep_publish(aqgi_aq(tm), aq, num_eps, 0));
     for (unsigned i = 0; i < AQGI_EPS && code == GASNET_OK; i++)
         if (aqgi.reach[i] != NULL) segment_learn(aqgi.reach[i], i);
     return code;

@@ -39,7 +39,7 @@ aq_status aqgi_system_open(void)
     card.neighborhood = mine;
     system_list_members(&neighborhood, aq_team_neighborhood());
     system_list_members(&host, aq_team_host());
-    aq_status st = aq_coll_allgather(aqgi.world.aq, cards, &card, sizeof(card));
+    aq_status st = aq_coll_allgather(aqgi.world.aq, cards, &card, sizeof(card), 0);
     least_max_segment = UINT64_MAX;
     for (gex_Rank_t rank = 0; rank < aqgi.size && st == AQ_OK; rank++)
         if (cards[rank].max_segment < least_max_segment)

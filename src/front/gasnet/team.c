@@ -195,7 +195,7 @@ gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index)
 gex_Event_t gex_Coll_BarrierNB(gex_TM_t tm, gex_Flags_t flags)
 {
     aq_event event = AQ_EVENT_DONE;
-    aqgi_done("gex_Coll_BarrierNB", aq_coll_barrier_nb(aqgi_aq(tm), 0, &event));
+    aqgi_done("gex_Coll_BarrierNB", aq_barrier_nb(aqgi_aq(tm), 0, &event));
     return aqgi_event(event);
 }
 

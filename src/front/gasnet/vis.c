@@ -54,7 +54,7 @@ static gex_Event_t vis_tell(const char *call, gex_TM_t tm, gex_Rank_t rank, aq_e
     const aq_arg handler = vis_arm(0);
     aqgi_done(call, (nbi ? aq_am_medium_after_nbi
                          : aq_am_medium_after_nb)(aqgi_aq(tm), rank, AQGI_COMPLETION, armed.src,
-                                                  armed.nbytes, &handler, 1, &event));
+                                                  armed.nbytes, &handler, 1, 0, &event));
     return aqgi_event(event);
 }
 

@@ -147,12 +147,12 @@ static void test_medium_event(void)
         CHECK_OK(aq_am_medium(job.team, (job.self + i) % job.size, PLAIN, buffer + max * i, max,
                               AQ_NO_ARGS, 0, &event[i]));
         if (i % 2 == 0) {
-            CHECK_OK(aq_event_wait(&event[i]));
+            CHECK_OK(aq_event_wait(&event[i], AQ_FOREVER));
             CHECK(event[i] == AQ_EVENT_DONE);
             memset(buffer + max * i, 0, max);
         }
     }
-    CHECK_OK(aq_event_wait_all(event, COUNT));
+    CHECK_OK(aq_event_wait_all(event, COUNT, AQ_FOREVER));
     for (uint32_t i = 0; i < COUNT; i++)
         CHECK(event[i] == AQ_EVENT_DONE);
     memset(buffer, 0, max * COUNT);
@@ -198,7 +198,7 @@ static void test_long(void)
             fill(buffer, sizes[i], shape(job.self, sizes[i], 7));
             CHECK_OK(aq_am_long(job.team, rank, LONG, buffer, sizes[i], job_at(rank, offset),
                                 AQ_ARGS(7, (aq_arg)offset), 0, async ? &event : NULL));
-            if (async) CHECK_OK(aq_event_wait(&event));
+            if (async) CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
             memset(buffer, 0, sizes[i]);
         }
     }

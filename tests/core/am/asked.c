@@ -104,7 +104,7 @@ static void each(void)
                 uint32_t before = answers;
                 memset(job.base, 0, BYTES);
                 CHECK_OK(ask(rank, (enum how)how, medium != 0, 0, &ev));
-                CHECK_OK(aq_event_wait(&ev));
+                CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
                 CHECK_EQUAL(answers - before, replies((enum how)how));
                 if (how == LONG) CHECK(all_bytes(job.base, BYTES, FILLED));
             }
@@ -128,7 +128,7 @@ static void many(void)
         CHECK_OK(st);
         want += replies(how);
     }
-    CHECK_OK(aq_event_wait_all(events, MANY));
+    CHECK_OK(aq_event_wait_all(events, MANY, AQ_FOREVER));
     place = 0;
     CHECK_EQUAL(answers - before, want);
 }
@@ -156,7 +156,7 @@ static void until_death(void)
         CHECK(st == AQ_OK || st == AQ_EPEER);
         lost += st == AQ_EPEER;
         for (size_t i = 0; i < n; i++) {
-            st = aq_event_wait(&events[i]);
+            st = aq_event_wait(&events[i], AQ_FOREVER);
             CHECK(st == AQ_OK || st == AQ_EPEER);
             lost += st == AQ_EPEER;
         }

@@ -137,7 +137,7 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
     }
     count_sent(counted_before, sent, mediums * 100 + longs * max);
     wake_peer();
-    CHECK_OK(aq_event_wait_all(events, longs));
+    CHECK_OK(aq_event_wait_all(events, longs, AQ_FOREVER));
     free(buffer);
     return sent;
 }
@@ -196,7 +196,7 @@ static void test_one_sided(void)
     unsigned char *target = job.base + AT, *at = (unsigned char *)(uintptr_t)AT;
     uint32_t refused = 0, one = 0x01010101;
     aq_atomic_domain *domain;
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U32, AQ_OPS_ALL, &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U32, AQ_OPS_ALL, 0, &domain));
     for (unsigned i = 0; i < 20 * FORMS; i++) {
         const unsigned flags = AQ_IMMEDIATE | AQ_REMOTE_OFFSET;
         unsigned char got[4] = {9, 9, 9, 9};
@@ -208,7 +208,7 @@ static void test_one_sided(void)
         if (i % FORMS == 1) status = aq_put_value(job.team, job.self, at, one, 4, flags);
         if (i % FORMS == 2) status = aq_memset(job.team, job.self, at, 1, 4, flags);
         if (i % FORMS == 3)
-            status = aq_atomic(domain, job.self, at, AQ_ADD, &one, NULL, NULL, flags);
+            status = aq_atomic(domain, job.self, at, AQ_OP_ADD, &one, NULL, NULL, flags);
         if (i % FORMS == 4)
             status = aq_put_vector(job.team, job.self, 1, &(aq_vec){at, 4}, 1, &(aq_vec){&one, 4},
                                    flags);
@@ -222,7 +222,7 @@ static void test_one_sided(void)
         refused += status == AQ_AGAIN;
     }
     if (carried && !aq_job_progress_thread()) CHECK(refused > 0);
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     aq_atomic_domain_destroy(domain);
     job_barrier();
 }

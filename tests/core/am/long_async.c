@@ -69,7 +69,7 @@ int main(void)
     }
     /* The latest first; each source is overwritten as soon as that is allowed. */
     for (uint32_t i = COUNT; i-- > 0;) {
-        CHECK_OK(aq_event_wait(&event[i]));
+        CHECK_OK(aq_event_wait(&event[i], AQ_FOREVER));
         CHECK(event[i] == AQ_EVENT_DONE);
         memset(source[i], 0xee, LARGE);
     }

@@ -36,7 +36,7 @@ static void send_all(void)
         fill(source, sizes[i / 2], i);
         CHECK_OK(aq_am_long(job.team, 1, LANDED, source, sizes[i / 2], job_at(1, place_of(i)),
                             AQ_ARGS((aq_arg)i), 0, i % 2 ? &event : NULL));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         memset(source, 0xee, sizeof(source));
     }
 }
@@ -48,7 +48,7 @@ int main(void)
     job_open(AQ_THREAD_SINGLE, place_of(2 * COUNT_OF(sizes)));
     job_handlers(table, COUNT_OF(table));
     CHECK_EQUAL(job.size, 2);
-    CHECK_OK(aq_coll_allgather(job.team, pids, &own, sizeof(own)));
+    CHECK_OK(aq_coll_allgather(job.team, pids, &own, sizeof(own), 0));
     job_barrier();
     if (job.self == 0) {
         CHECK(kill(pids[1], SIGSTOP) == 0);

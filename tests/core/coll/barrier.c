@@ -41,16 +41,16 @@ static void test_epochs(void)
         case 1:
             CHECK_OK(aq_barrier_notify(job.team, (int)epoch, 0));
             dawdle();
-            CHECK_OK(aq_barrier_wait(job.team, (int)epoch, 0));
+            CHECK_OK(aq_barrier_wait(job.team, (int)epoch, 0, AQ_FOREVER));
             break;
         case 2:
             CHECK_OK(aq_barrier_notify(job.team, 0, AQ_BARRIER_ANONYMOUS));
-            CHECK_OK(aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS));
+            CHECK_OK(aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS, AQ_FOREVER));
             break;
         default:
             CHECK_OK(aq_barrier_notify(job.team, -5, 0));
             aq_status status;
-            while ((status = aq_barrier_try(job.team, -5, 0)) == AQ_AGAIN)
+            while ((status = aq_barrier_wait(job.team, -5, 0, 0)) == AQ_AGAIN)
                 dawdle();
             CHECK_OK(status);
         }
@@ -70,7 +70,7 @@ static void test_split(void)
         CHECK_OK(aq_put(job.team, job_next(), job_at(job_next(), at), out, sizeof(out), 0));
         CHECK_OK(aq_get(job.team, job_next(), in, job_at(job_next(), at), sizeof(in), 0));
         CHECK(memcmp(in, out, sizeof(in)) == 0);
-        CHECK_OK(aq_barrier_wait(job.team, 7, 0));
+        CHECK_OK(aq_barrier_wait(job.team, 7, 0, AQ_FOREVER));
     }
 }
 
@@ -80,8 +80,8 @@ static aq_status whole(int id, unsigned flags)
 {
     aq_status status = aq_barrier_notify(job.team, id, flags);
     if (status != AQ_OK) return status;
-    if (job.self % 2 == 0) return aq_barrier_wait(job.team, id, flags);
-    while ((status = aq_barrier_try(job.team, id, flags)) == AQ_AGAIN)
+    if (job.self % 2 == 0) return aq_barrier_wait(job.team, id, flags, AQ_FOREVER);
+    while ((status = aq_barrier_wait(job.team, id, flags, 0)) == AQ_AGAIN)
         dawdle();
     return status;
 }
@@ -138,20 +138,20 @@ static void test_mismatch(void)
 static void test_mismatch_at_wait(void)
 {
     CHECK_OK(aq_barrier_notify(job.team, 3, 0));
-    CHECK_STATUS(aq_barrier_wait(job.team, job.self == 0 ? 4 : 3, 0),
+    CHECK_STATUS(aq_barrier_wait(job.team, job.self == 0 ? 4 : 3, 0, AQ_FOREVER),
                  job.self == 0 ? AQ_EMISMATCH : AQ_OK);
     /* A rank that was anonymous may pass the agreed name at wait; if all were anonymous, any
      * name. */
     CHECK_OK(aq_barrier_notify(job.team, 3, job.self == 0 ? 0 : AQ_BARRIER_ANONYMOUS));
-    CHECK_STATUS(aq_barrier_wait(job.team, 3 + (int)job.self % 2, 0),
+    CHECK_STATUS(aq_barrier_wait(job.team, 3 + (int)job.self % 2, 0, AQ_FOREVER),
                  job.self % 2 ? AQ_EMISMATCH : AQ_OK);
     aq_status status;
     CHECK_OK(aq_barrier_notify(job.team, 3, job.self == 0 ? 0 : AQ_BARRIER_ANONYMOUS));
-    while ((status = aq_barrier_try(job.team, 3 + (int)job.self % 2, 0)) == AQ_AGAIN)
+    while ((status = aq_barrier_wait(job.team, 3 + (int)job.self % 2, 0, 0)) == AQ_AGAIN)
         dawdle();
     CHECK_STATUS(status, job.self % 2 ? AQ_EMISMATCH : AQ_OK);
     CHECK_OK(aq_barrier_notify(job.team, 3, AQ_BARRIER_ANONYMOUS));
-    CHECK_OK(aq_barrier_wait(job.team, (int)job.self, 0));
+    CHECK_OK(aq_barrier_wait(job.team, (int)job.self, 0, AQ_FOREVER));
     job_barrier();
 }
 
@@ -159,8 +159,8 @@ static void test_mismatch_at_wait(void)
 
 static void test_misuse(void)
 {
-    CHECK_REFUSED(aq_barrier_wait(job.team, 0, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_barrier_try(job.team, 0, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_barrier_wait(job.team, 0, 0, AQ_FOREVER), AQ_ESTATE);
+    CHECK_REFUSED(aq_barrier_wait(job.team, 0, 0, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier_notify(job.team, 0, 0x8000), AQ_EINVAL);
     CHECK_REFUSED(aq_barrier_notify(NULL, 0, 0), AQ_EINVAL);
     CHECK_OK(aq_barrier_notify(job.team, 1, 0));
@@ -168,8 +168,8 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_barrier(job.team), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier_result(job.team, &(int){0}), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier_result(job.team, NULL), AQ_EINVAL);
-    CHECK_OK(aq_barrier_wait(job.team, 1, 0));
-    CHECK_REFUSED(aq_barrier_wait(job.team, 1, 0), AQ_ESTATE);
+    CHECK_OK(aq_barrier_wait(job.team, 1, 0, AQ_FOREVER));
+    CHECK_REFUSED(aq_barrier_wait(job.team, 1, 0, AQ_FOREVER), AQ_ESTATE);
     job_barrier();
 }
 

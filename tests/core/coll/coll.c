@@ -31,7 +31,7 @@ static void check_filled(const char *what, const void *at, size_t len, uint64_t 
 static void finish(aq_status status, aq_event *event)
 {
     CHECK_OK(status);
-    CHECK_OK(aq_event_wait(event));
+    CHECK_OK(aq_event_wait(event, AQ_FOREVER));
     CHECK(*event == AQ_EVENT_DONE);
 }
 
@@ -44,7 +44,7 @@ static void test_broadcast(aq_rank root, size_t len, bool in_place)
     memset(out, 0xee, len);
     if (self == root) fill(in, len, seed_of(root, len));
     if (len % 2)
-        CHECK_OK(aq_coll_broadcast(team, root, dst, self == root ? in : NULL, len));
+        CHECK_OK(aq_coll_broadcast(team, root, dst, self == root ? in : NULL, len, 0));
     else
         finish(aq_coll_broadcast_nb(team, root, dst, in, len, 0, &ev), &ev);
     check_filled("broadcast", dst, len, seed_of(root, len));
@@ -56,7 +56,7 @@ static void test_gather(aq_rank root, size_t len, bool in_place)
     unsigned char *src = in_place && self == root ? out + root * len : in;
     fill(src, len, seed_of(self, len));
     if (len % 2)
-        CHECK_OK(aq_coll_gather(team, root, self == root ? out : NULL, src, len));
+        CHECK_OK(aq_coll_gather(team, root, self == root ? out : NULL, src, len, 0));
     else
         finish(aq_coll_gather_nb(team, root, out, src, len, 0, &ev), &ev);
     for (aq_rank i = 0; self == root && i < size; i++)
@@ -70,7 +70,7 @@ static void test_allgather(size_t len, bool in_place)
     memset(out, 0xee, size * len);
     fill(src, len, seed_of(self, len));
     if (len % 2)
-        CHECK_OK(aq_coll_allgather(team, out, src, len));
+        CHECK_OK(aq_coll_allgather(team, out, src, len, 0));
     else
         finish(aq_coll_allgather_nb(team, out, src, len, 0, &ev), &ev);
     for (aq_rank i = 0; i < size; i++)
@@ -84,7 +84,7 @@ static void test_scatter(aq_rank root, size_t len, bool in_place)
     for (aq_rank i = 0; self == root && i < size; i++)
         fill(in + i * len, len, block_seed(root, i, len));
     if (len % 2)
-        CHECK_OK(aq_coll_scatter(team, root, dst, in, len));
+        CHECK_OK(aq_coll_scatter(team, root, dst, in, len, 0));
     else
         finish(aq_coll_scatter_nb(team, root, dst, in, len, 0, &ev), &ev);
     check_filled("scatter", dst, len, block_seed(root, self, len));
@@ -97,7 +97,7 @@ static void test_alltoall(size_t len)
         fill(in + i * len, len, block_seed(self, i, len));
     memset(out, 0xee, size * len);
     if (len % 2)
-        CHECK_OK(aq_coll_alltoall(team, out, in, len));
+        CHECK_OK(aq_coll_alltoall(team, out, in, len, 0));
     else
         finish(aq_coll_alltoall_nb(team, out, in, len, 0, &ev), &ev);
     for (aq_rank i = 0; i < size; i++)
@@ -132,7 +132,7 @@ static void test_ragged(aq_rank root, size_t most)
     table(counts, offsets, AQ_RANK_NONE, root, most);
     fill(in, counts[self], block_seed(self, root, most));
     if (most % 2)
-        CHECK_OK(aq_coll_gatherv(team, root, out, counts, offsets, in, counts[self]));
+        CHECK_OK(aq_coll_gatherv(team, root, out, counts, offsets, in, counts[self], 0));
     else
         finish(aq_coll_gatherv_nb(team, root, out, counts, offsets, in, counts[self], 0, &ev), &ev);
     for (aq_rank i = 0; self == root && i < size; i++)
@@ -141,7 +141,7 @@ static void test_ragged(aq_rank root, size_t most)
     fill(in, counts[self], block_seed(self, root, most + 1));
     const unsigned char *own = counts[self] != 0 ? in : NULL;
     if (most % 2)
-        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, own));
+        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, own, 0));
     else
         finish(aq_coll_allgatherv_nb(team, out, counts, offsets, own, 0, &ev), &ev);
     for (aq_rank i = 0; i < size; i++)
@@ -151,7 +151,7 @@ static void test_ragged(aq_rank root, size_t most)
     for (aq_rank i = 0; self == root && i < size; i++)
         fill(in + offsets[i], counts[i], block_seed(root, i, most));
     if (most % 2)
-        CHECK_OK(aq_coll_scatterv(team, root, out, counts[self], in, counts, offsets));
+        CHECK_OK(aq_coll_scatterv(team, root, out, counts[self], in, counts, offsets, 0));
     else
         finish(aq_coll_scatterv_nb(team, root, out, counts[self], in, counts, offsets, 0, &ev),
                &ev);
@@ -162,7 +162,7 @@ static void test_ragged(aq_rank root, size_t most)
     for (aq_rank i = 0; i < size; i++)
         fill(in + src_offsets[i], src_counts[i], block_seed(self, i, most));
     if (most % 2)
-        CHECK_OK(aq_coll_alltoallv(team, out, counts, offsets, in, src_counts, src_offsets));
+        CHECK_OK(aq_coll_alltoallv(team, out, counts, offsets, in, src_counts, src_offsets, 0));
     else
         finish(
             aq_coll_alltoallv_nb(team, out, counts, offsets, in, src_counts, src_offsets, 0, &ev),
@@ -174,27 +174,28 @@ static void test_ragged(aq_rank root, size_t most)
 /* --- reductions -------------------------------------------------------------------------- */
 
 /* Small integers: exact in every type, in any order of evaluation. */
-static int64_t value_of(aq_rank rank, size_t i, aq_atomic_op op)
+static int64_t value_of(aq_rank rank, size_t i, aq_op op)
 {
     uint64_t word = mix(rank * 977 + i * 13 + job.seed);
-    if (op == AQ_MULT) return word % 5 == 0 ? 2 : 1;
-    return (int64_t)(word % 1000) - (op == AQ_AND || op == AQ_OR || op == AQ_XOR ? 0 : 300);
+    if (op == AQ_OP_MULT) return word % 5 == 0 ? 2 : 1;
+    return (int64_t)(word % 1000) -
+           (op == AQ_OP_AND || op == AQ_OP_OR || op == AQ_OP_XOR ? 0 : 300);
 }
 
-static int64_t combine(aq_atomic_op op, int64_t a, int64_t b)
+static int64_t combine(aq_op op, int64_t a, int64_t b)
 {
     switch (op) {
-    case AQ_ADD:
+    case AQ_OP_ADD:
         return a + b;
-    case AQ_MULT:
+    case AQ_OP_MULT:
         return (int64_t)((uint64_t)a * (uint64_t)b); /* may wrap */
-    case AQ_MIN:
+    case AQ_OP_MIN:
         return a < b ? a : b;
-    case AQ_MAX:
+    case AQ_OP_MAX:
         return a > b ? a : b;
-    case AQ_AND:
+    case AQ_OP_AND:
         return a & b;
-    case AQ_OR:
+    case AQ_OP_OR:
         return a | b;
     default:
         return a ^ b;
@@ -206,36 +207,35 @@ static int64_t combine(aq_atomic_op op, int64_t a, int64_t b)
         ((T *)(void *)(at))[i] = (T)(value);                                                       \
         break
 
-static void store(aq_atomic_type type, void *at, size_t i, int64_t value)
+static void store(aq_type type, void *at, size_t i, int64_t value)
 {
     switch (type) {
-        TYPED(AQ_I32, int32_t, at, i, value);
-        TYPED(AQ_U32, uint32_t, at, i, value);
-        TYPED(AQ_I64, int64_t, at, i, value);
-        TYPED(AQ_U64, uint64_t, at, i, value);
-        TYPED(AQ_F32, float, at, i, value);
-        TYPED(AQ_F64, double, at, i, value);
+        TYPED(AQ_TYPE_I32, int32_t, at, i, value);
+        TYPED(AQ_TYPE_U32, uint32_t, at, i, value);
+        TYPED(AQ_TYPE_I64, int64_t, at, i, value);
+        TYPED(AQ_TYPE_U64, uint64_t, at, i, value);
+        TYPED(AQ_TYPE_F32, float, at, i, value);
+        TYPED(AQ_TYPE_F64, double, at, i, value);
     }
 }
 
-static size_t size_of(aq_atomic_type type)
+static size_t size_of(aq_type type)
 {
-    return type == AQ_I32 || type == AQ_U32 || type == AQ_F32 ? 4 : 8;
+    return type == AQ_TYPE_I32 || type == AQ_TYPE_U32 || type == AQ_TYPE_F32 ? 4 : 8;
 }
 
-static bool is_unsigned(aq_atomic_type type)
+static bool is_unsigned(aq_type type)
 {
-    return type == AQ_U32 || type == AQ_U64;
+    return type == AQ_TYPE_U32 || type == AQ_TYPE_U64;
 }
 
 /* Values for a type; none negative where they would be ordered differently. */
-static int64_t typed_value(aq_rank rank, size_t i, aq_atomic_type type, aq_atomic_op op)
+static int64_t typed_value(aq_rank rank, size_t i, aq_type type, aq_op op)
 {
     return value_of(rank, i, op) + (is_unsigned(type) ? 300 : 0);
 }
 
-static void check_reduced(const unsigned char *at, size_t count, aq_atomic_type type,
-                          aq_atomic_op op)
+static void check_reduced(const unsigned char *at, size_t count, aq_type type, aq_op op)
 {
     for (size_t i = 0; i < count; i++) {
         int64_t want = typed_value(0, i, type, op);
@@ -249,8 +249,7 @@ static void check_reduced(const unsigned char *at, size_t count, aq_atomic_type 
     }
 }
 
-static void test_reduce(aq_rank root, size_t count, aq_atomic_type type, aq_atomic_op op,
-                        bool in_place)
+static void test_reduce(aq_rank root, size_t count, aq_type type, aq_op op, bool in_place)
 {
     aq_event ev;
     size_t len = count * size_of(type);
@@ -259,7 +258,7 @@ static void test_reduce(aq_rank root, size_t count, aq_atomic_type type, aq_atom
         store(type, in, i, typed_value(self, i, type, op));
     memset(out, 0xee, len);
     if (count % 2)
-        CHECK_OK(aq_coll_reduce(team, root, dst, in, count, type, op));
+        CHECK_OK(aq_coll_reduce(team, root, dst, in, count, type, op, 0));
     else
         finish(aq_coll_reduce_nb(team, root, dst, in, count, type, op, 0, &ev), &ev);
     if (self == root) check_reduced(dst, count, type, op);
@@ -268,7 +267,7 @@ static void test_reduce(aq_rank root, size_t count, aq_atomic_type type, aq_atom
         store(type, in, i, typed_value(self, i, type, op));
     dst = in_place ? in : out;
     if (count % 2)
-        CHECK_OK(aq_coll_allreduce(team, dst, in, count, type, op));
+        CHECK_OK(aq_coll_allreduce(team, dst, in, count, type, op, 0));
     else
         finish(aq_coll_allreduce_nb(team, dst, in, count, type, op, 0, &ev), &ev);
     check_reduced(dst, count, type, op);
@@ -301,9 +300,9 @@ static void test_user(aq_rank root, size_t count, size_t bytes)
         for (size_t i = 0; i < all; i++)
             mine[i] = (struct user){self * 3 + i, 1};
         if (to_all && count % 2)
-            CHECK_OK(aq_coll_allreduce_user(team, out, in, count, bytes, add_users, &bytes));
+            CHECK_OK(aq_coll_allreduce_user(team, out, in, count, bytes, add_users, &bytes, 0));
         else if (count % 2)
-            CHECK_OK(aq_coll_reduce_user(team, root, out, in, count, bytes, add_users, &bytes));
+            CHECK_OK(aq_coll_reduce_user(team, root, out, in, count, bytes, add_users, &bytes, 0));
         else if (to_all)
             finish(
                 aq_coll_allreduce_user_nb(team, out, in, count, bytes, add_users, &bytes, 0, &ev),
@@ -379,8 +378,8 @@ static void test_together(void)
         fill(data, len, seed_of(root, round));
         CHECK_OK(aq_coll_broadcast_nb(team, root, (unsigned char *)job.base + AT, data, len, how,
                                       &ev[0]));
-        CHECK_OK(aq_coll_barrier_nb(team, 0, &ev[1]));
-        CHECK_OK(aq_event_wait(&ev[0]));
+        CHECK_OK(aq_barrier_nb(team, 0, &ev[1]));
+        CHECK_OK(aq_event_wait(&ev[0], AQ_FOREVER));
         if (how != 0) {
             CHECK_OK(aq_get(team, 0, table, NULL, size * sizeof(*table), AQ_REMOTE_OFFSET));
             for (aq_rank i = 0; i < size; i++)
@@ -390,7 +389,7 @@ static void test_together(void)
             CHECK_OK(aq_get(team, peer, got, (void *)AT, len, AQ_REMOTE_OFFSET));
             check_filled("broadcast, at a peer", got, len, seed_of(root, round));
         }
-        CHECK_OK(aq_event_wait(&ev[1]));
+        CHECK_OK(aq_event_wait(&ev[1], AQ_FOREVER));
         CHECK_OK(aq_barrier(team));
     }
 }
@@ -405,21 +404,21 @@ static void test_under_way(aq_team *other)
     aq_event events[2 * UNDER_WAY], barriers[8];
     aq_rank size2 = aq_team_size(other), self2 = aq_team_rank(other);
     for (unsigned i = 0; i < 8; i++)
-        CHECK_OK(aq_coll_barrier_nb(team, 0, &barriers[i]));
+        CHECK_OK(aq_barrier_nb(team, 0, &barriers[i]));
     for (unsigned i = 0; i < UNDER_WAY; i++) {
         src[i] = self + i;
         src2[i] = self2 * 2 + i;
         CHECK_OK(i % 3 == 0
                      ? aq_coll_broadcast_nb(team, i % size, &dst[i], &src[i], 8, 0, &events[2 * i])
-                     : aq_coll_allreduce_nb(team, &dst[i], &src[i], 1, AQ_U64, AQ_ADD, 0,
+                     : aq_coll_allreduce_nb(team, &dst[i], &src[i], 1, AQ_TYPE_U64, AQ_OP_ADD, 0,
                                             &events[2 * i]));
-        CHECK_OK(aq_coll_allreduce_nb(other, &dst2[i], &src2[i], 1, AQ_U64, AQ_ADD, 0,
+        CHECK_OK(aq_coll_allreduce_nb(other, &dst2[i], &src2[i], 1, AQ_TYPE_U64, AQ_OP_ADD, 0,
                                       &events[2 * i + 1]));
     }
     /* Completed in reverse order. */
     for (unsigned i = 2 * UNDER_WAY; i-- > 0;)
-        CHECK_OK(aq_event_wait(&events[i]));
-    CHECK_OK(aq_event_wait_all(barriers, 8));
+        CHECK_OK(aq_event_wait(&events[i], AQ_FOREVER));
+    CHECK_OK(aq_event_wait_all(barriers, 8, AQ_FOREVER));
     for (uint64_t i = 0; i < UNDER_WAY; i++) {
         uint64_t sum = (uint64_t)size * (size - 1) / 2 + i * size;
         CHECK_EQUAL(dst[i], i % 3 == 0 ? i % size + i : sum);
@@ -430,17 +429,17 @@ static void test_under_way(aq_team *other)
 /* --- main -------------------------------------------------------------------------------- */
 
 static const struct {
-    aq_atomic_op op;
+    aq_op op;
     bool floats;
-} operators[] = {{AQ_ADD, true},  {AQ_MULT, true}, {AQ_MIN, true}, {AQ_MAX, true},
-                 {AQ_AND, false}, {AQ_OR, false},  {AQ_XOR, false}};
+} operators[] = {{AQ_OP_ADD, true},  {AQ_OP_MULT, true}, {AQ_OP_MIN, true}, {AQ_OP_MAX, true},
+                 {AQ_OP_AND, false}, {AQ_OP_OR, false},  {AQ_OP_XOR, false}};
 
 static void test_operators(void)
 {
-    for (unsigned type = AQ_I32; type <= AQ_F64; type++)
+    for (unsigned type = AQ_TYPE_I32; type <= AQ_TYPE_F64; type++)
         for (size_t i = 0; i < COUNT_OF(operators); i++) {
-            if (!operators[i].floats && type >= AQ_F32) continue;
-            test_reduce((aq_rank)i % size, 1 + i, (aq_atomic_type)type, operators[i].op, i % 2);
+            if (!operators[i].floats && type >= AQ_TYPE_F32) continue;
+            test_reduce((aq_rank)i % size, 1 + i, (aq_type)type, operators[i].op, i % 2);
         }
 }
 
@@ -452,7 +451,7 @@ static void test_sizes(size_t most)
         aq_rank root = (aq_rank)(i * 7 + 1) % size;
         if (len > most) break;
         test_broadcast(root, len, i % 2);
-        test_reduce(root, len / 8, AQ_I64, AQ_ADD, i % 2);
+        test_reduce(root, len / 8, AQ_TYPE_I64, AQ_OP_ADD, i % 2);
         test_ordered(root, len / 8, i % 2);
         if (len * size > room) continue;
         test_gather(root, len, i % 2);
@@ -476,7 +475,7 @@ static void test_all(size_t most)
     test_sizes(most);
     for (aq_rank root = 0; root < size; root++) {
         test_broadcast(root, 100 + root, false);
-        test_reduce(root, 3, AQ_F64, AQ_ADD, root % 2);
+        test_reduce(root, 3, AQ_TYPE_F64, AQ_OP_ADD, root % 2);
     }
     test_user(size - 1, 3, 48);
     test_user(size / 2, 20, 4096);
@@ -488,30 +487,47 @@ static void test_misuse(void)
 {
     aq_event ev;
     int32_t one = 1, got;
-    CHECK_REFUSED(aq_coll_broadcast(team, size, &got, &one, 4), AQ_ERANK);
-    CHECK_REFUSED(aq_coll_barrier_nb(NULL, 0, &ev), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_barrier_nb(team, 0x8000, &ev), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_barrier_nb(team, 0, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_barrier_nb(team, AQ_COLL_IN_ALL, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_broadcast(team, size, &got, &one, 4, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_barrier_nb(NULL, 0, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_barrier_nb(team, 0x8000, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_barrier_nb(team, 0, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_barrier_nb(team, AQ_COLL_IN_ALL, &ev), AQ_EINVAL);
     CHECK_REFUSED(aq_coll_broadcast_nb(team, 0, &got, &one, 4, AQ_COLL_ORDERED, &ev), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_F32, AQ_XOR), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_I32, AQ_CAS), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_allreduce(team, NULL, &one, 1, AQ_I32, AQ_ADD), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_allreduce_user(team, &got, &one, 1, 4, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_reduce_user(team, size, &got, &one, 1, 4, add_users, NULL), AQ_ERANK);
-    CHECK_REFUSED(aq_coll_reduce_user(team, 0, &got, &one, 1, 0, add_users, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_TYPE_F32, AQ_OP_XOR, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allreduce(team, &got, &one, 1, AQ_TYPE_I32, AQ_OP_CAS, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allreduce(team, NULL, &one, 1, AQ_TYPE_I32, AQ_OP_ADD, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allreduce_user(team, &got, &one, 1, 4, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_reduce_user(team, size, &got, &one, 1, 4, add_users, NULL, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_coll_reduce_user(team, 0, &got, &one, 1, 0, add_users, NULL, 0), AQ_EINVAL);
     if (size > 1) { /* more bytes than the address space has */
         size_t most = SIZE_MAX / size + 1;
-        CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, most), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, most, 0), AQ_EINVAL);
         CHECK_REFUSED(aq_coll_scatter_nb(team, 0, &got, &one, most, 0, &ev), AQ_EINVAL);
-        CHECK_REFUSED(aq_coll_allgather(team, &got, &one, SIZE_MAX), AQ_EINVAL);
-        CHECK_REFUSED(aq_coll_alltoall(team, &got, &one, most), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_allgather(team, &got, &one, SIZE_MAX, 0), AQ_EINVAL);
+        CHECK_REFUSED(aq_coll_alltoall(team, &got, &one, most, 0), AQ_EINVAL);
     }
-    CHECK_REFUSED(aq_coll_gatherv(team, self, &got, NULL, NULL, &one, 4), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_allgatherv(team, &got, NULL, NULL, &one), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_scatterv(team, self, &got, 4, &one, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_alltoallv(team, &got, NULL, NULL, &one, NULL, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_coll_barrier_nb(aq_team_pair(job.ep, 0), 0, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_gatherv(team, self, &got, NULL, NULL, &one, 4, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_allgatherv(team, &got, NULL, NULL, &one, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_scatterv(team, self, &got, 4, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_alltoallv(team, &got, NULL, NULL, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_barrier_nb(aq_team_pair(job.ep, 0), 0, &ev), AQ_EINVAL);
+    CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, 4, AQ_COLL_ORDERED), AQ_EINVAL);
+}
+
+/* The flags of the blocking forms: when the last member leaves, the buffers of all are final. */
+static void test_blocking_flags(void)
+{
+    static uint64_t mine, sum;
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned flags = (i & 1 ? AQ_COLL_IN_ALL : 0) | (i & 2 ? AQ_COLL_OUT_ALL : 0);
+        mine = self + i;
+        CHECK_OK(aq_coll_allreduce(team, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD,
+                                   flags | AQ_COLL_ORDERED | AQ_IMMEDIATE));
+        CHECK_EQUAL(sum, (uint64_t)size * (size - 1) / 2 + (uint64_t)i * size);
+        mine = UINT64_MAX; /* free to be reused */
+        CHECK_OK(aq_coll_broadcast(team, size - 1, &sum, &mine, 8, flags));
+        CHECK_EQUAL(sum, UINT64_MAX);
+    }
 }
 
 int main(int argc, char **argv)
@@ -530,6 +546,7 @@ int main(int argc, char **argv)
     CHECK(in != NULL && out != NULL);
     use_team(job.team);
     test_misuse();
+    test_blocking_flags();
     if (strcmp(mode, "few") != 0) {
         test_all(large ? room : many ? 5000 : 80000);
         test_under_way(parity);

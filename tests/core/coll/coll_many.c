@@ -31,8 +31,8 @@ static void reductions(aq_event *events)
     for (int i = 0; i < OPS; i++) {
         for (int k = 0; k < COUNT; k++)
             from[i][k] = (int64_t)job.self + i * k;
-        CHECK_OK(
-            aq_coll_allreduce_nb(job.team, to[i], from[i], COUNT, AQ_I64, AQ_ADD, 0, &events[i]));
+        CHECK_OK(aq_coll_allreduce_nb(job.team, to[i], from[i], COUNT, AQ_TYPE_I64, AQ_OP_ADD, 0,
+                                      &events[i]));
     }
 }
 
@@ -47,12 +47,12 @@ static void check_sums(void)
 static void one_by_one(aq_event *events)
 {
     for (int i = 0; i < OPS; i++)
-        CHECK_OK(aq_event_wait(&events[i]));
+        CHECK_OK(aq_event_wait(&events[i], AQ_FOREVER));
 }
 
 static void all_at_once(aq_event *events)
 {
-    CHECK_OK(aq_event_wait_all(events, OPS));
+    CHECK_OK(aq_event_wait_all(events, OPS, AQ_FOREVER));
 }
 
 static void run(const char *what, void (*wait)(aq_event *), aq_team *other)

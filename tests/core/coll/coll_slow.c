@@ -38,10 +38,10 @@ int main(void)
     for (uint32_t i = 0; i < COUNT; i++)
         mine[i] = i;
     if (job.self == 0) idle(5);
-    CHECK_OK(aq_coll_allreduce_user(job.team, sum, mine, COUNT, sizeof(*sum), add, NULL));
+    CHECK_OK(aq_coll_allreduce_user(job.team, sum, mine, COUNT, sizeof(*sum), add, NULL, 0));
     for (uint32_t i = 0; i < COUNT; i++)
         CHECK_EQUAL(sum[i], i * job.size);
-    CHECK_OK(aq_coll_allreduce(job.team, &all, &one, 1, AQ_U32, AQ_ADD));
+    CHECK_OK(aq_coll_allreduce(job.team, &all, &one, 1, AQ_TYPE_U32, AQ_OP_ADD, 0));
     CHECK_EQUAL(all, job.size);
     job_close();
     return 0;

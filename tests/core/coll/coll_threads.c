@@ -20,13 +20,13 @@ static void *work(void *arg)
     for (uint64_t i = 0; i < ROUNDS; i++) {
         uint64_t mine = self + i, sum, parts[64];
         aq_event events[3];
-        CHECK_OK(aq_coll_allreduce(team, &sum, &mine, 1, AQ_U64, AQ_ADD));
+        CHECK_OK(aq_coll_allreduce(team, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD, 0));
         CHECK_EQUAL(sum, (uint64_t)size * (size - 1) / 2 + i * size);
-        CHECK_OK(aq_coll_barrier_nb(team, 0, &events[0]));
+        CHECK_OK(aq_barrier_nb(team, 0, &events[0]));
         CHECK_OK(aq_coll_allgather_nb(team, parts, &mine, 8, 0, &events[1]));
         CHECK_OK(aq_coll_broadcast_nb(team, (aq_rank)i % size, &sum, &mine, 8,
                                       flags[i % COUNT_OF(flags)], &events[2]));
-        CHECK_OK(aq_event_wait_all(events, COUNT_OF(events)));
+        CHECK_OK(aq_event_wait_all(events, COUNT_OF(events), AQ_FOREVER));
         CHECK_EQUAL(sum, i % size + i);
         for (aq_rank rank = 0; rank < size; rank++)
             CHECK_EQUAL(parts[rank], rank + i);
@@ -60,18 +60,18 @@ static _Noreturn void test_death(void)
         mine = i;
         sum = UINT64_MAX;
         if (i % 2) {
-            status = aq_coll_allreduce(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD);
+            status = aq_coll_allreduce(job.team, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD, 0);
         } else {
-            status = aq_coll_allreduce_nb(job.team, &sum, &mine, 1, AQ_U64, AQ_ADD,
+            status = aq_coll_allreduce_nb(job.team, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD,
                                           flags[i / 2 % COUNT_OF(flags)], &ev);
-            if (status == AQ_OK) status = aq_event_wait(&ev);
+            if (status == AQ_OK) status = aq_event_wait(&ev, AQ_FOREVER);
         }
         if (status == AQ_OK) CHECK_EQUAL(sum, i * job.size);
     }
     CHECK_EQUAL(status, AQ_EPEER);
     /* No later one completes either. */
-    status = aq_coll_barrier_nb(job.team, 0, &ev);
-    CHECK_EQUAL(status == AQ_OK ? aq_event_wait(&ev) : status, AQ_EPEER);
+    status = aq_barrier_nb(job.team, 0, &ev);
+    CHECK_EQUAL(status == AQ_OK ? aq_event_wait(&ev, AQ_FOREVER) : status, AQ_EPEER);
     /* Give the others time to read our remaining data as their result. */
     for (int i = 0; i < 500; i++) {
         sched_yield();

@@ -21,35 +21,38 @@ static void do_operation(const char *what)
     CHECK(number <= MOST);
     if (IS("barrier")) CHECK_OK(aq_barrier(team));
     if (IS("barrier_nb")) {
-        CHECK_OK(aq_coll_barrier_nb(team, 0, &ev));
-        CHECK_OK(aq_event_wait(&ev));
+        CHECK_OK(aq_barrier_nb(team, 0, &ev));
+        CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
     }
     if (IS("allreduce_nb")) {
-        CHECK_OK(aq_coll_allreduce_nb(team, out, in, number / 8, AQ_I64, AQ_ADD, 0, &ev));
-        CHECK_OK(aq_event_wait(&ev));
+        CHECK_OK(aq_coll_allreduce_nb(team, out, in, number / 8, AQ_TYPE_I64, AQ_OP_ADD, 0, &ev));
+        CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
     }
     if (IS("broadcast_all")) {
         aq_event two[2];
         CHECK_OK(aq_coll_broadcast_nb(team, 0, out, in, number, AQ_COLL_IN_ALL, &two[0]));
         CHECK_OK(aq_coll_broadcast_nb(team, 0, out, in, number, 0, &two[1]));
-        CHECK_OK(aq_event_wait_all(two, 2));
+        CHECK_OK(aq_event_wait_all(two, 2, AQ_FOREVER));
     }
-    if (IS("broadcast")) CHECK_OK(aq_coll_broadcast(team, 0, out, in, number));
-    if (IS("rooted")) CHECK_OK(aq_coll_broadcast(team, (aq_rank)number, out, in, 8));
-    if (IS("reduce")) CHECK_OK(aq_coll_reduce(team, 0, out, in, number / 8, AQ_I64, AQ_ADD));
-    if (IS("allreduce")) CHECK_OK(aq_coll_allreduce(team, out, in, number / 8, AQ_I64, AQ_ADD));
-    if (IS("maximum")) CHECK_OK(aq_coll_allreduce(team, out, in, number / 8, AQ_I64, AQ_MAX));
-    if (IS("gather")) CHECK_OK(aq_coll_gather(team, 0, out, in, number));
+    if (IS("broadcast")) CHECK_OK(aq_coll_broadcast(team, 0, out, in, number, 0));
+    if (IS("rooted")) CHECK_OK(aq_coll_broadcast(team, (aq_rank)number, out, in, 8, 0));
+    if (IS("reduce"))
+        CHECK_OK(aq_coll_reduce(team, 0, out, in, number / 8, AQ_TYPE_I64, AQ_OP_ADD, 0));
+    if (IS("allreduce"))
+        CHECK_OK(aq_coll_allreduce(team, out, in, number / 8, AQ_TYPE_I64, AQ_OP_ADD, 0));
+    if (IS("maximum"))
+        CHECK_OK(aq_coll_allreduce(team, out, in, number / 8, AQ_TYPE_I64, AQ_OP_MAX, 0));
+    if (IS("gather")) CHECK_OK(aq_coll_gather(team, 0, out, in, number, 0));
     if (IS("gatherv")) {
         size_t counts[64] = {0}, offsets[64] = {0};
-        CHECK_OK(aq_coll_gatherv(team, 0, out, counts, offsets, in, 0));
+        CHECK_OK(aq_coll_gatherv(team, 0, out, counts, offsets, in, 0, 0));
     }
     if (IS("allgatherv")) {
         size_t counts[64] = {number}, offsets[64] = {0};
-        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, in));
+        CHECK_OK(aq_coll_allgatherv(team, out, counts, offsets, in, 0));
     }
-    if (IS("scatter")) CHECK_OK(aq_coll_scatter(team, 0, out, in, number));
-    if (IS("alltoall")) CHECK_OK(aq_coll_alltoall(team, out, in, number));
+    if (IS("scatter")) CHECK_OK(aq_coll_scatter(team, 0, out, in, number, 0));
+    if (IS("alltoall")) CHECK_OK(aq_coll_alltoall(team, out, in, number, 0));
     if (IS("split")) {
         aq_team *half;
         CHECK_OK(aq_team_split(team, 0, 0, 0, &half));
@@ -61,9 +64,9 @@ static void do_operation(const char *what)
         aq_segment *segment;
         CHECK_OK(aq_segment_attach(job.team, 4096, &segment));
     }
-    if (IS("all_sum")) CHECK_OK(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD));
+    if (IS("all_sum")) CHECK_OK(aq_coll_allreduce(job.team, out, in, 1, AQ_TYPE_I64, AQ_OP_ADD, 0));
     if (IS("sum_then_finalize"))
-        CHECK_STATUS(aq_coll_allreduce(job.team, out, in, 1, AQ_I64, AQ_ADD), AQ_EPEER);
+        CHECK_STATUS(aq_coll_allreduce(job.team, out, in, 1, AQ_TYPE_I64, AQ_OP_ADD, 0), AQ_EPEER);
     if (IS("finalize") || IS("sum_then_finalize")) {
         (void)aq_finalize();
         exit(0); /* a job of one rank less would not notice the exit */

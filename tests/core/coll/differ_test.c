@@ -15,7 +15,7 @@ static const struct pair {
     {"broadcast", "reduce", {"aq_coll_broadcast of 8 bytes", "aq_coll_reduce of 8 bytes"}},
     {"broadcast", "barrier", {"aq_coll_broadcast", "aq_barrier"}},
     {"barrier", "alltoall", {"aq_barrier", "aq_coll_alltoall"}},
-    {"reduce", "barrier_nb", {"aq_coll_reduce", "aq_coll_barrier_nb"}},
+    {"reduce", "barrier_nb", {"aq_coll_reduce", "aq_barrier_nb"}},
     /* Waited for by events. */
     {"barrier", "allreduce_nb", {"aq_barrier", "aq_coll_allreduce"}},
     {"allreduce_nb", "barrier", {"aq_coll_allreduce", "aq_barrier"}},
@@ -23,7 +23,7 @@ static const struct pair {
     {"broadcast:8", "broadcast:16", {"broadcast of 8 bytes", "broadcast of 16 bytes"}},
     {"broadcast:8", "broadcast:20000", {"of 8 bytes", "of 20000 bytes"}},
     {"rooted:0", "rooted:1", {"with root 0", "with root 1"}},
-    {"allreduce", "maximum", {"AQ_I64, AQ_ADD", "AQ_I64, AQ_MAX"}},
+    {"allreduce", "maximum", {"AQ_TYPE_I64, AQ_OP_ADD", "AQ_TYPE_I64, AQ_OP_MAX"}},
     {"gather", "gatherv", {"aq_coll_gather of 8 bytes", "aq_coll_gatherv"}},
     {"allgatherv:8", "allgatherv:16", {"aq_coll_allgatherv", "the same root, sizes"}},
     {"gather", "scatter", {"aq_coll_gather", "aq_coll_scatter"}},

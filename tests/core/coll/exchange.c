@@ -24,7 +24,7 @@ int main(int argc, char **argv)
     for (unsigned round = 0; round < 2; round++) {
         for (aq_rank rank = 0; rank < job.size; rank++)
             fill(from + rank * bytes, bytes, block_seed(job.self, rank, round));
-        CHECK_OK(aq_coll_alltoall(job.team, to, from, bytes));
+        CHECK_OK(aq_coll_alltoall(job.team, to, from, bytes, 0));
         for (aq_rank rank = 0; rank < job.size; rank++)
             CHECK(filled(to + rank * bytes, bytes, block_seed(rank, job.self, round)));
     }

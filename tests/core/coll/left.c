@@ -55,7 +55,7 @@ int main(int argc, char **argv)
     aq_status met = aq_barrier(job.team);
     CHECK(met == AQ_OK || met == AQ_EPEER);
     if (job.self == VICTIM) die_with_data(dst, src);
-    aq_status status = aq_coll_alltoall(job.team, dst, src, BLOCK);
+    aq_status status = aq_coll_alltoall(job.team, dst, src, BLOCK, 0);
     if (status == AQ_OK)
         check_data(dst);
     else

@@ -28,19 +28,20 @@ static aq_status call(enum form form, aq_rank root, bool nb, unsigned flags)
         st = aq_coll_gatherv_nb(job.team, root, out, recv_counts, offsets, in, send_counts[root],
                                 flags, &ev);
     else if (form == GATHERV)
-        return aq_coll_gatherv(job.team, root, out, recv_counts, offsets, in, send_counts[root]);
+        return aq_coll_gatherv(job.team, root, out, recv_counts, offsets, in, send_counts[root], 0);
     else if (form == SCATTERV && nb)
         st = aq_coll_scatterv_nb(job.team, root, out, recv_counts[root], in, send_counts, offsets,
                                  flags, &ev);
     else if (form == SCATTERV)
-        return aq_coll_scatterv(job.team, root, out, recv_counts[root], in, send_counts, offsets);
+        return aq_coll_scatterv(job.team, root, out, recv_counts[root], in, send_counts, offsets,
+                                0);
     else if (nb)
         st = aq_coll_alltoallv_nb(job.team, out, recv_counts, offsets, in, send_counts, offsets,
                                   flags, &ev);
     else
-        return aq_coll_alltoallv(job.team, out, recv_counts, offsets, in, send_counts, offsets);
+        return aq_coll_alltoallv(job.team, out, recv_counts, offsets, in, send_counts, offsets, 0);
     CHECK_OK(st);
-    return aq_event_wait(&ev);
+    return aq_event_wait(&ev, AQ_FOREVER);
 }
 
 /*

@@ -41,7 +41,7 @@ static void server(uint32_t looks)
     open_with_handlers();
     listen_here();
     aq_accept_params params = {.struct_size = sizeof(params)};
-    CHECK_OK(aq_segment_create(memory, BYTES, &params.segment));
+    CHECK_OK(aq_segment_create(memory, BYTES, 0, &params.segment));
     aq_connection *conn = expect_event(AQ_CONNECTION_REQUEST).connection;
     CHECK_OK(aq_connection_accept(conn, &params));
     expect_event(AQ_CONNECTION_OPENED);
@@ -73,7 +73,7 @@ static void client(uint32_t looks)
     fill(bytes, BYTES, 5);
     CHECK_OK(aq_put_nb(team, 1, info.addr, bytes, BYTES, 0, &ev));
     CHECK(ev != AQ_EVENT_DONE);
-    CHECK_OK(aq_am_medium_after_nbi(team, 1, LAST, bytes, BYTES, AQ_NO_ARGS, &ev));
+    CHECK_OK(aq_am_medium_after_nbi(team, 1, LAST, bytes, BYTES, AQ_NO_ARGS, 0, &ev));
     atomic_store(&play->flag[BEGUN], 1);
     role_await(SERVED, 1);
     aq_status st;
@@ -83,7 +83,7 @@ static void client(uint32_t looks)
     CHECK_EQUAL(st, AQ_AGAIN);
     atomic_store(&play->flag[FULL], 1);
     CHECK_OK(aq_connection_close(conn));
-    CHECK_STATUS(aq_nbi_wait(AQ_NBI_PUT), looks ? AQ_OK : AQ_EPEER);
+    CHECK_STATUS(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER), looks ? AQ_OK : AQ_EPEER);
     atomic_store(&play->flag[OVER], 1);
     job_close();
 }

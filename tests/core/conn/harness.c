@@ -125,7 +125,7 @@ static int has_event(void *arg)
 aq_connection_event next_event(void)
 {
     aq_connection_event event;
-    CHECK_OK(aq_poll_until(has_event, &event));
+    CHECK_OK(aq_poll_until(has_event, &event, AQ_FOREVER));
     return event;
 }
 

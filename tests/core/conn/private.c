@@ -40,7 +40,7 @@ static void server(uint32_t number)
     for (int i = 0; i < 2; i++) {
         aq_accept_params params = {.struct_size = sizeof(params)};
         fill(memory[i], SIZE, 7);
-        CHECK_OK(aq_segment_create(memory[i], SIZE, &segment[i]));
+        CHECK_OK(aq_segment_create(memory[i], SIZE, 0, &segment[i]));
         params.segment = segment[i];
         conn[i] = expect_event(AQ_CONNECTION_REQUEST).connection;
         CHECK_OK(aq_connection_accept(conn[i], &params));

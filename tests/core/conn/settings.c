@@ -65,7 +65,7 @@ static void messages(aq_team *team)
     }
     job_await(&answers, sent);
     CHECK_REFUSED(aq_am_medium(team, 1, ECHO, bytes, largest + 1, AQ_NO_ARGS, 0, NULL), AQ_ESIZE);
-    CHECK_REFUSED(aq_am_medium_after_nb(team, 1, ECHO, bytes, largest + 1, AQ_NO_ARGS, &done),
+    CHECK_REFUSED(aq_am_medium_after_nb(team, 1, ECHO, bytes, largest + 1, AQ_NO_ARGS, 0, &done),
                   AQ_ESIZE);
     CHECK_REFUSED(aq_am_reserve(team, 1, AQ_AM_MEDIUM, NULL, largest + 1, SIZE, 0, 0, &buffer),
                   AQ_ESIZE);
@@ -109,7 +109,7 @@ static void server(uint32_t number)
     aq_accept_params params = {.struct_size = sizeof(params)};
     open_with(number, 0);
     listen_here();
-    CHECK_OK(aq_segment_create(memory[0], SIZE, &params.segment));
+    CHECK_OK(aq_segment_create(memory[0], SIZE, 0, &params.segment));
     aq_connection *conn = expect_event(AQ_CONNECTION_REQUEST).connection;
     CHECK_OK(aq_connection_accept(conn, &params));
     expect_event(AQ_CONNECTION_OPENED);
@@ -123,7 +123,7 @@ static void client(uint32_t number)
     aq_connect_params params = {.struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT};
     aq_connection *conn;
     open_with(number, 1);
-    CHECK_OK(aq_segment_create(memory[1], SIZE, &params.segment));
+    CHECK_OK(aq_segment_create(memory[1], SIZE, 0, &params.segment));
     CHECK_OK(aq_connect(play->uri, &params, &conn));
     talk(conn, 1);
     CHECK_OK(aq_connection_close(conn));

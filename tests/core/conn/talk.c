@@ -96,7 +96,7 @@ static void talk_messages(aq_team *team)
         aq_event ev;
         fill(bytes, i, i);
         CHECK_OK(aq_am_medium_nb(team, 1, BLOB, bytes, i, AQ_ARGS((aq_arg)i), 0, &ev));
-        CHECK_OK(aq_event_wait(&ev));
+        CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
         CHECK_EQUAL(blobs, 201 + i);
     }
     aq_segment_info info;
@@ -155,11 +155,12 @@ static void talk_atomics(aq_team *team)
     aq_atomic_domain *domain;
     aq_segment_info info;
     CHECK_OK(aq_segment_query(team, 1, &info));
-    CHECK_OK(aq_atomic_domain_create(team, AQ_U64, AQ_OP_BIT(AQ_ADD) | AQ_OP_BIT(AQ_GET), &domain));
+    CHECK_OK(aq_atomic_domain_create(team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD) | AQ_OP_BIT(AQ_OP_GET),
+                                     0, &domain));
     uint64_t one = 1, before = 0;
     for (int i = 0; i < 1000; i++)
-        CHECK_OK(aq_atomic(domain, 1, info.addr, AQ_ADD, &one, NULL, NULL, 0));
-    CHECK_OK(aq_atomic(domain, 1, info.addr, AQ_GET, NULL, NULL, &before, 0));
+        CHECK_OK(aq_atomic(domain, 1, info.addr, AQ_OP_ADD, &one, NULL, NULL, 0));
+    CHECK_OK(aq_atomic(domain, 1, info.addr, AQ_OP_GET, NULL, NULL, &before, 0));
     CHECK_EQUAL(before, 1000);
     aq_atomic_domain_destroy(domain);
 }

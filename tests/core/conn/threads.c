@@ -50,7 +50,7 @@ static int all_gone(void *arg)
 static void *work(void *arg)
 {
     (void)arg;
-    CHECK_OK(aq_poll_until(all_gone, NULL));
+    CHECK_OK(aq_poll_until(all_gone, NULL, AQ_FOREVER));
     return NULL;
 }
 

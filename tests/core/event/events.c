@@ -56,12 +56,13 @@ static void check_gets(uint64_t seed)
 static void test_wait_all(void)
 {
     start_puts(1);
-    CHECK_OK(aq_event_wait_all(events, COUNT));
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     start_gets();
-    CHECK_OK(aq_event_wait_all(events, COUNT));
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     check_gets(1);
-    CHECK_OK(aq_event_wait_all(events, COUNT)); /* all complete by now: nothing to wait for */
-    CHECK_OK(aq_event_wait_all(NULL, 0));
+    /* All are complete by now: there is nothing to wait for. */
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
+    CHECK_OK(aq_event_wait_all(NULL, 0, AQ_FOREVER));
     CHECK_OK(aq_event_test_all(NULL, 0));
 }
 
@@ -90,11 +91,11 @@ static size_t count_done(void)
 static void test_some(bool wait)
 {
     start_puts(3);
-    CHECK_OK(aq_event_wait_all(events, COUNT));
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     start_gets();
     for (size_t done = count_done(); done < COUNT;) {
-        aq_status status =
-            wait ? aq_event_wait_some(events, COUNT) : aq_event_test_some(events, COUNT);
+        aq_status status = wait ? aq_event_wait_some(events, COUNT, AQ_FOREVER)
+                                : aq_event_test_some(events, COUNT);
         CHECK(status == AQ_OK || (status == AQ_AGAIN && !wait));
         size_t now = count_done();
         if (status == AQ_OK)
@@ -108,9 +109,9 @@ static void test_some(bool wait)
     }
     check_gets(3);
     /* None outstanding. */
-    CHECK_OK(aq_event_wait_some(events, COUNT));
+    CHECK_OK(aq_event_wait_some(events, COUNT, AQ_FOREVER));
     CHECK_OK(aq_event_test_some(events, COUNT));
-    CHECK_OK(aq_event_wait_some(NULL, 0));
+    CHECK_OK(aq_event_wait_some(NULL, 0, AQ_FOREVER));
     CHECK_OK(aq_event_test_some(NULL, 0));
 }
 
@@ -120,7 +121,7 @@ static void test_reverse(void)
 {
     start_puts(4);
     for (size_t i = COUNT; i-- > 0;)
-        CHECK_OK(aq_event_wait(&events[i]));
+        CHECK_OK(aq_event_wait(&events[i], AQ_FOREVER));
     start_gets();
     for (size_t i = 0; i < COUNT; i++) {
         size_t shuffled = i * 1607 % COUNT; /* a prime that does not divide COUNT */
@@ -130,7 +131,7 @@ static void test_reverse(void)
     }
     check_gets(4);
     aq_event none = AQ_EVENT_DONE;
-    CHECK_OK(aq_event_wait(&none));
+    CHECK_OK(aq_event_wait(&none, AQ_FOREVER));
     CHECK_OK(aq_event_test(&none));
 }
 
@@ -141,7 +142,7 @@ static void test_leaves(void)
     for (size_t i = 0; i < COUNT; i += 2) {
         aq_event leaf = aq_event_local(events[i]);
         if (i % 4 == 0) {
-            CHECK_OK(aq_event_wait(&leaf));
+            CHECK_OK(aq_event_wait(&leaf, AQ_FOREVER));
         } else {
             while (aq_event_test(&leaf) == AQ_AGAIN)
                 (void)aq_poll();
@@ -151,9 +152,9 @@ static void test_leaves(void)
         aq_event again = aq_event_local(events[i]);
         CHECK_OK(aq_event_test(&again));
     }
-    CHECK_OK(aq_event_wait_all(events, COUNT));
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     start_gets();
-    CHECK_OK(aq_event_wait_all(events, COUNT));
+    CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     check_gets(5);
     CHECK(aq_event_local(AQ_EVENT_DONE) == AQ_EVENT_DONE);
 }
@@ -170,7 +171,7 @@ static void test_mixed(void)
                           &mixed[1]));
     CHECK_OK(aq_memset_nb(job.team, job_next(), slot(job_next(), 1), 7, SIZE, 0, &mixed[2]));
     mixed[3] = AQ_EVENT_DONE;
-    CHECK_OK(aq_event_wait_all(mixed, COUNT_OF(mixed)));
+    CHECK_OK(aq_event_wait_all(mixed, COUNT_OF(mixed), AQ_FOREVER));
     job_await(&received, 1);
     job_barrier();
 }
@@ -184,7 +185,7 @@ static void test_implicit(void)
         fill(out + i * SIZE, SIZE, 6 + i);
         CHECK_OK(aq_put_nbi(job.team, target(i), slot(target(i), i), out + i * SIZE, SIZE, 0));
     }
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     memset(in, 0, (size_t)COUNT * SIZE);
     for (size_t i = 0; i < COUNT; i++)
         CHECK_OK(aq_get_nbi(job.team, target(i), in + i * SIZE, slot(target(i), i), SIZE, 0));
@@ -193,7 +194,7 @@ static void test_implicit(void)
     for (size_t i = 0; i < COUNT; i++)
         CHECK(filled(in + i * SIZE, SIZE, 6 + i));
     CHECK_OK(aq_nbi_test(AQ_NBI_ALL));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     job_barrier();
 }
 
@@ -232,31 +233,32 @@ static void test_after(void)
         CHECK_OK(
             aq_put_nb(job.team, to, job_at(to, (size_t)job.self * AREA + at), out, len, 0, &ev));
         if (i % 3 == 0) {
-            CHECK_OK(aq_am_medium_after_nb(job.team, to, AFTER, &at, sizeof(at), &arg, 1, &ev));
+            CHECK_OK(aq_am_medium_after_nb(job.team, to, AFTER, &at, sizeof(at), &arg, 1, 0, &ev));
             aq_event leaf = aq_event_local(ev);
-            CHECK_OK(aq_event_wait(&leaf));
+            CHECK_OK(aq_event_wait(&leaf, AQ_FOREVER));
             memset(out, 0, len);
-            CHECK_OK(aq_event_wait(&ev));
+            CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
             continue;
         }
         if (i % 3 == 1) CHECK_OK(aq_nbi_begin());
-        CHECK_OK(aq_am_medium_after_nbi(job.team, to, AFTER, &at, sizeof(at), &arg, 1, &ev));
+        CHECK_OK(aq_am_medium_after_nbi(job.team, to, AFTER, &at, sizeof(at), &arg, 1, 0, &ev));
         CHECK(ev == AQ_EVENT_DONE);
         if (i % 3 == 1) {
             CHECK_OK(aq_nbi_end(&ev));
-            CHECK_OK(aq_event_wait(&ev));
+            CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
         } else {
-            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
             memset(out, 0, len);
-            CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+            CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         }
     }
     while (followed < EACH)
         (void)aq_poll();
     aq_event done = AQ_EVENT_DONE;
-    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, 1, NULL, 0, NULL, 0, &done), AQ_EHANDLER);
-    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, AFTER, NULL, 0, NULL, 0, NULL), AQ_EINVAL);
-    CHECK_REFUSED(aq_am_medium_after_nbi(job.team, 0, AFTER, NULL, 8, NULL, 0, &done), AQ_EINVAL);
+    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, 1, NULL, 0, NULL, 0, 0, &done), AQ_EHANDLER);
+    CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, AFTER, NULL, 0, NULL, 0, 0, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_am_medium_after_nbi(job.team, 0, AFTER, NULL, 8, NULL, 0, 0, &done),
+                  AQ_EINVAL);
     job_barrier();
     CHECK_EQUAL(followed, EACH);
 }

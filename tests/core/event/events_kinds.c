@@ -74,8 +74,8 @@ static aq_event start_region(uint64_t seed, uint64_t *sums)
     CHECK_OK(aq_put_nbi(job.team, job_next(), there(0), out, PIECE, 0));
     CHECK_OK(aq_get_nbi(job.team, job_next(), in, there(PIECE), PIECE, 0));
     for (int i = 0; i < 5; i++)
-        CHECK_OK(aq_atomic_nbi(domain, job_next(), there(2 * PIECE), AQ_ADD, &one, NULL, &sums[i],
-                               AQ_ATOMIC_ACQUIRE | AQ_ATOMIC_RELEASE));
+        CHECK_OK(aq_atomic_nbi(domain, job_next(), there(2 * PIECE), AQ_OP_ADD, &one, NULL,
+                               &sums[i], AQ_ATOMIC_ACQUIRE | AQ_ATOMIC_RELEASE));
     CHECK_OK(aq_am_medium(job.team, job_next(), TAKE, out + PIECE, 400, AQ_ARGS((aq_arg)seed), 0,
                           AQ_EVENT_GROUP));
     CHECK_OK(aq_am_long(job.team, job_next(), TAKE, out + 2 * PIECE, LONG, there(4 * PIECE),
@@ -130,7 +130,7 @@ static void test_leaves(void)
             if (kinds[k] == AQ_NBI_GET && i > 0 && first == 0) continue; /* `in` was used */
             for (int times = 0; times < 3; times++) {
                 aq_event copy = leaves[k];
-                CHECK_OK(aq_event_wait(&copy));
+                CHECK_OK(aq_event_wait(&copy, AQ_FOREVER));
                 CHECK(copy == AQ_EVENT_DONE);
                 copy = leaves[k];
                 CHECK_OK(aq_event_test(&copy));
@@ -139,7 +139,7 @@ static void test_leaves(void)
             check_kind(kinds[k], seed, sums);
             if (kinds[k] == AQ_NBI_PUT) break; /* `in` was used */
         }
-        CHECK_OK(aq_event_wait(&root));
+        CHECK_OK(aq_event_wait(&root, AQ_FOREVER));
         job_await(&taken, 2);
     }
     CHECK(aq_event_leaf(AQ_EVENT_DONE, AQ_NBI_PUT) == AQ_EVENT_DONE);
@@ -157,7 +157,7 @@ static void test_array(void)
         array[(i + 2) % 4] = aq_event_leaf(root, AQ_NBI_PUT);
         array[(i + 3) % 4] = aq_event_leaf(root, AQ_NBI_GET);
         CHECK(array[(i + 3) % 4] == AQ_EVENT_DONE);
-        CHECK_OK(aq_event_wait_all(array, 4));
+        CHECK_OK(aq_event_wait_all(array, 4, AQ_FOREVER));
         for (int k = 0; k < 4; k++)
             CHECK(array[k] == AQ_EVENT_DONE);
     }
@@ -176,7 +176,7 @@ static void test_group(void)
         CHECK_OK(aq_am_medium(job.team, job_next(), TAKE, out, 300, AQ_ARGS((aq_arg)round), 0,
                               AQ_EVENT_GROUP));
         if (round % 2) {
-            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
         } else {
             while (aq_nbi_test(AQ_NBI_LOCAL) == AQ_AGAIN)
                 (void)aq_poll();
@@ -193,12 +193,12 @@ static void start_thousands(void)
 {
     for (size_t i = 0; i < OPS; i++)
         CHECK_OK(aq_put_nb(job.team, job_next(), there(i * 16), out + i * 16, 16, 0, &events[i]));
-    CHECK_OK(aq_event_wait_all(events, OPS));
+    CHECK_OK(aq_event_wait_all(events, OPS, AQ_FOREVER));
     for (size_t i = 0; i < OPS / 10; i++)
         CHECK_OK(aq_put_strided_nb(job.team, job_next(), there(i * 160), (ptrdiff_t[]){32},
                                    out + i * 160, (ptrdiff_t[]){32}, 8, (size_t[]){4}, 1, 0,
                                    &events[i]));
-    CHECK_OK(aq_event_wait_all(events, OPS / 10));
+    CHECK_OK(aq_event_wait_all(events, OPS / 10, AQ_FOREVER));
 }
 
 /* The second round reuses what the first has allocated. */
@@ -228,10 +228,10 @@ int main(void)
     job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
     job_attach(job.size * (size_t)SLICE);
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
     aq_atomic_domain_info info;
     CHECK_OK(aq_atomic_domain_query(domain, &info));
-    CHECK(info.team == job.team && info.type == AQ_U64 && info.ops == AQ_OP_BIT(AQ_ADD) &&
+    CHECK(info.team == job.team && info.type == AQ_TYPE_U64 && info.ops == AQ_OP_BIT(AQ_OP_ADD) &&
           info.size == 8);
     CHECK_REFUSED(aq_atomic_domain_query(NULL, &info), AQ_EINVAL);
     job_handlers(table, COUNT_OF(table));

@@ -60,7 +60,7 @@ static void row_long_async(size_t len)
 {
     aq_event event;
     CHECK_OK(aq_am_long(job.team, job_next(), LANDED, source, len, there(), AQ_NO_ARGS, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     spoil(len);
     job_await(&landed, 1);
 }
@@ -80,19 +80,19 @@ static void row_put_nb(size_t len)
     aq_event event;
     CHECK_OK(aq_put_nb(job.team, job_next(), there(), source, len, 0, &event));
     aq_event leaf = aq_event_local(event);
-    CHECK_OK(aq_event_wait(&leaf));
+    CHECK_OK(aq_event_wait(&leaf, AQ_FOREVER));
     CHECK(leaf == AQ_EVENT_DONE);
     spoil(len);
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     tell(len);
 }
 
 static void row_put_nbi(size_t len)
 {
     CHECK_OK(aq_put_nbi(job.team, job_next(), there(), source, len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
     spoil(len);
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     tell(len);
 }
 
@@ -103,7 +103,7 @@ static void row_put_nb_now(size_t len)
     CHECK_OK(aq_put_nb(job.team, job_next(), there(), source, len, AQ_LOCAL_NOW, &event));
     CHECK(aq_event_local(event) == AQ_EVENT_DONE);
     spoil(len);
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     tell(len);
 }
 
@@ -111,7 +111,7 @@ static void row_put_nbi_now(size_t len)
 {
     CHECK_OK(aq_put_nbi(job.team, job_next(), there(), source, len, AQ_LOCAL_NOW));
     spoil(len);
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     tell(len);
 }
 
@@ -119,7 +119,7 @@ static void row_put_nb_bulk(size_t len)
 {
     aq_event event;
     CHECK_OK(aq_put_nb(job.team, job_next(), there(), source, len, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     spoil(len);
     tell(len);
 }
@@ -127,7 +127,7 @@ static void row_put_nb_bulk(size_t len)
 static void row_put_nbi_bulk(size_t len)
 {
     CHECK_OK(aq_put_nbi(job.team, job_next(), there(), source, len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     spoil(len);
     tell(len);
 }
@@ -142,7 +142,7 @@ static void row_put_nbi_region(size_t len)
     CHECK_OK(
         aq_put_nbi(job.team, job_next(), (char *)there() + half, source + half, len - half, 0));
     CHECK_OK(aq_nbi_end(&event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     spoil(len);
     tell(len);
 }
@@ -158,14 +158,14 @@ static void row_put_nb_val(size_t len)
 {
     aq_event event;
     CHECK_OK(aq_put_value_nb(job.team, job_next(), there(), value_of_source(), len, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     tell(len);
 }
 
 static void row_put_nbi_val(size_t len)
 {
     CHECK_OK(aq_put_value_nbi(job.team, job_next(), there(), value_of_source(), len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     tell(len);
 }
 
@@ -199,7 +199,7 @@ static void row_get_nb(size_t len)
 {
     aq_event event;
     CHECK_OK(aq_get_nb(job.team, job_next(), copy, theirs(), len, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     check_copy(len);
 }
 
@@ -216,7 +216,7 @@ static void row_get_nb_by_test(size_t len)
 static void row_get_nbi(size_t len)
 {
     CHECK_OK(aq_get_nbi(job.team, job_next(), copy, theirs(), len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     check_copy(len);
 }
 

@@ -93,9 +93,9 @@ static void make_endpoints(void)
     }
     memory = malloc(2 * SLICE);
     CHECK(memory != NULL);
-    CHECK_OK(aq_segment_create(memory, 2 * SLICE, &segment));
+    CHECK_OK(aq_segment_create(memory, 2 * SLICE, 0, &segment));
     CHECK_OK(aq_ep_bind(eps[FULL], segment));
-    CHECK_OK(aq_ep_publish(job.team, &eps[FULL], 1));
+    CHECK_OK(aq_ep_publish(job.team, &eps[FULL], 1, 0));
 }
 
 static void test_tables(void)

@@ -44,14 +44,14 @@ static void test_create(void)
     }
     CHECK_REFUSED(aq_ep_create(AQ_EP_RMA, &none), AQ_ELIMIT);
     CHECK(none == NULL);
-    CHECK_REFUSED(aq_segment_create(NULL, 0, &segment), AQ_EINVAL);
-    CHECK_REFUSED(aq_segment_create(own, SIZE_MAX, &segment), AQ_EINVAL);
-    CHECK_REFUSED(aq_segment_create(NULL, SIZE_MAX - 10, &segment), AQ_ESIZE);
-    CHECK_REFUSED(aq_segment_create(NULL, 10, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_segment_create(NULL, 0, 0, &segment), AQ_EINVAL);
+    CHECK_REFUSED(aq_segment_create(own, SIZE_MAX, 0, &segment), AQ_EINVAL);
+    CHECK_REFUSED(aq_segment_create(NULL, SIZE_MAX - 10, 0, &segment), AQ_ESIZE);
+    CHECK_REFUSED(aq_segment_create(NULL, 10, 0, NULL), AQ_EINVAL);
     CHECK(segment == NULL);
-    CHECK_OK(aq_segment_create(own, SMALL, &segments[1]));
+    CHECK_OK(aq_segment_create(own, SMALL, 0, &segments[1]));
     CHECK(aq_segment_addr(segments[1]) == own && aq_segment_size(segments[1]) == SMALL);
-    CHECK_OK(aq_segment_create(NULL, LARGE, &segments[2]));
+    CHECK_OK(aq_segment_create(NULL, LARGE, 0, &segments[2]));
     CHECK(aq_segment_size(segments[2]) >= LARGE);
     CHECK(all_bytes(aq_segment_addr(segments[2]), LARGE, 0));
 }
@@ -86,7 +86,7 @@ static void publish_in_halves(void)
     aq_team *half;
     aq_segment_info info;
     CHECK_OK(aq_team_split(job.team, (int)(job.self % 2), -(int)job.self, 0, &half));
-    CHECK_OK(aq_ep_publish(half, eps + 1, 1));
+    CHECK_OK(aq_ep_publish(half, eps + 1, 1, 0));
     for (aq_rank rank = 0; rank < job.size; rank++) {
         CHECK_OK(aq_segment_query(pair(1), rank, &info));
         CHECK_EQUAL(info.size, rank % 2 == job.self % 2 ? SMALL : 0);
@@ -103,13 +103,13 @@ static void publish_in_halves(void)
 static void test_publish(void)
 {
     aq_ep *strange = (aq_ep *)(void *)own;
-    CHECK_STATUS(aq_ep_publish(NULL, eps + 1, 3), AQ_EINVAL);
+    CHECK_STATUS(aq_ep_publish(NULL, eps + 1, 3, 0), AQ_EINVAL);
     /* A mistake of one rank fails on all of them, and nothing is published. */
-    CHECK_STATUS(aq_ep_publish(job.team, job.self == 0 ? &strange : eps + 1, 1), AQ_EINVAL);
-    CHECK_REFUSED(aq_ep_publish(pair(1), eps + 1, 1), AQ_EINVAL);
-    CHECK_OK(aq_ep_publish(job.team, NULL, 0));
+    CHECK_STATUS(aq_ep_publish(job.team, job.self == 0 ? &strange : eps + 1, 1, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_ep_publish(pair(1), eps + 1, 1, 0), AQ_EINVAL);
+    CHECK_OK(aq_ep_publish(job.team, NULL, 0, 0));
     publish_in_halves();
-    CHECK_OK(aq_ep_publish(job.team, eps + 1, 4)); /* the fourth has no segment */
+    CHECK_OK(aq_ep_publish(job.team, eps + 1, 4, 0)); /* the fourth has no segment */
 }
 
 /* --- using them -------------------------------------------------------------------------- */
@@ -200,11 +200,11 @@ static void test_access(unsigned index, size_t size)
     test_offsets(team, out, size);
     CHECK_OK(aq_put_value_nb(team, job_next(), aq_remote_offset(1001), 0x5a, 1, AQ_REMOTE_OFFSET,
                              &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     out[1001] = 0x5a;
     memset(in, 0, size);
     CHECK_OK(aq_get_nb(team, job_next(), in, NULL, size, AQ_REMOTE_OFFSET, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK(memcmp(in, out, size) == 0);
     test_bad_flags(team, info.size);
     CHECK_REFUSED(aq_put(team, job_next(), there + info.size - 3, out, 4, 0), AQ_ERANGE);
@@ -221,25 +221,25 @@ static void test_atomics(void)
     uint64_t one = 1, sum;
     aq_atomic_domain *domains[2];
     for (unsigned i = 0; i < 2; i++)
-        CHECK_OK(aq_atomic_domain_create(pair(2 + i), AQ_U64, AQ_OPS_ALL, &domains[i]));
+        CHECK_OK(aq_atomic_domain_create(pair(2 + i), AQ_TYPE_U64, AQ_OPS_ALL, 0, &domains[i]));
     if (job.self == 0) memset(aq_segment_addr(segments[2]), 0, 8);
     job_barrier();
     for (int i = 0; i < 500; i++) /* an offset, so that its address need not be known */
-        CHECK_OK(aq_atomic_nbi(domains[i % 2], 0, NULL, AQ_ADD, &one, NULL, NULL,
+        CHECK_OK(aq_atomic_nbi(domains[i % 2], 0, NULL, AQ_OP_ADD, &one, NULL, NULL,
                                AQ_REMOTE_OFFSET | AQ_ATOMIC_RELEASE));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER));
     job_barrier();
-    CHECK_OK(aq_atomic_nbi(domains[0], 0, NULL, AQ_GET, NULL, NULL, &sum,
+    CHECK_OK(aq_atomic_nbi(domains[0], 0, NULL, AQ_OP_GET, NULL, NULL, &sum,
                            AQ_REMOTE_OFFSET | AQ_ATOMIC_ACQUIRE));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK_EQUAL(sum, 500 * (uint64_t)job.size);
     sum = 0;
-    CHECK_OK(aq_atomic(domains[1], 0, NULL, AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET));
+    CHECK_OK(aq_atomic(domains[1], 0, NULL, AQ_OP_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET));
     CHECK_EQUAL(sum, 500 * (uint64_t)job.size);
     CHECK_REFUSED(
-        aq_atomic(domains[1], 0, NULL, AQ_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET | 0x8000),
+        aq_atomic(domains[1], 0, NULL, AQ_OP_GET, NULL, NULL, &sum, AQ_REMOTE_OFFSET | 0x8000),
         AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domains[1], 0, aq_remote_offset(1u << 30), AQ_GET, NULL, NULL, &sum,
+    CHECK_REFUSED(aq_atomic(domains[1], 0, aq_remote_offset(1u << 30), AQ_OP_GET, NULL, NULL, &sum,
                             AQ_REMOTE_OFFSET),
                   AQ_ERANGE);
     for (unsigned i = 0; i < 2; i++)
@@ -260,9 +260,9 @@ static void test_destroy(void)
     job_barrier();
     CHECK_REFUSED(aq_put(pair(1), job_next(), info.addr, "x", 1, 0), AQ_ERANGE);
     /* And again, with other memory. */
-    CHECK_OK(aq_segment_create(NULL, SMALL, &segments[1]));
+    CHECK_OK(aq_segment_create(NULL, SMALL, 0, &segments[1]));
     CHECK_OK(aq_ep_bind(eps[1], segments[1]));
-    CHECK_OK(aq_ep_publish(job.team, &eps[1], 1));
+    CHECK_OK(aq_ep_publish(job.team, &eps[1], 1, 0));
     test_access(1, SMALL);
 }
 
@@ -295,9 +295,9 @@ static void test_stale(aq_segment *segment, const void *src)
 static void run_first(void)
 {
     aq_segment *segment;
-    CHECK_OK(aq_segment_create(own, LARGE, &segment));
+    CHECK_OK(aq_segment_create(own, LARGE, 0, &segment));
     CHECK_OK(aq_ep_bind(job.ep, segment));
-    CHECK_OK(aq_ep_publish(job.team, &job.ep, 1));
+    CHECK_OK(aq_ep_publish(job.team, &job.ep, 1, 0));
     CHECK_REFUSED(aq_segment_attach(job.team, 4096, &job.segment), AQ_ESTATE);
     unsigned char *copy = malloc(LARGE);
     CHECK(copy != NULL && aq_ep_segment(job.ep) == segment);

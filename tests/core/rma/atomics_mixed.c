@@ -21,10 +21,10 @@ static uint64_t number(int type, int value)
     int32_t i = value;
     int64_t l = value;
     size_t size = model_size((unsigned)type);
-    const void *from = type == AQ_F32   ? (void *)&f
-                       : type == AQ_F64 ? (void *)&d
-                       : size == 4      ? (void *)&i
-                                        : (void *)&l;
+    const void *from = type == AQ_TYPE_F32   ? (void *)&f
+                       : type == AQ_TYPE_F64 ? (void *)&d
+                       : size == 4           ? (void *)&i
+                                             : (void *)&l;
     memcpy(&bytes, from, size);
     return bytes;
 }
@@ -35,13 +35,13 @@ static double value_of(int type, uint64_t bytes)
     double d;
     memcpy(&f, &bytes, 4);
     memcpy(&d, &bytes, 8);
-    return type == AQ_F32 ? (double)f : type == AQ_F64 ? d : (double)bytes;
+    return type == AQ_TYPE_F32 ? (double)f : type == AQ_TYPE_F64 ? d : (double)bytes;
 }
 
 static uint64_t fetch(aq_atomic_domain *domain, size_t at)
 {
     uint64_t old = 0;
-    CHECK_OK(aq_atomic(domain, 0, job_at(0, at), AQ_GET, NULL, NULL, &old, 0));
+    CHECK_OK(aq_atomic(domain, 0, job_at(0, at), AQ_OP_GET, NULL, NULL, &old, 0));
     return old;
 }
 
@@ -52,12 +52,12 @@ static void test_sums(aq_atomic_domain *domain, int type)
     void *at = job_at(0, 0);
     for (int i = 0; i < EACH; i++) {
         void *result = i % 2 ? &old : NULL;
-        CHECK_OK(aq_atomic_nbi(domain, 0, at, AQ_ADD, &two, NULL, result, AQ_ATOMIC_RELEASE));
+        CHECK_OK(aq_atomic_nbi(domain, 0, at, AQ_OP_ADD, &two, NULL, result, AQ_ATOMIC_RELEASE));
         CHECK_OK(
-            aq_atomic_nbi(domain, 0, at, AQ_INC, NULL, NULL, result != NULL ? &more : NULL, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC));
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_SUB, &one, NULL, result, 0));
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_DEC, NULL, NULL, result, 0));
+            aq_atomic_nbi(domain, 0, at, AQ_OP_INC, NULL, NULL, result != NULL ? &more : NULL, 0));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_OP_SUB, &one, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_OP_DEC, NULL, NULL, result, 0));
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 0)) == (double)EACH * job.size);
@@ -70,7 +70,7 @@ static void test_cas(aq_atomic_domain *domain, int type)
     for (int i = 0; i < EACH;) {
         uint64_t seen = fetch(domain, 8), old = 0;
         uint64_t next = number(type, (int)value_of(type, seen) + 1);
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &seen, &next, &old, 0));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_OP_CAS, &seen, &next, &old, 0));
         if (memcmp(&old, &seen, model_size((unsigned)type)) == 0) i++;
     }
     job_barrier();
@@ -86,9 +86,9 @@ static void test_turns(aq_atomic_domain *domain, int type)
         int now = (int)value_of(type, fetch(domain, 64));
         uint64_t seen = number(type, now), over = number(type, now - 1),
                  next = number(type, now + 1);
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &over, &next, NULL, 0));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_OP_CAS, &over, &next, NULL, 0));
         if (now % (int)job.size != (int)job.self) continue;
-        CHECK_OK(aq_atomic(domain, 0, at, AQ_CAS, &seen, &next, NULL, 0));
+        CHECK_OK(aq_atomic(domain, 0, at, AQ_OP_CAS, &seen, &next, NULL, 0));
         CHECK((int)value_of(type, fetch(domain, 64)) > now);
         turn++;
     }
@@ -104,8 +104,8 @@ static void test_extremes(aq_atomic_domain *domain, int type)
         int mine = 100 + (i * 7 + (int)job.self * 13) % (EACH + (int)job.self);
         uint64_t bytes = number(type, mine);
         uint64_t old = bytes, *result = i % 2 != 0 ? &old : NULL;
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_MAX, &bytes, NULL, result, 0));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 24), AQ_MIN, &bytes, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 16), AQ_OP_MAX, &bytes, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 24), AQ_OP_MIN, &bytes, NULL, result, 0));
         if (result == NULL) continue;
         CHECK(value_of(type, old) <= seen);
         seen = value_of(type, old);
@@ -127,13 +127,13 @@ static void test_swaps(aq_atomic_domain *domain, int type)
 {
     uint64_t none = number(type, 0), token = number(type, 1), held = 0;
     for (int i = 0; i < EACH; i++) {
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SWAP, &none, NULL, &held, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_OP_SWAP, &none, NULL, &held, 0));
         if (value_of(type, held) == 0) continue;
         CHECK(value_of(type, held) == 1);
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_INC, NULL, NULL, &held, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_OP_INC, NULL, NULL, &held, 0));
         CHECK(value_of(type, held) == 0); /* the only holder of the token */
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_DEC, NULL, NULL, NULL, 0));
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_SET, &token, NULL, NULL, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 40), AQ_OP_DEC, NULL, NULL, NULL, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 32), AQ_OP_SET, &token, NULL, NULL, 0));
     }
     job_barrier();
     CHECK(value_of(type, fetch(domain, 32)) == 1);
@@ -144,11 +144,12 @@ static void test_bits(aq_atomic_domain *domain, int type)
 {
     uint64_t bit = 1ull << (job.self % 16), rest = ~bit, old;
     for (int i = 0; i < EACH; i++) {
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 48), AQ_XOR, &bit, NULL, i % 2 ? &old : NULL, 0));
+        CHECK_OK(
+            aq_atomic(domain, 0, job_at(0, 48), AQ_OP_XOR, &bit, NULL, i % 2 ? &old : NULL, 0));
         uint64_t *result = i % 2 != 0 ? &old : NULL;
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_OR, &bit, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_OP_OR, &bit, NULL, result, 0));
         if (result != NULL && job.size <= 16) CHECK((old & bit) == 0);
-        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_AND, &rest, NULL, result, 0));
+        CHECK_OK(aq_atomic(domain, 0, job_at(0, 56), AQ_OP_AND, &rest, NULL, result, 0));
         if (result != NULL && job.size <= 16) CHECK((old & bit) != 0);
     }
     job_barrier();
@@ -177,7 +178,7 @@ int main(void)
         CHECK((info.local == NULL) == (job.self % 2 == 1));
     for (int type = 0; type < MODEL_TYPES; type++) {
         aq_atomic_domain *domain;
-        CHECK_OK(aq_atomic_domain_create(job.team, (aq_atomic_type)type, model_ops((unsigned)type),
+        CHECK_OK(aq_atomic_domain_create(job.team, (aq_type)type, model_ops((unsigned)type), 0,
                                          &domain));
         prepare(type);
         test_sums(domain, type);

@@ -30,7 +30,7 @@ static void find_next(void)
 {
     unsigned char **all = calloc(job.size, sizeof(*all));
     CHECK(all != NULL);
-    CHECK_OK(aq_coll_allgather(job.team, all, &memory, sizeof(memory)));
+    CHECK_OK(aq_coll_allgather(job.team, all, &memory, sizeof(memory), 0));
     there = all[job_next()];
     free(all);
 }
@@ -80,7 +80,7 @@ static void beside(void)
         job_barrier();
         CHECK_OK(aq_put_nb(job.team, job_next(), there + HALF, local, HALF, 0, &put));
         map(memory, HALF);
-        CHECK_OK(aq_event_wait(&put));
+        CHECK_OK(aq_event_wait(&put, AQ_FOREVER));
         CHECK_OK(aq_get(job.team, job_next(), back, there + HALF, HALF, 0));
         CHECK(all_bytes(back, HALF, byte_of(job.self, i)));
         job_barrier();

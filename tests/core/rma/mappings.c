@@ -52,7 +52,7 @@ static unsigned char *of_next(unsigned char *mine)
 {
     unsigned char **all = calloc(job.size, sizeof(*all)), *next;
     CHECK(all != NULL);
-    CHECK_OK(aq_coll_allgather(job.team, all, &mine, sizeof(mine)));
+    CHECK_OK(aq_coll_allgather(job.team, all, &mine, sizeof(mine), 0));
     next = all[job_next()];
     free(all);
     return next;

@@ -95,7 +95,7 @@ int main(int argc, char **argv)
     CHECK((job_counter("reg_miss") > misses) == (*what != '\0'));
     CHECK(munmap(memory, LEN) == 0);
     test_threads();
-    CHECK_OK(aq_poll_until(nothing_pinned, NULL));
+    CHECK_OK(aq_poll_until(nothing_pinned, NULL, AQ_FOREVER));
     job_close();
     return 0;
 }

@@ -70,7 +70,7 @@ static void publish(unsigned char *memory, size_t len, unsigned index)
     aq_segment *segment;
     CHECK_OK(aq_ep_create(AQ_EP_RMA | AQ_EP_ATOMIC, &eps[index]));
     CHECK_EQUAL(aq_ep_index(eps[index]), index);
-    CHECK_OK(aq_segment_create(memory, len, &segment));
+    CHECK_OK(aq_segment_create(memory, len, 0, &segment));
     CHECK_OK(aq_ep_bind(eps[index], segment));
 }
 
@@ -88,7 +88,7 @@ static void test_round(size_t len, size_t offset)
     memset(out, 0x5a, len / 2);
     memset(in, 0, len);
     CHECK_OK(aq_get_nbi(pair(OWN), job_next(), in, at, len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(memcmp(in, out, len) == 0);
     free(out);
     free(in);
@@ -104,11 +104,11 @@ static void test_many(void)
     for (size_t i = 0; i < COUNT; i++)
         CHECK_OK(
             aq_put_nbi(pair(OWN), job_next(), there(OWN) + i * piece, out + i * piece, piece, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     for (size_t i = 0; i < COUNT; i++)
         CHECK_OK(
             aq_get_nbi(pair(OWN), job_next(), in + i * piece, there(OWN) + i * piece, piece, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(memcmp(in, out, COUNT * piece) == 0);
     free(out);
     free(in);
@@ -251,7 +251,7 @@ int main(int argc, char **argv)
     publish(own, LEN, OWN);
     publish(wide, WINDOW * WINDOWS, WIDE);
     publish(holed, 12288, HOLED);
-    CHECK_OK(aq_ep_publish(job.team, eps + 1, ENDPOINTS - 1));
+    CHECK_OK(aq_ep_publish(job.team, eps + 1, ENDPOINTS - 1, 0));
     if (alone) test_alone();
     if (direct) {
         test_holes();

@@ -103,7 +103,7 @@ static void put_nb(unsigned char *at, size_t len)
     aq_event event;
     CHECK_OK(aq_put_nb(team, job_next(), there, at, len, 0, &event));
     CHECK_EQUAL(watch.faults, pages()); /* during the call */
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 static void get(unsigned char *at, size_t len)
@@ -114,7 +114,7 @@ static void get(unsigned char *at, size_t len)
 static void get_nbi(unsigned char *at, size_t len)
 {
     CHECK_OK(aq_get_nbi(team, job_next(), at, there, len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
 }
 
 static void medium(unsigned char *at, size_t len)
@@ -132,7 +132,7 @@ static void long_event(unsigned char *at, size_t len)
     aq_event event;
     CHECK_OK(aq_am_long(job.team, job_next(), LONG, at, len, there, NULL, 0, 0, &event));
     CHECK_EQUAL(watch.faults, pages());
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 /* Rows, one after the other. */
@@ -218,7 +218,7 @@ static void broadcast(void)
         if (root) fill(memory, sizes[s], s);
         protect(root ? memory : copy, sizes[s], 0, PROT_NONE);
         watch.rights = PROT_READ | PROT_WRITE;
-        CHECK_OK(aq_coll_broadcast(job.team, 0, root ? memory : copy, memory, sizes[s]));
+        CHECK_OK(aq_coll_broadcast(job.team, 0, root ? memory : copy, memory, sizes[s], 0));
         CHECK_EQUAL(watch.faults, pages());
         unprotect();
         CHECK(filled(root ? memory : copy, sizes[s], s));
@@ -244,7 +244,7 @@ static void later(void)
                 aq_am_long(job.team, job_next(), LONG, memory, LATER, there, NULL, 0, 0, &event));
         protect(memory, LATER, 0, PROT_NONE);
         watch.rights = round == 1 ? PROT_READ | PROT_WRITE : PROT_READ;
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         CHECK(watch.faults != 0);
         unprotect();
         if (round == 2) job_await(&longs, arrivals + 1);
@@ -326,9 +326,9 @@ static void own(void)
     unsigned char *attached = here;
     here = map(SEGMENT);
     CHECK_OK(aq_ep_create(AQ_EP_RMA, &ep));
-    CHECK_OK(aq_segment_create(here, SEGMENT, &segment));
+    CHECK_OK(aq_segment_create(here, SEGMENT, 0, &segment));
     CHECK_OK(aq_ep_bind(ep, segment));
-    CHECK_OK(aq_ep_publish(job.team, &ep, 1));
+    CHECK_OK(aq_ep_publish(job.team, &ep, 1, 0));
     find(aq_team_pair(job.ep, aq_ep_index(ep)));
     calls();
     job_barrier();

@@ -387,7 +387,7 @@ static void show_cards(void)
     struct card mine[AREAS];
     for (unsigned i = 0; i < AREAS; i++)
         mine[i] = (struct card){(uintptr_t)areas[i].at, areas[i].len, areas[i].seed};
-    CHECK_OK(aq_coll_allgather(job.team, cards, mine, sizeof(mine)));
+    CHECK_OK(aq_coll_allgather(job.team, cards, mine, sizeof(mine), 0));
 }
 
 /* In mode fast into the segment of the next rank and out of its other half, which does not
@@ -417,7 +417,7 @@ static void transfer(void)
     CHECK_OK(aq_put_nb(job.team, next, to + put_at + half_put, local + half_put, put - half_put, 0,
                        &events[2]));
     for (unsigned i = 0; i < 3; i++)
-        CHECK_OK(aq_event_wait(&events[i]));
+        CHECK_OK(aq_event_wait(&events[i], AQ_FOREVER));
     CHECK(filled(areas[plan.got].at + get_at, get, source->seed + get_at));
 }
 

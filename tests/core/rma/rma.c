@@ -57,17 +57,17 @@ static void do_put(enum form form, aq_rank rank, void *dst, const void *src, siz
         return;
     case EXPLICIT:
         CHECK_OK(aq_put_nb(job.team, rank, dst, src, len, 0, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         return;
     case IMPLICIT:
         CHECK_OK(aq_put_nbi(job.team, rank, dst, src, len, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         return;
     default:
         CHECK_OK(aq_nbi_begin());
         CHECK_OK(aq_put_nbi(job.team, rank, dst, src, len, 0));
         CHECK_OK(aq_nbi_end(&event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     }
 }
 
@@ -80,17 +80,17 @@ static void do_get(enum form form, void *dst, aq_rank rank, const void *src, siz
         return;
     case EXPLICIT:
         CHECK_OK(aq_get_nb(job.team, rank, dst, src, len, 0, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         return;
     case IMPLICIT:
         CHECK_OK(aq_get_nbi(job.team, rank, dst, src, len, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
         return;
     default:
         CHECK_OK(aq_nbi_begin());
         CHECK_OK(aq_get_nbi(job.team, rank, dst, src, len, 0));
         CHECK_OK(aq_nbi_end(&event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     }
 }
 
@@ -186,11 +186,11 @@ static void test_values(void)
                 if (skew == 0) CHECK_OK(aq_put_value(job.team, rank, at, value, len, 0));
                 if (skew == 1) {
                     CHECK_OK(aq_put_value_nb(job.team, rank, at, value, len, 0, &event));
-                    CHECK_OK(aq_event_wait(&event));
+                    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
                 }
                 if (skew == 2) {
                     CHECK_OK(aq_put_value_nbi(job.team, rank, at, value, len, 0));
-                    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+                    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
                 }
                 CHECK_OK(aq_get_value(job.team, rank, at, len, 0, &got));
                 CHECK(got == (value & mask));
@@ -219,11 +219,11 @@ static void test_memset(void)
             if (i % 3 == 0) CHECK_OK(aq_memset(job.team, rank, at, 0x1234, len, 0));
             if (i % 3 == 1) {
                 CHECK_OK(aq_memset_nb(job.team, rank, at, 0x34, len, 0, &event));
-                CHECK_OK(aq_event_wait(&event));
+                CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
             }
             if (i % 3 == 2) {
                 CHECK_OK(aq_memset_nbi(job.team, rank, at, 0x34, len, 0));
-                CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+                CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
             }
             CHECK_OK(aq_get(job.team, rank, buffer, job_at(rank, mine(0)), whole, 0));
             CHECK(all_bytes(buffer, GUARD + 1, 0xa5));
@@ -245,9 +245,9 @@ static void test_many(void)
         fill(out + i * SIZE, SIZE, i);
         CHECK_OK(aq_put_nbi(job.team, rank, job_at(rank, mine(i * SIZE)), out + i * SIZE, SIZE, 0));
     }
-    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
     memset(out, 0, sizeof(out)); /* sources may be reused now */
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     for (uint32_t i = 0; i < COUNT; i++)
         CHECK_OK(aq_get_nbi(job.team, rank, in + i * SIZE, job_at(rank, mine(i * SIZE)), SIZE, 0));
     while (aq_nbi_test(AQ_NBI_GET) == AQ_AGAIN)
@@ -274,7 +274,7 @@ static void test_immediate(void)
             (void)aq_poll();
         CHECK_EQUAL(status, AQ_OK);
     }
-    CHECK_OK(aq_event_wait_all(event, COUNT));
+    CHECK_OK(aq_event_wait_all(event, COUNT, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, rank, in, job_at(rank, mine(0)), sizeof(in), 0));
     CHECK(memcmp(in, out, sizeof(in)) == 0);
     job_barrier();
@@ -294,20 +294,20 @@ static void test_regions(void)
     CHECK_OK(aq_get_nbi(job.team, rank, in[0], job_at(rank, mine(0)), 256, 0));
     CHECK_OK(aq_nbi_begin());
     CHECK_STATUS(aq_nbi_begin(), AQ_ESTATE);
-    CHECK_STATUS(aq_nbi_wait(AQ_NBI_ALL), AQ_ESTATE);
+    CHECK_STATUS(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER), AQ_ESTATE);
     CHECK_OK(aq_get_nbi(job.team, rank, in[1], job_at(rank, mine(256)), 256, 0));
     CHECK_OK(aq_get_nbi(job.team, rank, in[2], job_at(rank, mine(512)), 256, 0));
     CHECK_OK(aq_nbi_end(&event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK(event == AQ_EVENT_DONE);
     CHECK(filled(in[1], 256, 7 + 256) && filled(in[2], 256, 7 + 512));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(filled(in[0], 256, 7));
     /* An empty one is complete. */
     CHECK_OK(aq_nbi_begin());
     CHECK_OK(aq_nbi_end(&event));
-    CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     job_barrier();
 }
 

@@ -130,7 +130,7 @@ static void in_nowhere(void)
 static void in_collective(void)
 {
     uint64_t one = 1, sum;
-    CHECK_STATUS(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_U64, AQ_ADD), AQ_EPEER);
+    CHECK_STATUS(aq_coll_allreduce(job.team, &sum, &one, 1, AQ_TYPE_U64, AQ_OP_ADD, 0), AQ_EPEER);
     in_poll_until();
 }
 
@@ -168,14 +168,14 @@ static int last_is_lost(void *arg)
 /* Where a death does not end the job: wait for it, and leave in an orderly way, or by aq_exit. */
 static void in_survival(void)
 {
-    CHECK_OK(aq_poll_until(last_is_lost, NULL));
+    CHECK_OK(aq_poll_until(last_is_lost, NULL, AQ_FOREVER));
     CHECK_OK(aq_finalize());
     exit(0);
 }
 
 static void in_survival_exit7(void)
 {
-    CHECK_OK(aq_poll_until(last_is_lost, NULL));
+    CHECK_OK(aq_poll_until(last_is_lost, NULL, AQ_FOREVER));
     if (job.self == 0) aq_exit(7);
     in_poll_until();
 }

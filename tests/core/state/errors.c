@@ -62,10 +62,10 @@ static void test_outside(aq_team *team)
     CHECK_REFUSED(aq_memset(team, 0, buffer, 0, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_segment_attach(team, 4096, &segment), AQ_ESTATE);
     CHECK_REFUSED(aq_segment_query(team, 0, &info), AQ_ESTATE);
-    CHECK_REFUSED(aq_atomic_domain_create(team, AQ_U32, AQ_OPS_ALL, &domain), AQ_ESTATE);
+    CHECK_REFUSED(aq_atomic_domain_create(team, AQ_TYPE_U32, AQ_OPS_ALL, 0, &domain), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier(team), AQ_ESTATE);
     CHECK_REFUSED(aq_barrier_notify(team, 0, 0), AQ_ESTATE);
-    CHECK_REFUSED(aq_barrier_wait(team, 0, 0), AQ_ESTATE);
+    CHECK_REFUSED(aq_barrier_wait(team, 0, 0, AQ_FOREVER), AQ_ESTATE);
     CHECK_REFUSED(aq_nbi_begin(), AQ_ESTATE);
     CHECK_REFUSED(aq_poll(), AQ_ESTATE);
     CHECK_REFUSED(aq_wait_prepare(), AQ_ESTATE);
@@ -106,6 +106,90 @@ static void test_names(void)
     CHECK(strcmp(aq_status_name((aq_status)-1000), "AQ_UNKNOWN") == 0);
     CHECK(strcmp(aq_status_name((aq_status)1000), "AQ_UNKNOWN") == 0);
     CHECK(aq_status_text((aq_status)-1000)[0] != '\0');
+}
+
+/* --- flags ------------------------------------------------------------------------------- */
+
+enum family { ANY, TRANSFER, PUT, ATOMIC, COLLECTIVE, REDUCTION, BARRIER, CONNECTION, ENDPOINT };
+
+static const struct {
+    enum family family;
+    unsigned bit;
+} flag_rows[] = {
+    {ANY, AQ_IMMEDIATE},
+    {TRANSFER, AQ_REMOTE_OFFSET},
+    {PUT, AQ_LOCAL_NOW},
+    {ATOMIC, AQ_ATOMIC_ACQUIRE},
+    {ATOMIC, AQ_ATOMIC_RELEASE},
+    {COLLECTIVE, AQ_COLL_IN_ALL},
+    {COLLECTIVE, AQ_COLL_OUT_ALL},
+    {REDUCTION, AQ_COLL_ORDERED},
+    {BARRIER, AQ_BARRIER_MISMATCH},
+    {BARRIER, AQ_BARRIER_ANONYMOUS},
+    {CONNECTION, AQ_LISTEN_ANYBODY},
+    {CONNECTION, AQ_CONNECT_ANYBODY},
+    {CONNECTION, AQ_CONNECT_WAIT},
+    {ENDPOINT, AQ_EP_RMA},
+    {ENDPOINT, AQ_EP_ATOMIC},
+    {ENDPOINT, AQ_EP_AM},
+    {ENDPOINT, AQ_EP_COLL},
+    {ENDPOINT, AQ_EP_AM_SHARED},
+};
+
+/* A flag that belongs to another family of calls is an error, not something else. */
+static void test_foreign_flags(void)
+{
+    static uint64_t word;
+    uint64_t got = 0;
+    aq_vec piece = {&word, sizeof(word)};
+    void *const list = &word;
+    aq_event ev = AQ_EVENT_DONE;
+    aq_am_buffer reserved;
+    aq_segment *made;
+    aq_atomic_domain *domain, *another;
+    aq_team *split;
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OPS_ALL, 0, &domain));
+    unsigned all = 0;
+    for (size_t i = 0; i < COUNT_OF(flag_rows); i++) {
+        unsigned bit = flag_rows[i].bit;
+        enum family family = flag_rows[i].family;
+        CHECK((all & bit) == 0); /* no two are the same */
+        all |= bit;
+        if (family == ANY) continue;
+        bool transfer = family == TRANSFER, put = transfer || family == PUT;
+        if (!put) {
+            CHECK_REFUSED(aq_put(job.team, 0, &word, &word, 8, bit), AQ_EINVAL);
+            CHECK_REFUSED(aq_put_nb(job.team, 0, &word, &word, 8, bit, &ev), AQ_EINVAL);
+        }
+        if (!transfer) {
+            CHECK_REFUSED(aq_get(job.team, 0, &got, &word, 8, bit), AQ_EINVAL);
+            CHECK_REFUSED(aq_memset(job.team, 0, &word, 0, 8, bit), AQ_EINVAL);
+            CHECK_REFUSED(aq_put_vector(job.team, 0, 1, &piece, 1, &piece, bit), AQ_EINVAL);
+            CHECK_REFUSED(aq_get_indexed(job.team, 0, 1, &list, 8, 1, &list, 8, bit), AQ_EINVAL);
+        }
+        if (!transfer && family != ATOMIC)
+            CHECK_REFUSED(aq_atomic(domain, 0, &word, AQ_OP_GET, NULL, NULL, &got, bit), AQ_EINVAL);
+        if (family != COLLECTIVE)
+            CHECK_REFUSED(aq_coll_broadcast(job.team, 0, &got, &word, 8, bit), AQ_EINVAL);
+        if (family != COLLECTIVE && family != REDUCTION)
+            CHECK_REFUSED(
+                aq_coll_allreduce_nb(job.team, &got, &word, 1, AQ_TYPE_U64, AQ_OP_ADD, bit, &ev),
+                AQ_EINVAL);
+        if (family != BARRIER) CHECK_REFUSED(aq_barrier_notify(job.team, 0, bit), AQ_EINVAL);
+        CHECK_REFUSED(aq_barrier_nb(job.team, bit, &ev), AQ_EINVAL);
+        CHECK_REFUSED(aq_am_short(job.team, 0, GOOD, AQ_NO_ARGS, bit), AQ_EINVAL);
+        CHECK_REFUSED(aq_am_long(job.team, 0, GOOD, NULL, 0, NULL, AQ_NO_ARGS, bit, NULL),
+                      AQ_EINVAL);
+        CHECK_REFUSED(aq_am_medium_after_nb(job.team, 0, GOOD, NULL, 0, AQ_NO_ARGS, bit, &ev),
+                      AQ_EINVAL);
+        CHECK_REFUSED(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 1, 2, 0, bit, &reserved),
+                      AQ_EINVAL);
+        CHECK_REFUSED(aq_segment_create(NULL, 4096, bit, &made), AQ_EINVAL);
+        CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_U64, 1, bit, &another), AQ_EINVAL);
+        CHECK_REFUSED(aq_ep_publish(job.team, NULL, 0, bit), AQ_EINVAL);
+        CHECK_REFUSED(aq_team_split(job.team, 0, 0, bit, &split), AQ_EINVAL);
+    }
+    CHECK_OK(aq_atomic_domain_destroy(domain));
 }
 
 /* --- handlers ---------------------------------------------------------------------------- */
@@ -162,20 +246,21 @@ static void test_texts(void)
     CHECK_TEXT(aq_put(job.team, 0, &byte, &byte, 1, 0x8000), "unknown flags 0x8000");
     CHECK_TEXT(aq_put(job.team, 0, &byte, NULL, 1, 0), "1 bytes of this process at NULL");
     CHECK_TEXT(aq_put_nb(job.team, 0, &byte, &byte, 1, 0, NULL), "place for the event");
-    CHECK_TEXT(aq_segment_create((void *)(UINTPTR_MAX - 7), 64, &segment), "the last address");
-    CHECK_TEXT(aq_segment_create(NULL, 0, &segment), "0 bytes");
+    CHECK_TEXT(aq_segment_create((void *)(UINTPTR_MAX - 7), 64, 0, &segment), "the last address");
+    CHECK_TEXT(aq_segment_create(NULL, 0, 0, &segment), "0 bytes");
     CHECK_TEXT(aq_am_reserve(job.team, 0, 0, NULL, 1, 2, 0, 0, &reserved), "category");
     CHECK_TEXT(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 3, 2, 0, 0, &reserved), "least 3");
-    CHECK_TEXT(aq_coll_allreduce(job.team, &byte, &byte, 1, AQ_I32, AQ_SUB), "operator 5");
+    CHECK_TEXT(aq_coll_allreduce(job.team, &byte, &byte, 1, AQ_TYPE_I32, AQ_OP_SUB, 0),
+               "operator 5");
     CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "sizeof(aq_connect_params)");
     params = (aq_connect_params){.struct_size = sizeof(params), .flags = 0x8000};
     CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "unknown flags 0x8000");
     CHECK_TEXT(aq_connect(NULL, NULL, &conn), "uri is NULL");
     CHECK_TEXT(aq_event_test(NULL), "event is NULL");
-    CHECK_TEXT(aq_event_wait(NULL), "events is NULL");
+    CHECK_TEXT(aq_event_wait(NULL, AQ_FOREVER), "events is NULL");
     CHECK_TEXT(aq_event_test_all(NULL, 3), "events is NULL");
     CHECK_TEXT(aq_event_test_some(NULL, 1), "events is NULL");
-    CHECK_TEXT(aq_event_wait_all(NULL, 3), "events is NULL");
+    CHECK_TEXT(aq_event_wait_all(NULL, 3, AQ_FOREVER), "events is NULL");
     CHECK_OK(aq_event_test_all(NULL, 0));
     memset(uri + 7, 'x', sizeof(uri) - 8);
     CHECK_TEXT(aq_connect(uri, NULL, &conn), "longer than");
@@ -260,7 +345,7 @@ static void test_ranges(aq_rank rank)
         CHECK_REFUSED(aq_get_value(job.team, rank, at, len, 0, &value), AQ_ERANGE);
     }
     CHECK(event == AQ_EVENT_DONE); /* outputs are written on success only */
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
 }
 
 static void test_rma_arguments(void)
@@ -305,32 +390,35 @@ static void test_atomic_arguments(void)
     double real = 1;
     aq_rank next = job_next();
     void *at = job_at(next, 0);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_U64, 0, &domain), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_U64, 0x10000, &domain), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, (aq_atomic_type)6, 1, &domain), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_F64, AQ_OPS_ALL, &domain), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_F32, AQ_OP_BIT(AQ_XOR), &domain), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_U64, 1, NULL), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_U64, 0, 0, &domain), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_U64, 0x10000, 0, &domain), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, (aq_type)6, 1, 0, &domain), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_F64, AQ_OPS_ALL, 0, &domain),
+                  AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_F32, AQ_OP_BIT(AQ_OP_XOR), 0, &domain),
+                  AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic_domain_create(job.team, AQ_TYPE_U64, 1, 0, NULL), AQ_EINVAL);
     CHECK(domain == NULL);
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OPS_ALL, &domain));
-    CHECK_OK(
-        aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD) | AQ_OP_BIT(AQ_GET), &adds));
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_F64, AQ_OP_BIT(AQ_ADD), &reals));
-    CHECK_REFUSED(aq_atomic(domain, job.size, at, AQ_ADD, &one, NULL, NULL, 0), AQ_ERANK);
-    CHECK_REFUSED(aq_atomic(adds, next, at, AQ_SUB, &one, NULL, NULL, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(reals, next, at, AQ_XOR, &real, NULL, NULL, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)14, &one, NULL, NULL, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_atomic_op)-1, &one, NULL, NULL, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_ADD, NULL, NULL, NULL, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_CAS, &one, NULL, &old, 0), AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_SET, &one, NULL, &old, 0), AQ_EINVAL);
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OPS_ALL, 0, &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64,
+                                     AQ_OP_BIT(AQ_OP_ADD) | AQ_OP_BIT(AQ_OP_GET), 0, &adds));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_F64, AQ_OP_BIT(AQ_OP_ADD), 0, &reals));
+    CHECK_REFUSED(aq_atomic(domain, job.size, at, AQ_OP_ADD, &one, NULL, NULL, 0), AQ_ERANK);
+    CHECK_REFUSED(aq_atomic(adds, next, at, AQ_OP_SUB, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(reals, next, at, AQ_OP_XOR, &real, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_op)14, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, (aq_op)-1, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_OP_ADD, NULL, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_OP_CAS, &one, NULL, &old, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, at, AQ_OP_SET, &one, NULL, &old, 0), AQ_EINVAL);
     for (size_t skew = 1; skew < 8; skew++)
-        CHECK_REFUSED(aq_atomic(domain, next, job_at(next, skew), AQ_ADD, &one, NULL, NULL, 0),
+        CHECK_REFUSED(aq_atomic(domain, next, job_at(next, skew), AQ_OP_ADD, &one, NULL, NULL, 0),
                       AQ_EINVAL);
-    CHECK_REFUSED(aq_atomic(domain, next, job_at(next, job.len), AQ_ADD, &one, NULL, NULL, 0),
+    CHECK_REFUSED(aq_atomic(domain, next, job_at(next, job.len), AQ_OP_ADD, &one, NULL, NULL, 0),
                   AQ_ERANGE);
-    CHECK_REFUSED(aq_atomic(domain, next, (char *)at - 8, AQ_ADD, &one, NULL, NULL, 0), AQ_ERANGE);
-    CHECK_REFUSED(aq_atomic(NULL, next, at, AQ_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
+    CHECK_REFUSED(aq_atomic(domain, next, (char *)at - 8, AQ_OP_ADD, &one, NULL, NULL, 0),
+                  AQ_ERANGE);
+    CHECK_REFUSED(aq_atomic(NULL, next, at, AQ_OP_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
     aq_atomic_domain_destroy(domain);
     aq_atomic_domain_destroy(adds);
     aq_atomic_domain_destroy(reals);
@@ -365,13 +453,13 @@ static void on_probe(aq_am *am)
     CHECK_REFUSED(aq_get_value(job.team, am->source, at, 1, 0, &value), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nb(job.team, am->source, at, local, 1, 0, &event), AQ_ECONTEXT);
     CHECK_REFUSED(aq_put_nbi(job.team, am->source, at, local, 1, 0), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_event_wait(&event), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_nbi_wait(AQ_NBI_ALL), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_event_wait(&event, AQ_FOREVER), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER), AQ_ECONTEXT);
     CHECK_REFUSED(aq_poll(), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_poll_until(never, NULL), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_poll_until(never, NULL, AQ_FOREVER), AQ_ECONTEXT);
     CHECK_REFUSED(aq_barrier(job.team), AQ_ECONTEXT);
     CHECK_REFUSED(aq_barrier_notify(job.team, 0, 0), AQ_ECONTEXT);
-    CHECK_REFUSED(aq_barrier_try(job.team, 0, 0), AQ_ECONTEXT);
+    CHECK_REFUSED(aq_barrier_wait(job.team, 0, 0, 0), AQ_ECONTEXT);
     CHECK_REFUSED(aq_finalize(), AQ_ECONTEXT);
     CHECK_EQUAL(aq_job_rank(), job.self);
     CHECK_EQUAL(aq_job_size(), job.size);
@@ -457,6 +545,7 @@ int main(void)
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);
     job_handlers(table, COUNT_OF(table));
     test_texts();
+    test_foreign_flags();
     test_register();
     test_am_arguments();
     for (aq_rank rank = 0; rank < job.size; rank++)
@@ -473,7 +562,7 @@ int main(void)
     aq_team *stale = job.team;
     CHECK_OK(aq_barrier_notify(job.team, 1, 0));
     CHECK_REFUSED(aq_finalize(), AQ_ESTATE);
-    CHECK_OK(aq_barrier_wait(job.team, 1, 0));
+    CHECK_OK(aq_barrier_wait(job.team, 1, 0, AQ_FOREVER));
     job_close();
     test_outside(stale);
     CHECK_REFUSED(aq_init(NULL, &again), AQ_ESTATE);

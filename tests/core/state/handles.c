@@ -57,16 +57,16 @@ static void destroyed_domains(void)
     aq_atomic_domain_info info;
     int64_t one = 1;
     for (int i = 0; i < 200; i++) {
-        CHECK_OK(aq_atomic_domain_create(job.team, AQ_I64, AQ_OP_BIT(AQ_ADD), &domain));
+        CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_I64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
         CHECK_OK(aq_atomic_domain_destroy(domain));
         CHECK_REFUSED(aq_atomic_domain_destroy(domain), AQ_EINVAL);
         CHECK_REFUSED(aq_atomic_domain_query(domain, &info), AQ_EINVAL);
-        CHECK_REFUSED(aq_atomic(domain, 0, job.base, AQ_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
+        CHECK_REFUSED(aq_atomic(domain, 0, job.base, AQ_OP_ADD, &one, NULL, NULL, 0), AQ_EINVAL);
         CHECK(strstr(aq_error_message(), "destroyed") != NULL);
-        CHECK_OK(aq_atomic_domain_create(job.team, AQ_I64, AQ_OP_BIT(AQ_ADD), &other));
+        CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_I64, AQ_OP_BIT(AQ_OP_ADD), 0, &other));
         CHECK(other != domain);
         CHECK_REFUSED(aq_atomic_domain_destroy(domain), AQ_EINVAL);
-        CHECK_OK(aq_atomic(other, 0, job.base, AQ_ADD, &one, NULL, NULL, 0));
+        CHECK_OK(aq_atomic(other, 0, job.base, AQ_OP_ADD, &one, NULL, NULL, 0));
         CHECK_OK(aq_atomic_domain_destroy(other));
     }
     CHECK_EQUAL(*(int64_t *)(void *)job.base, 200);
@@ -92,7 +92,7 @@ static void destroyed_segment(void)
     aq_segment *segment;
     aq_ep *ep;
     CHECK_OK(aq_ep_create(AQ_EP_RMA, &ep));
-    CHECK_OK(aq_segment_create(NULL, 4096, &segment));
+    CHECK_OK(aq_segment_create(NULL, 4096, 0, &segment));
     CHECK_OK(aq_segment_destroy(segment));
     CHECK_REFUSED(aq_segment_destroy(segment), AQ_EINVAL);
     CHECK_REFUSED(aq_ep_bind(ep, segment), AQ_EINVAL);

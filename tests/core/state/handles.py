@@ -16,7 +16,7 @@ RELEASING = ("aq_am_cancel", "aq_listener_close", "aq_connection_close", "aq_seg
 NOTHING = {"aq_rank": "AQ_RANK_NONE", "aq_ep_index": "aq_ep_max()", "aq_team_size": "0",
            "aq_team_ep_index": "aq_ep_max()", "aq_listener_uri": "\"\"", "aq_peer_lost": "0"}
 # Calls whose other arguments need more than a value of their type.
-ARGUMENTS = {"fn": "fold", "type": "AQ_I64", "op": "AQ_ADD", "ops": "AQ_OPS_ALL",
+ARGUMENTS = {"fn": "fold", "type": "AQ_TYPE_I64", "op": "AQ_OP_ADD", "ops": "AQ_OPS_ALL",
              "category": "AQ_AM_MEDIUM", "handler": "200", "len": "8", "capabilities": "AQ_EP_ALL"}
 
 

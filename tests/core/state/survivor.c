@@ -142,7 +142,7 @@ static aq_status ask(aq_team *team)
     aq_status status =
         aq_am_medium(team, wait.rank, ASK, payload, sizeof(payload), AQ_NO_ARGS, 0, NULL);
     if (status != AQ_OK) return status;
-    CHECK_OK(aq_poll_until(answered_or_lost, &wait));
+    CHECK_OK(aq_poll_until(answered_or_lost, &wait, AQ_FOREVER));
     return answers != wait.answers ? AQ_OK : AQ_EPEER;
 }
 
@@ -155,7 +155,7 @@ static aq_status move(aq_team *team)
     aq_event events[2] = {AQ_EVENT_DONE, AQ_EVENT_DONE};
     aq_status status = aq_put_nb(team, to, job_at(job_rank, 64), bytes, sizeof(bytes), 0, events);
     if (status == AQ_OK) status = aq_get(team, to, bytes, job_at(job_rank, 4096), sizeof(bytes), 0);
-    aq_status waited = aq_event_wait(&events[0]);
+    aq_status waited = aq_event_wait(&events[0], AQ_FOREVER);
     if (status == AQ_OK) status = waited;
     if (status == AQ_OK) status = aq_get_value(team, to, job_at(job_rank, 0), 8, 0, &old);
     return status;
@@ -166,7 +166,7 @@ static aq_status sum(aq_team *team)
     uint64_t mine = job.self + 1, all, expected = 0;
     for (aq_rank i = 0; i < aq_team_size(team); i++)
         expected += aq_team_to_job(team, i) + 1;
-    aq_status status = aq_coll_allreduce(team, &all, &mine, 1, AQ_U64, AQ_ADD);
+    aq_status status = aq_coll_allreduce(team, &all, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD, 0);
     if (status == AQ_OK) CHECK_EQUAL(all, expected);
     return status;
 }
@@ -179,7 +179,7 @@ static aq_status exchange(aq_team *team)
     unsigned char *from = calloc(aq_team_size(team), each);
     CHECK(to != NULL && from != NULL);
     memset(from, (int)job.self, aq_team_size(team) * each);
-    aq_status status = aq_coll_alltoall(team, to, from, each);
+    aq_status status = aq_coll_alltoall(team, to, from, each, 0);
     for (aq_rank i = 0; status == AQ_OK && i < aq_team_size(team); i++)
         CHECK(all_bytes(to + i * each, each, (unsigned char)aq_team_to_job(team, i)));
     free(to);
@@ -202,7 +202,7 @@ static aq_status named_barrier(aq_team *team)
     aq_status status = aq_barrier_notify(team, 7, 0);
     if (status != AQ_OK) return status;
     aq_wait wait = {{0}};
-    while ((status = aq_barrier_try(team, 7, 0)) == AQ_AGAIN)
+    while ((status = aq_barrier_wait(team, 7, 0, 0)) == AQ_AGAIN)
         CHECK_OK(aq_poll_wait(&wait));
     return status;
 }
@@ -271,7 +271,7 @@ static void ask_the_dead(void)
 static bool all_heard(aq_team *team)
 {
     uint64_t mine = deaths, least;
-    CHECK_OK(aq_coll_allreduce(team, &least, &mine, 1, AQ_U64, AQ_MIN));
+    CHECK_OK(aq_coll_allreduce(team, &least, &mine, 1, AQ_TYPE_U64, AQ_OP_MIN, 0));
     return least == victims;
 }
 

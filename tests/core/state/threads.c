@@ -113,9 +113,9 @@ static void do_put_get(struct worker *w, aq_rank rank)
     aq_event event;
     fill(out, len, w->random);
     CHECK_OK(aq_put_nb(job.team, rank, slice_of(w, rank, 0), out, len, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK_OK(aq_get_nbi(job.team, rank, in, slice_of(w, rank, 0), len, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(memcmp(in, out, len) == 0);
 }
 
@@ -125,7 +125,8 @@ static void do_add(struct worker *w, aq_rank rank)
 {
     uint64_t one = 1, old = UINT64_MAX;
     bool fetch = w->random % 2 == 0;
-    CHECK_OK(aq_atomic(domain, rank, job_at(rank, 0), AQ_ADD, &one, NULL, fetch ? &old : NULL, 0));
+    CHECK_OK(
+        aq_atomic(domain, rank, job_at(rank, 0), AQ_OP_ADD, &one, NULL, fetch ? &old : NULL, 0));
     if (fetch) CHECK(old < (uint64_t)rounds * THREADS * job.size);
 }
 
@@ -238,7 +239,7 @@ int main(int argc, char **argv)
     job_open(serialized ? AQ_THREAD_SERIALIZED : AQ_THREAD_MULTIPLE, 0);
     rounds = job.size > 4 ? 50 : 300;
     job_attach(SLICE * (1 + (size_t)job.size * THREADS * 2));
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
     job_handlers(table, COUNT_OF(table));
     run();
     aq_atomic_domain_destroy(domain);

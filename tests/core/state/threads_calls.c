@@ -111,7 +111,7 @@ static int all_answered(void *arg)
 static void announce(aq_rank rank)
 {
     uint64_t one = 1;
-    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 8), AQ_ADD, &one, NULL, NULL, 0));
+    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 8), AQ_OP_ADD, &one, NULL, NULL, 0));
 }
 
 static void move_note(struct worker *w, aq_rank rank)
@@ -131,7 +131,7 @@ static void move_note(struct worker *w, aq_rank rank)
     CHECK(status == AQ_OK || (flags != 0 && status == AQ_AGAIN));
     if (status != AQ_OK) return;
     announce(rank);
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 static void move_prepared(struct worker *w, aq_rank rank)
@@ -167,9 +167,9 @@ static void move_question(struct worker *w, aq_rank rank)
     else
         CHECK_OK(aq_am_long(job.team, rank, QUESTION, w->local, n, area(w, rank, HALF),
                             AQ_ARGS(seed, form, (aq_arg)w->index), 0, local[next(w, 3)]));
-    CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
-    CHECK_OK(aq_poll_until(all_answered, w));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
+    CHECK_OK(aq_poll_until(all_answered, w, AQ_FOREVER));
 }
 
 /* --- one-sided --------------------------------------------------------------------------- */
@@ -188,14 +188,14 @@ static void move_put_get(struct worker *w, aq_rank rank)
     case 1:
         CHECK_OK(aq_put_nb(job.team, rank, at, w->local, n, 0, &event));
         (void)aq_event_local(event);
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         CHECK_OK(aq_get_nb(job.team, rank, w->check, at, n, 0, &event));
         while (aq_event_test(&event) == AQ_AGAIN)
             (void)aq_poll();
         break;
     case 2:
         CHECK_OK(aq_put_nbi(job.team, rank, at, w->local, n, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         CHECK_OK(aq_get_nbi(job.team, rank, w->check, at, n, 0));
         while (aq_nbi_test(AQ_NBI_GET) == AQ_AGAIN)
             (void)aq_poll();
@@ -205,7 +205,7 @@ static void move_put_get(struct worker *w, aq_rank rank)
         CHECK_OK(aq_put_nbi(job.team, rank, at, w->local, n, 0));
         CHECK_OK(aq_nbi_end(&event));
         (void)aq_event_leaf(event, AQ_NBI_LOCAL);
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         CHECK_OK(aq_get(job.team, rank, w->check, at, n, 0));
     }
     CHECK(memcmp(w->local, w->check, n) == 0);
@@ -219,8 +219,8 @@ static void move_values(struct worker *w, aq_rank rank)
     CHECK_OK(aq_put_value(job.team, rank, at, value, 8, 0));
     CHECK_OK(aq_put_value_nb(job.team, rank, at + 8, value, 4, 0, &event));
     CHECK_OK(aq_put_value_nbi(job.team, rank, at + 16, value, 2, 0));
-    CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     CHECK_OK(aq_get_value(job.team, rank, at, 8, 0, &got));
     CHECK(got == value);
     CHECK_OK(aq_get_value(job.team, rank, at + 8, 4, 0, &got));
@@ -230,8 +230,8 @@ static void move_values(struct worker *w, aq_rank rank)
     CHECK_OK(aq_memset(job.team, rank, at, 1, 100, 0));
     CHECK_OK(aq_memset_nb(job.team, rank, at + 100, 1, 100, 0, &event));
     CHECK_OK(aq_memset_nbi(job.team, rank, at + 200, 1, 100, 0));
-    CHECK_OK(aq_event_wait(&event));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, rank, w->check, at, 300, 0));
     CHECK(all_bytes(w->check, 300, 1));
 }
@@ -258,7 +258,7 @@ static void move_pieces(struct worker *w, aq_rank rank)
         break;
     case 1:
         CHECK_OK(aq_put_vector_nb(job.team, rank, 4, far, 4, out, 0, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         CHECK_OK(aq_get_vector_nbi(job.team, rank, 4, in, 4, far, 0));
         break;
     case 2:
@@ -274,11 +274,11 @@ static void move_pieces(struct worker *w, aq_rank rank)
     default:
         CHECK_OK(aq_put_strided_nbi(job.team, rank, at, &far_stride, w->local, &near_stride, 100,
                                     &four, 1, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         CHECK_OK(aq_get_indexed_nb(job.team, rank, 4, in_at, 100, 4, far_at, 100, 0, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     }
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(memcmp(w->local, w->check, 400) == 0);
 }
 
@@ -288,12 +288,12 @@ static void move_atomics(struct worker *w, aq_rank rank)
     unsigned char *own = area(w, rank, 0);
     aq_event event;
     CHECK_OK(aq_put_value(job.team, rank, own, 7, 8, 0));
-    CHECK_OK(aq_atomic(domain, rank, own, AQ_ADD, &one, NULL, &old, 0));
+    CHECK_OK(aq_atomic(domain, rank, own, AQ_OP_ADD, &one, NULL, &old, 0));
     CHECK(old == 7);
-    CHECK_OK(aq_atomic_nb(domain, rank, own, AQ_ADD, &one, NULL, &old, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_atomic_nb(domain, rank, own, AQ_OP_ADD, &one, NULL, &old, 0, &event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK(old == 8);
-    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 0), AQ_ADD, &one, NULL, NULL, 0));
+    CHECK_OK(aq_atomic_nbi(domain, rank, job_at(rank, 0), AQ_OP_ADD, &one, NULL, NULL, 0));
 }
 
 static void move_events(struct worker *w, aq_rank rank)
@@ -314,12 +314,12 @@ static void move_events(struct worker *w, aq_rank rank)
             (void)aq_poll();
         break;
     case 2:
-        CHECK_OK(aq_event_wait_some(events, n));
+        CHECK_OK(aq_event_wait_some(events, n, AQ_FOREVER));
         break;
     default:
         break;
     }
-    CHECK_OK(aq_event_wait_all(events, n));
+    CHECK_OK(aq_event_wait_all(events, n, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, rank, w->check, area(w, rank, 0), n * 100, 0));
     CHECK(memcmp(w->local, w->check, n * 100) == 0);
 }
@@ -352,11 +352,11 @@ static void move_alone(struct worker *w, uint32_t round)
     aq_status status;
     CHECK_OK(aq_barrier_notify(job.team, (int)round, 0));
     if (round < 20) CHECK_OK(aq_am_register(job.ep, &late, 1));
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U32, AQ_OP_BIT(AQ_ADD), &other));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U32, AQ_OP_BIT(AQ_OP_ADD), 0, &other));
     aq_atomic_domain_destroy(other);
-    while ((status = aq_barrier_try(job.team, (int)round, 0)) == AQ_AGAIN)
+    while ((status = aq_barrier_wait(job.team, (int)round, 0, 0)) == AQ_AGAIN)
         if (next(w, 100) == 0) {
-            status = aq_barrier_wait(job.team, (int)round, 0);
+            status = aq_barrier_wait(job.team, (int)round, 0, AQ_FOREVER);
             break;
         }
     CHECK_STATUS(status, AQ_OK);
@@ -373,7 +373,7 @@ static void *work(void *arg)
         moves[next(w, COUNT_OF(moves))](w, (aq_rank)next(w, job.size));
         if (w->index == 0 && round % 10 == 0) move_alone(w, round);
     }
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     return NULL;
 }
 
@@ -388,7 +388,7 @@ int main(void)
     job_open(AQ_THREAD_MULTIPLE, 0);
     rounds = job.size > 2 ? 150 : 400;
     job_attach(COUNTERS + (size_t)job.size * THREADS * AREA);
-    CHECK_OK(aq_atomic_domain_create(job.team, AQ_U64, AQ_OP_BIT(AQ_ADD), &domain));
+    CHECK_OK(aq_atomic_domain_create(job.team, AQ_TYPE_U64, AQ_OP_BIT(AQ_OP_ADD), 0, &domain));
     job_handlers(table, COUNT_OF(table));
     for (unsigned i = 0; i < THREADS; i++) {
         workers[i].index = i;

@@ -23,7 +23,7 @@ static void use_team(aq_team *team)
     aq_segment_info info;
     for (aq_rank i = 0; i < size; i++)
         want += aq_team_to_job(team, i);
-    CHECK_OK(aq_coll_allreduce(team, &sum, &mine, 1, AQ_U64, AQ_ADD));
+    CHECK_OK(aq_coll_allreduce(team, &sum, &mine, 1, AQ_TYPE_U64, AQ_OP_ADD, 0));
     CHECK_EQUAL(sum, want);
     CHECK_OK(aq_segment_query(team, next, &info));
     CHECK(info.addr == job_at(aq_team_to_job(team, next), 0));
@@ -74,7 +74,7 @@ static void refuse_dead(aq_team *team)
 {
     static uint64_t one = 1, all;
     CHECK_REFUSED(aq_barrier(team), AQ_ESTATE);
-    CHECK_REFUSED(aq_coll_allreduce(team, &all, &one, 1, AQ_U64, AQ_ADD), AQ_ESTATE);
+    CHECK_REFUSED(aq_coll_allreduce(team, &all, &one, 1, AQ_TYPE_U64, AQ_OP_ADD, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_put(team, 0, job.base, &one, 1, 0), AQ_ESTATE);
     CHECK_REFUSED(aq_team_split(team, 0, 0, 0, &team), AQ_ESTATE);
     CHECK_REFUSED(aq_team_destroy(team), AQ_ESTATE);
@@ -108,11 +108,11 @@ static void test_split(void)
     CHECK_OK(aq_barrier_notify(reversed, 5, 0));
     CHECK_OK(aq_barrier_notify(deeper, (int)job.self, AQ_BARRIER_ANONYMOUS));
     CHECK_REFUSED(aq_team_destroy(deeper), AQ_ESTATE);
-    CHECK_OK(aq_barrier_wait(reversed, 5, 0));
-    CHECK_OK(aq_barrier_wait(halves, 4, 0));
-    CHECK_OK(aq_barrier_wait(deeper, 0, AQ_BARRIER_ANONYMOUS));
+    CHECK_OK(aq_barrier_wait(reversed, 5, 0, AQ_FOREVER));
+    CHECK_OK(aq_barrier_wait(halves, 4, 0, AQ_FOREVER));
+    CHECK_OK(aq_barrier_wait(deeper, 0, AQ_BARRIER_ANONYMOUS, AQ_FOREVER));
     CHECK_STATUS(aq_barrier_notify(halves, (int)job.self, 0), AQ_OK);
-    CHECK_STATUS(aq_barrier_wait(halves, (int)job.self, 0),
+    CHECK_STATUS(aq_barrier_wait(halves, (int)job.self, 0, AQ_FOREVER),
                  aq_team_size(halves) == 1 ? AQ_OK : AQ_EMISMATCH);
     CHECK_OK(aq_team_destroy(deeper));
     CHECK_OK(aq_team_destroy(reversed));
@@ -179,7 +179,7 @@ static void test_many(void)
     for (int i = 0; i < AT_ONCE; i++)
         CHECK_OK(aq_barrier_notify(teams[i], i, 0));
     for (int i = AT_ONCE; i-- > 0;)
-        CHECK_OK(aq_barrier_wait(teams[i], i, 0));
+        CHECK_OK(aq_barrier_wait(teams[i], i, 0, AQ_FOREVER));
     for (int i = 0; i < AT_ONCE; i++)
         use_team(teams[i]);
     for (int i = 0; i < AT_ONCE; i++)

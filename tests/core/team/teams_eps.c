@@ -30,10 +30,10 @@ static void make_endpoints(void)
     segment_of[0] = job.base;
     CHECK_OK(aq_ep_create(AQ_EP_ALL, &eps[FULL]));
     CHECK_OK(aq_ep_create(AQ_EP_ALL & ~AQ_EP_COLL, &eps[MUTE]));
-    CHECK_OK(aq_segment_create(NULL, 4096, &segment));
+    CHECK_OK(aq_segment_create(NULL, 4096, 0, &segment));
     segment_of[FULL] = aq_segment_addr(segment);
     CHECK_OK(aq_ep_bind(eps[FULL], segment));
-    CHECK_OK(aq_ep_publish(job.team, &eps[FULL], 1));
+    CHECK_OK(aq_ep_publish(job.team, &eps[FULL], 1, 0));
     for (unsigned i = 0; i <= FULL; i++) {
         aq_handler_entry row = {HELLO, 2, AQ_AM_SHORT | AQ_AM_REQUEST, on_hello, eps + i, "hello"};
         CHECK_OK(aq_am_register(eps[i], &row, 1));
@@ -59,7 +59,7 @@ static void check_team(aq_team *team)
     memset(segment_of[0], 0, 4096);
     memset(segment_of[FULL], 0, 4096);
     CHECK_OK(aq_barrier(team));
-    CHECK_OK(aq_atomic_domain_create(team, AQ_U32, AQ_OPS_ALL, &domain));
+    CHECK_OK(aq_atomic_domain_create(team, AQ_TYPE_U32, AQ_OPS_ALL, 0, &domain));
     for (aq_rank rank = 0; rank < size; rank++) {
         const aq_rank job_rank = aq_team_to_job(team, rank);
         aq_segment_info info;
@@ -67,12 +67,12 @@ static void check_team(aq_team *team)
         CHECK_OK(aq_segment_query(team, rank, &info));
         CHECK(info.size >= 4096);
         CHECK_OK(aq_put_value(team, rank, (char *)info.addr + PLACE + self, self + 1, 1, 0));
-        CHECK_OK(aq_atomic(domain, rank, NULL, AQ_ADD, &one, NULL, NULL, AQ_REMOTE_OFFSET));
+        CHECK_OK(aq_atomic(domain, rank, NULL, AQ_OP_ADD, &one, NULL, NULL, AQ_REMOTE_OFFSET));
         CHECK_OK(aq_am_short(team, rank, HELLO, AQ_ARGS((aq_arg)mine, (aq_arg)named(job_rank)), 0));
     }
     aq_atomic_domain_destroy(domain);
     job_await(&hellos, before + size);
-    CHECK_OK(aq_coll_allreduce(team, &sum, &one, 1, AQ_U32, AQ_ADD));
+    CHECK_OK(aq_coll_allreduce(team, &sum, &one, 1, AQ_TYPE_U32, AQ_OP_ADD, 0));
     CHECK_EQUAL(sum, size);
     for (aq_rank rank = 0; rank < size; rank++)
         CHECK_EQUAL(segment_of[mine][PLACE + rank], rank + 1);

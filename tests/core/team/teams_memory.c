@@ -63,12 +63,12 @@ static bool fails_everywhere(aq_status (*make)(aq_team **team), aq_rank rank, in
     aq_status status = make(&team);
     left = NEVER;
     mine = failed;
-    CHECK_OK(aq_coll_allreduce(job.team, &any, &mine, 1, AQ_U32, AQ_MAX));
+    CHECK_OK(aq_coll_allreduce(job.team, &any, &mine, 1, AQ_TYPE_U32, AQ_OP_MAX, 0));
     /* Teams by color share no member: those of the other color may succeed. */
     bool concerned = make == create || job.self % 2 == rank % 2;
     CHECK(status == AQ_OK || (status == AQ_ENOMEM && team == NULL));
     own = concerned ? (uint32_t)-status : 0;
-    CHECK_OK(aq_coll_allreduce(job.team, &worst, &own, 1, AQ_U32, AQ_MAX));
+    CHECK_OK(aq_coll_allreduce(job.team, &worst, &own, 1, AQ_TYPE_U32, AQ_OP_MAX, 0));
     if (concerned) CHECK_EQUAL(own, worst);
     refusals += own != 0;
     if (!any) CHECK_OK(status);

@@ -58,8 +58,8 @@ static void move_broadcast(struct worker *w)
     memset(in, 0, sizeof(in));
     block(w, out, BYTES, root, 0);
     CHECK_OK(aq_coll_broadcast_nb(w->team, root, in[0], out, BYTES, 0, &ev));
-    CHECK_OK(aq_coll_broadcast(w->team, root, in[1], out, BYTES));
-    CHECK_OK(aq_event_wait(&ev));
+    CHECK_OK(aq_coll_broadcast(w->team, root, in[1], out, BYTES, 0));
+    CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
     for (int i = 0; i < 2; i++)
         CHECK(is_block(w, in[i], BYTES, root, 0));
 }
@@ -81,13 +81,13 @@ static void move_reduce(struct worker *w)
     for (aq_rank rank = 0; rank < w->size; rank++)
         want[0] += rank;
     want[1] = w->random % 1000 * w->size;
-    CHECK_OK(aq_coll_reduce_nb(w->team, root, got[0], mine, 2, AQ_U64, AQ_ADD, 0, &ev[0]));
+    CHECK_OK(aq_coll_reduce_nb(w->team, root, got[0], mine, 2, AQ_TYPE_U64, AQ_OP_ADD, 0, &ev[0]));
     CHECK_OK(aq_coll_reduce_user_nb(w->team, root, got[1], mine, 2, 8, sum, &nought, 0, &ev[1]));
-    CHECK_OK(aq_coll_allreduce_nb(w->team, got[2], mine, 2, AQ_U64, AQ_ADD, 0, &ev[2]));
+    CHECK_OK(aq_coll_allreduce_nb(w->team, got[2], mine, 2, AQ_TYPE_U64, AQ_OP_ADD, 0, &ev[2]));
     CHECK_OK(aq_coll_allreduce_user_nb(w->team, got[3], mine, 2, 8, sum, &nought, 0, &ev[3]));
-    CHECK_OK(aq_coll_reduce(w->team, root, got[4], mine, 2, AQ_U64, AQ_ADD));
-    CHECK_OK(aq_coll_allreduce(w->team, got[5], mine, 2, AQ_U64, AQ_ADD));
-    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev)));
+    CHECK_OK(aq_coll_reduce(w->team, root, got[4], mine, 2, AQ_TYPE_U64, AQ_OP_ADD, 0));
+    CHECK_OK(aq_coll_allreduce(w->team, got[5], mine, 2, AQ_TYPE_U64, AQ_OP_ADD, 0));
+    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev), AQ_FOREVER));
     for (int i = 0; i < 6; i++) {
         bool everywhere = i == 2 || i == 3 || i == 5;
         if (everywhere || w->self == root) CHECK(memcmp(got[i], want, sizeof(want)) == 0);
@@ -116,9 +116,9 @@ static void move_gather(struct worker *w)
         aq_coll_gatherv_nb(w->team, root, in[1], counts, offsets, out, counts[w->self], 0, &ev[1]));
     CHECK_OK(aq_coll_allgather_nb(w->team, in[2], out, BYTES, 0, &ev[2]));
     CHECK_OK(aq_coll_allgatherv_nb(w->team, in[3], counts, offsets, out, 0, &ev[3]));
-    CHECK_OK(aq_coll_gather(w->team, root, in[4], out, BYTES));
-    CHECK_OK(aq_coll_allgather(w->team, in[5], out, BYTES));
-    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev)));
+    CHECK_OK(aq_coll_gather(w->team, root, in[4], out, BYTES, 0));
+    CHECK_OK(aq_coll_allgather(w->team, in[5], out, BYTES, 0));
+    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev), AQ_FOREVER));
     for (aq_rank rank = 0; rank < w->size; rank++) {
         CHECK(is_block(w, in[2] + rank * (size_t)BYTES, BYTES, rank, 0));
         CHECK(is_block(w, in[3] + offsets[rank], counts[rank], rank, 0));
@@ -144,8 +144,8 @@ static void move_scatter(struct worker *w)
     CHECK_OK(aq_coll_scatter_nb(w->team, root, in[0], out, BYTES, 0, &ev[0]));
     CHECK_OK(aq_coll_scatterv_nb(w->team, root, in[1], counts[w->self], outv, counts, offsets, 0,
                                  &ev[1]));
-    CHECK_OK(aq_coll_scatter(w->team, root, in[2], out, BYTES));
-    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev)));
+    CHECK_OK(aq_coll_scatter(w->team, root, in[2], out, BYTES, 0));
+    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev), AQ_FOREVER));
     CHECK(is_block(w, in[0], BYTES, root, w->self));
     CHECK(is_block(w, in[1], counts[w->self], root, w->self));
     CHECK(is_block(w, in[2], BYTES, root, w->self));
@@ -165,8 +165,8 @@ static void move_alltoall(struct worker *w)
     CHECK_OK(aq_coll_alltoall_nb(w->team, in[0], out, BYTES, 0, &ev[0]));
     CHECK_OK(
         aq_coll_alltoallv_nb(w->team, in[1], counts, offsets, out, counts, offsets, 0, &ev[1]));
-    CHECK_OK(aq_coll_alltoall(w->team, in[2], out, BYTES));
-    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev)));
+    CHECK_OK(aq_coll_alltoall(w->team, in[2], out, BYTES, 0));
+    CHECK_OK(aq_event_wait_all(ev, COUNT_OF(ev), AQ_FOREVER));
     for (aq_rank rank = 0; rank < w->size; rank++) {
         CHECK(is_block(w, in[0] + rank * (size_t)BYTES, BYTES, rank, w->self));
         CHECK(is_block(w, in[1] + offsets[rank], counts[rank], rank, w->self));
@@ -181,13 +181,13 @@ static void move_barriers(struct worker *w)
     aq_status status;
     CHECK_OK(aq_barrier(w->team));
     CHECK_OK(aq_barrier_notify(w->team, id, 0));
-    CHECK_OK(aq_barrier_wait(w->team, id, 0));
-    CHECK_OK(aq_coll_barrier_nb(w->team, 0, &ev));
+    CHECK_OK(aq_barrier_wait(w->team, id, 0, AQ_FOREVER));
+    CHECK_OK(aq_barrier_nb(w->team, 0, &ev));
     CHECK_OK(aq_barrier_notify(w->team, 0, AQ_BARRIER_ANONYMOUS));
-    while ((status = aq_barrier_try(w->team, 0, AQ_BARRIER_ANONYMOUS)) == AQ_AGAIN)
+    while ((status = aq_barrier_wait(w->team, 0, AQ_BARRIER_ANONYMOUS, 0)) == AQ_AGAIN)
         ;
     CHECK_STATUS(status, AQ_OK);
-    CHECK_OK(aq_event_wait(&ev));
+    CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
 }
 
 /* --- teams ------------------------------------------------------------------------------- */
@@ -237,24 +237,24 @@ static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigne
     switch (next(w, 3)) {
     case 0:
         CHECK_OK(aq_put_vector_nbi(pair, rank, 4, far, 4, near_out, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         CHECK_OK(aq_get_vector_nb(pair, rank, 4, near_in, 4, far, 0, &ev));
         break;
     case 1:
         CHECK_OK(aq_put_indexed_nb(pair, rank, 4, far_at, 100, 4, out_at, 100, 0, &ev));
-        CHECK_OK(aq_event_wait(&ev));
+        CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
         CHECK_OK(aq_get_strided_nb(pair, rank, in, &near_stride, there, &far_stride, 100, &four, 1,
                                    0, &ev));
         break;
     default:
         CHECK_OK(aq_put_indexed_nbi(pair, rank, 4, far_at, 100, 4, out_at, 100, 0));
-        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT));
+        CHECK_OK(aq_nbi_wait(AQ_NBI_PUT, AQ_FOREVER));
         CHECK_OK(
             aq_get_strided_nbi(pair, rank, in, &near_stride, there, &far_stride, 100, &four, 1, 0));
         CHECK_OK(aq_get_indexed_nb(pair, rank, 4, in_at, 100, 4, far_at, 100, 0, &ev));
     }
-    CHECK_OK(aq_event_wait(&ev));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     CHECK(memcmp(in, out, sizeof(out)) == 0);
 }
 
@@ -279,13 +279,13 @@ static void move_segment(struct worker *w)
     aq_segment *segment;
     aq_segment_info info;
     if (!library) own = malloc(FURTHER_BYTES);
-    CHECK_OK(aq_segment_create(own, FURTHER_BYTES, &segment));
+    CHECK_OK(aq_segment_create(own, FURTHER_BYTES, 0, &segment));
     CHECK(aq_segment_size(segment) >= FURTHER_BYTES && aq_segment_addr(segment) != NULL);
     pthread_mutex_lock(&turn);
     CHECK_OK(aq_ep_bind(w->ep, segment));
     pthread_mutex_unlock(&turn);
     CHECK(aq_ep_segment(w->ep) == segment);
-    CHECK_OK(aq_ep_publish(w->team, &w->ep, 1));
+    CHECK_OK(aq_ep_publish(w->team, &w->ep, 1, 0));
     aq_team *pair = aq_team_pair(job.ep, aq_ep_index(w->ep));
     aq_rank rank = aq_team_to_job(w->team, (w->self + 1) % w->size);
     CHECK_OK(aq_segment_query(pair, rank, &info));
@@ -342,10 +342,10 @@ static void move_ask(struct worker *w)
     CHECK(aq_ep_max() > THREADS && aq_ep_capabilities(w->ep) == (AQ_EP_RMA | AQ_EP_ATOMIC));
     CHECK(aq_status_name(AQ_EPEER)[0] == 'A' && aq_status_text(AQ_EPEER)[0] != '\0');
     pthread_mutex_lock(&turn);
-    CHECK_OK(aq_atomic_domain_create(w->team, AQ_I32, AQ_OP_BIT(AQ_MAX), &domain));
+    CHECK_OK(aq_atomic_domain_create(w->team, AQ_TYPE_I32, AQ_OP_BIT(AQ_OP_MAX), 0, &domain));
     pthread_mutex_unlock(&turn);
     CHECK_OK(aq_atomic_domain_query(domain, &about));
-    CHECK(about.team == w->team && about.type == AQ_I32 && about.size == 4);
+    CHECK(about.team == w->team && about.type == AQ_TYPE_I32 && about.size == 4);
     pthread_mutex_lock(&turn);
     aq_atomic_domain_destroy(domain);
     pthread_mutex_unlock(&turn);

@@ -249,32 +249,32 @@ static void perform(bool put_now, enum shape shape, enum form form)
     switch (form) {
     case OFFSETS:
         CHECK_OK(call(shape, form, job.self * (size_t)AREA, AQ_REMOTE_OFFSET, &event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         break;
     case NB:
     case NB_LEAF:
         CHECK_OK(call(shape, form, base, 0, &event));
         leaf = aq_event_local(event);
         if (form == NB_LEAF) {
-            CHECK_OK(aq_event_wait(&leaf));
+            CHECK_OK(aq_event_wait(&leaf, AQ_FOREVER));
             spoil(put_now);
         }
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         break;
     case NBI:
     case NBI_LEAF:
         CHECK_OK(call(shape, form, base, 0, NULL));
         if (form == NBI_LEAF) {
-            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL));
+            CHECK_OK(aq_nbi_wait(AQ_NBI_LOCAL, AQ_FOREVER));
             spoil(put_now);
         }
-        CHECK_OK(aq_nbi_wait(put_now ? AQ_NBI_PUT : AQ_NBI_GET));
+        CHECK_OK(aq_nbi_wait(put_now ? AQ_NBI_PUT : AQ_NBI_GET, AQ_FOREVER));
         break;
     case REGION:
         CHECK_OK(aq_nbi_begin());
         CHECK_OK(call(shape, form, base, 0, NULL));
         CHECK_OK(aq_nbi_end(&event));
-        CHECK_OK(aq_event_wait(&event));
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         break;
     default:
         CHECK_OK(call(shape, form, base, 0, NULL));
@@ -335,7 +335,7 @@ static void test_transpose(void)
         CHECK_OK(aq_put_strided_nb(job.team, target, there + row * 4, (ptrdiff_t[]){N * 4},
                                    matrix + row * N, (ptrdiff_t[]){4}, 4, (size_t[]){N}, 1, 0,
                                    &events[row]));
-    CHECK_OK(aq_event_wait_all(events, N));
+    CHECK_OK(aq_event_wait_all(events, N, AQ_FOREVER));
     memset(copy, 0, N * N * 4);
     CHECK_OK(aq_get_strided(job.team, target, copy, (ptrdiff_t[]){4, N * 4}, there,
                             (ptrdiff_t[]){N * 4, 4}, 4, (size_t[]){N, N}, 2, 0));
@@ -353,14 +353,14 @@ static void test_empty(void)
     CHECK_OK(aq_put_vector(job.team, target, 0, NULL, 0, NULL, 0));
     CHECK_OK(aq_get_vector(job.team, target, 2, empty, 0, NULL, 0));
     CHECK_OK(aq_put_vector_nb(job.team, target, 1, empty, 2, empty, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
     CHECK_OK(aq_put_indexed(job.team, target, 5, NULL, 0, 0, NULL, 9, 0));
     CHECK_OK(aq_put_strided(job.team, target, NULL, NULL, NULL, NULL, 0, NULL, 3, 0));
     CHECK_OK(aq_put_strided(job.team, target, NULL, strides, NULL, strides, 4, none, 2, 0));
     CHECK_OK(aq_get_strided(job.team, target, NULL, strides, NULL, strides, 4, huge, 3, 0));
     CHECK_OK(aq_put_strided(job.team, target, job_at(target, job.self * (size_t)AREA), NULL, local,
                             NULL, 7, NULL, 0, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
 }
 
 static void test_refused_lists(void *inside)
@@ -425,7 +425,7 @@ static void test_refused(void)
     fill(local, AREA, 6);
     test_refused_lists(inside);
     test_refused_regions(inside);
-    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, target, local, inside, AREA, 0));
     compare(local, "refused", 0, 0); /* nothing has been transferred */
 }

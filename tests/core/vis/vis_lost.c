@@ -36,7 +36,7 @@ static void work(bool put, void *there)
             events[begun] = AQ_EVENT_DONE;
             status = start(put, there, &events[begun]);
         }
-        aq_status waited = aq_event_wait_all(events, begun);
+        aq_status waited = aq_event_wait_all(events, begun, AQ_FOREVER);
         CHECK(waited == AQ_OK || waited == AQ_EPEER);
         if (status == AQ_OK) status = waited;
     }
@@ -52,12 +52,13 @@ int main(int argc, char **argv)
     if (rank != NULL && strcmp(rank, "1") == 0)
         setenv("AQ_FAULT", "hide=map+put+get+reserve,die=0@400", 1);
     job_open(AQ_THREAD_SINGLE, SIZE);
-    if (job.self == 0) CHECK_OK(aq_poll_until(never, NULL)); /* until the end of the job */
+    if (job.self == 0) CHECK_OK(aq_poll_until(never, NULL, AQ_FOREVER)); /* until the job ends */
     void *there = job_at(0, 0);
     work(put, there);
     aq_event event = AQ_EVENT_DONE;
     while (start(put, there, &event) == AQ_OK)
-        CHECK_STATUS(aq_event_wait(&event), AQ_EPEER); /* started before the loss was reported */
+        /* It was started before the loss was reported. */
+        CHECK_STATUS(aq_event_wait(&event, AQ_FOREVER), AQ_EPEER);
     CHECK_REFUSED(aq_put_strided(job.team, 0, there, (ptrdiff_t[]){16}, memory, (ptrdiff_t[]){16},
                                  8, (size_t[]){9}, 1, 0),
                   AQ_EPEER);

@@ -34,7 +34,7 @@ static void strided(struct worker *w, uint64_t seed)
         CHECK_OK(aq_put_strided_nb(job.team, job_next(), w->there + 8 * i, (ptrdiff_t[]){16},
                                    w->out + 8 * i, (ptrdiff_t[]){16}, 8, (size_t[]){PART / 32}, 1,
                                    0, &events[i]));
-    CHECK_OK(aq_event_wait_all(events, 2));
+    CHECK_OK(aq_event_wait_all(events, 2, AQ_FOREVER));
     CHECK_OK(aq_get(job.team, job_next(), w->in, w->there, PART / 2 / 16 * 16, 0));
     CHECK(memcmp(w->in, w->out, PART / 2 / 16 * 16) == 0);
 }
@@ -56,10 +56,10 @@ static void indexed(struct worker *w, uint64_t seed)
                           AQ_EVENT_GROUP));
     CHECK_OK(aq_nbi_end(&region));
     aq_event leaf = aq_event_leaf(region, AQ_NBI_LOCAL);
-    CHECK_OK(aq_event_wait(&leaf));
-    CHECK_OK(aq_event_wait(&region));
+    CHECK_OK(aq_event_wait(&leaf, AQ_FOREVER));
+    CHECK_OK(aq_event_wait(&region, AQ_FOREVER));
     CHECK_OK(aq_get_indexed_nbi(job.team, job_next(), PIECES, back, 100, PIECES, dst, 100, 0));
-    CHECK_OK(aq_nbi_wait(AQ_NBI_GET));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER));
     CHECK(filled(w->in, PIECES * 100, seed));
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { GO = 200, ENDLESS_S = 100 };
+enum { GO = 200, DONE, ENDLESS_S = 100 };
 static const uint64_t short_ns = 5000000, endless_ns = ENDLESS_S * 1000000000ull;
 
 static _Atomic uint32_t received;
@@ -22,6 +22,11 @@ static void on_go(aq_am *am)
     (void)am;
     CHECK_REFUSED(aq_poll_for(0), AQ_ECONTEXT);
     received++;
+}
+
+static void on_done(aq_am *am)
+{
+    (void)am;
 }
 
 static uint64_t now_ns(void)
@@ -77,37 +82,48 @@ static void waits(void)
     nothing(0);
     nothing(50000);
     nothing(short_ns);
-    CHECK_LATE(aq_poll_until_for(has_received, &wanted, short_ns));
-    CHECK_STATUS(aq_poll_until_for(has_received, &wanted, 0), AQ_AGAIN);
+    CHECK_LATE(aq_poll_until(has_received, &wanted, short_ns));
+    CHECK_STATUS(aq_poll_until(has_received, &wanted, 0), AQ_AGAIN);
     go(1);
-    CHECK_SOON(aq_poll_until_for(has_received, &wanted, endless_ns));
+    CHECK_SOON(aq_poll_until(has_received, &wanted, endless_ns));
     go(1);
     uint64_t begun = now_ns();
     while (received < 2)
         CHECK_OK(aq_poll_for(endless_ns));
     CHECK(now_ns() - begun < endless_ns / 2);
 
-    CHECK_OK(aq_coll_barrier_nb(job.team, 0, event));
-    CHECK_LATE(aq_event_wait_for(event, short_ns));
-    CHECK_LATE(aq_event_wait_some_for(event, 1, short_ns));
+    CHECK_OK(aq_barrier_nb(job.team, 0, event));
+    CHECK_LATE(aq_event_wait(event, short_ns));
+    CHECK_LATE(aq_event_wait_some(event, 1, short_ns));
     CHECK(*event != AQ_EVENT_DONE);
-    CHECK_OK(aq_coll_barrier_nb(job.team, 0, &events[2]));
-    CHECK_LATE(aq_event_wait_all_for(events, COUNT_OF(events), short_ns));
-    CHECK_STATUS(aq_event_wait_all_for(events, COUNT_OF(events), 0), AQ_AGAIN);
+    CHECK_OK(aq_barrier_nb(job.team, 0, &events[2]));
+    CHECK_LATE(aq_event_wait_all(events, COUNT_OF(events), short_ns));
+    CHECK_STATUS(aq_event_wait_all(events, COUNT_OF(events), 0), AQ_AGAIN);
     go(1);
-    CHECK_SOON(aq_event_wait_some_for(events, COUNT_OF(events), endless_ns));
-    CHECK_SOON(aq_event_wait_all_for(events, COUNT_OF(events), endless_ns));
+    CHECK_SOON(aq_event_wait_some(events, COUNT_OF(events), endless_ns));
+    CHECK_SOON(aq_event_wait_all(events, COUNT_OF(events), endless_ns));
     CHECK(events[1] == AQ_EVENT_DONE && events[2] == AQ_EVENT_DONE);
-    CHECK_OK(aq_event_wait_for(event, short_ns));
-    CHECK_REFUSED(aq_event_wait_for(NULL, short_ns), AQ_EINVAL);
+    CHECK_OK(aq_event_wait(event, short_ns));
+    CHECK_REFUSED(aq_event_wait(NULL, short_ns), AQ_EINVAL);
+
+    /* A message that follows a barrier is an implicit operation that stays outstanding. */
+    CHECK_OK(aq_barrier_nb(job.team, 0, event));
+    CHECK_OK(aq_am_medium_after_nbi(job.team, job.self, DONE, NULL, 0, AQ_NO_ARGS, 0, event));
+    CHECK_LATE(aq_nbi_wait(AQ_NBI_ALL, short_ns));
+    CHECK_STATUS(aq_nbi_wait(AQ_NBI_PUT, 0), AQ_AGAIN);
+    CHECK_OK(aq_nbi_wait(AQ_NBI_GET, short_ns));
+    go(1);
+    CHECK_SOON(aq_nbi_wait(AQ_NBI_PUT, endless_ns));
+    CHECK_OK(aq_nbi_wait(AQ_NBI_ALL, 0));
 
     CHECK_OK(aq_barrier_notify(job.team, 7, 0));
-    CHECK_LATE(aq_barrier_wait_for(job.team, 7, 0, short_ns));
-    CHECK_LATE(aq_barrier_wait_for(job.team, 7, 0, short_ns));
+    CHECK_STATUS(aq_barrier_wait(job.team, 7, 0, 0), AQ_AGAIN);
+    CHECK_LATE(aq_barrier_wait(job.team, 7, 0, short_ns));
+    CHECK_LATE(aq_barrier_wait(job.team, 7, 0, short_ns));
     CHECK_REFUSED(aq_barrier_notify(job.team, 7, 0), AQ_ESTATE);
     go(1);
-    CHECK_SOON(aq_barrier_wait_for(job.team, 7, 0, endless_ns));
-    CHECK_REFUSED(aq_barrier_wait_for(job.team, 7, 0, short_ns), AQ_ESTATE);
+    CHECK_SOON(aq_barrier_wait(job.team, 7, 0, endless_ns));
+    CHECK_REFUSED(aq_barrier_wait(job.team, 7, 0, short_ns), AQ_ESTATE);
 }
 
 /* The other ranks: rank 1 does its part when asked to, and then the next ones. */
@@ -115,7 +131,7 @@ static void pass_on(void)
 {
     static uint32_t wanted;
     wanted++;
-    CHECK_OK(aq_poll_until(has_received, &wanted));
+    CHECK_OK(aq_poll_until(has_received, &wanted, AQ_FOREVER));
     if (job.self + 1 < job.size) go(job.self + 1);
 }
 
@@ -128,11 +144,14 @@ static void helps(void)
     }
     pass_on();
     for (int i = 0; i < 2; i++)
-        CHECK_OK(aq_coll_barrier_nb(job.team, 0, &events[i]));
-    CHECK_OK(aq_event_wait_all(events, 2));
+        CHECK_OK(aq_barrier_nb(job.team, 0, &events[i]));
+    CHECK_OK(aq_event_wait_all(events, 2, AQ_FOREVER));
+    pass_on();
+    CHECK_OK(aq_barrier_nb(job.team, 0, &events[0]));
+    CHECK_OK(aq_event_wait(&events[0], AQ_FOREVER));
     pass_on();
     CHECK_OK(aq_barrier_notify(job.team, 7, 0));
-    CHECK_OK(aq_barrier_wait(job.team, 7, 0));
+    CHECK_OK(aq_barrier_wait(job.team, 7, 0, AQ_FOREVER));
 }
 
 /* A wait with a limit sleeps, if the mode permits. */
@@ -151,7 +170,7 @@ static void *second_thread(void *arg)
 {
     uint32_t wanted = 3;
     (void)arg;
-    CHECK_OK(aq_poll_until(has_received, &wanted));
+    CHECK_OK(aq_poll_until(has_received, &wanted, AQ_FOREVER));
     return NULL;
 }
 
@@ -173,7 +192,7 @@ static void threads(void)
 
 int main(int argc, char **argv)
 {
-    aq_handler_entry table[] = {{GO, 0, 0, on_go, NULL, "go"}};
+    aq_handler_entry table[] = {{GO, 0, 0, on_go, NULL, "go"}, {DONE, 0, 0, on_done, NULL, "done"}};
     bool multiple = argc > 1 && strcmp(argv[1], "multiple") == 0;
     const char *mode = getenv("AQ_WAIT");
     job_open(multiple ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE, 4096);

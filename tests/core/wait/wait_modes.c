@@ -42,7 +42,7 @@ static void check_mode(aq_wait_mode mode, bool yields, bool sleeps)
     uint64_t yielded = job_counter("yield");
     CHECK_OK(aq_wait_mode_set(mode));
     clock_gettime(CLOCK_MONOTONIC, &wait.since);
-    CHECK_OK(aq_poll_until(is_over, &wait));
+    CHECK_OK(aq_poll_until(is_over, &wait, AQ_FOREVER));
     CHECK_EQUAL(job_counter("yield") > yielded, yields);
     CHECK_EQUAL(job_counter("sleep") > wait.slept, sleeps);
 }

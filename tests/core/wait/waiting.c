@@ -103,7 +103,7 @@ static int has_received(void *wanted)
 /* Each of several threads waits for a message of its own, which any of them may receive. */
 static void *thread_waits(void *wanted)
 {
-    CHECK_OK(aq_poll_until(has_received, wanted));
+    CHECK_OK(aq_poll_until(has_received, wanted, AQ_FOREVER));
     return NULL;
 }
 
@@ -150,7 +150,7 @@ static void in_poll(void)
 {
     aq_status st = AQ_AGAIN;
     CHECK_OK(aq_barrier_notify(job.team, 0, AQ_BARRIER_ANONYMOUS));
-    while ((st = aq_barrier_try(job.team, 0, AQ_BARRIER_ANONYMOUS)) == AQ_AGAIN) {
+    while ((st = aq_barrier_wait(job.team, 0, AQ_BARRIER_ANONYMOUS, 0)) == AQ_AGAIN) {
         poll_once();
         looks++;
     }
@@ -161,7 +161,7 @@ static void in_poll_for_event(void)
 {
     aq_event event;
     aq_status st = AQ_AGAIN;
-    CHECK_OK(aq_coll_barrier_nb(job.team, 0, &event));
+    CHECK_OK(aq_barrier_nb(job.team, 0, &event));
     while ((st = aq_event_test(&event)) == AQ_AGAIN) {
         poll_once();
         CHECK(aq_poll() >= 0);
