@@ -75,6 +75,7 @@ typedef struct aq_connect_params {
 /**
  * Return the default options of aq_connect.
  *
+ * Blocking    Never.
  * Threads     Any.
  */
 static inline aq_connect_params aq_connect_defaults(void)
@@ -97,6 +98,7 @@ typedef struct aq_accept_params {
 /**
  * Return the default options of aq_connection_accept.
  *
+ * Blocking    Never.
  * Threads     Any.
  */
 static inline aq_accept_params aq_accept_defaults(void)

@@ -60,6 +60,7 @@ typedef struct aq_init_params {
 /**
  * Return the default options of aq_init.
  *
+ * Blocking    Never.
  * Threads     Any.
  */
 static inline aq_init_params aq_init_defaults(void)
@@ -76,11 +77,21 @@ static inline aq_init_params aq_init_defaults(void)
  * `params` may be NULL for the defaults. On return all processes of the job are running, every peer
  * can be reached, and `*world` is the team of all processes, owned by the library.
  *
+ * Several libraries of one program may each call aq_init and aq_finalize: the process joins with
+ * the first call, and leaves with the aq_finalize that matches the last one. Later calls get the
+ * same `*world` and never wait. What the first call has chosen stays in effect, so a later call
+ * fails if it asks for a higher threading mode, or does not support the segment mode in effect; of
+ * `exit_wait_ns` the longer one counts, and client_name and the names of calls are those of the
+ * first. The libraries share the handler table of the first endpoint, where AQ_HANDLER_AUTO avoids
+ * clashes; an endpoint of its own (aq_ep_create) gives a library its own table and segment. A team
+ * of its own (aq_team_split) keeps its collectives apart from those of others.
+ *
  * Blocking    Until every process of the job has called it; at most for AQ_START_TIMEOUT.
  * Threads     Once per process, by one thread, before any other call.
  *
  * @return AQ_OK        `*world` is valid until aq_finalize.
- * @return AQ_ESTATE    Called a second time.
+ * @return AQ_ESTATE    The process has left its job, is a forked child of a process in a job, or a
+ *                      later call asks for what the first did not choose (see above).
  * @return AQ_EINVAL    `world` is NULL, or a field of `params` is invalid.
  * @return AQ_ESETTING  An AQ_ variable is invalid, or AQ_SEGMENT_MODE is not in `segment_modes`;
  *                      the message names the variable and its valid values.
@@ -90,7 +101,8 @@ static inline aq_init_params aq_init_defaults(void)
 AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **world);
 
 /**
- * Leave the job together with all other processes and release all resources.
+ * Leave the job together with all other processes and release all resources. If aq_init was called
+ * several times, only the last of as many calls of aq_finalize does; the others return at once.
  *
  * Includes a barrier, so that no message is lost: whatever was sent before has been handled on
  * return. All explicit events must have been waited for. A process that ends without calling

@@ -8,6 +8,9 @@
 #define AQ_VERSION_MINOR 1
 #define AQ_VERSION_PATCH 0
 
+/** The version of the headers as one number, for comparisons in #if: 0.1.0 is 1000. */
+#define AQ_VERSION (AQ_VERSION_MAJOR * 1000000 + AQ_VERSION_MINOR * 1000 + AQ_VERSION_PATCH)
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,6 +23,16 @@ extern "C" {
  * @return     A static string.
  */
 AQ_API const char *aq_version(void);
+
+/**
+ * Return the version of the running library as a number, as AQ_VERSION.
+ *
+ * Blocking    Never.
+ * Threads     Any; may be called from a handler.
+ *
+ * @return     MAJOR * 1000000 + MINOR * 1000 + PATCH.
+ */
+AQ_API unsigned aq_version_number(void);
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,8 @@ static struct {
     _Atomic int state;
     struct aqi_boot *_Atomic boot; /* another thread may end the process while this one joins */
     pid_t pid;                     /* the process that joined: a forked child must not act for it */
+    aq_team *world;
+    _Atomic unsigned users; /* calls of aq_init whose aq_finalize has not come yet */
     atomic_bool leaving;
     uint64_t exit_wait_ns; /* of aq_init_params */
     atomic_bool said;      /* the launcher knows that this process ends, or need not know */
@@ -523,6 +525,38 @@ static void init_fill_standard(void)
     if (fd >= 0) close(fd);
 }
 
+/*
+ * aq_init in a process that is in the job already, usually by another library of the program. What
+ * is in effect cannot change any more: it must do for the caller.
+ */
+static aq_status init_again(const aq_init_params *params, aq_team **world)
+{
+    static const char *const modes[] = {"AQ_THREAD_SINGLE", "AQ_THREAD_SERIALIZED",
+                                        "AQ_THREAD_MULTIPLE"};
+    int state = atomic_load(&lib.state);
+    if (state != RUNNING || lib.pid != getpid())
+        return aqi_fail(AQ_ESTATE, "lib", "aq_init: %s",
+                        state == STARTING  ? "another thread is inside aq_init"
+                        : state == RUNNING ? "this process is a forked child of one in a job"
+                                           : "this process has already left its job");
+    aq_status st = aqi_core_callable("aq_init");
+    if (st != AQ_OK) return st;
+    if (params->thread_mode > aq_job_thread_mode())
+        return aqi_fail(AQ_ESTATE, "lib",
+                        "aq_init: thread mode %s is needed, but the library runs with %s: let the "
+                        "first aq_init of this process ask for the higher mode",
+                        modes[params->thread_mode], modes[aq_job_thread_mode()]);
+    if ((init_segment_modes(params) & AQ_SEGMENT_BIT(aq_segment_mode_get())) == 0)
+        return aqi_fail(AQ_ESTATE, "lib",
+                        "aq_init: segment mode %d is in effect, but segment_modes is 0x%x: choose "
+                        "one that all libraries of the program support (AQ_SEGMENT_MODE)",
+                        (int)aq_segment_mode_get(), init_segment_modes(params));
+    lib.exit_wait_ns = aqi_max(lib.exit_wait_ns, params->exit_wait_ns);
+    atomic_fetch_add(&lib.users, 1);
+    *world = lib.world;
+    return AQ_OK;
+}
+
 aq_status aq_init(const aq_init_params *given, aq_team **world)
 {
     aq_init_params params;
@@ -535,7 +569,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     aq_status st = init_read_params(given, &params);
     if (st != AQ_OK) return st;
     if (!atomic_compare_exchange_strong(&lib.state, &never, STARTING))
-        return aqi_fail(AQ_ESTATE, "lib", "aq_init: called a second time in this process");
+        return init_again(&params, world);
     lib.pid = getpid();
     init_fill_standard();
     lib.exit_wait_ns = params.exit_wait_ns;
@@ -549,15 +583,29 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     if (st == AQ_OK) st = lib.boot->kind->reach(lib.boot, AQI_BOOT_READY);
     aqi_fail_defer(false);
     if (st != AQ_OK) return init_give_up(st);
+    lib.world = *world;
+    atomic_store(&lib.users, 1);
     atomic_store(&lib.state, RUNNING);
     if (on_exit(init_on_process_exit, NULL) != 0)
         aqi_log(AQI_LOG_WARN, "lib", "cannot watch for exit(): end with aq_finalize or aq_exit");
     return AQ_OK;
 }
 
+/* Whether others that called aq_init still need the library; if so, there is one less. */
+static bool init_shared(void)
+{
+    unsigned users = atomic_load(&lib.users);
+    while (users > 1)
+        if (atomic_compare_exchange_weak(&lib.users, &users, users - 1)) return true;
+    return false;
+}
+
 aq_status aq_finalize(void)
 {
-    aq_status st = aqi_core_may_leave();
+    aq_status st = aqi_core_callable(__func__);
+    if (st != AQ_OK) return st;
+    if (init_shared()) return AQ_OK;
+    st = aqi_core_may_leave();
     if (st != AQ_OK) return st;
     uint64_t begun = aqi_trace_begin(AQI_TRACE_JOB);
     st = lib.boot->kind->reach(lib.boot, AQI_BOOT_LEAVING);
@@ -577,4 +625,9 @@ const char *aq_version(void)
 #define TEXT(x)          #x
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
     return VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR, AQ_VERSION_PATCH);
+}
+
+unsigned aq_version_number(void)
+{
+    return AQ_VERSION;
 }

@@ -54,8 +54,8 @@ EXTRA = {
     "src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h"),
     "src/transport/pins.h": re.compile(r"reg/\w+\.h"),
     "src/transport/pins.c": re.compile(r"reg/\w+\.h"),
-    "src/transport/am.c": re.compile(r"aqueduct/atomic\.h"),
-    "src/transport/am_test.c": re.compile(r"aqueduct/atomic\.h"),
+    "src/transport/am.c": re.compile(r"aqueduct/type\.h"),
+    "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }
 
 

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* What a buffer holds besides the fields that the program sees. */
+/* The private part of a buffer. */
 struct __attribute__((may_alias)) am_reserved {
     struct core_route *route; /* NULL: not reserved, or used up */
     struct core_message *to;  /* the request to be replied to; NULL: the buffer is a request */

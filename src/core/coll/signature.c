@@ -89,8 +89,8 @@ void coll_signature_text(struct coll_signature signature, char *text)
         n += snprintf(text + n, (size_t)(COLL_TEXT - n), " of %llu bytes",
                       (unsigned long long)bytes);
     if (code != 0)
-        n += snprintf(text + n, (size_t)(COLL_TEXT - n), " (AQ_%s, AQ_%s)", signature_type(code),
-                      signature_operator(code));
+        n += snprintf(text + n, (size_t)(COLL_TEXT - n), " (AQ_TYPE_%s, AQ_OP_%s)",
+                      signature_type(code), signature_operator(code));
     if (signature.what & SIGNATURE_ORDERED)
         n += snprintf(text + n, (size_t)(COLL_TEXT - n), ", in order");
     if (coll_rooted((enum coll_kind)kind))

@@ -19,7 +19,7 @@ static const struct pair {
     /* Waited for by events. */
     {"barrier", "allreduce_nb", {"aq_barrier", "aq_coll_allreduce"}},
     {"allreduce_nb", "barrier", {"aq_coll_allreduce", "aq_barrier"}},
-    {"barrier", "broadcast_all", {"aq_barrier", "aq_coll_"}},
+    {"barrier", "broadcast_all", {"aq_barrier", "aq_barrier_nb"}},
     {"broadcast:8", "broadcast:16", {"broadcast of 8 bytes", "broadcast of 16 bytes"}},
     {"broadcast:8", "broadcast:20000", {"of 8 bytes", "of 20000 bytes"}},
     {"rooted:0", "rooted:1", {"with root 0", "with root 1"}},
