@@ -207,7 +207,7 @@ fi
 for net in ibv ofi; do
     env "GASNET_${net^^}_SPAWNER=none" GASNET_SPAWNFN=L "$tree/bin/gasnetrun_$net" -n 2 \
         "$top/bin/$net-mak-par-c" 2>"$top/log" && fail "$net: spawner none"
-    grep -q "no spawner \"none\" (GASNET_${net^^}_SPAWNER)" "$top/log" ||
+    grep -q "unknown spawner \"none\" (GASNET_${net^^}_SPAWNER)" "$top/log" ||
         fail "spawner none of $net: $(cat "$top/log")"
 done
 
