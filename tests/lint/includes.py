@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Dependencies between folders: checks every #include against the table in docs/architecture.md.
+"""Dependencies between folders: checks every #include, and every call between files of src, against
+the table in docs/architecture.md. Calls are the symbols that the objects of a build use and define,
+so that a declaration in a lower layer does not hide a call upwards.
 
-usage: includes.py ROOT
+usage: includes.py ROOT [BUILD]
 """
 
 import pathlib
 import re
+import subprocess
 import sys
 
 import tree
@@ -57,6 +60,11 @@ EXTRA = {
     "src/transport/am.c": re.compile(r"aqueduct/type\.h"),
     "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }
+
+# Folders that others may call without including their headers: through core.h the rooms of the core,
+# and through pins.h the registrations on demand.
+CALLS = {"src/lib": "core/", "src/transport": "reg/", "src/transport/ibv": "reg/",
+         "src/transport/ofi": "reg/"}
 
 
 def rule_for(folder):
@@ -116,10 +124,50 @@ def check(root, path):
                f"(it may include: {', '.join(prefixes)}; see docs/architecture.md)")
 
 
+def symbols(build):
+    """Symbols that each file of src defines and uses: {source: (names, names)}, from the objects of
+    the library (the targets aq_…)."""
+    found = {}
+    for target in (build / "src").rglob("CMakeFiles/aq_*.dir"):
+        folder = target.parent.parent.relative_to(build)
+        for path in target.rglob("*.c.o"):
+            lines = subprocess.run(["nm", path], capture_output=True, text=True,
+                                   check=True).stdout.splitlines()
+            names = [(line.split()[-2], line.split()[-1]) for line in lines]
+            source = (folder / path.relative_to(target)).as_posix()[:-2]
+            found[source] = ({name for kind, name in names if kind in "TDBRVWC"},
+                             {name for kind, name in names if kind == "U"})
+    return found
+
+
+def check_calls(found):
+    """Public functions are declared for all, but each file may use those of lower layers only."""
+    where = {name: source for source, (defined, _) in found.items() for name in defined}
+    for source, (_, used) in sorted(found.items()):
+        caller = source.rpartition("/")[0]
+        if caller.startswith("src/front/"):
+            continue  # through the public interface
+        prefixes, besides = rule_for(caller), CALLS.get(caller)
+        extra = EXTRA.get(source)
+        for name in sorted(used & where.keys()):
+            include = where[name].removeprefix("src/")[:-2] + ".h"
+            folder = include.rpartition("/")[0] + "/"
+            if any(prefix.startswith(folder) for prefix in prefixes) or \
+                    (besides and folder.startswith(besides)) or \
+                    (extra and extra.fullmatch(include)):
+                continue
+            yield f"{source} must not use {name} of {where[name]}; see docs/architecture.md"
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).resolve()
     paths = tree.files(root, ".c", ".h", ".cc", ".cpp")
     findings = [finding for path in paths for finding in check(root, path)]
+    if len(sys.argv) > 2:
+        found = symbols(pathlib.Path(sys.argv[2]).resolve())
+        if not found:
+            sys.exit("includes: no objects of the library in the build")
+        findings += check_calls(found)
     tree.report("includes", findings, len(paths))
 
 

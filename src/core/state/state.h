@@ -196,6 +196,7 @@ static inline void core_unlock(struct aqi_spin *lock)
 
 /* thread.c: the calling thread's state, created on first use. */
 extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
+extern _Thread_local bool core_thread_is_progress; /* the library's own thread */
 struct core_thread *core_thread_attach(void);
 int core_thread_id(void);
 /* AQ_CHECK_THREADS: it may make no calls. */

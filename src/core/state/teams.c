@@ -1,4 +1,4 @@
-/* The teams of this process, by what messages call them. */
+/* The teams of this process, by their ids in messages, and the ranks of their members. */
 #include "core/state/state.h"
 
 #include <stdlib.h>
@@ -150,4 +150,27 @@ void core_team_free(aq_team *team)
 {
     core_team_clear(team);
     free(team);
+}
+
+/* --- ranks ----------------------------------------------------------------------------------- */
+
+aq_rank aq_team_to_job(const aq_team *team, aq_rank rank)
+{
+    if (team == NULL || rank >= team->size) return AQ_RANK_NONE;
+    return team->map != NULL ? team->map[rank] : rank;
+}
+
+aq_rank aq_team_from_job(const aq_team *team, aq_rank job_rank)
+{
+    if (team == NULL) return AQ_RANK_NONE;
+    if (team->map == NULL) return job_rank < team->size ? job_rank : AQ_RANK_NONE;
+    for (aq_rank i = 0; i < team->size; i++)
+        if (team->map[i] == job_rank) return i;
+    return AQ_RANK_NONE;
+}
+
+aq_rank aq_team_translate(const aq_team *team, aq_rank rank, const aq_team *other)
+{
+    aq_rank job_rank = aq_team_to_job(team, rank);
+    return job_rank == AQ_RANK_NONE ? AQ_RANK_NONE : aq_team_from_job(other, job_rank);
 }

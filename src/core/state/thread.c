@@ -9,6 +9,7 @@
 
 struct core core;
 AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
+_Thread_local bool core_thread_is_progress;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
@@ -62,6 +63,11 @@ static struct core_thread *thread_new(void)
 int core_thread_id(void)
 {
     return (int)syscall(SYS_gettid);
+}
+
+bool aqi_core_on_progress_thread(void)
+{
+    return core_thread_is_progress;
 }
 
 bool core_thread_is_foreign(void)

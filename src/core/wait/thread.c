@@ -29,7 +29,6 @@ static struct {
     int kick; /* eventfd: look around, or stop */
     atomic_bool stop;
 } progress_thread;
-static _Thread_local bool on_progress_thread;
 
 static void wait_thread_stand_back(void)
 {
@@ -81,7 +80,7 @@ static void *wait_thread_serve(void *arg)
 {
     struct core_linger linger = {0};
     (void)arg;
-    on_progress_thread = true;
+    core_thread_is_progress = true;
     if (core_self() == NULL) return NULL; /* which has said why */
     while (!atomic_load_explicit(&progress_thread.stop, memory_order_acquire)) {
         if (core_progress_round() != 0)
@@ -145,11 +144,6 @@ void aqi_core_halt_progress(void)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += LEAVE_S;
     (void)pthread_timedjoin_np(progress_thread.thread, NULL, &until);
-}
-
-bool aqi_core_on_progress_thread(void)
-{
-    return on_progress_thread;
 }
 
 int aq_job_progress_thread(void)
