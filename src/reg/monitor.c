@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@ struct uffdio_continue {
 
 enum {
     MONITOR_RANGES = 256,
+    MONITOR_TRIES = 8, /* to watch a mapping that other threads extend meanwhile */
     /* The mappings that we add may be at most this fraction of vm.max_map_count. */
     MONITOR_SHARE = 4,
     /*
@@ -389,23 +391,56 @@ static bool monitor_has_room(const struct aqi_monitor *monitor)
     return false;
 }
 
+/*
+ * It is surrounded by unmapped space and may just have grown. Adjacent memory may be of a kind that
+ * cannot be watched, or be watched by others. NULL: not even the memory itself can be.
+ */
+static const struct reg_range *monitor_register_most(const struct aqi_monitor *monitor,
+                                                     const struct reg_mapped *mapped)
+{
+    const struct reg_range *const wanted[] = {&mapped->wide, &mapped->side, &mapped->own};
+    for (unsigned i = 0; i < AQI_COUNT_OF(wanted); i++)
+        if (monitor_register(monitor, wanted[i])) return wanted[i];
+    return NULL;
+}
+
+/* No thread of this process, besides the caller and the monitor's, can change mappings. */
+static bool monitor_alone(void)
+{
+    struct stat tasks; /* a link for each thread, and two for the folder */
+    return stat("/proc/self/task", &tasks) == 0 && tasks.st_nlink == 2 + 2;
+}
+
+/*
+ * Whether all of the mapping was watched. Another thread may have extended it after it was looked
+ * for: then it is split, so that mremap would refuse it, and `*mapped` is set anew.
+ */
+static bool monitor_is_whole(uint64_t from, uint64_t to, const struct reg_range *watched,
+                             struct reg_mapped *mapped)
+{
+    struct reg_mapped now;
+    if (monitor_alone() || reg_mappings_find(from, to, &now) == 0 || now.own.to == 0) return true;
+    if (watched->from <= now.side.from && now.side.to <= watched->to) return true;
+    if (now.side.from == mapped->side.from && now.side.to == mapped->side.to) return true;
+    *mapped = now;
+    return false;
+}
+
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
 {
     uint64_t end = aqi_round_up(addr + len, monitor->page);
     struct reg_mapped mapped;
+    const struct reg_range *watched;
+    unsigned tries = 0;
     addr &= ~(monitor->page - 1);
     if (monitor_remembers(monitor, addr, end) && monitor_watches(monitor, addr, end)) return true;
     monitor_save_lines(monitor);
     if (!monitor_look(monitor, addr, end, &mapped) || !monitor_has_room(monitor)) return false;
-    /*
-     * It is surrounded by unmapped space and may just have grown. Adjacent memory may be of a kind
-     * that cannot be watched, or be watched by others.
-     */
-    const struct reg_range *const wanted[] = {&mapped.wide, &mapped.side, &mapped.own};
-    unsigned i = 0;
-    while (!monitor_register(monitor, wanted[i]))
-        if (++i == AQI_COUNT_OF(wanted)) return false;
-    monitor_remember(monitor, i < 2 ? &mapped.side : &mapped.own);
+    do {
+        watched = monitor_register_most(monitor, &mapped);
+        if (watched == NULL) return false;
+        monitor_remember(monitor, watched == &mapped.own ? &mapped.own : &mapped.side);
+    } while (!monitor_is_whole(addr, end, watched, &mapped) && ++tries < MONITOR_TRIES);
     return true;
 }
 

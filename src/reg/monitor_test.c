@@ -464,6 +464,47 @@ static void the_next_user_hears_of_it(void **unused)
     assert_int_equal(missed, 0);
 }
 
+static void *grow_again_and_again(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0, tries = 0; i < RACES; i++) {
+        while (atomic_load(&turn) != 2 * i + 1)
+            wait_a_little(&tries);
+        for (unsigned wait = 0; wait < i % 64 * 16; wait++)
+            atomic_load(&turn);
+        munmap(place + SIZE, SIZE);
+        if (mremap(place, SIZE, 2 * SIZE, 0) != place) munmap(place, SIZE);
+        atomic_store(&turn, 2 * i + 2);
+    }
+    return NULL;
+}
+
+/* Another thread extends a mapping over the place of its neighbour while it becomes watched. */
+static void what_grows_meanwhile_stays_whole(void **unused)
+{
+    (void)unused;
+    pthread_t thread;
+    atomic_store(&turn, 0);
+    assert_int_equal(pthread_create(&thread, NULL, grow_again_and_again, NULL), 0);
+    unsigned split = 0, tries = 0;
+    for (unsigned i = 0; i < RACES; i++) {
+        place = map_apart(2 * SIZE, PROT_READ | PROT_WRITE);
+        assert_true(mmap(place + SIZE, SIZE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
+                         0) == place + SIZE);
+        atomic_store(&turn, 2 * i + 1);
+        (void)watch(place, 4096);
+        while (atomic_load(&turn) != 2 * i + 2)
+            wait_a_little(&tries);
+        (void)told(place);
+        void *moved = mremap(place, 2 * SIZE, 4 * SIZE, MREMAP_MAYMOVE);
+        split += moved == MAP_FAILED;
+        munmap(moved != MAP_FAILED ? moved : place, moved != MAP_FAILED ? 4 * SIZE : 2 * SIZE);
+        (void)told(place);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(split, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -483,6 +524,7 @@ int main(void)
         cmocka_unit_test(a_child_that_stays_does_not_listen),
         cmocka_unit_test(more_than_can_be_kept_is_all),
         cmocka_unit_test(the_next_user_hears_of_it),
+        cmocka_unit_test(what_grows_meanwhile_stays_whole),
     };
     if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {
         printf("skipped: %s\n", why);

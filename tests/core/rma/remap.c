@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,8 +83,14 @@ static void *map_plain(void *at, size_t len)
 static void move(struct area *area, size_t len, int flags, void *to)
 {
     size_t both = len < area->len ? len : area->len;
-    void *got = mremap(area->at, area->len, len, MREMAP_MAYMOVE | flags, to);
-    if (got == MAP_FAILED && area->pieces && errno == EFAULT) return;
+    void *got;
+    /* The other thread may be about to watch it, which takes more than one step if it just grew. */
+    for (unsigned tries = 0; tries < 1000; tries++) {
+        got = mremap(area->at, area->len, len, MREMAP_MAYMOVE | flags, to);
+        if (got != MAP_FAILED || errno != EFAULT) break;
+        if (area->pieces) return;
+        sched_yield();
+    }
     if (got == MAP_FAILED)
         check_failed(__FILE__, __LINE__, "mremap from %zu bytes to %zu, flags %x: %m", area->len,
                      len, flags);
