@@ -99,9 +99,9 @@ COMBINE(f64, uint64_t, double, double)
         default:                                                                                   \
             break;                                                                                 \
         }                                                                                          \
-        return type == AQ_TYPE_I##width   ? am_swap_i##width(op, at, a)                                 \
-               : type == AQ_TYPE_U##width ? am_swap_u##width(op, at, a)                                 \
-                                     : am_swap_f##width(op, at, a);                                \
+        return type == AQ_TYPE_I##width   ? am_swap_i##width(op, at, a)                            \
+               : type == AQ_TYPE_U##width ? am_swap_u##width(op, at, a)                            \
+                                          : am_swap_f##width(op, at, a);                           \
     }
 APPLY(32)
 APPLY(64)

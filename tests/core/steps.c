@@ -205,7 +205,7 @@ static void put_nb_64(void *arg)
     aq_event event;
     (void)arg;
     CHECK_OK(aq_put_nb(job.team, 1, remote, payload, 64, 0, &event));
-    CHECK_OK(aq_event_wait(&event));
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
 /* Scattered transfers of a single piece. */
@@ -220,7 +220,7 @@ static void get_vector_8(void *arg)
 {
     const aq_vec there = {remote, 8}, here = {payload, 8};
     (void)arg;
-    CHECK_OK(aq_get_vector(job.team, 1, &here, 1, 1, &there, 0));
+    CHECK_OK(aq_get_vector(job.team, 1, 1, &here, 1, &there, 0));
 }
 
 static void put_strided_8(void *arg)

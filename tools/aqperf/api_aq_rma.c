@@ -21,7 +21,7 @@ void api_aq_private_open(struct perf *perf)
     perf->peer_target = info.addr;
 }
 
-void api_aq_open(void)
+void api_aq_atomic_open(void)
 {
     unsigned ops = AQ_OP_BIT(AQ_OP_ADD) | AQ_OP_BIT(AQ_OP_CAS);
     CHECK(aq_atomic_domain_create(api_aq_team, AQ_TYPE_U64, ops, 0, &integers));
@@ -64,12 +64,12 @@ LOOP(api_aq_get_private, CHECK(aq_nbi_wait(AQ_NBI_GET, AQ_FOREVER)),
             size_t count = n < WINDOW ? (size_t)n : WINDOW;                                        \
             for (size_t i = 0; i < count; i++)                                                     \
                 CHECK(__VA_ARGS__);                                                                \
-            CHECK(aq_event_wait_all(events, count));                                               \
+            CHECK(aq_event_wait_all(events, count, AQ_FOREVER));                                   \
             n -= count;                                                                            \
         }                                                                                          \
     }
 EVENTS(put_events, aq_put_nb(api_aq_team, AT_PEER, perf->source, size, 0, &events[i]))
-EVENTS(get_events, aq_get_nb(api_aq_team, perf->target, AT_PEER, size, 0, &events[i]))
+EVENTS(get_events, aq_get_nb(api_aq_team, FROM_PEER, size, 0, &events[i]))
 
 /* One at a time, each with its result. */
 #define FETCH(name, domain, ...)                                                                   \
@@ -81,9 +81,9 @@ FETCH(fetch_add, integers, WORD_AT_PEER, AQ_OP_ADD, &(uint64_t){1}, NULL)
 FETCH(fetch_add_shared, integers, WORD_AT_LEAD, AQ_OP_ADD, &(uint64_t){1}, NULL)
 FETCH(cas, integers, WORD_AT_PEER, AQ_OP_CAS, &(uint64_t){0}, &(uint64_t){0})
 FETCH(add_double, doubles, WORD_AT_PEER, AQ_OP_ADD, &(double){1}, NULL)
-LOOP(api_aq_add, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)),
+LOOP(api_aq_add, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER)),
      CHECK(aq_atomic_nbi(integers, WORD_AT_PEER, AQ_OP_ADD, &(uint64_t){1}, NULL, NULL, 0)))
-LOOP(api_aq_updates, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC)), {
+LOOP(api_aq_updates, CHECK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER)), {
     size_t offset;
     struct place place = talk_random_place(perf, size, &offset);
     CHECK(aq_atomic_nbi(integers, place.rank, place.addr->data + offset, AQ_OP_ADD, &(uint64_t){1},

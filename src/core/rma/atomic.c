@@ -292,39 +292,39 @@ static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank ra
 }
 
 #define INSTRUCTION(width)                                                                         \
-    static AQI_INLINE void atomic_instruction##width(_Atomic uint##width##_t *at, aq_op op, \
+    static AQI_INLINE void atomic_instruction##width(_Atomic uint##width##_t *at, aq_op op,        \
                                                      const void *operand1, const void *operand2,   \
                                                      void *result)                                 \
     {                                                                                              \
-        uint##width##_t a = 1, b, old; /* what AQ_OP_INC and AQ_OP_DEC add */                            \
+        uint##width##_t a = 1, b, old; /* what AQ_OP_INC and AQ_OP_DEC add */                      \
         if (operands[op] > 0) memcpy(&a, operand1, sizeof(a));                                     \
         switch (op) {                                                                              \
-        case AQ_OP_ADD:                                                                               \
-        case AQ_OP_INC:                                                                               \
+        case AQ_OP_ADD:                                                                            \
+        case AQ_OP_INC:                                                                            \
             old = atomic_fetch_add(at, a);                                                         \
             break;                                                                                 \
-        case AQ_OP_SUB:                                                                               \
-        case AQ_OP_DEC:                                                                               \
+        case AQ_OP_SUB:                                                                            \
+        case AQ_OP_DEC:                                                                            \
             old = atomic_fetch_sub(at, a);                                                         \
             break;                                                                                 \
-        case AQ_OP_CAS:                                                                               \
+        case AQ_OP_CAS:                                                                            \
             memcpy(&b, operand2, sizeof(b));                                                       \
             old = a;                                                                               \
             atomic_compare_exchange_strong(at, &old, b);                                           \
             break;                                                                                 \
-        case AQ_OP_GET:                                                                               \
+        case AQ_OP_GET:                                                                            \
             old = atomic_load(at);                                                                 \
             break;                                                                                 \
-        case AQ_OP_SET:                                                                               \
+        case AQ_OP_SET:                                                                            \
             atomic_store(at, a);                                                                   \
             return;                                                                                \
-        case AQ_OP_SWAP:                                                                              \
+        case AQ_OP_SWAP:                                                                           \
             old = atomic_exchange(at, a);                                                          \
             break;                                                                                 \
-        case AQ_OP_AND:                                                                               \
+        case AQ_OP_AND:                                                                            \
             old = atomic_fetch_and(at, a);                                                         \
             break;                                                                                 \
-        case AQ_OP_OR:                                                                                \
+        case AQ_OP_OR:                                                                             \
             old = atomic_fetch_or(at, a);                                                          \
             break;                                                                                 \
         default:                                                                                   \
@@ -374,7 +374,7 @@ static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_at
         return rma_atomic_end(MODE, EV);                                                           \
     }
 CORE_FORMS_BY(FORM, atomic,
-              (aq_atomic_domain * domain, aq_rank rank, void *addr, aq_op op,
-               const void *operand1, const void *operand2, void *result),
+              (aq_atomic_domain * domain, aq_rank rank, void *addr, aq_op op, const void *operand1,
+               const void *operand2, void *result),
               (domain, rank, addr, op, operand1, operand2, result), domain, rank, addr, op,
               operand1, operand2, result)

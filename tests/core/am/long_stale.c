@@ -66,9 +66,9 @@ int main(int argc, char **argv)
     memset(memory, 1, SIZE);
     memset(src, 2, SIZE);
     job_handlers(table, 2);
-    CHECK_OK(aq_segment_create(memory, SIZE, &segment));
+    CHECK_OK(aq_segment_create(memory, SIZE, 0, &segment));
     CHECK_OK(aq_ep_bind(job.ep, segment));
-    CHECK_OK(aq_ep_publish(job.team, &job.ep, 1));
+    CHECK_OK(aq_ep_publish(job.team, &job.ep, 1, 0));
     CHECK_OK(aq_segment_query(job.team, job_next(), &info));
     job_barrier();
     uint64_t before = job_counter("am_dropped");
@@ -79,7 +79,7 @@ int main(int argc, char **argv)
         CHECK_OK(aq_am_long(job.team, 1, LONG, src, len, info.addr, NULL, 0, 0, NULL));
         CHECK_OK(aq_am_short(job.team, 1, SHORT, NULL, 0, 0));
     } else {
-        CHECK_OK(aq_poll_until(dropped_one, &before));
+        CHECK_OK(aq_poll_until(dropped_one, &before, AQ_FOREVER));
         job_await(&arrived, 1);
         CHECK(all_bytes(memory, SIZE, 1));
     }
