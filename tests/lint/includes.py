@@ -61,8 +61,8 @@ EXTRA = {
     "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }
 
-# Folders that others may call without including their headers: through core.h the rooms of the core,
-# and through pins.h the registrations on demand.
+# Folders that others may call without including their headers: through core.h the rooms of the
+# core, and through pins.h the registrations on demand.
 CALLS = {"src/lib": "core/", "src/transport": "reg/", "src/transport/ibv": "reg/",
          "src/transport/ofi": "reg/"}
 
