@@ -1,6 +1,6 @@
 /*
  * Touching memory: the signal is raised at the page that cannot be accessed, for each such page and
- * no other, and a handler that makes it accessible suffices.
+ * no other, and a handler that makes it accessible suffices. Copying it raises none.
  */
 #include "base/touch.h"
 
@@ -95,6 +95,23 @@ static void each_page_is_written_once(void **state)
     assert_faults((const unsigned[PAGES]){1, 0, 1, 1, 1});
 }
 
+static void copying_raises_no_signal(void **state)
+{
+    static unsigned char copy[PAGES << 16];
+    size_t all = PAGES * area.page;
+    (void)state;
+    assert_true(all <= sizeof(copy));
+    protect(PROT_READ | PROT_WRITE);
+    assert_true(aqi_touch_copy(copy, area.at + 1, all - 1));
+    assert_memory_equal(copy, area.at + 1, all - 1);
+    assert_int_equal(mprotect(area.at + 2 * area.page, area.page, PROT_NONE), 0);
+    assert_false(aqi_touch_copy(copy, area.at, all));
+    assert_false(aqi_touch_copy(copy, area.at + 2 * area.page, 1));
+    assert_true(aqi_touch_copy(copy, area.at + area.page, area.page));
+    assert_false(aqi_touch_copy(copy, area.at + area.page, area.page + 1));
+    assert_faults((const unsigned[PAGES]){0, 0, 0, 0, 0});
+}
+
 static void nothing_is_touched_of_nothing(void **state)
 {
     (void)state;
@@ -108,6 +125,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_page_is_read_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_page_is_written_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(copying_raises_no_signal, set_up, tear_down),
         cmocka_unit_test_setup_teardown(nothing_is_touched_of_nothing, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,14 @@ struct aqi_dgram_hooks {
      */
     void (*mac)(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                 uint8_t tag[16]);
+
+    /*
+     * The source of a transfer is about to be read: where to read these bytes. That is `at`; or
+     * `copy`, with a copy of them, if the caller must not raise the signal of memory that cannot be
+     * read. NULL: the bytes cannot be read now; what is sent of the program's memory waits for a
+     * later call, and everything else is sent. The hook itself may be NULL: at `at` always.
+     */
+    const void *(*source)(void *arg, const void *at, size_t len, void *copy);
     void *arg;
 };
 

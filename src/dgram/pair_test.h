@@ -39,7 +39,12 @@ static struct {
     unsigned flying;
     struct copy wire[FLYING];
     struct copy move; /* the first MOVE to 1 */
+    /* Memory from which 0 puts, and the place of its contents; NULL: it cannot be read. */
+    unsigned char *memory;
+    const unsigned char *apart;
+    unsigned complete; /* operations of 0 */
 } net;
+static bool pair_authenticates; /* engines that are opened */
 
 static inline unsigned pair_dice(unsigned sides)
 {
@@ -125,6 +130,32 @@ static inline void pair_mac(void *arg, const uint8_t key[16], const struct iovec
             tag[at % 16] = (uint8_t)(31 * tag[at % 16] + ((unsigned char *)iov[i].iov_base)[at]);
 }
 
+static inline bool pair_range_ok(void *arg, uint64_t addr, size_t len)
+{
+    (void)arg, (void)addr, (void)len;
+    return true;
+}
+
+static inline void pair_local(void *arg, void *user, aq_status status)
+{
+    (void)arg, (void)user;
+    assert_int_equal(status, AQ_OK);
+}
+
+static inline void pair_remote(void *arg, void *user, aq_status status)
+{
+    (void)arg, (void)user;
+    assert_int_equal(status, AQ_OK);
+    net.complete++;
+}
+
+static inline const void *pair_source(void *arg, const void *at, size_t len, void *copy)
+{
+    (void)arg;
+    if (net.apart == NULL) return NULL;
+    return memcpy(copy, net.apart + ((const unsigned char *)at - net.memory), len);
+}
+
 /* Both ends, with one network or two. */
 static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t seed)
 {
@@ -139,7 +170,11 @@ static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t 
                                               .way = networks > 1 ? pair_way : NULL,
                                               .silent = pair_silent,
                                               .lost = pair_lost,
-                                              .mac = pair_mac};
+                                              .mac = pair_mac,
+                                              .local = pair_local,
+                                              .remote = pair_remote,
+                                              .range_ok = pair_range_ok,
+                                              .source = pair_source};
         aqi_dgram_defaults(&config);
         config.self = i;
         config.size = ENDS;
@@ -148,6 +183,7 @@ static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t 
         config.address = (struct aqi_dgram_addr){.len = 2, .bytes = {(uint8_t)i, 0}};
         config.idle_close = 2 * SECOND;
         config.reach_within = reach_within;
+        config.authenticate = pair_authenticates;
         memcpy(config.key, "a secret of test", 16);
         assert_int_equal(aqi_dgram_create(&config, &hooks, &net.end[i]), AQ_OK);
         assert_int_equal(aqi_dgram_peer(net.end[i], 1 - i), AQ_OK);

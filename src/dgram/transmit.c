@@ -11,7 +11,8 @@ enum {
     TRANSMIT_TURN = 2,                /* full bursts, then it is another peer's turn */
     TRANSMIT_LEAST_WINDOW = 16 << 10, /* of COMMAND, however small the congestion window */
     TRANSMIT_GATHERED = 2048,         /* bytes: packets up to that are copied into one piece */
-    TRANSMIT_PIECES = 4               /* of a packet: frame, bulk, padding, MAC */
+    TRANSMIT_PIECES = 4,              /* of a packet: frame, bulk, padding, MAC */
+    TRANSMIT_REREAD = 1000000         /* ns, after a source could not be read */
 };
 
 struct dgram_burst {
@@ -21,6 +22,8 @@ struct dgram_burst {
     unsigned turn;                  /* full bursts before */
     size_t segment, bytes, missing; /* missing: what the last packet is shorter than the segment */
     bool failed;
+    bool copied;     /* sources, to dgram->gathered */
+    bool unreadable; /* a source is: no more of them */
     struct dgram_head head;
     struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
     struct iovec iov[AQI_DGRAM_BURST_COUNT * TRANSMIT_PIECES];
@@ -138,7 +141,7 @@ static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
 static void transmit_gather(struct aqi_dgram *dgram, struct dgram_burst *burst)
 {
     size_t at = 0;
-    if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED) return;
+    if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED || burst->copied) return;
     for (unsigned i = 0; i < burst->niov; i++) {
         memcpy(dgram->gathered + at, burst->iov[i].iov_base, burst->iov[i].iov_len);
         at += burst->iov[i].iov_len;
@@ -167,6 +170,7 @@ static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
         dgram_pace_spend(&conn->pace, burst->bytes);
     }
     burst->failed = !ok;
+    burst->copied = false;
     burst->niov = burst->packets = 0;
     burst->segment = burst->bytes = burst->missing = 0;
 }
@@ -189,6 +193,19 @@ static bool transmit_fits(const struct aqi_dgram *dgram, const struct dgram_burs
            (!dgram->config.authenticate && burst->missing <= burst->segment / 4);
 }
 
+/* The bytes of a transfer in a packet that is to be added; NULL: they cannot be read. */
+static const void *transmit_source(struct aqi_dgram *dgram, struct dgram_burst *burst,
+                                   const struct dgram_packet *packet)
+{
+    if (dgram->hooks.source == NULL || packet->bulk_len == 0) return packet->bulk;
+    /* Where no other packet of the burst has its bytes. */
+    unsigned char *copy = dgram->gathered + burst->bytes;
+    const void *at = dgram->hooks.source(dgram->hooks.arg, packet->bulk, packet->bulk_len, copy);
+    burst->copied = burst->copied || at == copy;
+    burst->unreadable = burst->unreadable || at == NULL;
+    return at;
+}
+
 /* Add a packet that is in no list and has a number. */
 static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
                          struct dgram_packet *packet)
@@ -199,7 +216,8 @@ static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
     enum aqi_dgram_channel channel = packet->tries != 0 ? AQI_DGRAM_DATA : packet->channel;
     if (burst->packets != 0 && !transmit_fits(dgram, burst, channel, size))
         transmit_flush(dgram, burst);
-    if (burst->failed) {
+    const void *bulk = burst->failed ? NULL : transmit_source(dgram, burst, packet);
+    if (burst->failed || (bulk == NULL && packet->bulk_len != 0)) {
         transmit_undo(conn, packet);
         return;
     }
@@ -213,7 +231,7 @@ static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
     transmit_head_packet(&burst->head, packet);
     unsigned first = burst->niov;
     transmit_piece(burst, packet->frame, packet->len);
-    if (packet->bulk_len != 0) transmit_piece(burst, packet->bulk, packet->bulk_len);
+    if (packet->bulk_len != 0) transmit_piece(burst, bulk, packet->bulk_len);
     if (dgram->config.authenticate) {
         uint8_t *tag = burst->tag[burst->packets];
         dgram->hooks.mac(dgram->hooks.arg, conn->mac_key, &burst->iov[first], burst->niov - first,
@@ -280,18 +298,28 @@ static struct dgram_packet *transmit_behind_requests(const struct dgram_conn *co
     return packet;
 }
 
-/* The next packet of a queue that may leave; it has a number and is in no list. */
-static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                                                unsigned channel, size_t pending)
+/* The first from this one on that can be read. */
+static struct dgram_packet *transmit_readable(const struct dgram_burst *burst,
+                                              struct dgram_packet *packet)
 {
+    while (AQI_UNLIKELY(burst->unreadable) && packet != NULL && packet->bulk_len != 0)
+        packet = packet->next;
+    return packet;
+}
+
+/* The next packet of a queue that may leave; it has a number and is in no list. */
+static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram,
+                                                const struct dgram_burst *burst, unsigned channel)
+{
+    struct dgram_conn *conn = burst->peer->conn;
     struct dgram_tx *tx = &conn->tx[channel];
-    struct dgram_packet *packet = tx->queue.first;
+    struct dgram_packet *packet = transmit_readable(burst, tx->queue.first);
     /* The other side may be waiting for what is queued behind stuck requests. */
     if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
         packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;
-    if (!transmit_open(dgram, conn, channel, packet->lane, transmit_size(dgram, packet), pending))
-        return NULL;
+    size_t size = transmit_size(dgram, packet);
+    if (!transmit_open(dgram, conn, channel, packet->lane, size, burst->bytes)) return NULL;
     if (!transmit_number(tx, packet)) return NULL;
     dgram_list_remove(&tx->queue, packet);
     if (tx->open[packet->lane] == packet) tx->open[packet->lane] = NULL;
@@ -299,13 +327,15 @@ static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram, struct 
     return packet;
 }
 
-static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                                               size_t pending)
+static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram,
+                                               const struct dgram_burst *burst)
 {
+    struct dgram_peer *peer = burst->peer;
     struct dgram_conn *conn = peer->conn;
-    if (conn->bulk == NULL) return NULL;
+    if (conn->bulk == NULL || burst->unreadable) return NULL;
     size_t size = aqi_min(conn->packet, conn->bulk->len - conn->bulk->issued);
-    if (!transmit_open(dgram, conn, AQI_DGRAM_DATA, DGRAM_OTHER_LANE, size, pending)) return NULL;
+    if (!transmit_open(dgram, conn, AQI_DGRAM_DATA, DGRAM_OTHER_LANE, size, burst->bytes))
+        return NULL;
     struct dgram_packet *packet = dgram_op_piece(dgram, peer);
     if (packet == NULL) return NULL;
     if (transmit_number(&conn->tx[AQI_DGRAM_DATA], packet)) return packet;
@@ -315,26 +345,24 @@ static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram, struct d
 }
 
 /* Messages and bulk take turns on DATA, a burst each. */
-static struct dgram_packet *transmit_data(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                                          size_t pending)
+static struct dgram_packet *transmit_data(struct aqi_dgram *dgram, const struct dgram_burst *burst)
 {
-    struct dgram_conn *conn = peer->conn;
+    const struct dgram_conn *conn = burst->peer->conn;
     struct dgram_packet *packet = NULL;
     if (!conn->turn || conn->bulk == NULL)
-        packet = transmit_from_queue(dgram, conn, AQI_DGRAM_DATA, pending);
-    if (packet == NULL) packet = transmit_from_bulk(dgram, peer, pending);
-    if (packet == NULL && conn->turn)
-        packet = transmit_from_queue(dgram, conn, AQI_DGRAM_DATA, pending);
+        packet = transmit_from_queue(dgram, burst, AQI_DGRAM_DATA);
+    if (packet == NULL) packet = transmit_from_bulk(dgram, burst);
+    if (packet == NULL && conn->turn) packet = transmit_from_queue(dgram, burst, AQI_DGRAM_DATA);
     return packet;
 }
 
-static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                                          size_t pending)
+static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, const struct dgram_burst *burst)
 {
-    struct dgram_packet *packet = conn->lost.first;
+    struct dgram_conn *conn = burst->peer->conn;
+    struct dgram_packet *packet = transmit_readable(burst, conn->lost.first);
     if (packet == NULL) return NULL;
     /* New packets on COMMAND must not hold it back. */
-    size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + pending;
+    size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + burst->bytes;
     if (conn->probes != 0) {
         conn->probes--;
         packet->asks = true;
@@ -426,7 +454,7 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
     burst.channel = AQI_DGRAM_COMMAND;
     burst.niov = burst.packets = burst.turn = 0;
     burst.segment = burst.bytes = burst.missing = 0;
-    burst.failed = false;
+    burst.failed = burst.copied = burst.unreadable = false;
     if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
     if (conn->recovered != 0) dgram_ack_recovered(conn);
     uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
@@ -436,15 +464,15 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
         return true;
     }
     while (!burst.failed && burst.turn < TRANSMIT_TURN) {
-        packet = transmit_lost(dgram, conn, burst.bytes);
-        if (packet == NULL)
-            packet = transmit_from_queue(dgram, conn, AQI_DGRAM_COMMAND, burst.bytes);
-        if (packet == NULL) packet = transmit_data(dgram, peer, burst.bytes);
+        packet = transmit_lost(dgram, &burst);
+        if (packet == NULL) packet = transmit_from_queue(dgram, &burst, AQI_DGRAM_COMMAND);
+        if (packet == NULL) packet = transmit_data(dgram, &burst);
         if (packet == NULL) break;
         transmit_add(dgram, &burst, packet);
     }
     transmit_flush(dgram, &burst);
     conn->turn = !conn->turn;
+    if (burst.unreadable) conn->pace_at = aqi_min(conn->pace_at, dgram->now + TRANSMIT_REREAD);
     bool ok = !burst.failed;
     if (ok && conn->ack_now) ok = transmit_ack(dgram, peer);
     if (!ok || conn->untimed || burst.turn == TRANSMIT_TURN) dgram_make_ready(dgram, peer);

@@ -271,6 +271,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .path = udp_hook_path,
                                           .small_path = udp_hook_small_path,
                                           .mac = udp_hook_mac,
+                                          .source = udp_rma_source,
                                           .arg = udp};
     udp_configure(udp, &config);
     aq_status st = udp_random_config(&config);

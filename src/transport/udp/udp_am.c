@@ -159,9 +159,18 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
     }
 }
 
-/* Take over what the thread has left, and the packets that it has parked. */
+/*
+ * Take over what the thread has left, and the packets that it has parked. First of all the signal
+ * of what it could not read, while nothing is done by halves and no lock is held.
+ */
 static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 {
+    if (udp->unreadable) {
+        udp->unreadable = false;
+        udp_unlock(udp);
+        udp_rma_touch(udp);
+        udp_lock(udp);
+    }
     udp_idle_take_left(udp);
     udp->place = UDP_NOT_RECEIVING;
     return 1 + aqi_dgram_resume(udp->dgram, requests, udp->now);

@@ -6,8 +6,10 @@
  * The same thread helps a program that computes. If there has been no poll for a while, it sends
  * what the next one would have sent, or sent again, and passes packets that arrive to
  * aqi_dgram_answer, so that peers can connect to us, see that we are alive, and continue with what
- * we acknowledge. It runs no handler and touches no memory of the program: it leaves that work to
- * the next poll, which the watch word announces, or a descriptor if a thread sleeps.
+ * we acknowledge. It runs no handler and writes no memory of the program; sources of transfers it
+ * has the kernel copy, so that no signal is raised here if the program has protected them. What it
+ * cannot do it leaves to the next poll, which the watch word announces, or a descriptor if a thread
+ * sleeps.
  */
 #include "transport/udp/udp_impl.h"
 
@@ -90,7 +92,8 @@ static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
 static void udp_idle_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    if (udp->end_count == 0 && udp->lost == NULL && !aqi_dgram_parked(udp->dgram)) return;
+    bool some = udp->end_count != 0 || udp->lost != NULL || udp->unreadable;
+    if (!some && !aqi_dgram_parked(udp->dgram)) return;
     /* Read by the polls, which then look under the lock. */
     atomic_store_explicit(&idle->raised, 1, memory_order_release);
     if (idle->left) return;
@@ -118,6 +121,7 @@ static void udp_idle_help(struct udp_tp *udp)
     if (!idle->armed || n != 0) udp_idle_watch(idle, true);
     uint64_t deadline = aqi_dgram_deadline(udp->dgram), pause = deadline;
     if (deadline != AQI_DGRAM_NEVER) pause -= aqi_min(udp->now, deadline);
+    if (udp->unreadable) pause = aqi_max(pause, help_rarely_ns);
     if (idle->armed) pause = help_armed_ns;
     /* While it does not rest, nothing announces what the program begins. */
     if (!idle->resting) pause = aqi_min(pause, help_rarely_ns);

@@ -251,6 +251,8 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
  * that watches pages by signals makes it readable, and it is sent again. Without the lock.
  */
 void udp_rma_touch(struct udp_tp *udp);
+/* The engine's hook: the thread that helps never reads the program's memory itself. */
+const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy);
 /* Report the ends kept while the thread called the engine. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 

@@ -96,6 +96,15 @@ void udp_rma_touch(struct udp_tp *udp)
     free(sources.iov);
 }
 
+const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy)
+{
+    struct udp_tp *udp = arg;
+    if (AQI_LIKELY(!udp->idle.helping)) return at;
+    if (aqi_touch_copy(copy, at, len)) return copy;
+    udp->unreadable = true;
+    return NULL;
+}
+
 /* --- operations ------------------------------------------------------------------------------ */
 
 static aq_status udp_rma_begun(struct udp_tp *udp, aq_status st)

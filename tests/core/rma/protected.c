@@ -8,6 +8,7 @@
  *   calls   each kind of transfer from and to pages that are protected before it
  *   own     the same with a segment in the program's own memory
  *   later   pages are protected while the transfer is under way
+ *   alone   the same, and rank 0 makes no call for a while, in which no signal is raised
  *   served  the peer's segment is protected
  *   leave   the handler jumps out of the call (not if it has changed memory of a peer)
  */
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LARGE = 600000, LATER = 4 << 20, SEGMENT = LATER + 65536, LONG = 100, MEDIUM, ROW = 100 };
@@ -228,7 +230,16 @@ static void broadcast(void)
 
 /* --- after it -------------------------------------------------------------------------------- */
 
-static void later(void)
+/* Rank 1 meanwhile makes progress, so there is something to do for threads of the library. */
+static void make_no_call(void)
+{
+    static const struct timespec while_it_computes = {.tv_nsec = 100000000};
+    if (job.self != 0) return;
+    nanosleep(&while_it_computes, NULL);
+    CHECK_EQUAL(watch.faults, 0);
+}
+
+static void protect_later(bool computes)
 {
     for (unsigned round = 0; round < 3; round++) {
         aq_event event;
@@ -244,6 +255,7 @@ static void later(void)
                 aq_am_long(job.team, job_next(), LONG, memory, LATER, there, NULL, 0, 0, &event));
         protect(memory, LATER, 0, PROT_NONE);
         watch.rights = round == 1 ? PROT_READ | PROT_WRITE : PROT_READ;
+        if (computes) make_no_call();
         CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
         CHECK(watch.faults != 0);
         unprotect();
@@ -252,6 +264,16 @@ static void later(void)
         CHECK(filled(round == 1 ? memory : here, LATER, seed));
         job_barrier();
     }
+}
+
+static void later(void)
+{
+    protect_later(false);
+}
+
+static void alone(void)
+{
+    protect_later(true);
 }
 
 /*
@@ -341,8 +363,8 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"calls", calls}, {"calls", broadcast}, {"own", own},
-                 {"later", later}, {"served", served},   {"leave", leave}};
+    } parts[] = {{"calls", calls}, {"calls", broadcast}, {"own", own},    {"later", later},
+                 {"alone", alone}, {"served", served},   {"leave", leave}};
     aq_handler_entry table[] = {
         {LONG, 0, AQ_AM_REQUEST | AQ_AM_LONG, on_long, NULL, "long"},
         {MEDIUM, 0, AQ_AM_REQUEST | AQ_AM_MEDIUM, on_medium, NULL, "medium"}};
