@@ -28,10 +28,34 @@ static void test_computes_before_it_sends(void **state)
     pair_close();
 }
 
+/* A message sent outside of progress says how long its acknowledgement waited, too: otherwise the
+ * path to a program that answers all so would never be measured. */
+static void test_measured_without_progress(void **state)
+{
+    struct aqi_dgram_peer_info info;
+    (void)state;
+    pair_open(1, 10 * SECOND, 1);
+    assert_int_equal(say(1, 0), AQ_OK); /* connects */
+    run(SECOND / 10);
+    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
+    assert_int_equal(info.rtt, 0);
+    for (unsigned i = 0; i < 50; i++) {
+        assert_int_equal(say(0, 0), AQ_OK);
+        run(20 * US);
+        net.now += 20 * US;
+        assert_int_equal(say(1, 0), AQ_OK);
+        run(20 * US);
+    }
+    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
+    assert_in_range(info.rtt, 1, 100 * US);
+    pair_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_computes_before_it_sends),
+        cmocka_unit_test(test_measured_without_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,6 +116,9 @@ struct aqi_dgram_hooks {
     bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                 struct aqi_dgram_addr *own);
 
+    /* The time, for what leaves outside of progress; NULL: not known there. */
+    uint64_t (*now)(void *arg);
+
     /* An answer of this peer has been due for this long; called once for each. May be NULL. */
     void (*silent)(void *arg, uint32_t id, uint64_t waited);
 

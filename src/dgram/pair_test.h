@@ -120,6 +120,12 @@ static inline void pair_lost(void *arg, uint32_t id, const char *why)
     net.why = why;
 }
 
+static inline uint64_t pair_now(void *arg)
+{
+    (void)arg;
+    return net.now;
+}
+
 static inline void pair_mac(void *arg, const uint8_t key[16], const struct iovec *iov,
                             unsigned niov, uint8_t tag[16])
 {
@@ -170,6 +176,7 @@ static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t 
                                               .way = networks > 1 ? pair_way : NULL,
                                               .silent = pair_silent,
                                               .lost = pair_lost,
+                                              .now = pair_now,
                                               .mac = pair_mac,
                                               .local = pair_local,
                                               .remote = pair_remote,

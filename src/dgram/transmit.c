@@ -45,16 +45,29 @@ static uint16_t transmit_room(const struct aqi_dgram *dgram)
                              UINT16_MAX);
 }
 
+/*
+ * us for which the newest packet has waited for its acknowledgement. Outside of progress `now` is
+ * that of the last one, and the program may have computed since; but an acknowledgement that is not
+ * new is not worth a look at the clock.
+ */
+static uint16_t transmit_delay(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
+{
+    uint64_t now = dgram->now;
+    if (conn->unsure) return UINT16_MAX;
+    if (!dgram->timed) {
+        if (conn->unacked == 0 || dgram->hooks.now == NULL) return UINT16_MAX;
+        now = aqi_max(now, dgram->hooks.now(dgram->hooks.arg));
+    }
+    return (uint16_t)aqi_min((now - conn->newest) / 1000, UINT16_MAX);
+}
+
 /* The common part of all heads of a burst. */
 static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
-    /* Outside of progress the time is that of the last one: the program may have computed since. */
-    bool known = dgram->timed && !conn->unsure;
-    uint64_t delay = known ? (dgram->now - conn->newest) / 1000 : UINT16_MAX;
     struct dgram_head head = {.cookie = conn->cookie_out,
                               .source = dgram->config.self,
                               .room = transmit_room(dgram),
-                              .delay = (uint16_t)aqi_min(delay, UINT16_MAX),
+                              .delay = transmit_delay(dgram, conn),
                               .flags = (uint8_t)((dgram->told ? DGRAM_TOLD : 0) |
                                                  (conn->unacked == 0 ? DGRAM_OLD : 0) |
                                                  (conn->repeated ? DGRAM_REPEATED : 0)),

@@ -233,7 +233,8 @@ struct aqi_tp_hooks {
      * may ask on first use. Never blocks. AQ_AGAIN: it is being fetched, ask again in a later call.
      */
     aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
-    /* The time, for a progress that a layer below makes of its own accord. */
+    /* The time, for a progress that a layer below makes of its own accord, and for what leaves
+     * outside of progress. */
     uint64_t (*now)(void *host);
     void *host; /* of the five above, from every caller */
 

@@ -156,10 +156,16 @@ static bool range_ok(void *host, uint64_t addr, size_t len)
     return true;
 }
 
+static uint64_t now(void *host)
+{
+    (void)host;
+    return 0;
+}
+
 static void open_all(void *arg)
 {
     struct aqi_tp_params params = {
-        .hooks = {.deliver = on_deliver, .peer_lost = on_lost, .range_ok = range_ok},
+        .hooks = {.deliver = on_deliver, .peer_lost = on_lost, .range_ok = range_ok, .now = now},
         .size = user.size,
         .local_size = user.size,
         .max_medium = 4096,

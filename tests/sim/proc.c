@@ -149,6 +149,11 @@ static bool proc_range_ok(void *arg, uint64_t addr, size_t len)
     return memory_range_ok(arg, addr, len);
 }
 
+static uint64_t proc_now(void *arg)
+{
+    return ((struct sim_proc *)arg)->sim->now;
+}
+
 static aq_status proc_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr)
 {
     struct sim_proc *proc = arg;
@@ -270,6 +275,7 @@ void proc_open(struct sim *sim, struct sim_proc *proc)
                                           .local = proc_local,
                                           .remote = proc_remote,
                                           .range_ok = proc_range_ok,
+                                          .now = proc_now,
                                           .lookup = proc_lookup,
                                           .lost = proc_on_lost,
                                           .small_path = proc_small_path,

@@ -160,6 +160,12 @@ static bool udp_hook_transmit(void *arg, enum aqi_dgram_channel channel,
     return udp->port->ops->send(udp->port, channel, to, iov, niov, segment, packets);
 }
 
+static uint64_t udp_hook_now(void *arg)
+{
+    const struct aqi_tp_hooks *hooks = &((struct udp_tp *)arg)->tp.hooks;
+    return hooks->now(hooks->host);
+}
+
 static bool udp_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     const struct aqi_tp_hooks *hooks = &((struct udp_tp *)arg)->tp.hooks;
@@ -264,6 +270,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .local = udp_rma_local,
                                           .remote = udp_rma_remote,
                                           .range_ok = udp_hook_range_ok,
+                                          .now = udp_hook_now,
                                           .lookup = udp_hook_lookup,
                                           .way = several ? udp_hook_way : NULL,
                                           .silent = udp_hook_silent,
