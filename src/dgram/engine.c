@@ -157,6 +157,10 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         n++;
     }
     struct dgram_peer *peer;
+    /* The first finds the shortest queue at the link, and is answered first, and so would be first
+     * the next time, too: they take turns. */
+    if (dgram->ready != NULL && dgram->ready->next_ready != NULL)
+        dgram_make_ready(dgram, engine_take_ready(dgram));
     for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {
         n++;
         if (!engine_turn(dgram, peer)) break;
