@@ -86,10 +86,6 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
                                                 const struct aqi_tp_limits *limits)
 {
     struct aqi_credit_limits c = params->credits.depth != 0 ? params->credits : by_default;
-    if (params->credits_unset && limits->wanted > c.depth) {
-        c.depth = limits->wanted;
-        c.bytes = limits->wanted_bytes;
-    }
     if (limits->depth != 0 && c.depth > limits->depth) c.depth = limits->depth;
     if (c.depth > most_count) c.depth = most_count;
     if (limits->total != 0 && (c.total == 0 || c.total > limits->total)) c.total = limits->total;

@@ -188,24 +188,6 @@ static void limits_in_force(void **state)
     assert_int_equal(c.slack, 1);
 }
 
-/* Only where the user has chosen nothing, and within what the transport has buffers for. */
-static void a_transport_may_want_more(void **state)
-{
-    struct aqi_tp_params params = {.credits = {.depth = 32, .bytes = 1 << 17, .slack = 8}};
-    struct aqi_tp_limits limits = {.max_medium = 4096, .wanted = 126, .wanted_bytes = 1 << 20};
-    (void)state;
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).depth, 32);
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 1 << 17);
-    params.credits_unset = true;
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).depth, 126);
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 1 << 20);
-    limits.depth = 100;
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).depth, 100);
-    limits.wanted = 31;
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).depth, 32);
-    assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 1 << 17);
-}
-
 static void the_lower_limit_holds(void **state)
 {
     static const struct {
@@ -261,8 +243,7 @@ int main(void)
         cmocka_unit_test(others_have_no_gate),        cmocka_unit_test(depth_is_what_goes),
         cmocka_unit_test(the_transport_may_lower_it), cmocka_unit_test(total_and_bytes_bound),
         cmocka_unit_test(a_slot_takes_a_credit),      cmocka_unit_test(limits_in_force),
-        cmocka_unit_test(a_transport_may_want_more),  cmocka_unit_test(the_lower_limit_holds),
-        cmocka_unit_test(sizes_of_messages),
+        cmocka_unit_test(the_lower_limit_holds),      cmocka_unit_test(sizes_of_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,9 +270,6 @@ struct aqi_tp_params {
     size_t like_len;
     const char *towards; /* the client's end of a connection: the URI that it calls. Else NULL */
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
-    bool
-        credits_unset; /* the user has chosen neither depth nor bytes: limits.wanted may exceed them
-                        */
 };
 
 /* The limits of an open transport; constant while it is open. */
@@ -289,9 +286,6 @@ struct aqi_tp_limits {
     size_t packed; /* of a Long up to this the fallback layer makes one message; 0: max_medium */
     size_t copied; /* of a Long up to this a copy costs less than to wait until its source may be
                       reused; 0: of none */
-    /* AQI_CAP_CREDITS: requests and bytes to one peer for which there is memory, though that peer
-     * may compute for long; 0: what the credits say. */
-    uint32_t wanted, wanted_bytes;
     uint32_t pool; /* messages that the peers' shared room holds; 0: each has room of its own */
 };
 

@@ -87,8 +87,6 @@ static void context_tp_params(void)
                     /* That much of each peer may have arrived unseen. */
                     .bytes = context_spare("AQ_AM_BYTES", 128, 12 << 10)},
     };
-    core.tp_params.credits_unset =
-        core_setting_is_default("AQ_AM_CREDITS") && core_setting_is_default("AQ_AM_BYTES");
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
 }
 

@@ -56,8 +56,7 @@ static const struct aqi_setting rows[] = {
      .same = true,
      .def = "32",
      .doc = "Requests that may be under way to one peer on a transport that posts receive buffers; "
-            "over ibv, unless this or AQ_AM_BYTES is set, as many as 1 MB of buffers holds (126) "
-            "in jobs of up to 16 processes; the same in every process.",
+            "the same in every process.",
      .advice = "Raise it if requests of a busy pair wait (credit_none in AQ_STATS); it costs as "
                "many receive buffers per peer.",
      .min = 1,
@@ -78,10 +77,9 @@ static const struct aqi_setting rows[] = {
      .alias_words = bytes_words,
      .alias = "GASNET_NETWORKDEPTH_SPACE",
      .def = "128K",
-     .doc =
-         "Bytes of requests that may be under way to one peer, where AQ_AM_CREDITS applies; at "
-         "least two of the largest Mediums; 12K unless set in jobs of more than 128 processes, "
-         "over ibv 1M in jobs of up to 16 (AQ_AM_CREDITS); 0: no limit; the same in every process.",
+     .doc = "Bytes of requests that may be under way to one peer, where AQ_AM_CREDITS applies; at "
+            "least two of the largest Mediums; 12K unless set in jobs of more than 128 processes; "
+            "0: no limit; the same in every process.",
      .same = true,
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},

@@ -66,16 +66,7 @@ static aq_status hca_open_rails(struct hca_tp *hca)
     return st;
 }
 
-enum { HCA_SENDS_LEAST = 64, HCA_FEW = 16, HCA_ABSENCE = 1 << 20 };
-
-/* Where peers are few each has a megabyte of buffers, so that it can go on sending while this
- * process computes. */
-static void hca_size_credits(struct hca_tp *hca)
-{
-    if (hca->params.size > HCA_FEW) return;
-    hca->tp.limits.wanted = (uint32_t)(HCA_ABSENCE / (2 * hca->buffer));
-    hca->tp.limits.wanted_bytes = HCA_ABSENCE;
-}
+enum { HCA_SENDS_LEAST = 64 };
 
 /* How many requests a peer may have in flight, given the memory and the available queue entries. */
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
@@ -108,7 +99,6 @@ static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *co
 static aq_status hca_open_queues(struct hca_tp *hca)
 {
     uint32_t receives, completions;
-    hca_size_credits(hca);
     hca_size_queues(hca, &receives, &completions);
     hca->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (hca->epoll < 0)

@@ -96,8 +96,7 @@ int main(int argc, char **argv)
         CHECK(transfers.told >= 2 * MANY && transfers.told <= 2 * MANY + FEW);
         CHECK(transfers.receive <= FEW);
         CHECK_EQUAL(job_counter("linked"), 1);
-        /* Two processes have buffers for what is sent while the other one computes. */
-        CHECK(job_counter("linked_bytes") > MEMORY / 4 && job_counter("linked_bytes") <= MEMORY);
+        CHECK(job_counter("linked_bytes") > 0 && job_counter("linked_bytes") <= MEMORY);
     }
     job_close();
     return 0;
