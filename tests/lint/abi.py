@@ -21,7 +21,7 @@ def main():
     root, library = map(pathlib.Path, sys.argv[1:3])
     baseline, headers = root / "tests/lint/aqueduct.abi", root / "include"
     if not shutil.which("abidw"):
-        print("abi: skipped: abidiff is not installed (Debian: apt-get install abigail-tools)")
+        print("skipped: abidiff is not installed [.ci/install-deps.sh all]")
         sys.exit(77)
     if "--update" in sys.argv:
         subprocess.run(["abidw", "--exported-interfaces-only", "--headers-dir", headers,
