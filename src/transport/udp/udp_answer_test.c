@@ -337,9 +337,15 @@ static void test_child(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BUSY_TEST(test_calls),        BUSY_TEST(test_messages), BUSY_TEST(test_signs_of_life),
-        BUSY_TEST(test_call_of_ours), BUSY_TEST(test_caller),   BUSY_TEST(test_looks),
-        BUSY_TEST(test_pauses),       BUSY_TEST(test_ends),     BUSY_TEST(test_child),
+        BUSY_TEST(test_calls),
+        BUSY_TEST(test_messages),
+        BUSY_TEST(test_signs_of_life),
+        BUSY_TEST(test_call_of_ours),
+        BUSY_TEST(test_caller),
+        BUSY_TEST(test_looks),
+        cmocka_unit_test_setup_teardown(test_pauses, world_setup, world_teardown),
+        BUSY_TEST(test_ends),
+        BUSY_TEST(test_child),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());
