@@ -4,6 +4,7 @@
  */
 #include "base/touch.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -102,6 +103,10 @@ static void copying_raises_no_signal(void **state)
     (void)state;
     assert_true(all <= sizeof(copy));
     protect(PROT_READ | PROT_WRITE);
+    if (!aqi_touch_copy(copy, area.at, 1) && (errno == ENOSYS || errno == EPERM)) {
+        print_message("skipped: process_vm_readv: %s\n", strerror(errno));
+        skip(); /* emulated, or filtered: then nothing is copied at all */
+    }
     assert_true(aqi_touch_copy(copy, area.at + 1, all - 1));
     assert_memory_equal(copy, area.at + 1, all - 1);
     assert_int_equal(mprotect(area.at + 2 * area.page, area.page, PROT_NONE), 0);
