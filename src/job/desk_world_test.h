@@ -6,10 +6,10 @@
 
 #include "base/capture_test.h"
 #include "base/clock.h"
+#include "base/descriptors_test.h"
 #include "job/channel.h"
 #include "job/loop.h"
 #include "job/top.h"
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
@@ -91,17 +91,6 @@ static inline void on_die(void *arg, const char *why)
 static inline void loop_failed(const char *why)
 {
     fail_msg("%s", why);
-}
-
-static inline unsigned descriptors(void)
-{
-    unsigned count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
 }
 
 /* Handle everything that is ready now, once. */

@@ -337,42 +337,33 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     (levels == 0 || (levels == 1 && counts != NULL && *counts == 1 && dst_strides != NULL &&       \
                      src_strides != NULL))
 
-CORE_FORMS_BY(FORM, put_vector,
-              (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
-               const aq_vec *src),
-              (team, rank, dst_count, dst, src_count, src), (ONE_ENTRY && dst->len == src->len),
+/* A put and its get have the same parameters: the destination first, wherever it is. */
+#define VECTOR_PARAMS                                                                              \
+    (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,          \
+     const aq_vec *src)
+#define VECTOR_VALUES (team, rank, dst_count, dst, src_count, src)
+#define VECTOR_IS_ONE (ONE_ENTRY && dst->len == src->len)
+#define INDEXED_PARAMS                                                                             \
+    (aq_team * team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,             \
+     size_t src_count, void *const *src, size_t src_len)
+#define INDEXED_VALUES (team, rank, dst_count, dst, dst_len, src_count, src, src_len)
+#define INDEXED_IS_ONE (ONE_ENTRY && dst_len == src_len)
+#define STRIDED_PARAMS                                                                             \
+    (aq_team * team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides, const void *src,       \
+     const ptrdiff_t *src_strides, size_t elem, const size_t *counts, size_t levels)
+#define STRIDED_VALUES (team, rank, dst, dst_strides, src, src_strides, elem, counts, levels)
+
+CORE_FORMS_BY(FORM, put_vector, VECTOR_PARAMS, VECTOR_VALUES, VECTOR_IS_ONE,
               (dst->addr, src->addr, src->len), false, vis_vector, dst_count, dst, src_count, src)
-
-CORE_FORMS_BY(FORM, get_vector,
-              (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,
-               const aq_vec *src),
-              (team, rank, dst_count, dst, src_count, src), (ONE_ENTRY && dst->len == src->len),
+CORE_FORMS_BY(FORM, get_vector, VECTOR_PARAMS, VECTOR_VALUES, VECTOR_IS_ONE,
               (src->addr, dst->addr, src->len), true, vis_vector, src_count, src, dst_count, dst)
-
-CORE_FORMS_BY(FORM, put_indexed,
-              (aq_team * team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
-               size_t src_count, void *const *src, size_t src_len),
-              (team, rank, dst_count, dst, dst_len, src_count, src, src_len),
-              ONE_ENTRY &&dst_len == src_len, (*dst, *src, src_len), false, vis_indexed, dst_count,
-              dst, dst_len, src_count, src, src_len)
-
-CORE_FORMS_BY(FORM, get_indexed,
-              (aq_team * team, aq_rank rank, size_t dst_count, void *const *dst, size_t dst_len,
-               size_t src_count, void *const *src, size_t src_len),
-              (team, rank, dst_count, dst, dst_len, src_count, src, src_len),
-              ONE_ENTRY &&dst_len == src_len, (*src, *dst, src_len), true, vis_indexed, src_count,
-              src, src_len, dst_count, dst, dst_len)
-
-CORE_FORMS_BY(FORM, put_strided,
-              (aq_team * team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-               const void *src, const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
-               size_t levels),
-              (team, rank, dst, dst_strides, src, src_strides, elem, counts, levels), ONE_ELEMENT,
-              (dst, src, elem), false, vis_strided, REGION(dst, dst_strides, src, src_strides))
-
-CORE_FORMS_BY(FORM, get_strided,
-              (aq_team * team, aq_rank rank, void *dst, const ptrdiff_t *dst_strides,
-               const void *src, const ptrdiff_t *src_strides, size_t elem, const size_t *counts,
-               size_t levels),
-              (team, rank, dst, dst_strides, src, src_strides, elem, counts, levels), ONE_ELEMENT,
-              (src, dst, elem), true, vis_strided, REGION(src, src_strides, dst, dst_strides))
+CORE_FORMS_BY(FORM, put_indexed, INDEXED_PARAMS, INDEXED_VALUES, INDEXED_IS_ONE,
+              (*dst, *src, src_len), false, vis_indexed, dst_count, dst, dst_len, src_count, src,
+              src_len)
+CORE_FORMS_BY(FORM, get_indexed, INDEXED_PARAMS, INDEXED_VALUES, INDEXED_IS_ONE,
+              (*src, *dst, src_len), true, vis_indexed, src_count, src, src_len, dst_count, dst,
+              dst_len)
+CORE_FORMS_BY(FORM, put_strided, STRIDED_PARAMS, STRIDED_VALUES, ONE_ELEMENT, (dst, src, elem),
+              false, vis_strided, REGION(dst, dst_strides, src, src_strides))
+CORE_FORMS_BY(FORM, get_strided, STRIDED_PARAMS, STRIDED_VALUES, ONE_ELEMENT, (src, dst, elem),
+              true, vis_strided, REGION(src, src_strides, dst, dst_strides))

@@ -1,23 +1,13 @@
 /* Listening and calling over UDP: the URIs, and what fails. */
 #include "transport/udp/udp_rendezvous_world_test.h"
 
-#include <dirent.h>
+#include "base/descriptors_test.h"
+
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 enum { BATCH = 64 /* packets in a round */ };
-
-static unsigned descriptors(void)
-{
-    unsigned count = 0;
-    DIR *folder = opendir("/proc/self/fd");
-    assert_non_null(folder);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
 
 /* Knock and call; what the listener says to that. */
 static enum udp_call_kind called(int fd, struct aqi_listener *listener)

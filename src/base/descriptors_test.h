@@ -1,0 +1,25 @@
+/* For tests that look for descriptors which a call leaves open. */
+#ifndef AQI_BASE_DESCRIPTORS_TEST_H
+#define AQI_BASE_DESCRIPTORS_TEST_H
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* Returns the number of open ones and a constant. */
+static inline unsigned descriptors(void)
+{
+    unsigned count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+#endif
