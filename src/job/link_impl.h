@@ -58,10 +58,10 @@ struct link_list {
 
 struct aqi_links {
     struct aqi_seal_job job;
-    struct aqi_links_config config; /* those that have not authenticated */
+    struct aqi_links_config config; /* without the key */
     struct link_list all, strangers;
     struct aqi_link *dirty;
-    unsigned doomed, strangers_doomed; /* the number of links that includes those */
+    unsigned doomed, strangers_doomed; /* the latter are included in the former */
     uint64_t next_ns;                  /* no deadline is before that */
     struct aqi_source listener;
     uint16_t port;

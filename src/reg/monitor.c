@@ -57,7 +57,7 @@ struct monitor_range {
 };
 
 struct aqi_monitor {
-    struct aqi_monitor *next; /* number of open monitors */
+    struct aqi_monitor *next; /* in the list of open monitors */
     int fd, stop;
     bool threads;
     pthread_t thread;

@@ -50,7 +50,7 @@ struct reg_pin {
     enum reg_side side;     /* REG_HERE */
     struct reg_entry entry; /* by region */
     struct reg_list unused; /* in victims or doomed */
-    struct reg_list holds;  /* number of peers */
+    struct reg_list holds;  /* the holds of peers */
     uint64_t addr, len;
     struct aqi_reg_mem mem;
     uint32_t users, holders;

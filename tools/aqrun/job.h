@@ -47,7 +47,7 @@ struct job {
     struct options options;
     uint32_t size;
     uint32_t count; /* ranks that run here */
-    uint32_t first; /* number of them */
+    uint32_t first; /* the lowest of them */
     uint32_t agent; /* number of this agent; 0: the one that the user has started */
     uint32_t agents;
     struct rank *ranks;

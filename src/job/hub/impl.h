@@ -43,7 +43,7 @@ struct hub_closing {
     bool abandoned;    /* do not wait for processes any longer */
     uint64_t since_ns; /* when the end began */
     size_t step;       /* number of the escalation's next step */
-    unsigned looks;    /* next check of processes that were killed but have not ended */
+    unsigned looks;    /* checks so far of processes that were killed but have not ended */
 };
 
 /* --- the tree: flow.c ----------------------------------------------------------------------------
@@ -97,7 +97,7 @@ struct hub_rank {
     bool leaving;   /* makes no more collective calls (LEAVING) */
     bool ending;    /* ends as soon as all others do (ENDING) */
     bool whole;     /* its part of the current call has arrived */
-    uint32_t calls; /* the agent that sent the part */
+    uint32_t calls; /* number of calls whose part has arrived */
     int pid, joined_pid;
     char program[16];
     char *fate; /* LOST: the reason */

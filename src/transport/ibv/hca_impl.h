@@ -109,7 +109,7 @@ struct hca_buf {
     struct hca_chunk *chunk;
     unsigned char *bytes;
     uint32_t len;
-    struct hca_peer *source; /* a message that waits for its turn */
+    struct hca_peer *source; /* the sender of a message that waits for its turn */
     unsigned rail;           /* rail on which it arrived; HCA_RAILS: by a ring */
 };
 
@@ -304,13 +304,13 @@ struct hca_tp {
     bool locks, draining;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint64_t now, looked; /* check for events that no completion signals */
+    uint64_t now, looked; /* looked: the last check for events that no completion signals */
     uint32_t depth;       /* requests in flight to a peer */
     uint32_t sends;       /* entries of a link's send queue */
     uint32_t mask;        /* for the entries kept: a power of two, minus 1 */
     uint32_t room;        /* completions of sends for which the queues have room */
-    uint32_t out;         /* for sends in flight */
-    uint32_t silent_most; /* the number of those that exist */
+    uint32_t out;         /* completions of sends in flight */
+    uint32_t silent_most; /* sends that signal no completion: the limit, and how many there are */
     uint32_t silent;
     struct ibv_send_wr post; /* the next message or transfer; with the constant fields set */
     struct ibv_sge post_piece;
@@ -323,7 +323,7 @@ struct hca_tp {
     struct hca_buf *held, **last_held; /* requests that wait for their turn */
     struct hca_peer *lost, *broken;
     uint32_t waiting;   /* transfers that are not completely posted */
-    uint32_t repeating; /* peers for which buffers are posted again */
+    uint32_t repeating; /* peers to which something is posted again */
     bool whole;         /* the next round must check more than the completions */
     struct aqi_pool ops;
     struct hca_greeter greeter;

@@ -211,7 +211,7 @@ struct ofi_tp {
     struct aqi_tp tp;
     struct aqi_tp_params params;
     const struct aqi_tp *front; /* the core's handle: this one, or that of several domains */
-    unsigned place;             /* number of these */
+    unsigned place;             /* index of this one among the domains */
     struct aqi_spin lock;
     bool locks, draining;
     struct fi_info *info;
