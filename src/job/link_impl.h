@@ -31,7 +31,7 @@ struct aqi_link {
     struct aqi_link *next, *prev; /* in `all` or `strangers` */
     struct aqi_link *next_dirty;
     enum link_state state;
-    bool stranger;  /* in one of those lists */
+    bool stranger;  /* in `strangers` */
     bool dirty;     /* must be flushed */
     bool marked;    /* the backlog has reached the mark */
     bool last_came; /* the last frame of the other side has arrived */

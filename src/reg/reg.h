@@ -112,8 +112,8 @@ struct aqi_reg_params {
 struct aqi_reg_counts {
     uint64_t hits, misses, refused; /* of local memory */
     uint64_t far_hits, far_asked, far_joined, far_refused;
-    uint64_t rides, revoked, sent; /* messages sent */
-    uint64_t pins, unpins, failed; /* failed calls of `pin` */
+    uint64_t rides, revoked, sent; /* sent: messages */
+    uint64_t pins, unpins, failed; /* failed: calls of `pin` */
     struct aqi_reg_pool pinned, lent;
     uint64_t pinned_most;
 };
