@@ -18,8 +18,8 @@
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
 #include "transport/ibv/ibv.h"
-#include "transport/lending.h"
-#include "transport/pins.h"
+#include "transport/rdma/lending.h"
+#include "transport/rdma/pins.h"
 
 enum {
     HCA_FRAME = 96,     /* maximum bytes before the payload of a message */

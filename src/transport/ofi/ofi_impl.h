@@ -12,11 +12,11 @@
 #include "base/settings.h"
 #include "base/spin.h"
 #include "transport/credit_gate.h"
-#include "transport/lending.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"
-#include "transport/pins.h"
+#include "transport/rdma/lending.h"
+#include "transport/rdma/pins.h"
 
 enum {
     OFI_FRAME = 96,  /* maximum bytes before the payload of a message; a tail follows it */

@@ -7,7 +7,7 @@
  * deregisters such memory: a transfer in progress to other pages of the piece is rejected, and
  * repeated by messages.
  */
-#include "transport/pins.h"
+#include "transport/rdma/pins.h"
 
 #include "base/copy.h"
 #include "base/log.h"

@@ -22,7 +22,7 @@
 #define AQI_LENDING_H
 
 #include "base/spin.h"
-#include "transport/pins.h"
+#include "transport/rdma/pins.h"
 
 enum {
     AQI_LENDING_MESSAGES = 8,                       /* to a peer under way, ... */

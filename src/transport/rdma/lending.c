@@ -2,7 +2,7 @@
  * Parts of transfers whose memory is lent on demand: what they wait for, how they continue, and the
  * messages.
  */
-#include "transport/lending.h"
+#include "transport/rdma/lending.h"
 
 #include "base/stats.h"
 

@@ -1,5 +1,5 @@
 /* Tests pins.c, with an adapter that only counts. */
-#include "transport/pins.h"
+#include "transport/rdma/pins.h"
 
 #include "reg/limits.h"
 
