@@ -213,12 +213,12 @@ static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
         peer->owed_at = ofi_flush_ended(peer);
         peer->calls = owed;
     } else if (++peer->calls > OFI_FLUSH_CALLS && ofi->now - peer->owed > ofi_config.repair_ns) {
-        ofi_peer_fail(ofi, peer,
-                      "%s has delivered nothing to it for %u s in which it made calls "
-                      "(AQ_OFI_REPAIR_TIMEOUT): messages %u to %u are missing%s",
-                      ofi->info->fabric_attr->prov_name,
-                      (unsigned)((ofi->now - peer->owed) / 1000000000), peer->confirmed + 1,
-                      peer->given, ofi_transfer_is_posted(peer) ? ", and transfers" : "");
+        ofi_peer_fail(
+            ofi, peer,
+            "%s has delivered nothing to it for %u s in which it made calls "
+            "(AQ_OFI_REPAIR_TIMEOUT): %u messages are missing%s",
+            ofi->info->fabric_attr->prov_name, (unsigned)((ofi->now - peer->owed) / 1000000000),
+            peer->given - peer->confirmed, ofi_transfer_is_posted(peer) ? ", and transfers" : "");
     }
 }
 

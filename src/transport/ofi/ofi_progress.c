@@ -41,6 +41,27 @@ static bool ofi_progress_is_refused(int err)
     return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL;
 }
 
+/*
+ * Its memory was touched, and has been protected since. A stream that ends within a put takes what
+ * follows for the rest of it, and says that this has arrived (tcp;ofi_rxm).
+ */
+static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
+{
+    const struct aqi_transfer *op = &piece->op->op;
+    struct ofi_peer *peer = piece->op->peer;
+    const char *provider = ofi->info->fabric_attr->prov_name;
+    bool put = !op->get;
+    if (op->status == AQ_OK)
+        aqi_fail(AQ_EINVAL, "ofi",
+                 "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
+                 "munmap): they have to stay accessible until the transfer is complete",
+                 provider, piece->len, (void *)(op->local + piece->offset),
+                 put ? "the source of a put" : "where a get writes", put ? "read" : "written");
+    ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
+    if (put)
+        ofi_peer_fail(ofi, peer, "%s: the source of a put could not be read any more", provider);
+}
+
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
                                       const char *text)
 {
@@ -49,21 +70,8 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
         ofi_transfer_piece_refused(ofi, piece);
         return;
     }
-    if (err == FI_EFAULT) { /* it was touched, and has been protected since */
-        const struct aqi_transfer *op = &piece->op->op;
-        aqi_fail(AQ_EINVAL, "ofi",
-                 "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
-                 "munmap): they have to stay accessible until the transfer is complete",
-                 ofi->info->fabric_attr->prov_name, piece->len, (void *)(op->local + piece->offset),
-                 op->get ? "where a get writes" : "the source of a put",
-                 op->get ? "written" : "read");
-        /* A stream that ends within a put takes what follows for the rest of it, and says that this
-         * has arrived (tcp;ofi_rxm). */
-        bool put = !op->get;
-        ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
-        if (put)
-            ofi_peer_fail(ofi, peer, "%s: the source of a put could not be read any more",
-                          ofi->info->fabric_attr->prov_name);
+    if (err == FI_EFAULT) {
+        ofi_progress_piece_gone(ofi, piece);
         return;
     }
     if (ofi_peer_is_cut(err)) {

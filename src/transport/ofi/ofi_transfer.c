@@ -204,7 +204,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
     }
     for (struct ofi_op *op = peer->ops, *next; op != NULL; op = next) {
         next = op->next;
-        op->op.status = AQ_EPEER;
+        if (op->op.status == AQ_OK) op->op.status = AQ_EPEER;
         if (!now && ofi_transfer_is_exposed(op)) continue;
         ofi_transfer_end(op);
         if (op->op.done == op->op.len) ofi_transfer_free(ofi, op);
