@@ -51,8 +51,8 @@ typedef void aq_reduce_fn(const void *left, void *right_and_out, size_t count, c
  * @return AQ_OK     Done.
  * @return AQ_ERANK  `root` is not in the team.
  * @return AQ_EPEER  A member died; the contents of `dst` are undefined.
- * @return AQ_EINVAL The team does not support collectives, `flags` has a bit that this call does
- *                   not accept, or a pointer is NULL.
+ * @return AQ_EINVAL  The team does not support collectives, `flags` has a bit that this call does
+ *                    not accept, or a pointer is NULL.
  * @return AQ_ENOMEM, AQ_ESTATE, AQ_ECONTEXT  Nothing was started.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_broadcast(aq_team *team, aq_rank root, void *dst,
@@ -92,13 +92,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_broadcast_nb(aq_team *team, aq_rank root, v
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce(aq_team *team, aq_rank root, void *dst, const void *src,
                                             size_t count, aq_type type, aq_op op, unsigned flags);
-
-/**
- * Start a reduction to one member. Does what aq_coll_reduce does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the type does not support `op`.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_nb(aq_team *team, aq_rank root, void *dst,
                                                const void *src, size_t count, aq_type type,
                                                aq_op op, unsigned flags, aq_event *ev);
@@ -115,13 +108,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user(aq_team *team, aq_rank root, vo
                                                  const void *src, size_t count, size_t size,
                                                  aq_reduce_fn *fn, const void *context,
                                                  unsigned flags);
-
-/**
- * Start a reduction to one member with a user-defined function. Does what aq_coll_reduce_user does;
- * otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if `fn` is NULL or `size` is 0.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root, void *dst,
                                                     const void *src, size_t count, size_t size,
                                                     aq_reduce_fn *fn, const void *context,
@@ -138,14 +124,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_reduce_user_nb(aq_team *team, aq_rank root,
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce(aq_team *team, void *dst, const void *src,
                                                size_t count, aq_type type, aq_op op,
                                                unsigned flags);
-
-/**
- * Start a reduction to all members. Does what aq_coll_allreduce does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if the type does not support
- *         `op`.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, const void *src,
                                                   size_t count, aq_type type, aq_op op,
                                                   unsigned flags, aq_event *ev);
@@ -159,13 +137,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_nb(aq_team *team, void *dst, cons
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user(aq_team *team, void *dst, const void *src,
                                                     size_t count, size_t size, aq_reduce_fn *fn,
                                                     const void *context, unsigned flags);
-
-/**
- * Start a reduction to all members with a user-defined function. Does what aq_coll_allreduce_user
- * does; otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if `fn` is NULL or `size` is 0.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst, const void *src,
                                                        size_t count, size_t size, aq_reduce_fn *fn,
                                                        const void *context, unsigned flags,
@@ -179,16 +150,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allreduce_user_nb(aq_team *team, void *dst,
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return As aq_coll_broadcast.
+ * @return As aq_coll_broadcast; AQ_EINVAL also if the total size overflows.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gather(aq_team *team, aq_rank root, void *dst, const void *src,
                                             size_t nbytes, unsigned flags);
-
-/**
- * Start a gather. Does what aq_coll_gather does; otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the total size overflows.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void *dst,
                                                const void *src, size_t nbytes, unsigned flags,
                                                aq_event *ev);
@@ -200,19 +165,13 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gather_nb(aq_team *team, aq_rank root, void
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
  * @return AQ_EMISMATCH  A member's `nbytes` is not what the root expects: every member gets this,
- *                       nothing was moved, and the team remains usable.
+ *                       in the `_nb` form when it waits for the event; nothing was moved, and the
+ *                       team remains usable.
  * @return As aq_coll_gather; AQ_EINVAL also if a table in the root is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv(aq_team *team, aq_rank root, void *dst,
                                              const size_t *counts, const size_t *offsets,
                                              const void *src, size_t nbytes, unsigned flags);
-
-/**
- * Start a gather of blocks of different sizes. Does what aq_coll_gatherv does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if a table in the root is NULL.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, void *dst,
                                                 const size_t *counts, const size_t *offsets,
                                                 const void *src, size_t nbytes, unsigned flags,
@@ -226,13 +185,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_gatherv_nb(aq_team *team, aq_rank root, voi
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgather(aq_team *team, void *dst, const void *src,
                                                size_t nbytes, unsigned flags);
-
-/**
- * Start a gather to all members. Does what aq_coll_allgather does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if the total size overflows.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, const void *src,
                                                   size_t nbytes, unsigned flags, aq_event *ev);
 
@@ -247,13 +199,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgather_nb(aq_team *team, void *dst, cons
 AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv(aq_team *team, void *dst, const size_t *counts,
                                                 const size_t *offsets, const void *src,
                                                 unsigned flags);
-
-/**
- * Start a gather of blocks of different sizes to all members. Does what aq_coll_allgatherv does;
- * otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if a table is NULL.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, const size_t *counts,
                                                    const size_t *offsets, const void *src,
                                                    unsigned flags, aq_event *ev);
@@ -266,16 +211,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_allgatherv_nb(aq_team *team, void *dst, con
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return As aq_coll_broadcast.
+ * @return As aq_coll_broadcast; AQ_EINVAL also if the total size overflows.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatter(aq_team *team, aq_rank root, void *dst,
                                              const void *src, size_t nbytes, unsigned flags);
-
-/**
- * Start a scatter. Does what aq_coll_scatter does; otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if the total size overflows.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, void *dst,
                                                 const void *src, size_t nbytes, unsigned flags,
                                                 aq_event *ev);
@@ -293,13 +232,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatter_nb(aq_team *team, aq_rank root, voi
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv(aq_team *team, aq_rank root, void *dst, size_t nbytes,
                                               const void *src, const size_t *counts,
                                               const size_t *offsets, unsigned flags);
-
-/**
- * Start a scatter of blocks of different sizes. Does what aq_coll_scatterv does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb; AQ_EINVAL also if a table in the root is NULL.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, void *dst,
                                                  size_t nbytes, const void *src,
                                                  const size_t *counts, const size_t *offsets,
@@ -311,17 +243,10 @@ AQ_API AQ_MUST_USE aq_status aq_coll_scatterv_nb(aq_team *team, aq_rank root, vo
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return As aq_coll_broadcast, except AQ_ERANK.
+ * @return As aq_coll_broadcast, except AQ_ERANK; AQ_EINVAL also if the total size overflows.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoall(aq_team *team, void *dst, const void *src,
                                               size_t nbytes, unsigned flags);
-
-/**
- * Start an exchange between all members. Does what aq_coll_alltoall does; otherwise as
- * aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if the total size overflows.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const void *src,
                                                  size_t nbytes, unsigned flags, aq_event *ev);
 
@@ -339,13 +264,6 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const s
                                                const size_t *dst_offsets, const void *src,
                                                const size_t *src_counts, const size_t *src_offsets,
                                                unsigned flags);
-
-/**
- * Start an exchange of blocks of different sizes between all members. Does what aq_coll_alltoallv
- * does; otherwise as aq_coll_broadcast_nb.
- *
- * @return As aq_coll_broadcast_nb, except AQ_ERANK; AQ_EINVAL also if a table is NULL.
- */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv_nb(
     aq_team *team, void *dst, const size_t *dst_counts, const size_t *dst_offsets, const void *src,
     const size_t *src_counts, const size_t *src_offsets, unsigned flags, aq_event *ev);

@@ -39,10 +39,10 @@ AQ_API AQ_MUST_USE aq_status aq_put(aq_team *team, aq_rank rank, void *dst, cons
                                     size_t len, unsigned flags);
 
 /**
- * Start a put with an explicit event.
+ * Start a put with an explicit event. `src` may be reused once aq_event_local(*ev) is complete,
+ * which may be before `*ev` is.
  *
- * Completion  `*ev` completes when the bytes are visible at the target; `src` may be reused
- *             earlier, once aq_event_local(*ev) is complete.
+ * Completion  `*ev` completes when the bytes are visible at the target.
  * Ordering    None, not even between two puts to one process.
  * Blocking    May poll for resources and run handlers meanwhile, unless AQ_IMMEDIATE is set.
  * Threads     Any; not from a handler.
@@ -55,10 +55,11 @@ AQ_API AQ_MUST_USE aq_status aq_put_nb(aq_team *team, aq_rank rank, void *dst, c
                                        size_t len, unsigned flags, aq_event *ev);
 
 /**
- * Start a put that belongs to the thread's implicit set (aq_nbi_wait). Otherwise as aq_put_nb.
+ * Start a put that belongs to the thread's implicit set (aq_nbi_wait). `src` may be reused after
+ * aq_nbi_wait(AQ_NBI_LOCAL). Otherwise as aq_put_nb.
  *
  * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
- *             bytes are visible at the target; after aq_nbi_wait(AQ_NBI_LOCAL) `src` may be reused.
+ *             bytes are visible at the target.
  *
  * @return AQ_OK  Started.
  * @return As aq_put_nb.
@@ -106,26 +107,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_nbi(aq_team *team, aq_rank rank, void *dst, 
  */
 AQ_API AQ_MUST_USE aq_status aq_put_value(aq_team *team, aq_rank rank, void *dst, uint64_t value,
                                           size_t len, unsigned flags);
-
-/**
- * Start a put of a value with an explicit event. Otherwise as aq_put_nb and aq_put_value.
- *
- * Completion  `*ev` completes when the bytes are visible at the target.
- *
- * @return As aq_put_nb; AQ_ESIZE if `len` is not 1 to 8.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_value_nb(aq_team *team, aq_rank rank, void *dst, uint64_t value,
                                              size_t len, unsigned flags, aq_event *ev);
-
-/**
- * Start a put of a value in the thread's implicit set. Otherwise as aq_put_value_nb.
- *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
- *             bytes are visible at the target.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_value_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_value_nbi(aq_team *team, aq_rank rank, void *dst,
                                               uint64_t value, size_t len, unsigned flags);
 
@@ -146,26 +129,8 @@ AQ_API AQ_MUST_USE aq_status aq_get_value(aq_team *team, aq_rank rank, const voi
  */
 AQ_API AQ_MUST_USE aq_status aq_memset(aq_team *team, aq_rank rank, void *dst, int byte, size_t len,
                                        unsigned flags);
-
-/**
- * Start a memset with an explicit event. Otherwise as aq_put_nb.
- *
- * Completion  `*ev` completes when the bytes are visible at the target.
- *
- * @return As aq_put_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_memset_nb(aq_team *team, aq_rank rank, void *dst, int byte,
                                           size_t len, unsigned flags, aq_event *ev);
-
-/**
- * Start a memset in the thread's implicit set. Otherwise as aq_memset_nb.
- *
- * Completion  After aq_nbi_wait(AQ_NBI_PUT), or when the access region's event is complete, the
- *             bytes are visible at the target.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_memset_nbi(aq_team *team, aq_rank rank, void *dst, int byte,
                                            size_t len, unsigned flags);
 

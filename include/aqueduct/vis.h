@@ -130,24 +130,10 @@ AQ_API AQ_MUST_USE aq_status aq_get_vector_nbi(aq_team *team, aq_rank rank, size
 AQ_API AQ_MUST_USE aq_status aq_put_indexed(aq_team *team, aq_rank rank, size_t dst_count,
                                             void *const *dst, size_t dst_len, size_t src_count,
                                             void *const *src, size_t src_len, unsigned flags);
-
-/**
- * Start an indexed put with an explicit event. Otherwise as aq_put_vector_nb and aq_put_indexed.
- *
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_indexed_nb(aq_team *team, aq_rank rank, size_t dst_count,
                                                void *const *dst, size_t dst_len, size_t src_count,
                                                void *const *src, size_t src_len, unsigned flags,
                                                aq_event *ev);
-
-/**
- * Start an indexed put in the thread's implicit set. Otherwise as aq_put_vector_nbi and
- * aq_put_indexed.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count,
                                                 void *const *dst, size_t dst_len, size_t src_count,
                                                 void *const *src, size_t src_len, unsigned flags);
@@ -161,24 +147,10 @@ AQ_API AQ_MUST_USE aq_status aq_put_indexed_nbi(aq_team *team, aq_rank rank, siz
 AQ_API AQ_MUST_USE aq_status aq_get_indexed(aq_team *team, aq_rank rank, size_t dst_count,
                                             void *const *dst, size_t dst_len, size_t src_count,
                                             void *const *src, size_t src_len, unsigned flags);
-
-/**
- * Start an indexed get with an explicit event. Otherwise as aq_get_vector_nb and aq_get_indexed.
- *
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_indexed_nb(aq_team *team, aq_rank rank, size_t dst_count,
                                                void *const *dst, size_t dst_len, size_t src_count,
                                                void *const *src, size_t src_len, unsigned flags,
                                                aq_event *ev);
-
-/**
- * Start an indexed get in the thread's implicit set. Otherwise as aq_get_vector_nbi and
- * aq_get_indexed.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_indexed_nbi(aq_team *team, aq_rank rank, size_t dst_count,
                                                 void *const *dst, size_t dst_len, size_t src_count,
                                                 void *const *src, size_t src_len, unsigned flags);
@@ -204,25 +176,11 @@ AQ_API AQ_MUST_USE aq_status aq_put_strided(aq_team *team, aq_rank rank, void *d
                                             const ptrdiff_t *dst_strides, const void *src,
                                             const ptrdiff_t *src_strides, size_t elem,
                                             const size_t *counts, size_t levels, unsigned flags);
-
-/**
- * Start a strided put with an explicit event. Otherwise as aq_put_vector_nb and aq_put_strided.
- *
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_strided_nb(aq_team *team, aq_rank rank, void *dst,
                                                const ptrdiff_t *dst_strides, const void *src,
                                                const ptrdiff_t *src_strides, size_t elem,
                                                const size_t *counts, size_t levels, unsigned flags,
                                                aq_event *ev);
-
-/**
- * Start a strided put in the thread's implicit set. Otherwise as aq_put_vector_nbi and
- * aq_put_strided.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_put_strided_nbi(aq_team *team, aq_rank rank, void *dst,
                                                 const ptrdiff_t *dst_strides, const void *src,
                                                 const ptrdiff_t *src_strides, size_t elem,
@@ -239,25 +197,11 @@ AQ_API AQ_MUST_USE aq_status aq_get_strided(aq_team *team, aq_rank rank, void *d
                                             const ptrdiff_t *dst_strides, const void *src,
                                             const ptrdiff_t *src_strides, size_t elem,
                                             const size_t *counts, size_t levels, unsigned flags);
-
-/**
- * Start a strided get with an explicit event. Otherwise as aq_get_vector_nb and aq_get_strided.
- *
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_strided_nb(aq_team *team, aq_rank rank, void *dst,
                                                const ptrdiff_t *dst_strides, const void *src,
                                                const ptrdiff_t *src_strides, size_t elem,
                                                const size_t *counts, size_t levels, unsigned flags,
                                                aq_event *ev);
-
-/**
- * Start a strided get in the thread's implicit set. Otherwise as aq_get_vector_nbi and
- * aq_get_strided.
- *
- * @return AQ_OK  Started.
- * @return As aq_put_vector_nb.
- */
 AQ_API AQ_MUST_USE aq_status aq_get_strided_nbi(aq_team *team, aq_rank rank, void *dst,
                                                 const ptrdiff_t *dst_strides, const void *src,
                                                 const ptrdiff_t *src_strides, size_t elem,

@@ -195,6 +195,45 @@ class LintTest(unittest.TestCase):
         (man / "man3/aq_thing_do.3").unlink()
         self.assert_finds("aq_thing_do.3 is missing", "manual", man)
 
+    def test_manual_of_forms(self):
+        do = "AQ_API aq_status aq_{}(int how);\n"
+        self.write("include/aqueduct/thing.h", GOOD_HEADER.replace("#endif\n", f"""
+/**
+ * Start a thing.
+ *
+ * Blocking    Only for a moment.
+ * Threads     Any.
+ *
+ * @return AQ_OK, AQ_EINVAL  Started, or not.
+ */
+{do.format("thing_do_nb")}
+/**
+ * Undo a thing, and wait. Otherwise as aq_thing_do.
+ *
+ * @return As aq_thing_do; AQ_ERANGE if it is small.
+ */
+{do.format("thing_undo")}{do.format("thing_undo_nb")}
+{do.format("thing_bare")}#endif
+"""))
+        command = [sys.executable, self.root / "tools/dev/mkman.py", "--include", self.overview(),
+                   "--out", self.root / "man", "--version", "1.2.3", "--date", "2026-01-01"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertIn("aq_thing_bare has no doc comment", result.stderr)
+        header = self.root / "include/aqueduct/thing.h"
+        text = header.read_text(encoding="utf-8").replace(do.format("thing_bare"), "")
+        header.write_text(text, encoding="utf-8")
+        subprocess.run(command, check=True)
+        page = (self.root / "man/man3/aq_thing_undo_nb.3").read_text(encoding="utf-8")
+        for said in ("aq_thing_undo_nb \\-\nstart to undo a thing\n", "Only for a moment.",
+                     "Started, or not.", "\\fBAQ_ERANGE\\fR\nIf it is small."):
+            self.assertIn(said, page)
+        self.assert_clean("style")
+        header.write_text(text.replace("Otherwise as", "Unlike"), encoding="utf-8")
+        header.write_text(header.read_text(encoding="utf-8").replace("As aq_thing_do;", "AQ_OK,"),
+                          encoding="utf-8")
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertIn("aq_thing_undo_nb is like no other call", result.stderr)
+
     def tool_page(self, man, name):
         tool = self.root / name
         tool.write_text("#!/bin/sh\necho usage: $0; echo; echo '  --all  everything'\n",

@@ -1,7 +1,8 @@
 """Read the public headers: declarations, and the doc comments before them.
 
-Understands the headers of this project, not C: one declaration after one comment, functions
-marked AQ_API, types as "typedef struct/enum/…", values documented before or after ("/**< … */").
+Understands the headers of this project, not C: one declaration after one comment, or the forms of a
+call without blank lines between them, functions marked AQ_API, types as "typedef struct/enum/…",
+values documented before or after ("/**< … */").
 """
 
 import pathlib
@@ -23,6 +24,7 @@ class Item:
         self.header = header
         self.line = line
         self.inline = inline  # a function that is not in any library
+        self.form_of = None  # the blocking call before it, with which it shares the comment
 
     def where(self):
         return f"{self.header}:{self.line}"
@@ -45,12 +47,13 @@ class Header:
 
     def _parse(self):
         text = self.text
-        doc = None
+        doc = blocking = None
         pos = 0
         while pos < len(text):
             if text.startswith("/**", pos) and not text.startswith("/**<", pos):
                 end = text.index("*/", pos)
                 doc = comment_lines(text[pos + 3 : end])
+                blocking = None
                 pos = end + 2
                 continue
             if text.startswith("/*", pos):
@@ -58,7 +61,8 @@ class Header:
                 continue
             if text[pos].isspace():
                 if text.startswith("\n\n", pos):
-                    doc = None  # a blank line separates it from items that it does not describe
+                    # A blank line separates it from items that it does not describe.
+                    doc = blocking = None
                 pos += 1
                 continue
             line = text.count("\n", 0, pos) + 1
@@ -82,8 +86,10 @@ class Header:
             end = body_end(text, pos) or declaration_end(text, pos)
             code = text[pos:end].strip()
             pos = end
-            item = self._declaration(code, doc, line)
+            item = self._declaration(code, doc or (blocking and blocking.doc), line)
             if item:
+                item.form_of = blocking
+                blocking = blocking or (item if item.kind == "function" else None)
                 doc = None
                 yield item
 

@@ -142,7 +142,7 @@ class Doc:
 
     @staticmethod
     def _outcome(text):
-        tagged = re.match(r"\s*(AQ_\w+(?:, AQ_\w+)*)(?:\s\s+(.*))?$", text)
+        tagged = re.match(r"\s*(AQ_[A-Z]+(?:, AQ_[A-Z]+)*)(?:\s+(.*))?$", text)
         if tagged:
             return tagged.group(1), " ".join((tagged.group(2) or "").split())
         return None, " ".join(text.split())
@@ -225,6 +225,38 @@ class Doc:
         return first
 
 
+class FormDoc(Doc):
+    """
+    The doc of aq_x_nb or aq_x_nbi without a comment of its own: it does what aq_x does, as
+    aq_y_nb does what aq_y does, where aq_y is a call to which the comment of aq_x refers.
+    """
+
+    def __init__(self, item, docs):
+        super().__init__(item.doc)
+        self.blocking = item.form_of.name
+        self.suffix = item.name.removeprefix(self.blocking)
+        texts = " ".join(self.paragraphs + [text for _, text in self.sections + self.returns])
+        likes = re.findall(r"\b[Aa]s (aq_\w+)(?: and (aq_\w+))?", texts)
+        names = [name for like in likes for name in like if name + self.suffix in docs]
+        if not names:
+            sys.exit(f"mkman: {item.where()}: {item.name} is like no other call")
+        self.like = names[0]
+        self.paragraphs.insert(0, f"Start what {self.blocking} does, as described below, without "
+                                  f"waiting for it; otherwise as {self.like}{self.suffix}.")
+
+    def resolve(self, docs, seen=()):
+        _, own = docs[self.blocking].resolve(docs, seen)
+        _, theirs = docs[self.like].resolve(docs, seen)
+        sections, codes = docs[self.like + self.suffix].resolve(docs, seen)
+        codes = {code: text for code, text in codes.items() if code in own or code not in theirs}
+        return sections, codes | {code: text for code, text in own.items()
+                                  if theirs.get(code) != text}
+
+    def brief(self):
+        blocking = re.split(r"(?<=[\w)`\"])[.:;](?:\s|$)", self.paragraphs[1], maxsplit=1)[0]
+        return f"start to {blocking[0].lower()}{blocking[1:]}".removesuffix(", and wait")
+
+
 def prototype(code):
     """A prototype in lines that fit, with continuation lines aligned to the opening parenthesis."""
     head, _, rest = code.partition("(")
@@ -276,7 +308,7 @@ def return_value(page, doc, codes, meanings):
         page.tagged(code, f"{meanings[code]} {text}" if shared else text or meanings[code])
 
 
-def topic_page(header, options):
+def topic_page(header, docs, options):
     page = Page(f"aqueduct-{header.topic}", 7, options)
     purpose = header.purpose.rstrip(".")
     page.name(f"aqueduct-{header.topic}", purpose[0].lower() + purpose[1:])
@@ -285,7 +317,7 @@ def topic_page(header, options):
     if header.functions():
         page.section("CALLS")
         for item in header.functions():
-            page.tagged(f"{item.name}(3)", Doc(item.doc).brief())
+            page.tagged(f"{item.name}(3)", docs[item.name].brief())
     types = [item for item in header.items if item.kind == "type"]
     if types:
         page.section("TYPES")
@@ -366,14 +398,19 @@ def main():
     for declared, text in aqheaders.members(statuses):
         meanings[declared.split()[0]] = text[0].upper() + text[1:] + "."
 
-    docs = {item.name: Doc(item.doc) for header in headers for item in header.functions()}
+    functions = [item for header in headers for item in header.functions()]
+    for item in functions:
+        if not item.doc:
+            sys.exit(f"mkman: {item.where()}: {item.name} has no doc comment")
+    docs = {item.name: Doc(item.doc) for item in functions if not item.form_of}
+    for item in functions:
+        if item.form_of:
+            docs[item.name] = FormDoc(item, docs)
     pages = {"man7/aqueduct.7": overview_page(headers, options)}
     for header in headers:
         if header.topic != "aqueduct":
-            pages[f"man7/aqueduct-{header.topic}.7"] = topic_page(header, options)
+            pages[f"man7/aqueduct-{header.topic}.7"] = topic_page(header, docs, options)
         for item in header.functions():
-            if not item.doc:
-                sys.exit(f"mkman: {item.where()}: {item.name} has no doc comment")
             pages[f"man3/{item.name}.3"] = call_page(item, header, docs, meanings, options)
 
     out = pathlib.Path(options.out)
