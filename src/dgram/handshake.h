@@ -32,7 +32,7 @@ struct connect_hello {
 };
 static_assert(sizeof(struct connect_hello) == 112, "no padding");
 
-/* A way to send by, our address as the peer sees it by that way, and numbers. */
+/* Where to send by a way, our address for answers by it, and the numbers to send. */
 struct connect_by {
     struct aqi_dgram_addr to, own;
     uint32_t numbers[2];

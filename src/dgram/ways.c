@@ -35,7 +35,7 @@ bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
     return dgram_say(dgram, peer, &by, kind, nonces, packet, fill);
 }
 
-/* It wants to hear us there. */
+/* It asks for packets at that address. */
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello)
 {

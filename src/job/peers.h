@@ -8,9 +8,9 @@
 #include "job/hub/hub.h"
 
 void aqi_peers_open(struct aqi_hub *hub);
-/* The number of a query; each is answered once. */
+/* The query with this number has arrived; each is answered once. */
 void aqi_peers_asked(uint32_t turn);
-/* Returns when it wants to be called next, UINT64_MAX for never. */
+/* Returns when to call it next, UINT64_MAX for never. */
 uint64_t aqi_peers_tick(uint64_t now);
 void aqi_peers_close(void);
 

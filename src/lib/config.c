@@ -45,8 +45,7 @@ static const struct aqi_setting rows[] = {
      .legal = "off, all, or some of am, rma, atomic, coll, wait and job, separated by commas",
      .def = "",
      .doc = "The traced categories: all, off, or some of am, rma, atomic, coll, wait and job, "
-            "separated by "
-            "commas. By default, all if AQ_TRACE_FILE is set.",
+            "separated by commas. By default, all if AQ_TRACE_FILE is set.",
      .advice = "AQ_TRACE=am,wait to see which ranks wait for which.",
      AQI_SETTING_IN(TEXT, struct lib_config, trace)},
     {.name = "AQ_TRACE_FORMAT",

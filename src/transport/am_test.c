@@ -79,7 +79,7 @@ static void short_has_no_payload(void **state)
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
 
-/* A 17th argument is allowed only as the word of credits; only replies are never late. */
+/* A 17th argument is allowed only as the word of credits, and a reply is never late. */
 static void flags_are_checked(void **state)
 {
     static const struct {

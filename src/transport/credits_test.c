@@ -189,7 +189,7 @@ struct endpoint {
     bool thinking, busy, replied, dead;
     bool knows_dead[MOST];
     struct request *inbox, **inbox_end;
-    struct request now; /* sender of the request whose handler runs */
+    struct request now; /* the request whose handler runs */
     /* The network's view, counted independently of the credits. */
     struct aqi_credit_note unanswered[MOST]; /* arrived or in flight, from each */
     uint32_t reply_buffers[MOST];            /* requests sent minus replies received, to each */

@@ -21,7 +21,7 @@ static struct {
     struct aqi_peer peer[PEERS];
     aq_status answer; /* results of sends, after `again` times no room */
     unsigned again, tries, relaxed, last_round;
-    unsigned progress; /* answers of the peer */
+    unsigned progress; /* result of the transport's own operation */
     struct {
         uint32_t to;
         struct aqi_am am;

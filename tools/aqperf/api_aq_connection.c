@@ -97,7 +97,7 @@ static void be_called(struct perf *perf)
     fflush(stdout);
     while ((event = next_event()).type != AQ_CONNECTION_OPENED) {
         if (event.type != AQ_CONNECTION_REQUEST)
-            fail(perf->options.listen, "the caller cancelled the connection");
+            fail(perf->options.listen, "the caller canceled the connection");
         take_call(perf, event.connection);
     }
     CHECK(aq_listener_close(listener));

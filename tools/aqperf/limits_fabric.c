@@ -74,7 +74,7 @@ static void take_message(struct perf *perf)
     await(perf, FABRIC_RECEIVE, ++taken);
 }
 
-/* Posts a receive for the next message; there is one already for this one. */
+/* Send, and post one more receive: those for the next messages of the peer are there already. */
 static void give_message(struct perf *perf, size_t size)
 {
     give(perf, FABRIC_SEND, size);

@@ -141,7 +141,7 @@ struct kind {
     enum unit unit;
     enum carrier carrier;
     enum computing computing;
-    struct work work;     /* time without the loop */
+    struct work work;     /* without the loop, which struct pattern has */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest meaningful size */
     size_t moved;         /* of an operation, if the size is that of something else */
@@ -207,7 +207,7 @@ struct shared {
     uint64_t pid;
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
     uint64_t operations; /* of a limit in which rank 1 takes part */
-    uint64_t settled;    /* of rank 0: rank 1 may stop after this many loops of a fabric */
+    uint64_t settled;    /* of rank 0: loops of a fabric that rank 1 has left */
     uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];

@@ -174,7 +174,7 @@ static void alike_take(const char *line, const char *text, const char *key,
     of->key = strdup(key);
     if (of->text == NULL || of->key == NULL || !alike_add(of, who)) {
         free(of->key);
-        of->key = NULL; /* no others have been listed */
+        of->key = NULL; /* others are printed, not listed */
         alike_forget(of);
     }
     of->said = of->count;

@@ -168,7 +168,7 @@ static void main_run(void)
     }
 }
 
-/* Close finished relays; false if there is nothing left to wait for. */
+/* Whether all relays have ended; `late`: end those that are not paused. */
 static bool main_relays_done(bool late)
 {
     bool done = true;
@@ -299,7 +299,7 @@ int main(int argc, char **argv)
     main_leave_outer_job();
     output_open(&job.output[0], STDOUT_FILENO, "standard output");
     output_open(&job.output[1], STDERR_FILENO, "standard error");
-    (void)aqi_log_configure("off"); /* otherwise aqrun has printed the reason */
+    (void)aqi_log_configure("off"); /* aqrun itself prints what matters */
     int epoll;
     if (aqi_loop_open(main_loop_failed, &epoll) != AQ_OK) die("%s", aq_error_message());
     if (argc == 2 && strcmp(argv[1], "--agent") == 0) return main_agent(epoll);

@@ -56,7 +56,7 @@ void tree_came(void *arg, uint32_t number)
 
 static void tree_on_line(void *arg, uint32_t host, int stream, const char *text)
 {
-    static const char self[] = "aqrun: "; /* so as not to be mistaken for our own line */
+    static const char self[] = "aqrun: "; /* how our own line begins, too */
     (void)arg;
     if (strncmp(text, self, strlen(self)) == 0) text += strlen(self);
     /*

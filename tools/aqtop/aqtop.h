@@ -9,7 +9,7 @@
 /* The activity of a rank, from two samples. */
 struct rates {
     double messages, out, in; /* per second: calls that communicate, bytes to and from others */
-    double size;              /* message bytes sent */
+    double size;              /* mean bytes of a message or put sent */
     double again;             /* packets retransmitted per second */
     double waits;             /* share of the time, 0 to 1 */
 };

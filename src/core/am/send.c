@@ -245,7 +245,11 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
     return NULL;
 }
 
-/* The way of a request that has been checked; `event` is that of its source, or of the two. */
+/*
+ * What becomes of a checked request. It is sent at once, with `event` for the source of a Long; or
+ * `event` also stands for its reply; or it follows the operation of `event`, which then stands for
+ * both.
+ */
 enum am_way { AM_SEND, AM_ASK, AM_AFTER, AM_AFTER_IMPLICIT };
 
 static inline aq_status am_request(const char *call, enum am_way way, aq_team *team, aq_rank rank,

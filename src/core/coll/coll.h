@@ -161,7 +161,7 @@ struct core_coll {
     uint32_t shm_started, message_ops;
     uint32_t messages;  /* operations by messages that are under way */
     bool moved;         /* an operation went on since this was last cleared */
-    bool stuck;         /* the others have been notified of the operation that we wait in */
+    bool stuck;         /* the others have been notified in which operation we wait */
     bool op_failed;     /* an operation has failed */
     bool mismatched;    /* members were in different ones */
     atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */

@@ -7,7 +7,7 @@
 /* All zero at first. Times in ns. */
 struct core_linger {
     unsigned looks;     /* looks in succession that found nothing */
-    unsigned kept_away; /* how often it sleeps without more looks, as it has to share its core */
+    unsigned kept_away; /* times left to sleep at once, as it has to share its core */
     uint64_t polls, at; /* polls of the program, when they were last checked */
 };
 
@@ -18,7 +18,7 @@ static inline void core_linger_found(struct core_linger *linger)
 
 /* Whether to yield and look again; else sleep. */
 bool core_linger_looks(struct core_linger *linger);
-/* The yield returned after `away`. False: another thread computes on that core. */
+/* The yield returned after `away` ns. False: sleep, as another thread computes on that core. */
 bool core_linger_looked(struct core_linger *linger, uint64_t away);
 /* Whether the program polls so often that the thread need not. `polls` counts its polls. */
 bool core_linger_stands_back(struct core_linger *linger, uint64_t polls, uint64_t now);

@@ -41,9 +41,9 @@ struct aqg_ep {
 struct aqgi_team {
     struct aqg_tm head;
     aq_team *aq;
-    struct aqg_ep *ep; /* allocated by the library */
+    struct aqg_ep *ep; /* this process's endpoint in it */
     void *cdata;
-    gex_Memvec_t scratch; /* memory given by the client, not by the library */
+    gex_Memvec_t scratch; /* given by the client; the library uses memory of its own */
     gex_Flags_t flags;
     bool pair;
 };

@@ -34,7 +34,7 @@ struct images_team {
     pthread_mutex_t lock;
     gex_TM_t tm;
     aq_team *aq;           /* with the same members */
-    gasnet_image_t *first; /* of each process, and their number */
+    gasnet_image_t *first; /* the first image of each process, then the number of all */
     gasnet_image_t count;  /* on this process */
     uint64_t *calls;       /* of each image here */
     struct images_op *head;

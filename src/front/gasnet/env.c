@@ -42,7 +42,7 @@ static const char *env_value(const char *variable, const char *value)
     return value;
 }
 
-/* All names of one setting: the first that is set, or the default. */
+/* All aliases of a setting: each as it is set, or with the value in force. */
 static void env_report_setting(const aq_setting_info *info)
 {
     char names[512], *rest = names;
@@ -75,7 +75,7 @@ void aqgi_env_report(void)
         (void)gasnett_getenv_withdefault(settings[i].name, settings[i].dflt);
     for (size_t i = 0; aq_info_setting(i, &info) == AQ_OK; i++) {
         if (info.alias == NULL) continue;
-        /* That we have set ourselves. */
+        /* Set by aqgi_env_prepare, not by the user. */
         if (strcmp(info.name, "AQ_MAX_SEGMENT") == 0 && strcmp(info.origin, info.name) == 0 &&
             strcmp(info.value, env_segment_limit()) == 0)
             info.origin = "default";

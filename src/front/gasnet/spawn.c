@@ -43,7 +43,7 @@ static char *spawn_read_command_line(size_t *len)
 struct spawn_job {
     const char *said;    /* the requester, for messages */
     const char *count;   /* number of processes */
-    const char *spawner; /* options of aqrun; NULL: as hosts and settings say */
+    const char *spawner; /* option --spawner of aqrun; NULL: by hosts and settings */
     bool counted;        /* the number is the first argument, which is not passed on */
 };
 
@@ -123,7 +123,7 @@ static void spawn_nodes(const struct aqg_build *build)
 
 /* --- udp: ./program N ARGUMENTS --------------------------------------------------------------- */
 
-/* The arguments that gasnetrun_udp derives from the same variables; NULL: none are set. */
+/* The spawner that gasnetrun_udp derives from the same variables; NULL: none is set. */
 static const char *spawn_way(void)
 {
     static const char *const variables[] = {"GASNET_UDP_SPAWNER", "GASNET_SPAWNER",

@@ -145,8 +145,8 @@ struct shm_peer {
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
     /* shm_cma.c */
     _Atomic uint8_t cma;            /* enum shm_cma */
-    _Atomic uint64_t attends_until; /* ns: it is known to poll until then */
-    _Atomic uint64_t absent_until;  /* ns: it is known not to */
+    _Atomic uint64_t attends_until; /* ns: it is taken to poll until then */
+    _Atomic uint64_t absent_until;  /* ns: it is taken not to */
     _Atomic uint32_t absent_times;  /* in a row */
     _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };
@@ -156,8 +156,8 @@ struct shm_source {
     uint32_t id; /* of the sender */
     uint32_t local_rank;
     bool polled;         /* in shm_tp.polled; under join_lock, like the next two */
-    bool leaving;        /* next in that list */
-    _Atomic uint32_t at; /* its position there: see shm_poll_place */
+    bool leaving;        /* about to be removed from there */
+    _Atomic uint32_t at; /* its position in shm_tp.polled: see shm_poll_place */
     uint32_t heads;      /* messages taken, at the last check for idle ones */
     struct shm_rx rx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
