@@ -31,7 +31,7 @@ bool aqi_log_enabled(enum aqi_log_level level, const char *folder);
 /* Write one whole line by one write(2), so that the lines of different processes do not mix. */
 void aqi_log(enum aqi_log_level level, const char *folder, const char *fmt, ...) AQI_PRINTF(3, 4);
 
-/* Likewise, but only the first time for this zero-initialised static `*once`. */
+/* Likewise, but only the first time for this zero-initialized static `*once`. */
 void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folder, const char *fmt,
                   ...) AQI_PRINTF(4, 5);
 

@@ -11,7 +11,7 @@ static size_t nearest_min(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Edit distance (insertion, deletion, replacement and swap of neighbours cost 1), ignoring case. */
+/* Edit distance (insertion, deletion, replacement and swap of neighbors cost 1), ignoring case. */
 static size_t nearest_distance(const char *a, const char *b)
 {
     size_t rows[3][NEAREST_BYTES + 1];

@@ -9,7 +9,7 @@
 
 #define K 1024ull
 
-static const char *const colours[] = {"red", "green", "blue", NULL};
+static const char *const colors[] = {"red", "green", "blue", NULL};
 static const struct aqi_setting row_bool = {.name = "AQ_B", .type = AQI_SET_BOOL};
 static const struct aqi_setting row_count = {.name = "AQ_N", .type = AQI_SET_COUNT};
 static const struct aqi_setting row_range = {
@@ -19,7 +19,7 @@ static const struct aqi_setting row_time = {
     .name = "AQ_T", .type = AQI_SET_TIME, .unit = "us", .min = 1000, .max = 60000000000};
 static const struct aqi_setting row_time_plain = {.name = "AQ_TP", .type = AQI_SET_TIME};
 static const struct aqi_setting row_choice = {
-    .name = "AQ_C", .type = AQI_SET_CHOICE, .choices = colours};
+    .name = "AQ_C", .type = AQI_SET_CHOICE, .choices = colors};
 static const struct aqi_setting row_text = {.name = "AQ_X", .type = AQI_SET_TEXT};
 static const struct aqi_setting row_open = {
     .name = "AQ_O", .type = AQI_SET_BYTES, .min = 4096, .max = UINT64_MAX};

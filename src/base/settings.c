@@ -16,7 +16,7 @@
 enum settings_origin { SETTINGS_DEFAULT, SETTINGS_NAME, SETTINGS_ALIAS };
 
 /*
- * Texts kept for ever, since the environment may change: values of AQI_SET_TEXT rows, unknown names
+ * Texts kept forever, since the environment may change: values of AQI_SET_TEXT rows, unknown names
  * already warned about, and names for aqinfo. Each is stored once, so rereading costs nothing.
  */
 struct settings_text {

@@ -27,7 +27,7 @@ enum aqi_counter {
     AQI_CTR_POLL_EMPTY,       /* polls that found nothing */
     AQI_CTR_YIELD,            /* processor yielded while waiting */
     AQI_CTR_SLEEP,            /* sleeps while waiting */
-    AQI_CTR_OVERSLEPT,        /* sleeps that only their time-out ended */
+    AQI_CTR_OVERSLEPT,        /* sleeps that only their timeout ended */
     AQI_CTR_WAKE_SENT,        /* sleeping peers woken */
     AQI_CTR_HELLO_DROPPED,    /* malformed calls and messages from strangers */
     AQI_CTR_REG_HIT,          /* parts of transfers whose memory was registered already, ... */
@@ -52,7 +52,7 @@ enum aqi_counter {
     AQI_CTR_AM_RING,          /* messages written into rings of peers */
     AQI_CTR_PACKETS,          /* packets sent, by transports that do so */
     AQI_CTR_PACKETS_AGAIN,    /* packets sent again */
-    AQI_CTR_PACKETS_TIMEOUT,  /* losses that only a time-out revealed */
+    AQI_CTR_PACKETS_TIMEOUT,  /* losses that only a timeout revealed */
     AQI_CTR_PACKETS_ACK,      /* packets sent only to acknowledge */
     AQI_CTR_PACKETS_RECEIVED, /* packets received */
     AQI_CTR_PACKETS_REPEATED, /* packets received again */

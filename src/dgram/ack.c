@@ -1,11 +1,11 @@
-/* Acknowledgements, losses, time-outs: what has arrived at the peer, and what has not. */
+/* Acknowledgements, losses, timeouts: what has arrived at the peer, and what has not. */
 #include "dgram/dgram_impl.h"
 
 enum {
     ACK_REORDER_MOST = 128,
     ACK_TAILS = 2,   /* probes of a tail until something is acknowledged: the peer may compute */
     ACK_LATE = 5000, /* ns: how long an arrival that was overtaken is waited for, at least */
-    ACK_SILENCES = 3 /* time-outs in a row, then nothing is known any more */
+    ACK_SILENCES = 3 /* timeouts in a row, then nothing is known any more */
 };
 
 uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel)
@@ -142,8 +142,8 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer,
     conn->tails = 0;
     /* The answer to what was sent again tells of others, too, but too late to time them. */
     bool timed = news->sent != 0 && !(silent && news->again != 0);
-    /* That what was sent again has come says nothing of how long to wait (Karn). One time-out is a
-     * loss, most likely, but after several the time-out stays long until something is measured,
+    /* That what was sent again has come says nothing of how long to wait (Karn). One timeout is a
+     * loss, most likely, but after several the timeout stays long until something is measured,
      * unless more is under way that soon will be. */
     bool more = conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight != 0;
     if (timed || more || conn->backoff == 1) conn->backoff = 0;
@@ -248,7 +248,7 @@ static bool ack_find_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return found;
 }
 
-/* After time-outs something has arrived that was sent again. Whatever left well before it and was
+/* After timeouts something has arrived that was sent again. Whatever left well before it and was
  * not acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
 void dgram_ack_recovered(struct dgram_conn *conn)
 {
@@ -295,7 +295,7 @@ void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer, const stru
         if (news->gaps[c]) ack_find_lost(dgram, peer, &peer->conn->tx[c], news->order[c]);
 }
 
-/* ns after which the oldest counts as lost: first those of probes, then those of time-outs. */
+/* ns after which the oldest counts as lost: first those of probes, then those of timeouts. */
 static uint64_t ack_patience(const struct dgram_conn *conn)
 {
     uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);

@@ -149,7 +149,7 @@ static void reordering_is_learnt(void **state)
     close_world();
 }
 
-/* Probes are few, then come time-outs, each twice as long as the one before. */
+/* Probes are few, then come timeouts, each twice as long as the one before. */
 static void a_peer_that_computes_is_not_stormed(void **state)
 {
     (void)state;

@@ -161,14 +161,14 @@ struct dgram_conn {
     bool turn;                          /* of bulk, on DATA; else of messages */
     bool untimed;                       /* some packets in flight have no known time of departure */
     uint16_t delay;                     /* us: how late its latest acknowledgement was */
-    unsigned silences;                  /* time-outs in a row */
-    uint8_t backoff;                    /* doublings of the time-out, until one is measured */
+    unsigned silences;                  /* timeouts in a row */
+    uint8_t backoff;                    /* doublings of the timeout, until one is measured */
     uint8_t probes;                     /* packets to send again for them, whatever the window */
-    uint64_t recovered;                 /* when what ended time-outs had left; 0: nothing did */
+    uint64_t recovered;                 /* when what ended timeouts had left; 0: nothing did */
     uint64_t newest;                    /* arrival; */
     bool unsure;                        /* and when others came is not known */
     uint64_t heard;                     /* the last packet of any kind */
-    uint64_t owed;                      /* the first time-out since */
+    uint64_t owed;                      /* the first timeout since */
     uint64_t asked;                     /* for a sign of life */
     uint32_t moves;                     /* questions for another way: sent; */
     uint32_t moved_back, moved_in;      /* the latest answered; the latest of the peer's */

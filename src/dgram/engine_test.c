@@ -662,7 +662,7 @@ static void test_window_lost(void **state)
     uint64_t healed = world.now;
     settle(1000000000);
     uint64_t timeouts = aqi_dgram_count(here->dgram, AQI_DGRAM_TIMEOUTS);
-    printf("%llu us, %llu time-outs\n", (unsigned long long)(world.now - healed) / 1000,
+    printf("%llu us, %llu timeouts\n", (unsigned long long)(world.now - healed) / 1000,
            (unsigned long long)timeouts);
     assert_int_equal(done.remote, 1);
     assert_in_range(timeouts, 1, 3);
@@ -685,7 +685,7 @@ static void test_small_path(void **state)
     end();
 }
 
-/* A path that has become longer than the time-out is still measured, after a few packets that are
+/* A path that has become longer than the timeout is still measured, after a few packets that are
  * sent again needlessly. */
 static void test_longer_path(void **state)
 {

@@ -14,7 +14,7 @@ enum {
     PACE_RARE = 100000,    /* ns: what lies for less is no sign of a receiver that computes */
     PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
     PACE_FEW = 8,          /* packets: of fewer, a lost one says nothing of a share */
-    PACE_TAIL = 10,    /* part of the shortest time-out by which a probe is later than an answer */
+    PACE_TAIL = 10,    /* part of the shortest timeout by which a probe is later than an answer */
     PACE_ONE = 1024,   /* unit of patience, */
     PACE_PATIENT = 16, /* at most so many units, */
     PACE_FORGET = 256  /* answers over which it decays */

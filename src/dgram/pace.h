@@ -1,5 +1,5 @@
 /*
- * How fast to send to a peer: round-trip time, retransmission time-out, congestion window, pacing.
+ * How fast to send to a peer: round-trip time, retransmission timeout, congestion window, pacing.
  *
  * Round trips as RFC 6298. The window follows the delay above the path's own (as Swift, SIGCOMM
  * 2020, and TIMELY, SIGCOMM 2015, do): a queue that builds up makes it smaller before anything is
@@ -14,7 +14,7 @@
  * A receiver that computes leaves packets in its socket. That is not congestion: round trips are
  * those of the path, without the time that packets and acknowledgements spent waiting at the two
  * ends (as Swift's), and the window is what the path bears. The whole time of an answer is measured
- * separately: the time-out waits for that. Where packets wait for long, most of those under way
+ * separately: the timeout waits for that. Where packets wait for long, most of those under way
  * wait at the receiver, so a second window, the reach, bounds them all, and the first one bounds
  * only how fast they leave.
  */
@@ -55,7 +55,7 @@ void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns);
 void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now);
 void dgram_pace_acked(struct dgram_pace *pace, size_t bytes, uint64_t now);
 void dgram_pace_lost(struct dgram_pace *pace, size_t bytes);
-/* The peer is silent: after several time-outs in a row nothing of what was known still holds. */
+/* The peer is silent: after several timeouts in a row nothing of what was known still holds. */
 void dgram_pace_silent(struct dgram_pace *pace);
 
 /* Whether the receiver looks rarely, as far as is known. */
@@ -70,7 +70,7 @@ bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);
 
 /* ns after which the tail of what is under way, behind which nothing comes that would show a loss,
- * is probed: twice what answers take, at least, and at most a time-out. */
+ * is probed: twice what answers take, at least, and at most a timeout. */
 uint64_t dgram_pace_tail(const struct dgram_pace *pace);
 /* Such a probe was: the packet or its acknowledgement was lost, or both were just late. */
 void dgram_pace_needed(struct dgram_pace *pace);

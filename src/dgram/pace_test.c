@@ -1,4 +1,4 @@
-/* Twin of pace.c: time-outs, what makes the window smaller and larger, how much leaves in a time.
+/* Twin of pace.c: timeouts, what makes the window smaller and larger, how much leaves in a time.
  */
 #include "dgram/pace.h"
 
@@ -64,7 +64,7 @@ static void tails(void **state)
     assert_int_equal(dgram_pace_tail(&pace), dgram_pace_timeout(&pace, 0)); /* nothing measured */
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_answered(&pace, 5 * US);
-    assert_in_range(dgram_pace_tail(&pace), 30 * US, 31 * US); /* a tenth of the least time-out */
+    assert_in_range(dgram_pace_tail(&pace), 30 * US, 31 * US); /* a tenth of the least timeout */
     begin();
     rounds(50, RTT, 0);
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
@@ -76,7 +76,7 @@ static void tails(void **state)
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_needless(&pace);
-    assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never after a time-out */
+    assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never after a timeout */
     /* That is forgotten, though not soon. */
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_answered(&pace, RTT);
@@ -285,7 +285,7 @@ static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned los
 
 /*
  * Packets that lie at a receiver that computes are no queue: all of its room is used, and the
- * time-out waits for it.
+ * timeout waits for it.
  */
 static void a_receiver_that_computes(void **state)
 {

@@ -10,7 +10,7 @@
 const char aqi_dgram_unreached[] = "was never reached";
 
 enum {
-    SILENCE_STEP = 1000000000 /* ns that count between two looks, unless time-outs are longer */
+    SILENCE_STEP = 1000000000 /* ns that count between two looks, unless timeouts are longer */
 };
 
 void dgram_silence_begin(struct aqi_dgram *dgram, struct dgram_conn *conn)

@@ -199,7 +199,7 @@ static void test_idle(void **state)
     assert_int_equal(hosts[0].frames + hosts[1].frames, 0);
 }
 
-/* Another process: calls host 0 as host 1 and waits for the end, with its own time-out. */
+/* Another process: calls host 0 as host 1 and waits for the end, with its own timeout. */
 static pid_t fork_caller(uint16_t port, uint64_t silence_ns)
 {
     pid_t pid = fork();

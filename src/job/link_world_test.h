@@ -123,7 +123,7 @@ static inline void world_open(unsigned number, uint64_t silence_ns, uint64_t pro
     snprintf(host->at, sizeof(host->at), "127.0.0.1:%u", host->port);
 }
 
-/* All hosts, with the same time-outs. */
+/* All hosts, with the same timeouts. */
 static inline void world_open_all(uint64_t silence_ns, uint64_t prove_ns, size_t mark)
 {
     for (unsigned i = 0; i < HOSTS; i++)
@@ -151,7 +151,7 @@ static inline int world_teardown(void **state)
 /*
  * Results of ticks are checked before waiting. If this process did not run for a while, the time of
  * its hosts still advances in steps: each sends its keep-alive before others check for it, and
- * immediate answers arrive before a time-out.
+ * immediate answers arrive before a timeout.
  */
 static inline uint64_t world_tick(uint64_t until_ns)
 {

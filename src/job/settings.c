@@ -90,7 +90,7 @@ static const struct aqi_setting job_rows[] = {
                       .doc = "Where aqrun lets processes run: none, anywhere; core, each on one "
                              "core, in turn over those that aqrun may use. Set by aqrun --bind.",
                       .advice =
-                          "core if there are more ranks than cores and they synchronise often, or "
+                          "core if there are more ranks than cores and they synchronize often, or "
                           "if each has a core and nothing else runs; not for programs with several "
                           "busy threads, nor for two jobs on the same cores.",
                       AQI_SETTING_IN(CHOICE, struct aqi_job_config, bind)},

@@ -86,7 +86,7 @@ static void init_over(void)
 }
 
 /*
- * Serialised, so that no thread ends the process while another still writes or leaves a manager;
+ * Serialized, so that no thread ends the process while another still writes or leaves a manager;
  * except for a signal handler that has interrupted the one that does.
  */
 static void init_in_turn(void (*step)(void))

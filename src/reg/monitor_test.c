@@ -479,7 +479,7 @@ static void *grow_again_and_again(void *unused)
     return NULL;
 }
 
-/* Another thread extends a mapping over the place of its neighbour while it becomes watched. */
+/* Another thread extends a mapping over the place of its neighbor while it becomes watched. */
 static void what_grows_meanwhile_stays_whole(void **unused)
 {
     (void)unused;

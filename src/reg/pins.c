@@ -149,8 +149,8 @@ static bool pins_allowed(const struct aqi_reg *reg, uint32_t who, const struct r
 }
 
 /* An unused piece that overlaps or touches the range. */
-static struct reg_pin *pins_neighbour(const struct aqi_reg *reg, uint32_t who, uint64_t from,
-                                      uint64_t to)
+static struct reg_pin *pins_neighbor(const struct aqi_reg *reg, uint32_t who, uint64_t from,
+                                     uint64_t to)
 {
     struct reg_pin *pin = NULL;
     while ((pin = pins_next(reg, reg_region(reg, from), pin)) != NULL)
@@ -160,7 +160,7 @@ static struct reg_pin *pins_neighbour(const struct aqi_reg *reg, uint32_t who, u
     return NULL;
 }
 
-/* Stop at neighbours that are in use or not open to all, and absorb the others. */
+/* Stop at neighbors that are in use or not open to all, and absorb the others. */
 static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t *from,
                          uint64_t *to)
 {
@@ -172,7 +172,7 @@ static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint6
         else
             *from = aqi_max(*from, pin->addr + pin->len);
     }
-    while ((pin = pins_neighbour(reg, who, *from, *to)) != NULL) {
+    while ((pin = pins_neighbor(reg, who, *from, *to)) != NULL) {
         *from = aqi_min(*from, pin->addr);
         *to = aqi_max(*to, pin->addr + pin->len);
         pins_free(reg, pin);

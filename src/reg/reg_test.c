@@ -175,7 +175,7 @@ static void local_memory_is_pinned_once(void **unused)
     close_all();
 }
 
-static void neighbours_are_combined(void **unused)
+static void neighbors_are_combined(void **unused)
 {
     (void)unused;
     open_with(1, 4, false);
@@ -485,7 +485,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(local_memory_is_pinned_once),
-        cmocka_unit_test(neighbours_are_combined),
+        cmocka_unit_test(neighbors_are_combined),
         cmocka_unit_test(holes_are_left_out),
         cmocka_unit_test(the_longest_unused_goes_first),
         cmocka_unit_test(locked_memory_runs_out),

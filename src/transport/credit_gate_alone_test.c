@@ -23,7 +23,7 @@ struct alone {
         struct aqi_am am;
         int32_t args[AQI_AM_WIRE_ARGS];
     } sent[SENT];
-    unsigned count, tries, cancelled, disconnected, room, armed;
+    unsigned count, tries, canceled, disconnected, room, armed;
     unsigned progress; /* result of the transport's own operation */
 };
 static struct alone alone, other; /* the second one, if there are two */
@@ -83,7 +83,7 @@ static aq_status alone_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struc
 {
     (void)slot;
     if (am != NULL) return alone_sent(tp, peer, am, true);
-    ((struct alone *)tp)->cancelled++;
+    ((struct alone *)tp)->canceled++;
     return AQ_OK;
 }
 
@@ -530,7 +530,7 @@ static void a_prepared_request(void **state)
     assert_int_equal(request_to(FIRST), AQ_OK); /* 576 + 576 + 64 bytes */
     comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
     assert_int_equal(alone.tp.ops.am_commit(&alone.tp, alone.peers[FIRST], &second, NULL), AQ_OK);
-    assert_int_equal(alone.cancelled, 1);
+    assert_int_equal(alone.canceled, 1);
     assert_int_equal(prepare(FIRST, false, 512, &second), AQ_OK);
     comes(FIRST, 0, 0, 0); /* so that there is something in the note */
     alone.answer[FIRST] = AQ_AGAIN;

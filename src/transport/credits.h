@@ -13,7 +13,7 @@
  * reply gives back at least one request that was not replied to, so a requester that posts one
  * buffer for a reply before each request has one for every reply, hidden or not.
  *
- * Why no peer waits for ever. Let D be the depth, T the total, B the byte budget, m the largest
+ * Why no peer waits forever. Let D be the depth, T the total, B the byte budget, m the largest
  * message, p the number of peers; S the slack, and b(q) what peer q has banked of ours. Consider
  * the moment at which everything sent has arrived and every handler has ended (handlers end: a
  * reply never waits for a request's credit). Then all of ours that is still out is banked, and for

@@ -220,7 +220,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             at += most;
         }
         for (int turn = 0; aqi_hub_tick(target.hub) <= now && !target.over; turn++)
-            fuzz_require(turn < TURNS, "it does not ask to be called for ever");
+            fuzz_require(turn < TURNS, "it does not ask to be called forever");
     }
     aqi_hub_close(target.hub);
     return 0;

@@ -4,7 +4,7 @@
 
 #include "support.h"
 
-enum { AREA = 1 << 18, MEDIUM = 130, LONG, REPLY, CANCELLED };
+enum { AREA = 1 << 18, MEDIUM = 130, LONG, REPLY, CANCELED };
 
 static unsigned heard, answers, canceled;
 static char mine[AREA];
@@ -76,7 +76,7 @@ static void on_reply(gex_Token_t token, void *buf, size_t nbytes, gex_AM_Arg_t s
     one_more(&answers);
 }
 
-static void on_cancelled(gex_Token_t token, void *buf, size_t nbytes)
+static void on_canceled(gex_Token_t token, void *buf, size_t nbytes)
 {
     (void)token, (void)buf, (void)nbytes;
     one_more(&canceled);
@@ -189,7 +189,7 @@ int main(int argc, char **argv)
         {MEDIUM, (gex_AM_Fn_t)on_medium, GEX_FLAG_AM_MEDIUM | GEX_FLAG_AM_REQUEST, 1, NULL, "m"},
         {LONG, (gex_AM_Fn_t)on_long, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQUEST, 1, NULL, "l"},
         {REPLY, (gex_AM_Fn_t)on_reply, GEX_FLAG_AM_MEDLONG | GEX_FLAG_AM_REPLY, 2, NULL, "r"},
-        {CANCELLED, (gex_AM_Fn_t)on_cancelled, GEX_FLAG_AM_MEDLONG | GEX_FLAG_AM_REQREP, 0, NULL,
+        {CANCELED, (gex_AM_Fn_t)on_canceled, GEX_FLAG_AM_MEDLONG | GEX_FLAG_AM_REQREP, 0, NULL,
          "c"}};
     unsigned count = 0;
     int round;

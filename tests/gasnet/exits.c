@@ -159,7 +159,7 @@ static int one_exits(int case_number, void (*others)(void))
 }
 
 /* One has printed something and gets a signal; the others are in a barrier. */
-static int one_is_signalled(int number, int handles_quit)
+static int one_is_signaled(int number, int handles_quit)
 {
     if (handles_quit) gasnett_reghandler(SIGQUIT, on_quit);
     if (gasnet_mynode() == gasnet_nodes() - 1) {
@@ -188,7 +188,7 @@ static int run(void)
     int thread;
     gex_TM_t tm;
     gasnet_QueryGexObjects(NULL, NULL, &tm, NULL);
-    if (which >= SIGNAL) return one_is_signalled(which % 100, which >= SIGNAL_HANDLED);
+    if (which >= SIGNAL) return one_is_signaled(which % 100, which >= SIGNAL_HANDLED);
     switch (which) {
     case 10: /* all return */
         return CODE;

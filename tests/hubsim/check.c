@@ -299,7 +299,7 @@ static void check_counts(struct sim *sim)
     }
 }
 
-/* A host that is cut off for ever ends: it is missed, tries to reconnect while it is waited for,
+/* A host that is cut off forever ends: it is missed, tries to reconnect while it is waited for,
  * and ends; then those below it, one after the other. */
 static void check_outage(struct sim *sim)
 {

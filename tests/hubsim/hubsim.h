@@ -111,7 +111,7 @@ struct plan {
     uint32_t fault_count;
     uint32_t full_host; /* has no room for results; NOBODY: none */
     bool waits_for_one; /* all wait until one rank ends the job */
-    bool may_hang;      /* a process waits for ever, until the user ends the job */
+    bool may_hang;      /* a process waits forever, until the user ends the job */
     bool lossy;         /* hosts have more faults than one broken line */
     uint64_t outage_ns; /* when an endless outage begins; 0: never */
     bool slow_links;

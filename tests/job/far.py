@@ -595,7 +595,7 @@ class Exits(Near):
 
     def test_some(self):
         self.exits(4, "--only", "segv/barrier,aq_exit7/poll,return5/finalize,kill/survival,"
-                   "signalled/poll/stopped,wait/hang/int_twice,wait/spin/kill_9")
+                   "signaled/poll/stopped,wait/hang/int_twice,wait/spin/kill_9")
 
 
 BRIDGED = range(1, 17 if SOAK else 7)  # hosts

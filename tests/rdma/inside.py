@@ -69,7 +69,7 @@ def rings(row, variables):
 # One of each kind in the table of how jobs end (tests/job/exits_table.c).
 EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/poll,handler/send,"
          "kill/send/bare,segv/get,return5/finalize,kill/spin,aq_exit7/spin/helped,"
-         "aq_exit7/late_attach,fork/finalize,signalled/poll/stopped,wait/poll/term,"
+         "aq_exit7/late_attach,fork/finalize,signaled/poll/stopped,wait/poll/term,"
          "wait/hang/int_twice,wait/spin/kill_9,kill/survival")
 
 

@@ -130,7 +130,7 @@ static void quiesce(struct sim *sim)
 {
     unsigned rounds = 0;
     for (bool more = true; more;) {
-        REQUIRE(sim, rounds++ < 10000, "some process never finishes: is one fenced for ever?");
+        REQUIRE(sim, rounds++ < 10000, "some process never finishes: is one fenced forever?");
         drain(sim);
         more = false;
         for (uint32_t i = 0; i < sim->plan->procs; i++) {

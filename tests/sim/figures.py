@@ -13,7 +13,7 @@ import sys
 
 WIDTH, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 360, 320, 58, 62, 280, 190
 # Colors that people with any color vision can tell apart (Okabe and Ito), as in aqperf --plot.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
 PICTURES = ("GB/s of four flows; ms", "bytes of a peer; peers", "packets per message; peers",
             "answered % after a partition; ms")
 
@@ -58,9 +58,9 @@ def draw(name, lines, left):
            f'text-anchor="middle">{unit}</text>')
     for i, (line, values) in enumerate(lines.items()):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*value) for value in values))
-        yield f'<path d="M{path}" class="line" stroke="{COLOURS[i % 4]}"/>'
+        yield f'<path d="M{path}" class="line" stroke="{COLORS[i % 4]}"/>'
         x, y = left + LEFT + 140 * (i % 2), TOP + PLOT_H + 54 + 16 * (i // 2)
-        yield f'<text x="{x}" y="{y}" class="tick" style="fill:{COLOURS[i % 4]}">{line}</text>'
+        yield f'<text x="{x}" y="{y}" class="tick" style="fill:{COLORS[i % 4]}">{line}</text>'
 
 
 def main():

@@ -11,7 +11,7 @@
 void hostile_capture(struct sim *sim, const struct sim_packet *packet)
 {
     if (!sim_has(sim, SIM_HOSTILE) || packet->forged) return;
-    /* The first packets are those of handshakes: some are kept for ever. */
+    /* The first packets are those of handshakes: some are kept forever. */
     unsigned at = sim->capture_count++;
     if (at >= AQI_COUNT_OF(sim->captured)) {
         if (!sim_chance(sim, SIM_OF_HOSTILE, 1, 8)) return;

@@ -21,7 +21,7 @@ static void relax(uint64_t times)
         cells[0] = 1;
         for (unsigned i = 1; i + 1 < CELLS; i++)
             cells[i] = cells[i] / 2 + (cells[i - 1] + cells[i + 1]) / 4;
-        __asm__ volatile("" ::: "memory"); /* prevents optimising the cells away */
+        __asm__ volatile("" ::: "memory"); /* prevents optimizing the cells away */
     }
 }
 

@@ -4,7 +4,7 @@
  * A collective is an operation in the list of its team. All members start them in the same order,
  * so the number in that order names it in messages and chooses its slot in shared memory. Where
  * all members map each other's scratch memory it runs there (shm.c), else it is a plan of sends
- * and receives (plan.c), which msg.c carries out; on a team that spans neighbourhoods it has parts
+ * and receives (plan.c), which msg.c carries out; on a team that spans neighborhoods it has parts
  * of both kinds (hier.c). Progress pushes the operations on.
  */
 #ifndef AQI_CORE_COLL_IMPL_H
@@ -247,18 +247,18 @@ bool coll_sizes_first(const aq_team *team, struct coll_op *op, struct coll_op *c
 /* coll/builtin.c: the function for a built-in type and operator; NULL if there is none. */
 aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
 
-/* coll/shape.c: the neighbourhoods of a team that spans several. */
+/* coll/shape.c: the neighborhoods of a team that spans several. */
 struct coll_shape {
-    aq_rank groups, mine; /* neighbourhoods, and which one is ours */
+    aq_rank groups, mine; /* neighborhoods, and which one is ours */
     bool sorted;          /* `order` is that of the ranks */
     aq_rank *group_of;    /* by rank */
-    aq_rank *order;       /* ranks by neighbourhood; places in that order: */
+    aq_rank *order;       /* ranks by neighborhood; places in that order: */
     aq_rank *place;       /* of a rank */
-    aq_rank *start;       /* of a neighbourhood, and the end of the last */
+    aq_rank *start;       /* of a neighborhood, and the end of the last */
     aq_rank tables[];
 };
 /*
- * Of `n` members, grouped by `nodes`: members with the same number are neighbours. NULL: no memory.
+ * Of `n` members, grouped by `nodes`: members with the same number are neighbors. NULL: no memory.
  */
 struct coll_shape *coll_shape_new(aq_rank n, aq_rank self, const uint32_t *nodes);
 aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
@@ -277,7 +277,7 @@ aq_status coll_start(const char *call, aq_team *team, const struct coll_args *ar
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
-/* The team itself, or of the part in a neighbourhood the team that it is a part of. */
+/* The team itself, or of the part in a neighborhood the team that it is a part of. */
 static inline const aq_team *coll_whole(const aq_team *team)
 {
     return team->whole != NULL ? team->whole : team;

@@ -1,10 +1,10 @@
 /*
- * Collectives of a team that spans neighbourhoods, in up to three parts: *up* in shared memory to
- * the leader of each neighbourhood, *across* by messages between the leaders, and *down* again.
- * The parts in shared memory are operations of the neighbourhood's own team (team->local), which
+ * Collectives of a team that spans neighborhoods, in up to three parts: *up* in shared memory to
+ * the leader of each neighborhood, *across* by messages between the leaders, and *down* again.
+ * The parts in shared memory are operations of the neighborhood's own team (team->local), which
  * all its members append in the same order; one that needs the part before is held.
  *
- * The leader is the root in its neighbourhood, in others the first member.
+ * The leader is the root in its neighborhood, in others the first member.
  */
 #include "core/coll/coll.h"
 
@@ -20,15 +20,15 @@ enum hier_at { HIER_UP, HIER_ACROSS, HIER_DOWN };
 
 struct coll_hier {
     struct coll_op up, down; /* operations of team->local */
-    bool has_up, has_down;   /* not where a member has no neighbours in the team */
-    bool leads;              /* we are the leader of our neighbourhood */
+    bool has_up, has_down;   /* not where a member has no neighbors in the team */
+    bool leads;              /* we are the leader of our neighborhood */
     bool waits;              /* the operation is held, and its parts with it */
     bool down_waits;         /* `down` stays held when the operation no longer is */
     enum hier_at at;
-    aq_rank root_group; /* the root's neighbourhood; AQ_RANK_NONE: the kind has no root */
+    aq_rank root_group; /* the root's neighborhood; AQ_RANK_NONE: the kind has no root */
     struct coll_args across;
     unsigned char *memory; /* of the leader, to be freed */
-    unsigned char *all;    /* blocks by neighbourhood: in `memory`, or in the program's */
+    unsigned char *all;    /* blocks by neighborhood: in `memory`, or in the program's */
     unsigned char *packed; /* all-to-all: what the leader sends and, after it, receives */
     size_t *tables;        /* see hier_get_table */
 };
@@ -40,7 +40,7 @@ struct hier_view {
     struct coll_hier *h;
     const struct coll_args *args;
     aq_rank n;           /* members */
-    aq_rank first, size; /* our neighbourhood: its first place, and its members */
+    aq_rank first, size; /* our neighborhood: its first place, and its members */
     aq_rank local_root;  /* its leader's rank in team->local */
 };
 
@@ -68,7 +68,7 @@ static bool hier_get_memory(struct coll_hier *h, size_t bytes)
     return h->memory != NULL;
 }
 
-/* Four tables, of whatever is counted by neighbourhood or by neighbour. */
+/* Four tables, of whatever is counted by neighborhood or by neighbor. */
 static size_t *hier_get_table(const struct hier_view *v, unsigned which)
 {
     size_t entries = aqi_max(v->shape->groups, v->size) + (size_t)1;
@@ -76,7 +76,7 @@ static size_t *hier_get_table(const struct hier_view *v, unsigned which)
     return v->h->tables != NULL ? v->h->tables + which * entries : NULL;
 }
 
-/* Of equal blocks: how long the blocks of each neighbourhood are, and where they begin. */
+/* Of equal blocks: how long the blocks of each neighborhood are, and where they begin. */
 static bool hier_set_tables(const struct hier_view *v, size_t block, const size_t **counts,
                             const size_t **offsets)
 {
@@ -162,7 +162,7 @@ static bool hier_set_allreduce(const struct hier_view *v)
     return true;
 }
 
-/* The root gathers into `dst` if that has the order of neighbourhoods, else into a copy. */
+/* The root gathers into `dst` if that has the order of neighborhoods, else into a copy. */
 static bool hier_set_gather(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -181,7 +181,7 @@ static bool hier_set_gather(const struct hier_view *v)
     return true;
 }
 
-/* The root scatters from `src` if that has the order of neighbourhoods, else from a copy. */
+/* The root scatters from `src` if that has the order of neighborhoods, else from a copy. */
 static bool hier_set_scatter(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -200,7 +200,7 @@ static bool hier_set_scatter(const struct hier_view *v)
             h->across.src = h->all;
         }
         down->src = (const unsigned char *)h->across.src + v->first * block;
-        /* The blocks of its own neighbourhood go down from where they are. */
+        /* The blocks of its own neighborhood go down from where they are. */
         if (v->size > 1) h->across.dst = (void *)(uintptr_t)down->src;
         atomic_store_explicit(&h->down.held, false, memory_order_relaxed);
     } else if (v->size > 1) {
@@ -216,7 +216,7 @@ static size_t hier_block_at(const struct hier_view *v, aq_rank place)
     return counts != NULL ? counts[v->shape->order[place]] : v->args->nbytes;
 }
 
-/* How many bytes each neighbourhood has, and each neighbour; returns the sum, SIZE_MAX: no memory.
+/* How many bytes each neighborhood has, and each neighbor; returns the sum, SIZE_MAX: no memory.
  */
 static size_t hier_measure_blocks(const struct hier_view *v)
 {
@@ -271,7 +271,7 @@ static bool hier_set_allgather(const struct hier_view *v)
 }
 
 /*
- * The leader gathers the blocks of its neighbours, sorts them by destination, exchanges them with
+ * The leader gathers the blocks of its neighbors, sorts them by destination, exchanges them with
  * the other leaders, and sorts what it got by receiver.
  */
 static bool hier_set_alltoall(const struct hier_view *v)
@@ -304,7 +304,7 @@ static bool (*const hier_setters[COLL_KINDS])(const struct hier_view *v) = {
 
 /* --- between the parts ----------------------------------------------------------------------- */
 
-/* Blocks of an all-to-all: [neighbour][rank] to [neighbourhood][neighbour][member of that]. */
+/* Blocks of an all-to-all: [neighbor][rank] to [neighborhood][neighbor][member of that]. */
 static void hier_pack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
@@ -316,7 +316,7 @@ static void hier_pack_exchange(const struct hier_view *v)
                 memcpy(to, from + ((size_t)near * v->n + v->shape->order[p]) * block, block);
 }
 
-/* [neighbourhood][member of that][neighbour] to [neighbour][rank]. */
+/* [neighborhood][member of that][neighbor] to [neighbor][rank]. */
 static void hier_unpack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
@@ -327,7 +327,7 @@ static void hier_unpack_exchange(const struct hier_view *v)
             memcpy(to + ((size_t)near * v->n + v->shape->order[p]) * block, from, block);
 }
 
-/* From the order of the neighbourhoods to that of the ranks. */
+/* From the order of the neighborhoods to that of the ranks. */
 static void hier_reorder(const struct hier_view *v)
 {
     bool gathered = v->args->kind == COLL_GATHER && hier_is_root(v) && !v->shape->sorted;
@@ -390,7 +390,7 @@ static aq_status hier_prepare(aq_team *team, struct coll_op *op)
     return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
 }
 
-/* All neighbours append the same parts. */
+/* All neighbors append the same parts. */
 static void hier_begin(aq_team *team, struct coll_op *op)
 {
     struct coll_hier *h = op->msg.hier;
@@ -449,7 +449,7 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, no_room)) return false;
         /*
-         * The neighbours are notified of a death, but not of other failures: they would take bad
+         * The neighbors are notified of a death, but not of other failures: they would take bad
          * data.
          */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)

@@ -145,7 +145,7 @@ static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 /*
  * A message for a team that does not exist here. After a death some members abandon a team that
  * others still use; otherwise the program uses a team that this process has destroyed, and the
- * sender would wait for ever.
+ * sender would wait forever.
  */
 static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
 {
@@ -359,7 +359,7 @@ static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step
 /*
  * All sends and receives up to the next local step are under way at once; that step waits for
  * them, and the last one of a plan is local. A transport may refuse to send to the dead before the
- * death is announced: the operation then fails, so that no neighbour takes a wrong result.
+ * death is announced: the operation then fails, so that no neighbor takes a wrong result.
  */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room)
 {

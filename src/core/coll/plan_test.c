@@ -224,7 +224,7 @@ static void exchange(aq_rank n, aq_rank root, size_t words)
                                 words * 8);
 }
 
-/* Blocks of different sizes, some empty, which all members know: as between neighbourhoods. */
+/* Blocks of different sizes, some empty, which all members know: as between neighborhoods. */
 static void known_sizes(aq_rank n, aq_rank root, size_t words)
 {
     size_t counts[MOST], offsets[MOST];

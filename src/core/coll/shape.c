@@ -1,12 +1,12 @@
 /*
- * The shape of a team that spans neighbourhoods: which members are in which, and the team of those
+ * The shape of a team that spans neighborhoods: which members are in which, and the team of those
  * in ours. All members compute the same.
  */
 #include "core/coll/coll.h"
 
 #include <stdlib.h>
 
-/* Number the neighbourhoods by their first members. `group_of` has an entry for each number in
+/* Number the neighborhoods by their first members. `group_of` has an entry for each number in
  * `nodes`. */
 static void shape_number_groups(struct coll_shape *shape, aq_rank n, const uint32_t *nodes,
                                 aq_rank *group_of)
@@ -19,7 +19,7 @@ static void shape_number_groups(struct coll_shape *shape, aq_rank n, const uint3
     }
 }
 
-/* Ranks by neighbourhood: a counting sort. */
+/* Ranks by neighborhood: a counting sort. */
 static void shape_sort_members(struct coll_shape *shape, aq_rank n)
 {
     for (aq_rank i = 0; i < n; i++)

@@ -1,4 +1,4 @@
-/* The shapes of teams, against what the numbers of the neighbourhoods say. */
+/* The shapes of teams, against what the numbers of the neighborhoods say. */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static void check_shape(const uint32_t *nodes, aq_rank n)
         assert_int_equal(shape->mine, shape->group_of[self]);
         groups = 0;
         for (aq_rank i = 0; i < n; i++) {
-            /* Neighbourhoods are numbered in the order of their first members. */
+            /* Neighborhoods are numbered in the order of their first members. */
             aq_rank first = 0;
             while (nodes[first] != nodes[i])
                 first++;

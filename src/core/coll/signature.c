@@ -217,7 +217,7 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     if (coll_waits_for_nobody(shm, slot)) coll_give_up(team);
 }
 
-/* Parts of operations that wait elsewhere: which, only the members between neighbourhoods see. */
+/* Parts of operations that wait elsewhere: which, only the members between neighborhoods see. */
 static void coll_stuck_in_part(aq_team *local)
 {
     struct coll_shm *shm = local->coll->shm;

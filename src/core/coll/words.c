@@ -39,7 +39,7 @@ struct coll_words {
     uint32_t place, number;  /* ours; of the barrier under way, or the last */
     uint32_t rounds;
     bool usable;  /* all members have a place */
-    bool leaders; /* of neighbourhoods only */
+    bool leaders; /* of neighborhoods only */
     const _Atomic uint64_t *mine;
     struct words_target targets[];
 };
@@ -149,7 +149,7 @@ void coll_words_give(uint32_t place)
     aqi_spin_unlock(&core.lock);
 }
 
-/* A member's in the round: a leader where the team has several neighbourhoods. */
+/* A member's in the round: a leader where the team has several neighborhoods. */
 static aq_rank words_member(const aq_team *team, aq_rank i)
 {
     return team->shape != NULL ? team->shape->order[team->shape->start[i]] : i;
@@ -210,7 +210,7 @@ void coll_words_free(struct coll_words *w, bool failed)
 bool coll_words_begin(const aq_team *team)
 {
     struct coll_words *w = team->coll->words;
-    /* A team that is being destroyed has already left its neighbourhoods. */
+    /* A team that is being destroyed has already left its neighborhoods. */
     if (w == NULL || !w->usable || w->leaders != (team->shape != NULL)) return false;
     w->number++;
     return true;

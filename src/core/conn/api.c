@@ -376,7 +376,7 @@ static bool conn_api_is_busy(const aq_connection *conn)
     return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
 }
 
-/* Wait until nothing is under way to the peer, or until the time-out. */
+/* Wait until nothing is under way to the peer, or until the timeout. */
 static void conn_api_wait_quiet(aq_connection *conn)
 {
     struct core_wait wait = {0};

@@ -177,7 +177,7 @@ static AQI_COLD void conn_finish(aq_connection *conn)
     core_asked_peer_down(conn->routes[1].rank);
 }
 
-/* A reply waits for room on a connection: not for ever. */
+/* A reply waits for room on a connection: not forever. */
 static void conn_stalled(struct core_wait *wait, const struct core_route *route)
 {
     uint64_t now = aqi_now_ns();

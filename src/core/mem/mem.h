@@ -1,4 +1,4 @@
-/* Memory that peers reach: segments, endpoints, neighbourhoods, scratch memory. */
+/* Memory that peers reach: segments, endpoints, neighborhoods, scratch memory. */
 #ifndef AQI_CORE_MEM_H
 #define AQI_CORE_MEM_H
 
@@ -15,7 +15,7 @@ aq_status core_neighbors_open(void);
 aq_status core_neighbors_agree(bool (*maps)(uint32_t job_rank));
 void core_neighbors_close(void);
 const struct core_place *core_place_of(uint32_t job_rank);
-uint32_t core_node_of(uint32_t job_rank); /* the lowest rank of its neighbourhood */
+uint32_t core_node_of(uint32_t job_rank); /* the lowest rank of its neighborhood */
 bool core_is_apart(uint32_t job_rank);    /* not to be mapped, also where it could be */
 
 /* scratch.c */

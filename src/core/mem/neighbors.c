@@ -1,6 +1,6 @@
 /*
- * Neighbourhoods: which ranks load and store each other's memory. A transport's mapping may work
- * for one rank and not for the next, so the ranks agree: a neighbourhood is a set of ranks of one
+ * Neighborhoods: which ranks load and store each other's memory. A transport's mapping may work
+ * for one rank and not for the next, so the ranks agree: a neighborhood is a set of ranks of one
  * host, in one group of AQ_NEIGHBORHOOD, that all map each other.
  */
 #include "core/mem/mem.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t *neighbors_nodes; /* by job rank: the lowest rank of the neighbourhood */
+static uint32_t *neighbors_nodes; /* by job rank: the lowest rank of the neighborhood */
 
 /* Allocating is collective: a rank that does without leaves the others waiting. */
 static aq_status neighbors_same_allocator(void)

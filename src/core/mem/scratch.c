@@ -3,7 +3,7 @@
  * collectives by load and store. It comes through the transport contract only, takes physical
  * memory only where it is used, and is divided among teams: a team's rank 0 gives it a block.
  *
- * Ranks that map each other's are a neighbourhood (neighbors.c).
+ * Ranks that map each other's are a neighborhood (neighbors.c).
  */
 #include "core/mem/mem.h"
 

@@ -26,7 +26,7 @@ static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
     aqi_core_peer_down(id, why);
 }
 
-/* A program may wait for ever for a message that cannot be sent to it. */
+/* A program may wait forever for a message that cannot be sent to it. */
 static void context_hook_unreached(void *arg, uint32_t id, const char *why)
 {
     char text[640];
@@ -232,7 +232,7 @@ static aq_status context_write_card(void *card)
     return st;
 }
 
-/* Other neighbourhoods of this host are reached as other hosts are, if something reaches these. */
+/* Other neighborhoods of this host are reached as other hosts are, if something reaches these. */
 static aq_status context_find_routes(void)
 {
     static const uint32_t elsewhere = UINT32_MAX;

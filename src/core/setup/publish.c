@@ -62,6 +62,6 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);
-    /* A member that leaves knows that all others have learnt, too: it may tell a third to go on. */
+    /* A member that leaves knows that all others have learned it: it may tell a third to go on. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

@@ -50,8 +50,8 @@ struct aq_team {
     bool dead;                 /* left by its members: kept for a while, for threads using it */
     struct core_barrier *barrier;
     struct core_coll *coll;
-    struct coll_shape *shape; /* of one that spans neighbourhoods; else NULL */
-    aq_team *local;           /* its members in our neighbourhood, if there are others */
+    struct coll_shape *shape; /* of one that spans neighborhoods; else NULL */
+    aq_team *local;           /* its members in our neighborhood, if there are others */
     aq_team *whole;           /* of such a part: the team it is a part of */
     uint32_t id[2];           /* its name in messages: a job rank, and a number of that process */
     uint32_t agreed;          /* agreements of its members so far */

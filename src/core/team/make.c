@@ -1,4 +1,4 @@
-/* Making teams by colours and lists, and which endpoints of their members they name. */
+/* Making teams by colors and lists, and which endpoints of their members they name. */
 #include "core/team/team.h"
 
 #include <stdlib.h>
@@ -61,7 +61,7 @@ aq_status team_inherit_eps(aq_team *team, const aq_team *parent)
     return st;
 }
 
-/* --- by colours ------------------------------------------------------------------------------ */
+/* --- by colors ------------------------------------------------------------------------------- */
 
 struct wish {
     int32_t color, key;
@@ -75,7 +75,7 @@ static int team_by_key(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The members with our colour, sorted. NULL: no memory. */
+/* The members with our color, sorted. NULL: no memory. */
 static aq_team *team_of_color(const aq_team *parent, struct wish *wishes, int color)
 {
     size_t count = 0;

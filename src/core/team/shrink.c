@@ -27,7 +27,7 @@ static void shrink_open(struct shrink *s, const char *call, aq_team *team)
 {
     size_t bytes = core_set_bytes();
     uint8_t *sets = calloc(3, bytes);
-    if (sets == NULL) /* the others would wait for ever */
+    if (sets == NULL) /* the others would wait forever */
         core.boot.fatal(core.boot.arg, "no memory for the members of a team");
     *s = (struct shrink){call, team, sets, sets + bytes, sets + 2 * bytes};
     for (aq_rank i = 0; i < team->size; i++) {

@@ -92,7 +92,7 @@ static aq_status team_gather_places(struct built_in *b, uint32_t (*place_of)(uin
     return AQ_OK;
 }
 
-/* A built-in team that may span neighbourhoods. */
+/* A built-in team that may span neighborhoods. */
 static aq_status team_equip_wide(aq_team *team, uint32_t root, uint32_t id, uint32_t local_id,
                                  unsigned part)
 {
@@ -174,7 +174,7 @@ static bool team_built_in(const aq_team *team)
 struct offer {
     uint32_t root, count; /* by rank 0: the id, and its scratch memory */
     struct scratch_block block;
-    struct scratch_block local_block; /* by the first member of each neighbourhood */
+    struct scratch_block local_block; /* by the first member of each neighborhood */
     uint32_t local_count;
     uint32_t words; /* the place of its words (coll_words_take) */
     int32_t status;

@@ -57,7 +57,7 @@ static void each_error_has_its_decision(void **state)
 }
 
 /* An unknown error is a loss, and is logged. A call that fails is made twice at most, whatever it
- * says, but for signals; and no error that stays may count as "no room", which is tried for ever.
+ * says, but for signals; and no error that stays may count as "no room", which is tried forever.
  */
 static void all_others_are_losses(void **state)
 {

@@ -7,7 +7,7 @@ struct aqg_srcdesc {
     gex_Event_t *lc_opt;
     void *dest_addr; /* as passed to prepare; NULL: not yet */
     unsigned kind;
-    bool prepared; /* not committed or cancelled yet */
+    bool prepared; /* not committed or canceled yet */
 };
 static _Thread_local struct aqg_srcdesc prepared[2];
 

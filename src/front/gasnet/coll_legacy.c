@@ -1,6 +1,6 @@
 /*
- * The collectives of GASNet-1, on Aqueduct's. They synchronise as for IN_MYSYNC and OUT_MYSYNC; for
- * ALLSYNC there are flags. A handle is an event, so handles are synchronised by the calls for
+ * The collectives of GASNet-1, on Aqueduct's. They synchronize as for IN_MYSYNC and OUT_MYSYNC; for
+ * ALLSYNC there are flags. A handle is an event, so handles are synchronized by the calls for
  * events, which poll here; except if processes have several images (coll_images.c).
  */
 #include "coll_legacy.h"
@@ -101,7 +101,7 @@ void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and
     coll_legacy_combine(left, right_and_out, c->count, coll_legacy_context(c));
 }
 
-/* --- synchronisation -------------------------------------------------------------------------- */
+/* --- synchronization -------------------------------------------------------------------------- */
 
 /* Images also wait for those of their own process, which may not be running. */
 static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)

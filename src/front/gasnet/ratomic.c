@@ -101,7 +101,7 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
     aqgi_done("gex_AD_Create", aq_atomic_domain_create(aqgi_aq(tm), ratomic_type_of(dt),
                                                        ratomic_ops_of(set), 0, &ad->aq));
     ad->from_job = ratomic_inverse_of(tm);
-    /* If all members are neighbours, no adapter operates on the memory. */
+    /* If all members are neighbors, no adapter operates on the memory. */
     if (dt < GEX_DT_FLT && ratomic_all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
     *ad_p = &ad->head;
 }

@@ -1,4 +1,4 @@
-/* Locations: hosts, neighbourhoods and segment limits, determined once at the start. */
+/* Locations: hosts, neighborhoods and segment limits, determined once at the start. */
 #include "aqg.h"
 
 /* The data that each process publishes. */

@@ -1,5 +1,5 @@
 /*
- * Tests closing.c: when each process of a job that ends is notified and signalled, and when all
+ * Tests closing.c: when each process of a job that ends is notified and signaled, and when all
  * have ended. One hub, with the test's clock: it is called exactly when it asked to be.
  */
 #include "job/hub/impl.h"

@@ -138,7 +138,7 @@ void aqi_hub_close(struct aqi_hub *hub);
 void aqi_hub_now(struct aqi_hub *hub, uint64_t now_ns);
 /* Do what is due. Returns when to call it next, UINT64_MAX for never. */
 uint64_t aqi_hub_tick(struct aqi_hub *hub);
-/* The job, or this host, was stopped for this long, which does not count for any time-out. */
+/* The job, or this host, was stopped for this long, which does not count for any timeout. */
 void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns);
 
 /* --- the ranks of this host --------------------------------------------------------------------

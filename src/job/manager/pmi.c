@@ -44,7 +44,7 @@ static aq_status pmi_send(struct pmi_manager *pmi, const char *format, ...)
     return manager_stream_send(&pmi->stream, line, (size_t)len);
 }
 
-/* Receive the next line, which must be `cmd`. A time-out is not logged. */
+/* Receive the next line, which must be `cmd`. A timeout is not logged. */
 static aq_status pmi_receive(struct pmi_manager *pmi, const char *cmd, uint64_t patience_ns,
                              struct manager_fields *fields)
 {

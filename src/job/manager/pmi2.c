@@ -47,7 +47,7 @@ static aq_status pmi2_send(struct pmi2_manager *pmi2, const char *format, ...)
     return manager_stream_send(&pmi2->stream, text, 6 + (size_t)len);
 }
 
-/* Receive the next message, which must be `cmd`. A time-out is not logged. */
+/* Receive the next message, which must be `cmd`. A timeout is not logged. */
 static aq_status pmi2_receive(struct pmi2_manager *pmi2, const char *cmd, uint64_t patience_ns,
                               struct manager_fields *fields)
 {
@@ -159,7 +159,7 @@ static aq_status pmi2_fence(struct aqi_manager *manager)
 }
 
 /* There is no field for the code: managers use that of a process that ends. mpiexec.hydra only
- * recognises the end of a process without finalize. */
+ * recognizes the end of a process without finalize. */
 static void pmi2_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmi2_manager *pmi2 = pmi2_of(manager);

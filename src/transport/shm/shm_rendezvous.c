@@ -3,7 +3,7 @@
  * Unix datagram socket with an abstract name derived from its URI, so nothing is ever in the file
  * system. A call is one datagram that carries one end of a socket pair: the control channel. Its
  * fate always shows there: an answer, or an end of file if it was dropped or the listener ended
- * with the datagram unread. So nothing is sent twice, and no duplicates have to be recognised.
+ * with the datagram unread. So nothing is sent twice, and no duplicates have to be recognized.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"

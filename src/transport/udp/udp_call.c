@@ -62,7 +62,7 @@ static aq_status udp_call_secret_open(const char *setting, int *fd)
 
 aq_status udp_secret_read(const char *setting, struct aqi_mac *mac, struct udp_secret *secret)
 {
-    /* The secret read from a descriptor, kept because the library may be initialised again. */
+    /* The secret read from a descriptor, kept because the library may be initialized again. */
     static struct udp_secret kept;
     static char kept_for[32];
     static const uint8_t zeros[AQI_MAC_BYTES];

@@ -44,7 +44,7 @@ void udp_paths_close(struct udp_tp *udp)
 }
 
 /*
- * The entry in which this process and its neighbours keep the path to a peer; NULL: they share
+ * The entry in which this process and its neighbors keep the path to a peer; NULL: they share
  * none.
  */
 static _Atomic uint64_t *udp_paths_to(const struct udp_tp *udp, uint32_t id)

@@ -149,7 +149,7 @@ static void test_flood(void **state)
 static void test_cookies_of_others(void **state)
 {
     struct udp_call call = anybody(), another = anybody();
-    int fd = stranger("127.0.0.1"), neighbour = stranger("127.0.0.1"), far = stranger("127.0.0.2");
+    int fd = stranger("127.0.0.1"), neighbor = stranger("127.0.0.1"), far = stranger("127.0.0.2");
     (void)state;
     seal(UDP_CALL_CALL, &call); /* without any */
     hear_nonsense(fd, &call, sizeof(call));
@@ -158,7 +158,7 @@ static void test_cookies_of_others(void **state)
     seal(UDP_CALL_CALL, &another);
     hear_nonsense(fd, &another, sizeof(another));
     seal(UDP_CALL_CALL, &call);
-    hear_nonsense(neighbour, &call, sizeof(call));
+    hear_nonsense(neighbor, &call, sizeof(call));
     hear_nonsense(far, &call, sizeof(call));
     for (unsigned i = 0; i < UDP_CALL_BYTES; i++) {
         call.cookie[i] ^= 0x80;
@@ -167,7 +167,7 @@ static void test_cookies_of_others(void **state)
         call.cookie[i] ^= 0x80;
     }
     assert_int_equal(asked(fd, UDP_CALL_CALL, &call).kind, UDP_CALL_TAKEN);
-    close(fd), close(neighbour), close(far);
+    close(fd), close(neighbor), close(far);
 }
 
 /* One of this period and of the last. */

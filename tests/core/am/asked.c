@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum { ASK = 100, ANSWER, MANY = 300, BYTES = 600, FILLED = 0x77 };
-enum how { SILENT, SHORT, MEDIUM, LONG, RESERVED, CANCELLED, HOWS };
+enum how { SILENT, SHORT, MEDIUM, LONG, RESERVED, CANCELED, HOWS };
 
 static _Atomic uint32_t ran, answers, sums;
 
@@ -48,8 +48,8 @@ static void on_ask(aq_am *am)
         CHECK_OK(aq_am_reply_long(am, ANSWER, bytes, BYTES, there, many, 14, 0));
         break;
     case RESERVED:
-    case CANCELLED:
-        reserve(am, bytes, am->args[0] == CANCELLED);
+    case CANCELED:
+        reserve(am, bytes, am->args[0] == CANCELED);
         break;
     default:
         break;
@@ -91,7 +91,7 @@ static aq_status ask(aq_rank rank, enum how how, bool medium, unsigned flags, aq
 
 static bool replies(enum how how)
 {
-    return how != SILENT && how != CANCELLED;
+    return how != SILENT && how != CANCELED;
 }
 
 /* One at a time: when the event completes, the answer has been handled. */

@@ -96,7 +96,7 @@ static void client(uint32_t number)
     job_close();
 }
 
-/* One that does the same for ever, until the play kills it. */
+/* One that does the same forever, until the play kills it. */
 static void victim(uint32_t number)
 {
     unsigned char bytes[3000];

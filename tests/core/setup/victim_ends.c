@@ -255,7 +255,7 @@ static void on_signal(int number)
 }
 
 /* From a signal handler, which interrupts the library anywhere. */
-static void end_signalled(void)
+static void end_signaled(void)
 {
     signal(SIGUSR1, on_signal);
     signal(SIGTERM, on_signal);
@@ -491,8 +491,8 @@ static const struct choice ends[] = {
     {.name = "no_endpoint", .run = end_no_endpoint},
     {.name = "deaf_endpoint", .run = end_deaf_endpoint},
     {.name = "wait", .run = end_wait},
-    {.name = "signalled", .run = end_signalled},
-    {.name = "signalled_much", .run = end_signalled, .prepare = prepare_output},
+    {.name = "signaled", .run = end_signaled},
+    {.name = "signaled_much", .run = end_signaled, .prepare = prepare_output},
     {.name = "asked_much", .run = end_return_when_asked, .prepare = prepare_output, .value = 5},
     {.name = "atexit", .run = end_exit0, .prepare = prepare_atexit},
     {.name = "atexit_first", .run = end_exit0, .before = prepare_atexit},

@@ -23,7 +23,7 @@ void (*aqg_abort_hook)(void);
 /* A client may define it with its own initializer, which takes precedence. */
 __attribute__((weak)) gasnett_backtrace_type_t gasnett_backtrace_user;
 
-/* The contents of GASNET_BACKTRACE_TYPE, in its order; read on first use or initialisation. */
+/* The contents of GASNET_BACKTRACE_TYPE, in its order; read on first use or initialization. */
 static gasnett_mutex_t fatal_lock = GASNETT_MUTEX_INITIALIZER;
 static char fatal_types[128];
 static int fatal_enabled, fatal_ready;
