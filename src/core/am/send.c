@@ -246,9 +246,8 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
 }
 
 /*
- * What becomes of a checked request. It is sent at once, with `event` for the source of a Long; or
- * `event` also stands for its reply; or it follows the operation of `event`, which then stands for
- * both.
+ * The ways to send a checked request: at once, with `event` for the source of a Long; with `event`
+ * also for its reply; or after the operation of `event`, which then stands for both.
  */
 enum am_way { AM_SEND, AM_ASK, AM_AFTER, AM_AFTER_IMPLICIT };
 
