@@ -379,7 +379,8 @@ void udp_channel_close(struct aqi_control_channel *channel)
 bool udp_channel_done(const struct aqi_control_channel *channel)
 {
     if (!channel->closed) return false;
-    if (channel->dgram == NULL || channel->refused || channel->refusals > 0) return true;
+    if (channel->dgram == NULL || channel->refused) return true;
+    if (channel->refusals >= CHANNEL_REFUSALS) return true;
     if (channel->rendezvous->now >= channel->until) return true;
     return channel->first == NULL && aqi_dgram_idle(channel->dgram);
 }

@@ -472,9 +472,35 @@ static void test_farewell_to_who_is_gone(void **state)
     world.deaf = true;
     udp_channel_close(world.channel);
     udp_channel_turn(world.channel);
-    assert_false(udp_channel_done(world.channel));
-    refuse_after(APART * MS);
+    for (unsigned i = 0; i < REFUSALS; i++) {
+        assert_false(udp_channel_done(world.channel));
+        refuse_after(APART * MS);
+    }
     assert_true(udp_channel_done(world.channel));
+    assert_int_equal(world.ends, 0);
+}
+
+/* Any host can forge reports: fewer than end a channel do not end its farewell, whenever they come.
+ */
+static void test_farewell_and_forged_reports(void **state)
+{
+    (void)state;
+    for (unsigned before = 0; before < REFUSALS; before++) {
+        channel_open_called();
+        world.deaf = true; /* the first END is lost */
+        for (unsigned i = 0; i < before; i++)
+            refuse_after(APART * MS);
+        udp_channel_close(world.channel);
+        udp_channel_turn(world.channel);
+        for (unsigned i = before + 1; i < REFUSALS; i++)
+            refuse_after(APART * MS);
+        assert_false(udp_channel_done(world.channel));
+        world.deaf = false;
+        run(SECOND);
+        assert_int_equal(world.heard[END], before + 1);
+        assert_true(udp_channel_done(world.channel));
+        world.calls = 0;
+    }
 }
 
 /* Messages that come while the program makes no call wait for its next one. */
@@ -518,6 +544,7 @@ int main(void)
         WORLD_TEST(test_messages_that_wait),
         WORLD_TEST(test_farewell),
         WORLD_TEST(test_farewell_to_who_is_gone),
+        WORLD_TEST(test_farewell_and_forged_reports),
         WORLD_TEST(test_parked),
     };
     if (aqi_mac_missing() != NULL) {
