@@ -150,6 +150,7 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
         dgram_op_fail(dgram, peer, conn->ops, status);
     }
     dgram_receive_free(dgram, conn);
+    if (conn->cookie_in != 0) peer->last_cookie = conn->cookie_in;
     if (conn->active_until != 0) dgram->actives--;
     if (conn->own) dgram->own--;
     if (conn->busy) dgram->busy--;
@@ -362,14 +363,16 @@ void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_connect_step(dgram, peer);
 }
 
+/* Cookies that anyone can invent do not use up the answers to that of the latest connection. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie)
 {
     uint64_t nonces[2] = {cookie, 0};
-    if (dgram->now < peer->reset_at || peer->state == DGRAM_LOST) return;
+    uint64_t *at = &peer->reset_at[cookie == peer->last_cookie];
+    if (dgram->now < *at || peer->state == DGRAM_LOST) return;
     if (!peer->located)
         peer->located = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr) == AQ_OK;
     if (!peer->located) return;
-    peer->reset_at = dgram->now + CONNECT_RESET_PAUSE;
+    *at = dgram->now + CONNECT_RESET_PAUSE;
     connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->config.packet, 0);
 }
 

@@ -107,12 +107,60 @@ static void test_begins_again(void **state)
     close_world();
 }
 
+/*
+ * The victim has closed a connection, which its friend does not know. Packets that claim to be of
+ * the friend come before each of its own, with cookies that the liar can only guess: they do not
+ * keep the friend from being answered.
+ */
+static void test_reset_and_forged_cookies(void **state)
+{
+    static const unsigned char letter[64];
+    (void)state;
+    open_world(false);
+    begin(FRIEND, DGRAM_NUMBERED);
+    const uint64_t closed = forged.head.cookie;
+    dgram_conn_free(world.dgram[VICTIM], peer_of(FRIEND), AQ_OK);
+    peer_of(FRIEND)->state = DGRAM_IDLE;
+    unsigned before = world.delivered;
+    assert_int_equal(
+        aqi_dgram_send(world.dgram[FRIEND], VICTIM, false, letter, sizeof(letter), NULL, 0), AQ_OK);
+    for (unsigned i = 0; i < 1000 && world.delivered == before; i++) {
+        forged.head.cookie = closed + 1 + i;
+        (void)come(AQI_DGRAM_DROP_COOKIE, true);
+        run(10000);
+    }
+    assert_int_equal(world.delivered, before + 1);
+    close_world();
+}
+
+/* Whatever its cookie, a packet is answered once in a while, and not more often. */
+static void test_resets(void **state)
+{
+    (void)state;
+    for (unsigned known = 0; known < 2; known++) {
+        open_world(false);
+        begin(FRIEND, DGRAM_NUMBERED);
+        dgram_conn_free(world.dgram[VICTIM], peer_of(FRIEND), AQ_OK);
+        peer_of(FRIEND)->state = DGRAM_IDLE;
+        if (!known) forged.head.cookie++;
+        unsigned answers = 0;
+        for (unsigned i = 0; i < 1000; i++, world.now += 10000) {
+            aqi_dgram_progress(world.dgram[VICTIM], true, world.now);
+            (void)come(AQI_DGRAM_DROP_COOKIE, true);
+            answers += world.flying;
+            world.flying = 0;
+        }
+        assert_int_equal(answers, 10); /* in 10 ms */
+        close_world();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cookies),
-        cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_begins_again),
+        cmocka_unit_test(test_cookies),      cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_begins_again), cmocka_unit_test(test_reset_and_forged_cookies),
+        cmocka_unit_test(test_resets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

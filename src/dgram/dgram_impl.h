@@ -193,13 +193,14 @@ struct dgram_peer {
     uint8_t way;     /* to it that was taken last, or is to be tried first */
     uint16_t packet; /* bytes of the largest that both handle, and the path */
     struct aqi_dgram_addr addr;
-    uint64_t epoch;      /* of its process */
-    uint64_t last_nonce; /* the highest with which it has begun a connection */
-    uint64_t nonces[2];  /* of the connection that we begin */
-    uint64_t hello_at;   /* when the handshake goes on */
-    uint64_t reset_at;   /* no RESET to it before */
-    uint64_t waits;      /* when it was refused a place in the pool; 0: it was not */
-    uint32_t held;       /* places of the pool */
+    uint64_t epoch;       /* of its process */
+    uint64_t last_nonce;  /* the highest with which it has begun a connection */
+    uint64_t nonces[2];   /* of the connection that we begin */
+    uint64_t hello_at;    /* when the handshake goes on */
+    uint64_t last_cookie; /* of its packets over the latest connection that has ended; 0: none */
+    uint64_t reset_at[2]; /* no RESET before: for other cookies; for that one */
+    uint64_t waits;       /* when it was refused a place in the pool; 0: it was not */
+    uint32_t held;        /* places of the pool */
     struct dgram_conn *conn;
     struct dgram_guest guest; /* the earliest of its timers */
     struct dgram_peer *next_ready;
