@@ -1,6 +1,16 @@
 /* Collectives: the public calls. Each makes one description, which is checked and started here. */
 #include "core/coll/coll.h"
 
+const struct coll_flow coll_flows[COLL_KINDS] = {
+    [COLL_BROADCAST] = {COLL_ROOT, COLL_EACH},
+    [COLL_REDUCE] = {COLL_EACH, COLL_ROOT, .folds = true},
+    [COLL_ALLREDUCE] = {COLL_EACH, COLL_EACH, .folds = true},
+    [COLL_GATHER] = {COLL_EACH, COLL_ROOT, .collects = true},
+    [COLL_ALLGATHER] = {COLL_EACH, COLL_EACH, .collects = true},
+    [COLL_SCATTER] = {COLL_ROOT, COLL_EACH, .deals = true},
+    [COLL_ALLTOALL] = {COLL_EACH, COLL_EACH, .deals = true, .collects = true},
+};
+
 struct coll_call {
     const char *name;
     struct coll_args args;
@@ -20,9 +30,7 @@ static aq_status coll_check(const aq_team *team, const struct coll_call *c, unsi
     if (args->root >= team->size)
         return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, which has ranks 0 to %u",
                         c->name, args->root, team->size - 1);
-    /* Of these each member has a block for each, so that all of them have an end. */
-    bool blocks = args->kind == COLL_GATHER || args->kind == COLL_ALLGATHER ||
-                  args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
+    bool blocks = coll_flows[args->kind].deals || coll_flows[args->kind].collects;
     if (blocks && !args->vary && args->nbytes > SIZE_MAX / team->size)
         return aqi_fail(AQ_EINVAL, "core", "%s: %u blocks of %zu bytes are too many", c->name,
                         team->size, args->nbytes);
@@ -32,24 +40,26 @@ static aq_status coll_check(const aq_team *team, const struct coll_call *c, unsi
 static aq_status coll_check_buffers(const aq_team *team, const struct coll_call *c)
 {
     const struct coll_args *args = &c->args;
-    bool root = team->rank == args->root, src = true, dst = true;
-    if (args->kind == COLL_BROADCAST || args->kind == COLL_SCATTER) src = root;
-    if (args->kind == COLL_REDUCE || args->kind == COLL_GATHER) dst = root;
+    bool src = coll_sends(args, team->rank), dst = coll_receives(args, team->rank);
     if (args->kind == COLL_ALLGATHER) src = args->nbytes != 0;
-    if (coll_longest(team, args) == 0 || args->kind == COLL_BARRIER) return AQ_OK;
+    if (coll_longest(team, args) == 0 || (args->vary && args->nbytes == 0)) return AQ_OK;
     if ((!src || args->src != NULL) && (!dst || args->dst != NULL)) return AQ_OK;
-    if (args->vary && args->nbytes == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", c->name,
                     src && args->src == NULL ? "the source" : "the destination");
+}
+
+static aq_status coll_complete_call(const aq_team *team, struct coll_call *c, unsigned flags)
+{
+    c->args.ordered = (flags & AQ_COLL_ORDERED) != 0;
+    aq_status st = coll_check(team, c, flags);
+    return st == AQ_OK ? coll_check_buffers(team, c) : st;
 }
 
 static aq_status coll_call(aq_team *team, struct coll_call c, unsigned flags)
 {
     aq_event ev;
-    aq_status st = coll_check(team, &c, flags);
-    if (st == AQ_OK) st = coll_check_buffers(team, &c);
+    aq_status st = coll_complete_call(team, &c, flags);
     if (st != AQ_OK) return st;
-    c.args.ordered = (flags & AQ_COLL_ORDERED) != 0;
     if ((flags & (AQ_COLL_IN_ALL | AQ_COLL_OUT_ALL)) == 0) return coll_run(c.name, team, &c.args);
     st = coll_start(c.name, team, &c.args, flags, &ev);
     return st == AQ_OK ? aq_event_wait(&ev, AQ_FOREVER) : st;
@@ -57,12 +67,10 @@ static aq_status coll_call(aq_team *team, struct coll_call c, unsigned flags)
 
 static aq_status coll_call_nb(aq_team *team, struct coll_call c, unsigned flags, aq_event *ev)
 {
-    aq_status st = coll_check(team, &c, flags);
-    if (st == AQ_OK && ev == NULL)
-        st = aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", c.name);
-    if (st == AQ_OK) st = coll_check_buffers(team, &c);
-    c.args.ordered = (flags & AQ_COLL_ORDERED) != 0;
-    return st == AQ_OK ? coll_start(c.name, team, &c.args, flags, ev) : st;
+    aq_status st = coll_complete_call(team, &c, flags);
+    if (st != AQ_OK) return st;
+    if (ev == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", c.name);
+    return coll_start(c.name, team, &c.args, flags, ev);
 }
 
 /* --- what calls describe --------------------------------------------------------------------- */

@@ -216,10 +216,34 @@ static inline void coll_fold(const struct coll_args *args, const void *from, voi
     args->fn(from, into, len / args->element, args->context);
 }
 
+/* Which way the data of a kind goes. */
+enum coll_who { COLL_NONE, COLL_ROOT, COLL_EACH };
+struct coll_flow {
+    enum coll_who sends, receives;
+    bool deals;    /* a member that sends has a block for each */
+    bool collects; /* a member that receives gets a block from each */
+    bool folds;
+};
+extern const struct coll_flow coll_flows[COLL_KINDS]; /* coll/api.c */
+
 static inline bool coll_rooted(enum coll_kind kind)
 {
-    return kind == COLL_BROADCAST || kind == COLL_REDUCE || kind == COLL_GATHER ||
-           kind == COLL_SCATTER;
+    return coll_flows[kind].sends == COLL_ROOT || coll_flows[kind].receives == COLL_ROOT;
+}
+
+static inline bool coll_is_one(enum coll_who who, const struct coll_args *args, aq_rank rank)
+{
+    return who == COLL_EACH || (who == COLL_ROOT && rank == args->root);
+}
+
+static inline bool coll_sends(const struct coll_args *args, aq_rank rank)
+{
+    return coll_is_one(coll_flows[args->kind].sends, args, rank);
+}
+
+static inline bool coll_receives(const struct coll_args *args, aq_rank rank)
+{
+    return coll_is_one(coll_flows[args->kind].receives, args, rank);
 }
 
 /* coll/signature.c */

@@ -9,16 +9,6 @@
 
 enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: the sum stays in the nearest cache */
 
-/*
- * Private memory is pulled where each byte has one reader and all members read. What many read is
- * cheaper copied into shared memory once than pulled by each; what only the root reads is copied by
- * all at once on its way through shared memory.
- */
-static bool coll_shm_is_dealt_out(const struct coll_args *args)
-{
-    return args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL;
-}
-
 /* --- the exchange of addresses --------------------------------------------------------------- */
 
 /* An address of our segment that the others may have mapped, or 0. */
@@ -49,20 +39,26 @@ static bool coll_shm_can_pull(const struct shm_view *v)
 void shm_buffers_stage(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
+    const struct coll_flow *flow = &coll_flows[args->kind];
     struct shm_buffers *buffers = &shm_line_next(v->shm, v->slot)->buffers;
-    size_t n = v->shm->members, len = args->nbytes, most = coll_longest(v->team, args);
-    bool root = v->team->rank == args->root, ours = true;
+    size_t len = args->nbytes, most = coll_longest(v->team, args);
+    bool ours = true;
     *buffers = (struct shm_buffers){.most = most, .src = SHM_NO_BUFFER, .dst = SHM_NO_BUFFER};
     if (args->vary) buffers->sizes = coll_sizes_of(v->team, args);
-    if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL) len *= n;
-    if ((args->kind != COLL_BROADCAST && args->kind != COLL_SCATTER) || root) {
+    if (flow->deals) len *= v->shm->members;
+    if (coll_sends(args, v->shm->self)) {
         buffers->src =
             args->vary && args->send_counts != NULL ? 0 : coll_shm_in_segment(args->src, len);
         ours = buffers->src != 0;
     }
-    if (args->kind == COLL_ALLREDUCE || (args->kind == COLL_REDUCE && root))
+    if (flow->folds && coll_receives(args, v->shm->self))
         buffers->dst = coll_shm_in_segment(args->dst, len);
-    if (!coll_shm_is_dealt_out(args) || (args->vary && args->send_counts != NULL)) return;
+    /*
+     * Private memory is pulled where each byte has one reader and all members read. What many read
+     * is cheaper copied into shared memory once than pulled by each; what only the root reads is
+     * copied by all at once on its way through shared memory.
+     */
+    if (!flow->deals || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
         buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
         buffers->src_private = 1;
@@ -126,12 +122,12 @@ static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned c
 static void shm_direct_gather(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
-    bool all = args->kind == COLL_ALLTOALL;
+    size_t at = coll_flows[args->kind].deals ? v->shm->self * args->nbytes : 0;
     for (uint32_t k = 1; k < v->shm->members; k++) {
         uint32_t i = (v->shm->self + k) % v->shm->members;
         unsigned char *to;
         size_t len = coll_recv_block(args, i, &to);
-        coll_shm_fetch(v, i, all ? v->shm->self * args->nbytes : 0, to, len);
+        coll_shm_fetch(v, i, at, to, len);
     }
 }
 
@@ -139,28 +135,18 @@ static void shm_direct_gather(const struct shm_view *v)
 static bool shm_direct(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
+    const struct coll_flow *flow = &coll_flows[args->kind];
     uint32_t self = v->shm->self, root = args->root;
-    switch (args->kind) {
-    case COLL_BROADCAST:
-        if (self != root) coll_shm_fetch(v, root, 0, args->dst, args->nbytes);
-        break;
-    case COLL_SCATTER:
-        if (self != root) coll_shm_fetch(v, root, self * args->nbytes, args->dst, args->nbytes);
-        break;
-    case COLL_REDUCE:
+    bool own = flow->collects || self == root;
+    if (args->kind == COLL_REDUCE)
         shm_direct_fold(v, root, coll_shm_mapped(v, root, coll_shm_buffers_of(v, root, 0)->dst));
-        return false;
-    case COLL_ALLREDUCE:
-        shm_direct_fold(v, self, args->dst);
-        return true;
-    case COLL_GATHER:
-        if (self == root) shm_direct_gather(v);
-        break;
-    default:
+    if (args->kind == COLL_ALLREDUCE) shm_direct_fold(v, self, args->dst);
+    if (flow->folds || !coll_receives(args, self)) return args->kind == COLL_ALLREDUCE;
+    if (flow->collects)
         shm_direct_gather(v);
-        root = self;
-    }
-    if (self == root) shm_own_block(v);
+    else if (!own)
+        coll_shm_fetch(v, root, flow->deals ? self * args->nbytes : 0, args->dst, args->nbytes);
+    if (own) shm_own_block(v);
     return false;
 }
 

@@ -92,27 +92,12 @@ void shm_stage(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
     const struct coll_args *args = &op->args;
-    bool root = v->team->rank == args->root;
     size_t len = coll_shm_part_len(op, args->nbytes);
-    switch (args->kind) {
-    case COLL_SCATTER:
-        if (root) coll_shm_stage_blocks(v);
-        return;
-    case COLL_ALLTOALL:
+    bool only_own = args->kind == COLL_GATHER && v->shm->self == args->root;
+    if (!coll_sends(args, v->shm->self) || only_own) return;
+    if (coll_flows[args->kind].deals)
         coll_shm_stage_blocks(v);
-        return;
-    case COLL_BROADCAST:
-        if (!root) return;
-        break;
-    case COLL_GATHER:
-        if (root) return;
-        break;
-    case COLL_BARRIER:
-        return;
-    default:
-        break;
-    }
-    if (len != 0)
+    else if (len != 0)
         memcpy(coll_shm_place(v, v->shm->self, v->slot->round + 1),
                (const unsigned char *)args->src + op->shm.at, len);
 }
@@ -124,10 +109,8 @@ void shm_own_block(const struct shm_view *v)
     const unsigned char *from = args->src;
     unsigned char *to = args->dst;
     size_t len = args->nbytes;
-    if (args->kind == COLL_SCATTER || args->kind == COLL_ALLTOALL)
-        len = coll_send_block(args, v->shm->self, &from);
-    if (args->kind != COLL_SCATTER && args->kind != COLL_BROADCAST)
-        (void)coll_recv_block(args, v->shm->self, &to);
+    if (coll_flows[args->kind].deals) len = coll_send_block(args, v->shm->self, &from);
+    if (coll_flows[args->kind].collects) (void)coll_recv_block(args, v->shm->self, &to);
     coll_copy(to, from, len);
 }
 
@@ -149,10 +132,13 @@ static void coll_shm_read_gathered(const struct shm_view *v)
 }
 
 /* Of a broadcast or a scatter. */
-static void coll_shm_read_from(const struct shm_view *v, const unsigned char *from)
+static void coll_shm_read_from_root(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
     size_t len = coll_shm_part_len(op, op->args.nbytes);
+    const unsigned char *from = coll_flows[op->args.kind].deals
+                                    ? shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round)
+                                    : coll_shm_part_of(v, op->args.root);
     if (len != 0) memcpy((unsigned char *)op->args.dst + op->shm.at, from, len);
 }
 
@@ -168,20 +154,14 @@ static void coll_shm_fold_parts(const struct shm_view *v, unsigned char *into, s
         coll_fold(&v->op->args, coll_shm_part_of(v, i) + at, into, len);
 }
 
-static bool coll_shm_wants_result(const struct shm_view *v)
-{
-    return v->op->args.kind == COLL_ALLREDUCE || v->team->rank == v->op->args.root;
-}
-
 void shm_last(const struct shm_view *v)
 {
-    if (v->op->args.kind == COLL_REDUCE || v->op->args.kind == COLL_ALLREDUCE)
+    if (coll_flows[v->op->args.kind].folds)
         coll_shm_fold_parts(v, coll_shm_result_of(v), 0, v->op->shm.length);
 }
 
 static void coll_shm_read_reduced(const struct shm_view *v)
 {
-    if (!coll_shm_wants_result(v)) return; /* dst may be NULL */
     unsigned char *to = (unsigned char *)v->op->args.dst + v->op->shm.at;
     if (v->shm->flat)
         coll_shm_fold_parts(v, to, 0, v->op->shm.length);
@@ -192,38 +172,25 @@ static void coll_shm_read_reduced(const struct shm_view *v)
 void shm_read(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
-    bool root = v->team->rank == op->args.root;
-    switch (op->args.kind) {
-    case COLL_BROADCAST:
-        if (!root) coll_shm_read_from(v, coll_shm_part_of(v, op->args.root));
-        break;
-    case COLL_REDUCE:
-    case COLL_ALLREDUCE:
+    const struct coll_flow *flow = &coll_flows[op->args.kind];
+    bool own = flow->collects || v->shm->self == op->args.root;
+    if (!coll_receives(&op->args, v->shm->self)) return;
+    if (flow->folds) {
         coll_shm_read_reduced(v);
         return;
-    case COLL_SCATTER:
-        if (!root)
-            coll_shm_read_from(v, shm_chunk_of(v->shm, v->slot, v->shm->self, v->slot->round));
-        break;
-    case COLL_GATHER:
-        if (root) coll_shm_read_gathered(v);
-        break;
-    case COLL_ALLGATHER:
-    case COLL_ALLTOALL:
-        coll_shm_read_gathered(v);
-        root = true;
-        break;
-    default:
-        return;
     }
-    if (root && op->shm.at == 0 && op->shm.first == 0) shm_own_block(v);
+    if (flow->collects)
+        coll_shm_read_gathered(v);
+    else if (!own)
+        coll_shm_read_from_root(v);
+    if (own && op->shm.at == 0 && op->shm.first == 0) shm_own_block(v);
 }
 
 /* Of a long reduction each member folds a slice; a second round brings the slices together. */
 bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op)
 {
-    return (op->args.kind == COLL_REDUCE || op->args.kind == COLL_ALLREDUCE) &&
-           op->shm.length > SHM_SMALL && op->shm.length / op->args.element >= shm->members;
+    return coll_flows[op->args.kind].folds && op->shm.length > SHM_SMALL &&
+           op->shm.length / op->args.element >= shm->members;
 }
 
 size_t shm_slice_begin(const struct shm_view *v, size_t len, uint32_t member)
@@ -243,7 +210,7 @@ void shm_slice_stage(const struct shm_view *v)
 
 void shm_slice_read(const struct shm_view *v)
 {
-    if (coll_shm_wants_result(v))
+    if (coll_receives(&v->op->args, v->shm->self))
         memcpy((unsigned char *)v->op->args.dst + v->op->shm.at, coll_shm_result_of(v),
                v->op->shm.length);
 }

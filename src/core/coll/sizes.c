@@ -14,16 +14,15 @@ static uint64_t sizes_hash(uint32_t from, uint32_t to, size_t len)
 
 uint64_t coll_sizes_of(const aq_team *team, const struct coll_args *args)
 {
-    uint32_t self = team->rank, root = args->root;
-    bool sends = args->kind != COLL_SCATTER || self == root;
-    bool expects = args->kind != COLL_GATHER || self == root;
+    uint32_t self = team->rank;
+    bool sends = coll_sends(args, self), receives = coll_receives(args, self);
     const unsigned char *from;
     unsigned char *to;
     uint64_t word = 0;
     for (uint32_t i = 0; i < team->size; i++) {
-        if (sends && (args->kind != COLL_GATHER || i == root))
+        if (sends && coll_receives(args, i))
             word += sizes_hash(self, i, coll_send_block(args, i, &from));
-        if (expects && (args->kind != COLL_SCATTER || i == root))
+        if (receives && coll_sends(args, i))
             word -= sizes_hash(i, self, coll_recv_block(args, i, &to));
     }
     return word;
