@@ -53,7 +53,7 @@ struct aqi_core_config {
     uint64_t vis_pack;
     uint64_t segment_mode;
     uint64_t wait, awake_ns;
-    uint64_t conn_timeout_ns, conn_retry_ns;
+    uint64_t conn_timeout_ns;
     uint64_t conn_backlog, conn_data, conn_max;
     uint64_t copy, copy_least;
 };

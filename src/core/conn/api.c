@@ -210,7 +210,6 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
     conn->flags = params.flags;
     conn->context = params.context;
     conn->silent = silent;
-    conn->pause_ns = aqi_core_config.conn_retry_ns;
     conn->deadline_ns = aqi_now_ns() + (params.timeout_ns != 0 ? params.timeout_ns
                                                                : aqi_core_config.conn_timeout_ns);
     st = conn_api_take_params(conn, params.data, params.nbytes, params.segment, call);

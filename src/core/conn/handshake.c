@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Pauses between two calls double from AQ_CONN_RETRY up to so many times that. */
-enum { LONGEST_PAUSE = 64 };
+/* The pauses between two calls double. */
+enum { FIRST_PAUSE_NS = 1000000, LONGEST_PAUSE_NS = 64 * FIRST_PAUSE_NS };
 
 /* --- writing --------------------------------------------------------------------------------- */
 
@@ -87,9 +87,8 @@ static void conn_handshake_fail(aq_connection *conn, aq_status status, const cha
 
 static void conn_handshake_retry_later(aq_connection *conn)
 {
-    uint64_t most = LONGEST_PAUSE * aqi_core_config.conn_retry_ns;
+    conn->pause_ns = aqi_max(FIRST_PAUSE_NS, aqi_min(2 * conn->pause_ns, LONGEST_PAUSE_NS));
     conn->retry_ns = aqi_now_ns() + conn->pause_ns;
-    conn->pause_ns = aqi_min(2 * conn->pause_ns, most);
 }
 
 /* A call was not answered: try again, or fail. */
