@@ -18,27 +18,16 @@ static void vis_runs_single(struct vis_side *side, uint64_t addr, size_t len)
     side->step = 0;
 }
 
-static inline uint64_t vis_runs_entry(const struct vis_side *side, size_t i, size_t *len)
-{
-    if (side->shape == VIS_INDEXED) {
-        *len = side->piece;
-        return side->base + (uint64_t)(uintptr_t)((void *const *)side->list)[i];
-    }
-    const aq_vec *vec = &((const aq_vec *)side->list)[i];
-    *len = vec->len;
-    return side->base + (uint64_t)(uintptr_t)vec->addr;
-}
-
 /* The next entry of a list that is not empty, together with those that continue it. */
 static void vis_runs_load_entry(struct vis_side *side)
 {
     size_t len = 0, more;
     uint64_t addr = 0;
-    while (side->next < side->entries && len == 0)
-        addr = vis_runs_entry(side, side->next++, &len);
+    while (side->next < side->list.count && len == 0)
+        addr = side->base + vis_list_entry(&side->list, side->next++, &len);
     if (len == 0) return;
-    while (side->next < side->entries) {
-        uint64_t follower = vis_runs_entry(side, side->next, &more);
+    while (side->next < side->list.count) {
+        uint64_t follower = side->base + vis_list_entry(&side->list, side->next, &more);
         if (more != 0 && follower != addr + len) break;
         len += more;
         side->next++;
@@ -63,44 +52,29 @@ static void vis_runs_load_row(struct vis_side *side)
 
 static inline void vis_runs_load(struct vis_side *side)
 {
-    if (side->shape == VIS_STRIDED)
+    if (side->list.shape == VIS_STRIDED)
         vis_runs_load_row(side);
     else
         vis_runs_load_entry(side);
 }
 
-static void vis_runs_begin(struct vis_side *side, enum vis_shape shape, uint64_t base)
+static void vis_runs_begin(struct vis_side *side, uint64_t base, struct vis_list list)
 {
     memset(side, 0, offsetof(struct vis_side, level));
-    side->shape = shape;
     side->base = base;
-}
-
-static void vis_runs_begin_list(struct vis_side *side, enum vis_shape shape, uint64_t base,
-                                const void *list, size_t entries, size_t piece)
-{
-    vis_runs_begin(side, shape, base);
     side->list = list;
-    side->entries = entries;
-    side->piece = piece;
+}
+
+void vis_list_begin(struct vis_side *side, uint64_t base, struct vis_list list)
+{
+    vis_runs_begin(side, base, list);
     vis_runs_load_entry(side);
-}
-
-void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count)
-{
-    vis_runs_begin_list(side, VIS_VECTOR, base, list, count, 0);
-}
-
-void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
-                       size_t len)
-{
-    vis_runs_begin_list(side, VIS_INDEXED, base, list, count, len);
 }
 
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
                        const ptrdiff_t *strides, unsigned levels)
 {
-    vis_runs_begin(side, VIS_STRIDED, addr);
+    vis_runs_begin(side, addr, (struct vis_list){.shape = VIS_STRIDED});
     for (unsigned i = 0; i < levels; i++) {
         struct vis_level *last = side->levels > 0 ? &side->level[side->levels - 1] : NULL;
         if (counts[i] == 1) continue;

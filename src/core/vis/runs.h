@@ -11,6 +11,23 @@
 
 enum vis_shape { VIS_VECTOR, VIS_INDEXED, VIS_STRIDED };
 
+/* A list of one side: of aq_vec, or of addresses of pieces of `piece` bytes. */
+struct vis_list {
+    enum vis_shape shape;
+    const void *at;
+    size_t count, piece;
+};
+
+static inline uint64_t vis_list_entry(const struct vis_list *list, size_t i, size_t *len)
+{
+    if (list->shape == VIS_INDEXED) {
+        *len = list->piece;
+        return (uint64_t)(uintptr_t)((void *const *)list->at)[i];
+    }
+    *len = ((const aq_vec *)list->at)[i].len;
+    return (uint64_t)(uintptr_t)((const aq_vec *)list->at)[i].addr;
+}
+
 struct vis_level {
     size_t count, at;
     int64_t step;
@@ -25,11 +42,9 @@ struct vis_side {
     uint64_t addr;
     size_t left, len, count;
     int64_t step;
-    enum vis_shape shape;
-    uint64_t base;        /* added to the addresses of lists; of a stride, where the row began */
-    size_t next, entries; /* of lists */
-    size_t piece;         /* of an indexed list */
-    const void *list;
+    uint64_t base; /* added to the addresses of lists; of a stride, where the row began */
+    struct vis_list list;
+    size_t next;                               /* of the list */
     unsigned levels;                           /* outside the row */
     struct vis_level level[AQ_STRIDED_LEVELS]; /* only those are set */
 };
@@ -41,10 +56,8 @@ struct vis_row {
     int64_t a_step, b_step;
 };
 
-/* Begin a side. The lists are read while it is walked; `base` is added to each address in them. */
-void vis_vector_begin(struct vis_side *side, uint64_t base, const aq_vec *list, size_t count);
-void vis_indexed_begin(struct vis_side *side, uint64_t base, void *const *list, size_t count,
-                       size_t len);
+/* Begin a side. A list is read while it is walked; `base` is added to each address in it. */
+void vis_list_begin(struct vis_side *side, uint64_t base, struct vis_list list);
 /* At most AQ_STRIDED_LEVELS levels, innermost first, no count 0 and `elem` not 0. The arrays are
  * copied.
  */

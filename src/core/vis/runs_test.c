@@ -49,7 +49,7 @@ static void make_vector(struct shape *s, size_t total, uint64_t base)
         at += len;
     }
     if (draw(2)) s->vecs[count++] = (aq_vec){NULL, 0};
-    vis_vector_begin(&s->side, base, s->vecs, count);
+    vis_list_begin(&s->side, base, (struct vis_list){VIS_VECTOR, s->vecs, count, 0});
 }
 
 static void make_indexed(struct shape *s, size_t total, uint64_t base)
@@ -64,7 +64,7 @@ static void make_indexed(struct shape *s, size_t total, uint64_t base)
         add(s, base + at, len);
         at += len;
     }
-    vis_indexed_begin(&s->side, base, s->list, total / len, len);
+    vis_list_begin(&s->side, base, (struct vis_list){VIS_INDEXED, s->list, total / len, len});
 }
 
 static void add_strided(struct shape *s, uint64_t addr, size_t elem, const size_t *counts,
@@ -158,9 +158,9 @@ static void what_is_adjacent_is_one_run(void **state)
     void *list[] = {memory, memory + 16, memory + 32};
     struct vis_side side;
     (void)state;
-    vis_vector_begin(&side, 0, vecs, 4);
+    vis_list_begin(&side, 0, (struct vis_list){VIS_VECTOR, vecs, 4, 0});
     assert_int_equal(side.len, 32);
-    vis_indexed_begin(&side, 0, list, 3, 16);
+    vis_list_begin(&side, 0, (struct vis_list){VIS_INDEXED, list, 3, 16});
     assert_int_equal(side.len, 48);
     size_t counts[] = {4, 2, 3};
     vis_strided_begin(&side, 0, 2, counts, (ptrdiff_t[]){2, 8, 16}, 3);
@@ -169,7 +169,7 @@ static void what_is_adjacent_is_one_run(void **state)
     vis_strided_begin(&side, 0, 2, counts, (ptrdiff_t[]){2, 20, 40}, 3);
     assert_int_equal(side.len, 8);
     assert_int_equal(side.count, 6);
-    vis_vector_begin(&side, 0, NULL, 0);
+    vis_list_begin(&side, 0, (struct vis_list){VIS_VECTOR, NULL, 0, 0});
     assert_int_equal(side.count, 0);
 }
 

@@ -119,76 +119,57 @@ static aq_status vis_move(const struct call *c, struct vis_transfer *t, size_t b
 
 /* --- lists ----------------------------------------------------------------------------------- */
 
-static AQI_COLD aq_status vis_null_piece(const struct call *c, const char *which, size_t i)
-{
-    return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu of the %s list is NULL", c->name, i, which);
-}
-
 static const char *vis_name_of(const struct call *c, bool remote)
 {
     return remote == c->get ? "src" : "dst";
 }
 
-static aq_status vis_differ(const struct call *c, size_t remote, size_t local)
-{
-    return aqi_fail(AQ_ESIZE, "core", "%s: dst is %zu bytes in total, src %zu; they must be equal",
-                    c->name, c->get ? local : remote, c->get ? remote : local);
-}
-
 /* Check each piece of one side, and add them up. */
-static aq_status vis_check_vector(const struct call *c, bool remote, const aq_vec *list,
-                                  size_t count, size_t *total)
+static aq_status vis_check_list(const struct call *c, bool remote, const struct vis_list *list,
+                                size_t *total)
 {
+    const char *name = vis_name_of(c, remote);
     *total = 0;
-    if (list == NULL && count != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the %s list is NULL", c->name,
-                        vis_name_of(c, remote));
-    for (size_t i = 0; i < count; i++) {
-        if (list[i].len == 0) continue;
-        uint64_t addr = (uint64_t)(uintptr_t)list[i].addr;
-        if (!remote && addr == 0) return vis_null_piece(c, vis_name_of(c, remote), i);
-        if (remote && !core_in_segment(c->route, c->base + addr, list[i].len))
-            return core_out_of_segment(c->route, c->base + addr, list[i].len, c->name);
-        if (__builtin_add_overflow(*total, list[i].len, total))
-            return aqi_fail(AQ_ESIZE, "core", "%s: the bytes of the %s list overflow", c->name,
-                            vis_name_of(c, remote));
-    }
-    return AQ_OK;
-}
-
-static aq_status vis_check_indexed(const struct call *c, bool remote, void *const *list,
-                                   size_t count, size_t len, size_t *total)
-{
-    if (__builtin_mul_overflow(count, len, total))
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu pieces of %zu bytes overflow", c->name, count,
-                        len);
-    if (*total == 0) return AQ_OK;
-    if (list == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the %s list is NULL", c->name,
-                        vis_name_of(c, remote));
-    for (size_t i = 0; i < count; i++) {
-        uint64_t addr = (uint64_t)(uintptr_t)list[i];
-        if (!remote && addr == 0) return vis_null_piece(c, vis_name_of(c, remote), i);
+    if (list->shape == VIS_INDEXED && __builtin_mul_overflow(list->count, list->piece, total))
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu pieces of %zu bytes overflow", c->name,
+                        list->count, list->piece);
+    if (list->count == 0 || (list->shape == VIS_INDEXED && *total == 0)) return AQ_OK;
+    if (list->at == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the %s list is NULL", c->name, name);
+    *total = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        size_t len;
+        uint64_t addr = vis_list_entry(list, i, &len);
+        if (len == 0) continue;
+        if (!remote && addr == 0)
+            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu of the %s list is NULL", c->name, i,
+                            name);
         if (remote && !core_in_segment(c->route, c->base + addr, len))
             return core_out_of_segment(c->route, c->base + addr, len, c->name);
+        if (__builtin_add_overflow(*total, len, total))
+            return aqi_fail(AQ_ESIZE, "core", "%s: the bytes of the %s list overflow", c->name,
+                            name);
     }
     return AQ_OK;
 }
 
-static AQI_COLD aq_status vis_vector_checked(struct call *c, size_t remote_count,
-                                             const aq_vec *remote, size_t local_count,
-                                             const aq_vec *local)
+static AQI_COLD aq_status vis_lists_checked(struct call *c, struct vis_list remote,
+                                            struct vis_list local)
 {
     struct vis_transfer t;
     size_t there = 0, here = 0;
     aq_status st;
     if (!vis_begin(c, &st)) return st;
-    st = vis_check_vector(c, true, remote, remote_count, &there);
-    if (st == AQ_OK) st = vis_check_vector(c, false, local, local_count, &here);
+    st = vis_check_list(c, true, &remote, &there);
+    if (st == AQ_OK) st = vis_check_list(c, false, &local, &here);
     if (st != AQ_OK) return st;
-    if (there != here) return vis_differ(c, there, here);
-    vis_vector_begin(&t.remote, c->base, remote, remote_count);
-    vis_vector_begin(&t.local, 0, local, local_count);
+    if (there != here)
+        return aqi_fail(AQ_ESIZE, "core",
+                        "%s: dst is %zu bytes in total, src %zu; they must be equal", c->name,
+                        c->get ? here : there, c->get ? there : here);
+    if (here == 0) remote.count = local.count = 0;
+    vis_list_begin(&t.remote, c->base, remote);
+    vis_list_begin(&t.local, 0, local);
     return vis_move(c, &t, here);
 }
 
@@ -202,25 +183,8 @@ static inline aq_status vis_vector(const struct call c, size_t remote_count, con
         vis_direct_vector(&w, remote_count, remote, local_count, local, &bytes))
         return vis_done(c, begun, bytes);
     struct call slow = c; /* a copy, so that `c` itself stays in registers */
-    return vis_vector_checked(&slow, remote_count, remote, local_count, local);
-}
-
-static AQI_COLD aq_status vis_indexed_checked(struct call *c, size_t remote_count,
-                                              void *const *remote, size_t remote_len,
-                                              size_t local_count, void *const *local,
-                                              size_t local_len)
-{
-    struct vis_transfer t;
-    size_t there = 0, here = 0;
-    aq_status st;
-    if (!vis_begin(c, &st)) return st;
-    st = vis_check_indexed(c, true, remote, remote_count, remote_len, &there);
-    if (st == AQ_OK) st = vis_check_indexed(c, false, local, local_count, local_len, &here);
-    if (st != AQ_OK) return st;
-    if (there != here) return vis_differ(c, there, here);
-    vis_indexed_begin(&t.remote, c->base, remote, there != 0 ? remote_count : 0, remote_len);
-    vis_indexed_begin(&t.local, 0, local, here != 0 ? local_count : 0, local_len);
-    return vis_move(c, &t, here);
+    return vis_lists_checked(&slow, (struct vis_list){VIS_VECTOR, remote, remote_count, 0},
+                             (struct vis_list){VIS_VECTOR, local, local_count, 0});
 }
 
 static inline aq_status vis_indexed(const struct call c, size_t remote_count, void *const *remote,
@@ -234,8 +198,9 @@ static inline aq_status vis_indexed(const struct call c, size_t remote_count, vo
                                                    local_count, local, local_len, &bytes))
         return vis_done(c, begun, bytes);
     struct call slow = c; /* a copy, so that `c` itself stays in registers */
-    return vis_indexed_checked(&slow, remote_count, remote, remote_len, local_count, local,
-                               local_len);
+    return vis_lists_checked(&slow,
+                             (struct vis_list){VIS_INDEXED, remote, remote_count, remote_len},
+                             (struct vis_list){VIS_INDEXED, local, local_count, local_len});
 }
 
 /* --- strided --------------------------------------------------------------------------------- */
