@@ -57,7 +57,8 @@ static aq_status hca_open_rails(struct hca_tp *hca)
                         ports[0].why);
     unsigned wanted = hca_config.rails != 0 ? (unsigned)hca_config.rails
                                             : (unsigned)aqi_min(active, HCA_RAILS_USUAL);
-    unsigned first = hca_config.spread ? hca->params.local_rank % (unsigned)aqi_max(near, 1) : 0;
+    unsigned first =
+        hca_config.spread ? hca->rdma.params.local_rank % (unsigned)aqi_max(near, 1) : 0;
     aq_status st = AQ_OK;
     for (unsigned r = 0; r < wanted && st == AQ_OK; r++) {
         hca->rails = r + 1;
@@ -71,20 +72,21 @@ enum { HCA_SENDS_LEAST = 64 };
 /* How many requests a peer may have in flight, given the memory and the available queue entries. */
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
 {
-    uint64_t peers = aqi_max(1, hca->params.size - 1);
+    uint64_t peers = aqi_max(1, hca->rdma.params.size - 1);
     uint64_t cqes = UINT64_MAX, entries = UINT64_MAX;
     for (unsigned r = 0; r < hca->rails; r++) {
         cqes = aqi_min(cqes, (size_t)hca->rail[r].device.max_cqe);
         entries = aqi_min(entries, (size_t)hca->rail[r].device.max_srq_wr);
     }
     entries = aqi_min(entries, cqes / 2);
-    if (peers * AQI_LENDING_BUFFERS > entries / 4) hca->lending.on = false; /* for all */
+    if (peers * AQI_LENDING_BUFFERS > entries / 4) hca->rdma.lending.on = false; /* for all */
     entries -= peers * hca_control_buffers(hca);
-    uint64_t depth = aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->buffer * peers));
+    uint64_t depth =
+        aqi_min(UINT16_MAX, hca_config.receive_memory / (2 * hca->rdma.buffer * peers));
     depth = aqi_min(depth, (entries - hca_message_spares()) / (2 * peers));
-    hca->tp.limits.depth = (uint32_t)aqi_max(1, depth);
-    hca->depth = aqi_credit_gate_limits(&hca->params, &hca->tp.limits).depth;
-    hca->tp.limits.depth = hca->depth;
+    hca->rdma.tp.limits.depth = (uint32_t)aqi_max(1, depth);
+    hca->depth = aqi_credit_gate_limits(&hca->rdma.params, &hca->rdma.tp.limits).depth;
+    hca->rdma.tp.limits.depth = hca->depth;
     *receives = (uint32_t)aqi_min(entries, 2 * peers * hca->depth + hca_message_spares()) +
                 (uint32_t)peers * hca_control_buffers(hca);
     hca->sends = 2 * hca->depth + hca_control_buffers(hca) + (uint32_t)hca_config.sends;
@@ -119,28 +121,29 @@ static aq_status hca_open_queues(struct hca_tp *hca)
 static void hca_close(struct aqi_tp *tp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca->draining = true;
-    for (uint32_t id = 0; hca->peers != NULL && id < hca->params.size; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    hca->rdma.draining = true;
+    for (uint32_t id = 0; hca->rdma.peers != NULL && id < hca->rdma.params.size; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         if (peer == NULL) continue;
         hca_greet_end(hca, peer);
-        if (hca->lending.on && hca->pins.reg != NULL) aqi_reg_peer_down(hca->pins.reg, id);
+        if (hca->rdma.lending.on && hca->rdma.pins.reg != NULL)
+            aqi_reg_peer_down(hca->rdma.pins.reg, id);
         hca_links_end(hca, peer, AQ_EPEER);
         hca_transfer_fail(hca, peer, AQ_EPEER);
         free(peer);
     }
-    free(hca->peers);
+    free(hca->rdma.peers);
     hca_greet_close(hca);
     /* The queue first, so that no buffer is posted any more. */
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;
     }
-    aqi_pins_close(&hca->pins);
-    aqi_lending_close(&hca->lending);
+    aqi_pins_close(&hca->rdma.pins);
+    aqi_lending_close(&hca->rdma.lending);
     hca_rings_close(hca);
-    hca_buf_close(hca);
-    aqi_pool_destroy(&hca->ops);
+    aqi_rdma_drop_chunks(&hca->rdma);
+    aqi_pool_destroy(&hca->rdma.ops);
     for (unsigned r = 0; r < hca->rails; r++)
         hca_rail_close(&hca->rail[r]);
     if (hca->epoll >= 0) close(hca->epoll);
@@ -153,35 +156,35 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (missing != NULL) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", missing);
     struct hca_tp *hca = calloc(1, sizeof(*hca));
     if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
-    hca->params = *params;
-    hca->tp.hooks = params->hooks;
-    hca->tp.moved = hca_progress_short;
-    hca->tp.straight_put = hca_put_within;
-    hca->tp.straight_get = hca_get_within;
-    hca->locks = params->threads;
-    hca->lending.on = params->on_demand && params->size > 1;
-    hca_lending_open(hca);
+    hca->rdma.params = *params;
+    hca->rdma.tp.hooks = params->hooks;
+    hca->rdma.tp.moved = hca_progress_short;
+    hca->rdma.tp.straight_put = hca_put_within;
+    hca->rdma.tp.straight_get = hca_get_within;
+    hca->rdma.locks = params->threads;
+    hca->rdma.lending.on = params->on_demand && params->size > 1;
+    aqi_lending_open(&hca->rdma.lending);
     hca->epoll = -1;
     hca_begin(hca);
-    hca->tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
-                                            .max_long = UINT32_MAX};
-    hca->buffer = aqi_round_up(HCA_FRAME + hca->tp.limits.max_medium, 64);
-    aqi_pool_init(&hca->ops, sizeof(struct hca_op), 64, false);
-    hca->peers = calloc(params->size, sizeof(struct hca_peer *));
-    aq_status st = hca->peers != NULL
+    hca->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
+                                                 .max_long = UINT32_MAX};
+    hca->rdma.buffer = aqi_round_up(HCA_FRAME + hca->rdma.tp.limits.max_medium, 64);
+    aqi_pool_init(&hca->rdma.ops, sizeof(struct hca_op), 64, false);
+    hca->rdma.peers = calloc(params->size, sizeof(struct aqi_rdma_peer *));
+    aq_status st = hca->rdma.peers != NULL
                        ? AQ_OK
                        : aqi_fail(AQ_ENOMEM, "ibv", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
     if (st == AQ_OK) st = hca_message_open(hca);
     if (st == AQ_OK) st = hca_rings_open(hca);
-    if (st == AQ_OK) st = hca_pins_open(hca);
+    if (st == AQ_OK) st = aqi_rdma_pins_open(&hca->rdma, 0, true);
     if (st == AQ_OK) st = hca_greet_open(hca);
     if (st != AQ_OK) {
-        hca_close(&hca->tp);
+        hca_close(&hca->rdma.tp);
         return st;
     }
-    *tp = &hca->tp;
+    *tp = &hca->rdma.tp;
     return AQ_OK;
 }
 
@@ -206,13 +209,11 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     (void)host;
-    if (id == hca->params.self) return AQ_ENOTSUP;
+    if (id == hca->rdma.params.self) return AQ_ENOTSUP;
     struct hca_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
-    peer->peer.id = id;
-    hca_peer_begin(peer);
-    peer->lender.id = id;
-    hca_lock(hca);
+    hca_peer_begin(peer, id);
+    aqi_rdma_lock(&hca->rdma);
     aq_status st = hca_greet_find(hca, peer);
     if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer) {
         static atomic_bool once;
@@ -222,23 +223,12 @@ static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     }
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u is malformed", id);
-    bool new = st == AQ_OK && hca->peers[id] == NULL;
-    if (new) hca->peers[id] = peer;
-    if (st == AQ_OK) *out = &hca->peers[id]->peer;
-    hca_unlock(hca);
+    bool new = st == AQ_OK && hca->rdma.peers[id] == NULL;
+    if (new) hca->rdma.peers[id] = &peer->rdma;
+    if (st == AQ_OK) *out = &hca->rdma.peers[id]->peer;
+    aqi_rdma_unlock(&hca->rdma);
     if (!new) free(peer);
     return st;
-}
-
-static void hca_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    struct hca_peer *peer = (struct hca_peer *)to;
-    hca_lock(hca);
-    peer->lost = true; /* the caller knows it */
-    hca_peer_fail(hca, peer, "the job says that it is dead");
-    if (hca->lending.on) aqi_lending_progress(&hca->lending);
-    hca_unlock(hca);
 }
 
 static bool hca_is_quiet(struct hca_tp *hca, struct hca_peer *peer)
@@ -256,36 +246,37 @@ static aq_status hca_quiet(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     bool quiet = true;
-    hca_lock(hca);
-    for (uint32_t id = 0; id < hca->params.size && quiet; id++) {
-        struct hca_peer *peer = hca->peers[id];
-        if (peer != NULL && (to == NULL || &peer->peer == to)) quiet = hca_is_quiet(hca, peer);
+    aqi_rdma_lock(&hca->rdma);
+    for (uint32_t id = 0; id < hca->rdma.params.size && quiet; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
+        if (peer != NULL && (to == NULL || &peer->rdma.peer == to)) quiet = hca_is_quiet(hca, peer);
     }
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     return quiet ? AQ_OK : AQ_AGAIN;
 }
 
 static aq_status hca_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca->draining = true;
-    return hca->now >= deadline ? AQ_OK : hca_quiet(tp, NULL);
+    hca->rdma.draining = true;
+    return hca->rdma.now >= deadline ? AQ_OK : hca_quiet(tp, NULL);
 }
 
 static uint64_t hca_next_deadline(struct aqi_tp *tp)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca_lock(hca);
+    aqi_rdma_lock(&hca->rdma);
     uint64_t at = aqi_min(hca_greet_deadline(hca), hca_events_deadline(hca));
     at = aqi_min(at, hca_repair_deadline(hca));
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     return at;
 }
 
 /* The memory taken by a connected peer, except for what the driver allocates. */
 size_t hca_peer_memory(const struct hca_tp *hca)
 {
-    return sizeof(struct hca_peer) + (2 * hca->depth + hca_control_buffers(hca)) * hca->buffer +
+    return sizeof(struct hca_peer) +
+           (2 * hca->depth + hca_control_buffers(hca)) * hca->rdma.buffer +
            hca->rails * ((size_t)hca->mask + 1) * sizeof(struct hca_sent);
 }
 
@@ -325,7 +316,7 @@ const struct aqi_transport aqi_ibv_transport = {
     .am_long = hca_am_long,
     .progress = hca_progress,
     .quiet = hca_quiet,
-    .disconnect = hca_disconnect,
+    .disconnect = aqi_rdma_disconnect,
     .next_deadline = hca_next_deadline,
     .drain = hca_drain,
     .put = hca_put,

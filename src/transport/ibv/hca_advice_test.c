@@ -28,7 +28,8 @@ static struct {
 } card;
 
 static struct hca_tp hca;
-static struct hca_peer peer, *peers[] = {NULL, &peer};
+static struct hca_peer peer;
+static struct aqi_rdma_peer *peers[] = {NULL, &peer.rdma};
 static struct hca_port port = {.device = "card0", .number = 1};
 
 static void says(const char *text, const char *part)
@@ -223,18 +224,18 @@ static int open_all(void **unused)
                                    .wc_status_str = card_status};
     hca_config = (struct hca_config){
         .gid = "auto", .ports = "", .registration = 1 << 30, .inline_limit = 64};
-    hca.params.size = 2;
-    hca.peers = peers;
+    hca.rdma.params.size = 2;
+    hca.rdma.driver = &hca_driver;
+    hca.rdma.peers = peers;
     hca.rails = 1;
     hca.sends = 64;
     hca.mask = 63;
     hca.rail[0] = (struct hca_rail){.context = &card.context, .pd = &card.pd, .name = "card0:1"};
     hca.rail[0].device.max_mr_size = UINT64_C(1) << 40;
     place_ipv4(&hca.rail[0].place, 0, 1);
-    peer.peer.id = 1;
     peer.known = true;
     peer.addr.rails = 1;
-    hca_peer_begin(&peer);
+    hca_peer_begin(&peer, 1);
     place_ipv4(&peer.addr.place[0], 1, 2);
     limit_memory(65536);
     return 0;
@@ -275,7 +276,7 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
     struct capture capture;
     (void)unused;
     capture_start(&capture);
-    assert_int_equal(hca_mem_reg(&hca.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
     const char *text = capture_end(&capture);
     says(text, "8192 bytes are accessed by messages");
     says_limit(text, "cannot register");
@@ -453,8 +454,8 @@ static void from_where_there_is_no_way_to_where(void **unused)
 static void has_no_way(int err)
 {
     assert_int_equal(peer.state, HCA_DOWN);
-    says(peer.why, strerror(err));
-    says(peer.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
+    says(peer.rdma.why, strerror(err));
+    says(peer.rdma.why, "from card0:1 (10.0.0.1) to 10.1.0.2: if these are in different networks");
 }
 
 static void a_peer_to_which_there_is_no_route(void **unused)
@@ -482,7 +483,7 @@ static void a_peer_to_which_no_rail_has_a_route(void **unused)
     capture_start(&capture);
     hca_greet_timers(&hca);
     assert_int_equal(peer.state, HCA_CALLING);
-    hca.now += UINT64_C(1000000000);
+    hca.rdma.now += UINT64_C(1000000000);
     hca_greet_timers(&hca);
     capture_end(&capture);
     has_no_way(EHOSTUNREACH);
@@ -510,7 +511,7 @@ static void a_peer_that_does_not_answer(void **unused)
     hca.greeter.out = HCA_GREETINGS_OUT;
     capture_start(&capture);
     for (unsigned s = 1; s <= DOUBT; s++) {
-        hca.now = s * UINT64_C(1000000000);
+        hca.rdma.now = s * UINT64_C(1000000000);
         hca_greet_timers(&hca);
     }
     const char *text = capture_end(&capture);
@@ -538,9 +539,9 @@ static void a_peer_on_another_kind_of_network(void **unused)
     struct aqi_peer *found;
     struct capture capture;
     (void)unused;
-    hca.tp.hooks.lookup = infiniband_address;
+    hca.rdma.tp.hooks.lookup = infiniband_address;
     capture_start(&capture);
-    assert_int_equal(aqi_ibv_transport.connect(&hca.tp, 1, 0, &found), AQ_ENOTSUP);
+    assert_int_equal(aqi_ibv_transport.connect(&hca.rdma.tp, 1, 0, &found), AQ_ENOTSUP);
     const char *text = capture_end(&capture);
     says(text, "no route to rank 1 from card0:1 (10.0.0.1) to LID 7 of subnet");
     says(text, "choose ports of one network with AQ_IBV_PORTS");
@@ -549,7 +550,7 @@ static void a_peer_on_another_kind_of_network(void **unused)
 /* Greetings and short messages arrive; the first long one does not, repeatedly. */
 static void a_network_that_carries_less_than_its_ports(void **unused)
 {
-    static struct hca_buf buf = {.len = LONG_ONE};
+    static struct aqi_rdma_buf buf = {.len = LONG_ONE};
     struct capture capture;
     const struct ibv_wc wc = {.wr_id = hca_wr_of_send(1, 0, 0), .status = IBV_WC_RETRY_EXC_ERR};
     (void)unused;

@@ -1,4 +1,4 @@
-/* Tests hca_buffer.c: adapters that register no more memory if little may be locked. */
+/* Tests buffers: adapters that register no more memory if little may be locked. */
 #include "transport/ibv/hca_world_test.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static int open_all(void **unused)
     world_open(MEDIUM);
     for (unsigned i = 0; i < ENDS; i++) {
         snprintf(ends[i].hca->rail[0].name, sizeof(ends[i].hca->rail[0].name), "none:1");
-        ends[i].hca->tp.hooks.deliver = on_message;
+        ends[i].hca->rdma.tp.hooks.deliver = on_message;
     }
     hca_verbs.reg_mr = card_refuses;
     return 0;
@@ -46,13 +46,14 @@ static int close_all(void **unused)
 static aq_status request(unsigned from, unsigned to)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    return hca_am_send(&ends[from].hca->tp, &ends[from].hca->peers[to]->peer, &am, NULL);
+    return hca_am_send(&ends[from].hca->rdma.tp, &hca_peer_at(ends[from].hca, to)->rdma.peer, &am,
+                       NULL);
 }
 
 static void take_all(struct hca_tp *hca)
 {
-    while (hca->free != NULL)
-        (void)hca_buf_get(hca);
+    while (hca->rdma.free != NULL)
+        (void)aqi_rdma_get(&hca->rdma);
 }
 
 static void pass_on(void)
@@ -81,17 +82,17 @@ static void who_is_short_waits_for_those_in_use(void **unused)
     assert_int_equal(request(0, 1), AQ_OK);
     pass_on();
     assert_int_equal(arrived, sent + 1);
-    assert_int_equal(ends[0].hca->bounced, 0);
+    assert_int_equal(ends[0].hca->rdma.bounced, 0);
 }
 
 static void where_nothing_comes_back_the_peer_fails(void **unused)
 {
     (void)unused;
-    struct hca_peer *peer = ends[0].hca->peers[1];
+    struct hca_peer *peer = hca_peer_at(ends[0].hca, 1);
     take_all(ends[0].hca);
     assert_int_equal(request(0, 1), AQ_EPEER);
     assert_int_equal(peer->state, HCA_DOWN);
-    assert_non_null(strstr(peer->why, "no buffer for messages: none:1 cannot register"));
+    assert_non_null(strstr(peer->rdma.why, "no buffer for messages: none:1 cannot register"));
 }
 
 /* It has one to send from. */
@@ -99,13 +100,13 @@ static void without_one_for_the_reply_the_peer_fails(void **unused)
 {
     (void)unused;
     struct hca_tp *hca = ends[0].hca;
-    struct hca_buf *last = hca_buf_get(hca);
+    struct aqi_rdma_buf *last = aqi_rdma_get(&hca->rdma);
     take_all(hca);
-    hca_buf_put(hca, last);
+    aqi_rdma_put(&hca->rdma, last);
     assert_int_equal(request(0, 1), AQ_EPEER);
-    assert_int_equal(hca->bounced, 0);
-    assert_int_equal(hca->peers[1]->awaited, 0);
-    assert_int_equal(hca->peers[1]->state, HCA_DOWN);
+    assert_int_equal(hca->rdma.bounced, 0);
+    assert_int_equal(hca_peer_at(hca, 1)->awaited, 0);
+    assert_int_equal(hca_peer_at(hca, 1)->state, HCA_DOWN);
 }
 
 static void a_peer_without_buffers_is_not_connected(void **unused)
@@ -113,8 +114,8 @@ static void a_peer_without_buffers_is_not_connected(void **unused)
     (void)unused;
     struct hca_tp *hca = ends[0].hca;
     take_all(hca);
-    hca->peers[1]->posted = 0;
-    assert_false(hca_message_prepare(hca, hca->peers[1]));
+    hca_peer_at(hca, 1)->posted = 0;
+    assert_false(hca_message_prepare(hca, hca_peer_at(hca, 1)));
     assert_non_null(strstr(aq_error_message(), "cannot register"));
 }
 

@@ -17,7 +17,7 @@ static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type 
                    type == IBV_EVENT_LID_CHANGE;
     if (!down && !changed) return;
     if (type != IBV_EVENT_GID_CHANGE && type != IBV_EVENT_LID_CHANGE) rail->down = down;
-    rail->back = rail->down ? 0 : hca->now + EVENTS_BACK_NS;
+    rail->back = rail->down ? 0 : hca->rdma.now + EVENTS_BACK_NS;
     if (down) hca_repair_port_down(hca, r);
 }
 
@@ -46,7 +46,7 @@ static void hca_events_back(struct hca_tp *hca, unsigned r)
         rail->back = 0;
         hca_repair_port_back(hca, r, moved);
     } else {
-        rail->back = hca->now + EVENTS_BACK_NS;
+        rail->back = hca->rdma.now + EVENTS_BACK_NS;
     }
 }
 
@@ -95,7 +95,7 @@ static void hca_events_take(struct hca_tp *hca, unsigned r)
         hca_verbs.ack_async_event(&event);
         hca_events_one(hca, r, &told);
     }
-    if (rail->back != 0 && hca->now >= rail->back) hca_events_back(hca, r);
+    if (rail->back != 0 && hca->rdma.now >= rail->back) hca_events_back(hca, r);
 }
 
 void hca_events_look(struct hca_tp *hca)

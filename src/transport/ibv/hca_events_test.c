@@ -22,7 +22,8 @@ static struct {
 } card;
 
 static struct hca_tp hca;
-static struct hca_peer peer, *peers[] = {&peer};
+static struct hca_peer peer;
+static struct aqi_rdma_peer *peers[] = {&peer.rdma};
 
 static int card_event(struct ibv_context *context, struct ibv_async_event *event)
 {
@@ -107,10 +108,11 @@ static int open_all(void **unused)
     hca_verbs.query_port = card_port;
     hca_verbs.query_gid = card_gid;
     hca_config = (struct hca_config){.gid = "auto"};
-    hca.peers = peers;
-    hca.params.size = 1;
+    hca.rdma.driver = &hca_driver;
+    hca.rdma.peers = peers;
+    hca.rdma.params.size = 1;
     hca.rails = peer.addr.rails = RAILS;
-    hca.now = SECOND;
+    hca.rdma.now = SECOND;
     for (unsigned r = 0; r < RAILS; r++) {
         card.context[r].device = &card.device;
         give_address(r, 0, 0);
@@ -129,7 +131,7 @@ static int open_all(void **unused)
 
 static void look(uint64_t later)
 {
-    hca.now += later;
+    hca.rdma.now += later;
     hca_events_look(&hca);
 }
 
@@ -149,7 +151,7 @@ static void a_port_that_is_back_is_used_again_a_second_later(void **unused)
     assert_true(hca_events_deadline(&hca) == AQI_NO_DEADLINE);
     tell(0, IBV_EVENT_PORT_ACTIVE, 1);
     look(0);
-    assert_true(hca_events_deadline(&hca) == hca.now + SECOND);
+    assert_true(hca_events_deadline(&hca) == hca.rdma.now + SECOND);
     look(SECOND - 1);
     assert_false(peer.broken);
     look(1);
@@ -268,8 +270,8 @@ static void without_another_its_peers_are_lost(void **unused)
     tell(0, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
     assert_int_equal(peer.state, HCA_DOWN);
-    assert_ptr_equal(hca.lost, &peer);
-    assert_non_null(strstr(peer.why, "has failed as a whole, and there is no other adapter"));
+    assert_ptr_equal(hca.rdma.lost, &peer);
+    assert_non_null(strstr(peer.rdma.why, "has failed as a whole, and there is no other adapter"));
 }
 
 /* Greetings that it held no longer take up room, and later callers are notified at once. */
@@ -288,13 +290,13 @@ static void what_it_was_to_greet_is_forgotten(void **unused)
     tell(1, IBV_EVENT_DEVICE_FATAL, 0);
     look(0);
     assert_int_equal(hca.greeter.out, 0);
-    hca.lost = NULL;
+    hca.rdma.lost = NULL;
     peer = (struct hca_peer){.addr = peer.addr, .known = true, .state = HCA_CALLING};
     hca.greeter.calling = &peer;
     hca_greet_timers(&hca);
     assert_int_equal(peer.state, HCA_DOWN);
     assert_null(hca.greeter.calling);
-    assert_non_null(strstr(peer.why, "every adapter that reaches it has failed as a whole"));
+    assert_non_null(strstr(peer.rdma.why, "every adapter that reaches it has failed as a whole"));
 }
 
 static unsigned greeter_states, greeter_receives;

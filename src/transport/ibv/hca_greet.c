@@ -44,7 +44,7 @@ static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeti
 {
     struct iovec part = {.iov_base = (void *)(uintptr_t)greeting,
                          .iov_len = offsetof(struct hca_greeting, tag)};
-    aqi_mac_of(hca->greeter.mac, hca->params.key, &part, 1, tag);
+    aqi_mac_of(hca->greeter.mac, hca->rdma.params.key, &part, 1, tag);
 }
 
 /* --- the queue pair for them ----------------------------------------------------------------- */
@@ -165,7 +165,8 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     unsigned char bytes[AQI_ADDR_MAX];
     size_t len = sizeof(bytes);
     if (peer->known) return AQ_OK;
-    aq_status st = hca->tp.hooks.lookup(hca->tp.hooks.host, &hca->tp, peer->peer.id, bytes, &len);
+    aq_status st = hca->rdma.tp.hooks.lookup(hca->rdma.tp.hooks.host, &hca->rdma.tp,
+                                             peer->rdma.peer.id, bytes, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
     if (len < offsetof(struct hca_addr, place) || len > sizeof(peer->addr)) return AQ_EPROTO;
@@ -204,15 +205,15 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
         (uint8_t)((peer->connected ? GREET_KNOWS : 0) | (peer->state == HCA_UP ? GREET_UP : 0));
     greeting->failed = (uint8_t)peer->failed;
     greeting->reads = (uint8_t)aqi_min(255, (size_t)hca->rail[0].device.max_qp_rd_atom);
-    greeting->from = hca->params.self;
-    greeting->to = peer->peer.id;
+    greeting->from = hca->rdma.params.self;
+    greeting->to = peer->rdma.peer.id;
     greeting->epoch = hca->greeter.epoch;
     greeting->to_epoch = peer->epoch;
     greeting->generation = peer->generation;
     greeting->received = peer->received;
     greeting->depth = hca->depth;
     greeting->control = hca_control_buffers(hca);
-    greeting->buffer = (uint32_t)hca->buffer;
+    greeting->buffer = (uint32_t)hca->rdma.buffer;
     for (unsigned r = 0; r < hca->rails; r++) {
         greeting->place[r] = hca->rail[r].place;
         if (peer->link[r].qp != NULL) greeting->place[r].qpn = peer->link[r].qp->qp_num;
@@ -267,7 +268,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (peer->state != HCA_IDLE) return;
     if (hca_links_create(hca, peer) != AQ_OK) {
-        hca_peer_fail(hca, peer, "%s", aq_error_message());
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s", aq_error_message());
         return;
     }
     peer->state = HCA_CALLING;
@@ -277,7 +278,7 @@ void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer)
     peer->no_way = 0;
     peer->next_calling = hca->greeter.calling;
     hca->greeter.calling = peer;
-    hca->whole = true;
+    hca->rdma.whole = true;
 }
 
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
@@ -299,10 +300,10 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_rails_down(hca) == (1u << hca->rails) - 1) return;
-    if (peer->doubted || hca->now - peer->called < GREET_DOUBT_NS) return;
+    if (peer->doubted || hca->rdma.now - peer->called < GREET_DOUBT_NS) return;
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ibv", "rank %u has not answered for %u s; still trying; %s",
-            peer->peer.id, (unsigned)(GREET_DOUBT_NS / 1000000000),
+            peer->rdma.peer.id, (unsigned)(GREET_DOUBT_NS / 1000000000),
             hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
 }
 
@@ -312,7 +313,8 @@ static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
     if (hca_greet_find(hca, peer) != AQ_OK) return;
     uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca), good = all & ~peer->failed;
     if (all == 0) {
-        hca_peer_fail(hca, peer, "every adapter that reaches it has failed as a whole");
+        aqi_rdma_fail(&hca->rdma, &peer->rdma,
+                      "every adapter that reaches it has failed as a whole");
         return;
     }
     if (good == 0) good = all;
@@ -326,10 +328,10 @@ void hca_greet_timers(struct hca_tp *hca)
 {
     for (struct hca_peer *peer = hca->greeter.calling, *next; peer != NULL; peer = next) {
         next = peer->next_calling;
-        if (peer->greeted != 0 && hca->now - peer->greeted < peer->pause) continue;
+        if (peer->greeted != 0 && hca->rdma.now - peer->greeted < peer->pause) continue;
         if (peer->greeted != 0) peer->pause = aqi_min(2 * peer->pause, GREET_MOST_NS);
-        if (peer->greeted == 0) peer->called = hca->now;
-        peer->greeted = hca->now | 1;
+        if (peer->greeted == 0) peer->called = hca->rdma.now;
+        peer->greeted = hca->rdma.now | 1;
         hca_greet_doubt(hca, peer);
         hca_greet_call(hca, peer);
     }
@@ -353,8 +355,8 @@ static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_
     if (len != sizeof(*greeting)) return false;
     memcpy(greeting, bytes, sizeof(*greeting));
     if (memcmp(greeting->magic, hca_magic, 4) != 0 || greeting->version != GREET_VERSION ||
-        greeting->to != hca->params.self || greeting->from >= hca->params.size ||
-        greeting->from == hca->params.self)
+        greeting->to != hca->rdma.params.self || greeting->from >= hca->rdma.params.size ||
+        greeting->from == hca->rdma.params.self)
         return false;
     hca_greet_sign(hca, greeting, tag);
     return aqi_mac_same(tag, greeting->tag);
@@ -363,16 +365,16 @@ static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_
 static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
                               const struct hca_greeting *greeting)
 {
-    if (greeting->depth != hca->depth || greeting->buffer != hca->buffer) {
-        hca_peer_fail(hca, peer,
+    if (greeting->depth != hca->depth || greeting->buffer != hca->rdma.buffer) {
+        aqi_rdma_fail(&hca->rdma, &peer->rdma,
                       "it keeps %u buffers of %u bytes for a peer, this process %u of %zu: give "
                       "all processes the same %s, AQ_IBV_MEDIUM and AQ_IBV_RECEIVE_MEMORY",
-                      greeting->depth, greeting->buffer, hca->depth, hca->buffer,
+                      greeting->depth, greeting->buffer, hca->depth, hca->rdma.buffer,
                       aqi_setting_variable("AQ_AM_CREDITS"));
         return;
     }
     if (greeting->control != hca_control_buffers(hca)) {
-        hca_peer_fail(hca, peer,
+        aqi_rdma_fail(&hca->rdma, &peer->rdma,
                       "only one of the two lends memory on demand: give all processes the same "
                       "AQ_SEGMENT_MODE, and adapters with as many receive buffers");
         return;
@@ -385,7 +387,7 @@ static void hca_greet_connect(struct hca_tp *hca, struct hca_peer *peer,
     if (peer->used == 0) peer->used = all & ~hca_rails_gone(hca);
     peer->first = (unsigned)__builtin_ctz(peer->used);
     if (!hca_message_prepare(hca, peer)) {
-        hca_peer_fail(hca, peer, "no buffer for messages: %s", aq_error_message());
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "no buffer for messages: %s", aq_error_message());
         return;
     }
     hca_ring_meet(hca, peer, &greeting->rings);
@@ -418,7 +420,7 @@ static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
 
 static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_greeting *greeting)
 {
-    struct hca_peer *peer = hca->peers[greeting->from];
+    struct hca_peer *peer = hca_peer_at(hca, greeting->from);
     if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will ask again */
     if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;

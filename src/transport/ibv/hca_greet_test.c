@@ -126,11 +126,11 @@ static int open_all(void **unused)
         assert_int_equal(hca_greet_open(hca), AQ_OK);
         ends[i].context.ops.post_send = greet_send;
         snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
-        hca->tp.hooks.lookup = lookup;
-        hca->now = 1000 * PAUSE;
+        hca->rdma.tp.hooks.lookup = lookup;
+        hca->rdma.now = 1000 * PAUSE;
         memcpy(addresses[i].magic, hca_magic, sizeof(hca_magic));
         addresses[i].rails = 1;
-        struct hca_peer *peer = hca->peers[1 - i];
+        struct hca_peer *peer = hca_peer_at(hca, 1 - i);
         peer->state = HCA_IDLE;
         peer->used = 0;
         peer->addr.rails = 0;
@@ -151,7 +151,7 @@ static int close_all(void **unused)
 
 static struct hca_peer *other(unsigned self)
 {
-    return ends[self].hca->peers[1 - self];
+    return hca_peer_at(ends[self].hca, 1 - self);
 }
 
 /* True: it was recognised as a greeting. Its buffer is always posted again. */
@@ -200,7 +200,7 @@ static struct letter forged(size_t at, uint64_t value, size_t size)
     struct hca_tp *hca = ends[0].hca;
     memcpy(letter.bytes + at, &value, size);
     struct iovec part = {.iov_base = letter.bytes, .iov_len = letter.len - AQI_MAC_BYTES};
-    aqi_mac_of(hca->greeter.mac, hca->params.key, &part, 1,
+    aqi_mac_of(hca->greeter.mac, hca->rdma.params.key, &part, 1,
                letter.bytes + letter.len - AQI_MAC_BYTES);
     return letter;
 }
@@ -312,7 +312,7 @@ static void the_failed_are_used_if_there_is_no_other(void **unused)
 /* For a rank without a known address, or with an invalid one. */
 static void the_unknown_are_not_answered(void **unused)
 {
-    struct hca_peer **peers = ends[1].hca->peers, *peer = peers[2];
+    struct aqi_rdma_peer **peers = ends[1].hca->rdma.peers, *peer = peers[2];
     struct hca_addr at = addresses[0];
     (void)unused;
     call(0);
@@ -379,7 +379,7 @@ static void who_differs_is_lost(void **unused)
         struct letter letter = forged(rows[i].at, 1, 4);
         assert_true(hears_letter(1, &letter));
         assert_int_equal(other(1)->state, HCA_DOWN);
-        assert_non_null(strstr(other(1)->why, rows[i].why));
+        assert_non_null(strstr(other(1)->rdma.why, rows[i].why));
         assert_int_equal(said, 1);
         assert_null(ends[1].hca->greeter.calling);
         /* From now on it is not answered. */
@@ -403,7 +403,7 @@ static void other_processes_are_not_heard(void **unused)
     letter = forged(AT_EPOCH, ends[0].hca->greeter.epoch + 2, 8);
     assert_true(hears_letter(1, &letter));
     letter = forged(AT_FROM, 2, 4); /* of one that is up and has another address */
-    ends[1].hca->peers[2]->state = HCA_DOWN;
+    hca_peer_at(ends[1].hca, 2)->state = HCA_DOWN;
     assert_true(hears_letter(1, &letter));
     assert_int_equal(said, before);
     assert_int_equal(other(1)->state, HCA_UP);
@@ -494,23 +494,23 @@ static void pauses_grow(void **unused)
     for (uint64_t pause = PAUSE; said < 12;) {
         unsigned before = said;
         uint64_t at = hca_greet_deadline(hca);
-        assert_true(at - hca->now <= pause + 1 && at - hca->now >= pause);
-        hca->now = at - 1;
+        assert_true(at - hca->rdma.now <= pause + 1 && at - hca->rdma.now >= pause);
+        hca->rdma.now = at - 1;
         hca_greet_timers(hca);
         assert_int_equal(said, before);
-        hca->now = at + 1;
+        hca->rdma.now = at + 1;
         hca_greet_timers(hca);
         assert_int_equal(said, before + 1);
         pause = aqi_min(2 * pause, UINT64_C(1000000000));
     }
     /* As many as the adapter takes, until some have been sent. */
     for (unsigned i = 0; i < 8; i++) {
-        hca->now += UINT64_C(2000000000);
+        hca->rdma.now += UINT64_C(2000000000);
         hca_greet_timers(hca);
     }
     assert_int_equal(said, HCA_GREETINGS_OUT);
     hca_greet_sent(hca, 0, &(struct ibv_wc){.status = IBV_WC_SUCCESS});
-    hca->now += UINT64_C(2000000000);
+    hca->rdma.now += UINT64_C(2000000000);
     hca_greet_timers(hca);
     assert_int_equal(said, HCA_GREETINGS_OUT + 1);
 }

@@ -10,20 +10,16 @@
 #define AQI_IBV_IMPL_H
 
 #include "base/mac.h"
-#include "base/pool.h"
 #include "base/settings.h"
-#include "base/spin.h"
 #include "base/stats.h"
 #include "transport/credit_gate.h"
 #include "transport/ibv/hca_config.h"
 #include "transport/ibv/hca_verbs.h"
 #include "transport/ibv/ibv.h"
-#include "transport/rdma/lending.h"
-#include "transport/rdma/pins.h"
+#include "transport/rdma/rdma.h"
 
 enum {
     HCA_FRAME = 96,     /* maximum bytes before the payload of a message */
-    HCA_CHUNK = 64,     /* buffers that are registered together */
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
     HCA_GRH = 40,   /* bytes before a datagram */
@@ -88,29 +84,11 @@ struct hca_rail {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     uint32_t max_inline;
-    char name[72];                   /* "mlx5_0:1" */
-    struct hca_buf *left[HCA_POSTS]; /* freed by messages, to be posted again */
+    char name[72];                        /* "mlx5_0:1" */
+    struct aqi_rdma_buf *left[HCA_POSTS]; /* freed by messages, to be posted again */
     uint32_t left_count;
     /* Completions that were polled while arming. */
     struct ibv_wc found[HCA_BATCH], *found_next, *found_end; /* those that are not handled yet */
-};
-
-/* --- buffers --------------------------------------------------------------------------------- */
-
-struct hca_chunk {
-    struct hca_chunk *next;
-    unsigned char *memory;
-    size_t len;
-    struct ibv_mr *mr[HCA_RAILS];
-};
-
-struct hca_buf {
-    struct hca_buf *next;
-    struct hca_chunk *chunk;
-    unsigned char *bytes;
-    uint32_t len;
-    struct hca_peer *source; /* the sender of a message that waits for its turn */
-    unsigned rail;           /* rail on which it arrived; HCA_RAILS: by a ring */
 };
 
 /* --- rings ----------------------------------------------------------------------------------- */
@@ -157,10 +135,10 @@ enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 struct hca_sent {
     union {
         struct {
-            struct hca_buf *buf;     /* a message's, or the bounce buffer of a piece; NULL */
-            struct hca_op *op;       /* NULL: a message */
-            size_t offset;           /* for a piece */
-            struct aqi_reg_use *pin; /* for a piece whose memory is pinned on demand; NULL */
+            struct aqi_rdma_buf *buf; /* a message's, or the bounce buffer of a piece; NULL */
+            struct hca_op *op;        /* NULL: a message */
+            size_t offset;            /* for a piece */
+            struct aqi_reg_use *pin;  /* for a piece whose memory is pinned on demand; NULL */
         };
         struct { /* for a straight transfer */
             struct aqi_comp *comp;
@@ -210,13 +188,12 @@ struct hca_link {
 };
 
 struct hca_peer {
-    struct aqi_peer peer;
+    struct aqi_rdma_peer rdma;
     enum hca_state state;
     bool known;                  /* its address */
     uint64_t epoch;              /* of the process; 0: unknown */
     bool connected;              /* these queue pairs know those of the peer */
     bool broken;                 /* it must be reconnected */
-    bool lost;                   /* to be reported */
     uint32_t failed;             /* rails that must not be used, as bits */
     uint32_t used;               /* rails with a working link, as bits */
     unsigned first;              /* the first of these, for messages */
@@ -231,8 +208,6 @@ struct hca_peer {
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
-    struct hca_op *ops, **last_op; /* that are not completely posted */
-    struct aqi_lender lender;
     uint32_t busy;               /* operations in progress */
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */
@@ -242,22 +217,19 @@ struct hca_peer {
     uint32_t arrived;       /* our messages, as it reported when it was reconnected */
     struct hca_sent *again; /* to be posted to the new queue pairs, before all others */
     uint32_t again_first, again_count;
-    struct hca_peer *next_calling, *next_lost, *next_broken;
-    char why[320];
+    struct hca_peer *next_calling, *next_broken;
 };
 
 /* A transfer, or the payload of a Long (hca_long.c). */
 struct hca_op {
     struct aqi_transfer op;
-    struct hca_op *next;
-    struct hca_peer *peer;
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
-    bool refused;           /* already once */
-    bool followed;          /* the header of the Long has been posted, and its buffer is not ours */
-    uint32_t number;        /* of this header, then */
-    struct hca_buf *header; /* NULL: not a Long */
-    void *source;           /* of a Long, a copy of its payload; NULL */
+    bool refused;    /* already once */
+    bool followed;   /* the header of the Long has been posted, and its buffer is not ours */
+    uint32_t number; /* of this header, then */
+    struct aqi_rdma_buf *header; /* NULL: not a Long */
+    void *source;                /* of a Long, a copy of its payload; NULL */
 };
 
 /*
@@ -298,13 +270,10 @@ struct hca_greeter {
 };
 
 struct hca_tp {
-    struct aqi_tp tp;
-    struct aqi_tp_params params;
-    struct aqi_spin lock;
-    bool locks, draining;
+    struct aqi_rdma rdma;
     struct hca_rail rail[HCA_RAILS];
     unsigned rails;
-    uint64_t now, looked; /* looked: the last check for events that no completion signals */
+    uint64_t looked;      /* the last check for events that no completion signals */
     uint32_t depth;       /* requests in flight to a peer */
     uint32_t sends;       /* entries of a link's send queue */
     uint32_t mask;        /* for the entries kept: a power of two, minus 1 */
@@ -314,33 +283,32 @@ struct hca_tp {
     uint32_t silent;
     struct ibv_send_wr post; /* the next message or transfer; with the constant fields set */
     struct ibv_sge post_piece;
-    size_t buffer; /* bytes of one */
-    struct hca_peer **peers;
-    struct hca_chunk *chunks;
-    struct hca_buf *free;
     uint32_t handling; /* requests in receive buffers whose handlers run */
-    uint32_t bounced;
-    struct hca_buf *held, **last_held; /* requests that wait for their turn */
-    struct hca_peer *lost, *broken;
-    uint32_t waiting;   /* transfers that are not completely posted */
+    struct hca_peer *broken;
     uint32_t repeating; /* peers to which something is posted again */
-    bool whole;         /* the next round must check more than the completions */
-    struct aqi_pool ops;
     struct hca_greeter greeter;
-    struct aqi_pins pins;
-    struct aqi_lending lending;
     struct hca_rings rings;
     int epoll;
 };
 
-static inline void hca_lock(struct hca_tp *hca)
+static inline struct hca_peer *hca_peer_at(const struct hca_tp *hca, uint32_t id)
 {
-    if (hca->locks) aqi_spin_lock(&hca->lock);
+    return (struct hca_peer *)hca->rdma.peers[id];
 }
 
-static inline void hca_unlock(struct hca_tp *hca)
+static inline struct hca_peer *hca_op_peer(const struct hca_op *op)
 {
-    if (hca->locks) aqi_spin_unlock(&hca->lock);
+    return (struct hca_peer *)op->op.peer;
+}
+
+static inline struct hca_peer *hca_buf_peer(const struct aqi_rdma_buf *buf)
+{
+    return (struct hca_peer *)buf->peer;
+}
+
+static inline uint32_t hca_buf_lkey(const struct aqi_rdma_buf *buf, unsigned rail)
+{
+    return ((const struct ibv_mr *)buf->chunk->mr[rail])->lkey;
 }
 
 /* The id of a work request: what it is, and where it is stored. */
@@ -356,29 +324,32 @@ static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t pla
     return link->wr | (uint32_t)(place << 8);
 }
 
+extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
+
 /* Nothing is in flight. */
 static inline void hca_begin(struct hca_tp *hca)
 {
-    hca->last_held = &hca->held;
-    hca->whole = true;
+    aqi_rdma_begin(&hca->rdma, &hca_driver);
+    hca->rdma.most = hca_config.bounces;
+    hca->rdma.whole = true;
     hca->post.sg_list = &hca->post_piece;
     hca->post.num_sge = 1;
 }
 
 /* Nothing is in flight to it. */
-static inline void hca_peer_begin(struct hca_peer *peer)
+static inline void hca_peer_begin(struct hca_peer *peer, uint32_t id)
 {
+    aqi_rdma_peer_begin(&peer->rdma, id);
     for (unsigned r = 0; r < HCA_RAILS; r++)
         peer->link[r].rail = r;
     peer->next = peer->link;
-    peer->last_op = &peer->ops;
 }
 
 /* It has a queue pair: cache the values that are needed all the time. */
 static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
-    link->wr = hca_wr_of_send(peer->peer.id, rail, 0);
+    link->wr = hca_wr_of_send(peer->rdma.peer.id, rail, 0);
     link->qpn = link->qp->qp_num;
     link->max_inline = hca->rail[rail].max_inline;
 }
@@ -437,13 +408,7 @@ static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
 /* Buffers for the control messages of a peer. */
 static inline uint32_t hca_control_buffers(const struct hca_tp *hca)
 {
-    return hca->lending.on ? AQI_LENDING_BUFFERS : 0;
-}
-
-/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
-static inline bool hca_fenced(struct hca_tp *hca)
-{
-    return aqi_pins_fenced(&hca->pins) && !hca->draining;
+    return hca->rdma.lending.on ? AQI_LENDING_BUFFERS : 0;
 }
 
 /* hca.c */
@@ -484,48 +449,17 @@ bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 /* The route from here to `to`. */
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
-/* hca_buffer.c. With the lock held. */
-/*
- * Allocate some. False: memory cannot be registered; the reason is in aq_error_message(), but not
- * logged.
- */
-bool hca_buf_more(struct hca_tp *hca);
+/* hca_driver.c. With the lock held. */
 /*
  * None is free and no more can be registered, except for `mine`, to send from, which the caller
  * holds: wait (AQ_AGAIN) for those in use, or fail the peer.
  */
 AQI_COLD aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine);
-static inline struct hca_buf *hca_buf_get(struct hca_tp *hca)
-{
-    if (AQI_UNLIKELY(hca->free == NULL) && !hca_buf_more(hca)) return NULL;
-    struct hca_buf *buf = hca->free;
-    hca->free = buf->next;
-    return buf;
-}
-static inline void hca_buf_put(struct hca_tp *hca, struct hca_buf *buf)
-{
-    buf->next = hca->free;
-    hca->free = buf;
-}
-/* A buffer to send from, out of AQ_IBV_BOUNCES plus `more`. NULL: not now. */
-static inline struct hca_buf *hca_bounce_get(struct hca_tp *hca, uint32_t more)
-{
-    if (AQI_UNLIKELY(hca->bounced >= hca_config.bounces + more)) return NULL;
-    struct hca_buf *buf = hca_buf_get(hca);
-    if (AQI_LIKELY(buf != NULL)) hca->bounced++;
-    return buf;
-}
-/* None was available: whether enough are in use, or no more can be registered. */
+/* None was available to send from: enough are in use, or no more can be registered. */
 static inline aq_status hca_bounce_none(struct hca_tp *hca, struct hca_peer *peer, uint32_t more)
 {
-    return hca->bounced >= hca_config.bounces + more ? AQ_AGAIN : hca_buf_short(hca, peer, 0);
+    return hca->rdma.bounced >= hca->rdma.most + more ? AQ_AGAIN : hca_buf_short(hca, peer, 0);
 }
-static inline void hca_bounce_put(struct hca_tp *hca, struct hca_buf *buf)
-{
-    hca->bounced--;
-    hca_buf_put(hca, buf);
-}
-void hca_buf_close(struct hca_tp *hca);
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
@@ -584,9 +518,6 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
  * look it up again for the next greeting; otherwise the peer fails.
  */
 void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
-/* This peer has failed permanently; `why` is reported from progress. */
-void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
-    AQI_PRINTF(3, 4);
 
 /* hca_repair.c. With the lock held. */
 void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
@@ -620,34 +551,27 @@ uint64_t hca_greet_deadline(const struct hca_tp *hca);
 /* The route to it. AQ_AGAIN: unknown for now; call again when it is needed. */
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
-/* hca_lending.c. With the lock held. */
-void hca_lending_open(struct hca_tp *hca);
-aq_status hca_lending_send(void *host, uint32_t id, const void *bytes, size_t len);
-static inline bool hca_lending_is(const struct hca_tp *hca, const struct hca_buf *buf)
-{
-    const struct aqi_am_wire *head = (const void *)buf->bytes;
-    return hca->lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
-}
-void hca_lending_received(struct hca_tp *hca, struct hca_buf *buf);
-/* The peer's adapter has rejected this piece: repeat it by messages. False: it is not lent. */
-bool hca_lending_again(struct hca_tp *hca, struct hca_sent *sent);
-
 /* hca_message.c */
 /* With the lock held: whether a message may be posted. AQ_AGAIN: not now. */
 aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
 /* Before a request, which has a send buffer, post a buffer for its reply. */
 aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer);
 /* Post the message in `buf` on the rail for messages; AQ_AGAIN: no room. */
-aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct aqi_rdma_buf *buf,
                            uint32_t number);
+static inline bool hca_message_is_lending(const struct hca_tp *hca, const struct aqi_rdma_buf *buf)
+{
+    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    return hca->rdma.lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
+}
 /* Its message has been taken. */
-void hca_message_again(struct hca_tp *hca, struct hca_buf *buf);
+void hca_message_again(struct hca_tp *hca, struct aqi_rdma_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held, which is released while a handler runs. */
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
-unsigned hca_message_deliver_held(struct hca_tp *hca);
+void hca_message_request(struct hca_tp *hca, struct aqi_rdma_buf *buf);
 /*
  * Buffers of each rail in addition to those of its peers: for messages whose handlers run, and
  * those waiting to be posted again.
@@ -660,7 +584,8 @@ aq_status hca_message_open(struct hca_tp *hca); /* post these */
 /* Post the buffers that the first rail needs. False: some are missing, see aq_error_message(). */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
 /* The message received in `buf` is handled, or held. */
-void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode);
+void hca_message_dispatch(struct hca_tp *hca, struct aqi_rdma_buf *buf,
+                          enum aqi_progress_mode mode);
 
 /* hca_long.c */
 aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
@@ -693,12 +618,12 @@ static inline bool hca_ring_is_ours(const struct hca_peer *peer)
     return granted != NULL && atomic_load_explicit(granted, memory_order_relaxed) >> 32 != 0;
 }
 /* Write a message into it. AQ_ENOTSUP: it must be sent. */
-aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf);
+aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_rdma_buf *buf);
 /*
  * The next message of the ring lent to the peer, if its turn has come; NULL: none. If no buffer is
  * free, it may be taken later, or else the peer fails.
  */
-struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later);
+struct aqi_rdma_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later);
 /* A message has arrived; now and then, this chooses which peers get a ring. */
 void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
 void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);
@@ -728,10 +653,11 @@ aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem 
 /* Begin a copy of `want`. AQ_AGAIN: not now. */
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
                              const struct aqi_mem *mem);
-void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op); /* it is posted by `push` */
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
+/* The peer's adapter has rejected this piece: repeat it by messages. False: it is not lent. */
+bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent);
 /* Its connection has ended before it was done: it becomes an operation, to be posted again. */
 void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent);
 static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_status status)
@@ -747,9 +673,6 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
 /* hca_memory.c */
-aq_status hca_pins_open(struct hca_tp *hca);
-/* For memory pinned on demand. */
-uint32_t hca_pins_lkey(const struct aqi_reg_use *use, unsigned rail);
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,

@@ -1,4 +1,4 @@
-/* Tests lending.c, hca_lending.c and the lending of pins.c: three processes that put and get. */
+/* Tests lending.c and the lending of pins.c: three processes that put and get. */
 #include "base/stats.h"
 #include "reg/limits.h"
 #include "transport/ibv/hca_world_test.h"
@@ -77,7 +77,7 @@ static void segment_offer(unsigned self)
 {
     struct place *place = &places[self];
     struct hca_tp *hca = ends[self].hca;
-    assert_int_equal(hca_mem_reg(&hca->tp, place->arena, ARENA, &place->mem), AQ_OK);
+    assert_int_equal(hca_mem_reg(&hca->rdma.tp, place->arena, ARENA, &place->mem), AQ_OK);
     assert_int_equal(((struct hca_mem *)place->mem)->key.parts, 0);
 }
 
@@ -86,12 +86,12 @@ static void place_open(unsigned self)
     struct place *place = &places[self];
     end_open(self, MEDIUM);
     struct hca_tp *hca = ends[self].hca;
-    hca->lending.on = true;
-    hca_lending_open(hca);
-    hca->params.hooks = (struct aqi_tp_hooks){
+    hca->rdma.lending.on = true;
+    aqi_lending_open(&hca->rdma.lending);
+    hca->rdma.params.hooks = (struct aqi_tp_hooks){
         .range_ok = range_ok, .host = place, .by_messages = by_messages, .messenger = place};
-    hca->tp.hooks.deliver = on_message;
-    assert_int_equal(hca_pins_open(hca), AQ_OK);
+    hca->rdma.tp.hooks.deliver = on_message;
+    assert_int_equal(aqi_rdma_pins_open(&hca->rdma, 0, true), AQ_OK);
     place->memory =
         mmap(NULL, 2 * ARENA + REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(place->memory != MAP_FAILED);
@@ -115,7 +115,8 @@ static void open_with(const char *main, uint64_t ride)
     for (unsigned i = 0; i < ENDS; i++)
         for (unsigned j = 0; j < ENDS; j++)
             if (i != j)
-                assert_int_equal(hca_mem_map(&ends[i].hca->tp, &ends[i].hca->peers[j]->peer,
+                assert_int_equal(hca_mem_map(&ends[i].hca->rdma.tp,
+                                             &hca_peer_at(ends[i].hca, j)->rdma.peer,
                                              places[j].mem->key, places[j].mem->key_len,
                                              (uintptr_t)places[j].arena, ARENA, &places[i].rmem[j]),
                                  AQ_OK);
@@ -125,8 +126,8 @@ static void close_all(void)
 {
     for (unsigned i = 0; i < ENDS; i++) {
         for (unsigned j = 0; j < ENDS; j++)
-            if (i != j) hca_mem_unmap(&ends[i].hca->tp, places[i].rmem[j]);
-        hca_mem_dereg(&ends[i].hca->tp, places[i].mem);
+            if (i != j) hca_mem_unmap(&ends[i].hca->rdma.tp, places[i].rmem[j]);
+        hca_mem_dereg(&ends[i].hca->rdma.tp, places[i].mem);
     }
     world_close();
     for (unsigned i = 0; i < ENDS; i++)
@@ -149,13 +150,13 @@ static aq_status begin(unsigned self, unsigned there, unsigned s)
 {
     struct slot *slot = &places[self].slot[there][s];
     struct hca_tp *hca = ends[self].hca;
-    struct aqi_peer *peer = &hca->peers[there]->peer;
+    struct aqi_peer *peer = &hca_peer_at(hca, there)->rdma.peer;
     uint64_t addr = (uintptr_t)plot_of(self, there, s) + slot->offset;
     slot->comp = (struct aqi_comp){.local = !slot->get, .remote = 1};
-    aq_status st = slot->get ? hca_get(&hca->tp, peer, places[self].rmem[there], addr, slot->local,
-                                       slot->len, NULL, &slot->comp)
-                             : hca_put(&hca->tp, peer, places[self].rmem[there], addr, slot->local,
-                                       slot->len, NULL, &slot->comp);
+    aq_status st = slot->get ? hca_get(&hca->rdma.tp, peer, places[self].rmem[there], addr,
+                                       slot->local, slot->len, NULL, &slot->comp)
+                             : hca_put(&hca->rdma.tp, peer, places[self].rmem[there], addr,
+                                       slot->local, slot->len, NULL, &slot->comp);
     if (st != AQ_OK) {
         assert_int_equal(st, AQ_AGAIN);
         slot->comp.local = slot->comp.remote = 0;
@@ -189,7 +190,7 @@ static void change(unsigned self)
     for (unsigned i = 0; i < ENDS; i++)
         for (unsigned s = 0; s < SLOTS; s++)
             if (!is_over(&places[i].slot[self][s])) return;
-    hca_mem_dereg(&ends[self].hca->tp, places[self].mem);
+    hca_mem_dereg(&ends[self].hca->rdma.tp, places[self].mem);
     segment_offer(self);
     places[self].changes++;
     places[self].closing = false;
@@ -201,7 +202,7 @@ static aq_status tell(unsigned self, unsigned there)
 {
     const struct aqi_am am = {.kind = AQI_AM_SHORT, .nargs = 1, .args = &places[self].changes};
     struct hca_tp *hca = ends[self].hca;
-    return hca_am_send(&hca->tp, &hca->peers[there]->peer, &am, NULL);
+    return hca_am_send(&hca->rdma.tp, &hca_peer_at(hca, there)->rdma.peer, &am, NULL);
 }
 
 static void step(bool works)
@@ -218,8 +219,8 @@ static void step(bool works)
         break;
     case 2:
     case 3:
-        (void)hca_progress(&ends[a].hca->tp, dice(4) == 0 ? AQI_PROGRESS_REPLIES : AQI_PROGRESS_ALL,
-                           0);
+        (void)hca_progress(&ends[a].hca->rdma.tp,
+                           dice(4) == 0 ? AQI_PROGRESS_REPLIES : AQI_PROGRESS_ALL, 0);
         break;
     default:
         card_deliver(a, b);
@@ -267,7 +268,7 @@ static void all_arrives(void **unused)
             step(true);
         settle();
         for (unsigned j = 0; j < ENDS; j++) {
-            const struct aqi_reg_counts *counts = aqi_reg_counts(ends[j].hca->pins.reg);
+            const struct aqi_reg_counts *counts = aqi_reg_counts(ends[j].hca->rdma.pins.reg);
             assert_int_equal(counts->revoked != 0, rows[i].hits);
             carried += places[j].carried;
             transfers += places[j].transfers;
@@ -300,7 +301,7 @@ static void pass_on(unsigned from, unsigned to)
 static void poll_at(unsigned self)
 {
     for (unsigned i = 0; i < 4; i++)
-        (void)hca_progress(&ends[self].hca->tp, AQI_PROGRESS_ALL, 0);
+        (void)hca_progress(&ends[self].hca->rdma.tp, AQI_PROGRESS_ALL, 0);
 }
 
 static void nothing_leaves_behind_the_fence(void **unused)
@@ -310,9 +311,9 @@ static void nothing_leaves_behind_the_fence(void **unused)
     hold(true, PLOT);
     settle();
     struct hca_tp *hca = ends[0].hca;
-    assert_false(hca_fenced(hca));
+    assert_false(aqi_rdma_fenced(&hca->rdma));
     change(0);
-    assert_true(hca_fenced(hca));
+    assert_true(aqi_rdma_fenced(&hca->rdma));
     const struct wire *wire = &ends[0].to[2];
     uint32_t before = wire->head;
     places[0].slot[2][0].len = 64;
@@ -325,8 +326,8 @@ static void nothing_leaves_behind_the_fence(void **unused)
     assert_int_equal(wire->head, before);
     poll_at(1); /* it returns what it holds, also while a handler waits */
     pass_on(1, 0);
-    (void)hca_progress(&hca->tp, AQI_PROGRESS_REPLIES, 0);
-    assert_false(hca_fenced(hca));
+    (void)hca_progress(&hca->rdma.tp, AQI_PROGRESS_REPLIES, 0);
+    assert_false(aqi_rdma_fenced(&hca->rdma));
     assert_int_equal(tell(0, 2), AQ_OK);
     settle();
     close_all();
@@ -337,7 +338,7 @@ static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
 {
     const struct end *end = arg;
     if (am->kind != AQI_AM_SHORT) return;
-    (void)hca_progress(&end->hca->tp, AQI_PROGRESS_REPLIES, 0);
+    (void)hca_progress(&end->hca->rdma.tp, AQI_PROGRESS_REPLIES, 0);
     if (tell((unsigned)(end - ends), source) == AQ_OK) ends[0].answers[source]++;
 }
 
@@ -353,7 +354,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     open_with("32M", 0);
     hold(true, PLOT);
     settle();
-    ends[0].hca->tp.hooks.deliver = on_ring;
+    ends[0].hca->rdma.tp.hooks.deliver = on_ring;
     assert_int_equal(tell(1, 0), AQ_OK);
     pass_on(1, 0);
     poll_at(0);
@@ -361,9 +362,11 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     ends[0].answers[1] = 0;
     uint64_t by_ring = aqi_counter_sum(AQI_CTR_AM_RING);
     change(0);
-    assert_true(hca_fenced(ends[0].hca));
+    assert_true(aqi_rdma_fenced(&ends[0].hca->rdma));
     pass_on(0, 1);
-    assert_int_equal(hca_am_send(&ends[1].hca->tp, &ends[1].hca->peers[0]->peer, &am, NULL), AQ_OK);
+    assert_int_equal(
+        hca_am_send(&ends[1].hca->rdma.tp, &hca_peer_at(ends[1].hca, 0)->rdma.peer, &am, NULL),
+        AQ_OK);
     assert_int_equal(tell(1, 0), AQ_OK);
     assert_int_equal(aqi_counter_sum(AQI_CTR_AM_RING), by_ring + 1);
     poll_at(1);
@@ -385,16 +388,16 @@ static void who_is_gone_keeps_nobody_waiting(void **unused)
         places[1].slot[0][s].len = PLOT;
         assert_int_equal(begin(1, 0, s), AQ_OK);
     }
-    struct hca_peer *peer = ends[1].hca->peers[0];
+    struct hca_peer *peer = hca_peer_at(ends[1].hca, 0);
     for (unsigned i = 0; i < 10; i++) {
         poll_at(1);
         pass_on(1, 0);
     }
-    assert_int_equal(peer->lender.sent, AQI_LENDING_MESSAGES);
-    assert_non_null(peer->lender.wants);
-    peer->lost = true; /* the caller knows it */
-    hca_peer_fail(ends[1].hca, peer, "it is gone");
-    aqi_lending_progress(&ends[1].hca->lending);
+    assert_int_equal(peer->rdma.lender.sent, AQI_LENDING_MESSAGES);
+    assert_non_null(peer->rdma.lender.wants);
+    peer->rdma.lost = true; /* the caller knows it */
+    aqi_rdma_fail(&ends[1].hca->rdma, &peer->rdma, "it is gone");
+    aqi_lending_progress(&ends[1].hca->rdma);
     for (unsigned s = 0; s < SLOTS; s++) {
         assert_true(is_over(&places[1].slot[0][s]));
         assert_int_equal(places[1].slot[0][s].comp.status, AQ_EPEER);
@@ -418,7 +421,7 @@ static void what_is_refused_is_done_by_messages(void **unused)
         struct slot *slot = hold(get, i < 2 ? 2 * PAGE : PAGE);
         settle();
         memset(get ? plot_of(1, 0, 0) : slot->local, 'x', slot->len);
-        struct hca_link *link = &ends[1].hca->peers[0]->link[0];
+        struct hca_link *link = &hca_peer_at(ends[1].hca, 0)->link[0];
         struct wire *wire = &ends[1].to[0];
         assert_int_equal(begin(1, 0, 0), AQ_OK);
         assert_true(link->head != link->tail);
@@ -426,12 +429,12 @@ static void what_is_refused_is_done_by_messages(void **unused)
         while (link->tail != link->head) {
             struct hca_sent *sent = hca_link_take(ends[1].hca, link);
             sent->refused = sent->op != NULL;
-            assert_int_equal(hca_lending_again(ends[1].hca, sent), sent->op != NULL);
+            assert_int_equal(hca_transfer_lent_again(ends[1].hca, sent), sent->op != NULL);
             hca_sent_end(ends[1].hca, sent, AQ_OK);
         }
         assert_false(is_over(slot));
         settle();
-        assert_int_equal(ends[1].hca->waiting, 0);
+        assert_int_equal(ends[1].hca->rdma.waiting, 0);
         assert_int_equal(slot->comp.status, AQ_OK);
         assert_memory_equal(slot->local, plot_of(1, 0, 0), slot->len);
     }
@@ -446,7 +449,7 @@ static void keys_are_for_the_ports_of_both(void **unused)
     (void)unused;
     open_with("32M", 0);
     assert_int_equal(ends[1].hca->rails, 1);
-    ends[1].hca->peers[0]->addr.rails = 2;
+    hca_peer_at(ends[1].hca, 0)->addr.rails = 2;
     hold(false, PLOT);
     settle();
     assert_int_equal(places[1].carried, 0);
@@ -458,11 +461,11 @@ static void nonsense_ends_the_peer(void **unused)
     static const unsigned char nonsense[64] = "no message of the cache";
     (void)unused;
     open_with("32M", 0);
-    ends[0].hca->peers[1]->lost = true;
-    assert_int_equal(hca_lending_send(ends[1].hca, 0, nonsense, sizeof(nonsense)), AQ_OK);
+    hca_peer_at(ends[0].hca, 1)->rdma.lost = true;
+    assert_int_equal(aqi_lending_send(&ends[1].hca->rdma, 0, nonsense, sizeof(nonsense)), AQ_OK);
     pass_on(1, 0);
     poll_at(0);
-    assert_int_equal(ends[0].hca->peers[1]->state, HCA_DOWN);
+    assert_int_equal(hca_peer_at(ends[0].hca, 1)->state, HCA_DOWN);
     close_all();
 }
 
@@ -475,17 +478,17 @@ static void memory_of_any_kind(void **unused)
         open_with("32M", 0);
         aqi_reg_config.monitor = AQI_REG_MONITOR_NONE;
         struct hca_tp *hca = ends[0].hca;
-        bool watched = hca->pins.monitor != NULL;
-        hca_mem_dereg(&hca->tp, places[0].mem);
-        assert_int_equal(hca_mem_reg(&hca->tp, NULL, SIZE_MAX, &places[0].mem), AQ_OK);
+        bool watched = hca->rdma.pins.monitor != NULL;
+        hca_mem_dereg(&hca->rdma.tp, places[0].mem);
+        assert_int_equal(hca_mem_reg(&hca->rdma.tp, NULL, SIZE_MAX, &places[0].mem), AQ_OK);
         struct slot *slot = hold(false, 2 * PAGE);
         settle();
-        assert_false(hca_fenced(hca));
-        assert_int_equal(aqi_reg_counts(hca->pins.reg)->lent.regions != 0, watched);
+        assert_false(aqi_rdma_fenced(&hca->rdma));
+        assert_int_equal(aqi_reg_counts(hca->rdma.pins.reg)->lent.regions != 0, watched);
         void *at = mmap(plot_of(1, 0, 0), 2 * PAGE, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
         assert_ptr_equal(at, plot_of(1, 0, 0));
-        assert_int_equal(hca_fenced(hca), watched);
+        assert_int_equal(aqi_rdma_fenced(&hca->rdma), watched);
         for (unsigned i = 0; i < STEPS && tell(0, 1) != AQ_OK; i++)
             step(false);
         memset(slot->local, 'x', slot->len);

@@ -6,7 +6,6 @@
 #include "base/stats.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,8 +110,8 @@ static void hca_link_reset(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     int err = hca_verbs.modify_qp(qp, &attr, IBV_QP_STATE);
     if (err == 0) err = hca_link_init(&hca->rail[rail], qp);
     if (err != 0)
-        hca_peer_fail(hca, peer, "cannot reset a queue pair of %s: %s", hca->rail[rail].name,
-                      strerror(err > 0 ? err : errno));
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "cannot reset a queue pair of %s: %s",
+                      hca->rail[rail].name, strerror(err > 0 ? err : errno));
 }
 
 /*
@@ -148,7 +147,7 @@ void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
     else if (sent->op != NULL)
         hca_transfer_piece_done(hca, sent, status);
     else if (sent->buf != NULL)
-        hca_bounce_put(hca, sent->buf);
+        aqi_rdma_bounce_put(&hca->rdma, sent->buf);
 }
 
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
@@ -190,8 +189,8 @@ void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err)
 {
     if (err == ENOMEM) return AQ_AGAIN;
-    hca_peer_fail(hca, hca_link_peer(link), "%s rejects a send: %s", hca->rail[link->rail].name,
-                  strerror(err));
+    aqi_rdma_fail(&hca->rdma, &hca_link_peer(link)->rdma, "%s rejects a send: %s",
+                  hca->rail[link->rail].name, strerror(err));
     return AQ_EPEER;
 }
 
@@ -230,7 +229,8 @@ static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsi
     if (peer->doubted || peer->generation == 0 || !first || len <= HCA_SURE) return;
     peer->doubted = true;
     aqi_log(AQI_LOG_WARN, "ibv", "rank %u answers, but messages of %zu bytes do not arrive: %s",
-            peer->peer.id, len, hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
+            peer->rdma.peer.id, len,
+            hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
 }
 
 /* The first failure on a queue pair is the true one; all others are flushed. */
@@ -250,14 +250,14 @@ static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned r
     else if (sent->refused || status == IBV_WC_WR_FLUSH_ERR)
         hca_repair_begin(hca, peer, 0, why);
     else
-        hca_peer_fail(hca, peer, "%s", why);
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s", why);
 }
 
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
 {
     uint32_t id = (uint32_t)(wc->wr_id >> 32);
     unsigned rail = wc->wr_id >> 2 & (HCA_RAILS - 1);
-    struct hca_peer *peer = hca->peers[id];
+    struct hca_peer *peer = hca_peer_at(hca, id);
     struct hca_link *link = &peer->link[rail];
     if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an old one */
     uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
@@ -277,26 +277,7 @@ void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 {
     bool moved;
     if (peer->generation == 0)
-        hca_peer_fail(hca, peer, "no route to it: %s", why);
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "no route to it: %s", why);
     else
         (void)hca_rail_look_again(&hca->rail[rail], &moved);
-}
-
-void hca_peer_fail(struct hca_tp *hca, struct hca_peer *peer, const char *fmt, ...)
-{
-    va_list args;
-    if (peer->state == HCA_DOWN) return;
-    va_start(args, fmt);
-    vsnprintf(peer->why, sizeof(peer->why), fmt, args);
-    va_end(args);
-    aqi_log(AQI_LOG_INFO, "ibv", "peer %u is lost: %s", peer->peer.id, peer->why);
-    hca_greet_end(hca, peer);
-    peer->state = HCA_DOWN;
-    hca_links_end(hca, peer, AQ_EPEER);
-    hca_transfer_fail(hca, peer, AQ_EPEER);
-    if (peer->lost || hca->draining) return;
-    peer->lost = true;
-    peer->next_lost = hca->lost;
-    hca->lost = peer;
-    hca->whole = true;
 }

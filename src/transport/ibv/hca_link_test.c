@@ -56,7 +56,7 @@ static int open_all(void **unused)
     hca_config.ring_peers = 0;
     world_open(MEDIUM);
     hca = ends[0].hca;
-    peer = hca->peers[1];
+    peer = hca_peer_at(hca, 1);
     peer->generation = 1;
     peer->state = HCA_CALLING;
     snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");

@@ -16,13 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct hca_buf *hca_long_header(struct hca_tp *hca, const struct aqi_am *am, uint32_t more)
+static struct aqi_rdma_buf *hca_long_header(struct hca_tp *hca, const struct aqi_am *am,
+                                            uint32_t more)
 {
-    struct hca_buf *buf = hca_bounce_get(hca, more);
+    struct aqi_rdma_buf *buf = aqi_rdma_bounce_get(&hca->rdma, more);
     if (buf == NULL) return NULL;
     struct aqi_am header = *am;
     aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
-    aqi_am_encode_here(buf->bytes, &header, hca->params.self);
+    aqi_am_encode_here(buf->bytes, &header, hca->rdma.params.self);
     buf->len = (uint32_t)aqi_am_payload_offset(am->nargs);
     return buf;
 }
@@ -30,7 +31,7 @@ static struct hca_buf *hca_long_header(struct hca_tp *hca, const struct aqi_am *
 static aq_status hca_long_begin(struct hca_tp *hca, struct hca_op *op, const struct aqi_am *am,
                                 const struct hca_rmem *rmem, const struct aqi_mem *mem)
 {
-    struct hca_peer *peer = op->peer;
+    struct hca_peer *peer = hca_op_peer(op);
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     uint32_t more = reply ? hca->depth : 0;
     aq_status st = hca_message_ready(hca, peer);
@@ -39,7 +40,7 @@ static aq_status hca_long_begin(struct hca_tp *hca, struct hca_op *op, const str
     if (op->header == NULL) return hca_bounce_none(hca, peer, more);
     if (!reply) st = hca_message_expect(hca, peer);
     if (st == AQ_OK) st = hca_transfer_begin(hca, op, rmem, mem);
-    if (st != AQ_OK) hca_bounce_put(hca, op->header);
+    if (st != AQ_OK) aqi_rdma_bounce_put(&hca->rdma, op->header);
     return st;
 }
 
@@ -53,9 +54,11 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent memory has its turn */
     aq_status st = hca_transfer_check(to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
-    struct hca_op op = {
-        .peer = (struct hca_peer *)to,
-        .op = {.comp = comp, .remote = am->addr, .local = payload, .len = am->nbytes}};
+    struct hca_op op = {.op = {.peer = (struct aqi_rdma_peer *)to,
+                               .comp = comp,
+                               .remote = am->addr,
+                               .local = payload,
+                               .len = am->nbytes}};
     if (comp == NULL) {
         op.source = malloc(am->nbytes);
         if (op.source == NULL)
@@ -65,17 +68,17 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     } else if (mem == NULL) {
         aqi_touch_read(payload, am->nbytes);
     }
-    hca_lock(hca);
+    aqi_rdma_lock(&hca->rdma);
     st = hca_long_begin(hca, &op, am, rmem, mem);
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     if (st != AQ_OK) free(op.source);
     return st;
 }
 
 aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op)
 {
-    uint32_t number = op->peer->number;
-    aq_status st = hca_message_send(hca, op->peer, op->header, number);
+    uint32_t number = hca_op_peer(op)->number;
+    aq_status st = hca_message_send(hca, hca_op_peer(op), op->header, number);
     if (st != AQ_OK) return st;
     op->number = number;
     op->followed = true;
@@ -84,7 +87,7 @@ aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op)
 
 void hca_long_drop(struct hca_tp *hca, struct hca_op *op)
 {
-    hca_bounce_put(hca, op->header);
+    aqi_rdma_bounce_put(&hca->rdma, op->header);
     op->followed = true;
 }
 

@@ -80,13 +80,13 @@ static int open_all(void **unused)
     hca_config.bounce_limit = 1 << 16;
     world_open(MEDIUM);
     hca = ends[0].hca;
-    peer = hca->peers[1];
-    ends[1].hca->tp.hooks.deliver = on_long;
+    peer = hca_peer_at(hca, 1);
+    ends[1].hca->rdma.tp.hooks.deliver = on_long;
     for (unsigned i = 0; i < 2; i++)
         ends[i].hca->rail[0].device.max_mr_size = UINT64_MAX;
-    assert_int_equal(hca_mem_reg(&hca->tp, source, sizeof(source), &here), AQ_OK);
-    assert_int_equal(hca_mem_reg(&ends[1].hca->tp, memory, sizeof(memory), &there), AQ_OK);
-    assert_int_equal(hca_mem_map(&hca->tp, &peer->peer, there->key, there->key_len,
+    assert_int_equal(hca_mem_reg(&hca->rdma.tp, source, sizeof(source), &here), AQ_OK);
+    assert_int_equal(hca_mem_reg(&ends[1].hca->rdma.tp, memory, sizeof(memory), &there), AQ_OK);
+    assert_int_equal(hca_mem_map(&hca->rdma.tp, &peer->rdma.peer, there->key, there->key_len,
                                  (uintptr_t)memory, sizeof(memory), &rmem),
                      AQ_OK);
     hca_verbs.create_qp = card_make;
@@ -98,9 +98,9 @@ static int open_all(void **unused)
 static int close_all(void **unused)
 {
     (void)unused;
-    hca_mem_unmap(&hca->tp, rmem);
-    hca_mem_dereg(&ends[1].hca->tp, there);
-    hca_mem_dereg(&hca->tp, here);
+    hca_mem_unmap(&hca->rdma.tp, rmem);
+    hca_mem_dereg(&ends[1].hca->rdma.tp, there);
+    hca_mem_dereg(&hca->rdma.tp, here);
     world_close();
     return 0;
 }
@@ -118,7 +118,7 @@ static aq_status send_long(uint32_t slot, uint32_t len, struct aqi_comp *comp, u
                               .addr = (uintptr_t)memory + (size_t)slot * SLOT,
                               .args = args,
                               .payload = source};
-    aq_status st = hca_am_long(&hca->tp, &peer->peer, &am, rmem, here, comp);
+    aq_status st = hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, comp);
     if (st == AQ_OK) slots[slot].sent++;
     if (comp == NULL) memset(source, 0x55, len); /* it was copied */
     return st;
@@ -155,8 +155,8 @@ static void settle(void)
     deliver_all();
     hca_link_mark(hca, peer, 0);
     deliver_all();
-    assert_int_equal(hca->waiting + hca->bounced + peer->busy, 0);
-    assert_int_equal(hca->ops.outstanding, 0);
+    assert_int_equal(hca->rdma.waiting + hca->rdma.bounced + peer->busy, 0);
+    assert_int_equal(hca->rdma.ops.outstanding, 0);
 }
 
 /*
@@ -174,7 +174,7 @@ static void break_with(enum ibv_wc_status status, uint32_t place)
     assert_true(peer->broken);
     hca_repair(hca);
     hca_greet_end(hca, peer);
-    peer->arrived = ends[1].hca->peers[0]->received;
+    peer->arrived = hca_peer_at(ends[1].hca, 0)->received;
     peer->state = HCA_UP;
     peer->used = 1;
     if (peer->again != NULL) hca_repair_resume(hca, peer);
@@ -200,7 +200,7 @@ static void one_is_a_write_and_a_send(void **unused)
     assert_true(wire()->parcels[0].told);
     assert_false(wire()->parcels[1].told);
     assert_ptr_equal(wire()->parcels[0].local, source);
-    assert_int_equal(hca->waiting, 0);
+    assert_int_equal(hca->rdma.waiting, 0);
     assert_int_equal(comp.local, 1);
     card_deliver(0, 1);
     card_deliver(0, 1);
@@ -252,10 +252,10 @@ static void the_header_waits_for_room(void **unused)
     hca->room = 1;
     assert_int_equal(send_long(0, LONG, &comp, 0), AQ_OK);
     check_kinds("w");
-    assert_int_equal(hca->waiting, 1);
+    assert_int_equal(hca->rdma.waiting, 1);
     hca->room = 0; /* though its piece has ended */
     deliver_all();
-    assert_int_equal(hca->waiting, 1);
+    assert_int_equal(hca->rdma.waiting, 1);
     hca->room = ENDS * SENDS;
     progress();
     check_kinds("s");
@@ -317,7 +317,7 @@ static void what_is_refused_twice_runs_no_handler(void **unused)
     assert_int_equal(comp.local, 0);
     assert_int_equal(comp.status, AQ_ERANGE);
     assert_int_equal(slots[0].handled, 0);
-    assert_int_equal(ends[1].hca->peers[0]->received, 2);
+    assert_int_equal(hca_peer_at(ends[1].hca, 0)->received, 2);
     assert_int_equal(slots[1].handled, 1);
     assert_int_equal(next.status, AQ_OK);
 }
@@ -331,12 +331,12 @@ static void who_is_lost_fails_them(void **unused)
     assert_int_equal(send_long(1, LONG, &comp, 0), AQ_OK);
     assert_int_equal(send_long(2, LONG, NULL, 0), AQ_OK);
     check_kinds("wsw");
-    hca_peer_fail(hca, peer, "it is gone");
+    aqi_rdma_fail(&hca->rdma, &peer->rdma, "it is gone");
     assert_int_equal(comp.local, 0);
     assert_int_equal(comp.status, AQ_EPEER);
-    assert_int_equal(hca->waiting + hca->bounced + peer->busy, 0);
+    assert_int_equal(hca->rdma.waiting + hca->rdma.bounced + peer->busy, 0);
     assert_int_equal(send_long(3, LONG, NULL, 0), AQ_EPEER);
-    assert_int_equal(hca->bounced, 0);
+    assert_int_equal(hca->rdma.bounced, 0);
 }
 
 static void what_it_cannot_carry_is_left_to_others(void **unused)
@@ -348,18 +348,22 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
                         .addr = (uintptr_t)memory + sizeof(memory) - LONG + 1,
                         .payload = source};
     (void)unused;
-    assert_int_equal(hca_am_long(&hca->tp, &peer->peer, &am, rmem, here, &comp), AQ_ERANGE);
+    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+                     AQ_ERANGE);
     lent.key.parts = 0;
     am.addr--;
-    assert_int_equal(hca_am_long(&hca->tp, &peer->peer, &am, &lent.rmem, here, &comp), AQ_ENOTSUP);
+    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, &lent.rmem, here, &comp),
+                     AQ_ENOTSUP);
     am.nbytes = 0;
-    assert_int_equal(hca_am_long(&hca->tp, &peer->peer, &am, rmem, here, &comp), AQ_ENOTSUP);
+    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+                     AQ_ENOTSUP);
     peer->state = HCA_CALLING;
     am.nbytes = LONG;
-    assert_int_equal(hca_am_long(&hca->tp, &peer->peer, &am, rmem, here, &comp), AQ_AGAIN);
-    assert_int_equal(hca_am_long(&hca->tp, &peer->peer, &am, rmem, here, NULL), AQ_AGAIN);
+    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, &comp),
+                     AQ_AGAIN);
+    assert_int_equal(hca_am_long(&hca->rdma.tp, &peer->rdma.peer, &am, rmem, here, NULL), AQ_AGAIN);
     peer->state = HCA_UP;
-    assert_int_equal(hca->bounced, 0);
+    assert_int_equal(hca->rdma.bounced, 0);
     assert_int_equal(comp.status, AQ_OK);
     assert_int_equal(comp.local, 1);
     check_kinds("");
@@ -369,7 +373,7 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
 static void send_somewhere(struct aqi_comp *comp)
 {
     uint32_t slot = dice(SLOTS);
-    if (slots[slot].sent != slots[slot].handled || hca->waiting != 0) return;
+    if (slots[slot].sent != slots[slot].handled || hca->rdma.waiting != 0) return;
     for (uint32_t i = 0; i < slots[slot].len; i++)
         assert_int_equal(memory[(size_t)slot * SLOT + i], 0xee);
     bool keeps = comp->local == 0 && dice(2) == 0;

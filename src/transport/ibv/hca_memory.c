@@ -44,10 +44,11 @@ static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
     uint8_t wanted =
         (uint8_t)aqi_min((unsigned)(63 - __builtin_clzll(hca_config.registration)), most);
     uint8_t shift = wanted;
-    while (!hca->lending.on && shift < most && hca_memory_parts(len, shift) * hca->rails > HCA_KEYS)
+    while (!hca->rdma.lending.on && shift < most &&
+           hca_memory_parts(len, shift) * hca->rails > HCA_KEYS)
         shift++;
     if (shift != wanted)
-        aqi_log(hca->params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
+        aqi_log(hca->rdma.params.local_rank == 0 ? AQI_LOG_WARN : AQI_LOG_INFO, "ibv",
                 "%s: %zu bytes would take %zu registrations, but the maximum is %u: they are of "
                 "%llu bytes each",
                 aqi_setting_variable("AQ_IBV_REGISTRATION"), len,
@@ -85,20 +86,20 @@ static struct hca_mem *hca_memory_new(const struct hca_tp *hca, void *addr, size
 /* A key without a registration: peers request pieces, and get them if pools and limits allow. */
 static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, struct aqi_mem **out)
 {
-    if (!hca->lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
+    if (!hca->rdma.lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
     struct hca_mem *mem = hca_memory_new(hca, addr, len, 0, 0);
     if (mem == NULL) return AQ_ENOMEM;
     mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)addr, .len = len};
-    hca_lock(hca);
-    if (len != SIZE_MAX) aqi_pins_offer(&hca->pins, &mem->segment);
-    hca_unlock(hca);
+    aqi_rdma_lock(&hca->rdma);
+    if (len != SIZE_MAX) aqi_pins_offer(&hca->rdma.pins, &mem->segment);
+    aqi_rdma_unlock(&hca->rdma);
     *out = &mem->mem;
     return AQ_OK;
 }
 
 static const char *hca_memory_instead(const struct hca_tp *hca)
 {
-    return hca->lending.on ? "registered on demand" : "accessed by messages";
+    return hca->rdma.lending.on ? "registered on demand" : "accessed by messages";
 }
 
 aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
@@ -108,7 +109,7 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     uint8_t shift = hca_memory_shift(hca, len);
     size_t parts = hca_memory_parts(len, shift), keys = parts * hca->rails;
     if (keys > HCA_KEYS) {
-        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
+        aqi_log(hca->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
                 "%zu bytes would take %zu registrations of %llu bytes, but the maximum is %u, so "
                 "they are %s: raise %s if the adapter supports larger ones, or lower %s",
                 len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
@@ -118,8 +119,8 @@ aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);
     if (mem == NULL) return AQ_ENOMEM;
     if (!hca_memory_register(hca, mem)) {
-        aqi_log(hca->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv", "%zu bytes are %s: %s", len,
-                hca_memory_instead(hca), aq_error_message());
+        aqi_log(hca->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv", "%zu bytes are %s: %s",
+                len, hca_memory_instead(hca), aq_error_message());
         hca_mem_dereg(tp, &mem->mem);
         return hca_memory_lend(hca, addr, len, out);
     }
@@ -131,9 +132,9 @@ void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_mem *mem = (struct hca_mem *)out;
-    hca_lock(hca);
-    aqi_pins_withdraw(&hca->pins, &mem->segment);
-    hca_unlock(hca);
+    aqi_rdma_lock(&hca->rdma);
+    aqi_pins_withdraw(&hca->rdma.pins, &mem->segment);
+    aqi_rdma_unlock(&hca->rdma);
     for (unsigned p = 0; p < mem->key.parts; p++)
         hca_rails_deregister(mem->mr[p]);
     free(mem);
@@ -147,7 +148,7 @@ static bool hca_memory_key_valid(const struct hca_tp *hca, const struct hca_key 
         key->parts > HCA_KEYS / key->rails || key->shift >= 63 || len == 0 ||
         key_len != hca_memory_key_len(key))
         return false;
-    return key->parts != 0 ? (len - 1) >> key->shift == key->parts - 1u : hca->lending.on;
+    return key->parts != 0 ? (len - 1) >> key->shift == key->parts - 1u : hca->rdma.lending.on;
 }
 
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
@@ -168,62 +169,4 @@ void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 {
     (void)tp;
     free(rmem);
-}
-
-/* --- on demand ------------------------------------------------------------------------------- */
-
-struct hca_pinned {
-    struct aqi_pinned pinned;
-    struct ibv_mr *mr[HCA_RAILS];
-    uint32_t rkey[HCA_RAILS]; /* for peers */
-};
-
-static aq_status hca_memory_pin(void *host, uint64_t addr, uint64_t len,
-                                enum aqi_pins_access access, struct aqi_reg_mem *mem)
-{
-    static const int rights[] = {[AQI_PINS_READ] = 0,
-                                 [AQI_PINS_WRITE] = IBV_ACCESS_LOCAL_WRITE,
-                                 [AQI_PINS_PEERS] = HCA_ACCESS};
-    struct hca_tp *hca = host;
-    struct hca_pinned *pinned = calloc(1, sizeof(*pinned));
-    if (pinned == NULL) return AQ_ENOTSUP;
-    *mem = (struct aqi_reg_mem){
-        .handle = pinned, .key = pinned->rkey, .key_len = hca->rails * sizeof(pinned->rkey[0])};
-    if (hca_rails_register(hca, pinned->mr, (void *)(uintptr_t)addr, len, rights[access])) {
-        for (unsigned r = 0; r < hca->rails; r++)
-            pinned->rkey[r] = hca_rkey_of(pinned->mr[r]);
-        return AQ_OK;
-    }
-    bool full = errno == ENOMEM;
-    hca_rails_deregister(pinned->mr);
-    free(pinned);
-    return full ? AQ_ELIMIT : AQ_ENOTSUP;
-}
-
-static void hca_memory_unpin(void *host, const struct aqi_reg_mem *mem)
-{
-    struct hca_pinned *pinned = mem->handle;
-    (void)host;
-    hca_rails_deregister(pinned->mr);
-    free(pinned);
-}
-
-uint32_t hca_pins_lkey(const struct aqi_reg_use *use, unsigned rail)
-{
-    const struct hca_pinned *pinned = use->mem->handle;
-    return pinned->mr[rail]->lkey;
-}
-
-aq_status hca_pins_open(struct hca_tp *hca)
-{
-    const struct aqi_pins_params params = {.tp = &hca->params,
-                                           .name = "ibv",
-                                           .max_medium = hca->tp.limits.max_medium,
-                                           .lends = hca->lending.on,
-                                           .cut = true,
-                                           .pin = hca_memory_pin,
-                                           .unpin = hca_memory_unpin,
-                                           .send = hca_lending_send,
-                                           .host = hca};
-    return aqi_pins_open(&params, &hca->pins);
 }

@@ -37,7 +37,7 @@ aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
 
 /* There is room for it on this link, that of messages. */
 static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *peer,
-                                           struct hca_link *link, struct hca_buf *buf,
+                                           struct hca_link *link, struct aqi_rdma_buf *buf,
                                            uint32_t number)
 {
     struct ibv_send_wr *wr = &hca->post;
@@ -47,7 +47,7 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
     wr->send_flags = IBV_SEND_INLINE;
     if (AQI_UNLIKELY(buf->len > link->max_inline)) {
         wr->send_flags = 0;
-        hca->post_piece.lkey = buf->chunk->mr[link->rail]->lkey;
+        hca->post_piece.lkey = hca_buf_lkey(buf, link->rail);
     }
     bool silent = hca_link_may_be_silent(hca, link);
     struct hca_sent *sent = hca_link_place(hca, link, link->head);
@@ -63,7 +63,7 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
     return st;
 }
 
-aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf,
+aq_status hca_message_send(struct hca_tp *hca, struct hca_peer *peer, struct aqi_rdma_buf *buf,
                            uint32_t number)
 {
     struct hca_link *link = &peer->link[peer->first];
@@ -78,13 +78,14 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_payload(am);
-    hca_lock(hca);
-    aq_status st = hca_fenced(hca) ? AQ_AGAIN : hca_message_ready(hca, peer);
-    struct hca_buf *buf = st == AQ_OK ? hca_bounce_get(hca, reply ? hca->depth : 0) : NULL;
+    aqi_rdma_lock(&hca->rdma);
+    aq_status st = aqi_rdma_fenced(&hca->rdma) ? AQ_AGAIN : hca_message_ready(hca, peer);
+    struct aqi_rdma_buf *buf =
+        st == AQ_OK ? aqi_rdma_bounce_get(&hca->rdma, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && AQI_UNLIKELY(buf == NULL))
         st = hca_bounce_none(hca, peer, reply ? hca->depth : 0);
     if (st == AQ_OK) {
-        aqi_am_encode_here(buf->bytes, am, hca->params.self);
+        aqi_am_encode_here(buf->bytes, am, hca->rdma.params.self);
         if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
         len += payload;
         buf->len = (uint32_t)len;
@@ -92,9 +93,9 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
         if (AQI_LIKELY(st == AQ_OK))
             st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
         if (st == AQ_ENOTSUP) st = hca_message_send(hca, peer, buf, peer->number);
-        if (st != AQ_OK) hca_bounce_put(hca, buf);
+        if (st != AQ_OK) aqi_rdma_bounce_put(&hca->rdma, buf);
     }
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     if (st == AQ_OK) aqi_comp_local(comp);
     return st;
 }
@@ -104,9 +105,10 @@ static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct h
                                         const struct hca_link *link, const struct aqi_am *am)
 {
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    return !hca->locks && !hca->pins.params.lends && am->nbytes == 0 && peer->state == HCA_UP &&
-           peer->again == NULL && hca->free != NULL && hca->bounced < hca_config.bounces &&
-           !hca_ring_is_ours(peer) && !hca_link_is_full(hca, link) &&
+    return !hca->rdma.locks && !hca->rdma.pins.params.lends && am->nbytes == 0 &&
+           peer->state == HCA_UP && peer->again == NULL && hca->rdma.free != NULL &&
+           hca->rdma.bounced < hca_config.bounces && !hca_ring_is_ours(peer) &&
+           !hca_link_is_full(hca, link) &&
            (reply || peer->awaited < peer->replies[link->rail] || peer->awaited == hca->depth);
 }
 
@@ -119,14 +121,15 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct hca_link *link = &peer->link[peer->first];
     if (AQI_UNLIKELY(comp != NULL || !hca_message_is_usual(hca, peer, link, am)))
         return hca_message_send_any(tp, to, am, comp);
-    struct hca_buf *buf = hca->free;
-    hca->free = buf->next;
-    hca->bounced++;
-    aqi_am_encode_here(buf->bytes, am, hca->params.self);
+    struct aqi_rdma_buf *buf = hca->rdma.free;
+    hca->rdma.free = buf->next;
+    hca->rdma.bounced++;
+    aqi_am_encode_here(buf->bytes, am, hca->rdma.params.self);
     buf->len = (uint32_t)aqi_am_payload_offset(am->nargs);
     if ((am->flags & AQI_AM_IS_REPLY) == 0) peer->awaited += peer->awaited < hca->depth;
     aq_status st = hca_message_go(hca, peer, link, buf, peer->number);
-    if (AQI_UNLIKELY(st != AQ_OK)) hca_bounce_put(hca, hca_link_place(hca, link, link->head)->buf);
+    if (AQI_UNLIKELY(st != AQ_OK))
+        aqi_rdma_bounce_put(&hca->rdma, hca_link_place(hca, link, link->head)->buf);
     return st;
 }
 
@@ -134,14 +137,14 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 
 /* All in one call, of at most HCA_POSTS. Those that are rejected are free again. */
 static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail,
-                                               struct hca_buf *const *bufs, uint32_t count)
+                                               struct aqi_rdma_buf *const *bufs, uint32_t count)
 {
     struct ibv_sge piece[HCA_POSTS];
     struct ibv_recv_wr wr[HCA_POSTS], *bad = wr;
     for (uint32_t i = 0; i < count; i++) {
         piece[i] = (struct ibv_sge){.addr = (uintptr_t)bufs[i]->bytes,
-                                    .length = (uint32_t)hca->buffer,
-                                    .lkey = bufs[i]->chunk->mr[rail]->lkey};
+                                    .length = (uint32_t)hca->rdma.buffer,
+                                    .lkey = hca_buf_lkey(bufs[i], rail)};
         wr[i] = (struct ibv_recv_wr){.wr_id = (uintptr_t)bufs[i] | HCA_WR_RECEIVE,
                                      .next = i + 1 < count ? &wr[i + 1] : NULL,
                                      .sg_list = &piece[i],
@@ -152,20 +155,20 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
     if (AQI_LIKELY(err == 0)) return true;
     aqi_fail_quiet(AQ_ESYS, "%s rejects a receive buffer: %s", hca->rail[rail].name, strerror(err));
     for (uint32_t i = (uint32_t)(bad - wr); i < count; i++)
-        hca_buf_put(hca, bufs[i]);
+        aqi_rdma_put(&hca->rdma, bufs[i]);
     return false;
 }
 
-void hca_message_again(struct hca_tp *hca, struct hca_buf *buf)
+void hca_message_again(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     if (buf->rail < HCA_RAILS)
         (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
     else
-        hca_buf_put(hca, buf);
+        aqi_rdma_put(&hca->rdma, buf);
 }
 
 /* Buffers freed by messages are posted again several at a time, so this many more are posted. */
-static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
+static void hca_message_left(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     struct hca_rail *rail = &hca->rail[buf->rail];
     rail->left[rail->left_count++] = buf;
@@ -177,11 +180,11 @@ static void hca_message_left(struct hca_tp *hca, struct hca_buf *buf)
 /* This many that are not in use yet; fewer if no more can be registered. */
 static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
-    struct hca_buf *bufs[HCA_POSTS];
+    struct aqi_rdma_buf *bufs[HCA_POSTS];
     uint32_t posted = 0, got;
     for (bool fine = true; fine && posted < count; posted += fine ? got : 0) {
         for (got = 0; got < aqi_min(count - posted, HCA_POSTS); got++)
-            if ((bufs[got] = hca_buf_get(hca)) == NULL) break;
+            if ((bufs[got] = aqi_rdma_get(&hca->rdma)) == NULL) break;
         fine = got != 0 && hca_message_post_bufs(hca, rail, bufs, got);
     }
     return posted;
@@ -209,12 +212,13 @@ bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
            hca_message_post(hca, rail, awaited - replies) == awaited - replies;
 }
 
-static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct hca_buf *buf,
+static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct aqi_rdma_buf *buf,
                                         unsigned char *bytes, struct aqi_am *am)
 {
     uint32_t claimed;
-    if (aqi_am_decode_here(bytes, buf->len, hca->tp.limits.max_medium, am, &claimed) != AQ_OK ||
-        claimed != buf->source->peer.id)
+    if (aqi_am_decode_here(bytes, buf->len, hca->rdma.tp.limits.max_medium, am, &claimed) !=
+            AQ_OK ||
+        claimed != buf->peer->peer.id)
         return false;
     if (AQI_LIKELY(am->kind == AQI_AM_SHORT) || !aqi_am_has_payload(am->kind)) return true;
     size_t offset = aqi_am_payload_offset(am->nargs);
@@ -223,29 +227,29 @@ static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct h
 }
 
 /* Run the handler of the message in `bytes`, without the lock. */
-static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct hca_buf *buf,
+static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct aqi_rdma_buf *buf,
                                        unsigned char *bytes)
 {
     struct aqi_am am;
-    uint32_t source = buf->source->peer.id;
+    uint32_t source = buf->peer->peer.id;
     if (!hca_message_read(hca, buf, bytes, &am)) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
         return;
     }
-    hca_unlock(hca);
-    hca->tp.hooks.deliver(hca->tp.hooks.arg, source, &am);
-    hca_lock(hca);
+    aqi_rdma_unlock(&hca->rdma);
+    hca->rdma.tp.hooks.deliver(hca->rdma.tp.hooks.arg, source, &am);
+    aqi_rdma_lock(&hca->rdma);
 }
 
 /*
  * If as many handlers run as there are spares, the message is copied and its buffer posted again.
  * False: out of memory.
  */
-static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *buf)
+static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     unsigned char *copy = aligned_alloc(64, aqi_round_up(buf->len + 1, 64));
     if (copy == NULL) return false;
-    struct hca_buf was = *buf;
+    struct aqi_rdma_buf was = *buf;
     memcpy(copy, buf->bytes, buf->len);
     (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
     hca_message_run(hca, &was, copy);
@@ -257,7 +261,7 @@ static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct hca_buf *
  * The buffer of a request is replaced before its handler runs, by one of the spares, which are
  * posted ahead; that of a message by a ring is not one of these.
  */
-static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *buf, bool posted)
+static AQI_INLINE void hca_message_serve(struct hca_tp *hca, struct aqi_rdma_buf *buf, bool posted)
 {
     if (AQI_UNLIKELY(posted && hca->handling >= hca_config.spares) && hca_message_copied(hca, buf))
         return;
@@ -267,19 +271,24 @@ static AQI_INLINE void hca_message_request(struct hca_tp *hca, struct hca_buf *b
     if (posted)
         hca_message_left(hca, buf);
     else
-        hca_buf_put(hca, buf);
+        aqi_rdma_put(&hca->rdma, buf);
 }
 
-static AQI_NOINLINE void hca_message_reply(struct hca_tp *hca, struct hca_buf *buf)
+void hca_message_request(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
-    struct hca_peer *peer = buf->source;
+    hca_message_serve(hca, buf, buf->rail < HCA_RAILS);
+}
+
+static AQI_NOINLINE void hca_message_reply(struct hca_tp *hca, struct aqi_rdma_buf *buf)
+{
+    struct hca_peer *peer = hca_buf_peer(buf);
     if (peer->awaited != 0) peer->awaited--;
     if (buf->rail < HCA_RAILS && peer->replies[buf->rail] != 0) peer->replies[buf->rail]--;
     hca_message_run(hca, buf, buf->bytes);
-    hca_buf_put(hca, buf);
+    aqi_rdma_put(&hca->rdma, buf);
 }
 
-static inline bool hca_message_is_reply(const struct hca_buf *buf)
+static inline bool hca_message_is_reply(const struct aqi_rdma_buf *buf)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     return buf->len >= sizeof(*head) && (head->flags & AQI_AM_IS_REPLY) != 0;
@@ -287,35 +296,32 @@ static inline bool hca_message_is_reply(const struct hca_buf *buf)
 
 /* The sender: as claimed by the message, if the queue pair is that one's. */
 static inline struct hca_peer *hca_message_source(const struct hca_tp *hca,
-                                                  const struct hca_buf *buf, uint32_t qpn)
+                                                  const struct aqi_rdma_buf *buf, uint32_t qpn)
 {
     const struct aqi_am_wire *head = (const void *)buf->bytes;
-    if (buf->len < sizeof(*head) || head->source >= hca->params.size) return NULL;
-    struct hca_peer *peer = hca->peers[head->source];
+    if (buf->len < sizeof(*head) || head->source >= hca->rdma.params.size) return NULL;
+    struct hca_peer *peer = hca_peer_at(hca, head->source);
     return peer != NULL && peer->link[buf->rail].qpn == qpn ? peer : NULL;
 }
 
-static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct hca_buf *buf, bool posted,
+static AQI_INLINE void hca_message_take(struct hca_tp *hca, struct aqi_rdma_buf *buf, bool posted,
                                         enum aqi_progress_mode mode)
 {
-    if (AQI_UNLIKELY(hca_lending_is(hca, buf))) {
-        hca_lending_received(hca, buf);
+    if (AQI_UNLIKELY(hca_message_is_lending(hca, buf))) {
+        aqi_lending_received(&hca->rdma, buf);
         return;
     }
-    if (hca->rings.memory != NULL) hca_ring_heard(hca, buf->source, buf->len);
+    if (hca->rings.memory != NULL) hca_ring_heard(hca, hca_buf_peer(buf), buf->len);
     if (hca_message_is_reply(buf)) {
         hca_message_reply(hca, buf);
     } else if (AQI_LIKELY(mode == AQI_PROGRESS_ALL)) {
-        hca_message_request(hca, buf, posted);
+        hca_message_serve(hca, buf, posted);
     } else {
-        buf->next = NULL;
-        *hca->last_held = buf;
-        hca->last_held = &buf->next;
-        hca->whole = true;
+        aqi_rdma_hold(&hca->rdma, buf);
     }
 }
 
-void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_progress_mode mode)
+void hca_message_dispatch(struct hca_tp *hca, struct aqi_rdma_buf *buf, enum aqi_progress_mode mode)
 {
     hca_message_take(hca, buf, buf->rail < HCA_RAILS, mode);
 }
@@ -325,16 +331,16 @@ void hca_message_dispatch(struct hca_tp *hca, struct hca_buf *buf, enum aqi_prog
  * which their handlers may wait. All are counted before handlers run, since other threads take the
  * next ones meanwhile.
  */
-static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf *buf,
+static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct aqi_rdma_buf *buf,
                                              enum aqi_progress_mode mode)
 {
-    struct hca_buf *first = NULL, **last = &first, *next;
-    while ((*last = hca_ring_take(hca, buf->source, false)) != NULL)
+    struct aqi_rdma_buf *first = NULL, **last = &first, *next;
+    while ((*last = hca_ring_take(hca, hca_buf_peer(buf), false)) != NULL)
         last = &(*last)->next;
-    buf->source->received++;
+    hca_buf_peer(buf)->received++;
     buf->next = NULL;
-    if (hca_lending_is(hca, buf))
-        hca_lending_received(hca, buf);
+    if (hca_message_is_lending(hca, buf))
+        aqi_lending_received(&hca->rdma, buf);
     else
         *last = buf;
     for (; first != NULL; first = next) {
@@ -346,35 +352,24 @@ static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct hca_buf 
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode)
 {
-    struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
+    struct aqi_rdma_buf *buf = (struct aqi_rdma_buf *)(uintptr_t)(wc->wr_id & ~(uint64_t)3);
     buf->len = wc->byte_len;
     buf->rail = rail;
-    buf->source = wc->status == IBV_WC_SUCCESS ? hca_message_source(hca, buf, wc->qp_num) : NULL;
-    if (buf->source == NULL) {
+    struct hca_peer *peer =
+        wc->status == IBV_WC_SUCCESS ? hca_message_source(hca, buf, wc->qp_num) : NULL;
+    if (peer == NULL) {
         if (wc->status == IBV_WC_SUCCESS) aqi_count(AQI_CTR_AM_DROPPED, 1);
         (void)hca_message_post_bufs(hca, rail, &buf, 1);
         return 0;
     }
+    buf->peer = &peer->rdma;
     /* It has sent, so it has received our greeting. */
-    if (AQI_UNLIKELY(buf->source->state == HCA_CALLING && !buf->source->broken))
-        hca_greet_up(hca, buf->source);
-    if (AQI_UNLIKELY(buf->source->in.ring != 0)) {
+    if (AQI_UNLIKELY(peer->state == HCA_CALLING && !peer->broken)) hca_greet_up(hca, peer);
+    if (AQI_UNLIKELY(peer->in.ring != 0)) {
         hca_message_in_turn(hca, buf, mode);
     } else {
-        buf->source->received++;
+        peer->received++;
         hca_message_take(hca, buf, true, mode);
     }
     return 1;
-}
-
-unsigned hca_message_deliver_held(struct hca_tp *hca)
-{
-    unsigned n = 0;
-    for (; hca->held != NULL && n < HCA_BATCH; n++) {
-        struct hca_buf *buf = hca->held;
-        hca->held = buf->next;
-        if (hca->held == NULL) hca->last_held = &hca->held;
-        hca_message_request(hca, buf, buf->rail < HCA_RAILS);
-    }
-    return n;
 }

@@ -8,7 +8,8 @@
 /* The oldest of its link, a straight transfer: almost all completions of sends. */
 static AQI_INLINE bool hca_progress_straight(struct hca_tp *hca, const struct ibv_wc *wc)
 {
-    struct hca_link *link = &hca->peers[wc->wr_id >> 32]->link[wc->wr_id >> 2 & (HCA_RAILS - 1)];
+    struct hca_link *link =
+        &hca_peer_at(hca, (uint32_t)(wc->wr_id >> 32))->link[wc->wr_id >> 2 & (HCA_RAILS - 1)];
     uint32_t place = link->tail;
     const struct hca_sent *sent = hca_link_place(hca, link, place);
     if (AQI_UNLIKELY(wc->wr_id != hca_wr_of_place(link, place) || wc->qp_num != link->qpn ||
@@ -124,27 +125,14 @@ unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
     return hca_progress_rails(hca, mode);
 }
 
-static unsigned hca_progress_tell_lost(struct hca_tp *hca)
-{
-    unsigned n = 0;
-    for (;; n++) {
-        hca_lock(hca);
-        struct hca_peer *peer = hca->lost;
-        if (peer != NULL) hca->lost = peer->next_lost;
-        hca_unlock(hca);
-        if (peer == NULL) return n;
-        hca->tp.hooks.peer_lost(hca->tp.hooks.arg, peer->peer.id, peer->why);
-    }
-}
-
 /* Requests that found no room. */
 static void hca_progress_waiting(struct hca_tp *hca)
 {
-    for (uint32_t id = 0; id < hca->params.size; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         if (peer == NULL) continue;
         if (peer->again != NULL) hca_repair_resume(hca, peer);
-        if (peer->ops != NULL) hca_transfer_push(hca, peer);
+        if (peer->rdma.waiting != NULL) hca_transfer_push(hca, peer);
     }
 }
 
@@ -153,28 +141,28 @@ static void hca_progress_waiting(struct hca_tp *hca)
  */
 static inline bool hca_progress_is_due(const struct hca_tp *hca)
 {
-    return ((uintptr_t)hca->held | (uintptr_t)hca->broken | (uintptr_t)hca->lost |
-            (uintptr_t)hca->greeter.calling | hca->waiting | hca->repeating) != 0 ||
-           hca->pins.due || hca->lending.on;
+    return ((uintptr_t)hca->rdma.held | (uintptr_t)hca->broken | (uintptr_t)hca->rdma.lost |
+            (uintptr_t)hca->greeter.calling | hca->rdma.waiting | hca->repeating) != 0 ||
+           hca->rdma.pins.due || hca->rdma.lending.on;
 }
 
 unsigned hca_progress_short(struct aqi_tp *tp, uint32_t watch)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     (void)watch;
-    hca_lock(hca);
-    if (AQI_UNLIKELY(hca->whole)) {
-        hca_unlock(hca);
+    aqi_rdma_lock(&hca->rdma);
+    if (AQI_UNLIKELY(hca->rdma.whole)) {
+        aqi_rdma_unlock(&hca->rdma);
         return tp->ops.progress(tp, AQI_PROGRESS_ALL, tp->hooks.now(tp->hooks.host));
     }
     unsigned n = hca_progress_rails(hca, AQI_PROGRESS_ALL);
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     return n;
 }
 
 static void hca_progress_look(struct hca_tp *hca)
 {
-    hca->looked = hca->now;
+    hca->looked = hca->rdma.now;
     hca_events_look(hca);
     hca_repair_look(hca);
 }
@@ -182,24 +170,19 @@ static void hca_progress_look(struct hca_tp *hca)
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca_lock(hca);
-    hca->now = aqi_max(hca->now, now);
-    bool held = AQI_UNLIKELY(hca->held != NULL) && mode == AQI_PROGRESS_ALL;
-    unsigned n = held ? hca_message_deliver_held(hca) : 0;
+    aqi_rdma_lock(&hca->rdma);
+    hca->rdma.now = aqi_max(hca->rdma.now, now);
+    bool held = AQI_UNLIKELY(hca->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
+    unsigned n = held ? aqi_rdma_deliver_held(&hca->rdma) : 0;
     n += hca_progress_queues(hca, mode);
-    if (n == 0 && AQI_UNLIKELY(hca->now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
+    if (n == 0 && AQI_UNLIKELY(hca->rdma.now - hca->looked >= HCA_LOOK_NS)) hca_progress_look(hca);
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
-    if (AQI_UNLIKELY(hca->lending.on)) aqi_lending_progress(&hca->lending);
-    if (AQI_UNLIKELY(hca->waiting + hca->repeating != 0)) hca_progress_waiting(hca);
-    aqi_pins_progress(&hca->pins);
-    hca->whole = hca_progress_is_due(hca);
-    bool lost = hca->lost != NULL && mode == AQI_PROGRESS_ALL;
-    bool refused = hca->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
-    hca_unlock(hca);
-    if (AQI_UNLIKELY(refused)) n += aqi_lending_by_messages(&hca->lending);
-    if (AQI_UNLIKELY(lost)) n += hca_progress_tell_lost(hca);
-    return n;
+    if (AQI_UNLIKELY(hca->rdma.lending.on)) aqi_lending_progress(&hca->rdma);
+    if (AQI_UNLIKELY(hca->rdma.waiting + hca->repeating != 0)) hca_progress_waiting(hca);
+    aqi_pins_progress(&hca->rdma.pins);
+    hca->rdma.whole = hca_progress_is_due(hca);
+    return n + aqi_rdma_end_round(&hca->rdma, mode);
 }
 
 int hca_wait_fd(struct aqi_tp *tp)
@@ -230,14 +213,14 @@ static bool hca_progress_rail_arm(struct hca_rail *rail)
 aq_status hca_arm(struct aqi_tp *tp, bool on)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    hca_lock(hca);
+    aqi_rdma_lock(&hca->rdma);
     bool go = true;
     if (!on) hca_progress_disarm(hca);
     if (on)
-        go = hca->held == NULL && hca->lost == NULL && hca->lending.refused == NULL &&
-             hca_rings_sleep(hca);
+        go = hca->rdma.held == NULL && hca->rdma.lost == NULL &&
+             hca->rdma.lending.refused == NULL && hca_rings_sleep(hca);
     for (unsigned r = 0; r < hca->rails && on && go; r++)
         go = hca->rail[r].gone || hca_progress_rail_arm(&hca->rail[r]);
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     return go ? AQ_OK : AQ_AGAIN;
 }

@@ -9,7 +9,7 @@ static bool answering; /* each that is handled is followed by another one at onc
 static void send_one(void)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    assert_int_equal(hca_am_send(&hca->tp, &hca->peers[1]->peer, &am, NULL), AQ_OK);
+    assert_int_equal(hca_am_send(&hca->rdma.tp, &hca_peer_at(hca, 1)->rdma.peer, &am, NULL), AQ_OK);
 }
 
 static void on_message(void *arg, uint32_t source, const struct aqi_am *am)
@@ -32,7 +32,7 @@ static int open_all(void **unused)
     world_open(MEDIUM);
     hca_config.spares = 4;
     hca = ends[0].hca;
-    ends[1].hca->tp.hooks.deliver = on_message;
+    ends[1].hca->rdma.tp.hooks.deliver = on_message;
     answering = false;
     return 0;
 }
@@ -74,7 +74,7 @@ static void inside_a_handler_it_takes_a_batch(void **unused)
     assert_int_equal(ends[1].handled[0], 0);
     while (hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES) != 0)
         continue;
-    while (hca_message_deliver_held(ends[1].hca) != 0)
+    while (aqi_rdma_deliver_held(&ends[1].hca->rdma) != 0)
         continue;
     assert_int_equal(ends[1].handled[0], MANY);
 }

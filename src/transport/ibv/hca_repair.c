@@ -25,20 +25,20 @@
 void hca_repair_begin(struct hca_tp *hca, struct hca_peer *peer, uint32_t generation,
                       const char *why)
 {
-    if (hca->draining) {
-        hca_peer_fail(hca, peer, "%s", why);
+    if (hca->rdma.draining) {
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "%s", why);
         return;
     }
     peer->wanted = generation;
     if (peer->broken) return;
-    aqi_log(AQI_LOG_INFO, "ibv", "re-establishing the connection to rank %u: %s", peer->peer.id,
-            why);
+    aqi_log(AQI_LOG_INFO, "ibv", "re-establishing the connection to rank %u: %s",
+            peer->rdma.peer.id, why);
     hca_greet_end(hca, peer);
     peer->state = HCA_CALLING; /* nothing is posted from now on */
     peer->broken = true;
     peer->next_broken = hca->broken;
     hca->broken = peer;
-    hca->whole = true;
+    hca->rdma.whole = true;
 }
 
 void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why)
@@ -58,12 +58,13 @@ void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
     bool gone = hca->rail[rail].gone;
     snprintf(why, sizeof(why), "%s %s", hca->rail[rail].name,
              gone ? "has failed as a whole" : "is down");
-    for (uint32_t id = 0; id < hca->params.size; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         bool told = peer != NULL && peer->addr.rails != 0; /* how many it has */
         uint32_t all = told ? hca_rails_of(hca, peer) : (1u << hca->rails) - 1;
         if (gone && peer != NULL && (all & ~hca_rails_gone(hca)) == 0) {
-            hca_peer_fail(hca, peer, "%s, and there is no other adapter to reach it by", why);
+            aqi_rdma_fail(&hca->rdma, &peer->rdma,
+                          "%s, and there is no other adapter to reach it by", why);
             continue;
         }
         bool uses = peer != NULL && (peer->state == HCA_UP || peer->state == HCA_CALLING) &&
@@ -79,8 +80,8 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
     char why[128];
     snprintf(why, sizeof(why), "%s is back%s", hca->rail[rail].name,
              moved ? " with another address" : "");
-    for (uint32_t id = 0; id < hca->params.size && !hca->draining; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; id < hca->rdma.params.size && !hca->rdma.draining; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         if (peer == NULL || (hca_rails_of(hca, peer) >> rail & 1) == 0) continue;
         bool left_out = (peer->failed >> rail & 1) != 0;
         if ((peer->state != HCA_UP && peer->state != HCA_CALLING) || !(left_out || moved)) continue;
@@ -114,10 +115,10 @@ static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsign
     if (link->tail != link->stood) link->mute = 0;
     if (link->tail != link->stood || link->since == 0) {
         link->stood = link->tail;
-        link->since = link->tail != link->head ? hca->now : 0;
+        link->since = link->tail != link->head ? hca->rdma.now : 0;
     }
-    if (link->since == 0 || hca->now - link->since < hca_repair_patience(link)) return;
-    link->since = hca->now;
+    if (link->since == 0 || hca->rdma.now - link->since < hca_repair_patience(link)) return;
+    link->since = hca->rdma.now;
     if (link->silent == link->head - link->tail) {
         hca_link_mark(hca, peer, rail);
         return;
@@ -131,8 +132,8 @@ static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsign
 
 void hca_repair_look(struct hca_tp *hca)
 {
-    for (uint32_t id = 0; hca->out != 0 && id < hca->params.size; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; hca->out != 0 && id < hca->rdma.params.size; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         for (unsigned r = 0; r < hca->rails && peer != NULL && peer->state == HCA_UP; r++)
             hca_repair_look_at(hca, peer, r);
     }
@@ -141,12 +142,12 @@ void hca_repair_look(struct hca_tp *hca)
 uint64_t hca_repair_deadline(const struct hca_tp *hca)
 {
     uint64_t first = AQI_NO_DEADLINE;
-    for (uint32_t id = 0; hca->out != 0 && id < hca->params.size; id++) {
-        const struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; hca->out != 0 && id < hca->rdma.params.size; id++) {
+        const struct hca_peer *peer = hca_peer_at(hca, id);
         for (unsigned r = 0; r < hca->rails && peer != NULL && peer->state == HCA_UP; r++) {
             const struct hca_link *link = &peer->link[r];
             if (link->tail == link->head) continue;
-            uint64_t since = link->since != 0 ? link->since : hca->now;
+            uint64_t since = link->since != 0 ? link->since : hca->rdma.now;
             first = aqi_min(first, since + hca_repair_patience(link));
         }
     }
@@ -165,7 +166,7 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
         bool refused = sent->refused && !sent->straight;
-        if (!sent->straight && hca_lending_again(hca, sent)) {
+        if (!sent->straight && hca_transfer_lent_again(hca, sent)) {
             hca_sent_end(hca, sent, AQ_OK);
         } else if (refused && sent->op->refused) {
             hca_sent_end(hca, sent, AQ_ERANGE);
@@ -200,7 +201,7 @@ static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
     /* Messages were posted again before later ones, so those of the link are the earlier ones. */
     struct hca_sent *old = peer->again;
     if (old == NULL) hca->repeating++;
-    hca->whole = true;
+    hca->rdma.whole = true;
     uint32_t first = peer->again_first;
     peer->again = again;
     peer->again_first = peer->again_count = 0;
@@ -225,7 +226,7 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
         continue;
     if (peer->state == HCA_DOWN) return; /* as the job has reported meanwhile */
     if (!hca_repair_collect(hca, peer)) {
-        hca_peer_fail(hca, peer, "no memory to make its connection anew");
+        aqi_rdma_fail(&hca->rdma, &peer->rdma, "no memory to make its connection anew");
         return;
     }
     hca_links_destroy(hca, peer);

@@ -17,9 +17,9 @@ static int open_all(void **unused)
     hca_config.silence_ns = 0;
     world_open(MEDIUM);
     hca = ends[0].hca;
-    peer = hca->peers[1];
+    peer = hca_peer_at(hca, 1);
     snprintf(hca->rail[0].name, sizeof(hca->rail[0].name), "none:1");
-    hca->now = 1000 * SECOND;
+    hca->rdma.now = 1000 * SECOND;
     return 0;
 }
 
@@ -33,12 +33,12 @@ static int close_all(void **unused)
 static void send_one(void)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT};
-    assert_int_equal(hca_am_send(&hca->tp, &peer->peer, &am, NULL), AQ_OK);
+    assert_int_equal(hca_am_send(&hca->rdma.tp, &peer->rdma.peer, &am, NULL), AQ_OK);
 }
 
 static void look(uint64_t later)
 {
-    hca->now += later;
+    hca->rdma.now += later;
     hca_repair_look(hca);
 }
 
@@ -84,7 +84,7 @@ static void whose_adapter_is_silent_is_connected_anew(void **unused)
     (void)unused;
     uint64_t patience = UINT64_C(32) * 4096 << 18; /* 34 s */
     send_one();
-    assert_true(hca_repair_deadline(hca) == hca->now + patience);
+    assert_true(hca_repair_deadline(hca) == hca->rdma.now + patience);
     look(0);
     look(patience - 1);
     assert_int_equal(under_way(), 1);
@@ -92,7 +92,7 @@ static void whose_adapter_is_silent_is_connected_anew(void **unused)
     assert_int_equal(under_way(), 2);
     look(patience - 1);
     assert_false(peer->broken);
-    assert_true(hca_repair_deadline(hca) == hca->now + 1);
+    assert_true(hca_repair_deadline(hca) == hca->rdma.now + 1);
     look(1);
     assert_true(peer->broken);
 }
@@ -148,7 +148,7 @@ static void what_is_posted_after_a_rest_has_its_time(void **unused)
     deliver_one();
     deliver_one();
     look(SECOND);
-    hca->now += 1000 * SECOND;
+    hca->rdma.now += 1000 * SECOND;
     send_one();
     look(SECOND);
     look(SECOND);

@@ -50,12 +50,12 @@ struct hca_ring_block {
 
 static struct hca_ring_block *hca_ring_block(const struct hca_tp *hca, const struct hca_peer *peer)
 {
-    return (struct hca_ring_block *)(void *)hca->rings.memory + peer->peer.id;
+    return (struct hca_ring_block *)(void *)hca->rings.memory + peer->rdma.peer.id;
 }
 
 static size_t hca_ring_blocks(const struct hca_tp *hca)
 {
-    return aqi_round_up(hca->params.size * sizeof(struct hca_ring_block), 4096);
+    return aqi_round_up(hca->rdma.params.size * sizeof(struct hca_ring_block), 4096);
 }
 
 /* Bytes of a message with its tail. */
@@ -72,8 +72,8 @@ aq_status hca_rings_open(struct hca_tp *hca)
     size_t depth = 1;
     while (2 * depth <= hca_config.ring_depth)
         depth *= 2;
-    rings->slot = (uint32_t)aqi_min(hca_config.ring_limit / 64 * 64, hca->buffer);
-    rings->count = (uint32_t)aqi_min(hca_config.ring_peers, hca->params.size - 1);
+    rings->slot = (uint32_t)aqi_min(hca_config.ring_limit / 64 * 64, hca->rdma.buffer);
+    rings->count = (uint32_t)aqi_min(hca_config.ring_peers, hca->rdma.params.size - 1);
     if (rings->slot == 0 || rings->count == 0 || hca_config.ring_cycle == 0) return AQ_OK;
     rings->depth = (uint32_t)depth;
     rings->len = hca_ring_blocks(hca) + rings->count * depth * rings->slot;
@@ -113,7 +113,7 @@ void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place)
 
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place)
 {
-    bool fine = hca->rings.memory != NULL && place->addr != 0 && place->slot <= hca->buffer &&
+    bool fine = hca->rings.memory != NULL && place->addr != 0 && place->slot <= hca->rdma.buffer &&
                 place->slot % 64 == 0 && place->depth != 0 &&
                 (place->depth & (place->depth - 1)) == 0;
     peer->out = (struct hca_ring_out){.head = 0};
@@ -152,7 +152,7 @@ static void hca_ring_seal(unsigned char *bytes, uint32_t len, uint32_t number, u
     tail->mark = number | (uint64_t)len << 32 | (uint64_t)HCA_RING_STAMP << 48;
 }
 
-aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_buf *buf)
+aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_rdma_buf *buf)
 {
     struct hca_ring_out *out = &peer->out;
     const struct hca_ring_place *place = &out->place;
@@ -163,7 +163,7 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_b
     hca_ring_seal(buf->bytes, buf->len, peer->number, peer->in.consumed);
     struct ibv_sge piece = {.addr = (uintptr_t)buf->bytes,
                             .length = (uint32_t)room,
-                            .lkey = buf->chunk->mr[peer->first]->lkey};
+                            .lkey = hca_buf_lkey(buf, peer->first)};
     struct ibv_send_wr wr = {.sg_list = &piece,
                              .num_sge = 1,
                              .opcode = IBV_WR_RDMA_WRITE,
@@ -199,7 +199,7 @@ static bool hca_ring_post(struct hca_tp *hca, struct hca_peer *peer, bool read)
         .num_sge = 1,
         .opcode = read ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
         .wr.rdma = {.remote_addr = peer->out.place.addr +
-                                   hca->params.self * sizeof(struct hca_ring_block) + there,
+                                   hca->rdma.params.self * sizeof(struct hca_ring_block) + there,
                     .rkey = peer->out.place.rkey[peer->first]}};
     if (!read && hca->rail[peer->first].max_inline >= sizeof(uint64_t))
         wr.send_flags = IBV_SEND_INLINE;
@@ -272,8 +272,8 @@ static void hca_ring_choose(struct hca_tp *hca)
 {
     struct hca_rings *rings = &hca->rings;
     struct hca_peer *most = NULL, *least = NULL;
-    for (uint32_t id = 0; id < hca->params.size; id++) {
-        struct hca_peer *peer = hca->peers[id];
+    for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
+        struct hca_peer *peer = hca_peer_at(hca, id);
         if (peer == NULL || peer->state != HCA_UP || peer->out.place.addr == 0) continue;
         if (peer->in.ring == 0 && (most == NULL || peer->in.heard > most->in.heard)) most = peer;
         if (peer->in.ring != 0 && (least == NULL || peer->in.heard < least->in.heard)) least = peer;
@@ -283,8 +283,8 @@ static void hca_ring_choose(struct hca_tp *hca)
         hca_ring_lend(hca, most);
     else if (worth && least != NULL && most->in.heard > 2 * least->in.heard)
         hca_ring_revoke(hca, least);
-    for (uint32_t id = 0; id < hca->params.size; id++)
-        if (hca->peers[id] != NULL) hca->peers[id]->in.heard /= 2;
+    for (uint32_t id = 0; id < hca->rdma.params.size; id++)
+        if (hca_peer_at(hca, id) != NULL) hca_peer_at(hca, id)->in.heard /= 2;
     rings->heard = 0;
 }
 
@@ -324,8 +324,8 @@ void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer)
 /* --- reading --------------------------------------------------------------------------------- */
 
 /* Copy the message at the end of a slot, if it has arrived. */
-static bool hca_ring_copy(const struct hca_tp *hca, struct hca_buf *buf, const unsigned char *end,
-                          uint32_t len)
+static bool hca_ring_copy(const struct hca_tp *hca, struct aqi_rdma_buf *buf,
+                          const unsigned char *end, uint32_t len)
 {
     if (hca_ring_room(len) > hca->rings.slot) return false;
     memcpy(buf->bytes, end - hca_ring_room(len), len);
@@ -333,7 +333,7 @@ static bool hca_ring_copy(const struct hca_tp *hca, struct hca_buf *buf, const u
     return true;
 }
 
-struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later)
+struct aqi_rdma_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later)
 {
     struct hca_ring_in *in = &peer->in;
     struct hca_rings *rings = &hca->rings;
@@ -344,12 +344,13 @@ struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool la
     uint64_t mark = atomic_load_explicit(&tail->mark, memory_order_acquire);
     if (AQI_LIKELY(mark >> 48 != HCA_RING_STAMP)) return NULL;
     if ((int32_t)((uint32_t)mark - peer->received) > 0) return NULL; /* not its turn */
-    struct hca_buf *buf = hca_buf_get(hca);
+    struct aqi_rdma_buf *buf = aqi_rdma_get(&hca->rdma);
     if (AQI_UNLIKELY(buf == NULL)) {
         if (later)
             (void)hca_buf_short(hca, peer, 0);
         else
-            hca_peer_fail(hca, peer, "no buffer for messages: %s", aq_error_message());
+            aqi_rdma_fail(&hca->rdma, &peer->rdma, "no buffer for messages: %s",
+                          aq_error_message());
         return NULL;
     }
     bool good = (uint32_t)mark == peer->received &&
@@ -360,10 +361,10 @@ struct hca_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool la
     if (in->consumed - in->told >= aqi_max(1, rings->depth / 2)) in->due = true;
     if (!good) {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
-        hca_buf_put(hca, buf);
+        aqi_rdma_put(&hca->rdma, buf);
         return NULL;
     }
-    buf->source = peer;
+    buf->peer = &peer->rdma;
     buf->rail = HCA_RAILS;
     buf->next = NULL;
     peer->received++;
@@ -376,7 +377,7 @@ unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode)
     unsigned n = 0;
     for (uint32_t i = 0; rings->open != 0 && i < rings->count; i++) {
         struct hca_peer *peer = rings->owner[i];
-        struct hca_buf *buf;
+        struct aqi_rdma_buf *buf;
         for (unsigned taken = 0; peer != NULL && taken < HCA_BATCH; taken++) {
             if ((buf = hca_ring_take(hca, peer, true)) == NULL) break;
             hca_message_dispatch(hca, buf, mode);

@@ -11,7 +11,8 @@ static void answer(struct end *end, unsigned to)
     struct aqi_am am = {
         .kind = AQI_AM_SHORT, .nargs = 1, .flags = AQI_AM_IS_REPLY, .args = &number};
     if (end->owed[to] == 0) return;
-    if (hca_am_send(&end->hca->tp, &end->hca->peers[to]->peer, &am, NULL) != AQ_OK) return;
+    if (hca_am_send(&end->hca->rdma.tp, &hca_peer_at(end->hca, to)->rdma.peer, &am, NULL) != AQ_OK)
+        return;
     end->owed[to]--;
     end->answers[to]++;
 }
@@ -44,7 +45,8 @@ static void request(struct end *end, unsigned to)
     if (am.kind == AQI_AM_MEDIUM) am.nbytes = dice(MEDIUM + 1);
     for (uint32_t i = 0; i < am.nbytes; i++)
         payload[i] = (unsigned char)((uint32_t)number + i);
-    if (hca_am_send(&end->hca->tp, &end->hca->peers[to]->peer, &am, NULL) == AQ_OK) end->sent[to]++;
+    if (hca_am_send(&end->hca->rdma.tp, &hca_peer_at(end->hca, to)->rdma.peer, &am, NULL) == AQ_OK)
+        end->sent[to]++;
 }
 
 static void open_with(uint64_t peers, uint64_t depth, uint64_t limit, uint64_t cycle)
@@ -58,14 +60,14 @@ static void open_with(uint64_t peers, uint64_t depth, uint64_t limit, uint64_t c
     world.keys = world.live = 0;
     for (unsigned i = 0; i < ENDS; i++) {
         end_open(i, MEDIUM);
-        ends[i].hca->tp.hooks.deliver = on_message;
+        ends[i].hca->rdma.tp.hooks.deliver = on_message;
     }
     world_meet();
 }
 
 static void end_sleep(struct end *end)
 {
-    if (hca_arm(&end->hca->tp, true) != AQ_OK) return;
+    if (hca_arm(&end->hca->rdma.tp, true) != AQ_OK) return;
     end->asleep = true;
     world.slept++;
 }
@@ -89,7 +91,7 @@ static void step(bool requests, bool sleeps)
     case 3:
     case 4:
         if (end->asleep) break;
-        (void)hca_message_deliver_held(end->hca);
+        (void)aqi_rdma_deliver_held(&end->hca->rdma);
         (void)hca_progress_queues(end->hca, dice(4) == 0 ? AQI_PROGRESS_REPLIES : AQI_PROGRESS_ALL);
         break;
     default:
@@ -151,7 +153,7 @@ static void talk(unsigned from, unsigned to, unsigned count)
 
 static bool has_ring(unsigned at, unsigned who)
 {
-    return ends[at].hca->peers[who]->in.ring != 0;
+    return hca_peer_at(ends[at].hca, who)->in.ring != 0;
 }
 
 static void follows_the_traffic(void **unused)
@@ -188,7 +190,7 @@ static void nonsense_is_dropped(void **unused)
     open_with(1, 4, 128, 1);
     talk(1, 0, 2);
     struct hca_tp *hca = ends[0].hca;
-    struct hca_peer *peer = hca->peers[1];
+    struct hca_peer *peer = hca_peer_at(hca, 1);
     assert_int_equal(peer->in.ring, 1);
     for (uint32_t len = 0; len < 0x10000; len += 13) {
         uint32_t place = peer->in.consumed % 4, was = peer->in.consumed;
@@ -196,7 +198,7 @@ static void nonsense_is_dropped(void **unused)
         memset(hca->rings.slots + place * 128, (int)len, 120);
         memcpy(hca->rings.slots + place * 128 + 120, &mark, 8);
         ((uint64_t *)(void *)(hca->rings.memory + 64))[0] = dice(1000) | (uint64_t)len << 32;
-        hca->peers[1]->out.freed = dice(1u << 31);
+        hca_peer_at(hca, 1)->out.freed = dice(1u << 31);
         (void)hca_rings_progress(hca, AQI_PROGRESS_ALL);
         assert_int_equal(peer->in.consumed, was + 1);
     }

@@ -13,13 +13,13 @@
 
 void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
 {
-    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&hca->lending, &op->op);
+    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&hca->rdma, &op->op);
     if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
     if (!op->op.get) aqi_comp_local(op->op.comp);
     if (op->header == NULL) aqi_comp_remote(op->op.comp);
     free(op->source);
-    op->peer->busy--;
-    aqi_pool_put(&hca->ops, op);
+    hca_op_peer(op)->busy--;
+    aqi_pool_put(&hca->rdma.ops, op);
 }
 
 /* With its header, if it is a Long. */
@@ -31,10 +31,10 @@ static inline bool hca_transfer_is_done(const struct hca_op *op)
 /* Release the resources of a piece. */
 static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
 {
-    if (sent->buf != NULL) hca_bounce_put(hca, sent->buf);
+    if (sent->buf != NULL) aqi_rdma_bounce_put(&hca->rdma, sent->buf);
     if (sent->pin == NULL) return;
-    aqi_pins_put(&hca->pins, sent->pin);
-    hca->whole = true; /* it may be unpinned */
+    aqi_pins_put(&hca->rdma.pins, sent->pin);
+    hca->rdma.whole = true; /* it may be unpinned */
 }
 
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
@@ -49,21 +49,28 @@ void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_statu
     if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
 }
 
+bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
+{
+    struct hca_op *op = sent->op;
+    if (op == NULL || op->op.loan == NULL || !(sent->refused || op->op.loan->stale)) return false;
+    return aqi_lending_refused(&hca->rdma, &op->op, sent->offset, sent->len);
+}
+
 /* Those that are not completely posted end when their posted requests have. */
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
-    while (peer->ops != NULL) {
-        struct hca_op *op = peer->ops;
-        peer->ops = op->next;
-        hca->waiting--;
+    while (peer->rdma.waiting != NULL) {
+        struct hca_op *op = (struct hca_op *)peer->rdma.waiting;
+        peer->rdma.waiting = op->op.next;
+        hca->rdma.waiting--;
         op->op.status = status;
         op->op.done += op->op.len - op->op.posted;
         op->op.posted = op->op.len;
         if (op->header != NULL) hca_long_drop(hca, op);
         if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
-    peer->last_op = &peer->ops;
-    if (hca->lending.on) aqi_lending_fail(&hca->lending, &peer->lender, status);
+    peer->rdma.last_waiting = &peer->rdma.waiting;
+    aqi_lending_fail(&hca->rdma, &peer->rdma, status);
 }
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -72,7 +79,7 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
  * messages; HCA_RAILS: none has room. */
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op *op)
 {
-    const struct hca_peer *peer = op->peer;
+    const struct hca_peer *peer = hca_op_peer(op);
     unsigned first = op->header != NULL ? peer->first : peer->next->rail;
     unsigned count = op->header != NULL ? 1 : hca->rails;
     for (unsigned i = 0; i < count && hca->out < hca->room; i++) {
@@ -107,9 +114,9 @@ static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned r
     struct ibv_sge piece = {.addr = (uintptr_t)at, .length = (uint32_t)sent->len};
     if (sent->buf != NULL) {
         piece.addr = (uintptr_t)sent->buf->bytes;
-        piece.lkey = sent->buf->chunk->mr[rail]->lkey;
+        piece.lkey = hca_buf_lkey(sent->buf, rail);
     } else if (sent->pin != NULL) {
-        piece.lkey = hca_pins_lkey(sent->pin, rail);
+        piece.lkey = ((const struct ibv_mr *)aqi_rdma_pinned_mr(sent->pin, rail))->lkey;
     } else {
         size_t offset = (size_t)(at - (const unsigned char *)op->here->mem.addr);
         piece.lkey = op->here->mr[offset >> op->here->key.shift][rail]->lkey;
@@ -157,17 +164,17 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     /* Before memory is pinned, or looked up repeatedly. */
     if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
     if (op->op.by == AQI_BY_PINS) {
-        sent.pin = aqi_pins_get(&hca->pins, &op->op, sent.offset, &sent.len);
+        sent.pin = aqi_pins_get(&hca->rdma.pins, &op->op, sent.offset, &sent.len);
         if (sent.pin == NULL) op->op.by = AQI_BY_BOUNCE;
     }
     if (op->op.by == AQI_BY_BOUNCE) {
-        sent.len = aqi_min(sent.len, hca->buffer);
-        sent.buf = hca_bounce_get(hca, 0);
-        if (sent.buf == NULL) return hca_bounce_none(hca, op->peer, 0);
+        sent.len = aqi_min(sent.len, hca->rdma.buffer);
+        sent.buf = aqi_rdma_bounce_get(&hca->rdma, 0);
+        if (sent.buf == NULL) return hca_bounce_none(hca, hca_op_peer(op), 0);
         if (!op->op.get) memcpy(sent.buf->bytes, op->op.local + op->op.posted, sent.len);
     }
     op->op.posted += sent.len; /* first: a failure ends posted requests */
-    aq_status st = hca_transfer_issue(hca, op->peer, &sent);
+    aq_status st = hca_transfer_issue(hca, hca_op_peer(op), &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
     op->op.posted -= sent.len;
@@ -175,26 +182,16 @@ static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
     return st;
 }
 
-void hca_transfer_queue(struct hca_tp *hca, struct hca_op *op)
-{
-    struct hca_peer *peer = op->peer;
-    hca->waiting++;
-    hca->whole = true;
-    op->next = NULL;
-    *peer->last_op = op;
-    peer->last_op = &op->next;
-}
-
 void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
 {
-    while (peer->ops != NULL && peer->state == HCA_UP && peer->again == NULL) {
-        struct hca_op *op = peer->ops;
+    while (peer->rdma.waiting != NULL && peer->state == HCA_UP && peer->again == NULL) {
+        struct hca_op *op = (struct hca_op *)peer->rdma.waiting;
         if (op->op.posted != op->op.len && hca_transfer_post(hca, op) != AQ_OK) return;
         if (op->op.posted != op->op.len) continue;
         if (op->header != NULL && hca_long_follow(hca, op) != AQ_OK) return;
-        peer->ops = op->next;
-        hca->waiting--;
-        if (peer->ops == NULL) peer->last_op = &peer->ops;
+        peer->rdma.waiting = op->op.next;
+        hca->rdma.waiting--;
+        if (peer->rdma.waiting == NULL) peer->rdma.last_waiting = &peer->rdma.waiting;
         if (op->header != NULL && hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
 }
@@ -212,7 +209,8 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
     } else if (op->source != NULL && op->op.len <= hca_config.bounce_limit) {
         op->op.by = AQI_BY_BOUNCE; /* pinning it would not last */
     } else if (op->here == NULL) {
-        op->op.by = aqi_pins_by(&hca->pins, op->op.len, hca_config.bounce_limit, hca->buffer);
+        op->op.by =
+            aqi_pins_by(&hca->rdma.pins, op->op.len, hca_config.bounce_limit, hca->rdma.buffer);
     }
 }
 
@@ -227,21 +225,20 @@ static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
                              const struct aqi_mem *mem)
 {
-    struct hca_peer *peer = want->peer;
+    struct hca_peer *peer = hca_op_peer(want);
     aq_status st = hca_transfer_ready(hca, peer);
     if (st != AQ_OK) return st;
-    if (!want->op.get && hca_fenced(hca)) return AQ_AGAIN;
-    struct hca_op *op = aqi_pool_get(&hca->ops);
+    if (!want->op.get && aqi_rdma_fenced(&hca->rdma)) return AQ_AGAIN;
+    struct hca_op *op = aqi_pool_get(&hca->rdma.ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for a transfer");
     *op = *want;
     op->there = rmem;
     hca_transfer_local(hca, op, mem);
-    op->peer->busy++;
+    peer->busy++;
     if (rmem->key.parts != 0) {
-        hca_transfer_queue(hca, op);
+        aqi_rdma_queue(&hca->rdma, &op->op);
     } else {
-        op->op.lender = &peer->lender;
-        aqi_lending_begin(&hca->lending, &op->op);
+        aqi_lending_begin(&hca->rdma, &op->op);
     }
     hca_transfer_push(hca, peer);
     return AQ_OK;
@@ -291,20 +288,20 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
 static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link)
 {
-    return peer->state == HCA_UP && ((uintptr_t)peer->ops | (uintptr_t)peer->again) == 0 &&
+    return peer->state == HCA_UP && ((uintptr_t)peer->rdma.waiting | (uintptr_t)peer->again) == 0 &&
            (peer->used >> link->rail & 1) != 0 && link->head - link->tail < hca_config.sends &&
            hca->out < hca->room;
 }
 
 void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent)
 {
-    struct hca_op *op = aqi_pool_get(&hca->ops);
+    struct hca_op *op = aqi_pool_get(&hca->rdma.ops);
     if (op == NULL) {
         hca_transfer_straight_end(sent, AQ_ENOMEM);
         return;
     }
-    *op = (struct hca_op){.peer = peer,
-                          .op = {.comp = sent->comp,
+    *op = (struct hca_op){.op = {.peer = &peer->rdma,
+                                 .comp = sent->comp,
                                  .get = sent->get,
                                  .remote = sent->remote,
                                  .local = sent->local,
@@ -315,7 +312,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
         op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
     hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);
     peer->busy++;
-    hca_transfer_queue(hca, op);
+    aqi_rdma_queue(&hca->rdma, &op->op);
 }
 
 /* The adapter rejected it: it is posted like others, which determines the reason. */
@@ -410,23 +407,26 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
         aqi_touch_write(local, len);
     else if (mem == NULL)
         aqi_touch_read(local, len);
-    hca_lock(hca);
-    if ((!get && hca_fenced(hca)) ||
+    aqi_rdma_lock(&hca->rdma);
+    if ((!get && aqi_rdma_fenced(&hca->rdma)) ||
         !hca_transfer_straight(hca, peer, rmem, addr, local, len, (const struct hca_mem *)mem, comp,
                                get, true)) {
-        struct hca_op op = {
-            .peer = peer,
-            .op = {.comp = comp, .get = get, .remote = addr, .local = local, .len = len}};
+        struct hca_op op = {.op = {.peer = &peer->rdma,
+                                   .comp = comp,
+                                   .get = get,
+                                   .remote = addr,
+                                   .local = local,
+                                   .len = len}};
         st = hca_transfer_begin(hca, &op, rmem, mem);
     }
-    hca_unlock(hca);
+    aqi_rdma_unlock(&hca->rdma);
     return st;
 }
 
 /* Whether it may go straight, without checking locks and loans. */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
-    return AQI_LIKELY(!hca->locks && (get || !hca->pins.params.lends));
+    return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.pins.params.lends));
 }
 
 static AQI_NOINLINE aq_status hca_transfer_put_any(struct aqi_tp *tp, struct aqi_peer *peer,

@@ -73,10 +73,10 @@ static void open_with(uint64_t registration, uint64_t largest)
     hca.sends = hca.room = SENDS;
     hca.mask = SENDS - 1;
     hca_begin(&hca);
-    aqi_pool_init(&hca.ops, sizeof(struct hca_op), SENDS, false);
+    aqi_pool_init(&hca.rdma.ops, sizeof(struct hca_op), SENDS, false);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
-    hca_peer_begin(&peer);
+    hca_peer_begin(&peer, peer.rdma.peer.id);
     for (unsigned r = 0; r < RAILS; r++) {
         hca.rail[r].pd = &card.pd[r];
         hca.rail[r].device.max_mr_size = largest;
@@ -95,7 +95,7 @@ static void close_all(void)
         free(peer.link[r].sent);
     }
     assert_int_equal(peer.busy, 0);
-    aqi_pool_destroy(&hca.ops);
+    aqi_pool_destroy(&hca.rdma.ops);
     assert_int_equal(card.live, 0);
 }
 
@@ -131,20 +131,22 @@ static void a_large_segment_has_several_registrations(void **unused)
         struct aqi_mem *mem;
         struct aqi_rmem *rmem;
         open_with(rows[i].registration, rows[i].largest);
-        assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+        assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
         assert_int_equal(card.made, 4 * RAILS);
         for (unsigned r = 0; r < card.made; r++)
             assert_int_equal(card.len[r], r < 3 * RAILS ? PART : 4096);
-        assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, mem->key, mem->key_len, BASE, LEN, &rmem),
-                         AQ_OK);
+        assert_int_equal(
+            hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, mem->key, mem->key_len, BASE, LEN, &rmem),
+            AQ_OK);
         struct aqi_comp comp = {.local = 1, .remote = 1};
         void *from = (void *)(uintptr_t)(BASE + 5000);
-        assert_int_equal(
-            hca_put(&hca.tp, &peer.peer, rmem, BASE + PART - 3, from, 2 * PART, mem, &comp), AQ_OK);
+        assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, rmem, BASE + PART - 3, from,
+                                 2 * PART, mem, &comp),
+                         AQ_OK);
         assert_int_equal(card.posts, 5);
         check_pieces(BASE + PART - 3, BASE + 5000, 2 * PART, true);
-        hca_mem_unmap(&hca.tp, rmem);
-        hca_mem_dereg(&hca.tp, mem);
+        hca_mem_unmap(&hca.rdma.tp, rmem);
+        hca_mem_dereg(&hca.rdma.tp, mem);
         close_all();
         assert_int_equal(comp.remote, 0);
         assert_int_equal(comp.status, AQ_OK);
@@ -156,10 +158,10 @@ static void what_is_small_has_one(void **unused)
     struct aqi_mem *mem;
     (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
-    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
     assert_int_equal(card.made, RAILS);
     assert_int_equal(mem->key_len, 8 + 4 * RAILS);
-    hca_mem_dereg(&hca.tp, mem);
+    hca_mem_dereg(&hca.rdma.tp, mem);
     close_all();
 }
 
@@ -170,9 +172,9 @@ static void what_is_gone_registers_nothing(void **unused)
     (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
     hca.rail[1].gone = true;
-    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
     assert_int_equal(card.made, 1);
-    hca_mem_dereg(&hca.tp, mem);
+    hca_mem_dereg(&hca.rdma.tp, mem);
     close_all();
 }
 
@@ -183,12 +185,12 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     void *at = (void *)(uintptr_t)BASE;
     (void)unused;
     open_with(UINT64_C(1) << 40, PART);
-    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
-    hca_mem_dereg(&hca.tp, mem);
-    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
+    hca_mem_dereg(&hca.rdma.tp, mem);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
     assert_int_equal(card.live, 0);
     card.refuse_from = card.made + 5;
-    assert_int_equal(hca_mem_reg(&hca.tp, at, LEN, &mem), AQ_ELIMIT);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, LEN, &mem), AQ_ELIMIT);
     close_all();
 }
 
@@ -205,9 +207,10 @@ static void parts_grow_with_the_memory(void **unused)
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_mem *mem;
         open_with(PART, UINT64_MAX);
-        assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem), AQ_OK);
+        assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem),
+                         AQ_OK);
         assert_int_equal(card.made, rows[i].parts * RAILS);
-        hca_mem_dereg(&hca.tp, mem);
+        hca_mem_dereg(&hca.rdma.tp, mem);
         assert_int_equal(card.live, 0);
         close_all();
     }
@@ -220,12 +223,12 @@ static void too_many_are_lent_where_that_can_be(void **unused)
     void *at = (void *)(uintptr_t)BASE;
     (void)unused;
     open_with(PART, UINT64_MAX);
-    hca.lending.on = true;
-    assert_int_equal(hca_mem_reg(&hca.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
+    hca.rdma.lending.on = true;
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
     assert_int_equal(card.made, 0);
-    hca.pins.segments = NULL; /* no cache is open that could forget it */
-    hca_mem_dereg(&hca.tp, mem);
-    hca.lending.on = false;
+    hca.rdma.pins.segments = NULL; /* no cache is open that could forget it */
+    hca_mem_dereg(&hca.rdma.tp, mem);
+    hca.rdma.lending.on = false;
     close_all();
 }
 
@@ -237,8 +240,9 @@ static void keys_without_sense_are_refused(void **unused)
     size_t len = offsetof(struct hca_key, rkey) + 8 * 4;
     (void)unused;
     open_with(PART, UINT64_MAX);
-    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, len, BASE, LEN, &rmem), AQ_OK);
-    hca_mem_unmap(&hca.tp, rmem);
+    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
+                     AQ_OK);
+    hca_mem_unmap(&hca.rdma.tp, rmem);
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
         bad[i] = good;
     bad[0].magic[0] = 'x';
@@ -250,10 +254,12 @@ static void keys_without_sense_are_refused(void **unused)
     bad[6].shift = 64;
     bad[7].rails = 4, bad[7].parts = 16;
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
-        assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &bad[i], len, BASE, LEN, &rmem),
+        assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &bad[i], len, BASE, LEN, &rmem),
                          AQ_EPROTO);
-    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, len - 1, BASE, LEN, &rmem), AQ_EPROTO);
-    assert_int_equal(hca_mem_map(&hca.tp, &peer.peer, &good, 0, BASE, LEN, &rmem), AQ_EPROTO);
+    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len - 1, BASE, LEN, &rmem),
+                     AQ_EPROTO);
+    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, 0, BASE, LEN, &rmem),
+                     AQ_EPROTO);
     close_all();
 }
 
@@ -269,26 +275,26 @@ static void open_both(void)
     open_with(PART, UINT64_MAX);
     for (unsigned r = 0; r < RAILS; r++)
         hca.rail[r].max_inline = peer.link[r].max_inline = 64;
-    hca.buffer = 4096;
+    hca.rdma.buffer = 4096;
     both.comp = (struct aqi_comp){.local = 1, .remote = 1};
-    assert_int_equal(hca_mem_reg(&hca.tp, (void *)(uintptr_t)BASE, LEN, &both.mem), AQ_OK);
-    assert_int_equal(
-        hca_mem_map(&hca.tp, &peer.peer, both.mem->key, both.mem->key_len, BASE, LEN, &both.rmem),
-        AQ_OK);
+    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &both.mem), AQ_OK);
+    assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, both.mem->key, both.mem->key_len,
+                                 BASE, LEN, &both.rmem),
+                     AQ_OK);
 }
 
 static void close_both(void)
 {
-    hca_mem_unmap(&hca.tp, both.rmem);
-    hca_mem_dereg(&hca.tp, both.mem);
-    hca_buf_close(&hca);
+    hca_mem_unmap(&hca.rdma.tp, both.rmem);
+    hca_mem_dereg(&hca.rdma.tp, both.mem);
+    aqi_rdma_drop_chunks(&hca.rdma);
     close_all();
 }
 
 static aq_status get(uint64_t there, uint64_t here, size_t len)
 {
-    return hca_get(&hca.tp, &peer.peer, both.rmem, there, (void *)(uintptr_t)here, len, both.mem,
-                   &both.comp);
+    return hca_get(&hca.rdma.tp, &peer.rdma.peer, both.rmem, there, (void *)(uintptr_t)here, len,
+                   both.mem, &both.comp);
 }
 
 static void one_piece_goes_straight(void **unused)
@@ -299,7 +305,7 @@ static void one_piece_goes_straight(void **unused)
         peer.next = &peer.link[rail];
         both.comp.local = 0;
         assert_int_equal(get(BASE + PART - 100, BASE + 2 * PART, 100), AQ_OK);
-        assert_int_equal(hca.ops.outstanding, 0);
+        assert_int_equal(hca.rdma.ops.outstanding, 0);
         assert_int_equal(card.posts, 1);
         assert_int_equal(card.wr[0].imm_data, rail);
         assert_int_equal(card.wr[0].opcode, IBV_WR_RDMA_READ);
@@ -335,7 +341,7 @@ static void what_is_not_one_piece_is_an_operation(void **unused)
         aq_status st = get(BASE + (i == 0 ? PART - 50 : 0), BASE + (i == 1 ? PART - 50 : 0), 100);
         assert_int_equal(st, i == 3 ? AQ_AGAIN : AQ_OK);
         assert_int_equal(card.posts, i < 2 ? 2 : 0);
-        assert_int_equal(hca.ops.outstanding, i == 3 ? 0 : 1);
+        assert_int_equal(hca.rdma.ops.outstanding, i == 3 ? 0 : 1);
         if (i == 2) fill_links(0);
         hca_transfer_push(&hca, &peer);
         close_both();
@@ -355,15 +361,15 @@ static void what_a_connection_breaks_is_done_again(void **unused)
     struct hca_sent *sent;
     (void)unused;
     open_both();
-    assert_int_equal(
-        hca_put(&hca.tp, &peer.peer, both.rmem, BASE + 8, &word, sizeof(word), NULL, &both.comp),
-        AQ_OK);
+    assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8, &word,
+                             sizeof(word), NULL, &both.comp),
+                     AQ_OK);
     word = 0;
     assert_int_equal(card.wr[0].send_flags & IBV_SEND_INLINE, IBV_SEND_INLINE);
     sent = hca_link_take(&hca, &peer.link[0]);
     assert_true(sent->straight);
     hca_transfer_again(&hca, &peer, sent);
-    assert_int_equal(hca.waiting, 1);
+    assert_int_equal(hca.rdma.waiting, 1);
     assert_int_equal(both.comp.remote, 1);
     hca_transfer_push(&hca, &peer);
     assert_int_equal(card.posts, 2);
@@ -409,7 +415,7 @@ static const char *card_status(enum ibv_wc_status status)
 /* The adapter of the peer rejects the last post; the connection is re-established. */
 static void refuse_last(void)
 {
-    static struct hca_peer *peers[] = {&peer};
+    static struct aqi_rdma_peer *peers[] = {&peer.rdma};
     static struct ibv_cq cq;
     const struct ibv_wc wc = {.wr_id = card.wr[card.posts - 1].wr_id,
                               .status = IBV_WC_REM_ACCESS_ERR};
@@ -420,8 +426,8 @@ static void refuse_last(void)
     card.context.ops.poll_cq = card_poll;
     cq.context = &card.context;
     hca.rail[0].cq = hca.rail[1].cq = &cq;
-    hca.peers = peers;
-    hca.params.size = 1;
+    hca.rdma.peers = peers;
+    hca.rdma.params.size = 1;
     hca_link_completed(&hca, &wc);
     assert_true(peer.broken);
     hca_repair(&hca);
@@ -471,9 +477,9 @@ static void places_are_kept_for_ever(void **unused)
     link->head = link->tail = UINT32_MAX - PLACES / 2;
     both.comp.local = both.comp.remote = PLACES;
     for (uint64_t i = 0; i < PLACES; i++)
-        assert_int_equal(
-            hca_put(&hca.tp, &peer.peer, both.rmem, BASE + 8 * i, &word, 8, NULL, &both.comp),
-            AQ_OK);
+        assert_int_equal(hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE + 8 * i, &word, 8,
+                                 NULL, &both.comp),
+                         AQ_OK);
     for (uint64_t i = 0; i < PLACES; i++) {
         const struct hca_sent *sent = hca_link_take(&hca, link);
         assert_int_equal(sent->remote, BASE + 8 * i);
@@ -495,7 +501,8 @@ static void a_long_keeps_to_the_link_of_messages(void **unused)
     (void)unused;
     open_both();
     peer.first = 1;
-    assert_int_equal(hca_am_long(&hca.tp, &peer.peer, &am, both.rmem, both.mem, &both.comp), AQ_OK);
+    assert_int_equal(
+        hca_am_long(&hca.rdma.tp, &peer.rdma.peer, &am, both.rmem, both.mem, &both.comp), AQ_OK);
     assert_int_equal(card.posts, 6);
     for (unsigned i = 0; i < card.posts; i++) {
         assert_int_equal(card.wr[i].imm_data, 1);
@@ -507,7 +514,7 @@ static void a_long_keeps_to_the_link_of_messages(void **unused)
     while (link->tail != link->head)
         hca_sent_end(&hca, hca_link_take(&hca, link), AQ_OK);
     assert_int_equal(both.comp.local, 0);
-    assert_int_equal(hca.bounced, 0);
+    assert_int_equal(hca.rdma.bounced, 0);
     close_both();
 }
 
@@ -534,14 +541,16 @@ static void memory_that_is_protected_raises_its_signal_first(void **unused)
         assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
         bool jumped = sigsetjmp(way_out, 1) != 0;
         if (!jumped && i == 0)
-            (void)hca_put(&hca.tp, &peer.peer, both.rmem, BASE, page, 200, NULL, &both.comp);
+            (void)hca_put(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200, NULL,
+                          &both.comp);
         if (!jumped && i == 1)
-            (void)hca_get(&hca.tp, &peer.peer, both.rmem, BASE, page, 200, NULL, &both.comp);
+            (void)hca_get(&hca.rdma.tp, &peer.rdma.peer, both.rmem, BASE, page, 200, NULL,
+                          &both.comp);
         if (!jumped && i == 2) (void)get(BASE, BASE, 200); /* nothing is mapped there */
         assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
         assert_int_equal(jumped, i < 2);
         assert_int_equal(card.posts, i < 2 ? 0 : 1);
-        assert_int_equal(hca.waiting + peer.busy, 0);
+        assert_int_equal(hca.rdma.waiting + peer.busy, 0);
     }
     close_both();
     munmap(page, 4096);

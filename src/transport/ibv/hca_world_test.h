@@ -38,7 +38,7 @@ static struct end {
     struct wire to[ENDS];
     struct ibv_wc cqes[CQES];
     uint32_t cq_head, cq_tail;
-    struct hca_buf *posted;
+    struct aqi_rdma_buf *posted;
     bool asleep;
     uint32_t sent[ENDS], replied[ENDS], handled[ENDS], owed[ENDS], answers[ENDS];
 } ends[ENDS];
@@ -102,7 +102,7 @@ static inline int card_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr,
     struct end *end = end_of(srq->context);
     (void)bad;
     for (; wr != NULL; wr = wr->next) {
-        struct hca_buf *buf = (struct hca_buf *)(uintptr_t)(wr->wr_id & ~(uint64_t)3);
+        struct aqi_rdma_buf *buf = (struct aqi_rdma_buf *)(uintptr_t)(wr->wr_id & ~(uint64_t)3);
         buf->next = end->posted;
         end->posted = buf;
     }
@@ -222,7 +222,7 @@ static inline void card_deliver(unsigned from, unsigned to)
     if (parcel->len != 0 && parcel->local != parcel->bytes)
         assert_true(card_reaches(here, parcel->lkey, parcel->local, parcel->len, 0));
     if (parcel->opcode == IBV_WR_SEND) {
-        struct hca_buf *buf = there->posted;
+        struct aqi_rdma_buf *buf = there->posted;
         assert_non_null(buf); /* a receive buffer is always posted */
         there->posted = buf->next;
         memcpy(buf->bytes, parcel->local, parcel->len);
@@ -264,20 +264,20 @@ static inline void end_open(unsigned self, uint32_t medium)
                                      .srq = &end->srq,
                                      .pd = &end->pd,
                                      .max_inline = 64};
-    hca->params.self = self;
-    hca->params.size = ENDS;
-    hca->params.local_size = 1;
+    hca->rdma.params.self = self;
+    hca->rdma.params.size = ENDS;
+    hca->rdma.params.local_size = 1;
     hca->depth = DEPTH;
     hca->sends = SENDS;
     hca->mask = SENDS - 1;
     hca->room = ENDS * SENDS;
     hca->silent_most = 32;
-    hca->tp.limits.max_medium = medium;
-    hca->tp.hooks.arg = end;
-    hca->buffer = HCA_FRAME + medium + 32;
+    hca->rdma.tp.limits.max_medium = medium;
+    hca->rdma.tp.hooks.arg = end;
+    hca->rdma.buffer = HCA_FRAME + medium + 32;
     hca_begin(hca);
-    hca->peers = calloc(ENDS, sizeof(struct hca_peer *));
-    aqi_pool_init(&hca->ops, sizeof(struct hca_op), SENDS, false);
+    hca->rdma.peers = calloc(ENDS, sizeof(struct aqi_rdma_peer *));
+    aqi_pool_init(&hca->rdma.ops, sizeof(struct hca_op), SENDS, false);
     assert_int_equal(hca_rings_open(hca), AQ_OK);
     assert_int_equal(hca_message_open(hca), AQ_OK);
 }
@@ -285,14 +285,13 @@ static inline void end_open(unsigned self, uint32_t medium)
 static inline void end_meet(unsigned self, unsigned id)
 {
     struct end *end = &ends[self];
-    struct hca_peer *peer = end->hca->peers[id] = calloc(1, sizeof(*peer));
+    struct hca_peer *peer = calloc(1, sizeof(*peer));
     struct hca_ring_place place = {.addr = 0};
-    peer->peer.id = id;
     peer->state = HCA_UP;
     peer->used = 1;
     peer->addr.rails = 1;
-    hca_peer_begin(peer);
-    peer->lender.id = id;
+    end->hca->rdma.peers[id] = &peer->rdma;
+    hca_peer_begin(peer, id);
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];
     hca_link_begin(end->hca, peer, 0);
@@ -321,21 +320,21 @@ static inline void end_close(struct end *end)
 {
     struct hca_tp *hca = end->hca;
     for (unsigned j = 0; j < ENDS; j++) {
-        if (hca->peers[j] == NULL) continue;
-        if (hca->lending.on) aqi_reg_peer_down(hca->pins.reg, j);
-        hca_links_end(hca, hca->peers[j], AQ_EPEER);
-        hca_transfer_fail(hca, hca->peers[j], AQ_EPEER);
-        assert_int_equal(hca->peers[j]->in.ring, 0);
-        assert_int_equal(hca->peers[j]->busy, 0);
-        free(hca->peers[j]);
+        if (hca_peer_at(hca, j) == NULL) continue;
+        if (hca->rdma.lending.on) aqi_reg_peer_down(hca->rdma.pins.reg, j);
+        hca_links_end(hca, hca_peer_at(hca, j), AQ_EPEER);
+        hca_transfer_fail(hca, hca_peer_at(hca, j), AQ_EPEER);
+        assert_int_equal(hca_peer_at(hca, j)->in.ring, 0);
+        assert_int_equal(hca_peer_at(hca, j)->busy, 0);
+        free(hca_peer_at(hca, j));
     }
     assert_int_equal(hca->rings.open, 0);
-    free(hca->peers);
-    aqi_pins_close(&hca->pins);
-    aqi_lending_close(&hca->lending);
+    free(hca->rdma.peers);
+    aqi_pins_close(&hca->rdma.pins);
+    aqi_lending_close(&hca->rdma.lending);
     hca_rings_close(hca);
-    hca_buf_close(hca);
-    aqi_pool_destroy(&hca->ops);
+    aqi_rdma_drop_chunks(&hca->rdma);
+    aqi_pool_destroy(&hca->rdma.ops);
     free(hca);
 }
 

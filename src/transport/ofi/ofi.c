@@ -35,9 +35,9 @@ static aq_status ofi_make_secrets(struct ofi_tp *ofi)
     struct iovec part = {.iov_base = (void *)(uintptr_t)ofi_magic, .iov_len = sizeof(ofi_magic)};
     aq_status st = aqi_mac_open(AQI_MAC_HMAC, &mac);
     if (st != AQ_OK) return st;
-    aqi_mac_of(mac, ofi->params.key, &part, 1, tag);
-    memcpy(&ofi->stamp, tag, sizeof(ofi->stamp));
-    memcpy(&ofi->next_key, tag + sizeof(ofi->stamp), sizeof(ofi->next_key));
+    aqi_mac_of(mac, ofi->rdma.params.key, &part, 1, tag);
+    memcpy(&ofi->rdma.stamp, tag, sizeof(ofi->rdma.stamp));
+    memcpy(&ofi->next_key, tag + sizeof(ofi->rdma.stamp), sizeof(ofi->next_key));
     aqi_mac_close(mac);
     return AQ_OK;
 }
@@ -45,27 +45,27 @@ static aq_status ofi_make_secrets(struct ofi_tp *ofi)
 void ofi_close(struct aqi_tp *tp)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi->draining = true;
-    for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL) ofi_transfer_fail(ofi, ofi->peers[id], true);
-    if (ofi->pins.reg != NULL && ofi->lending.on) aqi_lending_progress(&ofi->lending);
+    ofi->rdma.draining = true;
+    for (uint32_t id = 0; ofi->rdma.peers != NULL && id < ofi->rdma.params.size; id++)
+        if (ofi_peer_at(ofi, id) != NULL) ofi_transfer_fail(ofi, ofi_peer_at(ofi, id), true);
+    if (ofi->rdma.pins.reg != NULL && ofi->rdma.lending.on) aqi_lending_progress(&ofi->rdma);
     ofi_endpoint_close(ofi);
     ofi_transfer_close(ofi);
-    aqi_lending_close(&ofi->lending);
+    aqi_lending_close(&ofi->rdma.lending);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
-    aqi_pool_destroy(&ofi->ops);
-    for (uint32_t id = 0; ofi->peers != NULL && id < ofi->params.size; id++)
-        free(ofi->peers[id]);
-    free(ofi->peers);
+    aqi_pool_destroy(&ofi->rdma.ops);
+    for (uint32_t id = 0; ofi->rdma.peers != NULL && id < ofi->rdma.params.size; id++)
+        free(ofi_peer_at(ofi, id));
+    free(ofi->rdma.peers);
     free(ofi);
 }
 
 static aq_status ofi_find(struct ofi_tp *ofi)
 {
     char why[320];
-    uint64_t endpoints = (uint64_t)ofi->params.size;
-    if (ofi->front != &ofi->tp) endpoints *= ofi_config.domains;
+    uint64_t endpoints = (uint64_t)ofi->rdma.params.size;
+    if (ofi->front != &ofi->rdma.tp) endpoints *= ofi_config.domains;
     ofi->info = ofi_provider_find(true, (uint32_t)aqi_min(endpoints, UINT32_MAX), why, sizeof(why));
     return ofi->info != NULL ? AQ_OK : aqi_fail(AQ_ENOTSUP, "ofi", "%s", why);
 }
@@ -74,10 +74,11 @@ aq_status ofi_try(struct fi_info *info)
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
     if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
-    ofi->params = (struct aqi_tp_params){.size = 2, .local_size = 1};
+    aqi_rdma_begin(&ofi->rdma, &ofi_driver);
+    ofi->rdma.params = (struct aqi_tp_params){.size = 2, .local_size = 1};
     ofi->info = info;
     ofi->fd = -1;
-    ofi->buffer = ofi_buffer_bytes((size_t)ofi_config.medium);
+    ofi->rdma.buffer = ofi_buffer_bytes((size_t)ofi_config.medium);
     ofi_size_queues(ofi);
     aq_status st = ofi_endpoint_open(ofi);
     ofi_endpoint_close(ofi);
@@ -90,25 +91,25 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
     if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
-    ofi->params = *params;
-    ofi->tp.hooks = params->hooks;
-    ofi->front = front != NULL ? front : &ofi->tp;
+    aqi_rdma_begin(&ofi->rdma, &ofi_driver);
+    ofi->rdma.params = *params;
+    ofi->rdma.tp.hooks = params->hooks;
+    ofi->front = front != NULL ? front : &ofi->rdma.tp;
     ofi->place = place;
     ofi->without = first != NULL ? first->without : 0;
-    ofi->locks = params->threads;
-    ofi->lending.on = params->on_demand && params->size > 1 && front == NULL;
-    ofi_lending_open(ofi);
+    ofi->rdma.locks = params->threads;
+    ofi->rdma.lending.on = params->on_demand && params->size > 1 && front == NULL;
+    aqi_lending_open(&ofi->rdma.lending);
     ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
-    ofi->last_held = &ofi->held;
     size_t medium =
         aqi_min(aqi_round_up(params->max_medium, 64), ofi_medium(params->size, params->on_demand));
-    ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
-    ofi->buffer = ofi_buffer_bytes(medium);
-    aqi_pool_init(&ofi->ops, sizeof(struct ofi_op), 64, false);
+    ofi->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
+    ofi->rdma.buffer = ofi_buffer_bytes(medium);
+    aqi_pool_init(&ofi->rdma.ops, sizeof(struct ofi_op), 64, false);
     aqi_pool_init(&ofi->pieces, sizeof(struct ofi_piece), 64, false);
-    ofi->peers = calloc(params->size, sizeof(struct ofi_peer *));
-    aq_status st = ofi->peers != NULL
+    ofi->rdma.peers = calloc(params->size, sizeof(struct aqi_rdma_peer *));
+    aq_status st = ofi->rdma.peers != NULL
                        ? AQ_OK
                        : aqi_fail(AQ_ENOMEM, "ofi", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = ofi_find(ofi);
@@ -117,11 +118,11 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
         ofi_size_queues(ofi);
         st = ofi_trial_open(ofi);
     }
-    if (ofi->without & OFI_REMOTE) ofi->lending.on = false;
+    if (ofi->without & OFI_REMOTE) ofi->rdma.lending.on = false;
     if (st == AQ_OK) ofi_long_open(ofi);
     if (st == AQ_OK) st = ofi_pins_open(ofi);
     if (st != AQ_OK) {
-        ofi_close(&ofi->tp);
+        ofi_close(&ofi->rdma.tp);
         return st;
     }
     *out = ofi;
@@ -133,7 +134,7 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (params->threads && ofi_config.domains > 1) return ofi_domains_open(params, tp);
     struct ofi_tp *ofi;
     aq_status st = ofi_open_domain(params, NULL, 0, NULL, &ofi);
-    if (st == AQ_OK) *tp = &ofi->tp;
+    if (st == AQ_OK) *tp = &ofi->rdma.tp;
     return st;
 }
 
@@ -162,22 +163,22 @@ aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     bool quiet = true;
-    ofi_lock(ofi);
-    for (uint32_t id = 0; id < ofi->params.size; id++) {
-        struct ofi_peer *peer = ofi->peers[id];
-        if (peer == NULL || (to != NULL && &peer->peer != to)) continue;
-        bool arrived = ofi->draining || ofi_flush_confirmed(ofi, peer);
+    aqi_rdma_lock(&ofi->rdma);
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++) {
+        struct ofi_peer *peer = ofi_peer_at(ofi, id);
+        if (peer == NULL || (to != NULL && &peer->rdma.peer != to)) continue;
+        bool arrived = ofi->rdma.draining || ofi_flush_confirmed(ofi, peer);
         quiet = quiet && arrived && peer->sends == 0 && peer->ops == NULL;
     }
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return quiet ? AQ_OK : AQ_AGAIN;
 }
 
 aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi->draining = true;
-    return ofi->now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
+    ofi->rdma.draining = true;
+    return ofi->rdma.now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
 }
 
 /* The requested features, and whether the provider has them. */
@@ -205,7 +206,7 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len)
         buf, len, "%s on %s%s%s, %u requests to a peer, %u receive buffers of %zu bytes%s",
         ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, ofi_describe_progress(ofi),
         ofi_describe_order(ofi), ofi->limits.depth, ofi->receives,
-        many ? ofi_area_len(ofi) : ofi->buffer, many ? " for many messages" : "");
+        many ? aqi_rdma_chunk_len(&ofi->rdma) : ofi->rdma.buffer, many ? " for many messages" : "");
     size_t used = aqi_min((size_t)n, len);
     return n + ofi_trial_describe(ofi, buf + used, len - used);
 }
@@ -229,7 +230,7 @@ const struct aqi_transport aqi_ofi_transport = {
     .am_long = ofi_am_long,
     .progress = ofi_progress,
     .quiet = ofi_quiet,
-    .disconnect = ofi_disconnect,
+    .disconnect = aqi_rdma_disconnect,
     .drain = ofi_drain,
     .put = ofi_put,
     .get = ofi_get,

@@ -108,7 +108,7 @@ static aq_status ofi_domains_am_send(struct aqi_tp *tp, struct aqi_peer *to,
     struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
     int place = ofi_domains_place_for(all, peer, am);
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
-    return ofi_am_send(&all->domain[place]->tp, peer->in[place], am, comp);
+    return ofi_am_send(&all->domain[place]->rdma.tp, peer->in[place], am, comp);
 }
 
 static unsigned ofi_domains_place_of(struct ofi_domains *all, const struct ofi_domains_rmem *rmem)
@@ -133,7 +133,7 @@ static aq_status ofi_domains_am_long(struct aqi_tp *tp, struct aqi_peer *to,
     if (AQI_UNLIKELY(place < 0)) return AQ_AGAIN;
     unsigned at = (unsigned)place;
     if (AQI_UNLIKELY(at >= there->count)) return AQ_ENOTSUP;
-    return ofi_am_long(&all->domain[at]->tp, peer->in[at], am, there->in[at],
+    return ofi_am_long(&all->domain[at]->rdma.tp, peer->in[at], am, there->in[at],
                        ofi_domains_local(mem, at), comp);
 }
 
@@ -144,8 +144,8 @@ static aq_status ofi_domains_put(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return ofi_put(&all->domain[at]->tp, ((struct ofi_domains_peer *)peer)->in[at], there->in[at],
-                   addr, src, len, ofi_domains_local(mem, at), comp);
+    return ofi_put(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+                   there->in[at], addr, src, len, ofi_domains_local(mem, at), comp);
 }
 
 static aq_status ofi_domains_get(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -155,8 +155,8 @@ static aq_status ofi_domains_get(struct aqi_tp *tp, struct aqi_peer *peer,
     struct ofi_domains *all = (struct ofi_domains *)tp;
     const struct ofi_domains_rmem *there = (const struct ofi_domains_rmem *)rmem;
     unsigned at = ofi_domains_place_of(all, there);
-    return ofi_get(&all->domain[at]->tp, ((struct ofi_domains_peer *)peer)->in[at], there->in[at],
-                   addr, dst, len, ofi_domains_local(mem, at), comp);
+    return ofi_get(&all->domain[at]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[at],
+                   there->in[at], addr, dst, len, ofi_domains_local(mem, at), comp);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static unsigned ofi_domains_serve(struct ofi_tp *ofi, enum aqi_progress_mode mod
 {
     const struct ofi_tp *before = ofi_domains_serving;
     ofi_domains_serving = ofi;
-    unsigned n = ofi_progress(&ofi->tp, mode, now);
+    unsigned n = ofi_progress(&ofi->rdma.tp, mode, now);
     ofi_domains_serving = before;
     return n;
 }
@@ -206,7 +206,7 @@ static aq_status ofi_domains_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     for (unsigned i = 0; i < all->count; i++) {
         struct aqi_peer *in = peer != NULL ? ((struct ofi_domains_peer *)peer)->in[i] : NULL;
         if (peer != NULL && in == NULL) continue;
-        if (ofi_quiet(&all->domain[i]->tp, in) != AQ_OK) st = AQ_AGAIN;
+        if (ofi_quiet(&all->domain[i]->rdma.tp, in) != AQ_OK) st = AQ_AGAIN;
     }
     return st;
 }
@@ -216,7 +216,7 @@ static aq_status ofi_domains_drain(struct aqi_tp *tp, uint64_t deadline)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     aq_status st = AQ_OK;
     for (unsigned i = 0; i < all->count; i++)
-        if (ofi_drain(&all->domain[i]->tp, deadline) != AQ_OK) st = AQ_AGAIN;
+        if (ofi_drain(&all->domain[i]->rdma.tp, deadline) != AQ_OK) st = AQ_AGAIN;
     return st;
 }
 
@@ -225,7 +225,7 @@ static uint64_t ofi_domains_next_deadline(struct aqi_tp *tp)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     uint64_t at = AQI_NO_DEADLINE;
     for (unsigned i = 0; i < all->count; i++)
-        at = aqi_min(at, ofi_next_deadline(&all->domain[i]->tp));
+        at = aqi_min(at, ofi_next_deadline(&all->domain[i]->rdma.tp));
     return at;
 }
 
@@ -239,7 +239,7 @@ static aq_status ofi_domains_arm(struct aqi_tp *tp, bool on)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
     for (unsigned i = 0; i < all->count; i++) {
-        if (ofi_arm(&all->domain[i]->tp, on) == AQ_OK) continue;
+        if (ofi_arm(&all->domain[i]->rdma.tp, on) == AQ_OK) continue;
         ofi_domains_glance.again = true;
         atomic_store_explicit(&all->looked[i].at, 0, memory_order_relaxed);
         return AQ_AGAIN;
@@ -253,7 +253,7 @@ static aq_status ofi_domains_connect_all(struct ofi_domains *all, uint32_t id, u
                                          struct ofi_domains_peer *peer)
 {
     for (unsigned i = 0; i < all->count; i++) {
-        aq_status st = ofi_connect(&all->domain[i]->tp, id, host, &peer->in[i]);
+        aq_status st = ofi_connect(&all->domain[i]->rdma.tp, id, host, &peer->in[i]);
         if (st != AQ_OK) return i != 0 && st == AQ_ENOTSUP ? AQ_OK : st; /* it has fewer */
     }
     return AQ_OK;
@@ -281,7 +281,7 @@ static void ofi_domains_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_peer *peer = (struct ofi_domains_peer *)to;
     for (unsigned i = 0; i < all->count; i++)
-        if (peer->in[i] != NULL) ofi_disconnect(&all->domain[i]->tp, peer->in[i]);
+        if (peer->in[i] != NULL) aqi_rdma_disconnect(&all->domain[i]->rdma.tp, peer->in[i]);
 }
 
 static void ofi_domains_deliver(void *arg, uint32_t source, const struct aqi_am *am)
@@ -307,7 +307,7 @@ static void ofi_domains_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_mem *mem = (struct ofi_domains_mem *)out;
     for (unsigned i = 0; i < all->count; i++)
-        if (mem->in[i] != NULL) ofi_mem_dereg(&all->domain[i]->tp, mem->in[i]);
+        if (mem->in[i] != NULL) ofi_mem_dereg(&all->domain[i]->rdma.tp, mem->in[i]);
     free(mem);
 }
 
@@ -319,7 +319,7 @@ static aq_status ofi_domains_mem_reg(struct aqi_tp *tp, void *addr, size_t len,
     struct ofi_domains_mem *mem = calloc(1, sizeof(*mem));
     if (mem == NULL) return AQ_ENOMEM;
     for (unsigned i = 0; i < all->count; i++) {
-        aq_status st = ofi_mem_reg(&all->domain[i]->tp, addr, len, &mem->in[i]);
+        aq_status st = ofi_mem_reg(&all->domain[i]->rdma.tp, addr, len, &mem->in[i]);
         if (st != AQ_OK) {
             ofi_domains_mem_dereg(tp, &mem->mem);
             return st;
@@ -339,7 +339,7 @@ static void ofi_domains_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *out)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_rmem *rmem = (struct ofi_domains_rmem *)out;
     for (unsigned i = 0; i < rmem->count; i++)
-        ofi_mem_unmap(&all->domain[i]->tp, rmem->in[i]);
+        ofi_mem_unmap(&all->domain[i]->rdma.tp, rmem->in[i]);
     free(rmem);
 }
 
@@ -353,7 +353,7 @@ static aq_status ofi_domains_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, c
     aq_status st = AQ_OK;
     do {
         unsigned i = rmem->count;
-        st = ofi_mem_map(&all->domain[i]->tp, ((struct ofi_domains_peer *)peer)->in[i], key,
+        st = ofi_mem_map(&all->domain[i]->rdma.tp, ((struct ofi_domains_peer *)peer)->in[i], key,
                          key_len, addr, len, &rmem->in[i]);
         if (st != AQ_OK || rmem->in[i] == NULL) break;
     } while (++rmem->count < all->count && ofi_key_len(rmem->count + 1) <= key_len);
@@ -373,11 +373,11 @@ static aq_status ofi_domains_address(struct aqi_tp *tp, void *out, size_t *len)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
     unsigned char *bytes = out;
-    aq_status st = ofi_address(&all->domain[0]->tp, out, len);
+    aq_status st = ofi_address(&all->domain[0]->rdma.tp, out, len);
     for (unsigned i = 1; i < all->count && st == AQ_OK; i++) {
         struct ofi_addr addr;
         size_t one;
-        st = ofi_address(&all->domain[i]->tp, &addr, &one);
+        st = ofi_address(&all->domain[i]->rdma.tp, &addr, &one);
         if (st != AQ_OK || *len + 1 + addr.len > OFI_ADDR) return AQ_ELIMIT;
         bytes[(*len)++] = (unsigned char)addr.len;
         memcpy(bytes + *len, addr.name, addr.len);
@@ -391,14 +391,14 @@ static int ofi_domains_describe(struct aqi_tp *tp, char *buf, size_t len)
     const struct ofi_domains *all = (const struct ofi_domains *)tp;
     int n = snprintf(buf, len, "%u domains, each: ", all->count);
     size_t used = aqi_min((size_t)n, len);
-    return n + ofi_describe(&all->domain[0]->tp, buf + used, len - used);
+    return n + ofi_describe(&all->domain[0]->rdma.tp, buf + used, len - used);
 }
 
 static void ofi_domains_close(struct aqi_tp *tp)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
     for (unsigned i = 0; i < all->count; i++)
-        ofi_close(&all->domain[i]->tp);
+        ofi_close(&all->domain[i]->rdma.tp);
     for (uint32_t id = 0; all->peers != NULL && id < all->size; id++)
         free(all->peers[id]);
     free(all->peers);
@@ -412,7 +412,7 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
     struct epoll_event event = {.events = EPOLLIN};
     all->fd = epoll_create1(EPOLL_CLOEXEC);
     for (unsigned i = 0; i < all->count && all->fd >= 0; i++) {
-        int fd = ofi_wait_fd(&all->domain[i]->tp);
+        int fd = ofi_wait_fd(&all->domain[i]->rdma.tp);
         if (fd >= 0 && epoll_ctl(all->fd, EPOLL_CTL_ADD, fd, &event) == 0) continue;
         close(all->fd);
         all->fd = -1;
@@ -422,14 +422,15 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
 /* As many as requested, limited by what the processes here can have of the adapter. */
 static unsigned ofi_domains_share(const struct ofi_tp *first)
 {
-    uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->params.local_size);
+    uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->rdma.params.local_size);
     if (first->info->domain_attr->ep_cnt == 0 || most >= ofi_config.domains)
         return (unsigned)ofi_config.domains;
     aqi_log(AQI_LOG_INFO, "ofi",
             "%s on %s has %zu endpoints for the %u processes here: using %u of %u domains (%s)",
             first->info->fabric_attr->prov_name, first->info->domain_attr->name,
-            first->info->domain_attr->ep_cnt, first->params.local_size, (unsigned)aqi_max(1, most),
-            (unsigned)ofi_config.domains, aqi_setting_variable("AQ_OFI_DOMAINS"));
+            first->info->domain_attr->ep_cnt, first->rdma.params.local_size,
+            (unsigned)aqi_max(1, most), (unsigned)ofi_config.domains,
+            aqi_setting_variable("AQ_OFI_DOMAINS"));
     return (unsigned)aqi_max(1, most);
 }
 
@@ -450,7 +451,7 @@ static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_
         all->count++;
         if (i == 0) most = ofi_domains_share(all->domain[0]);
         st = ofi_domains_address(&all->tp, addr, &len);
-        if (st != AQ_OK && i != 0) ofi_close(&all->domain[--all->count]->tp);
+        if (st != AQ_OK && i != 0) ofi_close(&all->domain[--all->count]->rdma.tp);
     }
     if (st == AQ_OK || all->count == 0) return st;
     aqi_log(AQI_LOG_WARN, "ofi", "only %u of %u domains (%s) can be opened: threads share them",
@@ -477,7 +478,7 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
         ofi_domains_close(&all->tp);
         return st;
     }
-    all->tp.limits = all->domain[0]->tp.limits;
+    all->tp.limits = all->domain[0]->rdma.tp.limits;
     for (unsigned i = 0; i < OFI_THREADS; i++)
         all->place[i] = (unsigned char)(i / ofi_config.domain_threads % all->count);
     ofi_domains_open_fd(all);

@@ -51,7 +51,8 @@ static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 
 static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
 {
-    struct fi_av_attr av = {.type = ofi->info->domain_attr->av_type, .count = ofi->params.size};
+    struct fi_av_attr av = {.type = ofi->info->domain_attr->av_type,
+                            .count = ofi->rdma.params.size};
     struct fi_info *info = ofi->info;
     int err = ofi_library.fabric(info->fabric_attr, &ofi->fabric, NULL);
     if (err != 0) return ofi_endpoint_check(ofi, err, "opening the fabric");
@@ -71,7 +72,7 @@ static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
  */
 static void ofi_endpoint_ask_many(struct ofi_tp *ofi)
 {
-    size_t least = ofi->buffer;
+    size_t least = ofi->rdma.buffer;
     if ((ofi->without & OFI_MANY) == 0 &&
         fi_setopt(&ofi->ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)) !=
             0)
@@ -100,8 +101,9 @@ static void ofi_endpoint_drop(struct fid *fid)
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);
-    ofi_buf_close(ofi);
-    aqi_pins_close(&ofi->pins);
+    aqi_rdma_drop_chunks(&ofi->rdma);
+    ofi->free_areas = NULL;
+    aqi_pins_close(&ofi->rdma.pins);
     ofi_endpoint_drop(ofi->cq != NULL ? &ofi->cq->fid : NULL);
     ofi_endpoint_drop(ofi->av != NULL ? &ofi->av->fid : NULL);
     ofi_endpoint_drop(ofi->domain != NULL ? &ofi->domain->fid : NULL);

@@ -92,12 +92,13 @@ void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer)
 bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
 {
     struct ofi_buf **at = &peer->early;
-    if (peer->down || buf->number - peer->received - 1 > 8 * ofi->limits.depth + 64) return false;
+    if (peer->rdma.down || buf->number - peer->received - 1 > 8 * ofi->limits.depth + 64)
+        return false;
     while (*at != NULL && (int32_t)((*at)->number - buf->number) < 0)
         at = &(*at)->next;
     if (*at != NULL && (*at)->number == buf->number) {
         struct ofi_buf *other = *at;
-        if (((const struct aqi_am_wire *)(const void *)buf->bytes)->kind != AQI_AM_NONE)
+        if (((const struct aqi_am_wire *)(const void *)buf->rdma.bytes)->kind != AQI_AM_NONE)
             return false;
         *at = other->next;
         ofi_buf_put(ofi, other);
@@ -127,17 +128,17 @@ struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
 static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
                                 uint32_t number)
 {
-    struct aqi_am_wire head = {.stamp = ofi->stamp,
+    struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
                                .kind = AQI_AM_NONE,
                                .handler = what,
                                .flags = AQI_AM_IS_REPLY,
-                               .source = ofi->params.self};
+                               .source = ofi->rdma.params.self};
     aq_status st = ofi_peer_ready(ofi, peer);
     struct ofi_buf *buf = st == AQ_OK && ofi_message_room(ofi, true) ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
-        memcpy(buf->bytes, &head, sizeof(head));
-        buf->len = sizeof(head);
+        memcpy(buf->rdma.bytes, &head, sizeof(head));
+        buf->rdma.len = sizeof(head);
         buf->number = number;
         st = ofi_message_give(ofi, peer, buf, OFI_CONTROL);
         if (st != AQ_OK) ofi_buf_put(ofi, buf);
@@ -157,7 +158,7 @@ static bool ofi_flush_repeat(struct ofi_tp *ofi, struct ofi_peer *peer)
         if (AQI_UNLIKELY(buf->voided)) ofi_long_void(ofi, buf);
         bool given =
             ofi_message_room(ofi, true) && ofi_message_give(ofi, peer, buf, OFI_SEND) == AQ_OK;
-        if (peer->down) return false;
+        if (peer->rdma.down) return false;
         if (!given) {
             ofi->flushes = true;
             return false;
@@ -184,9 +185,9 @@ static void ofi_flush_push_peer(struct ofi_tp *ofi, struct ofi_peer *peer)
 void ofi_flush_push(struct ofi_tp *ofi)
 {
     ofi->flushes = false;
-    for (uint32_t id = 0; id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL && !ofi->peers[id]->down)
-            ofi_flush_push_peer(ofi, ofi->peers[id]);
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
+        if (ofi_peer_at(ofi, id) != NULL && !ofi->rdma.peers[id]->down)
+            ofi_flush_push_peer(ofi, ofi_peer_at(ofi, id));
 }
 
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer)
@@ -209,22 +210,24 @@ static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     bool owed = peer->kept != NULL || ofi_transfer_is_posted(peer);
     if (!owed || peer->calls == 0 || peer->owed_at != ofi_flush_ended(peer)) {
-        peer->owed = ofi->now;
+        peer->owed = ofi->rdma.now;
         peer->owed_at = ofi_flush_ended(peer);
         peer->calls = owed;
-    } else if (++peer->calls > OFI_FLUSH_CALLS && ofi->now - peer->owed > ofi_config.repair_ns) {
-        ofi_peer_fail(
-            ofi, peer,
-            "%s has delivered nothing to it for %u s in which it made calls "
-            "(AQ_OFI_REPAIR_TIMEOUT): %u messages are missing%s",
-            ofi->info->fabric_attr->prov_name, (unsigned)((ofi->now - peer->owed) / 1000000000),
-            peer->given - peer->confirmed, ofi_transfer_is_posted(peer) ? ", and transfers" : "");
+    } else if (++peer->calls > OFI_FLUSH_CALLS &&
+               ofi->rdma.now - peer->owed > ofi_config.repair_ns) {
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma,
+                      "%s has delivered nothing to it for %u s in which it made calls "
+                      "(AQ_OFI_REPAIR_TIMEOUT): %u messages are missing%s",
+                      ofi->info->fabric_attr->prov_name,
+                      (unsigned)((ofi->rdma.now - peer->owed) / 1000000000),
+                      peer->given - peer->confirmed,
+                      ofi_transfer_is_posted(peer) ? ", and transfers" : "");
     }
 }
 
 void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number)
 {
-    if (peer->down) return;
+    if (peer->rdma.down) return;
     if (what == OFI_FLUSH) {
         peer->answer = true;
         peer->answered = number;
@@ -236,7 +239,7 @@ void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
         return; /* an earlier one */
     }
     ofi_flush_calls(ofi, peer);
-    if (peer->down) return;
+    if (peer->rdma.down) return;
     ofi_flush_push_peer(ofi, peer);
 }
 
@@ -244,16 +247,17 @@ void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
 
 void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why)
 {
-    if (peer->down) return;
-    if (ofi->draining) {
-        ofi_peer_fail(ofi, peer, "its connection broke at the end: %s", why);
+    if (peer->rdma.down) return;
+    if (ofi->rdma.draining) {
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "its connection broke at the end: %s", why);
         return;
     }
-    char name[OFI_PEER_NAME];
+    char where[AQI_RDMA_WHERE];
+    ofi_peer_where(&ofi->rdma, &peer->rdma, where);
     if (peer->broken == 0)
-        aqi_log(AQI_LOG_INFO, "ofi", "the connection to rank %u%s broke: %s", peer->peer.id,
-                ofi_peer_name(ofi, peer, name, sizeof(name)), why);
-    snprintf(peer->why, sizeof(peer->why), "%s", why);
+        aqi_log(AQI_LOG_INFO, "ofi", "the connection to rank %u%s broke: %s", peer->rdma.peer.id,
+                where, why);
+    snprintf(peer->rdma.why, sizeof(peer->rdma.why), "%s", why);
     peer->failed = true;
     ofi->look_at = 0;
 }
@@ -261,14 +265,14 @@ void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why
 /* Broken again, or for the first time. */
 static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
 {
-    char why[sizeof(peer->why)];
+    char why[sizeof(peer->rdma.why)];
     peer->failed = false;
     if (peer->broken == 0) {
         peer->broken = now;
         peer->pause = ofi_flush_broken_ns;
     } else if (now - peer->broken > ofi_config.repair_ns) {
-        memcpy(why, peer->why, sizeof(why));
-        ofi_peer_fail(ofi, peer,
+        memcpy(why, peer->rdma.why, sizeof(why));
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma,
                       "its connection broke %u s ago and cannot be re-established "
                       "(AQ_OFI_REPAIR_TIMEOUT): %.80s",
                       (unsigned)((now - peer->broken) / 1000000000), why);

@@ -10,16 +10,17 @@
 /* The state of a connected peer; there is no room, so nothing reaches a provider. */
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    *ofi = (struct ofi_tp){.limits.depth = 4, .look_at = AQI_NO_DEADLINE};
-    *peer = (struct ofi_peer){.peer.id = 3};
+    *ofi =
+        (struct ofi_tp){.rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE};
+    *peer = (struct ofi_peer){.addr = 0};
+    aqi_rdma_peer_begin(&peer->rdma, 3);
     peer->last_kept = &peer->kept;
-    peer->last_waiting = &peer->waiting;
 }
 
 static unsigned buffers_free(const struct ofi_tp *ofi)
 {
     unsigned n = 0;
-    for (const struct ofi_buf *buf = ofi->free; buf != NULL; buf = buf->next)
+    for (const struct aqi_rdma_buf *buf = ofi->rdma.free; buf != NULL; buf = buf->next)
         n++;
     return n;
 }
@@ -55,9 +56,12 @@ static void each_comes_once_and_in_order(void **state)
     struct ofi_tp ofi;
     struct ofi_peer peer;
     unsigned char bytes[64] = {[offsetof(struct aqi_am_wire, kind)] = AQI_AM_SHORT};
-    struct ofi_buf five = {.number = 5, .bytes = bytes}, four = {.number = 4, .bytes = bytes},
-                   again = {.number = 5, .bytes = bytes}, before = {.number = 2, .bytes = bytes},
-                   far = {.number = 1000, .bytes = bytes}, seven = {.number = 7, .bytes = bytes};
+    struct ofi_buf five = {.number = 5, .rdma.bytes = bytes},
+                   four = {.number = 4, .rdma.bytes = bytes},
+                   again = {.number = 5, .rdma.bytes = bytes},
+                   before = {.number = 2, .rdma.bytes = bytes},
+                   far = {.number = 1000, .rdma.bytes = bytes},
+                   seven = {.number = 7, .rdma.bytes = bytes};
     (void)state;
     begin(&ofi, &peer);
     peer.received = 2;
@@ -110,30 +114,30 @@ static void who_goes_on_breaking_is_lost(void **state)
         ofi_flush_broken(&ofi, &peer, "torn");
         assert_int_equal(ofi.look_at, 0);
         (void)ofi_flush_look(&ofi, &peer, s * SECOND);
-        assert_false(peer.down);
+        assert_false(peer.rdma.down);
     }
     peer.asked = true; /* an answer: all is well */
     ofi_flush_received(&ofi, &peer, 2, peer.question);
     for (unsigned s = 100; s <= 160; s++) {
         ofi_flush_broken(&ofi, &peer, "torn");
         (void)ofi_flush_look(&ofi, &peer, s * SECOND);
-        assert_false(peer.down);
+        assert_false(peer.rdma.down);
     }
     ofi_flush_broken(&ofi, &peer, "torn");
     (void)ofi_flush_look(&ofi, &peer, 161 * SECOND);
-    assert_true(peer.down);
-    assert_ptr_equal(ofi.lost, &peer);
-    assert_non_null(strstr(peer.why, "61 s"));
-    assert_non_null(strstr(peer.why, "AQ_OFI_REPAIR_TIMEOUT"));
-    assert_non_null(strstr(peer.why, "torn"));
+    assert_true(peer.rdma.down);
+    assert_ptr_equal(ofi.rdma.lost, &peer);
+    assert_non_null(strstr(peer.rdma.why, "61 s"));
+    assert_non_null(strstr(peer.rdma.why, "AQ_OFI_REPAIR_TIMEOUT"));
+    assert_non_null(strstr(peer.rdma.why, "torn"));
 }
 
 /* A query from the peer, at this second, while the first of our messages has not arrived. */
 static bool is_lost_after_call(struct ofi_tp *ofi, struct ofi_peer *peer, unsigned s)
 {
-    ofi->now = s * SECOND;
+    ofi->rdma.now = s * SECOND;
     ofi_flush_received(ofi, peer, 1, s);
-    return peer->down;
+    return peer->rdma.down;
 }
 
 static void who_calls_and_gets_nothing_is_lost(void **state)
@@ -169,8 +173,8 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     op.exposed = true;
     op.op.done = 4;
     assert_true(is_lost_after_call(&ofi, &peer, 423));
-    assert_non_null(strstr(peer.why, "tcp has delivered nothing to it for 61 s"));
-    assert_non_null(strstr(peer.why, "AQ_OFI_REPAIR_TIMEOUT"));
+    assert_non_null(strstr(peer.rdma.why, "tcp has delivered nothing to it for 61 s"));
+    assert_non_null(strstr(peer.rdma.why, "AQ_OFI_REPAIR_TIMEOUT"));
 }
 
 int main(void)

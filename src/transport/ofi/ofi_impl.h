@@ -8,20 +8,16 @@
 #ifndef AQI_OFI_IMPL_H
 #define AQI_OFI_IMPL_H
 
-#include "base/pool.h"
 #include "base/settings.h"
-#include "base/spin.h"
 #include "transport/credit_gate.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"
-#include "transport/rdma/lending.h"
-#include "transport/rdma/pins.h"
+#include "transport/rdma/rdma.h"
 
 enum {
     OFI_FRAME = 96,  /* maximum bytes before the payload of a message; a tail follows it */
     OFI_ALIGN = 16,  /* of a message, and so of its payload */
-    OFI_CHUNK = 64,  /* buffers that are registered together */
     OFI_BATCH = 16,  /* completions taken at once */
     OFI_NAME = 64,   /* bytes of a provider's address, at most */
     OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
@@ -68,7 +64,7 @@ enum ofi_part {
 };
 
 /* The `handler` of messages of the transport itself, which are of no kind. */
-enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = 3, OFI_VOID = 4 };
+enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = AQI_RDMA_LENDING, OFI_VOID = 4 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
@@ -78,41 +74,30 @@ struct ofi_ctx {
     enum ofi_kind kind;
 };
 
-struct ofi_chunk {
-    struct ofi_chunk *next;
-    unsigned char *memory;
-    size_t len;
-    struct fid_mr *mr; /* NULL: the provider needs none */
-};
-
 /* All memory of a chunk, into which the provider puts one message after the other. */
 struct ofi_area {
     struct ofi_ctx ctx;
     struct ofi_area *next;
-    struct ofi_chunk *chunk;
+    struct aqi_rdma_chunk *chunk;
     uint32_t messages; /* messages in it that were reported and are in use */
     bool posted;       /* owned by the provider */
     bool spoiled;      /* the provider reported nonsense about it: not posted again */
 };
 
 struct ofi_buf {
+    struct aqi_rdma_buf rdma; /* rdma.len: without the tail */
     struct ofi_ctx ctx;
-    struct ofi_buf *next;
-    struct ofi_chunk *chunk;
+    struct ofi_buf *next;  /* of those that are kept, or came early */
     struct ofi_area *area; /* location of a message that shares a buffer, or NULL */
-    unsigned char *bytes;
-    uint32_t len, number;  /* without the tail; of a message */
+    uint32_t number;       /* of a message */
     bool busy, kept;       /* with the provider; until the peer has it */
     bool is_long, voided;  /* the header of a write that is reported; and which has failed */
     uint32_t write;        /* the number of that */
-    struct ofi_peer *peer; /* the receiver or the sender */
 };
 
 struct ofi_peer {
-    struct aqi_peer peer;
+    struct aqi_rdma_peer rdma;
     fi_addr_t addr;   /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    bool down;        /* dead: nothing is started any more; everything has ended or will soon */
-    bool lost;        /* to be reported, or reported */
     uint64_t end_by;  /* when transfers end whose memory the provider keeps, in ns; 0: none */
     uint64_t refused; /* since when it has no room for this peer, in ns; 0: it has */
     bool doubted;     /* that has been reported */
@@ -137,28 +122,22 @@ struct ofi_peer {
      * up to this number and of the next ones those with a bit. */
     uint32_t writes, longs, written;
     uint64_t written_more;
-    struct ofi_op *ops;                     /* all transfers */
-    struct ofi_op *waiting, **last_waiting; /* those that are not wholly posted */
-    struct aqi_lender lender;
-    struct ofi_peer *next_lost;
-    char why[160];
+    struct ofi_op *ops; /* all transfers */
 };
 
 /* A transfer. */
 struct ofi_op {
     struct aqi_transfer op;
     struct ofi_op *next, **link; /* of the peer's */
-    struct ofi_op *next_waiting;
-    struct ofi_peer *peer;
-    bool ended;            /* for the initiator; pieces of it may still be in flight */
-    bool exposed;          /* the provider has the initiator's memory */
-    bool inject;           /* the provider copies it */
-    uint64_t key, shift;   /* there; and from op.remote to what the provider calls it */
-    void *desc;            /* AQI_BY_KNOWN */
-    bool reported;         /* the payload of a Long, which the peer's queue reports */
-    uint32_t header;       /* then: the number of the message */
-    uint64_t data;         /* and what is reported */
-    struct ofi_copy *copy; /* of the source, which was given back */
+    bool ended;                  /* for the initiator; pieces of it may still be in flight */
+    bool exposed;                /* the provider has the initiator's memory */
+    bool inject;                 /* the provider copies it */
+    uint64_t key, shift;         /* there; and from op.remote to what the provider calls it */
+    void *desc;                  /* AQI_BY_KNOWN */
+    bool reported;               /* the payload of a Long, which the peer's queue reports */
+    uint32_t header;             /* then: the number of the message */
+    uint64_t data;               /* and what is reported */
+    struct ofi_copy *copy;       /* of the source, which was given back */
 };
 
 /* In a list of all, as the provider may keep it until the endpoint is closed. */
@@ -208,12 +187,9 @@ struct ofi_rmem {
 /* --- the transport --------------------------------------------------------------------------- */
 
 struct ofi_tp {
-    struct aqi_tp tp;
-    struct aqi_tp_params params;
+    struct aqi_rdma rdma;
     const struct aqi_tp *front; /* the core's handle: this one, or that of several domains */
     unsigned place;             /* index of this one among the domains */
-    struct aqi_spin lock;
-    bool locks, draining;
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
@@ -222,11 +198,8 @@ struct ofi_tp {
     struct fid_ep *ep;
     unsigned without; /* enum ofi_part */
     int fd;           /* readable when there are completions; -1: the provider has none */
-    uint64_t now;     /* as passed to progress */
     uint64_t look_at; /* when peers are to be checked, in ns */
-    uint32_t stamp;   /* in each message: known to holders of the job's key */
     struct aqi_credit_limits limits; /* limits on requests in flight, as in force */
-    size_t buffer;                   /* bytes of one */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
     size_t reported;   /* and of the largest Long whose write the peer's queue reports */
@@ -234,36 +207,55 @@ struct ofi_tp {
     uint32_t receives; /* buffers that are to be posted, and are */
     uint32_t posted;
     uint32_t room, out; /* operations that may be in flight, and are */
-    uint32_t bounced;   /* buffers in use by pieces */
     uint64_t next_key;
-    struct ofi_peer **peers;
-    struct ofi_chunk *chunks;
-    struct ofi_buf *free;
     struct ofi_area *free_areas;
-    struct ofi_buf *held, **last_held; /* requests that wait for their turn */
-    struct ofi_peer *lost;
     bool flushes;                           /* queries, answers or messages are to be sent again */
-    uint32_t waiting;                       /* transfers that are not completely posted */
     uint32_t dying;                         /* peers with `end_by` */
     struct ofi_piece *again;                /* pieces that are to be posted again */
     struct ofi_copy *copies, *spare_copies; /* in use; some of OFI_COPIED bytes that are not */
     unsigned spare_count;
-    struct aqi_pool ops, pieces;
-    struct aqi_pins pins; /* open if local memory must be registered, or it is lent */
-    struct aqi_lending lending;
+    struct aqi_pool pieces;
     /* Completions that were read but not handled. */
     struct fi_cq_data_entry found[OFI_BATCH];
     unsigned found_first, found_count;
 };
 
-static inline void ofi_lock(struct ofi_tp *ofi)
+extern const struct aqi_rdma_driver ofi_driver; /* ofi_driver.c */
+
+static inline struct ofi_peer *ofi_peer_at(const struct ofi_tp *ofi, uint64_t id)
 {
-    if (ofi->locks) aqi_spin_lock(&ofi->lock);
+    return (struct ofi_peer *)ofi->rdma.peers[id];
 }
 
-static inline void ofi_unlock(struct ofi_tp *ofi)
+static inline struct ofi_peer *ofi_op_peer(const struct ofi_op *op)
 {
-    if (ofi->locks) aqi_spin_unlock(&ofi->lock);
+    return (struct ofi_peer *)op->op.peer;
+}
+
+static inline struct ofi_peer *ofi_buf_peer(const struct ofi_buf *buf)
+{
+    return (struct ofi_peer *)buf->rdma.peer;
+}
+
+static inline struct ofi_buf *ofi_buf_of(struct ofi_ctx *ctx)
+{
+    return (struct ofi_buf *)(void *)((char *)ctx - offsetof(struct ofi_buf, ctx));
+}
+
+static inline struct ofi_buf *ofi_buf_get(struct ofi_tp *ofi)
+{
+    return (struct ofi_buf *)aqi_rdma_get(&ofi->rdma);
+}
+
+static inline void ofi_buf_put(struct ofi_tp *ofi, struct ofi_buf *buf)
+{
+    aqi_rdma_put(&ofi->rdma, &buf->rdma);
+}
+
+/* Of memory that need not be registered: NULL. */
+static inline void *ofi_mr_desc(void *mr)
+{
+    return mr != NULL ? fi_mr_desc(mr) : NULL;
 }
 
 /* Whether the provider requires this mode of registration. */
@@ -306,25 +298,6 @@ aq_status ofi_trial_open(struct ofi_tp *ofi);
 /* The result, as the rest of a sentence. */
 int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len);
 
-/* ofi_buffer.c. With the lock held. */
-struct ofi_buf *ofi_buf_get(struct ofi_tp *ofi);
-static inline void ofi_buf_put(struct ofi_tp *ofi, struct ofi_buf *buf)
-{
-    buf->next = ofi->free;
-    ofi->free = buf;
-}
-static inline void *ofi_buf_desc(const struct ofi_buf *buf)
-{
-    return buf->chunk->mr != NULL ? fi_mr_desc(buf->chunk->mr) : NULL;
-}
-struct ofi_area *ofi_area_get(struct ofi_tp *ofi);
-static inline size_t ofi_area_len(const struct ofi_tp *ofi)
-{
-    return aqi_round_up(OFI_CHUNK * ofi->buffer, 4096);
-}
-
-void ofi_buf_close(struct ofi_tp *ofi);
-
 /* ofi_receive.c: buffers for arriving messages. With the lock held. */
 /* How many requests may be in flight, given the memory for arrivals; before the endpoint opens. */
 void ofi_receive_limit(struct ofi_tp *ofi);
@@ -353,40 +326,21 @@ void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
 struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
                                    int *err);
 aq_status ofi_pins_open(struct ofi_tp *ofi);
-void *ofi_pins_desc(const struct aqi_reg_use *use); /* memory pinned on demand */
 aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
 void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
-/* ofi_lending.c. With the lock held. */
-void ofi_lending_open(struct ofi_tp *ofi);
-/* A message about it, in order; the buffer is not used any more. */
-void ofi_lending_received(struct ofi_tp *ofi, struct ofi_buf *buf);
-aq_status ofi_lending_send(void *host, uint32_t id, const void *bytes, size_t len);
-/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
-static inline bool ofi_fenced(struct ofi_tp *ofi)
-{
-    return aqi_pins_fenced(&ofi->pins) && !ofi->draining;
-}
-/* The part of a peer's key, from ofi_memory.c, that operations need. False: it is malformed. */
-bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base);
-
 /* ofi_peer.c. With the lock held, except for connect and disconnect. */
 aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
 /* The number of its domains; 0: unknown for now. */
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id);
-void ofi_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
 /* Whether a message may be sent to it. AQ_AGAIN: not now. */
 aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* This peer has failed permanently; `why` is reported from progress. */
-void ofi_peer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, const char *fmt, ...)
-    AQI_PRINTF(3, 4);
-/* Its address as text to follow its number; "": the provider has none yet. */
-enum { OFI_PEER_NAME = 100 };
-const char *ofi_peer_name(const struct ofi_tp *ofi, const struct ofi_peer *peer, char *text,
-                          size_t len);
+void ofi_peer_where(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
+                    char text[AQI_RDMA_WHERE]);
+void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
 /*
  * Whether this is an error of a connection below a connectionless endpoint, which is
  * re-established.
@@ -401,7 +355,6 @@ aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_peer_look(struct ofi_tp *ofi);
 /* Transfers with dead peers end, though the provider never completes some of them. */
 void ofi_peer_end_transfers(struct ofi_tp *ofi);
-unsigned ofi_peer_tell_lost(struct ofi_tp *ofi); /* without the lock */
 
 /* ofi_message.c */
 /*
@@ -427,7 +380,8 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
 /* The lock is released while a handler runs. */
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
-unsigned ofi_message_deliver_held(struct ofi_tp *ofi);
+/* Run the handler, without the lock. Another buffer has replaced this one. */
+void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf);
 /* Those that came early and whose turn it is now. */
 void ofi_message_take_early(struct ofi_tp *ofi, struct ofi_peer *peer, enum aqi_progress_mode mode);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
@@ -465,8 +419,6 @@ void ofi_transfer_close(struct ofi_tp *ofi); /* after the endpoint */
  * is copied. */
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
                                       const struct ofi_rmem *rmem, const struct aqi_mem *mem);
-/* It is posted as soon as may be. */
-void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op);
 /* One more of the peer's. */
 void ofi_transfer_link(struct ofi_op *op);
 /* The whole transfer has ended; nothing of it is posted. */

@@ -16,7 +16,8 @@ static struct {
     ssize_t answer; /* of the provider */
     struct fi_ops_msg ops;
     struct fid_ep ep;
-    struct ofi_peer peer, *peers[SIZE];
+    struct ofi_peer peer;
+    struct aqi_rdma_peer *peers[SIZE];
     struct ofi_tp ofi;
 } world;
 
@@ -38,33 +39,33 @@ static int begin(void **state)
     memset(&world, 0, sizeof(world));
     world.ops.inject = provider_inject;
     world.ep.msg = &world.ops;
-    world.peer = (struct ofi_peer){
-        .peer.id = PEER, .addr = ADDRESS, .given = 6, .received = 3, .lender = {.id = PEER}};
+    world.peer = (struct ofi_peer){.addr = ADDRESS, .given = 6, .received = 3};
+    aqi_rdma_peer_begin(&world.peer.rdma, PEER);
     world.peer.last_kept = &world.peer.kept;
-    world.peer.last_waiting = &world.peer.waiting;
-    world.peers[PEER] = &world.peer;
-    world.ofi = (struct ofi_tp){.params = {.self = SELF, .size = SIZE},
-                                .stamp = STAMP,
-                                .buffer = BUFFER,
+    world.peers[PEER] = &world.peer.rdma;
+    world.ofi = (struct ofi_tp){.rdma = {.driver = &ofi_driver,
+                                         .params = {.self = SELF, .size = SIZE},
+                                         .stamp = STAMP,
+                                         .buffer = BUFFER,
+                                         .peers = world.peers},
                                 .inject = BUFFER,
                                 .room = 1,
                                 .ep = &world.ep,
-                                .peers = world.peers,
                                 .look_at = AQI_NO_DEADLINE};
     static struct fi_domain_attr domain;
     static struct fi_info info = {.domain_attr = &domain};
     world.ofi.info = &info;
-    aqi_pool_init(&world.ofi.ops, sizeof(struct ofi_op), 4, false);
-    ofi_lending_open(&world.ofi);
+    aqi_pool_init(&world.ofi.rdma.ops, sizeof(struct ofi_op), 4, false);
+    aqi_lending_open(&world.ofi.rdma.lending);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    ofi_buf_close(&world.ofi);
-    (void)aqi_pool_destroy(&world.ofi.ops);
-    aqi_lending_close(&world.ofi.lending);
+    aqi_rdma_drop_chunks(&world.ofi.rdma);
+    (void)aqi_pool_destroy(&world.ofi.rdma.ops);
+    aqi_lending_close(&world.ofi.rdma.lending);
     return 0;
 }
 
@@ -78,10 +79,10 @@ static void a_message_has_all_that_was_given(void **state)
     for (unsigned i = 0; i < AQI_COUNT_OF(lengths); i++) {
         struct aqi_am_wire head;
         struct ofi_tail tail;
-        world.peer.lender.received = 40 + i;
-        assert_int_equal(ofi_lending_send(&world.ofi, PEER, body, lengths[i]), AQ_OK);
+        world.peer.rdma.lender.received = 40 + i;
+        assert_int_equal(aqi_lending_send(&world.ofi.rdma, PEER, body, lengths[i]), AQ_OK);
         assert_int_equal(world.sent, i + 1);
-        assert_int_equal(world.peer.lender.sent, i + 1);
+        assert_int_equal(world.peer.rdma.lender.sent, i + 1);
         memcpy(&head, world.bytes, sizeof(head));
         memcpy(&tail, world.bytes + world.len - sizeof(tail), sizeof(tail));
         assert_int_equal(head.stamp, STAMP);
@@ -105,52 +106,53 @@ static void without_room_a_message_is_tried_again(void **state)
     for (unsigned full = 0; full < 2; full++) {
         world.ofi.out = full ? world.ofi.room : 0;
         world.answer = full ? 0 : -FI_EAGAIN;
-        world.ofi.lending.full = world.ofi.pins.due = false;
-        assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_AGAIN);
-        assert_true(world.ofi.lending.full && world.ofi.pins.due);
-        assert_int_equal(world.peer.lender.sent, 0);
+        world.ofi.rdma.lending.full = world.ofi.rdma.pins.due = false;
+        assert_int_equal(aqi_lending_send(&world.ofi.rdma, PEER, "8 bytes", 8), AQ_AGAIN);
+        assert_true(world.ofi.rdma.lending.full && world.ofi.rdma.pins.due);
+        assert_int_equal(world.peer.rdma.lender.sent, 0);
         assert_null(world.peer.kept);
     }
     assert_int_equal(world.sent, 0);
     world.ofi.room = 2; /* and what is kept free for replies */
     world.ofi.out = 2;
-    assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_OK);
+    assert_int_equal(aqi_lending_send(&world.ofi.rdma, PEER, "8 bytes", 8), AQ_OK);
     assert_int_equal(world.sent, 1);
 }
 
 static void nothing_is_sent_to_a_peer_that_is_gone(void **state)
 {
-    const struct aqi_lending_hooks *hooks = &world.ofi.lending.hooks;
+    struct aqi_rdma *rdma = &world.ofi.rdma;
     (void)state;
-    assert_true(hooks->ready(&world.ofi, &world.peer.lender));
-    assert_ptr_equal(hooks->lender(&world.ofi, PEER), &world.peer.lender);
-    assert_null(hooks->lender(&world.ofi, STRANGER));
-    assert_int_equal(ofi_lending_send(&world.ofi, STRANGER, "8 bytes", 8), AQ_OK);
-    world.peer.down = true;
-    assert_false(hooks->ready(&world.ofi, &world.peer.lender));
-    assert_int_equal(hooks->post(&world.ofi, &world.peer.lender, 0, "8 bytes", 8), AQ_EPEER);
-    assert_int_equal(ofi_lending_send(&world.ofi, PEER, "8 bytes", 8), AQ_OK);
+    assert_int_equal(ofi_driver.ready(rdma, &world.peer.rdma), AQ_OK);
+    assert_int_equal(aqi_lending_send(rdma, STRANGER, "8 bytes", 8), AQ_OK);
+    world.peer.rdma.down = true;
+    assert_int_equal(ofi_driver.ready(rdma, &world.peer.rdma), AQ_EPEER);
+    assert_int_equal(aqi_lending_send(rdma, PEER, "8 bytes", 8), AQ_OK);
     assert_int_equal(world.sent, 0);
-    assert_int_equal(world.peer.lender.sent, 0);
+    assert_int_equal(world.peer.rdma.lender.sent, 0);
 }
 
 /* A part of a transfer is one of the peer's, with all that the whole has. */
 static void parts_are_transfers_of_the_peer(void **state)
 {
-    struct ofi_op whole = {
-        .op = {.remote = 4096, .len = 17, .get = true, .lender = &world.peer.lender},
-        .peer = &world.peer};
+    struct aqi_loan loan = {.held = true};
+    struct ofi_op whole = {.op = {.remote = 4096,
+                                  .len = 17,
+                                  .posted = 17,
+                                  .get = true,
+                                  .loan = &loan,
+                                  .peer = &world.peer.rdma}};
     (void)state;
-    struct aqi_transfer *part = world.ofi.lending.hooks.copy(&world.ofi, &whole.op);
-    assert_non_null(part);
+    assert_true(aqi_lending_refused(&world.ofi.rdma, &whole.op, 8, 9));
+    struct aqi_transfer *part = world.ofi.rdma.lending.refused;
     struct ofi_op *op = (struct ofi_op *)(void *)part;
     assert_ptr_equal(world.peer.ops, op);
     assert_ptr_equal(op->link, &world.peer.ops);
-    assert_ptr_equal(op->peer, &world.peer);
-    assert_int_equal(part->remote, 4096);
-    assert_int_equal(part->len, 17);
+    assert_ptr_equal(ofi_op_peer(op), &world.peer);
+    assert_int_equal(part->remote, 4096 + 8);
+    assert_int_equal(part->len, 9);
     assert_true(part->get);
-    aqi_pool_put(&world.ofi.ops, op);
+    aqi_pool_put(&world.ofi.rdma.ops, op);
 }
 
 /* Its key is as the provider gave it, or the memory is reached by messages. */
@@ -159,17 +161,17 @@ static void keys_that_are_none(void **state)
     uint64_t words[2] = {9, 1 << 20};
     struct aqi_reg_mem memory = {.key = words};
     struct aqi_loan loan = {.wait.use = {.mem = &memory, .mem_addr = 4096}};
-    struct ofi_op op = {.op = {.loan = &loan}, .peer = &world.peer};
-    const struct aqi_lending_hooks *hooks = &world.ofi.lending.hooks;
+    struct ofi_op op = {.op = {.loan = &loan, .peer = &world.peer.rdma}};
+    struct aqi_rdma *rdma = &world.ofi.rdma;
     (void)state;
     memory.key_len = sizeof(words) - 1;
-    assert_false(hooks->have(&world.ofi, &op.op));
+    assert_false(ofi_driver.lent(rdma, &op.op));
     memory.key_len = sizeof(words);
-    assert_true(hooks->have(&world.ofi, &op.op));
+    assert_true(ofi_driver.lent(rdma, &op.op));
     assert_int_equal(op.key, 9);
     assert_int_equal(op.shift, (1 << 20) - 4096);
-    assert_ptr_equal(world.peer.waiting, &op);
-    assert_int_equal(world.ofi.waiting, 1);
+    words[0] = FI_KEY_NOTAVAIL;
+    assert_false(ofi_driver.lent(rdma, &op.op));
 }
 
 #define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, begin, end)

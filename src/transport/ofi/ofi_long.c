@@ -44,7 +44,7 @@ static bool ofi_long_is_reported(const struct ofi_peer *peer, const struct aqi_a
 
 static uint64_t ofi_long_data(const struct ofi_tp *ofi, uint32_t number)
 {
-    return (uint64_t)ofi->params.self << OFI_LONG_NUMBER | (number & UINT8_MAX);
+    return (uint64_t)ofi->rdma.params.self << OFI_LONG_NUMBER | (number & UINT8_MAX);
 }
 
 /* shm, by virtual addresses, copies into the peer's memory itself. So a write is complete at once,
@@ -58,12 +58,12 @@ static bool ofi_long_is_possible(const struct ofi_tp *ofi)
 {
     return (ofi->without & (OFI_REMOTE | OFI_REPORT)) == 0 &&
            ofi->info->domain_attr->cq_data_size >= sizeof(uint32_t) &&
-           ofi->params.size <= UINT32_C(1) << (32 - OFI_LONG_NUMBER);
+           ofi->rdma.params.size <= UINT32_C(1) << (32 - OFI_LONG_NUMBER);
 }
 
 void ofi_long_open(struct ofi_tp *ofi)
 {
-    struct aqi_tp_limits *limits = &ofi->tp.limits;
+    struct aqi_tp_limits *limits = &ofi->rdma.tp.limits;
     size_t frame = OFI_FRAME + sizeof(struct ofi_tail);
     bool direct = ofi_long_is_direct(ofi), possible = ofi_long_is_possible(ofi);
     limits->packed = limits->max_medium;
@@ -82,10 +82,10 @@ static void ofi_long_header(struct ofi_tp *ofi, struct ofi_peer *peer, const str
     struct ofi_long number = {.valid = 1, .number = ++peer->writes};
     size_t len = aqi_am_payload_offset(am->nargs);
     aqi_am_set_kind(&header, AQI_AM_LONG_HEADER);
-    aqi_am_encode(buf->bytes, &header, ofi->params.self);
-    memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
-    memcpy(buf->bytes + len, &number, sizeof(number));
-    buf->len = (uint32_t)(len + sizeof(number));
+    aqi_am_encode(buf->rdma.bytes, &header, ofi->rdma.params.self);
+    memcpy(buf->rdma.bytes, &ofi->rdma.stamp, sizeof(ofi->rdma.stamp));
+    memcpy(buf->rdma.bytes + len, &number, sizeof(number));
+    buf->rdma.len = (uint32_t)(len + sizeof(number));
     buf->is_long = true;
     buf->write = number.number;
     peer->longs++;
@@ -96,11 +96,11 @@ static aq_status ofi_long_write(struct ofi_tp *ofi, struct ofi_peer *peer, const
                                 const struct ofi_rmem *rmem, const struct aqi_mem *mem,
                                 struct aqi_comp *comp)
 {
-    struct ofi_op op = {.peer = peer,
-                        .reported = true,
+    struct ofi_op op = {.reported = true,
                         .header = peer->given + 1,
                         .data = ofi_long_data(ofi, peer->writes + 1),
-                        .op = {.comp = comp,
+                        .op = {.peer = &peer->rdma,
+                               .comp = comp,
                                .remote = am->addr,
                                .local = (unsigned char *)(uintptr_t)am->payload,
                                .len = am->nbytes}};
@@ -112,7 +112,7 @@ static aq_status ofi_long_send(struct ofi_tp *ofi, struct ofi_peer *peer, const 
                                struct aqi_comp *comp)
 {
     if (!ofi_long_is_reported(peer, am, rmem)) return AQ_ENOTSUP;
-    aq_status st = ofi_fenced(ofi) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
+    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
     if (st != AQ_OK) return st;
     if (peer->longs >= OFI_LONGS || !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0))
         return AQ_AGAIN;
@@ -133,10 +133,10 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     if (am->nbytes == 0 || am->nbytes > ofi->reported) return AQ_ENOTSUP;
     aqi_touch_read(am->payload, am->nbytes);
-    ofi_lock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
     aq_status st =
         ofi_long_send(ofi, (struct ofi_peer *)peer, am, (const struct ofi_rmem *)rmem, mem, comp);
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return st;
 }
 
@@ -144,19 +144,19 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 
 bool ofi_long_has_arrived(const struct ofi_op *op)
 {
-    return op->reported && (int32_t)(op->peer->confirmed - op->header) >= 0;
+    return op->reported && (int32_t)(ofi_op_peer(op)->confirmed - op->header) >= 0;
 }
 
 void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
 {
     static atomic_bool once;
-    struct ofi_peer *peer = op->peer;
+    struct ofi_peer *peer = ofi_op_peer(op);
     struct ofi_buf *buf = peer->kept;
     if (op->op.comp == NULL)
         aqi_log_once(&once, AQI_LOG_WARN, "ofi",
                      "a Long of %zu bytes to %#llx of rank %u cannot be written: its handler does "
                      "not run; destroy a segment once no peer uses it",
-                     op->op.len, (unsigned long long)op->op.remote, peer->peer.id);
+                     op->op.len, (unsigned long long)op->op.remote, peer->rdma.peer.id);
     while (buf != NULL && buf->number != op->header)
         buf = buf->next;
     if (buf == NULL) return;
@@ -166,13 +166,13 @@ void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)
 
 void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf)
 {
-    const struct aqi_am_wire head = {.stamp = ofi->stamp,
+    const struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
                                      .kind = AQI_AM_NONE,
                                      .handler = OFI_VOID,
                                      .flags = AQI_AM_IS_REPLY,
-                                     .source = ofi->params.self,
+                                     .source = ofi->rdma.params.self,
                                      .addr = buf->write};
-    memcpy(buf->bytes, &head, sizeof(head));
+    memcpy(buf->rdma.bytes, &head, sizeof(head));
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -191,14 +191,14 @@ static void ofi_long_mark(struct ofi_peer *peer, uint32_t ahead)
 struct ofi_peer *ofi_long_reported(struct ofi_tp *ofi, uint64_t data)
 {
     uint64_t source = data >> OFI_LONG_NUMBER;
-    struct ofi_peer *peer = source < ofi->params.size ? ofi->peers[source] : NULL;
+    struct ofi_peer *peer = source < ofi->rdma.params.size ? ofi_peer_at(ofi, source) : NULL;
     if (peer != NULL) ofi_long_mark(peer, (uint8_t)(data - peer->written - 1));
     return peer;
 }
 
 void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf)
 {
-    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    const struct aqi_am_wire *head = (const void *)buf->rdma.bytes;
     aqi_count(AQI_CTR_AM_DROPPED, 1);
     ofi_long_mark(peer, (uint32_t)head->addr - peer->written - 1);
 }
@@ -206,13 +206,13 @@ void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf)
 /* A header that fallback.c sends after a put has no number. */
 bool ofi_long_waits(const struct ofi_buf *buf)
 {
-    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    const struct aqi_am_wire *head = (const void *)buf->rdma.bytes;
     if (AQI_LIKELY(head->kind != AQI_AM_LONG_HEADER)) return false;
     struct ofi_long number;
     size_t at = aqi_am_payload_offset(head->nargs);
-    if (at + sizeof(number) > buf->len) return false;
-    memcpy(&number, buf->bytes + at, sizeof(number));
-    uint32_t ahead = number.number - buf->peer->written - 1;
+    if (at + sizeof(number) > buf->rdma.len) return false;
+    memcpy(&number, buf->rdma.bytes + at, sizeof(number));
+    uint32_t ahead = number.number - ofi_buf_peer(buf)->written - 1;
     if (number.valid == 0 || (int32_t)ahead < 0) return false;
-    return ahead >= OFI_LONGS || (buf->peer->written_more >> ahead & 1) == 0;
+    return ahead >= OFI_LONGS || (ofi_buf_peer(buf)->written_more >> ahead & 1) == 0;
 }

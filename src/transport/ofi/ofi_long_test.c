@@ -14,16 +14,18 @@ struct message {
 
 static struct ofi_tp ofi;
 static struct ofi_peer peer;
-static struct ofi_peer *peers[8] = {[PEER] = &peer};
+static struct aqi_rdma_peer *peers[8] = {[PEER] = &peer.rdma};
 
 static int begin(void **state)
 {
     (void)state;
-    ofi = (struct ofi_tp){
-        .limits.depth = 4, .peers = peers, .params = {.size = AQI_COUNT_OF(peers), .self = SELF}};
-    peer = (struct ofi_peer){.peer.id = PEER};
+    ofi = (struct ofi_tp){.rdma = {.driver = &ofi_driver,
+                                   .peers = peers,
+                                   .params = {.size = AQI_COUNT_OF(peers), .self = SELF}},
+                          .limits.depth = 4};
+    peer = (struct ofi_peer){.addr = 0};
+    aqi_rdma_peer_begin(&peer.rdma, PEER);
     peer.last_kept = &peer.kept;
-    peer.last_waiting = &peer.waiting;
     return 0;
 }
 
@@ -34,11 +36,11 @@ static struct ofi_buf *header(struct message *m, unsigned nargs, uint32_t write)
         .kind = AQI_AM_LONG_HEADER, .nargs = (uint8_t)nargs, .source = PEER};
     size_t at = aqi_am_payload_offset(nargs);
     uint32_t number[2] = {write != 0, write};
-    *m = (struct message){.buf = {.peer = &peer}};
-    m->buf.bytes = m->bytes;
+    *m = (struct message){.buf = {.rdma.peer = &peer.rdma}};
+    m->buf.rdma.bytes = m->bytes;
     memcpy(m->bytes, &head, sizeof(head));
     if (at + sizeof(number) <= sizeof(m->bytes)) memcpy(m->bytes + at, number, sizeof(number));
-    m->buf.len = (uint32_t)(at + sizeof(number));
+    m->buf.rdma.len = (uint32_t)(at + sizeof(number));
     return &m->buf;
 }
 
@@ -104,10 +106,10 @@ static void a_header_without_its_arguments_does_not_wait(void **state)
     (void)state;
     struct ofi_buf *buf = header(&m, 2, 1);
     assert_true(ofi_long_waits(buf));
-    buf->len--;
+    buf->rdma.len--;
     assert_false(ofi_long_waits(buf));
     buf = header(&m, UINT8_MAX, 1);
-    buf->len = sizeof(m.bytes);
+    buf->rdma.len = sizeof(m.bytes);
     assert_false(ofi_long_waits(buf));
     buf = header(&m, 2, 1);
     ((struct aqi_am_wire *)(void *)m.bytes)->kind = AQI_AM_LONG_PACKED;
@@ -137,7 +139,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     struct capture capture;
     struct message other, failed, arrived;
     struct aqi_comp comp = {.local = 1};
-    struct ofi_op op = {.peer = &peer, .reported = true, .header = 2, .op = {.comp = &comp}};
+    struct ofi_op op = {.reported = true, .header = 2, .op = {.peer = &peer.rdma, .comp = &comp}};
     (void)state;
     header(&other, 2, 0)->number = 1;
     header(&failed, 2, 5)->number = 2;

@@ -44,15 +44,15 @@ static struct ofi_mem *ofi_memory_new(void *addr, size_t len)
 static aq_status ofi_memory_lend(struct ofi_tp *ofi, struct ofi_mem *mem, struct aqi_mem **out)
 {
     size_t len = mem->mem.len;
-    if (!ofi->lending.on) {
-        ofi_mem_dereg(&ofi->tp, &mem->mem);
+    if (!ofi->rdma.lending.on) {
+        ofi_mem_dereg(&ofi->rdma.tp, &mem->mem);
         return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
     }
     mem->key->lent = 1;
     mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)mem->mem.addr, .len = len};
-    ofi_lock(ofi);
-    if (len != SIZE_MAX) aqi_pins_offer(&ofi->pins, &mem->segment);
-    ofi_unlock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
+    if (len != SIZE_MAX) aqi_pins_offer(&ofi->rdma.pins, &mem->segment);
+    aqi_rdma_unlock(&ofi->rdma);
     *out = &mem->mem;
     return AQ_OK;
 }
@@ -66,17 +66,17 @@ aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem 
     int err;
     if (mem == NULL) return AQ_ENOMEM;
     if (len == SIZE_MAX) return ofi_memory_lend(ofi, mem, out); /* all memory there is */
-    ofi_lock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
     mem->mr = ofi_memory_register(ofi, addr, len,
                                   FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, &err);
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
-        aqi_log_once(&told, ofi->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ofi",
+        aqi_log_once(&told, ofi->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ofi",
                      "%s cannot register %zu bytes (%s): they are %s, and so is all that it "
                      "rejects from now on; \"ulimit -l\" shows whether locked memory is limited",
                      ofi->info->fabric_attr->prov_name, len,
                      mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
-                     ofi->lending.on ? "registered on demand" : "accessed by messages");
+                     ofi->rdma.lending.on ? "registered on demand" : "accessed by messages");
         return ofi_memory_lend(ofi, mem, out);
     }
     mem->key->keys[0] = fi_mr_key(mem->mr);
@@ -89,10 +89,10 @@ void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_mem *mem = (struct ofi_mem *)out;
-    ofi_lock(ofi);
-    aqi_pins_withdraw(&ofi->pins, &mem->segment);
+    aqi_rdma_lock(&ofi->rdma);
+    aqi_pins_withdraw(&ofi->rdma.pins, &mem->segment);
     if (mem->mr != NULL) fi_close(&mem->mr->fid);
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     free(mem);
 }
 
@@ -103,7 +103,7 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     struct ofi_key given;
     bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
     if (fits) memcpy(&given, key, key_len);
-    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 || given.lent > ofi->lending.on)
+    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 || given.lent > ofi->rdma.lending.on)
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a malformed memory key", peer->id);
     *out = NULL; /* by messages, although the peer does not need that */
     if ((ofi->without & OFI_REMOTE) != 0) return AQ_OK;
@@ -125,58 +125,6 @@ void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
 
 /* --- on demand ------------------------------------------------------------------------------- */
 
-struct ofi_pinned {
-    struct aqi_pinned pinned;
-    struct fid_mr *mr;
-    uint64_t key[2]; /* for peers: the key, and the address of the first byte */
-};
-
-static aq_status ofi_pins_pin(void *host, uint64_t addr, uint64_t len, enum aqi_pins_access access,
-                              struct aqi_reg_mem *mem)
-{
-    static const uint64_t rights[] = {[AQI_PINS_READ] = FI_WRITE,
-                                      [AQI_PINS_WRITE] = FI_WRITE | FI_READ,
-                                      [AQI_PINS_PEERS] =
-                                          FI_WRITE | FI_READ | FI_REMOTE_WRITE | FI_REMOTE_READ};
-    struct ofi_tp *ofi = host;
-    struct ofi_pinned *pinned = calloc(1, sizeof(*pinned));
-    int err;
-    if (pinned == NULL) return AQ_ENOTSUP;
-    pinned->mr = ofi_memory_register(ofi, (void *)(uintptr_t)addr, len, rights[access], &err);
-    if (pinned->mr != NULL) {
-        pinned->key[0] = fi_mr_key(pinned->mr);
-        pinned->key[1] = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? addr : 0;
-        *mem = (struct aqi_reg_mem){
-            .handle = pinned, .key = pinned->key, .key_len = sizeof(pinned->key)};
-        return AQ_OK;
-    }
-    free(pinned);
-    return err == FI_ENOMEM || err == FI_ENOSPC || err == FI_EAGAIN ? AQ_ELIMIT : AQ_ENOTSUP;
-}
-
-static void ofi_pins_unpin(void *host, const struct aqi_reg_mem *mem)
-{
-    struct ofi_pinned *pinned = mem->handle;
-    (void)host;
-    fi_close(&pinned->mr->fid);
-    free(pinned);
-}
-
-void *ofi_pins_desc(const struct aqi_reg_use *use)
-{
-    return fi_mr_desc(((const struct ofi_pinned *)use->mem->handle)->mr);
-}
-
-bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base)
-{
-    uint64_t words[2];
-    if (use->mem->key_len != sizeof(words)) return false;
-    memcpy(words, use->mem->key, sizeof(words));
-    *key = words[0];
-    *base = words[1];
-    return *key != FI_KEY_NOTAVAIL;
-}
-
 /*
  * How many registrations; half of the adapter's are for segments and buffers, the rest is divided
  * among the processes here.
@@ -184,27 +132,18 @@ bool ofi_pins_key(const struct aqi_reg_use *use, uint64_t *key, uint64_t *base)
 static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 {
     uint64_t all = ofi->info->domain_attr->mr_cnt / 2;
-    uint64_t most = all != 0 ? aqi_max(1, all / aqi_max(1, ofi->params.local_size)) : 0;
+    uint64_t most = all != 0 ? aqi_max(1, all / aqi_max(1, ofi->rdma.params.local_size)) : 0;
     if (most == 0 || ofi_config.registrations == 0) return aqi_max(most, ofi_config.registrations);
     return aqi_min(most, ofi_config.registrations);
 }
 
+/*
+ * Some providers never complete rejected accesses; these write to the current location of the
+ * memory.
+ */
 aq_status ofi_pins_open(struct ofi_tp *ofi)
 {
-    const struct aqi_pins_params params = {.tp = &ofi->params,
-                                           .name = "ofi",
-                                           .max_medium = ofi->tp.limits.max_medium,
-                                           .registrations = ofi_pins_most(ofi),
-                                           .lends = ofi->lending.on,
-                                           /*
-                                            * Some providers never complete rejected accesses; these
-                                            * write to the current location of the memory.
-                                            */
-                                           .cut = ofi_wants(ofi, FI_MR_ALLOCATED),
-                                           .send = ofi_lending_send,
-                                           .pin = ofi_pins_pin,
-                                           .unpin = ofi_pins_unpin,
-                                           .host = ofi};
-    bool pins = ofi->lending.on || ofi_wants(ofi, FI_MR_LOCAL);
-    return pins ? aqi_pins_open(&params, &ofi->pins) : AQ_OK;
+    bool pins = ofi->rdma.lending.on || ofi_wants(ofi, FI_MR_LOCAL);
+    bool cut = ofi_wants(ofi, FI_MR_ALLOCATED);
+    return pins ? aqi_rdma_pins_open(&ofi->rdma, ofi_pins_most(ofi), cut) : AQ_OK;
 }

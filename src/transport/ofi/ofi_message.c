@@ -16,8 +16,9 @@ ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, s
                               size_t len)
 {
     if (buf->ctx.kind == OFI_SEND && len <= ofi->inject)
-        return fi_inject(ofi->ep, buf->bytes, len, peer->addr);
-    ssize_t err = fi_send(ofi->ep, buf->bytes, len, ofi_buf_desc(buf), peer->addr, &buf->ctx);
+        return fi_inject(ofi->ep, buf->rdma.bytes, len, peer->addr);
+    ssize_t err = fi_send(ofi->ep, buf->rdma.bytes, len, ofi_mr_desc(buf->rdma.chunk->mr[0]),
+                          peer->addr, &buf->ctx);
     buf->busy = err == 0;
     return err;
 }
@@ -27,19 +28,20 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
 {
     struct ofi_tail tail = {.number = buf->number, .arrived = peer->received};
     /* The next message in a buffer for many has the same alignment. */
-    buf->len = (uint32_t)(aqi_round_up(buf->len + sizeof(tail), OFI_ALIGN) - sizeof(tail));
-    memcpy(buf->bytes + buf->len, &tail, sizeof(tail));
+    buf->rdma.len =
+        (uint32_t)(aqi_round_up(buf->rdma.len + sizeof(tail), OFI_ALIGN) - sizeof(tail));
+    memcpy(buf->rdma.bytes + buf->rdma.len, &tail, sizeof(tail));
     buf->ctx.kind = kind;
-    buf->peer = peer;
-    ssize_t err = ofi_message_post_send(ofi, peer, buf, buf->len + sizeof(tail));
+    buf->rdma.peer = &peer->rdma;
+    ssize_t err = ofi_message_post_send(ofi, peer, buf, buf->rdma.len + sizeof(tail));
     if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer);
     if (AQI_UNLIKELY(err != 0)) {
         if (ofi_peer_is_cut((int)-err)) {
             ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));
-            return peer->down ? AQ_EPEER : AQ_AGAIN;
+            return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
         }
-        ofi_peer_fail(ofi, peer, "%s rejects a message: %s", ofi->info->fabric_attr->prov_name,
-                      ofi_library.strerror((int)-err));
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejects a message: %s",
+                      ofi->info->fabric_attr->prov_name, ofi_library.strerror((int)-err));
         return AQ_EPEER;
     }
     aqi_count(AQI_CTR_POSTS, 1);
@@ -65,7 +67,7 @@ void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct of
 {
     buf->number = peer->given + 1;
     aq_status st = ofi_message_give(ofi, peer, buf, OFI_SEND);
-    if (peer->down) {
+    if (peer->rdma.down) {
         buf->is_long = false;
         if (!buf->busy) ofi_buf_put(ofi, buf);
         return;
@@ -81,20 +83,21 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct ofi_peer *peer = (struct ofi_peer *)to;
     size_t len = aqi_am_payload_offset(am->nargs);
     size_t payload = aqi_am_payload(am);
-    ofi_lock(ofi);
-    aq_status st = ofi_fenced(ofi) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
+    aqi_rdma_lock(&ofi->rdma);
+    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
     if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
     struct ofi_buf *buf = st == AQ_OK ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
-        aqi_am_encode(buf->bytes, am, ofi->params.self);
-        memcpy(buf->bytes, &ofi->stamp, sizeof(ofi->stamp));
-        if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
-        if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER)) memset(buf->bytes + len, 0, OFI_ALIGN);
-        buf->len = (uint32_t)(len + payload);
+        aqi_am_encode(buf->rdma.bytes, am, ofi->rdma.params.self);
+        memcpy(buf->rdma.bytes, &ofi->rdma.stamp, sizeof(ofi->rdma.stamp));
+        if (payload != 0) memcpy(buf->rdma.bytes + len, am->payload, payload);
+        if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER))
+            memset(buf->rdma.bytes + len, 0, OFI_ALIGN);
+        buf->rdma.len = (uint32_t)(len + payload);
         st = ofi_message_post(ofi, peer, buf);
     }
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     if (st == AQ_OK) aqi_comp_local(comp);
     return st;
 }
@@ -102,9 +105,10 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     ofi->out--;
-    if (!buf->peer->down) buf->peer->sends--;
+    struct ofi_peer *peer = ofi_buf_peer(buf);
+    if (!peer->rdma.down) peer->sends--;
     buf->busy = false;
-    if (AQI_UNLIKELY(buf->peer->again == buf)) ofi->flushes = true;
+    if (AQI_UNLIKELY(peer->again == buf)) ofi->flushes = true;
     if (!buf->kept) ofi_buf_put(ofi, buf);
 }
 
@@ -114,37 +118,37 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                              struct aqi_am_wire *head, struct ofi_tail *tail)
 {
-    if (len < sizeof(*head) + sizeof(*tail) || len > ofi->buffer) return false;
-    buf->len = (uint32_t)(len - sizeof(*tail));
-    memcpy(head, buf->bytes, sizeof(*head));
-    memcpy(tail, buf->bytes + buf->len, sizeof(*tail));
+    if (len < sizeof(*head) + sizeof(*tail) || len > ofi->rdma.buffer) return false;
+    buf->rdma.len = (uint32_t)(len - sizeof(*tail));
+    memcpy(head, buf->rdma.bytes, sizeof(*head));
+    memcpy(tail, buf->rdma.bytes + buf->rdma.len, sizeof(*tail));
     buf->number = tail->number;
-    if (head->stamp != ofi->stamp || head->source >= ofi->params.size) return false;
-    buf->peer = ofi->peers[head->source];
-    return buf->peer != NULL;
+    if (head->stamp != ofi->rdma.stamp || head->source >= ofi->rdma.params.size) return false;
+    buf->rdma.peer = ofi->rdma.peers[head->source];
+    return buf->rdma.peer != NULL;
 }
 
 static bool ofi_message_read(const struct ofi_tp *ofi, const struct ofi_buf *buf, struct aqi_am *am)
 {
     uint32_t claimed;
-    if (aqi_am_decode(buf->bytes, buf->len, ofi->tp.limits.max_medium, am, &claimed) != AQ_OK ||
-        claimed != buf->peer->peer.id)
+    if (aqi_am_decode(buf->rdma.bytes, buf->rdma.len, ofi->rdma.tp.limits.max_medium, am,
+                      &claimed) != AQ_OK ||
+        claimed != buf->rdma.peer->peer.id)
         return false;
     if (!aqi_am_has_payload(am->kind)) return true;
     size_t offset = aqi_am_payload_offset(am->nargs);
-    am->payload = buf->bytes + offset;
-    return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
+    am->payload = buf->rdma.bytes + offset;
+    return am->nbytes == 0 || (buf->rdma.len >= offset && am->nbytes <= buf->rdma.len - offset);
 }
 
-/* Run the handler, without the lock. Another buffer has replaced this one. */
-static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
+void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     struct aqi_am am;
-    uint32_t source = buf->peer->peer.id;
+    uint32_t source = buf->rdma.peer->peer.id;
     if (ofi_message_read(ofi, buf, &am)) {
-        ofi_unlock(ofi);
-        ofi->tp.hooks.deliver(ofi->tp.hooks.arg, source, &am);
-        ofi_lock(ofi);
+        aqi_rdma_unlock(&ofi->rdma);
+        ofi->rdma.tp.hooks.deliver(ofi->rdma.tp.hooks.arg, source, &am);
+        aqi_rdma_lock(&ofi->rdma);
     } else {
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     }
@@ -155,9 +159,9 @@ static void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 static AQI_COLD void ofi_message_take_own(struct ofi_tp *ofi, struct ofi_buf *buf, uint8_t what)
 {
     if (what == OFI_LENDING) {
-        ofi_lending_received(ofi, buf);
+        aqi_lending_received(&ofi->rdma, &buf->rdma);
     } else {
-        ofi_long_voided(buf->peer, buf);
+        ofi_long_voided(ofi_buf_peer(buf), buf);
         ofi_receive_drop(ofi, buf);
     }
 }
@@ -165,8 +169,8 @@ static AQI_COLD void ofi_message_take_own(struct ofi_tp *ofi, struct ofi_buf *bu
 /* It is its turn, of those of the peer. Without memory to keep it in it has not come. */
 static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_progress_mode mode)
 {
-    struct ofi_peer *peer = buf->peer;
-    const struct aqi_am_wire *head = (const void *)buf->bytes;
+    struct ofi_peer *peer = ofi_buf_peer(buf);
+    const struct aqi_am_wire *head = (const void *)buf->rdma.bytes;
     if (AQI_UNLIKELY(head->kind == AQI_AM_NONE)) {
         peer->received++;
         ofi_message_take_own(ofi, buf, head->handler);
@@ -175,9 +179,7 @@ static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_p
         ofi_message_run(ofi, buf);
     } else if ((buf = ofi_receive_keep(ofi, buf)) != NULL) {
         peer->received++;
-        buf->next = NULL;
-        *ofi->last_held = buf;
-        ofi->last_held = &buf->next;
+        aqi_rdma_hold(&ofi->rdma, &buf->rdma);
     }
 }
 
@@ -198,8 +200,8 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
         ofi_receive_drop(ofi, buf);
         return 0;
     }
-    struct ofi_peer *peer = buf->peer;
-    bool straight = AQI_LIKELY((uintptr_t)buf->bytes % OFI_ALIGN == 0); /* or copied */
+    struct ofi_peer *peer = ofi_buf_peer(buf);
+    bool straight = AQI_LIKELY((uintptr_t)buf->rdma.bytes % OFI_ALIGN == 0); /* or copied */
     if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
     if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler < OFI_LENDING)) {
@@ -212,16 +214,4 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
     }
     if (AQI_UNLIKELY(peer->early != NULL)) ofi_message_take_early(ofi, peer, mode);
     return 1;
-}
-
-unsigned ofi_message_deliver_held(struct ofi_tp *ofi)
-{
-    unsigned n = 0;
-    for (; ofi->held != NULL && n < OFI_BATCH; n++) {
-        struct ofi_buf *buf = ofi->held;
-        ofi->held = buf->next;
-        if (ofi->held == NULL) ofi->last_held = &ofi->held;
-        ofi_message_run(ofi, buf);
-    }
-    return n;
 }

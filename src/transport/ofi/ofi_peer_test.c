@@ -15,7 +15,7 @@ static const char *refuse(struct capture *told, struct ofi_tp *ofi, struct ofi_p
 {
     capture_start(told);
     aq_status st = ofi_peer_refused(ofi, peer);
-    ofi->now = now;
+    ofi->rdma.now = now;
     if (now >= ofi->look_at) ofi_peer_look(ofi);
     const char *text = capture_end(told);
     assert_int_equal(st, AQ_AGAIN);
@@ -27,11 +27,14 @@ static void peer_is_doubted_once(void **state)
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
     struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
     struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_peer peer = {.peer.id = 3}, *peers[] = {NULL, NULL, NULL, &peer};
-    struct ofi_tp ofi = {
-        .info = &info, .peers = peers, .params.size = 4, .look_at = AQI_NO_DEADLINE};
+    struct ofi_peer peer = {.addr = 0};
+    struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
+    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .peers = peers, .params.size = 4},
+                         .info = &info,
+                         .look_at = AQI_NO_DEADLINE};
     struct capture told;
     (void)state;
+    aqi_rdma_peer_begin(&peer.rdma, 3);
     assert_int_equal(aqi_log_configure("warn"), AQ_OK);
     assert_string_equal(refuse(&told, &ofi, &peer, SECOND), "");
     assert_string_equal(refuse(&told, &ofi, &peer, 30 * SECOND), "");
@@ -49,24 +52,26 @@ static void provider_that_never_has_room_is_given_up(void **state)
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
     struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
     struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_peer peer = {.peer.id = 1}, *peers[] = {NULL, &peer};
-    struct ofi_tp ofi = {
-        .info = &info, .peers = peers, .params.size = 2, .look_at = AQI_NO_DEADLINE};
+    struct ofi_peer peer = {.addr = 0};
+    struct aqi_rdma_peer *peers[] = {NULL, &peer.rdma};
+    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .peers = peers, .params.size = 2},
+                         .info = &info,
+                         .look_at = AQI_NO_DEADLINE};
     struct capture told;
     (void)state;
     peer.last_kept = &peer.kept;
-    peer.last_waiting = &peer.waiting;
+    aqi_rdma_peer_begin(&peer.rdma, 1);
     assert_int_equal(aqi_log_configure("error"), AQ_OK);
     ofi_config.refused_ns = 100 * SECOND;
     (void)refuse(&told, &ofi, &peer, SECOND);
     (void)refuse(&told, &ofi, &peer, 40 * SECOND);
     (void)refuse(&told, &ofi, &peer, 100 * SECOND);
-    assert_false(peer.down);
+    assert_false(peer.rdma.down);
     assert_true(ofi.look_at <= 101 * SECOND);
     (void)refuse(&told, &ofi, &peer, 101 * SECOND);
-    assert_true(peer.down);
-    assert_ptr_equal(ofi.lost, &peer);
-    assert_non_null(strstr(peer.why, "for 100 s (AQ_OFI_REFUSED_TIMEOUT)"));
+    assert_true(peer.rdma.down);
+    assert_ptr_equal(ofi.rdma.lost, &peer);
+    assert_non_null(strstr(peer.rdma.why, "for 100 s (AQ_OFI_REFUSED_TIMEOUT)"));
     ofi_config.refused_ns = 0;
 }
 
@@ -86,7 +91,7 @@ static unsigned domains(unsigned place, uint32_t first, const char *rest, size_t
 {
     struct fi_ep_attr ep = {.protocol = 7};
     struct fi_info info = {.ep_attr = &ep, .addr_format = 8};
-    struct ofi_tp ofi = {.info = &info, .place = place, .tp.hooks.lookup = look_up};
+    struct ofi_tp ofi = {.info = &info, .place = place, .rdma.tp.hooks.lookup = look_up};
     address = (struct ofi_addr){.protocol = 7, .format = 8, .len = first};
     memcpy(address.magic, ofi_magic, sizeof(address.magic));
     memcpy(address.name, rest, len);
@@ -134,23 +139,25 @@ static void who_is_lost_has_an_address(void **state)
 {
     struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
     struct fid_av av = {.ops = &ops};
-    struct ofi_tp ofi = {.av = &av, .draining = true};
-    struct ofi_peer peer = {.peer.id = 3, .addr = 7};
+    struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .draining = true}, .av = &av};
+    struct ofi_peer peer = {.addr = 7};
     struct capture told;
-    char name[OFI_PEER_NAME];
+    char name[AQI_RDMA_WHERE];
     (void)state;
     peer.last_kept = &peer.kept;
-    peer.last_waiting = &peer.waiting;
+    aqi_rdma_peer_begin(&peer.rdma, 3);
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     capture_start(&told);
-    ofi_peer_fail(&ofi, &peer, "%s says so", "a test");
+    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "%s says so", "a test");
     const char *text = capture_end(&told);
     assert_non_null(
         strstr(text, "peer 3 (fi_sockaddr_in://10.0.0.7:4021) is lost: a test says so"));
     peer.addr = 8;
-    assert_string_equal(ofi_peer_name(&ofi, &peer, name, sizeof(name)), "");
+    ofi_peer_where(&ofi.rdma, &peer.rdma, name);
+    assert_string_equal(name, "");
     peer.addr = FI_ADDR_NOTAVAIL;
-    assert_string_equal(ofi_peer_name(&ofi, &peer, name, sizeof(name)), "");
+    ofi_peer_where(&ofi.rdma, &peer.rdma, name);
+    assert_string_equal(name, "");
 }
 
 int main(void)

@@ -24,12 +24,12 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
         return buf != NULL ? ofi_message_received(ofi, buf, entry->len, mode) : 0;
     case OFI_SEND:
     case OFI_CONTROL:
-        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
+        ofi_message_sent(ofi, ofi_buf_of(ctx));
         return 1;
     default:
         piece = (struct ofi_piece *)ctx;
-        piece->op->peer->broken = 0;
-        piece->op->peer->pieces++;
+        ofi_op_peer(piece->op)->broken = 0;
+        ofi_op_peer(piece->op)->pieces++;
         ofi_transfer_piece_done(ofi, piece, AQ_OK);
         return 1;
     }
@@ -48,7 +48,7 @@ static bool ofi_progress_is_refused(int err)
 static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     const struct aqi_transfer *op = &piece->op->op;
-    struct ofi_peer *peer = piece->op->peer;
+    struct ofi_peer *peer = ofi_op_peer(piece->op);
     const char *provider = ofi->info->fabric_attr->prov_name;
     bool put = !op->get;
     if (op->status == AQ_OK)
@@ -59,13 +59,14 @@ static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
                  put ? "the source of a put" : "where a get writes", put ? "read" : "written");
     ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
     if (put)
-        ofi_peer_fail(ofi, peer, "%s: the source of a put could not be read any more", provider);
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: the source of a put could not be read any more",
+                      provider);
 }
 
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
                                       const char *text)
 {
-    struct ofi_peer *peer = piece->op->peer;
+    struct ofi_peer *peer = ofi_op_peer(piece->op);
     if (ofi_progress_is_refused(err)) {
         ofi_transfer_piece_refused(ofi, piece);
         return;
@@ -81,8 +82,8 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
     }
     bool get = piece->op->op.get;
     ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
-    ofi_peer_fail(ofi, peer, "%s: a remote %s failed: %s", ofi->info->fabric_attr->prov_name,
-                  get ? "read" : "write", text);
+    aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s",
+                  ofi->info->fabric_attr->prov_name, get ? "read" : "write", text);
 }
 
 struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len)
@@ -101,9 +102,9 @@ struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, siz
 /* It has lost completions: operations in flight will not be reported. */
 static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
 {
-    for (uint32_t id = 0; id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL)
-            ofi_peer_fail(ofi, ofi->peers[id], "%s: its completion queue is lost: %s",
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
+        if (ofi_peer_at(ofi, id) != NULL)
+            aqi_rdma_fail(&ofi->rdma, ofi->rdma.peers[id], "%s: its completion queue is lost: %s",
                           ofi->info->fabric_attr->prov_name, text);
 }
 
@@ -121,12 +122,12 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
         aqi_log(AQI_LOG_INFO, "ofi", "%s: a receive failed: %s", ofi->info->fabric_attr->prov_name,
                 text);
     } else if (ctx->kind == OFI_SEND || ctx->kind == OFI_CONTROL) {
-        struct ofi_peer *peer = ((struct ofi_buf *)ctx)->peer;
-        ofi_message_sent(ofi, (struct ofi_buf *)ctx);
+        struct ofi_peer *peer = ofi_buf_peer(ofi_buf_of(ctx));
+        ofi_message_sent(ofi, ofi_buf_of(ctx));
         if (ofi_peer_is_cut(err))
             ofi_flush_broken(ofi, peer, text);
         else
-            ofi_peer_fail(ofi, peer, "%s: a message was not delivered: %s",
+            aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a message was not delivered: %s",
                           ofi->info->fabric_attr->prov_name, text);
     } else {
         ofi_progress_piece_failed(ofi, (struct ofi_piece *)ctx, err, text);
@@ -166,39 +167,34 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
 /* Operations that found no room. */
 static void ofi_progress_waiting(struct ofi_tp *ofi)
 {
-    for (uint32_t id = 0; id < ofi->params.size; id++)
-        if (ofi->peers[id] != NULL) ofi_transfer_push(ofi, ofi->peers[id]);
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
+        if (ofi_peer_at(ofi, id) != NULL) ofi_transfer_push(ofi, ofi_peer_at(ofi, id));
 }
 
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi_lock(ofi);
-    ofi->now = now;
-    unsigned n = mode == AQI_PROGRESS_ALL ? ofi_message_deliver_held(ofi) : 0;
+    aqi_rdma_lock(&ofi->rdma);
+    ofi->rdma.now = now;
+    unsigned n = mode == AQI_PROGRESS_ALL ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
     n += ofi_progress_queue(ofi, mode);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_receive_post(ofi);
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
-    if (AQI_UNLIKELY(ofi->waiting != 0)) ofi_progress_waiting(ofi);
+    if (AQI_UNLIKELY(ofi->rdma.waiting != 0)) ofi_progress_waiting(ofi);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
-    if (AQI_UNLIKELY(ofi->lending.on)) aqi_lending_progress(&ofi->lending);
-    aqi_pins_progress(&ofi->pins);
-    bool lost = ofi->lost != NULL && mode == AQI_PROGRESS_ALL;
-    bool refused = ofi->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
-    ofi_unlock(ofi);
-    if (AQI_UNLIKELY(refused)) n += aqi_lending_by_messages(&ofi->lending);
-    if (AQI_UNLIKELY(lost)) n += ofi_peer_tell_lost(ofi);
-    return n;
+    if (AQI_UNLIKELY(ofi->rdma.lending.on)) aqi_lending_progress(&ofi->rdma);
+    aqi_pins_progress(&ofi->rdma.pins);
+    return n + aqi_rdma_end_round(&ofi->rdma, mode);
 }
 
 uint64_t ofi_next_deadline(struct aqi_tp *tp)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi_lock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
     uint64_t at = ofi->look_at;
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return at;
 }
 
@@ -213,12 +209,13 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct fid *fids[] = {&ofi->cq->fid};
     if (!on) return AQ_OK;
-    ofi_lock(ofi);
-    bool go = ofi->held == NULL && ofi->lost == NULL && ofi->waiting == 0 && ofi->again == NULL &&
-              ofi->dying == 0 && !ofi->flushes && !ofi_progress_poll(ofi) &&
-              ofi->posted == ofi->receives &&
-              !(ofi->lending.on && (ofi->pins.due || aqi_lending_due(&ofi->lending)));
+    aqi_rdma_lock(&ofi->rdma);
+    bool go =
+        ofi->rdma.held == NULL && ofi->rdma.lost == NULL && ofi->rdma.waiting == 0 &&
+        ofi->again == NULL && ofi->dying == 0 && !ofi->flushes && !ofi_progress_poll(ofi) &&
+        ofi->posted == ofi->receives &&
+        !(ofi->rdma.lending.on && (ofi->rdma.pins.due || aqi_lending_due(&ofi->rdma.lending)));
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return go ? AQ_OK : AQ_AGAIN;
 }

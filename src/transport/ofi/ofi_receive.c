@@ -31,46 +31,48 @@ enum {
 static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
 {
     uint64_t own = 2 * OFI_FLUSHES * (OFI_FRAME + OFI_RECEIVE_BESIDE) +
-                   (ofi->lending.on ? AQI_LENDING_BUFFERS * ofi->buffer : 0);
-    uint64_t each = depth * ofi->buffer, bytes = ofi->limits.bytes + depth * OFI_RECEIVE_BESIDE;
+                   (ofi->rdma.lending.on ? AQI_LENDING_BUFFERS * ofi->rdma.buffer : 0);
+    uint64_t each = depth * ofi->rdma.buffer,
+             bytes = ofi->limits.bytes + depth * OFI_RECEIVE_BESIDE;
     return own + (ofi->limits.bytes != 0 ? aqi_min(each, bytes) : each);
 }
 
 void ofi_receive_limit(struct ofi_tp *ofi)
 {
-    uint64_t peers = aqi_max(1, ofi->params.size - 1), memory = ofi_config.receive_memory;
-    struct aqi_tp_limits *limits = &ofi->tp.limits;
+    uint64_t peers = aqi_max(1, ofi->rdma.params.size - 1), memory = ofi_config.receive_memory;
+    struct aqi_tp_limits *limits = &ofi->rdma.tp.limits;
     bool many = (ofi->without & OFI_MANY) == 0;
-    if (peers * AQI_LENDING_BUFFERS * ofi->buffer > memory / 4) ofi->lending.on = false;
-    uint64_t own = OFI_FLUSHES + (ofi->lending.on ? AQI_LENDING_BUFFERS : 0);
-    ofi->limits = aqi_credit_gate_limits(&ofi->params, limits);
+    if (peers * AQI_LENDING_BUFFERS * ofi->rdma.buffer > memory / 4) ofi->rdma.lending.on = false;
+    uint64_t own = OFI_FLUSHES + (ofi->rdma.lending.on ? AQI_LENDING_BUFFERS : 0);
+    ofi->limits = aqi_credit_gate_limits(&ofi->rdma.params, limits);
     uint64_t depth = ofi->limits.depth, share = memory / 2 / peers;
     if (many)
         while (depth > 1 && ofi_receive_requests(ofi, depth) > share)
             depth--;
     else
-        depth = aqi_min(depth, aqi_max(1 + own, share / ofi->buffer) - own);
+        depth = aqi_min(depth, aqi_max(1 + own, share / ofi->rdma.buffer) - own);
     limits->depth = (uint32_t)depth;
     uint64_t requests = peers * ofi_receive_requests(ofi, depth);
     uint64_t rest = memory - aqi_min(requests, memory / 2);
-    if (many) limits->total = (uint32_t)aqi_min(UINT32_MAX, aqi_max(1, rest / ofi->buffer));
-    ofi->limits = aqi_credit_gate_limits(&ofi->params, limits);
+    if (many) limits->total = (uint32_t)aqi_min(UINT32_MAX, aqi_max(1, rest / ofi->rdma.buffer));
+    ofi->limits = aqi_credit_gate_limits(&ofi->rdma.params, limits);
 }
 
 void ofi_receive_size(struct ofi_tp *ofi)
 {
-    uint64_t peers = aqi_max(1, ofi->params.size - 1), most = ofi->info->rx_attr->size;
+    uint64_t peers = aqi_max(1, ofi->rdma.params.size - 1), most = ofi->info->rx_attr->size;
     uint64_t depth = ofi->limits.depth, replies = peers * depth;
     if (ofi->limits.total != 0) replies = aqi_min(replies, ofi->limits.total);
-    uint64_t own = 2 * OFI_FLUSHES + (ofi->lending.on ? AQI_LENDING_BUFFERS : 0);
+    uint64_t own = 2 * OFI_FLUSHES + (ofi->rdma.lending.on ? AQI_LENDING_BUFFERS : 0);
     ofi->messages =
         (uint32_t)aqi_min(UINT32_MAX, peers * (depth + own) + replies + OFI_RECEIVE_MORE);
-    most = aqi_min(most, ofi_config.receive_memory / ofi->buffer);
+    most = aqi_min(most, ofi_config.receive_memory / ofi->rdma.buffer);
     ofi->receives = (uint32_t)aqi_min(most, ofi->messages);
     if (ofi->without & OFI_MANY) return;
     /* The last part of each, which has no room for the largest message, stays empty. */
-    uint64_t bytes = peers * ofi_receive_requests(ofi, depth) + replies * ofi->buffer;
-    uint64_t areas = bytes / (ofi_area_len(ofi) - ofi->buffer) + OFI_RECEIVE_AREAS;
+    uint64_t bytes = peers * ofi_receive_requests(ofi, depth) + replies * ofi->rdma.buffer;
+    uint64_t areas =
+        bytes / (aqi_rdma_chunk_len(&ofi->rdma) - ofi->rdma.buffer) + OFI_RECEIVE_AREAS;
     ofi->receives = (uint32_t)aqi_min(most, areas);
 }
 
@@ -84,12 +86,26 @@ static void ofi_receive_is_done(struct ofi_tp *ofi, struct ofi_area *area)
     ofi->free_areas = area;
 }
 
+static struct ofi_area *ofi_receive_area(struct ofi_tp *ofi)
+{
+    struct ofi_area *area = ofi->free_areas;
+    if (area != NULL) {
+        ofi->free_areas = area->next;
+        return area;
+    }
+    struct aqi_rdma_chunk *chunk = aqi_rdma_add_chunk(&ofi->rdma, sizeof(*area));
+    if (chunk == NULL) return NULL;
+    area = (struct ofi_area *)(void *)(chunk + 1);
+    *area = (struct ofi_area){.ctx.kind = OFI_AREA, .chunk = chunk};
+    return area;
+}
+
 static bool ofi_receive_post_area(struct ofi_tp *ofi)
 {
-    struct ofi_area *area = ofi_area_get(ofi);
+    struct ofi_area *area = ofi_receive_area(ofi);
     if (area == NULL) return false;
     struct iovec part = {.iov_base = area->chunk->memory, .iov_len = area->chunk->len};
-    void *desc = area->chunk->mr != NULL ? fi_mr_desc(area->chunk->mr) : NULL;
+    void *desc = ofi_mr_desc(area->chunk->mr[0]);
     struct fi_msg msg = {.msg_iov = &part,
                          .desc = &desc,
                          .iov_count = 1,
@@ -106,8 +122,8 @@ static bool ofi_receive_post_buf(struct ofi_tp *ofi)
     struct ofi_buf *buf = ofi_buf_get(ofi);
     if (buf == NULL) return false;
     buf->ctx.kind = OFI_RECEIVE;
-    if (fi_recv(ofi->ep, buf->bytes, ofi->buffer, ofi_buf_desc(buf), FI_ADDR_UNSPEC, &buf->ctx) ==
-        0)
+    if (fi_recv(ofi->ep, buf->rdma.bytes, ofi->rdma.buffer, ofi_mr_desc(buf->rdma.chunk->mr[0]),
+                FI_ADDR_UNSPEC, &buf->ctx) == 0)
         return true;
     ofi_buf_put(ofi, buf);
     return false;
@@ -152,9 +168,9 @@ void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry)
 struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view)
 {
     struct ofi_ctx *ctx = entry->op_context;
-    if (ctx->kind == OFI_RECEIVE) return (struct ofi_buf *)ctx;
+    if (ctx->kind == OFI_RECEIVE) return ofi_buf_of(ctx);
     if (!ofi_receive_is_message(entry)) return NULL;
-    *view = (struct ofi_buf){.area = (struct ofi_area *)ctx, .bytes = entry->buf};
+    *view = (struct ofi_buf){.rdma.bytes = entry->buf, .area = (struct ofi_area *)ctx};
     return view;
 }
 
@@ -169,10 +185,10 @@ struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf)
     if (buf->area == NULL) return buf;
     struct ofi_buf *own = ofi_buf_get(ofi);
     if (own != NULL) {
-        memcpy(own->bytes, buf->bytes, buf->len);
-        own->len = buf->len;
+        memcpy(own->rdma.bytes, buf->rdma.bytes, buf->rdma.len);
+        own->rdma.len = buf->rdma.len;
         own->number = buf->number;
-        own->peer = buf->peer;
+        own->rdma.peer = buf->rdma.peer;
     }
     ofi_receive_leave(ofi, buf->area);
     return own;
@@ -191,7 +207,7 @@ void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx)
 {
     struct ofi_area *area = (struct ofi_area *)ctx;
     if (ctx->kind == OFI_RECEIVE) {
-        ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+        ofi_buf_put(ofi, ofi_buf_of(ctx));
     } else {
         area->spoiled = true;
         if (!area->posted) return;

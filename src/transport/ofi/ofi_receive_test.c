@@ -39,15 +39,15 @@ struct setup {
 
 static struct ofi_tp *begin(struct setup *setup)
 {
-    *setup = (struct setup){.ops = {.recvmsg = provider_recvmsg},
-                            .ep.msg = &setup->ops,
-                            .rx.size = 1024,
-                            .info = {.domain_attr = &setup->domain, .rx_attr = &setup->rx},
-                            .ofi = {.params.size = 2,
-                                    .limits.depth = 4,
-                                    .buffer = 640,
-                                    .info = &setup->info,
-                                    .ep = &setup->ep}};
+    *setup =
+        (struct setup){.ops = {.recvmsg = provider_recvmsg},
+                       .ep.msg = &setup->ops,
+                       .rx.size = 1024,
+                       .info = {.domain_attr = &setup->domain, .rx_attr = &setup->rx},
+                       .ofi = {.rdma = {.driver = &ofi_driver, .params.size = 2, .buffer = 640},
+                               .limits.depth = 4,
+                               .info = &setup->info,
+                               .ep = &setup->ep}};
     count = 0;
     full = false;
     ofi_config.receive_memory = 1 << 20;
@@ -84,7 +84,7 @@ static void a_buffer_is_used_again_after_its_messages(void **state)
     assert_int_equal(ofi->posted, ofi->receives);
     for (unsigned i = 0; i < 2; i++)
         assert_ptr_equal(ofi_receive_message(&entries[i], &views[i]), &views[i]);
-    assert_ptr_equal(views[1].bytes, given[0]->chunk->memory);
+    assert_ptr_equal(views[1].rdma.bytes, given[0]->chunk->memory);
     ofi_receive_drop(ofi, &views[0]);
     assert_null(ofi->free_areas);
     ofi_receive_drop(ofi, &views[1]);
@@ -92,7 +92,7 @@ static void a_buffer_is_used_again_after_its_messages(void **state)
     (void)found(ofi, given[1], 0, 0, FI_MULTI_RECV); /* by itself */
     assert_ptr_equal(given[count - 1], given[1]);
     assert_ptr_equal(ofi->free_areas, given[0]);
-    ofi_buf_close(ofi);
+    aqi_rdma_drop_chunks(&ofi->rdma);
 }
 
 static void a_release_alone_is_no_message(void **state)
@@ -105,7 +105,7 @@ static void a_release_alone_is_no_message(void **state)
     assert_null(ofi_receive_message(&entry, &view));
     entry = found(ofi, given[0], 0, 0, FI_MULTI_RECV); /* twice counts once */
     assert_int_equal(ofi->posted, ofi->receives);
-    ofi_buf_close(ofi);
+    aqi_rdma_drop_chunks(&ofi->rdma);
 }
 
 static void what_is_kept_is_copied(void **state)
@@ -118,21 +118,21 @@ static void what_is_kept_is_copied(void **state)
     memcpy(given[0]->chunk->memory + 16, "kept", 5);
     struct fi_cq_data_entry entry = found(ofi, given[0], 16, 5, FI_RECV | FI_MULTI_RECV);
     assert_ptr_equal(ofi_receive_message(&entry, &view), &view);
-    view.len = 5;
+    view.rdma.len = 5;
     view.number = 7;
-    view.peer = &peer;
+    view.rdma.peer = &peer.rdma;
     struct ofi_buf *own = ofi_receive_keep(ofi, &view);
     assert_non_null(own);
     assert_ptr_equal(ofi->free_areas, given[0]);
     assert_null(own->area);
-    assert_string_equal((const char *)own->bytes, "kept");
-    assert_int_equal(own->len, 5);
+    assert_string_equal((const char *)own->rdma.bytes, "kept");
+    assert_int_equal(own->rdma.len, 5);
     assert_int_equal(own->number, 7);
-    assert_ptr_equal(own->peer, &peer);
+    assert_ptr_equal(own->rdma.peer, &peer);
     assert_ptr_equal(ofi_receive_keep(ofi, own), own);
     ofi_receive_drop(ofi, own);
-    assert_ptr_equal(ofi->free, own);
-    ofi_buf_close(ofi);
+    assert_ptr_equal(ofi->rdma.free, own);
+    aqi_rdma_drop_chunks(&ofi->rdma);
 }
 
 static void what_failed_is_not_posted_again(void **state)
@@ -153,7 +153,7 @@ static void what_failed_is_not_posted_again(void **state)
     assert_int_equal(ofi->posted, ofi->receives);
     assert_int_equal(count, before + 1);
     assert_ptr_not_equal(given[before], given[0]);
-    ofi_buf_close(ofi);
+    aqi_rdma_drop_chunks(&ofi->rdma);
 }
 
 /* The length in the message is not trusted, and not read if nothing is lent. */
@@ -170,21 +170,22 @@ static void a_message_about_memory_ends_where_it_does(void **state)
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct setup setup;
         struct ofi_tp *ofi = begin(&setup);
-        struct ofi_peer peer = {.lender = {.sent = 5, .forget = true}};
+        struct ofi_peer peer = {.rdma.lender = {.sent = 5, .forget = true},
+                                .addr = FI_ADDR_NOTAVAIL};
         const struct aqi_am_wire head = {
             .kind = AQI_AM_NONE, .handler = OFI_LENDING, .nbytes = rows[i].nbytes, .addr = 3};
         struct ofi_buf *buf = ofi_buf_get(ofi);
         assert_non_null(buf);
-        memcpy(buf->bytes, &head, sizeof(head));
-        buf->len = (uint32_t)sizeof(head) + rows[i].room;
-        buf->peer = &peer;
-        ofi->lending.on = rows[i].on;
-        ofi_lending_received(ofi, buf);
-        assert_int_equal(peer.down, !rows[i].fine);
-        assert_int_equal(peer.lender.taken, rows[i].fine ? 3 : 0);
-        if (!rows[i].fine) assert_non_null(strstr(peer.why, "a message about memory"));
-        assert_ptr_equal(ofi->free, buf);
-        ofi_buf_close(ofi);
+        memcpy(buf->rdma.bytes, &head, sizeof(head));
+        buf->rdma.len = (uint32_t)sizeof(head) + rows[i].room;
+        buf->rdma.peer = &peer.rdma;
+        ofi->rdma.lending.on = rows[i].on;
+        aqi_lending_received(&ofi->rdma, &buf->rdma);
+        assert_int_equal(peer.rdma.down, !rows[i].fine);
+        assert_int_equal(peer.rdma.lender.taken, rows[i].fine ? 3 : 0);
+        if (!rows[i].fine) assert_non_null(strstr(peer.rdma.why, "a message about memory"));
+        assert_ptr_equal(ofi->rdma.free, buf);
+        aqi_rdma_drop_chunks(&ofi->rdma);
     }
 }
 
@@ -201,26 +202,27 @@ static void there_is_room_for_what_may_come(void **state)
         struct setup setup;
         (void)begin(&setup);
         struct ofi_tp *ofi = &setup.ofi;
-        ofi_buf_close(ofi);
+        aqi_rdma_drop_chunks(&ofi->rdma);
         uint64_t peers = jobs[i % AQI_COUNT_OF(jobs)] - 1;
         ofi_config.receive_memory = memories[i / AQI_COUNT_OF(jobs)];
-        ofi->params.size = (uint32_t)peers + 1;
+        ofi->rdma.params.size = (uint32_t)peers + 1;
         /* With the settings for jobs of that size. */
-        ofi->params.credits = (struct aqi_credit_limits){
+        ofi->rdma.params.credits = (struct aqi_credit_limits){
             .depth = 32, .bytes = peers < 128 ? 128 << 10 : 12288, .slack = 8};
         size_t medium = peers < 1024 ? 8192 : 4032;
-        ofi->tp.limits = (struct aqi_tp_limits){.max_medium = medium};
-        ofi->buffer = ofi_buffer_bytes(medium);
+        ofi->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = medium};
+        ofi->rdma.buffer = ofi_buffer_bytes(medium);
         setup.rx.size = UINT32_MAX;
         ofi_receive_limit(ofi);
         ofi_receive_size(ofi);
         uint64_t requests = peers * aqi_max(ofi->limits.bytes, ofi->limits.largest);
-        uint64_t replies = aqi_min(peers * ofi->limits.depth, ofi->limits.total) * ofi->buffer;
-        uint64_t room = (uint64_t)ofi->receives * (ofi_area_len(ofi) - ofi->buffer);
+        uint64_t replies = aqi_min(peers * ofi->limits.depth, ofi->limits.total) * ofi->rdma.buffer;
+        uint64_t room =
+            (uint64_t)ofi->receives * (aqi_rdma_chunk_len(&ofi->rdma) - ofi->rdma.buffer);
         if (requests <= ofi_config.receive_memory / 2) {
             assert_true(room >= requests + replies);
             /* In addition to the four buffers that are not the provider's. */
-            uint64_t memory = (ofi->receives - 4u) * (uint64_t)ofi_area_len(ofi);
+            uint64_t memory = (ofi->receives - 4u) * (uint64_t)aqi_rdma_chunk_len(&ofi->rdma);
             assert_true(memory <= ofi_config.receive_memory * 11 / 10);
         }
         if (ofi_config.receive_memory >= 256 << 20 && peers < 8000)

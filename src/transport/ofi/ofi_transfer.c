@@ -85,9 +85,9 @@ void ofi_transfer_close(struct ofi_tp *ofi)
 /* Nothing of it is with the provider. */
 static void ofi_transfer_free(struct ofi_tp *ofi, struct ofi_op *op)
 {
-    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&ofi->lending, &op->op);
+    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&ofi->rdma, &op->op);
     if (AQI_UNLIKELY(op->copy != NULL)) ofi_transfer_drop_copy(ofi, op->copy);
-    aqi_pool_put(&ofi->ops, op);
+    aqi_pool_put(&ofi->rdma.ops, op);
 }
 
 void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op)
@@ -100,9 +100,9 @@ static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     if (piece->buf != NULL) {
         ofi_buf_put(ofi, piece->buf);
-        ofi->bounced--;
+        ofi->rdma.bounced--;
     }
-    if (piece->pin != NULL) aqi_pins_put(&ofi->pins, piece->pin);
+    if (piece->pin != NULL) aqi_pins_put(&ofi->rdma.pins, piece->pin);
     aqi_pool_put(&ofi->pieces, piece);
 }
 
@@ -111,9 +111,10 @@ static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, 
 {
     struct ofi_op *op = piece->op;
     if (op->op.status == AQ_OK) op->op.status = status;
-    if (AQI_UNLIKELY(op->reported && status != AQ_OK && !op->peer->down)) ofi_long_failed(ofi, op);
+    if (AQI_UNLIKELY(op->reported && status != AQ_OK && !op->op.peer->down))
+        ofi_long_failed(ofi, op);
     if (piece->buf != NULL && op->op.get && status == AQ_OK && !op->ended)
-        memcpy(op->op.local + piece->offset, piece->buf->bytes, piece->len);
+        memcpy(op->op.local + piece->offset, piece->buf->rdma.bytes, piece->len);
     op->op.done += piece->len;
     ofi_transfer_drop_piece(ofi, piece);
     if (op->op.done == op->op.len) ofi_transfer_over(ofi, op);
@@ -125,26 +126,12 @@ void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_sta
     ofi_transfer_piece_end(ofi, piece, status);
 }
 
-/* It may have been waiting, and does not any more. */
-static void ofi_transfer_unqueue(struct ofi_tp *ofi, struct ofi_op *op)
-{
-    struct ofi_op **at = &op->peer->waiting;
-    while (*at != NULL && *at != op)
-        at = &(*at)->next_waiting;
-    if (*at == NULL) return;
-    *at = op->next_waiting;
-    if (*at == NULL) op->peer->last_waiting = at;
-    ofi->waiting--;
-}
-
 void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
     struct ofi_op *op = piece->op;
     bool again = false;
-    if (op->op.loan != NULL && !op->ended && !op->peer->down) {
-        again = aqi_lending_refused(&ofi->lending, &op->op, piece->offset, piece->len);
-        if (op->op.posted == op->op.len) ofi_transfer_unqueue(ofi, op);
-    }
+    if (op->op.loan != NULL && !op->ended && !op->op.peer->down)
+        again = aqi_lending_refused(&ofi->rdma, &op->op, piece->offset, piece->len);
     ofi_transfer_piece_done(ofi, piece, again ? AQ_OK : AQ_ERANGE);
 }
 
@@ -156,7 +143,7 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
 {
     if (reached) piece->cancelled++;
-    if (piece->op->peer->down || piece->cancelled == OFI_CANCELLED) {
+    if (piece->op->op.peer->down || piece->cancelled == OFI_CANCELLED) {
         ofi_transfer_piece_refused(ofi, piece);
         return;
     }
@@ -167,9 +154,7 @@ void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, b
 
 static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    peer->waiting = peer->waiting->next_waiting;
-    if (peer->waiting == NULL) peer->last_waiting = &peer->waiting;
-    ofi->waiting--;
+    aqi_rdma_unqueue(&ofi->rdma, peer->rdma.waiting);
 }
 
 /* Whether the provider may still read or write memory of the initiator. */
@@ -187,15 +172,16 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
-    if (ofi->lending.on) aqi_lending_fail(&ofi->lending, &peer->lender, AQ_EPEER);
-    while (peer->waiting != NULL) {
-        peer->waiting->op.done += peer->waiting->op.len - peer->waiting->op.posted;
-        peer->waiting->op.posted = peer->waiting->op.len;
+    aqi_lending_fail(&ofi->rdma, &peer->rdma, AQ_EPEER);
+    while (peer->rdma.waiting != NULL) {
+        struct aqi_transfer *op = peer->rdma.waiting;
+        op->done += op->len - op->posted;
+        op->posted = op->len;
         ofi_transfer_wait_no_more(ofi, peer);
     }
     for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
         struct ofi_piece *piece = *at;
-        if (piece->op->peer == peer) {
+        if (ofi_op_peer(piece->op) == peer) {
             *at = piece->next_again;
             ofi_transfer_piece_end(ofi, piece, AQ_EPEER);
         } else {
@@ -219,10 +205,10 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
  */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
-    void *desc = piece->buf != NULL   ? ofi_buf_desc(piece->buf)
-                 : piece->pin != NULL ? ofi_pins_desc(piece->pin)
+    void *desc = piece->buf != NULL   ? ofi_mr_desc(piece->buf->rdma.chunk->mr[0])
+                 : piece->pin != NULL ? fi_mr_desc(aqi_rdma_pinned_mr(piece->pin, 0))
                                       : op->desc;
-    struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->bytes
+    struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->rdma.bytes
                                                         : (void *)(op->op.local + piece->offset),
                          .iov_len = piece->len};
     struct fi_rma_iov there = {
@@ -230,7 +216,7 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
     struct fi_msg_rma msg = {.msg_iov = &part,
                              .desc = &desc,
                              .iov_count = 1,
-                             .addr = op->peer->addr,
+                             .addr = ofi_op_peer(op)->addr,
                              .rma_iov = &there,
                              .rma_iov_count = 1,
                              .context = &piece->ctx};
@@ -246,7 +232,7 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
 /* The number of buffers for pieces: AQ_OFI_BOUNCE_MEMORY. */
 static uint64_t ofi_transfer_bounces(const struct ofi_tp *ofi)
 {
-    uint64_t most = ofi_config.bounce_memory / ofi->buffer;
+    uint64_t most = ofi_config.bounce_memory / ofi->rdma.buffer;
     return ofi_config.bounce_memory == 0 ? UINT64_MAX : aqi_max(most, 1);
 }
 
@@ -258,16 +244,16 @@ static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, stru
 {
     if (op->op.by == AQI_BY_KNOWN) return true;
     if (op->op.by == AQI_BY_PINS) {
-        piece->pin = aqi_pins_get(&ofi->pins, &op->op, op->op.posted, &piece->len);
+        piece->pin = aqi_pins_get(&ofi->rdma.pins, &op->op, op->op.posted, &piece->len);
         if (piece->pin != NULL) return true;
         op->op.by = AQI_BY_BOUNCE;
     }
-    piece->len = aqi_min(piece->len, ofi->buffer);
-    if (ofi->bounced >= ofi_transfer_bounces(ofi)) return false;
+    piece->len = aqi_min(piece->len, ofi->rdma.buffer);
+    if (ofi->rdma.bounced >= ofi_transfer_bounces(ofi)) return false;
     piece->buf = ofi_buf_get(ofi);
     if (piece->buf == NULL) return false;
-    ofi->bounced++;
-    if (!op->op.get) memcpy(piece->buf->bytes, op->op.local + op->op.posted, piece->len);
+    ofi->rdma.bounced++;
+    if (!op->op.get) memcpy(piece->buf->rdma.bytes, op->op.local + op->op.posted, piece->len);
     return true;
 }
 
@@ -294,9 +280,9 @@ static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *pee
     if (ofi_peer_is_cut((int)-err))
         ofi_flush_broken(ofi, peer, text);
     else
-        ofi_peer_fail(ofi, peer, "%s rejects a remote write or read: %s",
+        aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s rejects a remote write or read: %s",
                       ofi->info->fabric_attr->prov_name, text);
-    return peer->down ? AQ_EPEER : AQ_AGAIN;
+    return peer->rdma.down ? AQ_EPEER : AQ_AGAIN;
 }
 
 static void ofi_transfer_count(const struct ofi_piece *piece)
@@ -314,13 +300,13 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
     ssize_t err = ofi_transfer_give(ofi, op, piece);
     if (err != 0) {
         ofi_transfer_drop_piece(ofi, piece);
-        return ofi_transfer_not_taken(ofi, op->peer, err);
+        return ofi_transfer_not_taken(ofi, ofi_op_peer(op), err);
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->len;
     op->exposed = op->exposed || (piece->buf == NULL && !op->inject && op->copy == NULL &&
                                   op->op.local != op->op.copy);
-    op->peer->refused = 0;
+    ofi_op_peer(op)->refused = 0;
     ofi->out++;
     return AQ_OK;
 }
@@ -341,7 +327,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
     ofi->again = NULL;
     while (list != NULL) {
         struct ofi_piece *piece = list;
-        struct ofi_peer *peer = piece->op->peer;
+        struct ofi_peer *peer = ofi_op_peer(piece->op);
         list = piece->next_again;
         if (ofi_long_has_arrived(piece->op)) {
             ofi_transfer_piece_end(ofi, piece, AQ_OK);
@@ -371,8 +357,8 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
 
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    while (peer->waiting != NULL) {
-        struct ofi_op *op = peer->waiting;
+    while (peer->rdma.waiting != NULL) {
+        struct ofi_op *op = (struct ofi_op *)peer->rdma.waiting;
         if (ofi_transfer_post(ofi, op) != AQ_OK) return;
         if (op->op.posted == op->op.len) ofi_transfer_wait_no_more(ofi, peer);
     }
@@ -398,52 +384,42 @@ static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const stru
     else if (known != NULL && known->mr != NULL)
         op->desc = fi_mr_desc(known->mr);
     else
-        op->op.by =
-            aqi_pins_by(&ofi->pins, op->op.len,
-                        op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce, ofi->buffer);
+        op->op.by = aqi_pins_by(&ofi->rdma.pins, op->op.len,
+                                op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce,
+                                ofi->rdma.buffer);
 }
 
 void ofi_transfer_link(struct ofi_op *op)
 {
-    struct ofi_peer *peer = op->peer;
+    struct ofi_peer *peer = ofi_op_peer(op);
     op->next = peer->ops;
     op->link = &peer->ops;
     if (op->next != NULL) op->next->link = &op->next;
     peer->ops = op;
 }
 
-void ofi_transfer_queue(struct ofi_tp *ofi, struct ofi_op *op)
-{
-    struct ofi_peer *peer = op->peer;
-    op->next_waiting = NULL;
-    *peer->last_waiting = op;
-    peer->last_waiting = &op->next_waiting;
-    ofi->waiting++;
-}
-
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                                     const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
-    struct ofi_peer *peer = want->peer;
+    struct ofi_peer *peer = ofi_op_peer(want);
     if (!aqi_within(want->op.remote, want->op.len, rmem->rmem.addr, rmem->rmem.len))
         return aqi_fail(AQ_ERANGE, "ofi",
                         "%zu bytes at 0x%llx of rank %u are not in its registered memory",
-                        want->op.len, (unsigned long long)want->op.remote, peer->peer.id);
+                        want->op.len, (unsigned long long)want->op.remote, peer->rdma.peer.id);
     aq_status st = ofi_peer_ready(ofi, peer);
     if (st != AQ_OK) return st;
-    if (!want->op.get && ofi_fenced(ofi)) return AQ_AGAIN;
-    struct ofi_op *op = aqi_pool_get(&ofi->ops);
+    if (!want->op.get && aqi_rdma_fenced(&ofi->rdma)) return AQ_AGAIN;
+    struct ofi_op *op = aqi_pool_get(&ofi->rdma.ops);
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
     op->key = rmem->key;
     op->shift = rmem->base - rmem->rmem.addr;
-    op->op.lender = &peer->lender;
     ofi_transfer_local(ofi, op, mem);
     ofi_transfer_link(op);
     if (AQI_UNLIKELY(rmem->lent))
-        aqi_lending_begin(&ofi->lending, &op->op);
+        aqi_lending_begin(&ofi->rdma, &op->op);
     else
-        ofi_transfer_queue(ofi, op);
+        aqi_rdma_queue(&ofi->rdma, &op->op);
     if (AQI_UNLIKELY(peer->ask_at == 0)) ofi->look_at = 0;
     ofi_transfer_push(ofi, peer);
     return AQ_OK;
@@ -452,13 +428,12 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
                                       const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
-    struct ofi_op *op = aqi_pool_get(&ofi->ops);
+    struct ofi_op *op = aqi_pool_get(&ofi->rdma.ops);
     aq_status st = AQ_AGAIN;
     if (op == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for a transfer");
     *op = *want;
     op->key = rmem->key;
     op->shift = rmem->base - rmem->rmem.addr;
-    op->op.lender = &op->peer->lender;
     if (op->op.comp == NULL) {
         if (!ofi_transfer_copy(ofi, op)) goto no_copy;
         mem = NULL;
@@ -470,12 +445,12 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
     if (st == AQ_ENOTSUP) ofi_transfer_drop_piece(ofi, piece);
     if (st != AQ_OK) goto no_piece;
     ofi_transfer_link(op);
-    if (AQI_UNLIKELY(op->peer->ask_at == 0)) ofi->look_at = 0;
+    if (AQI_UNLIKELY(ofi_op_peer(op)->ask_at == 0)) ofi->look_at = 0;
     return AQ_OK;
 no_piece:
     if (op->copy != NULL) ofi_transfer_drop_copy(ofi, op->copy);
 no_copy:
-    aqi_pool_put(&ofi->ops, op);
+    aqi_pool_put(&ofi->rdma.ops, op);
     return st;
 }
 
@@ -489,13 +464,15 @@ aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct ofi_op op = {
-        .peer = (struct ofi_peer *)peer,
-        .op = {.comp = comp, .remote = addr, .local = (unsigned char *)(uintptr_t)src, .len = len}};
+    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
+                               .comp = comp,
+                               .remote = addr,
+                               .local = (unsigned char *)(uintptr_t)src,
+                               .len = len}};
     aqi_touch_read(src, len);
-    ofi_lock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return st;
 }
 
@@ -508,12 +485,15 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    struct ofi_op op = {
-        .peer = (struct ofi_peer *)peer,
-        .op = {.comp = comp, .get = true, .remote = addr, .local = dst, .len = len}};
+    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
+                               .comp = comp,
+                               .get = true,
+                               .remote = addr,
+                               .local = dst,
+                               .len = len}};
     aqi_touch_write(dst, len);
-    ofi_lock(ofi);
+    aqi_rdma_lock(&ofi->rdma);
     aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
-    ofi_unlock(ofi);
+    aqi_rdma_unlock(&ofi->rdma);
     return st;
 }

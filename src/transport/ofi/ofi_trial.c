@@ -93,16 +93,16 @@ static void ofi_trial_check(struct ofi_trial *trial, const unsigned char *bytes,
 static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, size_t len)
 {
     struct ofi_tp *ofi = trial->ofi;
-    size_t stamp = aqi_min(sizeof(ofi->stamp), trial->len);
-    const struct ofi_chunk *chunk = buf->area != NULL ? buf->area->chunk : buf->chunk;
-    if (buf->bytes < chunk->memory || buf->bytes + len > chunk->memory + chunk->len) {
+    size_t stamp = aqi_min(sizeof(ofi->rdma.stamp), trial->len);
+    const struct aqi_rdma_chunk *chunk = buf->area != NULL ? buf->area->chunk : buf->rdma.chunk;
+    if (buf->rdma.bytes < chunk->memory || buf->rdma.bytes + len > chunk->memory + chunk->len) {
         ofi_trial_say(trial, "it is reported where no buffer is");
-    } else if (len >= stamp && memcmp(buf->bytes, &ofi->stamp, stamp) == 0) {
+    } else if (len >= stamp && memcmp(buf->rdma.bytes, &ofi->rdma.stamp, stamp) == 0) {
         trial->arrived = true;
         if (len != trial->len)
             ofi_trial_say(trial, "%zu bytes come instead of %zu", len, trial->len);
         else
-            ofi_trial_check(trial, buf->bytes, stamp, len);
+            ofi_trial_check(trial, buf->rdma.bytes, stamp, len);
     }
     ofi_receive_drop(ofi, buf);
 }
@@ -141,8 +141,8 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     }
     trial->done = true;
     if (ctx->kind == OFI_PIECE) return true;
-    ((struct ofi_buf *)ctx)->busy = false;
-    ofi_buf_put(ofi, (struct ofi_buf *)ctx);
+    (ofi_buf_of(ctx))->busy = false;
+    ofi_buf_put(ofi, ofi_buf_of(ctx));
     return true;
 }
 
@@ -206,8 +206,8 @@ static void ofi_trial_send(struct ofi_trial *trial, size_t len, enum ofi_kind ki
     }
     trial->len = len;
     ofi_trial_begin(trial);
-    ofi_trial_fill(trial, buf->bytes, len);
-    memcpy(buf->bytes, &ofi->stamp, aqi_min(sizeof(ofi->stamp), len));
+    ofi_trial_fill(trial, buf->rdma.bytes, len);
+    memcpy(buf->rdma.bytes, &ofi->rdma.stamp, aqi_min(sizeof(ofi->rdma.stamp), len));
     buf->ctx.kind = kind;
     ofi_trial_post(trial, buf);
     if (buf->busy || ofi_trial_failed(trial)) return;
@@ -235,14 +235,14 @@ static void ofi_trial_inject(struct ofi_trial *trial, size_t len)
 {
     (void)len;
     if (trial->ofi->inject == 0) return;
-    ofi_trial_send(trial, aqi_min(trial->ofi->inject, trial->ofi->buffer), OFI_SEND);
+    ofi_trial_send(trial, aqi_min(trial->ofi->inject, trial->ofi->rdma.buffer), OFI_SEND);
     ofi_trial_wait(trial);
 }
 
 static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
 {
     (void)len;
-    ofi_trial_send(trial, trial->ofi->buffer, OFI_CONTROL);
+    ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
     ofi_trial_wait(trial);
 }
 
@@ -251,8 +251,8 @@ static void ofi_trial_many(struct ofi_trial *trial, size_t len)
 {
     (void)len;
     trial->released = false;
-    for (unsigned n = 0; n <= OFI_CHUNK && !ofi_trial_failed(trial); n++) {
-        ofi_trial_send(trial, trial->ofi->buffer, OFI_CONTROL);
+    for (unsigned n = 0; n <= AQI_RDMA_CHUNK && !ofi_trial_failed(trial); n++) {
+        ofi_trial_send(trial, trial->ofi->rdma.buffer, OFI_CONTROL);
         ofi_trial_wait(trial);
     }
     bool came = !ofi_trial_failed(trial);
@@ -269,7 +269,7 @@ static bool ofi_trial_register(struct ofi_trial *trial)
         mmap(NULL, 2 * OFI_TRIAL_AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     trial->areas = areas != MAP_FAILED ? areas : NULL;
     if (trial->areas != NULL &&
-        ofi_mem_reg(&trial->ofi->tp, trial->areas, 2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
+        ofi_mem_reg(&trial->ofi->rdma.tp, trial->areas, 2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
         return true;
     ofi_trial_say(trial, "%d bytes cannot be registered for it", 2 * OFI_TRIAL_AREA);
     return false;
@@ -301,8 +301,8 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
     memset(from, UCHAR_MAX, OFI_TRIAL_AREA);
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
     trial->op = (struct ofi_op){
-        .peer = &trial->self,
-        .op = {.get = get,
+        .op = {.peer = &trial->self.rdma,
+               .get = get,
                .remote = mem->key->base + OFI_TRIAL_OFFSET,
                .local = local + OFI_TRIAL_OFFSET},
         .key = mem->key->keys[0],
@@ -448,7 +448,7 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
         row->run(trial, row->len);
         if (ofi_trial_failed(trial)) failed = row;
     }
-    if (trial->mem != NULL) ofi_mem_dereg(&trial->ofi->tp, trial->mem);
+    if (trial->mem != NULL) ofi_mem_dereg(&trial->ofi->rdma.tp, trial->mem);
     return failed;
 }
 

@@ -21,7 +21,7 @@ enum aqi_op_by {
     AQI_BY_BOUNCE /* it is copied */
 };
 
-/* A put or get, as far as it is known here: the first member of the transport's own. */
+/* A put or get, as far as it is known to all networks: the first member of the driver's own. */
 struct aqi_transfer {
     struct aqi_comp *comp;
     bool get;
@@ -32,17 +32,19 @@ struct aqi_transfer {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
     size_t len, posted, done;
+    struct aqi_rdma_peer *peer;
+    struct aqi_transfer *next; /* of those of the peer that are not completely posted */
     /* Where the memory at the peer is lent on demand (lending.h). */
-    struct aqi_lender *lender;
     struct aqi_loan *loan;          /* NULL: nothing was asked for, or it is registered there */
     struct aqi_transfer *next_part; /* of those that wait for it */
 };
 
 /* The use of the memory. */
 enum aqi_pins_access {
-    AQI_PINS_READ,  /* a put, which may read from memory that cannot be written */
-    AQI_PINS_WRITE, /* puts and gets */
-    AQI_PINS_PEERS  /* these, and those of peers */
+    AQI_PINS_READ,   /* a put, which may read from memory that cannot be written */
+    AQI_PINS_WRITE,  /* puts and gets */
+    AQI_PINS_PEERS,  /* these, and those of peers */
+    AQI_PINS_BUFFERS /* messages, puts and gets */
 };
 
 /* The first member of a transport's record of a registration (aqi_reg_mem.handle). */

@@ -1,0 +1,159 @@
+/* ibv: what the engine asks of it (rdma.h). */
+#include "transport/ibv/hca_impl.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static void hca_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
+{
+    struct ibv_mr *mrs[HCA_RAILS];
+    (void)rdma;
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        mrs[r] = mr[r];
+    hca_rails_deregister(mrs);
+}
+
+static aq_status hca_driver_reg(struct aqi_rdma *rdma, void *addr, size_t len,
+                                enum aqi_pins_access access, void *mr[AQI_RDMA_RAILS])
+{
+    static const int rights[] = {[AQI_PINS_READ] = 0,
+                                 [AQI_PINS_WRITE] = IBV_ACCESS_LOCAL_WRITE,
+                                 [AQI_PINS_PEERS] = HCA_ACCESS,
+                                 [AQI_PINS_BUFFERS] = IBV_ACCESS_LOCAL_WRITE};
+    struct ibv_mr *mrs[HCA_RAILS] = {NULL};
+    bool fine = hca_rails_register((struct hca_tp *)rdma, mrs, addr, len, rights[access]);
+    bool full = errno == ENOMEM;
+    if (!fine) {
+        hca_rails_deregister(mrs);
+        return full ? AQ_ELIMIT : AQ_ENOTSUP;
+    }
+    for (unsigned r = 0; r < HCA_RAILS; r++)
+        mr[r] = mrs[r];
+    return AQ_OK;
+}
+
+static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr,
+                             void *key)
+{
+    unsigned rails = ((const struct hca_tp *)rdma)->rails;
+    uint32_t *rkey = key;
+    (void)addr;
+    for (unsigned r = 0; r < rails; r++)
+        rkey[r] = hca_rkey_of(mr[r]);
+    return rails * sizeof(*rkey);
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+/* Buffers whose completion is not signalled come back only on request. */
+static void hca_driver_ask_back(struct hca_tp *hca)
+{
+    hca->silent_most = 0;
+    for (uint32_t id = 0; id < hca->rdma.params.size; id++)
+        for (unsigned r = 0; hca_peer_at(hca, id) != NULL && r < hca->rails; r++)
+            hca_link_mark(hca, hca_peer_at(hca, id), r);
+}
+
+aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine)
+{
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no more message buffers can be registered: %s",
+                 aq_error_message());
+    if (hca->rdma.bounced > mine) {
+        hca_driver_ask_back(hca);
+        return AQ_AGAIN;
+    }
+    aqi_rdma_fail(&hca->rdma, &peer->rdma, "no buffer for messages: %s", aq_error_message());
+    return AQ_EPEER;
+}
+
+static aq_status hca_driver_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
+{
+    return hca_message_ready((struct hca_tp *)rdma, (struct hca_peer *)peer);
+}
+
+static aq_status hca_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
+                                   struct aqi_rdma_buf **buf)
+{
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    uint32_t more = hca->depth + AQI_LENDING_MESSAGES;
+    *buf = aqi_rdma_bounce_get(rdma, more);
+    return *buf != NULL ? AQ_OK : hca_bounce_none(hca, (struct hca_peer *)peer, more);
+}
+
+static aq_status hca_driver_send(struct aqi_rdma *rdma, struct aqi_rdma_peer *to,
+                                 struct aqi_rdma_buf *buf)
+{
+    struct hca_peer *peer = (struct hca_peer *)to;
+    aq_status st = hca_message_send((struct hca_tp *)rdma, peer, buf, peer->number);
+    if (st != AQ_OK) aqi_rdma_bounce_put(rdma, buf);
+    return st;
+}
+
+static void hca_driver_taken(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
+{
+    hca_message_again((struct hca_tp *)rdma, buf);
+}
+
+static void hca_driver_handle(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
+{
+    hca_message_request((struct hca_tp *)rdma, buf);
+}
+
+/* --- transfers and peers --------------------------------------------------------------------- */
+
+static void hca_driver_begun(struct aqi_transfer *op)
+{
+    hca_op_peer((const struct hca_op *)op)->busy++;
+}
+
+static bool hca_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    const struct hca_peer *peer = (const struct hca_peer *)op->peer;
+    unsigned rails = ((const struct hca_tp *)rdma)->rails;
+    return op->loan->wait.use.mem->key_len >= aqi_min(rails, peer->addr.rails) * sizeof(uint32_t);
+}
+
+static void hca_driver_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    hca_transfer_end((struct hca_tp *)rdma, (struct hca_op *)op);
+}
+
+static void hca_driver_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
+{
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_peer *peer = (struct hca_peer *)lost;
+    hca_greet_end(hca, peer);
+    peer->state = HCA_DOWN;
+    hca_links_end(hca, peer, AQ_EPEER);
+    hca_transfer_fail(hca, peer, AQ_EPEER);
+}
+
+static void hca_driver_where(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
+                             char text[AQI_RDMA_WHERE])
+{
+    (void)rdma, (void)peer;
+    text[0] = '\0';
+}
+
+const struct aqi_rdma_driver hca_driver = {.name = "ibv",
+                                           .buf_size = sizeof(struct aqi_rdma_buf),
+                                           .op_size = sizeof(struct hca_op),
+                                           .reg = hca_driver_reg,
+                                           .dereg = hca_driver_dereg,
+                                           .key = hca_driver_key,
+                                           .ready = hca_driver_ready,
+                                           .buffer = hca_driver_buffer,
+                                           .send = hca_driver_send,
+                                           .taken = hca_driver_taken,
+                                           .handle = hca_driver_handle,
+                                           .begun = hca_driver_begun,
+                                           .lent = hca_driver_lent,
+                                           .end = hca_driver_end,
+                                           .down = hca_driver_down,
+                                           .where = hca_driver_where};

@@ -1,0 +1,209 @@
+/*
+ * The engine of networks that write and read the memory of peers: what ibv and ofi have in common.
+ * A *driver* below it knows the network (struct aqi_rdma_driver).
+ *
+ * One lock guards everything; it is not held while handlers run. With several rails, memory is
+ * registered with each.
+ */
+#ifndef AQI_RDMA_H
+#define AQI_RDMA_H
+
+#include "base/pool.h"
+#include "base/spin.h"
+#include "transport/rdma/lending.h"
+#include "transport/rdma/pins.h"
+#include "transport/transport.h"
+
+enum {
+    AQI_RDMA_RAILS = 4,
+    AQI_RDMA_KEY = 16,    /* bytes of a peer's key for memory that is registered on demand */
+    AQI_RDMA_CHUNK = 64,  /* buffers that are registered together */
+    AQI_RDMA_BATCH = 16,  /* completions taken at once */
+    AQI_RDMA_LENDING = 3, /* the `handler` of messages about memory, which are of no kind */
+    AQI_RDMA_WHERE = 100  /* bytes of a peer's address as text */
+};
+
+struct aqi_rdma_chunk {
+    struct aqi_rdma_chunk *next;
+    unsigned char *memory;
+    size_t len;
+    void *mr[AQI_RDMA_RAILS]; /* NULL: the network needs none */
+};
+
+/* The first member of the driver's. */
+struct aqi_rdma_buf {
+    struct aqi_rdma_buf *next;
+    struct aqi_rdma_chunk *chunk;
+    unsigned char *bytes;
+    uint32_t len;
+    unsigned rail;              /* on which a message arrived; the number of rails: on none */
+    struct aqi_rdma_peer *peer; /* the sender or the receiver of a message */
+};
+
+/* The first member of the driver's. */
+struct aqi_rdma_peer {
+    struct aqi_peer peer;
+    bool down;                                    /* failed for good: nothing is started any more */
+    bool lost;                                    /* to be reported, or reported */
+    struct aqi_transfer *waiting, **last_waiting; /* that are not completely posted */
+    struct aqi_rdma_peer *next_lost;
+    struct aqi_lender lender;
+    char why[320];
+};
+
+/* The first member of the driver's. */
+struct aqi_rdma {
+    struct aqi_tp tp;
+    struct aqi_tp_params params;
+    const struct aqi_rdma_driver *driver;
+    struct aqi_spin lock;
+    bool locks, draining;
+    bool whole;       /* the next round must check more than the completions */
+    uint32_t stamp;   /* in each message */
+    uint64_t now;     /* as passed to progress */
+    size_t buffer;    /* bytes of one */
+    uint64_t most;    /* buffers to send from, but for those that replies may have besides */
+    uint32_t bounced; /* that are in use */
+    uint32_t waiting; /* transfers that are not completely posted */
+    struct aqi_rdma_peer **peers;
+    struct aqi_rdma_chunk *chunks;
+    struct aqi_rdma_buf *free;
+    struct aqi_rdma_buf *held, **last_held; /* requests that wait for their turn */
+    struct aqi_rdma_peer *lost;
+    struct aqi_pool ops;
+    struct aqi_pins pins; /* open if local memory must be registered, or it is lent */
+    struct aqi_lending lending;
+};
+
+/* With the lock held, unless stated otherwise. */
+struct aqi_rdma_driver {
+    const char *name;
+    size_t buf_size, op_size; /* of its own structs */
+
+    /*
+     * Register memory with all rails: `mr` becomes what each of them returned. AQ_ELIMIT: there is
+     * no room; AQ_ENOTSUP: this memory cannot be registered; both as in aqi_reg_hooks.pin, with
+     * the reason in aq_error_message(). Also without the lock.
+     */
+    aq_status (*reg)(struct aqi_rdma *rdma, void *addr, size_t len, enum aqi_pins_access access,
+                     void *mr[AQI_RDMA_RAILS]);
+    void (*dereg)(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS]); /* no-op on NULL */
+    /* The key of this memory for peers; returns its length. */
+    size_t (*key)(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr, void *key);
+
+    /* Whether a message may be sent to the peer; AQ_AGAIN: not now. */
+    aq_status (*ready)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
+    /* A buffer for a message of the engine itself, which needs no credit; AQ_AGAIN: not now. */
+    aq_status (*buffer)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
+                        struct aqi_rdma_buf **buf);
+    /* Send it; otherwise it is free again. */
+    aq_status (*send)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, struct aqi_rdma_buf *buf);
+    /* The message in `buf` has been taken. */
+    void (*taken)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
+    /* Run the handler of a request that was held. */
+    void (*handle)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
+
+    /* A transfer has begun: a copy of another one, or for the first time. */
+    void (*begun)(struct aqi_transfer *op);
+    /* It has its memory at the peer, op->loan->wait.use. False: the key is malformed. */
+    bool (*lent)(struct aqi_rdma *rdma, struct aqi_transfer *op);
+    /* It has ended, with op->status, for all that is not posted; call aqi_lending_end. */
+    void (*end)(struct aqi_rdma *rdma, struct aqi_transfer *op);
+
+    /* The peer has failed: end all that is under way to it. */
+    void (*down)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
+    /* Its address as text that follows its number; "": unknown. */
+    void (*where)(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
+                  char text[AQI_RDMA_WHERE]);
+};
+
+static inline void aqi_rdma_lock(struct aqi_rdma *rdma)
+{
+    if (rdma->locks) aqi_spin_lock(&rdma->lock);
+}
+
+static inline void aqi_rdma_unlock(struct aqi_rdma *rdma)
+{
+    if (rdma->locks) aqi_spin_unlock(&rdma->lock);
+}
+
+/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
+static inline bool aqi_rdma_fenced(struct aqi_rdma *rdma)
+{
+    return aqi_pins_fenced(&rdma->pins) && !rdma->draining;
+}
+
+/* Nothing is under way. */
+static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver)
+{
+    rdma->driver = driver;
+    rdma->last_held = &rdma->held;
+}
+
+static inline void aqi_rdma_peer_begin(struct aqi_rdma_peer *peer, uint32_t id)
+{
+    peer->peer.id = id;
+    peer->last_waiting = &peer->waiting;
+}
+
+/* peer.c */
+/* This peer has failed permanently; `why` is reported from progress. With the lock held. */
+void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
+    AQI_PRINTF(3, 4);
+void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
+/* The end of a round of progress. Releases the lock. */
+unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode);
+
+/* buffer.c. With the lock held. */
+/* Followed by `room` bytes for the state of its parts. NULL: the reason is in aq_error_message(),
+ * but not logged. */
+struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room);
+bool aqi_rdma_more_bufs(struct aqi_rdma *rdma); /* likewise */
+void aqi_rdma_drop_chunks(struct aqi_rdma *rdma);
+static inline size_t aqi_rdma_chunk_len(const struct aqi_rdma *rdma)
+{
+    return aqi_round_up(AQI_RDMA_CHUNK * rdma->buffer, 4096);
+}
+static inline struct aqi_rdma_buf *aqi_rdma_get(struct aqi_rdma *rdma)
+{
+    if (AQI_UNLIKELY(rdma->free == NULL) && !aqi_rdma_more_bufs(rdma)) return NULL;
+    struct aqi_rdma_buf *buf = rdma->free;
+    rdma->free = buf->next;
+    return buf;
+}
+static inline void aqi_rdma_put(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
+{
+    buf->next = rdma->free;
+    rdma->free = buf;
+}
+/* A buffer to send from, of `most` and as many `more`. NULL: not now. */
+static inline struct aqi_rdma_buf *aqi_rdma_bounce_get(struct aqi_rdma *rdma, uint32_t more)
+{
+    if (AQI_UNLIKELY(rdma->bounced >= rdma->most + more)) return NULL;
+    struct aqi_rdma_buf *buf = aqi_rdma_get(rdma);
+    if (AQI_LIKELY(buf != NULL)) rdma->bounced++;
+    return buf;
+}
+static inline void aqi_rdma_bounce_put(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
+{
+    rdma->bounced--;
+    aqi_rdma_put(rdma, buf);
+}
+
+/* message.c. With the lock held. */
+/* The message has to wait until its handler may run. */
+void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
+/* The lock is released while handlers run. */
+unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
+
+/* memory.c */
+aq_status aqi_rdma_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut);
+void *aqi_rdma_pinned_mr(const struct aqi_reg_use *use, unsigned rail); /* as `reg` returned it */
+
+/* transfer.c. With the lock held. */
+/* It is posted as soon as may be. */
+void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op);
+/* Nothing of it is to be posted any more, if it was. */
+void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);
+
+#endif
