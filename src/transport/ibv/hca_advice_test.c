@@ -555,7 +555,7 @@ static void a_network_that_carries_less_than_its_ports(void **unused)
     const struct ibv_wc wc = {.wr_id = hca_wr_of_send(1, 0, 0), .status = IBV_WC_RETRY_EXC_ERR};
     (void)unused;
     for (unsigned round = 0; round < 3; round++) {
-        struct hca_sent sent = {.buf = &buf};
+        struct hca_sent sent = {.piece.buf = &buf};
         peer.link[0] = (struct hca_link){.qp = &card.qp, .sent = &sent, .head = 1};
         peer.state = HCA_UP;
         peer.generation = round;

@@ -134,22 +134,17 @@ enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
  */
 struct hca_sent {
     union {
-        struct {
-            struct aqi_rdma_buf *buf; /* a message's, or the bounce buffer of a piece; NULL */
-            struct hca_op *op;        /* NULL: a message */
-            size_t offset;            /* for a piece */
-            struct aqi_reg_use *pin;  /* for a piece whose memory is pinned on demand; NULL */
-        };
-        struct { /* for a straight transfer */
+        struct aqi_rdma_piece piece; /* a message has only its buffer */
+        struct {                     /* for a straight transfer */
             struct aqi_comp *comp;
             uint64_t remote;
             unsigned char *local;
             const struct hca_mem *here; /* NULL: it was sent inline */
             const struct hca_rmem *there;
+            size_t len;
             unsigned char copy[AQI_PUT_COPIED]; /* of a short put, copied on return */
         };
     };
-    size_t len;      /* of a piece, or straight */
     uint32_t number; /* of a message to this peer */
     union {
         struct {
@@ -166,7 +161,7 @@ static_assert(sizeof(struct hca_sent) == AQI_CACHE_LINE, "in two lines at most")
 
 static inline bool hca_sent_is_piece(const struct hca_sent *sent)
 {
-    return sent->straight || sent->op != NULL;
+    return sent->straight || sent->piece.op != NULL;
 }
 
 struct hca_link {
@@ -304,6 +299,12 @@ static inline struct hca_peer *hca_op_peer(const struct hca_op *op)
 static inline struct hca_peer *hca_buf_peer(const struct aqi_rdma_buf *buf)
 {
     return (struct hca_peer *)buf->peer;
+}
+
+/* NULL: a message. */
+static inline struct hca_op *hca_sent_op(const struct hca_sent *sent)
+{
+    return (struct hca_op *)sent->piece.op;
 }
 
 static inline uint32_t hca_buf_lkey(const struct aqi_rdma_buf *buf, unsigned rail)
@@ -646,9 +647,6 @@ aq_status hca_put_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
 aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                          uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
-/* AQ_ERANGE: it does not lie in `rmem`. */
-aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                             uint64_t addr, size_t len);
 /* With the lock held. */
 /* Begin a copy of `want`. AQ_AGAIN: not now. */
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,

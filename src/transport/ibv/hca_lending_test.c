@@ -428,8 +428,8 @@ static void what_is_refused_is_done_by_messages(void **unused)
         wire->tail = wire->head;
         while (link->tail != link->head) {
             struct hca_sent *sent = hca_link_take(ends[1].hca, link);
-            sent->refused = sent->op != NULL;
-            assert_int_equal(hca_transfer_lent_again(ends[1].hca, sent), sent->op != NULL);
+            sent->refused = sent->piece.op != NULL;
+            assert_int_equal(hca_transfer_lent_again(ends[1].hca, sent), sent->piece.op != NULL);
             hca_sent_end(ends[1].hca, sent, AQ_OK);
         }
         assert_false(is_over(slot));

@@ -144,10 +144,10 @@ void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
     if (sent->straight)
         hca_transfer_straight_end(sent, status);
-    else if (sent->op != NULL)
+    else if (sent->piece.op != NULL)
         hca_transfer_piece_done(hca, sent, status);
-    else if (sent->buf != NULL)
-        aqi_rdma_bounce_put(&hca->rdma, sent->buf);
+    else if (sent->piece.buf != NULL)
+        aqi_rdma_bounce_put(&hca->rdma, sent->piece.buf);
 }
 
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link)
@@ -199,16 +199,16 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 {
     struct hca_link *link = &peer->link[rail];
     if (hca_link_is_full(hca, link)) return AQ_AGAIN;
-    bool silent =
-        sent->op == NULL && (sent->buf != NULL || sent->word) && hca_link_may_be_silent(hca, link);
+    bool silent = sent->piece.op == NULL && (sent->piece.buf != NULL || sent->word) &&
+                  hca_link_may_be_silent(hca, link);
     struct hca_sent *place = hca_link_place(hca, link, link->head);
     aq_status st = hca_link_hand_over(hca, link, wr, silent);
     if (st != AQ_OK) return st;
     *place = *sent;
     place->silent = silent;
-    if (sent->op != NULL)
+    if (sent->piece.op != NULL)
         link->pieces++;
-    else if (sent->buf != NULL)
+    else if (sent->piece.buf != NULL)
         peer->number = sent->number + 1;
     return AQ_OK;
 }
@@ -217,14 +217,17 @@ void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* of no bytes, so it needs no key */
     if (peer->state != HCA_UP || peer->link[rail].silent == 0) return;
-    (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.op = NULL});
+    (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.number = 0});
 }
 
 /* It has sent greetings since the reconnection, but the first longer message does not arrive. */
 static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                            const struct hca_sent *sent)
 {
-    size_t len = hca_sent_is_piece(sent) || sent->buf == NULL ? sent->len : sent->buf->len;
+    size_t len = sent->straight            ? sent->len
+                 : sent->piece.op != NULL  ? sent->piece.len
+                 : sent->piece.buf != NULL ? sent->piece.buf->len
+                                           : 0;
     bool first = sent == peer->link[rail].sent;
     if (peer->doubted || peer->generation == 0 || !first || len <= HCA_SURE) return;
     peer->doubted = true;

@@ -52,7 +52,7 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
     void *payload = (void *)(uintptr_t)am->payload;
     if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent memory has its turn */
-    aq_status st = hca_transfer_check(to, there, am->addr, am->nbytes);
+    aq_status st = aqi_rdma_check(tp, to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
     struct hca_op op = {.op = {.peer = (struct aqi_rdma_peer *)to,
                                .comp = comp,

@@ -51,8 +51,8 @@ static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *
     }
     bool silent = hca_link_may_be_silent(hca, link);
     struct hca_sent *sent = hca_link_place(hca, link, link->head);
-    sent->buf = buf;
-    sent->op = NULL;
+    sent->piece.buf = buf;
+    sent->piece.op = NULL;
     sent->number = number;
     sent->is = 0;
     sent->silent = silent;
@@ -129,7 +129,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     if ((am->flags & AQI_AM_IS_REPLY) == 0) peer->awaited += peer->awaited < hca->depth;
     aq_status st = hca_message_go(hca, peer, link, buf, peer->number);
     if (AQI_UNLIKELY(st != AQ_OK))
-        aqi_rdma_bounce_put(&hca->rdma, hca_link_place(hca, link, link->head)->buf);
+        aqi_rdma_bounce_put(&hca->rdma, hca_link_place(hca, link, link->head)->piece.buf);
     return st;
 }
 

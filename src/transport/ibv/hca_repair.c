@@ -168,12 +168,12 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
         bool refused = sent->refused && !sent->straight;
         if (!sent->straight && hca_transfer_lent_again(hca, sent)) {
             hca_sent_end(hca, sent, AQ_OK);
-        } else if (refused && sent->op->refused) {
+        } else if (refused && hca_sent_op(sent)->refused) {
             hca_sent_end(hca, sent, AQ_ERANGE);
         } else if (sent->straight) {
             hca_transfer_again(hca, peer, sent);
-        } else if (sent->op != NULL || sent->buf != NULL) {
-            if (refused) sent->op->refused = true;
+        } else if (sent->piece.op != NULL || sent->piece.buf != NULL) {
+            if (refused) hca_sent_op(sent)->refused = true;
             sent->refused = false;
             peer->again[peer->again_count++] = *sent;
         }
@@ -251,14 +251,14 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
     while (peer->again_first < peer->again_count && peer->state == HCA_UP) {
         struct hca_sent *sent = &peer->again[peer->again_first];
         aq_status st = AQ_OK;
-        if (sent->op != NULL && hca_long_arrived(peer, sent->op))
+        if (sent->piece.op != NULL && hca_long_arrived(peer, hca_sent_op(sent)))
             hca_sent_end(hca, sent, AQ_OK); /* its handler may have run: nothing is written again */
-        else if (sent->op != NULL)
+        else if (sent->piece.op != NULL)
             st = hca_transfer_issue(hca, peer, sent);
         else if ((int32_t)(sent->number - peer->arrived) < 0)
             hca_sent_end(hca, sent, AQ_OK);
         else
-            st = hca_message_send(hca, peer, sent->buf, sent->number);
+            st = hca_message_send(hca, peer, sent->piece.buf, sent->number);
         if (st != AQ_OK) return; /* no room; or the failed rail has forgotten all */
         peer->again_first++;
     }

@@ -172,7 +172,7 @@ aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_r
                                          .rkey = place->rkey[peer->first]}};
     if (room <= hca->rail[peer->first].max_inline) wr.send_flags = IBV_SEND_INLINE;
     aq_status st = hca_link_post(hca, peer, peer->first, &wr,
-                                 &(struct hca_sent){.buf = buf, .number = peer->number});
+                                 &(struct hca_sent){.piece.buf = buf, .number = peer->number});
     if (st == AQ_OK) {
         out->head++;
         peer->in.told = peer->in.consumed;

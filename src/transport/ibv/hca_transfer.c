@@ -28,32 +28,20 @@ static inline bool hca_transfer_is_done(const struct hca_op *op)
     return op->op.done == op->op.len && (op->header == NULL || op->followed);
 }
 
-/* Release the resources of a piece. */
-static void hca_transfer_release(struct hca_tp *hca, struct hca_sent *sent)
-{
-    if (sent->buf != NULL) aqi_rdma_bounce_put(&hca->rdma, sent->buf);
-    if (sent->pin == NULL) return;
-    aqi_pins_put(&hca->rdma.pins, sent->pin);
-    hca->rdma.whole = true; /* it may be unpinned */
-}
-
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status)
 {
-    struct hca_op *op = sent->op;
-    if (status != AQ_OK) op->op.status = status;
+    struct hca_op *op = hca_sent_op(sent);
     if (status == AQ_ERANGE && op->header != NULL) hca_long_void(op);
-    if (sent->buf != NULL && op->op.get && status == AQ_OK)
-        memcpy(op->op.local + sent->offset, sent->buf->bytes, sent->len);
-    hca_transfer_release(hca, sent);
-    op->op.done += sent->len;
+    (void)aqi_rdma_piece_end(&hca->rdma, &sent->piece, status);
     if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
 }
 
 bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
 {
-    struct hca_op *op = sent->op;
-    if (op == NULL || op->op.loan == NULL || !(sent->refused || op->op.loan->stale)) return false;
-    return aqi_lending_refused(&hca->rdma, &op->op, sent->offset, sent->len);
+    const struct aqi_rdma_piece *piece = &sent->piece;
+    struct aqi_transfer *op = piece->op;
+    if (op == NULL || op->loan == NULL || !(sent->refused || op->loan->stale)) return false;
+    return aqi_lending_refused(&hca->rdma, op, piece->offset, piece->len);
 }
 
 /* Those that are not completely posted end when their posted requests have. */
@@ -107,37 +95,38 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
 }
 
 /* The local address of a piece. */
-static struct ibv_sge hca_transfer_piece(const struct hca_sent *sent, unsigned rail)
+static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, unsigned rail)
 {
-    const struct hca_op *op = sent->op;
-    const unsigned char *at = op->op.local + sent->offset;
-    struct ibv_sge piece = {.addr = (uintptr_t)at, .length = (uint32_t)sent->len};
-    if (sent->buf != NULL) {
-        piece.addr = (uintptr_t)sent->buf->bytes;
-        piece.lkey = hca_buf_lkey(sent->buf, rail);
-    } else if (sent->pin != NULL) {
-        piece.lkey = ((const struct ibv_mr *)aqi_rdma_pinned_mr(sent->pin, rail))->lkey;
+    const struct hca_mem *here = ((const struct hca_op *)piece->op)->here;
+    const unsigned char *at = piece->op->local + piece->offset;
+    struct ibv_sge sge = {.addr = (uintptr_t)at, .length = (uint32_t)piece->len};
+    if (piece->buf != NULL) {
+        sge.addr = (uintptr_t)piece->buf->bytes;
+        sge.lkey = hca_buf_lkey(piece->buf, rail);
+    } else if (piece->pin != NULL) {
+        sge.lkey = ((const struct ibv_mr *)aqi_rdma_pinned_mr(piece->pin, rail))->lkey;
     } else {
-        size_t offset = (size_t)(at - (const unsigned char *)op->here->mem.addr);
-        piece.lkey = op->here->mr[offset >> op->here->key.shift][rail]->lkey;
+        size_t offset = (size_t)(at - (const unsigned char *)here->mem.addr);
+        sge.lkey = here->mr[offset >> here->key.shift][rail]->lkey;
     }
-    return piece;
+    return sge;
 }
 
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent)
 {
-    const struct hca_op *op = sent->op;
+    const struct hca_op *op = hca_sent_op(sent);
     unsigned rail = hca_transfer_link(hca, op);
     if (rail == HCA_RAILS) return AQ_AGAIN;
     hca_transfer_turn(hca, peer, rail);
-    uint64_t remote = op->op.remote + sent->offset;
-    struct ibv_sge piece = hca_transfer_piece(sent, rail);
+    uint64_t remote = op->op.remote + sent->piece.offset;
+    struct ibv_sge piece = hca_transfer_piece(&sent->piece, rail);
     struct ibv_send_wr wr = {
         .sg_list = &piece,
         .num_sge = 1,
         .opcode = op->op.get ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
         .wr.rdma = {.remote_addr = remote, .rkey = hca_transfer_rkey(op, remote, rail)}};
-    if (!op->op.get && sent->len <= peer->link[rail].max_inline) wr.send_flags = IBV_SEND_INLINE;
+    if (!op->op.get && sent->piece.len <= peer->link[rail].max_inline)
+        wr.send_flags = IBV_SEND_INLINE;
     return hca_link_post(hca, peer, rail, &wr, sent);
 }
 
@@ -160,25 +149,17 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
-    struct hca_sent sent = {.op = op, .offset = op->op.posted, .len = hca_transfer_piece_len(op)};
+    struct hca_sent sent = {.number = 0};
     /* Before memory is pinned, or looked up repeatedly. */
     if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
-    if (op->op.by == AQI_BY_PINS) {
-        sent.pin = aqi_pins_get(&hca->rdma.pins, &op->op, sent.offset, &sent.len);
-        if (sent.pin == NULL) op->op.by = AQI_BY_BOUNCE;
-    }
-    if (op->op.by == AQI_BY_BOUNCE) {
-        sent.len = aqi_min(sent.len, hca->rdma.buffer);
-        sent.buf = aqi_rdma_bounce_get(&hca->rdma, 0);
-        if (sent.buf == NULL) return hca_bounce_none(hca, hca_op_peer(op), 0);
-        if (!op->op.get) memcpy(sent.buf->bytes, op->op.local + op->op.posted, sent.len);
-    }
-    op->op.posted += sent.len; /* first: a failure ends posted requests */
+    if (!aqi_rdma_piece_begin(&hca->rdma, &op->op, hca_transfer_piece_len(op), &sent.piece))
+        return hca_bounce_none(hca, hca_op_peer(op), 0);
+    op->op.posted += sent.piece.len; /* first: a failure ends posted requests */
     aq_status st = hca_transfer_issue(hca, hca_op_peer(op), &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
-    op->op.posted -= sent.len;
-    hca_transfer_release(hca, &sent);
+    op->op.posted -= sent.piece.len;
+    aqi_rdma_piece_drop(&hca->rdma, &sent.piece);
     return st;
 }
 
@@ -202,16 +183,9 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
 {
     const struct hca_mem *here = (const struct hca_mem *)mem;
     op->here = here != NULL && here->key.parts != 0 ? here : NULL;
-    if (!op->op.get && op->op.len <= sizeof(op->op.copy)) {
-        memcpy(op->op.copy, op->op.local, op->op.len);
-        op->op.local = op->op.copy;
-        op->op.by = AQI_BY_BOUNCE;
-    } else if (op->source != NULL && op->op.len <= hca_config.bounce_limit) {
+    aqi_rdma_local(&hca->rdma, &op->op, op->here != NULL, hca_config.bounce_limit);
+    if (op->source != NULL && op->op.len <= hca_config.bounce_limit)
         op->op.by = AQI_BY_BOUNCE; /* pinning it would not last */
-    } else if (op->here == NULL) {
-        op->op.by =
-            aqi_pins_by(&hca->rdma.pins, op->op.len, hca_config.bounce_limit, hca->rdma.buffer);
-    }
 }
 
 static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
@@ -470,20 +444,11 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
     return hca_transfer_get_any(tp, peer, rmem, addr, dst, len, mem, comp);
 }
 
-aq_status hca_transfer_check(const struct aqi_peer *peer, const struct aqi_rmem *rmem,
-                             uint64_t addr, size_t len)
-{
-    if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
-    return aqi_fail(AQ_ERANGE, "ibv",
-                    "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
-                    (unsigned long long)addr, peer->id);
-}
-
 aq_status hca_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    aq_status st = hca_transfer_check(peer, rmem, addr, len);
+    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
     return st == AQ_OK ? hca_put_within(tp, peer, rmem, addr, src, len, mem, comp) : st;
 }
 
@@ -491,6 +456,6 @@ aq_status hca_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    aq_status st = hca_transfer_check(peer, rmem, addr, len);
+    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
     return st == AQ_OK ? hca_get_within(tp, peer, rmem, addr, dst, len, mem, comp) : st;
 }

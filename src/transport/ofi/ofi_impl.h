@@ -129,7 +129,6 @@ struct ofi_peer {
 struct ofi_op {
     struct aqi_transfer op;
     struct ofi_op *next, **link; /* of the peer's */
-    bool ended;                  /* for the initiator; pieces of it may still be in flight */
     bool exposed;                /* the provider has the initiator's memory */
     bool inject;                 /* the provider copies it */
     uint64_t key, shift;         /* there; and from op.remote to what the provider calls it */
@@ -150,10 +149,7 @@ struct ofi_copy {
 /* A part of a transfer, as given to the provider. */
 struct ofi_piece {
     struct ofi_ctx ctx;
-    struct ofi_op *op;
-    struct ofi_buf *buf;     /* bounce buffer, or NULL */
-    struct aqi_reg_use *pin; /* memory pinned on demand, or NULL */
-    size_t offset, len;
+    struct aqi_rdma_piece rdma;
     unsigned cancelled; /* number of attempts */
     struct ofi_piece *next_again;
 };
@@ -230,6 +226,11 @@ static inline struct ofi_peer *ofi_peer_at(const struct ofi_tp *ofi, uint64_t id
 static inline struct ofi_peer *ofi_op_peer(const struct ofi_op *op)
 {
     return (struct ofi_peer *)op->op.peer;
+}
+
+static inline struct ofi_op *ofi_piece_op(const struct ofi_piece *piece)
+{
+    return (struct ofi_op *)piece->rdma.op;
 }
 
 static inline struct ofi_peer *ofi_buf_peer(const struct ofi_buf *buf)

@@ -28,8 +28,8 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
         return 1;
     default:
         piece = (struct ofi_piece *)ctx;
-        ofi_op_peer(piece->op)->broken = 0;
-        ofi_op_peer(piece->op)->pieces++;
+        ofi_op_peer(ofi_piece_op(piece))->broken = 0;
+        ofi_op_peer(ofi_piece_op(piece))->pieces++;
         ofi_transfer_piece_done(ofi, piece, AQ_OK);
         return 1;
     }
@@ -47,15 +47,15 @@ static bool ofi_progress_is_refused(int err)
  */
 static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
-    const struct aqi_transfer *op = &piece->op->op;
-    struct ofi_peer *peer = ofi_op_peer(piece->op);
+    const struct aqi_transfer *op = piece->rdma.op;
+    struct ofi_peer *peer = ofi_op_peer(ofi_piece_op(piece));
     const char *provider = ofi->info->fabric_attr->prov_name;
     bool put = !op->get;
     if (op->status == AQ_OK)
         aqi_fail(AQ_EINVAL, "ofi",
                  "%s: %zu bytes of this process at %p, %s, cannot be %s any more (mprotect, "
                  "munmap): they have to stay accessible until the transfer is complete",
-                 provider, piece->len, (void *)(op->local + piece->offset),
+                 provider, piece->rdma.len, (void *)(op->local + piece->rdma.offset),
                  put ? "the source of a put" : "where a get writes", put ? "read" : "written");
     ofi_transfer_piece_done(ofi, piece, AQ_EINVAL);
     if (put)
@@ -66,7 +66,7 @@ static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
 static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piece, int err,
                                       const char *text)
 {
-    struct ofi_peer *peer = ofi_op_peer(piece->op);
+    struct ofi_peer *peer = ofi_op_peer(ofi_piece_op(piece));
     if (ofi_progress_is_refused(err)) {
         ofi_transfer_piece_refused(ofi, piece);
         return;
@@ -80,7 +80,7 @@ static void ofi_progress_piece_failed(struct ofi_tp *ofi, struct ofi_piece *piec
         ofi_transfer_piece_cancelled(ofi, piece, err == FI_ECANCELED || err == FI_EIO);
         return;
     }
-    bool get = piece->op->op.get;
+    bool get = piece->rdma.op->get;
     ofi_transfer_piece_done(ofi, piece, AQ_EPEER);
     aqi_rdma_fail(&ofi->rdma, &peer->rdma, "%s: a remote %s failed: %s",
                   ofi->info->fabric_attr->prov_name, get ? "read" : "write", text);

@@ -18,7 +18,7 @@ enum {
 /* For the initiator; the counters are not accessed any more. */
 static void ofi_transfer_end(struct ofi_op *op)
 {
-    op->ended = true;
+    op->op.ended = true;
     if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
     if (!op->op.get) aqi_comp_local(op->op.comp);
     if (!op->reported) aqi_comp_remote(op->op.comp);
@@ -92,32 +92,25 @@ static void ofi_transfer_free(struct ofi_tp *ofi, struct ofi_op *op)
 
 void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op)
 {
-    if (!op->ended) ofi_transfer_end(op);
+    if (!op->op.ended) ofi_transfer_end(op);
     ofi_transfer_free(ofi, op);
 }
 
 static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
-    if (piece->buf != NULL) {
-        ofi_buf_put(ofi, piece->buf);
-        ofi->rdma.bounced--;
-    }
-    if (piece->pin != NULL) aqi_pins_put(&ofi->rdma.pins, piece->pin);
+    aqi_rdma_piece_drop(&ofi->rdma, &piece->rdma);
     aqi_pool_put(&ofi->pieces, piece);
 }
 
 /* It is not with the provider any more. */
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
-    struct ofi_op *op = piece->op;
-    if (op->op.status == AQ_OK) op->op.status = status;
+    struct ofi_op *op = ofi_piece_op(piece);
     if (AQI_UNLIKELY(op->reported && status != AQ_OK && !op->op.peer->down))
         ofi_long_failed(ofi, op);
-    if (piece->buf != NULL && op->op.get && status == AQ_OK && !op->ended)
-        memcpy(op->op.local + piece->offset, piece->buf->rdma.bytes, piece->len);
-    op->op.done += piece->len;
-    ofi_transfer_drop_piece(ofi, piece);
-    if (op->op.done == op->op.len) ofi_transfer_over(ofi, op);
+    bool over = aqi_rdma_piece_end(&ofi->rdma, &piece->rdma, status);
+    aqi_pool_put(&ofi->pieces, piece);
+    if (over) ofi_transfer_over(ofi, op);
 }
 
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
@@ -128,10 +121,10 @@ void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_sta
 
 void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
-    struct ofi_op *op = piece->op;
+    struct ofi_op *op = ofi_piece_op(piece);
     bool again = false;
-    if (op->op.loan != NULL && !op->ended && !op->op.peer->down)
-        again = aqi_lending_refused(&ofi->rdma, &op->op, piece->offset, piece->len);
+    if (op->op.loan != NULL && !op->op.ended && !op->op.peer->down)
+        again = aqi_lending_refused(&ofi->rdma, &op->op, piece->rdma.offset, piece->rdma.len);
     ofi_transfer_piece_done(ofi, piece, again ? AQ_OK : AQ_ERANGE);
 }
 
@@ -143,7 +136,7 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
 {
     if (reached) piece->cancelled++;
-    if (piece->op->op.peer->down || piece->cancelled == OFI_CANCELLED) {
+    if (piece->rdma.op->peer->down || piece->cancelled == OFI_CANCELLED) {
         ofi_transfer_piece_refused(ofi, piece);
         return;
     }
@@ -181,7 +174,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
     }
     for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
         struct ofi_piece *piece = *at;
-        if (ofi_op_peer(piece->op) == peer) {
+        if (ofi_op_peer(ofi_piece_op(piece)) == peer) {
             *at = piece->next_again;
             ofi_transfer_piece_end(ofi, piece, AQ_EPEER);
         } else {
@@ -205,14 +198,16 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
  */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
-    void *desc = piece->buf != NULL   ? ofi_mr_desc(piece->buf->rdma.chunk->mr[0])
-                 : piece->pin != NULL ? fi_mr_desc(aqi_rdma_pinned_mr(piece->pin, 0))
-                                      : op->desc;
-    struct iovec part = {.iov_base = piece->buf != NULL ? (void *)piece->buf->rdma.bytes
-                                                        : (void *)(op->op.local + piece->offset),
-                         .iov_len = piece->len};
-    struct fi_rma_iov there = {
-        .addr = op->op.remote + op->shift + piece->offset, .len = piece->len, .key = op->key};
+    void *desc = piece->rdma.buf != NULL   ? ofi_mr_desc(piece->rdma.buf->chunk->mr[0])
+                 : piece->rdma.pin != NULL ? fi_mr_desc(aqi_rdma_pinned_mr(piece->rdma.pin, 0))
+                                           : op->desc;
+    struct iovec part = {.iov_base = piece->rdma.buf != NULL
+                                         ? (void *)piece->rdma.buf->bytes
+                                         : (void *)(op->op.local + piece->rdma.offset),
+                         .iov_len = piece->rdma.len};
+    struct fi_rma_iov there = {.addr = op->op.remote + op->shift + piece->rdma.offset,
+                               .len = piece->rdma.len,
+                               .key = op->key};
     struct fi_msg_rma msg = {.msg_iov = &part,
                              .desc = &desc,
                              .iov_count = 1,
@@ -229,45 +224,15 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
     return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | more);
 }
 
-/* The number of buffers for pieces: AQ_OFI_BOUNCE_MEMORY. */
-static uint64_t ofi_transfer_bounces(const struct ofi_tp *ofi)
-{
-    uint64_t most = ofi_config.bounce_memory / ofi->rdma.buffer;
-    return ofi_config.bounce_memory == 0 ? UINT64_MAX : aqi_max(most, 1);
-}
-
-/*
- * Give the piece memory that the provider may use; false: there is none now. Memory that cannot be
- * pinned is copied.
- */
-static bool ofi_transfer_local_piece(struct ofi_tp *ofi, struct ofi_op *op, struct ofi_piece *piece)
-{
-    if (op->op.by == AQI_BY_KNOWN) return true;
-    if (op->op.by == AQI_BY_PINS) {
-        piece->pin = aqi_pins_get(&ofi->rdma.pins, &op->op, op->op.posted, &piece->len);
-        if (piece->pin != NULL) return true;
-        op->op.by = AQI_BY_BOUNCE;
-    }
-    piece->len = aqi_min(piece->len, ofi->rdma.buffer);
-    if (ofi->rdma.bounced >= ofi_transfer_bounces(ofi)) return false;
-    piece->buf = ofi_buf_get(ofi);
-    if (piece->buf == NULL) return false;
-    ofi->rdma.bounced++;
-    if (!op->op.get) memcpy(piece->buf->rdma.bytes, op->op.local + op->op.posted, piece->len);
-    return true;
-}
-
 /* The next piece of it, not yet counted in `posted`. NULL: no memory now. */
 static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *op)
 {
     struct ofi_piece *piece = aqi_pool_get(&ofi->pieces);
     if (piece == NULL) return NULL;
     size_t most = aqi_min(ofi_config.piece, ofi->info->ep_attr->max_msg_size);
-    *piece = (struct ofi_piece){.ctx.kind = OFI_PIECE,
-                                .op = op,
-                                .offset = op->op.posted,
-                                .len = aqi_min(op->op.len - op->op.posted, most)};
-    if (ofi_transfer_local_piece(ofi, op, piece)) return piece;
+    *piece = (struct ofi_piece){.ctx.kind = OFI_PIECE};
+    most = aqi_min(most, op->op.len - op->op.posted);
+    if (aqi_rdma_piece_begin(&ofi->rdma, &op->op, most, &piece->rdma)) return piece;
     aqi_pool_put(&ofi->pieces, piece);
     return NULL;
 }
@@ -289,8 +254,8 @@ static void ofi_transfer_count(const struct ofi_piece *piece)
 {
     aqi_count(AQI_CTR_POSTS, 1);
     aqi_count(AQI_CTR_POSTS_TOLD, 1);
-    if (piece->op->inject) aqi_count(AQI_CTR_POSTS_INJECTED, 1);
-    if (piece->buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
+    if (ofi_piece_op(piece)->inject) aqi_count(AQI_CTR_POSTS_INJECTED, 1);
+    if (piece->rdma.buf != NULL) aqi_count(AQI_CTR_POSTS_BOUNCED, 1);
 }
 
 /* A rejected piece is dropped. */
@@ -303,8 +268,8 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
         return ofi_transfer_not_taken(ofi, ofi_op_peer(op), err);
     }
     ofi_transfer_count(piece);
-    op->op.posted += piece->len;
-    op->exposed = op->exposed || (piece->buf == NULL && !op->inject && op->copy == NULL &&
+    op->op.posted += piece->rdma.len;
+    op->exposed = op->exposed || (piece->rdma.buf == NULL && !op->inject && op->copy == NULL &&
                                   op->op.local != op->op.copy);
     ofi_op_peer(op)->refused = 0;
     ofi->out++;
@@ -327,16 +292,16 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
     ofi->again = NULL;
     while (list != NULL) {
         struct ofi_piece *piece = list;
-        struct ofi_peer *peer = ofi_op_peer(piece->op);
+        struct ofi_peer *peer = ofi_op_peer(ofi_piece_op(piece));
         list = piece->next_again;
-        if (ofi_long_has_arrived(piece->op)) {
+        if (ofi_long_has_arrived(ofi_piece_op(piece))) {
             ofi_transfer_piece_end(ofi, piece, AQ_OK);
             continue;
         }
         /* Whether it has is asked for now. */
-        bool doubtful = piece->op->reported && (peer->failed || peer->broken != 0);
+        bool doubtful = ofi_piece_op(piece)->reported && (peer->failed || peer->broken != 0);
         bool room = ofi->out < ofi->room && !doubtful;
-        ssize_t err = room ? ofi_transfer_give(ofi, piece->op, piece) : -FI_EAGAIN;
+        ssize_t err = room ? ofi_transfer_give(ofi, ofi_piece_op(piece), piece) : -FI_EAGAIN;
         if (err == 0) {
             ofi_transfer_count(piece);
             ofi->out++;
@@ -371,22 +336,15 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
  */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
 {
-    const struct ofi_mem *known = (const struct ofi_mem *)mem;
-    bool copied = !op->op.get && op->op.len <= sizeof(op->op.copy);
-    if (copied) {
-        memcpy(op->op.copy, op->op.local, op->op.len);
-        op->op.local = op->op.copy;
-    }
+    const struct ofi_mem *here = (const struct ofi_mem *)mem;
+    bool known = here != NULL && here->mr != NULL;
+    uint64_t bounce = op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce;
+    aqi_rdma_local(&ofi->rdma, &op->op, known, bounce);
     op->inject = !op->op.get && op->op.len <= ofi->put_inject;
-    if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL)) return;
-    if (copied)
-        op->op.by = AQI_BY_BOUNCE;
-    else if (known != NULL && known->mr != NULL)
-        op->desc = fi_mr_desc(known->mr);
-    else
-        op->op.by = aqi_pins_by(&ofi->rdma.pins, op->op.len,
-                                op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce,
-                                ofi->rdma.buffer);
+    if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL))
+        op->op.by = AQI_BY_KNOWN;
+    else if (known && op->op.by == AQI_BY_KNOWN)
+        op->desc = fi_mr_desc(here->mr);
 }
 
 void ofi_transfer_link(struct ofi_op *op)
@@ -402,10 +360,6 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                                     const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
     struct ofi_peer *peer = ofi_op_peer(want);
-    if (!aqi_within(want->op.remote, want->op.len, rmem->rmem.addr, rmem->rmem.len))
-        return aqi_fail(AQ_ERANGE, "ofi",
-                        "%zu bytes at 0x%llx of rank %u are not in its registered memory",
-                        want->op.len, (unsigned long long)want->op.remote, peer->rdma.peer.id);
     aq_status st = ofi_peer_ready(ofi, peer);
     if (st != AQ_OK) return st;
     if (!want->op.get && aqi_rdma_fenced(&ofi->rdma)) return AQ_AGAIN;
@@ -441,7 +395,7 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
     ofi_transfer_local(ofi, op, mem);
     struct ofi_piece *piece = ofi_transfer_piece(ofi, op);
     if (piece == NULL) goto no_piece;
-    st = piece->len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;
+    st = piece->rdma.len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;
     if (st == AQ_ENOTSUP) ofi_transfer_drop_piece(ofi, piece);
     if (st != AQ_OK) goto no_piece;
     ofi_transfer_link(op);
@@ -454,46 +408,45 @@ no_copy:
     return st;
 }
 
+static AQI_INLINE aq_status ofi_transfer_any(struct aqi_tp *tp, struct aqi_peer *peer,
+                                             const struct aqi_rmem *rmem, uint64_t addr,
+                                             void *local, size_t len, const struct aqi_mem *mem,
+                                             struct aqi_comp *comp, bool get)
+{
+    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
+                               .comp = comp,
+                               .get = get,
+                               .remote = addr,
+                               .local = local,
+                               .len = len}};
+    aq_status st = aqi_rdma_check(tp, peer, rmem, addr, len);
+    if (st != AQ_OK) return st;
+    if (len == 0) {
+        if (!get) aqi_comp_local(comp);
+        aqi_comp_remote(comp);
+        return AQ_OK;
+    }
+    if (get)
+        aqi_touch_write(local, len);
+    else
+        aqi_touch_read(local, len);
+    aqi_rdma_lock(&ofi->rdma);
+    st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
+    aqi_rdma_unlock(&ofi->rdma);
+    return st;
+}
+
 aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    if (len == 0) {
-        aqi_comp_local(comp);
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
-                               .comp = comp,
-                               .remote = addr,
-                               .local = (unsigned char *)(uintptr_t)src,
-                               .len = len}};
-    aqi_touch_read(src, len);
-    aqi_rdma_lock(&ofi->rdma);
-    aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
-    aqi_rdma_unlock(&ofi->rdma);
-    return st;
+    return ofi_transfer_any(tp, peer, rmem, addr, (void *)(uintptr_t)src, len, mem, comp, false);
 }
 
 aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp)
 {
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    if (len == 0) {
-        aqi_comp_remote(comp);
-        return AQ_OK;
-    }
-    struct ofi_op op = {.op = {.peer = (struct aqi_rdma_peer *)peer,
-                               .comp = comp,
-                               .get = true,
-                               .remote = addr,
-                               .local = dst,
-                               .len = len}};
-    aqi_touch_write(dst, len);
-    aqi_rdma_lock(&ofi->rdma);
-    aq_status st = ofi_transfer_begin(ofi, &op, (const struct ofi_rmem *)rmem, mem);
-    aqi_rdma_unlock(&ofi->rdma);
-    return st;
+    return ofi_transfer_any(tp, peer, rmem, addr, dst, len, mem, comp, true);
 }

@@ -310,7 +310,8 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
         .reported = report,
         .data = OFI_TRIAL_DATA,
         .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
-    trial->piece = (struct ofi_piece){.ctx.kind = OFI_PIECE, .op = &trial->op, .len = len};
+    trial->piece =
+        (struct ofi_piece){.ctx.kind = OFI_PIECE, .rdma = {.op = &trial->op.op, .len = len}};
     ofi_trial_post(trial, NULL);
     if (inject) memset(from, 0, OFI_TRIAL_AREA); /* which arrives too late */
     ofi_trial_wait(trial);

@@ -32,6 +32,7 @@ struct aqi_transfer {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
     size_t len, posted, done;
+    bool ended; /* for the initiator; pieces of it may still be in flight */
     struct aqi_rdma_peer *peer;
     struct aqi_transfer *next; /* of those of the peer that are not completely posted */
     /* Where the memory at the peer is lent on demand (lending.h). */

@@ -14,6 +14,8 @@
 #include "transport/rdma/pins.h"
 #include "transport/transport.h"
 
+#include <string.h>
+
 enum {
     AQI_RDMA_RAILS = 4,
     AQI_RDMA_KEY = 16,    /* bytes of a peer's key for memory that is registered on demand */
@@ -38,6 +40,14 @@ struct aqi_rdma_buf {
     uint32_t len;
     unsigned rail;              /* on which a message arrived; the number of rails: on none */
     struct aqi_rdma_peer *peer; /* the sender or the receiver of a message */
+};
+
+/* A part of a transfer that is posted at once. */
+struct aqi_rdma_piece {
+    struct aqi_rdma_buf *buf; /* a bounce buffer, or NULL */
+    struct aqi_transfer *op;
+    size_t offset, len;
+    struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
 };
 
 /* The first member of the driver's. */
@@ -201,6 +211,37 @@ aq_status aqi_rdma_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool
 void *aqi_rdma_pinned_mr(const struct aqi_reg_use *use, unsigned rail); /* as `reg` returned it */
 
 /* transfer.c. With the lock held. */
+/* AQ_ERANGE: the range does not lie in `rmem`. Also without the lock. */
+AQI_COLD aq_status aqi_rdma_outside(const struct aqi_tp *tp, const struct aqi_peer *peer,
+                                    uint64_t addr, size_t len);
+static inline aq_status aqi_rdma_check(const struct aqi_tp *tp, const struct aqi_peer *peer,
+                                       const struct aqi_rmem *rmem, uint64_t addr, size_t len)
+{
+    if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
+    return aqi_rdma_outside(tp, peer, addr, len);
+}
+/* How the local memory of `op` is reached: a short put is copied now; `known`: it is registered;
+ * up to `bounce` bytes are copied. */
+static inline void aqi_rdma_local(const struct aqi_rdma *rdma, struct aqi_transfer *op, bool known,
+                                  uint64_t bounce)
+{
+    if (!op->get && op->len <= sizeof(op->copy)) {
+        memcpy(op->copy, op->local, op->len);
+        op->local = op->copy;
+        op->by = AQI_BY_BOUNCE;
+    } else if (!known) {
+        op->by = aqi_pins_by(&rdma->pins, op->len, bounce, rdma->buffer);
+    }
+}
+/*
+ * The next piece of `op`, of at most `most` bytes, whose local memory the network may use, not yet
+ * counted in op->posted. False: no buffer now. Memory that cannot be pinned is copied.
+ */
+bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t most,
+                          struct aqi_rdma_piece *piece);
+void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its resources */
+/* It has ended. Returns whether all of the transfer has. */
+bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status);
 /* It is posted as soon as may be. */
 void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* Nothing of it is to be posted any more, if it was. */
