@@ -168,7 +168,7 @@ static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
     if (udp->unreadable) {
         udp->unreadable = false;
         udp_unlock(udp);
-        udp_rma_touch(udp);
+        (void)udp_rma_touch(udp);
         udp_lock(udp);
     }
     udp_idle_take_left(udp);
@@ -211,6 +211,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp->now = aqi_max(udp->now, now);
     udp->idle.looks++;
     udp_idle_look(udp);
+    if (AQI_UNLIKELY(udp->touching)) udp_rma_left(udp);
     bool requests = mode == AQI_PROGRESS_ALL;
     unsigned n = AQI_UNLIKELY(udp->idle.left) ? udp_take_left(udp, requests) : 0;
     n += udp_look(udp, requests);
@@ -219,7 +220,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     bool lost = udp->lost != NULL, unreadable = udp->unreadable;
     udp->unreadable = false;
     udp_unlock(udp);
-    if (AQI_UNLIKELY(unreadable)) udp_rma_touch(udp);
+    if (AQI_UNLIKELY(unreadable)) n += udp_rma_touch(udp);
     if (AQI_UNLIKELY(lost) && mode == AQI_PROGRESS_ALL) n += udp_tell_lost(udp);
     return n;
 }

@@ -153,6 +153,8 @@ struct udp_tp {
     bool locks;
     struct udp_completion *ends;
     size_t end_count, end_room;
+    bool touching; /* a thread touches sources, which its program must not unmap meanwhile: */
+    pthread_t toucher;
     uint64_t drops;            /* of the port, as far as they are counted */
     uint64_t shown, show_next; /* when udp_peers_show was called, and is to be */
 };
@@ -248,12 +250,16 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
 /*
  * The kernel could not read some of the data to send, because a page was protected after the call
  * that began it. Touch it in a thread of the program, so that the signal arrives there: a program
- * that watches pages by signals makes it readable, and it is sent again. Without the lock.
+ * that watches pages by signals makes it readable, and it is sent again. Without the lock. Until it
+ * returns no end is reported, as the program may then unmap memory that is still to be touched.
+ * Returns how many were reported then.
  */
-void udp_rma_touch(struct udp_tp *udp);
+unsigned udp_rma_touch(struct udp_tp *udp);
+/* With the lock held: a handler may have jumped out of that. */
+void udp_rma_left(struct udp_tp *udp);
 /* The engine's hook: the thread that helps never reads the program's memory itself. */
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy);
-/* Report the ends kept while the thread called the engine. */
+/* Report the ends kept while the thread called the engine, or memory was touched. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 
 /* udp_idle.c */

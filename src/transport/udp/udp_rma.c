@@ -5,6 +5,8 @@
 #include "base/log.h"
 #include "base/touch.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,7 @@ static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y'
  */
 static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
 {
-    if (AQI_LIKELY(!udp->idle.helping)) return false;
+    if (AQI_LIKELY(!udp->idle.helping && !udp->touching)) return false;
     if (udp->end_count == udp->end_room) {
         size_t room = 2 * udp->end_room + 16;
         struct udp_completion *ends = realloc(udp->ends, room * sizeof(*ends));
@@ -34,6 +36,7 @@ static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *en
 
 void udp_rma_tell_ends(struct udp_tp *udp)
 {
+    if (udp->touching) return;
     for (size_t i = 0; i < udp->end_count; i++)
         udp->ends[i].tell(udp, udp->ends[i].user, udp->ends[i].status);
     udp->end_count = 0;
@@ -75,25 +78,50 @@ static void udp_rma_found(void *arg, const void *addr, size_t len)
     sources->count++;
 }
 
-void udp_rma_touch(struct udp_tp *udp)
+/* With the lock held. */
+static void udp_rma_find(struct udp_tp *udp, struct udp_sources *sources)
+{
+    aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
+    size_t count = sources->count;
+    sources->iov = calloc(aqi_max(count, 1), sizeof(*sources->iov));
+    sources->room = sources->iov != NULL ? count : 0;
+    sources->count = 0;
+    aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
+}
+
+unsigned udp_rma_touch(struct udp_tp *udp)
 {
     struct udp_sources sources = {0};
-    size_t count;
     udp_lock(udp);
-    aqi_dgram_sources(udp->dgram, udp_rma_found, &sources);
-    count = sources.count;
-    sources.iov = calloc(aqi_max(count, 1), sizeof(*sources.iov));
-    sources.room = sources.iov != NULL ? count : 0;
-    sources.count = 0;
-    aqi_dgram_sources(udp->dgram, udp_rma_found, &sources);
+    if (udp->touching) { /* the others', too */
+        udp->unreadable = true;
+        udp_unlock(udp);
+        return 0;
+    }
+    udp->touching = true;
+    udp->toucher = pthread_self();
+    udp_rma_find(udp, &sources);
     udp_unlock(udp);
     aqi_log(AQI_LOG_INFO, "udp",
             "memory that was to be sent could not be read: all %zu sources of transfers under way "
             "are touched, for the signal to come here",
-            count);
+            sources.count);
     for (size_t i = 0; i < sources.room; i++)
         aqi_touch_read(sources.iov[i].iov_base, sources.iov[i].iov_len);
     free(sources.iov);
+    udp_lock(udp);
+    unsigned ends = (unsigned)udp->end_count;
+    udp->touching = false;
+    udp_rma_tell_ends(udp);
+    udp_unlock(udp);
+    return ends;
+}
+
+void udp_rma_left(struct udp_tp *udp)
+{
+    if (!pthread_equal(udp->toucher, pthread_self())) return;
+    udp->touching = false;
+    udp_rma_tell_ends(udp);
 }
 
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy)
@@ -202,6 +230,12 @@ void udp_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
+    /* A peer's get of it may be among the sources. */
+    while (udp->touching && !pthread_equal(udp->toucher, pthread_self())) {
+        udp_unlock(udp);
+        sched_yield();
+        udp_lock(udp);
+    }
     aqi_dgram_forget(udp->dgram, mem->addr, mem->len);
     udp_unlock(udp);
     free(mem);

@@ -12,6 +12,7 @@
  *   served  the peer's segment is protected
  *   anywhere  what follows raises its signals in any thread, as with a progress thread
  *   leave   the handler jumps out of the call (not if it has changed memory of a peer)
+ *   leave_wait  it jumps out of the wait for a transfer (udp)
  */
 #include "../support.h"
 
@@ -334,6 +335,26 @@ static void leave(void)
     call(&kinds[0], LARGE, 0, PROT_NONE);
 }
 
+/* Out of the wait for a transfer, which goes on. */
+static void leave_wait(void)
+{
+    aq_event event;
+    fill(memory, LATER, 9);
+    job_barrier();
+    CHECK_OK(aq_put_nb(team, job_next(), there, memory, LATER, 0, &event));
+    protect(memory, LATER, 0, PROT_NONE);
+    watch.rights = 0;
+    if (sigsetjmp(watch.way_out, 1) == 0) {
+        CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+        check_failed(__FILE__, __LINE__, "the wait has returned");
+    }
+    unprotect();
+    CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
+    job_barrier();
+    CHECK(filled(here, LATER, 9));
+    job_barrier();
+}
+
 /* --------------------------------------------------------------------------------------------- */
 
 static void anywhere(void)
@@ -379,8 +400,9 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"anywhere", anywhere}, {"calls", calls}, {"calls", broadcast}, {"own", own},
-                 {"later", later},       {"alone", alone}, {"served", served},   {"leave", leave}};
+    } parts[] = {{"anywhere", anywhere}, {"calls", calls}, {"calls", broadcast},
+                 {"own", own},           {"later", later}, {"alone", alone},
+                 {"served", served},     {"leave", leave}, {"leave_wait", leave_wait}};
     aq_handler_entry table[] = {
         {LONG, 0, AQ_AM_REQUEST | AQ_AM_LONG, on_long, NULL, "long"},
         {MEDIUM, 0, AQ_AM_REQUEST | AQ_AM_MEDIUM, on_medium, NULL, "medium"}};
