@@ -326,7 +326,6 @@ AQ_API aq_connection *aq_connection_of(const aq_am *am);
 /**
  * Query the properties of a connection.
  *
- * Blocking    Never.
  * Threads     Any; may be called from a handler.
  *
  * @return AQ_OK      `*info` is filled in.

@@ -187,8 +187,7 @@ typedef void aq_peer_lost_fn(void *context, aq_rank job_rank, const char *why);
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The callback is registered.
- * @return AQ_ESTATE    Not initialized.
- * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API aq_status aq_on_peer_lost(aq_peer_lost_fn *fn, void *context);
 
@@ -286,8 +285,7 @@ AQ_API aq_ep *aq_team_ep(const aq_team *team);
  *
  * @return AQ_OK        Progress was made.
  * @return AQ_AGAIN     There was nothing to do.
- * @return AQ_ESTATE    Not initialized.
- * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API aq_status aq_poll(void);
 
@@ -303,8 +301,7 @@ AQ_API aq_status aq_poll(void);
  *
  * @return AQ_OK        The condition holds.
  * @return AQ_AGAIN     Timed out; the condition does not hold.
- * @return AQ_ESTATE    Not initialized.
- * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *arg,
                                            uint64_t timeout_ns);
@@ -323,8 +320,7 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
  *
  * @return AQ_OK        Something may have happened: check what the program waits for.
  * @return AQ_AGAIN     Timed out, and nothing has happened.
- * @return AQ_ESTATE    Not initialized.
- * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API aq_status aq_poll_for(uint64_t timeout_ns);
 
@@ -363,8 +359,7 @@ typedef struct aq_wait {
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        The round has ended: check the condition.
- * @return AQ_ESTATE    Not initialized.
- * @return AQ_ECONTEXT  Called from a handler.
+ * @return AQ_ESTATE, AQ_ECONTEXT
  * @return AQ_EINVAL    `wait` is NULL.
  */
 AQ_API aq_status aq_poll_wait(aq_wait *wait);

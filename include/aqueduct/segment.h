@@ -20,7 +20,6 @@ typedef struct aq_segment aq_segment;
 /**
  * Convert an offset to the address argument of a call with AQ_REMOTE_OFFSET.
  *
- * Blocking    Never.
  * Threads     Any; may be called from a handler.
  *
  * @return The value to pass; it is not a valid address.
@@ -142,7 +141,6 @@ AQ_API size_t aq_segment_size(const aq_segment *segment);
 /**
  * Query the location of the segment of a process of `team`.
  *
- * Blocking    Never.
  * Threads     Any; may be called from a handler.
  *
  * @return AQ_OK      `*info` is filled in; size 0 means that the process has no segment.

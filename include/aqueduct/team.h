@@ -160,7 +160,6 @@ AQ_API void aq_job_hosts(aq_rank *count, aq_rank *mine);
 /**
  * Translate `rank` in `team` to the rank of the same process in `other`.
  *
- * Blocking    Never.
  * Threads     Any; may be called from a handler.
  *
  * @return     The rank, or AQ_RANK_NONE if the process is not in `other` or `rank` is not in

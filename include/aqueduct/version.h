@@ -27,7 +27,6 @@ AQ_API const char *aq_version(void);
 /**
  * Return the version of the running library as a number, as AQ_VERSION.
  *
- * Blocking    Never.
  * Threads     Any; may be called from a handler.
  *
  * @return     MAJOR * 1000000 + MINOR * 1000 + PATCH.
