@@ -85,11 +85,6 @@ static aq_status same_find(struct aqi_boot *boot, const struct same_list *list)
 
 /* --- versions --------------------------------------------------------------------------------- */
 
-static bool same_fits(const struct lib_mark *a, const struct lib_mark *b)
-{
-    return aqi_versions_fit(a->major, a->minor, b->major, b->minor);
-}
-
 static const char *same_version(const struct lib_mark *mark, char text[32])
 {
     snprintf(text, 32, "%u.%u.%u", mark->major, mark->minor, mark->patch);
@@ -104,7 +99,7 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
     same_version(&all[0], first);
     for (uint32_t rank = 1; rank < info->size; rank++) {
         same_version(&all[rank], second);
-        if (!same_fits(&all[0], &all[rank]))
+        if (!aqi_versions_fit(all[0].major, all[0].minor, all[rank].major, all[rank].minor))
             return aqi_fail(
                 AQ_EPROTO, "lib",
                 "the ranks have incompatible versions of libaqueduct: rank 0 has %s and rank %u "

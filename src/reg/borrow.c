@@ -216,13 +216,6 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
                     peer, wire->serial, wrong);
 }
 
-/* Send fewer requests while the owner has no room, and all again as soon as it has some. */
-static void borrow_pace(struct reg_peer *owner, bool refused)
-{
-    owner->pauses = refused ? (uint32_t)aqi_min(2 * owner->pauses + 1, BORROW_PAUSE_MOST) : 0;
-    owner->pause = owner->pauses;
-}
-
 aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message)
 {
     const struct reg_wire *wire = &message->wire;
@@ -233,7 +226,9 @@ aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg
     bool lent = wire->nbytes != 0, revoked = far->revoked;
     owner->asked--;
     owner->may = (uint32_t)aqi_min(wire->quota, reg->quota);
-    borrow_pace(owner, !lent);
+    /* Send fewer requests while it has no room, and all again as soon as it has some. */
+    owner->pauses = lent ? 0 : (uint32_t)aqi_min(2 * owner->pauses + 1, BORROW_PAUSE_MOST);
+    owner->pause = owner->pauses;
     far->users = 1; /* keeps it alive during the notifications */
     far->state = revoked || wire->tag != 0 || !lent ? REG_GOING : REG_HELD;
     if (lent) {

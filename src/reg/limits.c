@@ -179,13 +179,6 @@ void aqi_reg_machine_look(struct aqi_reg_machine *machine)
         machine->locked = locked.rlim_cur;
 }
 
-/* Regions are found by address bits. */
-static uint64_t limits_region(uint64_t wanted, uint64_t page)
-{
-    wanted = aqi_max(wanted, page);
-    return UINT64_C(1) << (63 - __builtin_clzll(wanted));
-}
-
 aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                               const struct aqi_reg_machine *machine, struct aqi_reg_limits *limits)
 {
@@ -206,9 +199,11 @@ aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
                         aqi_setting_variable("AQ_REG_MAIN"), (unsigned long long)main,
                         aqi_setting_variable("AQ_REG_VICTIM"), (unsigned long long)victim,
                         (unsigned long long)all, aqi_setting_variable("AQ_REG_MAX"));
+    uint64_t region = aqi_max(config->region, machine->page);
     *limits =
         (struct aqi_reg_limits){.page = machine->page,
-                                .region = limits_region(config->region, machine->page),
+                                /* A power of two: regions are found by address bits. */
+                                .region = UINT64_C(1) << (63 - __builtin_clzll(region)),
                                 .main = {.bytes = main, .regions = config->main_regions},
                                 .victim = {.bytes = victim, .regions = config->victim_regions},
                                 .ride = (uint32_t)config->ride};

@@ -192,12 +192,6 @@ static bool monitor_is_touched(const struct aqi_monitor *monitor, uint64_t from,
     return false;
 }
 
-static void monitor_save_lines(struct aqi_monitor *monitor)
-{
-    if (atomic_load(&monitor->lines) < MONITOR_SAVED)
-        atomic_fetch_add(&monitor->lines, MONITOR_LINES);
-}
-
 /* False: it is not all private anonymous memory, or the budget of lines is spent. */
 static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
                          struct reg_mapped *mapped)
@@ -434,7 +428,8 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
     unsigned tries = 0;
     addr &= ~(monitor->page - 1);
     if (monitor_remembers(monitor, addr, end) && monitor_watches(monitor, addr, end)) return true;
-    monitor_save_lines(monitor);
+    if (atomic_load(&monitor->lines) < MONITOR_SAVED)
+        atomic_fetch_add(&monitor->lines, MONITOR_LINES);
     if (!monitor_look(monitor, addr, end, &mapped) || !monitor_has_room(monitor)) return false;
     do {
         watched = monitor_register_most(monitor, &mapped);

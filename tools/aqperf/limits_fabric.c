@@ -25,8 +25,7 @@ static size_t most;
 static struct fabric_memory memory;
 static uint64_t posted[FABRIC_OPS], over[FABRIC_OPS], taken;
 
-/* --- one operation ------------------------------------------------------------------------------
- */
+/* --- one operation --------------------------------------------------------------------------- */
 
 static void fail(struct perf *perf, const char *why)
 {
@@ -81,8 +80,7 @@ static void give_message(struct perf *perf, size_t size)
     give(perf, FABRIC_RECEIVE, memory.len);
 }
 
-/* --- the loops, in both ranks -------------------------------------------------------------------
- */
+/* --- the loops, in both ranks ---------------------------------------------------------------- */
 
 static size_t at_least_word(size_t size)
 {
@@ -170,8 +168,7 @@ void limits_fabric_settle(struct perf *perf)
     }
 }
 
-/* --- beginning and end --------------------------------------------------------------------------
- */
+/* --- beginning and end ----------------------------------------------------------------------- */
 
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS])
 {

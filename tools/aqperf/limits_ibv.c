@@ -23,8 +23,7 @@ static struct {
     uint64_t there;
 } hca;
 
-/* --- opening ------------------------------------------------------------------------------------
- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 /* "DEVICE:PORT", as the library shows it: the first, or if processes are spread, each its own. */
 static bool hca_open_device(unsigned rank)
@@ -148,8 +147,7 @@ static void hca_close(void)
     if (hca.context != NULL) hca_verbs.close_device(hca.context);
 }
 
-/* --- operations ---------------------------------------------------------------------------------
- */
+/* --- operations ------------------------------------------------------------------------------ */
 
 static bool hca_post(enum fabric_op op, size_t size)
 {

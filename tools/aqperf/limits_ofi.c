@@ -34,8 +34,7 @@ static struct {
     unsigned found_first, found_count;
 } ofi;
 
-/* --- opening ------------------------------------------------------------------------------------
- */
+/* --- opening --------------------------------------------------------------------------------- */
 
 static struct fi_info *ofi_hints(void)
 {
@@ -161,8 +160,7 @@ static void ofi_close(void)
     if (ofi.info != NULL) ofi_library.freeinfo(ofi.info);
 }
 
-/* --- operations ---------------------------------------------------------------------------------
- */
+/* --- operations ------------------------------------------------------------------------------ */
 
 static ssize_t ofi_give(enum fabric_op op, size_t size, struct slot *slot)
 {

@@ -30,12 +30,6 @@ static struct {
     atomic_bool stop;
 } progress_thread;
 
-static void wait_thread_stand_back(void)
-{
-    struct pollfd fd = {.fd = progress_thread.kick, .events = POLLIN};
-    poll(&fd, 1, STAND_BACK_MS);
-}
-
 /*
  * Move to the next processor that it may use: perhaps no thread computes there. It wakes up where
  * it last ran.
@@ -69,9 +63,10 @@ static void wait_thread_idle(struct core_linger *linger)
         return;
     }
     if (core_linger_stands_back(linger, atomic_load_explicit(&core.polls, memory_order_relaxed),
-                                now))
-        wait_thread_stand_back();
-    else if (core_sleep_progress_thread(SLEEP_MS, progress_thread.kick))
+                                now)) {
+        struct pollfd fd = {.fd = progress_thread.kick, .events = POLLIN};
+        (void)poll(&fd, 1, STAND_BACK_MS);
+    } else if (core_sleep_progress_thread(SLEEP_MS, progress_thread.kick))
         core_linger_found(linger);
     (void)aqi_kick_take(progress_thread.kick);
 }

@@ -24,11 +24,6 @@ static const char *const commit_names[] = {
     [AQG_REPLY_LONG] = "gex_AM_CommitReplyLong",
 };
 
-static inline bool am_prepare_is_reply(unsigned kind)
-{
-    return kind >= AQG_REPLY_MEDIUM;
-}
-
 static inline unsigned am_prepare_category(unsigned kind)
 {
     return kind == AQG_REQUEST_LONG || kind == AQG_REPLY_LONG ? AQ_AM_LONG : AQ_AM_MEDIUM;
@@ -38,7 +33,7 @@ static gex_AM_SrcDesc_t am_prepare_keep(unsigned kind, aq_status st, const aq_am
                                         gex_Event_t *lc_opt, void *dest_addr)
 {
     if (aqgi_started(prepare_names[kind], st) != 0) return GEX_AM_SRCDESC_NO_OP;
-    struct aqg_srcdesc *sd = &prepared[am_prepare_is_reply(kind)];
+    struct aqg_srcdesc *sd = &prepared[kind >= AQG_REPLY_MEDIUM];
     *sd = (struct aqg_srcdesc){.buffer = *buffer,
                                .lc_opt = lc_opt,
                                .dest_addr = dest_addr,

@@ -145,8 +145,7 @@ AQG_DEFINE(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
 AQG_DEFINE(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
 AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 
-/* --- GASNET_SEGMENT_EVERYTHING: what is bound to first endpoints -------------------------------
- */
+/* --- GASNET_SEGMENT_EVERYTHING: what is bound to first endpoints ----------------------------- */
 
 /*
  * All memory can be accessed from the start, but queries report none until the attach, or report
