@@ -256,21 +256,7 @@ static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
     }
 }
 
-/* The bounds of one side of a region, of bytes around its address. */
-struct direct_bounds {
-    int64_t low, high;
-};
-
-/* They grow by a level. False: they fit no address space. */
-static inline bool direct_bounds_add(struct direct_bounds *bounds, ptrdiff_t stride, size_t count)
-{
-    int64_t span;
-    if (__builtin_mul_overflow((int64_t)stride, (int64_t)(count - 1), &span)) return false;
-    int64_t *end = span < 0 ? &bounds->low : &bounds->high;
-    return !__builtin_add_overflow(*end, span, end);
-}
-
-static inline bool direct_bounds_ok(const struct direct_bounds *bounds, uint64_t at, uint64_t first,
+static inline bool direct_bounds_ok(const struct vis_bounds *bounds, uint64_t at, uint64_t first,
                                     size_t size)
 {
     uint64_t begin = at + (uint64_t)bounds->low - first;
@@ -286,11 +272,11 @@ bool vis_direct_strided(const struct vis_window *w, const struct vis_region *r, 
     if (levels > AQ_STRIDED_LEVELS || elem - 1 >= INT64_MAX || r->local == 0 ||
         (levels != 0 && (counts == NULL || there_strides == NULL || here_strides == NULL)))
         return false;
-    struct direct_bounds far = {0, (int64_t)elem}, near = {0, (int64_t)elem};
+    struct vis_bounds far = {0, (int64_t)elem}, near = {0, (int64_t)elem};
     for (size_t l = 0; l < levels; l++)
-        if (counts[l] - 1 >= INT64_MAX || __builtin_mul_overflow(total, counts[l], &total) ||
-            !direct_bounds_add(&far, there_strides[l], counts[l]) ||
-            !direct_bounds_add(&near, here_strides[l], counts[l]))
+        if (__builtin_mul_overflow(total, counts[l], &total) ||
+            !vis_bounds_add(&far, there_strides[l], counts[l]) ||
+            !vis_bounds_add(&near, here_strides[l], counts[l]))
             return false;
     if (!direct_bounds_ok(&far, r->remote, w->first, w->size) ||
         !direct_bounds_ok(&near, r->local, 0, SIZE_MAX))

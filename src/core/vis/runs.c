@@ -142,18 +142,11 @@ void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row)
 }
 
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,
-                int64_t *low, int64_t *high)
+                struct vis_bounds *bounds)
 {
-    int64_t span;
-    *low = 0;
     if (elem > INT64_MAX) return false;
-    *high = (int64_t)elem;
-    for (size_t i = 0; i < levels; i++) {
-        if (counts[i] - 1 > INT64_MAX ||
-            __builtin_mul_overflow((int64_t)strides[i], (int64_t)(counts[i] - 1), &span))
-            return false;
-        int64_t *end = span < 0 ? low : high;
-        if (__builtin_add_overflow(*end, span, end)) return false;
-    }
+    *bounds = (struct vis_bounds){0, (int64_t)elem};
+    for (size_t i = 0; i < levels; i++)
+        if (!vis_bounds_add(bounds, strides[i], counts[i])) return false;
     return true;
 }

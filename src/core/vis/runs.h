@@ -68,9 +68,23 @@ void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const 
 bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row *row);
 /* Walk over a row that peek gave, or the beginning of it. */
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row);
-/* The bounds of a strided region around its address: [*low, *high), in bytes relative to it.
- * False: they do not fit an address space. */
+/* The bounds of a strided region around its address: [low, high), in bytes relative to it. They
+ * grow by a level of at least one element. False: they do not fit an address space. */
+struct vis_bounds {
+    int64_t low, high;
+};
+
+static inline bool vis_bounds_add(struct vis_bounds *bounds, ptrdiff_t stride, size_t count)
+{
+    int64_t span;
+    if (count - 1 > INT64_MAX ||
+        __builtin_mul_overflow((int64_t)stride, (int64_t)(count - 1), &span))
+        return false;
+    int64_t *end = span < 0 ? &bounds->low : &bounds->high;
+    return !__builtin_add_overflow(*end, span, end);
+}
+
 bool vis_extent(size_t elem, const size_t *counts, const ptrdiff_t *strides, size_t levels,
-                int64_t *low, int64_t *high);
+                struct vis_bounds *bounds);
 
 #endif

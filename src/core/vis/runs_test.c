@@ -175,19 +175,19 @@ static void what_is_adjacent_is_one_run(void **state)
 
 static void extents_are_exact_and_checked(void **state)
 {
-    int64_t low, high;
+    struct vis_bounds bounds;
     size_t counts[] = {3, 5};
     (void)state;
-    assert_true(vis_extent(8, counts, (ptrdiff_t[]){-10, 100}, 2, &low, &high));
-    assert_int_equal(low, -20);
-    assert_int_equal(high, 408);
-    assert_true(vis_extent(8, NULL, NULL, 0, &low, &high));
-    assert_int_equal(high, 8);
-    assert_false(vis_extent(8, counts, (ptrdiff_t[]){PTRDIFF_MAX / 2 + 1, 0}, 2, &low, &high));
-    assert_false(vis_extent(8, counts, (ptrdiff_t[]){PTRDIFF_MIN, 0}, 2, &low, &high));
-    assert_false(vis_extent(SIZE_MAX, counts, (ptrdiff_t[]){0, 0}, 2, &low, &high));
+    assert_true(vis_extent(8, counts, (ptrdiff_t[]){-10, 100}, 2, &bounds));
+    assert_int_equal(bounds.low, -20);
+    assert_int_equal(bounds.high, 408);
+    assert_true(vis_extent(8, NULL, NULL, 0, &bounds));
+    assert_int_equal(bounds.high, 8);
+    assert_false(vis_extent(8, counts, (ptrdiff_t[]){PTRDIFF_MAX / 2 + 1, 0}, 2, &bounds));
+    assert_false(vis_extent(8, counts, (ptrdiff_t[]){PTRDIFF_MIN, 0}, 2, &bounds));
+    assert_false(vis_extent(SIZE_MAX, counts, (ptrdiff_t[]){0, 0}, 2, &bounds));
     size_t huge[] = {SIZE_MAX};
-    assert_false(vis_extent(1, huge, (ptrdiff_t[]){2}, 1, &low, &high));
+    assert_false(vis_extent(1, huge, (ptrdiff_t[]){2}, 1, &bounds));
 }
 
 int main(void)

@@ -229,14 +229,13 @@ static aq_status vis_region_bytes(const struct call *c, const struct vis_region 
 
 static aq_status vis_check_region(const struct call *c, const struct vis_region *r)
 {
-    int64_t low, high;
-    if (!vis_extent(r->elem, r->counts, r->local_strides, r->levels, &low, &high) ||
-        r->local + (uint64_t)low > r->local || r->local + (uint64_t)high < r->local)
+    struct vis_bounds b;
+    if (!vis_extent(r->elem, r->counts, r->local_strides, r->levels, &b) ||
+        r->local + (uint64_t)b.low > r->local || r->local + (uint64_t)b.high < r->local)
         return vis_overflows(c);
     if (r->local == 0) return aqi_fail(AQ_EINVAL, "core", "%s: the local address is NULL", c->name);
-    if (!vis_extent(r->elem, r->counts, r->remote_strides, r->levels, &low, &high))
-        return vis_overflows(c);
-    uint64_t first = r->remote + (uint64_t)low, span = (uint64_t)high - (uint64_t)low;
+    if (!vis_extent(r->elem, r->counts, r->remote_strides, r->levels, &b)) return vis_overflows(c);
+    uint64_t first = r->remote + (uint64_t)b.low, span = (uint64_t)b.high - (uint64_t)b.low;
     if (!core_in_segment(c->route, first, span))
         return core_out_of_segment(c->route, first, span, c->name);
     return AQ_OK;
