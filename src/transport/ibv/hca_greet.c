@@ -328,7 +328,7 @@ void hca_greet_timers(struct hca_tp *hca)
 {
     for (struct hca_peer *peer = hca->greeter.calling, *next; peer != NULL; peer = next) {
         next = peer->next_calling;
-        if (peer->greeted != 0 && hca->rdma.now - peer->greeted < peer->pause) continue;
+        if (peer->greeted != 0 && hca->rdma.now < peer->greeted + peer->pause) continue;
         if (peer->greeted != 0) peer->pause = aqi_min(2 * peer->pause, GREET_MOST_NS);
         if (peer->greeted == 0) peer->called = hca->rdma.now;
         peer->greeted = hca->rdma.now | 1;

@@ -515,6 +515,17 @@ static void pauses_grow(void **unused)
     assert_int_equal(said, HCA_GREETINGS_OUT + 1);
 }
 
+/* The first one does not wait, however early it is; the second one does. */
+static void the_first_greeting_is_at_once(void **unused)
+{
+    (void)unused;
+    ends[0].hca->rdma.now = 2;
+    call(0);
+    assert_int_equal(said, 1);
+    hca_greet_timers(ends[0].hca);
+    assert_int_equal(said, 1);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -531,6 +542,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(only_a_later_connection_replaces_one, open_all, close_all),
         cmocka_unit_test_setup_teardown(addresses_are_checked, open_all, close_all),
         cmocka_unit_test_setup_teardown(pauses_grow, open_all, close_all),
+        cmocka_unit_test_setup_teardown(the_first_greeting_is_at_once, open_all, close_all),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());
