@@ -39,7 +39,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 DGRAM = [f"unit.dgram.{part}" for part in ("receive", "connect", "park", "engine")] + [
     "fuzz.dgram", "sim.stored", "sim.new"]
 HCA = [f"unit.transport.ibv.hca_{part}" for part in
-       ("greet", "link", "advice", "events", "transfer", "repair", "ring", "lending")]
+       ("greet", "greet_rails", "link", "advice", "events", "transfer", "repair", "ring",
+        "lending")]
 HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
     "fuzz.hub", "hubsim.stored", "hubsim.new", "hubsim.every"]
 LINK = ["unit.job.link", "unit.job.link_hostile"]

@@ -37,8 +37,11 @@ struct hca_greeting {
     struct hca_ring_place rings;
     uint8_t tag[AQI_MAC_BYTES];
 };
-enum { GREET_ROOM = 512 };
+enum { GREET_ROOM = 512, GREET_PAGE = 4096 };
 static_assert(sizeof(struct hca_greeting) + HCA_GRH <= GREET_ROOM, "a buffer holds a greeting");
+static_assert(HCA_GREETINGS * GREET_ROOM % GREET_PAGE == 0 &&
+                  HCA_GREETINGS_OUT * GREET_ROOM % GREET_PAGE == 0,
+              "the buffers fill whole pages");
 
 static void hca_greet_sign(struct hca_tp *hca, const struct hca_greeting *greeting, uint8_t *tag)
 {
@@ -127,20 +130,23 @@ aq_status hca_greet_open(struct hca_tp *hca)
 {
     struct hca_greeter *greeter = &hca->greeter;
     size_t len = (hca->rails * HCA_GREETINGS + HCA_GREETINGS_OUT) * GREET_ROOM;
-    uint64_t random[2];
+    struct {
+        uint64_t epoch;
+        uint32_t qkey, psn;
+    } random;
     aq_status st = aqi_mac_open(AQI_MAC_HMAC, &greeter->mac);
     if (st != AQ_OK) return st;
-    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
         return aqi_fail(AQ_ESYS, "ibv", "cannot get random numbers (getrandom)");
-    greeter->epoch = random[0] | 1;
-    greeter->qkey = (uint32_t)random[1] & 0x7fffffff; /* the high bit is reserved for the system */
-    greeter->memory = aligned_alloc(4096, aqi_round_up(len, 4096));
+    greeter->epoch = random.epoch | 1;
+    greeter->qkey = random.qkey & 0x7fffffff; /* the high bit is reserved for the system */
+    greeter->memory = aligned_alloc(GREET_PAGE, len);
     if (greeter->memory == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
     memset(greeter->memory, 0, len);
     if (!hca_rails_register(hca, greeter->mr, greeter->memory, len, IBV_ACCESS_LOCAL_WRITE))
         return aqi_fail(AQ_ELIMIT, "ibv", "%s", aq_error_message());
     for (unsigned r = 0; r < hca->rails && st == AQ_OK; r++) {
-        hca->rail[r].place.psn = (uint32_t)(random[1] >> 32) & 0xffffff;
+        hca->rail[r].place.psn = random.psn & 0xffffff;
         st = hca_greet_start(hca, r);
     }
     return st;
@@ -438,7 +444,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
     bool ours = greeting->generation == peer->generation; /* otherwise it must learn more */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
-    if (peer->state == HCA_DOWN || peer->broken || (ours && !peer->connected)) return;
+    if (peer->broken || (ours && !peer->connected)) return;
     bool knows = ours && (greeting->flags & GREET_KNOWS) != 0;
     if (knows && peer->state == HCA_CALLING) hca_greet_up(hca, peer);
     if (peer->state == HCA_DOWN) return;
