@@ -592,7 +592,7 @@ aq_status aqi_links_open(const struct aqi_links_config *config, struct aqi_links
     if (links->config.prove_ns == 0) links->config.prove_ns = AQI_LINK_PROVE_NS;
     links->room = room;
     links->listener.fd = -1;
-    links->next_ns = UINT64_MAX;
+    links->next_ns = links->listen_ns = UINT64_MAX;
     *out = links;
     return AQ_OK;
 }

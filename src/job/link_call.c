@@ -45,10 +45,10 @@ static void link_call_fail(struct link_try *try, aq_status status, const char *w
     try->status = status;
     snprintf(try->why, sizeof(try->why), "%s", why);
     /* The next one need not wait any longer. */
-    struct link_call *call = try->link->call;
-    for (unsigned i = 0; i < call->count; i++)
-        if (call->tries[i].state == TRY_WAITS && call->tries[i].pause_ns == 0) {
-            call->tries[i].due_ns = 0;
+    const struct link_call *call = try->link->call;
+    for (struct link_try *next = try + 1; next < call->tries + call->count; next++)
+        if (next->state == TRY_WAITS && next->pause_ns == 0) {
+            next->due_ns = 0;
             break;
         }
 }

@@ -67,7 +67,7 @@ struct aqi_links {
     uint16_t port;
     bool only_v4;
     bool patient;                /* silence is ignored */
-    uint64_t listen_ns;          /* when to accept again; 0: now */
+    uint64_t listen_ns;          /* when to accept again; UINT64_MAX: it has not paused */
     uint64_t stranger_ns;        /* when to report strangers again */
     unsigned strangers_unspoken; /* number of strangers since the last report */
     uint8_t *room;               /* receive buffer */

@@ -94,9 +94,8 @@ static void link_listen_ready(struct aqi_source *source)
 
 uint64_t link_listen_tick(struct aqi_links *links, uint64_t now)
 {
-    if (links->listen_ns == 0 || now < links->listen_ns)
-        return links->listen_ns != 0 ? links->listen_ns : UINT64_MAX;
-    links->listen_ns = 0;
+    if (now < links->listen_ns) return links->listen_ns;
+    links->listen_ns = UINT64_MAX;
     aqi_source_watch(&links->listener, EPOLLIN);
     return UINT64_MAX;
 }

@@ -43,7 +43,7 @@ HCA = [f"unit.transport.ibv.hca_{part}" for part in
         "lending")]
 HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
     "fuzz.hub", "hubsim.stored", "hubsim.new", "hubsim.every"]
-LINK = ["unit.job.link", "unit.job.link_hostile"]
+LINK = [f"unit.job.{part}" for part in ("link_listen", "link_call", "link", "link_hostile")]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in
        ("lending", "peer", "receive", "flush")]
 CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
