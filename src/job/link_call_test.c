@@ -343,6 +343,20 @@ static void test_next_is_at_once(void **state)
     assert_true(plans.of[0] == 2);
 }
 
+/* The same if it fails while a later one is being tried. */
+static void test_next_but_one_is_at_once(void **state)
+{
+    (void)state;
+    struct aqi_link *link = call(4, 30 * SECONDS);
+    link_call_tick(link, aqi_now_ns() + lead);
+    assert_int_equal(plans.calls, 2);
+    close(plans.kept[0]); /* a reset, since not all was read */
+    plans.kept[0] = plans.kept[--plans.keeps];
+    aqi_loop_once(aqi_now_ns() + 10 * SECONDS);
+    assert_int_equal(plans.calls, 3);
+    assert_int_equal(plans.of[2], 1);
+}
+
 /* One that closes the connection is tried again after pauses that double, up to a second. */
 static void test_pauses(void **state)
 {
@@ -443,11 +457,17 @@ int main(void)
 {
     (void)aqi_log_configure("off");
     const struct CMUnitTest tests[] = {
-        CALL_TEST(test_reasons),       CALL_TEST(test_no_descriptor),
-        CALL_TEST(test_which_status),  CALL_TEST(test_as_many_as_are_tried),
-        CALL_TEST(test_itself),        CALL_TEST(test_lead),
-        CALL_TEST(test_pauses),        CALL_TEST(test_next_is_at_once),
-        CALL_TEST(test_made),          CALL_TEST(test_expiry),
+        CALL_TEST(test_reasons),
+        CALL_TEST(test_no_descriptor),
+        CALL_TEST(test_which_status),
+        CALL_TEST(test_as_many_as_are_tried),
+        CALL_TEST(test_itself),
+        CALL_TEST(test_lead),
+        CALL_TEST(test_pauses),
+        CALL_TEST(test_next_is_at_once),
+        CALL_TEST(test_next_but_one_is_at_once),
+        CALL_TEST(test_made),
+        CALL_TEST(test_expiry),
         CALL_TEST(test_proof_expires),
     };
     return cmocka_run_group_tests(tests, world_group_setup, NULL);

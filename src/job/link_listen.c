@@ -100,15 +100,15 @@ uint64_t link_listen_tick(struct aqi_links *links, uint64_t now)
     return UINT64_MAX;
 }
 
-/* "" is 0-0: any free port. */
+/* "" is 0-0: any free port. Blanks and signs, which strtoul accepts, come before the digits. */
 static bool link_listen_range(const char *text, unsigned long *first, unsigned long *last)
 {
     char *end;
     *first = *last = 0;
     if (*text == '\0') return true;
-    if (*text < '0' || *text > '9') return false;
+    if (*text < '0') return false;
     *first = *last = strtoul(text, &end, 10);
-    if (*end == '-' && end[1] >= '0' && end[1] <= '9') *last = strtoul(end + 1, &end, 10);
+    if (*end == '-' && end[1] >= '0') *last = strtoul(end + 1, &end, 10);
     return *end == '\0' && *first >= 1 && *first <= *last && *last <= UINT16_MAX;
 }
 

@@ -24,15 +24,17 @@ static struct ifaddrs *interfaces;
 /* These come before those of the C library, for the whole program. */
 int accept4(int fd, struct sockaddr *at, socklen_t *len, int flags)
 {
+    if (refuse_accept == 0) return (int)syscall(SYS_accept4, fd, at, len, flags);
     errno = refuse_accept;
     refuse_accept = 0;
-    return errno != 0 ? -1 : (int)syscall(SYS_accept4, fd, at, len, flags);
+    return -1;
 }
 
 int socket(int domain, int type, int protocol)
 {
+    if (!no_six || domain != AF_INET6) return (int)syscall(SYS_socket, domain, type, protocol);
     errno = EAFNOSUPPORT;
-    return no_six && domain == AF_INET6 ? -1 : (int)syscall(SYS_socket, domain, type, protocol);
+    return -1;
 }
 
 int getifaddrs(struct ifaddrs **list)
