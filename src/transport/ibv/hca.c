@@ -130,9 +130,7 @@ static void hca_close(struct aqi_tp *tp)
             aqi_reg_peer_down(hca->rdma.pins.reg, id);
         hca_links_end(hca, peer, AQ_EPEER);
         hca_transfer_fail(hca, peer, AQ_EPEER);
-        free(peer);
     }
-    free(hca->rdma.peers);
     hca_greet_close(hca);
     /* The queue first, so that no buffer is posted any more. */
     for (unsigned r = 0; r < hca->rails; r++) {
@@ -140,10 +138,9 @@ static void hca_close(struct aqi_tp *tp)
         hca->rail[r].srq = NULL;
     }
     aqi_pins_close(&hca->rdma.pins);
-    aqi_lending_close(&hca->rdma.lending);
     hca_rings_close(hca);
     aqi_rdma_drop_chunks(&hca->rdma);
-    aqi_pool_destroy(&hca->rdma.ops);
+    aqi_rdma_close(&hca->rdma);
     for (unsigned r = 0; r < hca->rails; r++)
         hca_rail_close(&hca->rail[r]);
     if (hca->epoll >= 0) close(hca->epoll);
@@ -156,24 +153,15 @@ static aq_status hca_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (missing != NULL) return aqi_fail(AQ_ENOTSUP, "ibv", "%s", missing);
     struct hca_tp *hca = calloc(1, sizeof(*hca));
     if (hca == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory to open");
-    hca->rdma.params = *params;
-    hca->rdma.tp.hooks = params->hooks;
+    aq_status st = aqi_rdma_open(&hca->rdma, &hca_driver, params);
     hca->rdma.tp.moved = hca_progress_short;
     hca->rdma.tp.straight_put = hca_put_within;
     hca->rdma.tp.straight_get = hca_get_within;
-    hca->rdma.locks = params->threads;
-    hca->rdma.lending.on = params->on_demand && params->size > 1;
-    aqi_lending_open(&hca->rdma.lending);
     hca->epoll = -1;
     hca_begin(hca);
     hca->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = hca_medium(params->max_medium),
                                                  .max_long = UINT32_MAX};
     hca->rdma.buffer = aqi_round_up(HCA_FRAME + hca->rdma.tp.limits.max_medium, 64);
-    aqi_pool_init(&hca->rdma.ops, sizeof(struct hca_op), 64, false);
-    hca->rdma.peers = calloc(params->size, sizeof(struct aqi_rdma_peer *));
-    aq_status st = hca->rdma.peers != NULL
-                       ? AQ_OK
-                       : aqi_fail(AQ_ENOMEM, "ibv", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = hca_open_rails(hca);
     if (st == AQ_OK) st = hca_open_queues(hca);
     if (st == AQ_OK) st = hca_message_open(hca);
@@ -203,63 +191,6 @@ static aq_status hca_address(struct aqi_tp *tp, void *out, size_t *len)
     *len = offsetof(struct hca_addr, place) + hca->rails * sizeof(addr.place[0]);
     memcpy(out, &addr, *len);
     return AQ_OK;
-}
-
-static aq_status hca_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    (void)host;
-    if (id == hca->rdma.params.self) return AQ_ENOTSUP;
-    struct hca_peer *peer = calloc(1, sizeof(*peer));
-    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ibv", "no memory for peer %u", id);
-    hca_peer_begin(peer, id);
-    aqi_rdma_lock(&hca->rdma);
-    aq_status st = hca_greet_find(hca, peer);
-    if (st == AQ_OK && peer->addr.place[0].link_layer != hca->rail[0].place.link_layer) {
-        static atomic_bool once;
-        st = AQ_ENOTSUP;
-        aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no route to rank %u %s", id,
-                     hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
-    }
-    if (st == AQ_AGAIN) st = AQ_OK;
-    if (st == AQ_EPROTO) aqi_fail(st, "ibv", "the address of peer %u is malformed", id);
-    bool new = st == AQ_OK && hca->rdma.peers[id] == NULL;
-    if (new) hca->rdma.peers[id] = &peer->rdma;
-    if (st == AQ_OK) *out = &hca->rdma.peers[id]->peer;
-    aqi_rdma_unlock(&hca->rdma);
-    if (!new) free(peer);
-    return st;
-}
-
-static bool hca_is_quiet(struct hca_tp *hca, struct hca_peer *peer)
-{
-    if (peer->busy != 0 || peer->again != NULL || peer->state == HCA_CALLING) return false;
-    bool quiet = true;
-    for (unsigned r = 0; r < hca->rails; r++) {
-        hca_link_mark(hca, peer, r);
-        quiet = quiet && peer->link[r].head == peer->link[r].tail;
-    }
-    return quiet;
-}
-
-static aq_status hca_quiet(struct aqi_tp *tp, struct aqi_peer *to)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    bool quiet = true;
-    aqi_rdma_lock(&hca->rdma);
-    for (uint32_t id = 0; id < hca->rdma.params.size && quiet; id++) {
-        struct hca_peer *peer = hca_peer_at(hca, id);
-        if (peer != NULL && (to == NULL || &peer->rdma.peer == to)) quiet = hca_is_quiet(hca, peer);
-    }
-    aqi_rdma_unlock(&hca->rdma);
-    return quiet ? AQ_OK : AQ_AGAIN;
-}
-
-static aq_status hca_drain(struct aqi_tp *tp, uint64_t deadline)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    hca->rdma.draining = true;
-    return hca->rdma.now >= deadline ? AQ_OK : hca_quiet(tp, NULL);
 }
 
 static uint64_t hca_next_deadline(struct aqi_tp *tp)
@@ -311,14 +242,14 @@ const struct aqi_transport aqi_ibv_transport = {
     .open = hca_open,
     .close = hca_close,
     .address = hca_address,
-    .connect = hca_connect,
+    .connect = aqi_rdma_connect,
     .am_send = hca_am_send,
     .am_long = hca_am_long,
     .progress = hca_progress,
-    .quiet = hca_quiet,
+    .quiet = aqi_rdma_quiet,
     .disconnect = aqi_rdma_disconnect,
     .next_deadline = hca_next_deadline,
-    .drain = hca_drain,
+    .drain = aqi_rdma_drain,
     .put = hca_put,
     .get = hca_get,
     .mem_reg = hca_mem_reg,

@@ -1,11 +1,10 @@
 /* ibv: what the engine asks of it (rdma.h). */
 #include "transport/ibv/hca_impl.h"
 
+#include "base/fail.h"
 #include "base/log.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
@@ -124,6 +123,44 @@ static void hca_driver_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
     hca_transfer_end((struct hca_tp *)rdma, (struct hca_op *)op);
 }
 
+static aq_status hca_driver_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_t host)
+{
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    const struct hca_place *there = &peer->addr.place[0];
+    (void)host;
+    hca_peer_begin(peer);
+    aq_status st = hca_greet_find(hca, peer);
+    if (st == AQ_EPROTO)
+        return aqi_fail(st, "ibv", "the address of peer %u is malformed", to->peer.id);
+    if (st != AQ_OK || there->link_layer == hca->rail[0].place.link_layer) return st;
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no route to rank %u %s", to->peer.id,
+                 hca_advice_path(&hca->rail[0], there).text);
+    return AQ_ENOTSUP;
+}
+
+static void hca_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
+{
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    if (peer->again != NULL) hca_repair_resume(hca, peer);
+    if (to->waiting != NULL) hca_transfer_push(hca, peer);
+}
+
+static bool hca_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
+{
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_peer *peer = (struct hca_peer *)to;
+    if (peer->busy != 0 || peer->again != NULL || peer->state == HCA_CALLING) return false;
+    bool quiet = true;
+    for (unsigned r = 0; r < hca->rails; r++) {
+        hca_link_mark(hca, peer, r);
+        quiet = quiet && peer->link[r].head == peer->link[r].tail;
+    }
+    return quiet;
+}
+
 static void hca_driver_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
 {
     struct hca_tp *hca = (struct hca_tp *)rdma;
@@ -144,6 +181,7 @@ static void hca_driver_where(const struct aqi_rdma *rdma, const struct aqi_rdma_
 const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .buf_size = sizeof(struct aqi_rdma_buf),
                                            .op_size = sizeof(struct hca_op),
+                                           .peer_size = sizeof(struct hca_peer),
                                            .reg = hca_driver_reg,
                                            .dereg = hca_driver_dereg,
                                            .key = hca_driver_key,
@@ -155,5 +193,8 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .begun = hca_driver_begun,
                                            .lent = hca_driver_lent,
                                            .end = hca_driver_end,
+                                           .meet = hca_driver_meet,
+                                           .push = hca_driver_push,
+                                           .is_quiet = hca_driver_is_quiet,
                                            .down = hca_driver_down,
                                            .where = hca_driver_where};

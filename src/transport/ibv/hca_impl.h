@@ -330,7 +330,6 @@ extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
 /* Nothing is in flight. */
 static inline void hca_begin(struct hca_tp *hca)
 {
-    aqi_rdma_begin(&hca->rdma, &hca_driver);
     hca->rdma.most = hca_config.bounces;
     hca->rdma.whole = true;
     hca->post.sg_list = &hca->post_piece;
@@ -338,9 +337,8 @@ static inline void hca_begin(struct hca_tp *hca)
 }
 
 /* Nothing is in flight to it. */
-static inline void hca_peer_begin(struct hca_peer *peer, uint32_t id)
+static inline void hca_peer_begin(struct hca_peer *peer)
 {
-    aqi_rdma_peer_begin(&peer->rdma, id);
     for (unsigned r = 0; r < HCA_RAILS; r++)
         peer->link[r].rail = r;
     peer->next = peer->link;

@@ -76,8 +76,6 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     struct hca_tp *hca = (struct hca_tp *)tp;
     struct hca_peer *peer = (struct hca_peer *)to;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
-    size_t len = aqi_am_payload_offset(am->nargs);
-    size_t payload = aqi_am_payload(am);
     aqi_rdma_lock(&hca->rdma);
     aq_status st = aqi_rdma_fenced(&hca->rdma) ? AQ_AGAIN : hca_message_ready(hca, peer);
     struct aqi_rdma_buf *buf =
@@ -85,10 +83,7 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     if (st == AQ_OK && AQI_UNLIKELY(buf == NULL))
         st = hca_bounce_none(hca, peer, reply ? hca->depth : 0);
     if (st == AQ_OK) {
-        aqi_am_encode_here(buf->bytes, am, hca->rdma.params.self);
-        if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
-        len += payload;
-        buf->len = (uint32_t)len;
+        aqi_rdma_encode(&hca->rdma, buf, am);
         if (!reply) st = hca_message_expect(hca, peer);
         if (AQI_LIKELY(st == AQ_OK))
             st = hca_ring_is_ours(peer) ? hca_ring_issue(hca, peer, buf) : AQ_ENOTSUP;
@@ -212,35 +207,6 @@ bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
            hca_message_post(hca, rail, awaited - replies) == awaited - replies;
 }
 
-static AQI_INLINE bool hca_message_read(const struct hca_tp *hca, const struct aqi_rdma_buf *buf,
-                                        unsigned char *bytes, struct aqi_am *am)
-{
-    uint32_t claimed;
-    if (aqi_am_decode_here(bytes, buf->len, hca->rdma.tp.limits.max_medium, am, &claimed) !=
-            AQ_OK ||
-        claimed != buf->peer->peer.id)
-        return false;
-    if (AQI_LIKELY(am->kind == AQI_AM_SHORT) || !aqi_am_has_payload(am->kind)) return true;
-    size_t offset = aqi_am_payload_offset(am->nargs);
-    am->payload = bytes + offset;
-    return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
-}
-
-/* Run the handler of the message in `bytes`, without the lock. */
-static AQI_INLINE void hca_message_run(struct hca_tp *hca, const struct aqi_rdma_buf *buf,
-                                       unsigned char *bytes)
-{
-    struct aqi_am am;
-    uint32_t source = buf->peer->peer.id;
-    if (!hca_message_read(hca, buf, bytes, &am)) {
-        aqi_count(AQI_CTR_AM_DROPPED, 1);
-        return;
-    }
-    aqi_rdma_unlock(&hca->rdma);
-    hca->rdma.tp.hooks.deliver(hca->rdma.tp.hooks.arg, source, &am);
-    aqi_rdma_lock(&hca->rdma);
-}
-
 /*
  * If as many handlers run as there are spares, the message is copied and its buffer posted again.
  * False: out of memory.
@@ -252,7 +218,7 @@ static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct aqi_rdma_
     struct aqi_rdma_buf was = *buf;
     memcpy(copy, buf->bytes, buf->len);
     (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
-    hca_message_run(hca, &was, copy);
+    aqi_rdma_run(&hca->rdma, &was, copy);
     free(copy);
     return true;
 }
@@ -266,7 +232,7 @@ static AQI_INLINE void hca_message_serve(struct hca_tp *hca, struct aqi_rdma_buf
     if (AQI_UNLIKELY(posted && hca->handling >= hca_config.spares) && hca_message_copied(hca, buf))
         return;
     hca->handling += posted;
-    hca_message_run(hca, buf, buf->bytes);
+    aqi_rdma_run(&hca->rdma, buf, buf->bytes);
     hca->handling -= posted;
     if (posted)
         hca_message_left(hca, buf);
@@ -284,7 +250,7 @@ static AQI_NOINLINE void hca_message_reply(struct hca_tp *hca, struct aqi_rdma_b
     struct hca_peer *peer = hca_buf_peer(buf);
     if (peer->awaited != 0) peer->awaited--;
     if (buf->rail < HCA_RAILS && peer->replies[buf->rail] != 0) peer->replies[buf->rail]--;
-    hca_message_run(hca, buf, buf->bytes);
+    aqi_rdma_run(&hca->rdma, buf, buf->bytes);
     aqi_rdma_put(&hca->rdma, buf);
 }
 

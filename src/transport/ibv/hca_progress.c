@@ -125,17 +125,6 @@ unsigned hca_progress_queues(struct hca_tp *hca, enum aqi_progress_mode mode)
     return hca_progress_rails(hca, mode);
 }
 
-/* Requests that found no room. */
-static void hca_progress_waiting(struct hca_tp *hca)
-{
-    for (uint32_t id = 0; id < hca->rdma.params.size; id++) {
-        struct hca_peer *peer = hca_peer_at(hca, id);
-        if (peer == NULL) continue;
-        if (peer->again != NULL) hca_repair_resume(hca, peer);
-        if (peer->rdma.waiting != NULL) hca_transfer_push(hca, peer);
-    }
-}
-
 /*
  * Work that adapters do not signal. Timers and unmapped memory are checked in whole rounds anyway.
  */
@@ -179,7 +168,7 @@ unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(hca->broken != NULL)) hca_repair(hca);
     if (hca->greeter.calling != NULL) hca_greet_timers(hca);
     if (AQI_UNLIKELY(hca->rdma.lending.on)) aqi_lending_progress(&hca->rdma);
-    if (AQI_UNLIKELY(hca->rdma.waiting + hca->repeating != 0)) hca_progress_waiting(hca);
+    if (AQI_UNLIKELY(hca->rdma.waiting + hca->repeating != 0)) aqi_rdma_push_all(&hca->rdma);
     aqi_pins_progress(&hca->rdma.pins);
     hca->rdma.whole = hca_progress_is_due(hca);
     return n + aqi_rdma_end_round(&hca->rdma, mode);

@@ -48,16 +48,12 @@ bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     while (peer->rdma.waiting != NULL) {
-        struct hca_op *op = (struct hca_op *)peer->rdma.waiting;
-        peer->rdma.waiting = op->op.next;
-        hca->rdma.waiting--;
+        struct hca_op *op = (struct hca_op *)aqi_rdma_pop(&hca->rdma, &peer->rdma);
         op->op.status = status;
-        op->op.done += op->op.len - op->op.posted;
-        op->op.posted = op->op.len;
+        aqi_rdma_give_up(&op->op);
         if (op->header != NULL) hca_long_drop(hca, op);
         if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
-    peer->rdma.last_waiting = &peer->rdma.waiting;
     aqi_lending_fail(&hca->rdma, &peer->rdma, status);
 }
 
@@ -170,9 +166,7 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
         if (op->op.posted != op->op.len && hca_transfer_post(hca, op) != AQ_OK) return;
         if (op->op.posted != op->op.len) continue;
         if (op->header != NULL && hca_long_follow(hca, op) != AQ_OK) return;
-        peer->rdma.waiting = op->op.next;
-        hca->rdma.waiting--;
-        if (peer->rdma.waiting == NULL) peer->rdma.last_waiting = &peer->rdma.waiting;
+        (void)aqi_rdma_pop(&hca->rdma, &peer->rdma);
         if (op->header != NULL && hca_transfer_is_done(op)) hca_transfer_end(hca, op);
     }
 }

@@ -72,11 +72,12 @@ static void open_with(uint64_t registration, uint64_t largest)
     hca.rails = RAILS;
     hca.sends = hca.room = SENDS;
     hca.mask = SENDS - 1;
+    aqi_rdma_begin(&hca.rdma, &hca_driver);
     hca_begin(&hca);
-    aqi_pool_init(&hca.rdma.ops, sizeof(struct hca_op), SENDS, false);
     peer.state = HCA_UP;
     peer.used = (1u << RAILS) - 1;
-    hca_peer_begin(&peer, peer.rdma.peer.id);
+    aqi_rdma_peer_begin(&peer.rdma, 0);
+    hca_peer_begin(&peer);
     for (unsigned r = 0; r < RAILS; r++) {
         hca.rail[r].pd = &card.pd[r];
         hca.rail[r].device.max_mr_size = largest;

@@ -275,9 +275,9 @@ static inline void end_open(unsigned self, uint32_t medium)
     hca->rdma.tp.limits.max_medium = medium;
     hca->rdma.tp.hooks.arg = end;
     hca->rdma.buffer = HCA_FRAME + medium + 32;
+    aqi_rdma_begin(&hca->rdma, &hca_driver);
     hca_begin(hca);
     hca->rdma.peers = calloc(ENDS, sizeof(struct aqi_rdma_peer *));
-    aqi_pool_init(&hca->rdma.ops, sizeof(struct hca_op), SENDS, false);
     assert_int_equal(hca_rings_open(hca), AQ_OK);
     assert_int_equal(hca_message_open(hca), AQ_OK);
 }
@@ -291,7 +291,8 @@ static inline void end_meet(unsigned self, unsigned id)
     peer->used = 1;
     peer->addr.rails = 1;
     end->hca->rdma.peers[id] = &peer->rdma;
-    hca_peer_begin(peer, id);
+    aqi_rdma_peer_begin(&peer->rdma, id);
+    hca_peer_begin(peer);
     end->qp[id] = (struct ibv_qp){.context = &end->context, .qp_num = 100 * self + id};
     peer->link[0].qp = &end->qp[id];
     hca_link_begin(end->hca, peer, 0);

@@ -53,13 +53,9 @@ void ofi_close(struct aqi_tp *tp)
     if (ofi->rdma.pins.reg != NULL && ofi->rdma.lending.on) aqi_lending_progress(&ofi->rdma);
     ofi_endpoint_close(ofi);
     ofi_transfer_close(ofi);
-    aqi_lending_close(&ofi->rdma.lending);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
-    aqi_pool_destroy(&ofi->rdma.ops);
-    for (uint32_t id = 0; ofi->rdma.peers != NULL && id < ofi->rdma.params.size; id++)
-        free(ofi_peer_at(ofi, id));
-    free(ofi->rdma.peers);
+    aqi_rdma_close(&ofi->rdma);
     free(ofi);
 }
 
@@ -93,27 +89,18 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
 {
     struct ofi_tp *ofi = calloc(1, sizeof(*ofi));
     if (ofi == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to open");
-    aqi_rdma_begin(&ofi->rdma, &ofi_driver);
-    ofi->rdma.params = *params;
-    ofi->rdma.tp.hooks = params->hooks;
+    aq_status st = aqi_rdma_open(&ofi->rdma, &ofi_driver, params);
     ofi->front = front != NULL ? front : &ofi->rdma.tp;
     ofi->place = place;
     ofi->without = first != NULL ? first->without : 0;
-    ofi->rdma.locks = params->threads;
-    ofi->rdma.lending.on = params->on_demand && params->size > 1 && front == NULL;
-    aqi_lending_open(&ofi->rdma.lending);
+    if (front != NULL) ofi->rdma.lending.on = false;
     ofi->fd = -1;
     ofi->look_at = AQI_NO_DEADLINE;
     size_t medium =
         aqi_min(aqi_round_up(params->max_medium, 64), ofi_medium(params->size, params->on_demand));
     ofi->rdma.tp.limits = (struct aqi_tp_limits){.max_medium = medium, .max_long = UINT32_MAX};
     ofi->rdma.buffer = ofi_buffer_bytes(medium);
-    aqi_pool_init(&ofi->rdma.ops, sizeof(struct ofi_op), 64, false);
     aqi_pool_init(&ofi->pieces, sizeof(struct ofi_piece), 64, false);
-    ofi->rdma.peers = calloc(params->size, sizeof(struct aqi_rdma_peer *));
-    aq_status st = ofi->rdma.peers != NULL
-                       ? AQ_OK
-                       : aqi_fail(AQ_ENOMEM, "ofi", "no memory for %u peers", params->size);
     if (st == AQ_OK) st = ofi_find(ofi);
     if (st == AQ_OK) st = ofi_make_secrets(ofi);
     if (st == AQ_OK) {
@@ -160,29 +147,6 @@ aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
     return AQ_OK;
 }
 
-/* While draining, no peer is asked: all have agreed to leave, and may have left. */
-aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    bool quiet = true;
-    aqi_rdma_lock(&ofi->rdma);
-    for (uint32_t id = 0; id < ofi->rdma.params.size; id++) {
-        struct ofi_peer *peer = ofi_peer_at(ofi, id);
-        if (peer == NULL || (to != NULL && &peer->rdma.peer != to)) continue;
-        bool arrived = ofi->rdma.draining || ofi_flush_confirmed(ofi, peer);
-        quiet = quiet && arrived && peer->sends == 0 && peer->ops == NULL;
-    }
-    aqi_rdma_unlock(&ofi->rdma);
-    return quiet ? AQ_OK : AQ_AGAIN;
-}
-
-aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    ofi->rdma.draining = true;
-    return ofi->rdma.now >= deadline ? AQ_OK : ofi_quiet(tp, NULL);
-}
-
 /* The requested features, and whether the provider has them. */
 static const char *ofi_describe_order(const struct ofi_tp *ofi)
 {
@@ -227,13 +191,13 @@ const struct aqi_transport aqi_ofi_transport = {
     .open = ofi_open,
     .close = ofi_close,
     .address = ofi_address,
-    .connect = ofi_connect,
+    .connect = aqi_rdma_connect,
     .am_send = ofi_am_send,
     .am_long = ofi_am_long,
     .progress = ofi_progress,
-    .quiet = ofi_quiet,
+    .quiet = aqi_rdma_quiet,
     .disconnect = aqi_rdma_disconnect,
-    .drain = ofi_drain,
+    .drain = aqi_rdma_drain,
     .put = ofi_put,
     .get = ofi_get,
     .mem_reg = ofi_mem_reg,

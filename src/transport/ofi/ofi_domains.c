@@ -206,7 +206,7 @@ static aq_status ofi_domains_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     for (unsigned i = 0; i < all->count; i++) {
         struct aqi_peer *in = peer != NULL ? ((struct ofi_domains_peer *)peer)->in[i] : NULL;
         if (peer != NULL && in == NULL) continue;
-        if (ofi_quiet(&all->domain[i]->rdma.tp, in) != AQ_OK) st = AQ_AGAIN;
+        if (aqi_rdma_quiet(&all->domain[i]->rdma.tp, in) != AQ_OK) st = AQ_AGAIN;
     }
     return st;
 }
@@ -216,7 +216,7 @@ static aq_status ofi_domains_drain(struct aqi_tp *tp, uint64_t deadline)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     aq_status st = AQ_OK;
     for (unsigned i = 0; i < all->count; i++)
-        if (ofi_drain(&all->domain[i]->rdma.tp, deadline) != AQ_OK) st = AQ_AGAIN;
+        if (aqi_rdma_drain(&all->domain[i]->rdma.tp, deadline) != AQ_OK) st = AQ_AGAIN;
     return st;
 }
 
@@ -253,7 +253,7 @@ static aq_status ofi_domains_connect_all(struct ofi_domains *all, uint32_t id, u
                                          struct ofi_domains_peer *peer)
 {
     for (unsigned i = 0; i < all->count; i++) {
-        aq_status st = ofi_connect(&all->domain[i]->rdma.tp, id, host, &peer->in[i]);
+        aq_status st = aqi_rdma_connect(&all->domain[i]->rdma.tp, id, host, &peer->in[i]);
         if (st != AQ_OK) return i != 0 && st == AQ_ENOTSUP ? AQ_OK : st; /* it has fewer */
     }
     return AQ_OK;

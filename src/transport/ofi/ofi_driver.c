@@ -86,9 +86,23 @@ static void ofi_driver_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
     ofi_transfer_over((struct ofi_tp *)rdma, (struct ofi_op *)op);
 }
 
+static void ofi_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
+{
+    ofi_transfer_push((struct ofi_tp *)rdma, (struct ofi_peer *)peer);
+}
+
+/* While draining, no peer is asked: all have agreed to leave, and may have left. */
+static bool ofi_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
+{
+    struct ofi_peer *peer = (struct ofi_peer *)to;
+    bool arrived = rdma->draining || ofi_flush_confirmed((struct ofi_tp *)rdma, peer);
+    return arrived && peer->sends == 0 && peer->ops == NULL;
+}
+
 const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .buf_size = sizeof(struct ofi_buf),
                                            .op_size = sizeof(struct ofi_op),
+                                           .peer_size = sizeof(struct ofi_peer),
                                            .reg = ofi_driver_reg,
                                            .dereg = ofi_driver_dereg,
                                            .key = ofi_driver_key,
@@ -100,5 +114,8 @@ const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .begun = ofi_driver_begun,
                                            .lent = ofi_driver_lent,
                                            .end = ofi_driver_end,
+                                           .meet = ofi_peer_meet,
+                                           .push = ofi_driver_push,
+                                           .is_quiet = ofi_driver_is_quiet,
                                            .down = ofi_peer_down,
                                            .where = ofi_peer_where};

@@ -275,8 +275,6 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
 void ofi_close(struct aqi_tp *tp);
 aq_status ofi_try(struct fi_info *info); /* whether an endpoint can be opened, without its test */
 aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len);
-aq_status ofi_quiet(struct aqi_tp *tp, struct aqi_peer *to);
-aq_status ofi_drain(struct aqi_tp *tp, uint64_t deadline);
 int ofi_describe(struct aqi_tp *tp, char *buf, size_t len);
 
 /* ofi_domains.c: several, each with one or more threads. */
@@ -333,8 +331,8 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
 void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
-/* ofi_peer.c. With the lock held, except for connect and disconnect. */
-aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
+/* ofi_peer.c. With the lock held. */
+aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
 /* The number of its domains; 0: unknown for now. */
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id);
 /* Whether a message may be sent to it. AQ_AGAIN: not now. */

@@ -81,20 +81,15 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_peer *peer = (struct ofi_peer *)to;
-    size_t len = aqi_am_payload_offset(am->nargs);
-    size_t payload = aqi_am_payload(am);
     aqi_rdma_lock(&ofi->rdma);
     aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
     if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
     struct ofi_buf *buf = st == AQ_OK ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {
-        aqi_am_encode(buf->rdma.bytes, am, ofi->rdma.params.self);
-        memcpy(buf->rdma.bytes, &ofi->rdma.stamp, sizeof(ofi->rdma.stamp));
-        if (payload != 0) memcpy(buf->rdma.bytes + len, am->payload, payload);
+        aqi_rdma_encode(&ofi->rdma, &buf->rdma, am);
         if (AQI_UNLIKELY(am->kind == AQI_AM_LONG_HEADER))
-            memset(buf->rdma.bytes + len, 0, OFI_ALIGN);
-        buf->rdma.len = (uint32_t)(len + payload);
+            memset(buf->rdma.bytes + buf->rdma.len, 0, OFI_ALIGN);
         st = ofi_message_post(ofi, peer, buf);
     }
     aqi_rdma_unlock(&ofi->rdma);
@@ -128,30 +123,9 @@ static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size
     return buf->rdma.peer != NULL;
 }
 
-static bool ofi_message_read(const struct ofi_tp *ofi, const struct ofi_buf *buf, struct aqi_am *am)
-{
-    uint32_t claimed;
-    if (aqi_am_decode(buf->rdma.bytes, buf->rdma.len, ofi->rdma.tp.limits.max_medium, am,
-                      &claimed) != AQ_OK ||
-        claimed != buf->rdma.peer->peer.id)
-        return false;
-    if (!aqi_am_has_payload(am->kind)) return true;
-    size_t offset = aqi_am_payload_offset(am->nargs);
-    am->payload = buf->rdma.bytes + offset;
-    return am->nbytes == 0 || (buf->rdma.len >= offset && am->nbytes <= buf->rdma.len - offset);
-}
-
 void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
-    struct aqi_am am;
-    uint32_t source = buf->rdma.peer->peer.id;
-    if (ofi_message_read(ofi, buf, &am)) {
-        aqi_rdma_unlock(&ofi->rdma);
-        ofi->rdma.tp.hooks.deliver(ofi->rdma.tp.hooks.arg, source, &am);
-        aqi_rdma_lock(&ofi->rdma);
-    } else {
-        aqi_count(AQI_CTR_AM_DROPPED, 1);
-    }
+    aqi_rdma_run(&ofi->rdma, &buf->rdma, buf->rdma.bytes);
     ofi_receive_drop(ofi, buf);
 }
 

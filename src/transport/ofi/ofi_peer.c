@@ -54,29 +54,18 @@ unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id)
     return ofi_peer_look_up(ofi, id, &addr, &name, &domains) == AQ_OK ? domains : 0;
 }
 
-aq_status ofi_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
+aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_t host)
 {
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
+    struct ofi_peer *peer = (struct ofi_peer *)to;
     struct ofi_addr addr;
     const unsigned char *name;
     unsigned domains;
-    if (id == ofi->rdma.params.self) return AQ_ENOTSUP;
-    if (host != ofi->rdma.params.host && ofi->info->ep_attr->protocol == FI_PROTO_SHM)
-        return AQ_ENOTSUP;
-    struct ofi_peer *peer = calloc(1, sizeof(*peer));
-    if (peer == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory for peer %u", id);
-    aqi_rdma_peer_begin(&peer->rdma, id);
     peer->addr = FI_ADDR_NOTAVAIL;
     peer->last_kept = &peer->kept;
-    aqi_rdma_lock(&ofi->rdma);
-    aq_status st = ofi_peer_look_up(ofi, id, &addr, &name, &domains);
-    if (st == AQ_AGAIN) st = AQ_OK; /* looked up again when needed */
-    bool new = st == AQ_OK && ofi->rdma.peers[id] == NULL;
-    if (new) ofi->rdma.peers[id] = &peer->rdma;
-    if (st == AQ_OK) *out = &ofi->rdma.peers[id]->peer;
-    aqi_rdma_unlock(&ofi->rdma);
-    if (!new) free(peer);
-    return st;
+    if (host != rdma->params.host && ofi->info->ep_attr->protocol == FI_PROTO_SHM)
+        return AQ_ENOTSUP;
+    return ofi_peer_look_up(ofi, to->peer.id, &addr, &name, &domains);
 }
 
 static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *peer)

@@ -164,13 +164,6 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
     return n;
 }
 
-/* Operations that found no room. */
-static void ofi_progress_waiting(struct ofi_tp *ofi)
-{
-    for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
-        if (ofi_peer_at(ofi, id) != NULL) ofi_transfer_push(ofi, ofi_peer_at(ofi, id));
-}
-
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
@@ -182,7 +175,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);
     if (AQI_UNLIKELY(ofi->flushes)) ofi_flush_push(ofi);
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
-    if (AQI_UNLIKELY(ofi->rdma.waiting != 0)) ofi_progress_waiting(ofi);
+    if (AQI_UNLIKELY(ofi->rdma.waiting != 0)) aqi_rdma_push_all(&ofi->rdma);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
     if (AQI_UNLIKELY(ofi->rdma.lending.on)) aqi_lending_progress(&ofi->rdma);
     aqi_pins_progress(&ofi->rdma.pins);

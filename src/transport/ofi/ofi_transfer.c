@@ -145,11 +145,6 @@ void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, b
     ofi->again = piece;
 }
 
-static void ofi_transfer_wait_no_more(struct ofi_tp *ofi, struct ofi_peer *peer)
-{
-    aqi_rdma_unqueue(&ofi->rdma, peer->rdma.waiting);
-}
-
 /* Whether the provider may still read or write memory of the initiator. */
 static bool ofi_transfer_is_exposed(const struct ofi_op *op)
 {
@@ -166,12 +161,8 @@ bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 {
     aqi_lending_fail(&ofi->rdma, &peer->rdma, AQ_EPEER);
-    while (peer->rdma.waiting != NULL) {
-        struct aqi_transfer *op = peer->rdma.waiting;
-        op->done += op->len - op->posted;
-        op->posted = op->len;
-        ofi_transfer_wait_no_more(ofi, peer);
-    }
+    while (peer->rdma.waiting != NULL)
+        aqi_rdma_give_up(aqi_rdma_pop(&ofi->rdma, &peer->rdma));
     for (struct ofi_piece **at = &ofi->again; *at != NULL;) {
         struct ofi_piece *piece = *at;
         if (ofi_op_peer(ofi_piece_op(piece)) == peer) {
@@ -325,7 +316,7 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
     while (peer->rdma.waiting != NULL) {
         struct ofi_op *op = (struct ofi_op *)peer->rdma.waiting;
         if (ofi_transfer_post(ofi, op) != AQ_OK) return;
-        if (op->op.posted == op->op.len) ofi_transfer_wait_no_more(ofi, peer);
+        if (op->op.posted == op->op.len) (void)aqi_rdma_pop(&ofi->rdma, &peer->rdma);
     }
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/pool.h"
 #include "base/spin.h"
+#include "base/stats.h"
 #include "transport/rdma/lending.h"
 #include "transport/rdma/pins.h"
 #include "transport/transport.h"
@@ -88,7 +89,7 @@ struct aqi_rdma {
 /* With the lock held, unless stated otherwise. */
 struct aqi_rdma_driver {
     const char *name;
-    size_t buf_size, op_size; /* of its own structs */
+    size_t buf_size, op_size, peer_size; /* of its own structs */
 
     /*
      * Register memory with all rails: `mr` becomes what each of them returned. AQ_ELIMIT: there is
@@ -120,6 +121,12 @@ struct aqi_rdma_driver {
     /* It has ended, with op->status, for all that is not posted; call aqi_lending_end. */
     void (*end)(struct aqi_rdma *rdma, struct aqi_transfer *op);
 
+    /* Begin its own part of a peer and find the address. AQ_AGAIN: unknown for now. */
+    aq_status (*meet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
+    /* Post what found no room. */
+    void (*push)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
+    /* Whether all that was sent has arrived; otherwise find out. */
+    bool (*is_quiet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
     /* The peer has failed: end all that is under way to it. */
     void (*down)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
     /* Its address as text that follows its number; "": unknown. */
@@ -148,6 +155,8 @@ static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_d
 {
     rdma->driver = driver;
     rdma->last_held = &rdma->held;
+    aqi_lending_open(&rdma->lending);
+    aqi_pool_init(&rdma->ops, driver->op_size, 64, false);
 }
 
 static inline void aqi_rdma_peer_begin(struct aqi_rdma_peer *peer, uint32_t id)
@@ -157,6 +166,14 @@ static inline void aqi_rdma_peer_begin(struct aqi_rdma_peer *peer, uint32_t id)
 }
 
 /* peer.c */
+/* Of a zeroed struct, which must be closed also after a failure. */
+aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver,
+                        const struct aqi_tp_params *params);
+void aqi_rdma_close(struct aqi_rdma *rdma); /* nothing is under way; not the pins and buffers */
+aq_status aqi_rdma_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out);
+aq_status aqi_rdma_quiet(struct aqi_tp *tp, struct aqi_peer *to);
+aq_status aqi_rdma_drain(struct aqi_tp *tp, uint64_t deadline);
+void aqi_rdma_push_all(struct aqi_rdma *rdma); /* with the lock held */
 /* This peer has failed permanently; `why` is reported from progress. With the lock held. */
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
@@ -201,6 +218,43 @@ static inline void aqi_rdma_bounce_put(struct aqi_rdma *rdma, struct aqi_rdma_bu
 }
 
 /* message.c. With the lock held. */
+/* Write it into the buffer. */
+static AQI_INLINE void aqi_rdma_encode(const struct aqi_rdma *rdma, struct aqi_rdma_buf *buf,
+                                       const struct aqi_am *am)
+{
+    size_t len = aqi_am_payload_offset(am->nargs), payload = aqi_am_payload(am);
+    ((struct aqi_am_wire *)(void *)buf->bytes)->stamp = rdma->stamp;
+    aqi_am_encode_here(buf->bytes, am, rdma->params.self);
+    if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
+    buf->len = (uint32_t)(len + payload);
+}
+/* False: the message in `bytes`, which is that of `buf` or a copy of it, is malformed. */
+static AQI_INLINE bool aqi_rdma_read(const struct aqi_rdma *rdma, const struct aqi_rdma_buf *buf,
+                                     unsigned char *bytes, struct aqi_am *am)
+{
+    uint32_t claimed;
+    if (aqi_am_decode_here(bytes, buf->len, rdma->tp.limits.max_medium, am, &claimed) != AQ_OK ||
+        claimed != buf->peer->peer.id)
+        return false;
+    if (AQI_LIKELY(am->kind == AQI_AM_SHORT) || !aqi_am_has_payload(am->kind)) return true;
+    size_t offset = aqi_am_payload_offset(am->nargs);
+    am->payload = bytes + offset;
+    return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
+}
+/* Run its handler, without the lock. */
+static AQI_INLINE void aqi_rdma_run(struct aqi_rdma *rdma, const struct aqi_rdma_buf *buf,
+                                    unsigned char *bytes)
+{
+    struct aqi_am am;
+    uint32_t source = buf->peer->peer.id;
+    if (!aqi_rdma_read(rdma, buf, bytes, &am)) {
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+        return;
+    }
+    aqi_rdma_unlock(rdma);
+    rdma->tp.hooks.deliver(rdma->tp.hooks.arg, source, &am);
+    aqi_rdma_lock(rdma);
+}
 /* The message has to wait until its handler may run. */
 void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 /* The lock is released while handlers run. */
@@ -243,7 +297,30 @@ void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /
 /* It has ended. Returns whether all of the transfer has. */
 bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status);
 /* It is posted as soon as may be. */
-void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op);
+static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    struct aqi_rdma_peer *peer = op->peer;
+    rdma->waiting++;
+    rdma->whole = true;
+    op->next = NULL;
+    *peer->last_waiting = op;
+    peer->last_waiting = &op->next;
+}
+/* The first one of the peer waits no more. */
+static inline struct aqi_transfer *aqi_rdma_pop(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
+{
+    struct aqi_transfer *op = peer->waiting;
+    peer->waiting = op->next;
+    if (op->next == NULL) peer->last_waiting = &peer->waiting;
+    rdma->waiting--;
+    return op;
+}
+/* Nothing more of it is to be posted; it waits no more. */
+static inline void aqi_rdma_give_up(struct aqi_transfer *op)
+{
+    op->done += op->len - op->posted;
+    op->posted = op->len;
+}
 /* Nothing of it is to be posted any more, if it was. */
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);
 

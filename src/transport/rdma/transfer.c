@@ -11,16 +11,6 @@ aq_status aqi_rdma_outside(const struct aqi_tp *tp, const struct aqi_peer *peer,
                     (unsigned long long)addr, peer->id);
 }
 
-void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
-{
-    struct aqi_rdma_peer *peer = op->peer;
-    rdma->waiting++;
-    rdma->whole = true;
-    op->next = NULL;
-    *peer->last_waiting = op;
-    peer->last_waiting = &op->next;
-}
-
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     struct aqi_transfer **at = &op->peer->waiting;
