@@ -106,21 +106,11 @@ static void hca_driver_handle(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 
 /* --- transfers and peers --------------------------------------------------------------------- */
 
-static void hca_driver_begun(struct aqi_transfer *op)
-{
-    hca_op_peer((const struct hca_op *)op)->busy++;
-}
-
 static bool hca_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     const struct hca_peer *peer = (const struct hca_peer *)op->peer;
     unsigned rails = ((const struct hca_tp *)rdma)->rails;
     return op->loan->wait.use.mem->key_len >= aqi_min(rails, peer->addr.rails) * sizeof(uint32_t);
-}
-
-static void hca_driver_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
-{
-    hca_transfer_end((struct hca_tp *)rdma, (struct hca_op *)op);
 }
 
 static aq_status hca_driver_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_t host)
@@ -152,7 +142,7 @@ static bool hca_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
     struct hca_tp *hca = (struct hca_tp *)rdma;
     struct hca_peer *peer = (struct hca_peer *)to;
-    if (peer->busy != 0 || peer->again != NULL || peer->state == HCA_CALLING) return false;
+    if (to->ops != NULL || peer->again != NULL || peer->state == HCA_CALLING) return false;
     bool quiet = true;
     for (unsigned r = 0; r < hca->rails; r++) {
         hca_link_mark(hca, peer, r);
@@ -190,9 +180,7 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .send = hca_driver_send,
                                            .taken = hca_driver_taken,
                                            .handle = hca_driver_handle,
-                                           .begun = hca_driver_begun,
                                            .lent = hca_driver_lent,
-                                           .end = hca_driver_end,
                                            .meet = hca_driver_meet,
                                            .push = hca_driver_push,
                                            .is_quiet = hca_driver_is_quiet,

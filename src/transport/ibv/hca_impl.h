@@ -203,7 +203,6 @@ struct hca_peer {
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
-    uint32_t busy;               /* operations in progress */
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */
     uint32_t received;           /* its received messages */
@@ -224,7 +223,6 @@ struct hca_op {
     bool followed;   /* the header of the Long has been posted, and its buffer is not ours */
     uint32_t number; /* of this header, then */
     struct aqi_rdma_buf *header; /* NULL: not a Long */
-    void *source;                /* of a Long, a copy of its payload; NULL */
 };
 
 /*
@@ -649,7 +647,6 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
 /* Begin a copy of `want`. AQ_AGAIN: not now. */
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
                              const struct aqi_mem *mem);
-void hca_transfer_end(struct hca_tp *hca, struct hca_op *op);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 /* The peer's adapter has rejected this piece: repeat it by messages. False: it is not lent. */

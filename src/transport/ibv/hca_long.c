@@ -13,9 +13,6 @@
 #include "base/fail.h"
 #include "base/touch.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static struct aqi_rdma_buf *hca_long_header(struct hca_tp *hca, const struct aqi_am *am,
                                             uint32_t more)
 {
@@ -38,9 +35,13 @@ static aq_status hca_long_begin(struct hca_tp *hca, struct hca_op *op, const str
     if (st != AQ_OK) return st;
     op->header = hca_long_header(hca, am, more);
     if (op->header == NULL) return hca_bounce_none(hca, peer, more);
-    if (!reply) st = hca_message_expect(hca, peer);
-    if (st == AQ_OK) st = hca_transfer_begin(hca, op, rmem, mem);
-    if (st != AQ_OK) aqi_rdma_bounce_put(&hca->rdma, op->header);
+    if (op->op.comp == NULL && !aqi_rdma_copy(&hca->rdma, &op->op))
+        st = aqi_fail(AQ_ENOMEM, "ibv", "no memory to queue a Long of %u bytes", am->nbytes);
+    if (st == AQ_OK && !reply) st = hca_message_expect(hca, peer);
+    if (st == AQ_OK) st = hca_transfer_begin(hca, op, rmem, op->op.source == NULL ? mem : NULL);
+    if (st == AQ_OK) return st;
+    aqi_rdma_bounce_put(&hca->rdma, op->header);
+    aqi_rdma_drop_copy(&hca->rdma, &op->op);
     return st;
 }
 
@@ -50,28 +51,19 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
-    void *payload = (void *)(uintptr_t)am->payload;
     if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent memory has its turn */
     aq_status st = aqi_rdma_check(tp, to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
     struct hca_op op = {.op = {.peer = (struct aqi_rdma_peer *)to,
+                               .is_long = true,
                                .comp = comp,
                                .remote = am->addr,
-                               .local = payload,
+                               .local = (unsigned char *)(uintptr_t)am->payload,
                                .len = am->nbytes}};
-    if (comp == NULL) {
-        op.source = malloc(am->nbytes);
-        if (op.source == NULL)
-            return aqi_fail(AQ_ENOMEM, "ibv", "no memory to queue a Long of %u bytes", am->nbytes);
-        op.op.local = memcpy(op.source, payload, am->nbytes);
-        mem = NULL;
-    } else if (mem == NULL) {
-        aqi_touch_read(payload, am->nbytes);
-    }
+    if (mem == NULL || comp == NULL) aqi_touch_read(am->payload, am->nbytes);
     aqi_rdma_lock(&hca->rdma);
     st = hca_long_begin(hca, &op, am, rmem, mem);
     aqi_rdma_unlock(&hca->rdma);
-    if (st != AQ_OK) free(op.source);
     return st;
 }
 

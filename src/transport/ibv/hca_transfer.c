@@ -6,21 +6,9 @@
 #include "base/stats.h"
 #include "base/touch.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- operations ------------------------------------------------------------------------------ */
-
-void hca_transfer_end(struct hca_tp *hca, struct hca_op *op)
-{
-    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&hca->rdma, &op->op);
-    if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
-    if (!op->op.get) aqi_comp_local(op->op.comp);
-    if (op->header == NULL) aqi_comp_remote(op->op.comp);
-    free(op->source);
-    hca_op_peer(op)->busy--;
-    aqi_pool_put(&hca->rdma.ops, op);
-}
 
 /* With its header, if it is a Long. */
 static inline bool hca_transfer_is_done(const struct hca_op *op)
@@ -33,7 +21,7 @@ void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_statu
     struct hca_op *op = hca_sent_op(sent);
     if (status == AQ_ERANGE && op->header != NULL) hca_long_void(op);
     (void)aqi_rdma_piece_end(&hca->rdma, &sent->piece, status);
-    if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
+    if (hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
 }
 
 bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
@@ -52,7 +40,7 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
         op->op.status = status;
         aqi_rdma_give_up(&op->op);
         if (op->header != NULL) hca_long_drop(hca, op);
-        if (hca_transfer_is_done(op)) hca_transfer_end(hca, op);
+        if (hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
     }
     aqi_lending_fail(&hca->rdma, &peer->rdma, status);
 }
@@ -167,7 +155,7 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer)
         if (op->op.posted != op->op.len) continue;
         if (op->header != NULL && hca_long_follow(hca, op) != AQ_OK) return;
         (void)aqi_rdma_pop(&hca->rdma, &peer->rdma);
-        if (op->header != NULL && hca_transfer_is_done(op)) hca_transfer_end(hca, op);
+        if (op->header != NULL && hca_transfer_is_done(op)) aqi_rdma_over(&hca->rdma, &op->op);
     }
 }
 
@@ -178,7 +166,7 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
     const struct hca_mem *here = (const struct hca_mem *)mem;
     op->here = here != NULL && here->key.parts != 0 ? here : NULL;
     aqi_rdma_local(&hca->rdma, &op->op, op->here != NULL, hca_config.bounce_limit);
-    if (op->source != NULL && op->op.len <= hca_config.bounce_limit)
+    if (op->op.source != NULL && op->op.len <= hca_config.bounce_limit)
         op->op.by = AQI_BY_BOUNCE; /* pinning it would not last */
 }
 
@@ -202,7 +190,7 @@ aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const stru
     *op = *want;
     op->there = rmem;
     hca_transfer_local(hca, op, mem);
-    peer->busy++;
+    aqi_rdma_link(&op->op);
     if (rmem->key.parts != 0) {
         aqi_rdma_queue(&hca->rdma, &op->op);
     } else {
@@ -279,7 +267,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
     if (!sent->get && sent->len <= sizeof(sent->copy))
         op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
     hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);
-    peer->busy++;
+    aqi_rdma_link(&op->op);
     aqi_rdma_queue(&hca->rdma, &op->op);
 }
 

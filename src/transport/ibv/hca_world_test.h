@@ -326,7 +326,7 @@ static inline void end_close(struct end *end)
         hca_links_end(hca, hca_peer_at(hca, j), AQ_EPEER);
         hca_transfer_fail(hca, hca_peer_at(hca, j), AQ_EPEER);
         assert_int_equal(hca_peer_at(hca, j)->in.ring, 0);
-        assert_int_equal(hca_peer_at(hca, j)->busy, 0);
+        assert_null(hca_peer_at(hca, j)->rdma.ops);
         free(hca_peer_at(hca, j));
     }
     assert_int_equal(hca->rings.open, 0);

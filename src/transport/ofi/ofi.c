@@ -52,7 +52,6 @@ void ofi_close(struct aqi_tp *tp)
         if (ofi_peer_at(ofi, id) != NULL) ofi_transfer_fail(ofi, ofi_peer_at(ofi, id), true);
     if (ofi->rdma.pins.reg != NULL && ofi->rdma.lending.on) aqi_lending_progress(&ofi->rdma);
     ofi_endpoint_close(ofi);
-    ofi_transfer_close(ofi);
     if (ofi->info != NULL) ofi_library.freeinfo(ofi->info);
     aqi_pool_destroy(&ofi->pieces);
     aqi_rdma_close(&ofi->rdma);

@@ -63,11 +63,6 @@ static void ofi_driver_handle(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
     ofi_message_run((struct ofi_tp *)rdma, (struct ofi_buf *)buf);
 }
 
-static void ofi_driver_begun(struct aqi_transfer *op)
-{
-    ofi_transfer_link((struct ofi_op *)op);
-}
-
 static bool ofi_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     const struct aqi_reg_use *use = &op->loan->wait.use;
@@ -81,11 +76,6 @@ static bool ofi_driver_lent(struct aqi_rdma *rdma, struct aqi_transfer *op)
     return own->key != FI_KEY_NOTAVAIL;
 }
 
-static void ofi_driver_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
-{
-    ofi_transfer_over((struct ofi_tp *)rdma, (struct ofi_op *)op);
-}
-
 static void ofi_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     ofi_transfer_push((struct ofi_tp *)rdma, (struct ofi_peer *)peer);
@@ -96,7 +86,7 @@ static bool ofi_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
     struct ofi_peer *peer = (struct ofi_peer *)to;
     bool arrived = rdma->draining || ofi_flush_confirmed((struct ofi_tp *)rdma, peer);
-    return arrived && peer->sends == 0 && peer->ops == NULL;
+    return arrived && peer->sends == 0 && peer->rdma.ops == NULL;
 }
 
 const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
@@ -111,9 +101,7 @@ const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .send = ofi_driver_send,
                                            .taken = ofi_driver_taken,
                                            .handle = ofi_driver_handle,
-                                           .begun = ofi_driver_begun,
                                            .lent = ofi_driver_lent,
-                                           .end = ofi_driver_end,
                                            .meet = ofi_peer_meet,
                                            .push = ofi_driver_push,
                                            .is_quiet = ofi_driver_is_quiet,

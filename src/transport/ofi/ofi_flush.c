@@ -286,7 +286,7 @@ static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t n
 uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
 {
     if (peer->failed) ofi_flush_fail(ofi, peer, now);
-    if (peer->kept == NULL && peer->ops == NULL && peer->broken == 0) {
+    if (peer->kept == NULL && peer->rdma.ops == NULL && peer->broken == 0) {
         peer->ask_at = 0;
         return AQI_NO_DEADLINE;
     }

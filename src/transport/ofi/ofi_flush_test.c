@@ -164,8 +164,8 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     for (unsigned s = 301; s <= 361; s++)
         assert_false(is_lost_after_call(&ofi, &peer, s));
     ofi_flush_arrived(&ofi, &peer, 2);
-    peer.ops = &op; /* a transfer also has to end */
-    op.link = &peer.ops;
+    peer.rdma.ops = &op.op; /* a transfer also has to end */
+    op.op.link = &peer.rdma.ops;
     peer.pieces++;
     for (unsigned s = 362; s <= 422; s++)
         assert_false(is_lost_after_call(&ofi, &peer, s));

@@ -21,8 +21,7 @@ enum {
     OFI_BATCH = 16,  /* completions taken at once */
     OFI_NAME = 64,   /* bytes of a provider's address, at most */
     OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
-    OFI_DOMAINS = 8,
-    OFI_COPIED = 64 << 10 /* a Long up to this is copied, rather than that its sender waits */
+    OFI_DOMAINS = 8
 };
 
 extern const unsigned char ofi_magic[4]; /* of addresses */
@@ -122,28 +121,17 @@ struct ofi_peer {
      * up to this number and of the next ones those with a bit. */
     uint32_t writes, longs, written;
     uint64_t written_more;
-    struct ofi_op *ops; /* all transfers */
 };
 
 /* A transfer. */
 struct ofi_op {
     struct aqi_transfer op;
-    struct ofi_op *next, **link; /* of the peer's */
-    bool exposed;                /* the provider has the initiator's memory */
-    bool inject;                 /* the provider copies it */
-    uint64_t key, shift;         /* there; and from op.remote to what the provider calls it */
-    void *desc;                  /* AQI_BY_KNOWN */
-    bool reported;               /* the payload of a Long, which the peer's queue reports */
-    uint32_t header;             /* then: the number of the message */
-    uint64_t data;               /* and what is reported */
-    struct ofi_copy *copy;       /* of the source, which was given back */
-};
-
-/* In a list of all, as the provider may keep it until the endpoint is closed. */
-struct ofi_copy {
-    struct ofi_copy *next, **link;
-    size_t room;
-    unsigned char bytes[];
+    bool exposed;        /* the provider has the initiator's memory */
+    bool inject;         /* the provider copies it */
+    uint64_t key, shift; /* there; and from op.remote to what the provider calls it */
+    void *desc;          /* AQI_BY_KNOWN */
+    uint32_t header;     /* then: the number of the message */
+    uint64_t data;       /* and what is reported */
 };
 
 /* A part of a transfer, as given to the provider. */
@@ -205,11 +193,9 @@ struct ofi_tp {
     uint32_t room, out; /* operations that may be in flight, and are */
     uint64_t next_key;
     struct ofi_area *free_areas;
-    bool flushes;                           /* queries, answers or messages are to be sent again */
-    uint32_t dying;                         /* peers with `end_by` */
-    struct ofi_piece *again;                /* pieces that are to be posted again */
-    struct ofi_copy *copies, *spare_copies; /* in use; some of OFI_COPIED bytes that are not */
-    unsigned spare_count;
+    bool flushes;            /* queries, answers or messages are to be sent again */
+    uint32_t dying;          /* peers with `end_by` */
+    struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool pieces;
     /* Completions that were read but not handled. */
     struct fi_cq_data_entry found[OFI_BATCH];
@@ -412,16 +398,11 @@ aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
 aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
-void ofi_transfer_close(struct ofi_tp *ofi); /* after the endpoint */
 /* With the lock held. */
 /* Post the write of a Long, wholly; AQ_AGAIN, AQ_ENOTSUP: not at all. Without counters its source
  * is copied. */
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
                                       const struct ofi_rmem *rmem, const struct aqi_mem *mem);
-/* One more of the peer's. */
-void ofi_transfer_link(struct ofi_op *op);
-/* The whole transfer has ended; nothing of it is posted. */
-void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op);
 /* Post a piece; returns the provider's result. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);

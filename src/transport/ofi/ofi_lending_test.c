@@ -146,8 +146,8 @@ static void parts_are_transfers_of_the_peer(void **state)
     assert_true(aqi_lending_refused(&world.ofi.rdma, &whole.op, 8, 9));
     struct aqi_transfer *part = world.ofi.rdma.lending.refused;
     struct ofi_op *op = (struct ofi_op *)(void *)part;
-    assert_ptr_equal(world.peer.ops, op);
-    assert_ptr_equal(op->link, &world.peer.ops);
+    assert_ptr_equal(world.peer.rdma.ops, op);
+    assert_ptr_equal(part->link, &world.peer.rdma.ops);
     assert_ptr_equal(ofi_op_peer(op), &world.peer);
     assert_int_equal(part->remote, 4096 + 8);
     assert_int_equal(part->len, 9);

@@ -70,7 +70,7 @@ void ofi_long_open(struct ofi_tp *ofi)
     if (direct && ofi->inject > frame)
         limits->packed = aqi_min(limits->max_medium, ofi->inject - frame);
     ofi->reported = !possible ? 0 : direct ? ofi->put_inject : ofi_config.piece;
-    if (!ofi_wants(ofi, FI_MR_LOCAL)) limits->copied = aqi_min(ofi->reported, OFI_COPIED);
+    if (!ofi_wants(ofi, FI_MR_LOCAL)) limits->copied = aqi_min(ofi->reported, AQI_RDMA_COPIED);
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
@@ -96,10 +96,10 @@ static aq_status ofi_long_write(struct ofi_tp *ofi, struct ofi_peer *peer, const
                                 const struct ofi_rmem *rmem, const struct aqi_mem *mem,
                                 struct aqi_comp *comp)
 {
-    struct ofi_op op = {.reported = true,
-                        .header = peer->given + 1,
+    struct ofi_op op = {.header = peer->given + 1,
                         .data = ofi_long_data(ofi, peer->writes + 1),
                         .op = {.peer = &peer->rdma,
+                               .is_long = true,
                                .comp = comp,
                                .remote = am->addr,
                                .local = (unsigned char *)(uintptr_t)am->payload,
@@ -144,7 +144,7 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 
 bool ofi_long_has_arrived(const struct ofi_op *op)
 {
-    return op->reported && (int32_t)(ofi_op_peer(op)->confirmed - op->header) >= 0;
+    return op->op.is_long && (int32_t)(ofi_op_peer(op)->confirmed - op->header) >= 0;
 }
 
 void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op)

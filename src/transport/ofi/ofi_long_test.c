@@ -139,7 +139,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     struct capture capture;
     struct message other, failed, arrived;
     struct aqi_comp comp = {.local = 1};
-    struct ofi_op op = {.reported = true, .header = 2, .op = {.peer = &peer.rdma, .comp = &comp}};
+    struct ofi_op op = {.header = 2, .op = {.is_long = true, .peer = &peer.rdma, .comp = &comp}};
     (void)state;
     header(&other, 2, 0)->number = 1;
     header(&failed, 2, 5)->number = 2;

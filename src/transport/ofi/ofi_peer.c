@@ -197,7 +197,7 @@ void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     peer->sends = 0;
     ofi_flush_forget(ofi, peer);
     ofi_transfer_fail(ofi, peer, false);
-    if (peer->ops == NULL) return;
+    if (peer->rdma.ops == NULL) return;
     peer->end_by = AQI_NO_DEADLINE; /* progress reports when */
     ofi->dying++;
 }
@@ -208,7 +208,7 @@ void ofi_peer_end_transfers(struct ofi_tp *ofi)
         struct ofi_peer *peer = ofi_peer_at(ofi, id);
         if (peer == NULL || peer->end_by == 0) continue;
         peer->end_by = aqi_min(peer->end_by, ofi->rdma.now + ofi_peer_last_ns);
-        if (peer->ops != NULL && ofi->rdma.now < peer->end_by) continue;
+        if (peer->rdma.ops != NULL && ofi->rdma.now < peer->end_by) continue;
         ofi_transfer_fail(ofi, peer, true);
         peer->end_by = 0;
         ofi->dying--;

@@ -5,96 +5,11 @@
 #include "base/stats.h"
 #include "base/touch.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-enum {
-    OFI_CANCELLED = 3,    /* times, and it is refused */
-    OFI_SPARE_COPIES = 16 /* kept for the next */
-};
+enum { OFI_CANCELLED = 3 /* times, and it is refused */ };
 
 /* --- operations ------------------------------------------------------------------------------ */
-
-/* For the initiator; the counters are not accessed any more. */
-static void ofi_transfer_end(struct ofi_op *op)
-{
-    op->op.ended = true;
-    if (op->op.status != AQ_OK) aqi_comp_fail(op->op.comp, op->op.status);
-    if (!op->op.get) aqi_comp_local(op->op.comp);
-    if (!op->reported) aqi_comp_remote(op->op.comp);
-    *op->link = op->next;
-    if (op->next != NULL) op->next->link = op->link;
-}
-
-static void ofi_transfer_unlink_copy(struct ofi_copy *copy)
-{
-    *copy->link = copy->next;
-    if (copy->next != NULL) copy->next->link = copy->link;
-}
-
-static void ofi_transfer_drop_copy(struct ofi_tp *ofi, struct ofi_copy *copy)
-{
-    ofi_transfer_unlink_copy(copy);
-    if (copy->room != OFI_COPIED || ofi->spare_count == OFI_SPARE_COPIES) {
-        free(copy);
-        return;
-    }
-    copy->next = ofi->spare_copies;
-    ofi->spare_copies = copy;
-    ofi->spare_count++;
-}
-
-/* Memory that was used before, as the pages of new memory would cost more than the copy. */
-static struct ofi_copy *ofi_transfer_spare_copy(struct ofi_tp *ofi, size_t len)
-{
-    struct ofi_copy *copy = len <= OFI_COPIED ? ofi->spare_copies : NULL;
-    size_t room = aqi_max(len, OFI_COPIED);
-    if (copy != NULL) {
-        ofi->spare_copies = copy->next;
-        ofi->spare_count--;
-    } else if ((copy = malloc(sizeof(*copy) + room)) != NULL) {
-        copy->room = room;
-    }
-    return copy;
-}
-
-/* False: no memory. */
-static bool ofi_transfer_copy(struct ofi_tp *ofi, struct ofi_op *op)
-{
-    struct ofi_copy *copy = ofi_transfer_spare_copy(ofi, op->op.len);
-    if (copy == NULL) return false;
-    copy->next = ofi->copies;
-    copy->link = &ofi->copies;
-    if (copy->next != NULL) copy->next->link = &copy->next;
-    ofi->copies = op->copy = copy;
-    op->op.local = memcpy(copy->bytes, op->op.local, op->op.len);
-    return true;
-}
-
-void ofi_transfer_close(struct ofi_tp *ofi)
-{
-    while (ofi->copies != NULL)
-        ofi_transfer_drop_copy(ofi, ofi->copies);
-    while (ofi->spare_copies != NULL) {
-        struct ofi_copy *copy = ofi->spare_copies;
-        ofi->spare_copies = copy->next;
-        free(copy);
-    }
-}
-
-/* Nothing of it is with the provider. */
-static void ofi_transfer_free(struct ofi_tp *ofi, struct ofi_op *op)
-{
-    if (AQI_UNLIKELY(op->op.loan != NULL)) aqi_lending_end(&ofi->rdma, &op->op);
-    if (AQI_UNLIKELY(op->copy != NULL)) ofi_transfer_drop_copy(ofi, op->copy);
-    aqi_pool_put(&ofi->rdma.ops, op);
-}
-
-void ofi_transfer_over(struct ofi_tp *ofi, struct ofi_op *op)
-{
-    if (!op->op.ended) ofi_transfer_end(op);
-    ofi_transfer_free(ofi, op);
-}
 
 static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
@@ -106,11 +21,11 @@ static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
     struct ofi_op *op = ofi_piece_op(piece);
-    if (AQI_UNLIKELY(op->reported && status != AQ_OK && !op->op.peer->down))
+    if (AQI_UNLIKELY(op->op.is_long && status != AQ_OK && !op->op.peer->down))
         ofi_long_failed(ofi, op);
     bool over = aqi_rdma_piece_end(&ofi->rdma, &piece->rdma, status);
     aqi_pool_put(&ofi->pieces, piece);
-    if (over) ofi_transfer_over(ofi, op);
+    if (over) aqi_rdma_over(&ofi->rdma, &op->op);
 }
 
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
@@ -153,8 +68,8 @@ static bool ofi_transfer_is_exposed(const struct ofi_op *op)
 
 bool ofi_transfer_is_posted(const struct ofi_peer *peer)
 {
-    for (const struct ofi_op *op = peer->ops; op != NULL; op = op->next)
-        if (op->op.posted != op->op.done) return true;
+    for (const struct aqi_transfer *op = peer->rdma.ops; op != NULL; op = op->next_op)
+        if (op->posted != op->done) return true;
     return false;
 }
 
@@ -172,12 +87,12 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
             at = &piece->next_again;
         }
     }
-    for (struct ofi_op *op = peer->ops, *next; op != NULL; op = next) {
-        next = op->next;
-        if (op->op.status == AQ_OK) op->op.status = AQ_EPEER;
-        if (!now && ofi_transfer_is_exposed(op)) continue;
-        ofi_transfer_end(op);
-        if (op->op.done == op->op.len) ofi_transfer_free(ofi, op);
+    for (struct aqi_transfer *op = peer->rdma.ops, *next; op != NULL; op = next) {
+        next = op->next_op;
+        op->status = AQ_EPEER;
+        if (!now && ofi_transfer_is_exposed((const struct ofi_op *)op)) continue;
+        aqi_rdma_end(op);
+        if (op->done == op->len) aqi_rdma_free(&ofi->rdma, op);
     }
 }
 
@@ -208,7 +123,7 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
                              .context = &piece->ctx};
     if (op->op.get) return fi_readmsg(ofi->ep, &msg, FI_COMPLETION);
     uint64_t more = op->inject ? FI_INJECT : 0;
-    if (op->reported) {
+    if (op->op.is_long) {
         msg.data = op->data;
         more |= FI_REMOTE_CQ_DATA;
     }
@@ -260,7 +175,7 @@ static aq_status ofi_transfer_post_piece(struct ofi_tp *ofi, struct ofi_op *op,
     }
     ofi_transfer_count(piece);
     op->op.posted += piece->rdma.len;
-    op->exposed = op->exposed || (piece->rdma.buf == NULL && !op->inject && op->copy == NULL &&
+    op->exposed = op->exposed || (piece->rdma.buf == NULL && !op->inject && op->op.source == NULL &&
                                   op->op.local != op->op.copy);
     ofi_op_peer(op)->refused = 0;
     ofi->out++;
@@ -290,7 +205,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             continue;
         }
         /* Whether it has is asked for now. */
-        bool doubtful = ofi_piece_op(piece)->reported && (peer->failed || peer->broken != 0);
+        bool doubtful = piece->rdma.op->is_long && (peer->failed || peer->broken != 0);
         bool room = ofi->out < ofi->room && !doubtful;
         ssize_t err = room ? ofi_transfer_give(ofi, ofi_piece_op(piece), piece) : -FI_EAGAIN;
         if (err == 0) {
@@ -338,15 +253,6 @@ static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const stru
         op->desc = fi_mr_desc(here->mr);
 }
 
-void ofi_transfer_link(struct ofi_op *op)
-{
-    struct ofi_peer *peer = ofi_op_peer(op);
-    op->next = peer->ops;
-    op->link = &peer->ops;
-    if (op->next != NULL) op->next->link = &op->next;
-    peer->ops = op;
-}
-
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                                     const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
@@ -360,7 +266,7 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
     op->key = rmem->key;
     op->shift = rmem->base - rmem->rmem.addr;
     ofi_transfer_local(ofi, op, mem);
-    ofi_transfer_link(op);
+    aqi_rdma_link(&op->op);
     if (AQI_UNLIKELY(rmem->lent))
         aqi_lending_begin(&ofi->rdma, &op->op);
     else
@@ -380,7 +286,7 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
     op->key = rmem->key;
     op->shift = rmem->base - rmem->rmem.addr;
     if (op->op.comp == NULL) {
-        if (!ofi_transfer_copy(ofi, op)) goto no_copy;
+        if (!aqi_rdma_copy(&ofi->rdma, &op->op)) goto no_copy;
         mem = NULL;
     }
     ofi_transfer_local(ofi, op, mem);
@@ -389,11 +295,11 @@ aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *w
     st = piece->rdma.len == op->op.len ? ofi_transfer_post_piece(ofi, op, piece) : AQ_ENOTSUP;
     if (st == AQ_ENOTSUP) ofi_transfer_drop_piece(ofi, piece);
     if (st != AQ_OK) goto no_piece;
-    ofi_transfer_link(op);
+    aqi_rdma_link(&op->op);
     if (AQI_UNLIKELY(ofi_op_peer(op)->ask_at == 0)) ofi->look_at = 0;
     return AQ_OK;
 no_piece:
-    if (op->copy != NULL) ofi_transfer_drop_copy(ofi, op->copy);
+    aqi_rdma_drop_copy(&ofi->rdma, &op->op);
 no_copy:
     aqi_pool_put(&ofi->rdma.ops, op);
     return st;

@@ -154,9 +154,9 @@ static bool ofi_trial_look(struct ofi_trial *trial)
     if (last && !ofi_trial_failed(trial))
         ofi_trial_say(trial, "after %llu ms it %s",
                       (unsigned long long)(ofi_config.self_test_ns / 1000000),
-                      !trial->done         ? "is not complete"
-                      : trial->op.reported ? "is complete and not reported"
-                                           : "has left and not come");
+                      !trial->done           ? "is not complete"
+                      : trial->op.op.is_long ? "is complete and not reported"
+                                             : "has left and not come");
     if (trial->looks++ % OFI_TRIAL_TURN == 0) sched_yield();
     return false;
 }
@@ -177,7 +177,7 @@ static void ofi_trial_wait(struct ofi_trial *trial)
 /* The time is for one message or transfer, since many take long on a busy machine. */
 static void ofi_trial_begin(struct ofi_trial *trial)
 {
-    trial->arrived = trial->done = trial->op.reported = false;
+    trial->arrived = trial->done = trial->op.op.is_long = false;
     trial->seed++;
     trial->limit = aqi_now_ns() + ofi_config.self_test_ns;
     trial->late = 0;
@@ -302,12 +302,12 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
     ofi_trial_fill(trial, from + OFI_TRIAL_OFFSET, len);
     trial->op = (struct ofi_op){
         .op = {.peer = &trial->self.rdma,
+               .is_long = report,
                .get = get,
                .remote = mem->key->base + OFI_TRIAL_OFFSET,
                .local = local + OFI_TRIAL_OFFSET},
         .key = mem->key->keys[0],
         .inject = inject,
-        .reported = report,
         .data = OFI_TRIAL_DATA,
         .desc = !inject && ofi_wants(trial->ofi, FI_MR_LOCAL) ? fi_mr_desc(mem->mr) : NULL};
     trial->piece =

@@ -65,7 +65,7 @@ static void lending_refuse(struct aqi_rdma *rdma, struct aqi_transfer *op)
 static void lending_over(struct aqi_rdma *rdma, struct aqi_transfer *op, aq_status status)
 {
     op->status = status;
-    rdma->driver->end(rdma, op);
+    aqi_rdma_over(rdma, op);
 }
 
 /* --- parts ----------------------------------------------------------------------------------- */
@@ -87,7 +87,8 @@ static struct aqi_transfer *lending_part(struct aqi_rdma *rdma, const struct aqi
     part->posted = part->done = 0;
     part->loan = NULL;
     part->status = AQ_OK;
-    rdma->driver->begun(part);
+    part->source = NULL;
+    aqi_rdma_link(part);
     if (op->comp != NULL) {
         if (!op->get) aqi_comp_add(op->comp, &op->comp->local, 1);
         aqi_comp_add(op->comp, &op->comp->remote, 1);

@@ -24,6 +24,7 @@ aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *dri
 void aqi_rdma_close(struct aqi_rdma *rdma)
 {
     aqi_lending_close(&rdma->lending);
+    aqi_rdma_close_copies(rdma);
     aqi_pool_destroy(&rdma->ops);
     for (uint32_t id = 0; rdma->peers != NULL && id < rdma->params.size; id++)
         free(rdma->peers[id]);

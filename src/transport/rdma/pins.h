@@ -32,9 +32,12 @@ struct aqi_transfer {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
     size_t len, posted, done;
-    bool ended; /* for the initiator; pieces of it may still be in flight */
+    bool ended;                   /* for the initiator; pieces of it may still be in flight */
+    bool is_long;                 /* the payload of a Long, which is complete with its header */
+    struct aqi_rdma_copy *source; /* of the memory that was given back, or NULL */
     struct aqi_rdma_peer *peer;
-    struct aqi_transfer *next; /* of those of the peer that are not completely posted */
+    struct aqi_transfer *next_op, **link; /* of all of the peer */
+    struct aqi_transfer *next;            /* of those that are not completely posted */
     /* Where the memory at the peer is lent on demand (lending.h). */
     struct aqi_loan *loan;          /* NULL: nothing was asked for, or it is registered there */
     struct aqi_transfer *next_part; /* of those that wait for it */

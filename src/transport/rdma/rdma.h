@@ -19,11 +19,12 @@
 
 enum {
     AQI_RDMA_RAILS = 4,
-    AQI_RDMA_KEY = 16,    /* bytes of a peer's key for memory that is registered on demand */
-    AQI_RDMA_CHUNK = 64,  /* buffers that are registered together */
-    AQI_RDMA_BATCH = 16,  /* completions taken at once */
-    AQI_RDMA_LENDING = 3, /* the `handler` of messages about memory, which are of no kind */
-    AQI_RDMA_WHERE = 100  /* bytes of a peer's address as text */
+    AQI_RDMA_KEY = 16,          /* bytes of a peer's key for memory that is registered on demand */
+    AQI_RDMA_CHUNK = 64,        /* buffers that are registered together */
+    AQI_RDMA_BATCH = 16,        /* completions taken at once */
+    AQI_RDMA_LENDING = 3,       /* the `handler` of messages about memory, which are of no kind */
+    AQI_RDMA_COPIED = 64 << 10, /* bytes of sources whose copies are kept for the next */
+    AQI_RDMA_WHERE = 100        /* bytes of a peer's address as text */
 };
 
 struct aqi_rdma_chunk {
@@ -56,6 +57,7 @@ struct aqi_rdma_peer {
     struct aqi_peer peer;
     bool down;                                    /* failed for good: nothing is started any more */
     bool lost;                                    /* to be reported, or reported */
+    struct aqi_transfer *ops;                     /* all transfers but short ones of ibv */
     struct aqi_transfer *waiting, **last_waiting; /* that are not completely posted */
     struct aqi_rdma_peer *next_lost;
     struct aqi_lender lender;
@@ -81,6 +83,8 @@ struct aqi_rdma {
     struct aqi_rdma_buf *free;
     struct aqi_rdma_buf *held, **last_held; /* requests that wait for their turn */
     struct aqi_rdma_peer *lost;
+    struct aqi_rdma_copy *copies, *spare_copies; /* in use, and some that are not */
+    unsigned spare_count;
     struct aqi_pool ops;
     struct aqi_pins pins; /* open if local memory must be registered, or it is lent */
     struct aqi_lending lending;
@@ -114,12 +118,8 @@ struct aqi_rdma_driver {
     /* Run the handler of a request that was held. */
     void (*handle)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 
-    /* A transfer has begun: a copy of another one, or for the first time. */
-    void (*begun)(struct aqi_transfer *op);
-    /* It has its memory at the peer, op->loan->wait.use. False: the key is malformed. */
+    /* The transfer has its memory at the peer, op->loan->wait.use. False: the key is malformed. */
     bool (*lent)(struct aqi_rdma *rdma, struct aqi_transfer *op);
-    /* It has ended, with op->status, for all that is not posted; call aqi_lending_end. */
-    void (*end)(struct aqi_rdma *rdma, struct aqi_transfer *op);
 
     /* Begin its own part of a peer and find the address. AQ_AGAIN: unknown for now. */
     aq_status (*meet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
@@ -296,6 +296,23 @@ bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t
 void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its resources */
 /* It has ended. Returns whether all of the transfer has. */
 bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status);
+/* One more of the peer. */
+static inline void aqi_rdma_link(struct aqi_transfer *op)
+{
+    struct aqi_rdma_peer *peer = op->peer;
+    op->next_op = peer->ops;
+    op->link = &peer->ops;
+    if (op->next_op != NULL) op->next_op->link = &op->next_op;
+    peer->ops = op;
+}
+/* Move a copy of its source, which is given back. False: no memory. */
+bool aqi_rdma_copy(struct aqi_rdma *rdma, struct aqi_transfer *op);
+void aqi_rdma_drop_copy(struct aqi_rdma *rdma, struct aqi_transfer *op); /* if there is one */
+void aqi_rdma_close_copies(struct aqi_rdma *rdma);
+/* It has ended for the initiator; the counters are not accessed any more. */
+void aqi_rdma_end(struct aqi_transfer *op);
+void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op); /* nothing of it is posted */
+void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op); /* both */
 /* It is posted as soon as may be. */
 static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {

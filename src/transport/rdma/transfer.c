@@ -3,12 +3,106 @@
 
 #include "base/fail.h"
 
+#include <stdlib.h>
+
+enum { RDMA_SPARE_COPIES = 16 };
+
+/* In a list of all, as the network may keep it until it is closed. */
+struct aqi_rdma_copy {
+    struct aqi_rdma_copy *next, **link;
+    size_t room;
+    unsigned char bytes[];
+};
+
 aq_status aqi_rdma_outside(const struct aqi_tp *tp, const struct aqi_peer *peer, uint64_t addr,
                            size_t len)
 {
     return aqi_fail(AQ_ERANGE, ((const struct aqi_rdma *)tp)->driver->name,
                     "%zu bytes at 0x%llx of rank %u are not in its registered memory", len,
                     (unsigned long long)addr, peer->id);
+}
+
+/* --- copies of sources ----------------------------------------------------------------------- */
+
+/* Memory that was used before, as the pages of new memory would cost more than the copy. */
+static struct aqi_rdma_copy *rdma_spare_copy(struct aqi_rdma *rdma, size_t len)
+{
+    struct aqi_rdma_copy *copy = len <= AQI_RDMA_COPIED ? rdma->spare_copies : NULL;
+    size_t room = aqi_max(len, AQI_RDMA_COPIED);
+    if (copy != NULL) {
+        rdma->spare_copies = copy->next;
+        rdma->spare_count--;
+    } else if ((copy = malloc(sizeof(*copy) + room)) != NULL) {
+        copy->room = room;
+    }
+    return copy;
+}
+
+bool aqi_rdma_copy(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    struct aqi_rdma_copy *copy = rdma_spare_copy(rdma, op->len);
+    if (copy == NULL) return false;
+    copy->next = rdma->copies;
+    copy->link = &rdma->copies;
+    if (copy->next != NULL) copy->next->link = &copy->next;
+    rdma->copies = op->source = copy;
+    op->local = memcpy(copy->bytes, op->local, op->len);
+    return true;
+}
+
+void aqi_rdma_drop_copy(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    struct aqi_rdma_copy *copy = op->source;
+    if (AQI_LIKELY(copy == NULL)) return;
+    *copy->link = copy->next;
+    if (copy->next != NULL) copy->next->link = copy->link;
+    if (copy->room != AQI_RDMA_COPIED || rdma->spare_count == RDMA_SPARE_COPIES) {
+        free(copy);
+        return;
+    }
+    copy->next = rdma->spare_copies;
+    rdma->spare_copies = copy;
+    rdma->spare_count++;
+}
+
+static void rdma_free_copies(struct aqi_rdma_copy *list)
+{
+    while (list != NULL) {
+        struct aqi_rdma_copy *copy = list;
+        list = copy->next;
+        free(copy);
+    }
+}
+
+void aqi_rdma_close_copies(struct aqi_rdma *rdma)
+{
+    rdma_free_copies(rdma->copies);
+    rdma_free_copies(rdma->spare_copies);
+}
+
+/* --- the life of a transfer ------------------------------------------------------------------ */
+
+void aqi_rdma_end(struct aqi_transfer *op)
+{
+    op->ended = true;
+    if (op->status != AQ_OK) aqi_comp_fail(op->comp, op->status);
+    if (!op->get) aqi_comp_local(op->comp);
+    if (!op->is_long) aqi_comp_remote(op->comp);
+    *op->link = op->next_op;
+    if (op->next_op != NULL) op->next_op->link = op->link;
+}
+
+void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    if (AQI_UNLIKELY(op->loan != NULL)) aqi_lending_end(rdma, op);
+    aqi_rdma_drop_copy(rdma, op);
+    aqi_pool_put(&rdma->ops, op);
+}
+
+void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op)
+{
+    if (!op->ended) aqi_rdma_end(op);
+    aqi_rdma_free(rdma, op);
 }
 
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op)
