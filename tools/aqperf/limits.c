@@ -278,40 +278,11 @@ void limits_probe_cma(struct perf *perf)
     perf->no_cma = error == 0 ? NULL : strerror(error);
 }
 
-/*
- * The limit that replaces one of mapped memory, in the order of the kinds of connection: one at a
- * time, or many in flight.
- */
-static const enum limit_id instead[LIMIT_COUNT][2] = {
-    [LIMIT_LINE_RTT] = {LIMIT_SOCKET + PLAIN_RTT},
-    [LIMIT_LINE_ECHO] = {LIMIT_SOCKET + PLAIN_ECHO},
-    [LIMIT_LINE_ANSWER] = {LIMIT_SOCKET + PLAIN_ANSWER},
-    [LIMIT_HALO] = {LIMIT_SOCKET + PLAIN_HALO},
-    [LIMIT_ATOMIC_RANDOM] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_ATOMIC_SHARED] = {LIMIT_SOCKET + PLAIN_RTT},
-    [LIMIT_LINE_STREAM] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_LINE_ROUNDS] = {LIMIT_SOCKET + PLAIN_ROUNDS},
-    [LIMIT_LINE_HOP] = {LIMIT_SOCKET + PLAIN_HOP},
-    [LIMIT_STORE] = {LIMIT_SOCKET + PLAIN_OUT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_LOAD] = {LIMIT_SOCKET + PLAIN_IN, LIMIT_SOCKET + PLAIN_STREAM_IN},
-    [LIMIT_ATOMIC] = {LIMIT_SOCKET + PLAIN_RTT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_MEMCPY_OUT] = {LIMIT_SOCKET + PLAIN_OUT, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_MEMCPY_IN] = {LIMIT_SOCKET + PLAIN_IN, LIMIT_SOCKET + PLAIN_STREAM_IN},
-    [LIMIT_STRIDED_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_STRIDED_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
-    [LIMIT_VECTOR_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_VECTOR_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
-    [LIMIT_INDEXED_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_INDEXED_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
-    [LIMIT_DOUBLE_OUT] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_OUT},
-    [LIMIT_DOUBLE_IN] = {LIMIT_NONE, LIMIT_SOCKET + PLAIN_STREAM_IN},
-};
-
 static enum limit_id plain(const struct perf *perf, const struct kind *kind, enum limit_id id)
 {
     bool alone = kind->limit == LIMIT_CALL || (kind->endpoints && !kind->either);
     if (perf->plain == LIMIT_NONE || alone) return id;
-    enum limit_id found = instead[id][kind->unit != UNIT_NS];
+    enum limit_id found = kind->unit == UNIT_NS ? limits[id].alone : limits[id].many;
     return found == LIMIT_NONE ? found : found - LIMIT_SOCKET + perf->plain;
 }
 
@@ -334,6 +305,11 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 #define BOTH_RUN(name)  .work.loop = name, .work.serve = name
 #define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
 #define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
+
+/* The limit to take instead of one of mapped memory, by its place in the first kind of connection.
+ */
+#define ALONE(name) .alone = LIMIT_SOCKET + PLAIN_##name
+#define MANY(name)  .many = LIMIT_SOCKET + PLAIN_##name
 
 /* The limits for ranks that share no memory, by the kind of connection between them. */
 #define PLAIN_ROWS(first, loops, name, run, how, put, stream)                                      \
@@ -363,17 +339,17 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_NONE] = {.name = NULL},
     [LIMIT_LINE_RTT] = {"line-rtt", "a flag to rank 1 in one cache line and back in another", ECHO,
-                        .work.bare = true},
+                        .work.bare = true, ALONE(RTT)},
     [LIMIT_LINE_ECHO] = {"line-echo", "line-rtt with the payload copied before each flag is set",
-                         ECHO},
+                         ECHO, ALONE(ECHO)},
     [LIMIT_LINE_ANSWER] = {"line-answer", "line-rtt with the payload back", .work.loop = answer,
-                           .work.before = begin_answer, .work.serve = serve_echo},
+                           .work.before = begin_answer, .work.serve = serve_echo, ALONE(ANSWER)},
     [LIMIT_LINE_STREAM] = {"line-stream",
                            "numbered cache lines, with the payload, through a ring to rank 1",
-                           .work.loop = stream, .work.serve = serve_stream},
+                           .work.loop = stream, .work.serve = serve_stream, MANY(STREAM_OUT)},
     [LIMIT_LINE_ROUNDS] = {"line-rounds",
                            "half a line-rtt for each of the log2(ranks) rounds of a barrier", ECHO,
-                           .work.bare = true, .work.parts = rounds_in_rtt},
+                           .work.bare = true, .work.parts = rounds_in_rtt, ALONE(ROUNDS)},
     [LIMIT_BARE_BARRIER] = {"yield-rounds",
                             "a counter in shared memory that all ranks wait at, yielding",
                             .work.loop = limits_bare_barrier, .work.all_ranks = true},
@@ -381,34 +357,35 @@ const struct limit limits[LIMIT_COUNT] = {
                          "what each rank must get, copied by it at once, between barriers",
                          .work.loop = limits_copy_from_lead, .work.all_ranks = true},
     [LIMIT_COPY_NEXT] = {"copies", "", .work.loop = limits_copy_from_next, .work.all_ranks = true},
-    [LIMIT_LINE_HOP] = {"line-hop", "half a line-rtt", ECHO, .work.bare = true, .work.parts = two},
+    [LIMIT_LINE_HOP] = {"line-hop", "half a line-rtt", ECHO, .work.bare = true, .work.parts = two,
+                        ALONE(HOP)},
     [LIMIT_STORE] = {"store", "a store of 8 bytes into the peer's mapped segment",
-                     .work.loop = store_words},
+                     .work.loop = store_words, ALONE(OUT), MANY(STREAM_OUT)},
     [LIMIT_LOAD] = {"load", "a load of 8 bytes from the peer's mapped segment",
-                    .work.loop = load_words},
+                    .work.loop = load_words, ALONE(IN), MANY(STREAM_IN)},
     [LIMIT_ATOMIC] = {"atomic", "an atomic add of the processor in the peer's mapped segment",
-                      .work.loop = add_words},
+                      .work.loop = add_words, ALONE(RTT), MANY(STREAM_OUT)},
     [LIMIT_ATOMIC_RANDOM] = {"atomics",
                              "atomic adds of the processor to random words, by all ranks",
-                             .work.loop = limits_random, .work.all_ranks = true},
+                             .work.loop = limits_random, .work.all_ranks = true, MANY(STREAM_OUT)},
     [LIMIT_ATOMIC_SHARED] = {"shared-atomic",
                              "atomic adds of the processor to one word of rank 0, by all ranks",
-                             .work.loop = limits_shared_word, .work.all_ranks = true},
+                             .work.loop = limits_shared_word, .work.all_ranks = true, ALONE(RTT)},
     [LIMIT_HALO] = {"halo", "rows copied to both sides, computing, and flags awaited from them",
-                    .work.loop = limits_halo, .work.all_ranks = true},
+                    .work.loop = limits_halo, .work.all_ranks = true, ALONE(HALO)},
     [LIMIT_CALL] = {"call", "a call, through a pointer, of a function that does nothing",
                     .work.loop = call},
     [LIMIT_MEMCPY_OUT] = {"memcpy",
                           "memcpy of that size into (put) or from (get) the mapped segment",
-                          .work.loop = copy_out},
-    [LIMIT_MEMCPY_IN] = {"memcpy", "", .work.loop = copy_in},
+                          .work.loop = copy_out, ALONE(OUT), MANY(STREAM_OUT)},
+    [LIMIT_MEMCPY_IN] = {"memcpy", "", .work.loop = copy_in, ALONE(IN), MANY(STREAM_IN)},
     [LIMIT_STRIDED_OUT] = {"loop", "a loop of copies of that length over the same places or lists",
-                           .work.loop = limits_strided_out},
-    [LIMIT_STRIDED_IN] = {"loop", "", .work.loop = limits_strided_in},
-    [LIMIT_VECTOR_OUT] = {"loop", "", .work.loop = limits_vector_out},
-    [LIMIT_VECTOR_IN] = {"loop", "", .work.loop = limits_vector_in},
-    [LIMIT_INDEXED_OUT] = {"loop", "", .work.loop = limits_indexed_out},
-    [LIMIT_INDEXED_IN] = {"loop", "", .work.loop = limits_indexed_in},
+                           .work.loop = limits_strided_out, MANY(STREAM_OUT)},
+    [LIMIT_STRIDED_IN] = {"loop", "", .work.loop = limits_strided_in, MANY(STREAM_IN)},
+    [LIMIT_VECTOR_OUT] = {"loop", "", .work.loop = limits_vector_out, MANY(STREAM_OUT)},
+    [LIMIT_VECTOR_IN] = {"loop", "", .work.loop = limits_vector_in, MANY(STREAM_IN)},
+    [LIMIT_INDEXED_OUT] = {"loop", "", .work.loop = limits_indexed_out, MANY(STREAM_OUT)},
+    [LIMIT_INDEXED_IN] = {"loop", "", .work.loop = limits_indexed_in, MANY(STREAM_IN)},
     [LIMIT_MEMSET] = {"memset", "memset of that size in the peer's mapped segment",
                       .work.loop = set_bytes},
     [LIMIT_CMA_WRITE] = {"cma", "process_vm_writev (put) or process_vm_readv (get) of that size",
@@ -416,8 +393,8 @@ const struct limit limits[LIMIT_COUNT] = {
     [LIMIT_CMA_READ] = {"cma", "", .work.loop = cma_read},
     [LIMIT_DOUBLE_OUT] = {"double-copy",
                           "memcpy by both ranks through a ring of 8 fragments of 32 KB",
-                          BOTH_RUN(limits_double_out)},
-    [LIMIT_DOUBLE_IN] = {"double-copy", "", BOTH_RUN(limits_double_in)},
+                          BOTH_RUN(limits_double_out), MANY(STREAM_OUT)},
+    [LIMIT_DOUBLE_IN] = {"double-copy", "", BOTH_RUN(limits_double_in), MANY(STREAM_IN)},
     [LIMIT_CMA_PRIVATE_WRITE] = {"cma", "", .work.loop = limits_cma_private_write},
     [LIMIT_CMA_PRIVATE_READ] = {"cma", "", .work.loop = limits_cma_private_read},
     PLAIN_ROWS(LIMIT_SOCKET, limits_socket, "udp", BOTH_RUN,

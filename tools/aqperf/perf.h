@@ -60,16 +60,6 @@ struct work {
     double (*parts)(const struct perf *perf); /* units per operation; NULL: 1 */
 };
 
-/* The limits with which the library is compared; limits.c. */
-struct limit {
-    const char *name;
-    const char *doc;
-    /*
-     * Those in which rank 1 takes part use mapped segments, or sockets; those of all ranks need the
-     * mappings of all.
-     */
-    struct work work;
-};
 /* For ranks that share no memory, by the connection between them. Each kind of connection has
  * these. */
 enum plain_limit {
@@ -122,6 +112,18 @@ enum limit_id {
     LIMIT_OFI = LIMIT_SOCKET + PLAIN_COUNT,
     LIMIT_IBV = LIMIT_OFI + PLAIN_COUNT,
     LIMIT_COUNT = LIMIT_IBV + PLAIN_COUNT
+};
+
+/* The limits with which the library is compared; limits.c. */
+struct limit {
+    const char *name;
+    const char *doc;
+    /*
+     * Those in which rank 1 takes part use mapped segments, or sockets; those of all ranks need the
+     * mappings of all.
+     */
+    struct work work;
+    enum limit_id alone, many; /* instead, where ranks share no memory: one at a time, in flight */
 };
 extern const struct limit limits[LIMIT_COUNT];
 
