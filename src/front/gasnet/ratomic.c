@@ -1,7 +1,8 @@
 /*
  * Remote atomics: domains and operations, by name, on Aqueduct's domains. If the segments of all
- * members are mapped, the processor performs operations on integers, inline in the program if the
- * operation is a constant, with the same effect as through Aqueduct.
+ * members are mapped, the processor performs operations, inline in the program if the operation is
+ * a constant, with the same effect as through Aqueduct; on integers all but GEX_OP_MULT, MIN and
+ * MAX.
  */
 #include "aqg.h"
 
@@ -102,7 +103,8 @@ void gex_AD_Create(gex_AD_t *ad_p, gex_TM_t tm, gex_DT_t dt, gex_OP_t set, gex_F
                                                        ratomic_ops_of(set), 0, &ad->aq));
     ad->from_job = ratomic_inverse_of(tm);
     /* If all members are neighbors, no adapter operates on the memory. */
-    if (dt < GEX_DT_FLT && ratomic_all_neighbors(tm)) ad->head.here = set & AQG_AD_HERE;
+    if (ratomic_all_neighbors(tm))
+        ad->head.here = dt < GEX_DT_FLT ? set & AQG_AD_HERE_INTEGER : set;
     *ad_p = &ad->head;
 }
 
@@ -172,5 +174,5 @@ OPERATIONS(I32, int32_t, aqg_ad_here_I32(AQG_AD_VALUES))
 OPERATIONS(U32, uint32_t, aqg_ad_here_U32(AQG_AD_VALUES))
 OPERATIONS(I64, int64_t, aqg_ad_here_I64(AQG_AD_VALUES))
 OPERATIONS(U64, uint64_t, aqg_ad_here_U64(AQG_AD_VALUES))
-OPERATIONS(FLT, float, 0)
-OPERATIONS(DBL, double, 0)
+OPERATIONS(FLT, float, aqg_ad_here_FLT(AQG_AD_VALUES))
+OPERATIONS(DBL, double, aqg_ad_here_DBL(AQG_AD_VALUES))

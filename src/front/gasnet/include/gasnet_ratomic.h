@@ -43,10 +43,22 @@ struct aqg_ad {
     }
 
 /* Perform an operation on mapped memory if the processor supports it; 0: not performed. */
-#define AQG_AD_HERE                                                                                \
+#define AQG_AD_HERE_INTEGER                                                                        \
     (GEX_OP_ADD | GEX_OP_SUB | GEX_OP_INC | GEX_OP_DEC | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR |     \
      GEX_OP_SET | GEX_OP_CAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FINC | GEX_OP_FDEC |             \
      GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET)
+/* Where it does; NULL: the library performs the operation or finds out why not. */
+AQG_INLINE void *aqg_ad_at(gex_AD_t ad, gex_DT_t dt, gex_Rank_t rank, void *addr, size_t nbytes,
+                           gex_OP_t opcode, gex_Flags_t flags)
+{
+    const gex_Flags_t general =
+        GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET | GEX_FLAG_RANK_IS_JOBRANK;
+    void *at = aqg_mapped(&ad->team, rank, addr, nbytes);
+    return (uintptr_t)at % nbytes == 0 && ad->dt == dt && (opcode & ad->here) != 0 &&
+                   (flags & general) == 0
+               ? at
+               : NULL;
+}
 #define AQG_AD_CASE(op, old, value)                                                                \
     case op:                                                                                       \
     case GEX_OP_TO_FETCHING(op):                                                                   \
@@ -55,12 +67,9 @@ struct aqg_ad {
 #define AQG_AD_INTEGER(DT, T)                                                                      \
     AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
     {                                                                                              \
-        const gex_Flags_t offsets = GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_OFFSET;           \
-        T old = 0, *at = (T *)aqg_mapped(&ad->team, tgt_rank, tgt_addr, sizeof(T));                \
-        if (AQG_UNLIKELY(at == NULL || (uintptr_t)at % sizeof(T) != 0 || ad->dt != GEX_DT_##DT ||  \
-                         (opcode & ad->here) == 0 ||                                               \
-                         (flags & (offsets | GEX_FLAG_RANK_IS_JOBRANK)) != 0))                     \
-            return 0;                                                                              \
+        T old = 0,                                                                                 \
+          *at = (T *)aqg_ad_at(ad, GEX_DT_##DT, tgt_rank, tgt_addr, sizeof(T), opcode, flags);     \
+        if (AQG_UNLIKELY(at == NULL)) return 0;                                                    \
         switch (opcode) {                                                                          \
             AQG_AD_CASE(GEX_OP_ADD, old, __atomic_fetch_add(at, operand1, __ATOMIC_SEQ_CST))       \
             AQG_AD_CASE(GEX_OP_SUB, old, __atomic_fetch_sub(at, operand1, __ATOMIC_SEQ_CST))       \
@@ -96,9 +105,51 @@ AQG_AD_INTEGER(U32, uint32_t)
 AQG_AD_INTEGER(I64, int64_t)
 AQG_AD_INTEGER(U64, uint64_t)
 
-/* For floating-point types, which have fewer operations. */
-AQG_AD(FLT, float, 0)
-AQG_AD(DBL, double, 0)
+/* Floating-point numbers have no operations on bits, and those that compute compare and swap. */
+#define AQG_AD_FLOATING(DT, T)                                                                     \
+    AQG_INLINE int aqg_ad_here_##DT(AQG_AD_PARAMS(T))                                              \
+    {                                                                                              \
+        T next, old = operand1;                                                                    \
+        T *at = (T *)aqg_ad_at(ad, GEX_DT_##DT, tgt_rank, tgt_addr, sizeof(T), opcode, flags);     \
+        if (AQG_UNLIKELY(at == NULL)) return 0;                                                    \
+        switch (opcode) {                                                                          \
+        case GEX_OP_SET:                                                                           \
+            __atomic_store(at, &operand1, __ATOMIC_SEQ_CST);                                       \
+            return 1;                                                                              \
+        case GEX_OP_SWAP:                                                                          \
+            __atomic_exchange(at, &operand1, &old, __ATOMIC_SEQ_CST);                              \
+            break;                                                                                 \
+        case GEX_OP_GET:                                                                           \
+            __atomic_load(at, &old, __ATOMIC_SEQ_CST);                                             \
+            break;                                                                                 \
+        case GEX_OP_CAS:                                                                           \
+        case GEX_OP_FCAS:                                                                          \
+            (void)__atomic_compare_exchange(at, &old, &operand2, 0, __ATOMIC_SEQ_CST,              \
+                                            __ATOMIC_SEQ_CST);                                     \
+            break;                                                                                 \
+        default:                                                                                   \
+            __atomic_load(at, &old, __ATOMIC_RELAXED);                                             \
+            do {                                                                                   \
+                switch (opcode) {                                                                  \
+                    AQG_AD_CASE(GEX_OP_ADD, next, old + operand1)                                  \
+                    AQG_AD_CASE(GEX_OP_SUB, next, old - operand1)                                  \
+                    AQG_AD_CASE(GEX_OP_MULT, next, old *operand1)                                  \
+                    AQG_AD_CASE(GEX_OP_MIN, next, operand1 < old ? operand1 : old)                 \
+                    AQG_AD_CASE(GEX_OP_MAX, next, operand1 > old ? operand1 : old)                 \
+                    AQG_AD_CASE(GEX_OP_INC, next, old + (T)1)                                      \
+                    AQG_AD_CASE(GEX_OP_DEC, next, old - (T)1)                                      \
+                default: /* several at once */                                                     \
+                    return 0;                                                                      \
+                }                                                                                  \
+            } while (!__atomic_compare_exchange(at, &old, &next, 1, __ATOMIC_SEQ_CST,              \
+                                                __ATOMIC_RELAXED));                                \
+        }                                                                                          \
+        if (opcode >= GEX_OP_TO_FETCHING(1)) *result_p = old;                                      \
+        return 1;                                                                                  \
+    }                                                                                              \
+    AQG_AD(DT, T, aqg_ad_here_##DT(AQG_AD_VALUES))
+AQG_AD_FLOATING(FLT, float)
+AQG_AD_FLOATING(DBL, double)
 
 AQG_END
 
