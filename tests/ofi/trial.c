@@ -2,6 +2,7 @@
  * The self-test of ofi.
  *
  *   ofi_trial PROVIDER TEXT...   it opens, and its description contains each TEXT
+ *   ofi_trial memory             an endpoint of tcp;ofi_rxm takes little memory
  *   ofi_trial broken             over the libfabric of this folder, which breaks one thing after
  *                                the other: the messages, and what is then not used
  */
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct aqi_tp_params params = {
     .size = 2, .max_medium = 4032, .local_size = 2, .key = "of the self-test"};
@@ -55,6 +57,29 @@ static int provider_opens(int count, char *const *texts)
         if (strstr(describe(tp), texts[i]) == NULL) return 1;
     aqi_ofi_transport.close(tp);
     return 0;
+}
+
+static size_t resident(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
+    if (file != NULL) fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The memory that an endpoint of tcp;ofi_rxm takes. */
+static int endpoint_is_small(void)
+{
+    enum { MOST = 32 << 20 };
+    struct aqi_tp *tp;
+    size_t before = resident();
+    if (before == 0 || open_timed(0, &tp) != AQ_OK) return 77;
+    size_t taken = resident() - before;
+    printf("%s: %zu KB\n", describe(tp), taken >> 10);
+    bool rxm = strstr(describe(tp), "tcp;ofi_rxm") != NULL;
+    aqi_ofi_transport.close(tp);
+    return !rxm ? 77 : taken <= MOST ? 0 : 1;
 }
 
 /* --- with something broken ------------------------------------------------------------------- */
@@ -281,8 +306,10 @@ static int run_broken(void)
 int main(int argc, char **argv)
 {
     struct aqi_settings_table *const tables[] = {&aqi_ofi_settings};
-    if (argc < 2 || setenv("AQ_OFI_PROVIDER", strcmp(argv[1], "broken") ? argv[1] : "tcp", 1) != 0)
-        return 2;
+    if (argc < 2) return 2;
+    bool broken = strcmp(argv[1], "broken") == 0, memory = strcmp(argv[1], "memory") == 0;
+    if (setenv("AQ_OFI_PROVIDER", broken || memory ? "tcp" : argv[1], 1) != 0) return 2;
     if (aqi_settings_load(tables, 1) != AQ_OK || aqi_log_configure("info") != AQ_OK) return 2;
-    return strcmp(argv[1], "broken") == 0 ? run_broken() : provider_opens(argc - 2, argv + 2);
+    if (memory) return endpoint_is_small();
+    return broken ? run_broken() : provider_opens(argc - 2, argv + 2);
 }

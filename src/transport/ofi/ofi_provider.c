@@ -140,8 +140,10 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
 
 /*
  * ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
- * needs more than ours. It also sizes queues below it for 256 peers, which small adapters and rxe
- * reject. libfabric reads both only once, when it is loaded.
+ * needs more than ours. Over tcp 4096 of them are for all peers, over adapters 128 for each: the
+ * latter is enough for tcp, which leaves in its socket what has no buffer. It also sizes queues
+ * below it for 256 peers, which small adapters and rxe reject. libfabric reads all of these only
+ * once, when it is loaded.
  */
 static void ofi_provider_size(uint32_t endpoints)
 {
@@ -149,6 +151,7 @@ static void ofi_provider_size(uint32_t endpoints)
     char text[24];
     snprintf(text, sizeof(text), "%zu", ofi_buffer_bytes((size_t)ofi_config.medium));
     (void)setenv("FI_OFI_RXM_BUFFER_SIZE", text, false);
+    (void)setenv("FI_OFI_RXM_MSG_RX_SIZE", "128", false);
     if (endpoints == 0) return;
     snprintf(text, sizeof(text), "%zu", aqi_max(LEAST, aqi_min(endpoints, USUAL)));
     (void)setenv("FI_UNIVERSE_SIZE", text, false);
