@@ -216,6 +216,7 @@ static AQI_NOINLINE aq_status rma_transfer_any(enum kind kind, enum core_mode mo
     static AQI_NOINLINE aq_status rma_near_##KIND##_##MODE(                                        \
         struct core_route *route, aq_event *event, uint64_t remote, void *local, size_t len)       \
     {                                                                                              \
+        if (len <= AQI_COPY_FEW) __builtin_unreachable(); /* or it would look for single words */  \
         rma_copy(route, KIND, remote, local, 0, len);                                              \
         if (MODE == EXPLICIT) *event = AQ_EVENT_DONE;                                              \
         if (MODE == BLOCKING) core_done_directly(core_thread_mine);                                \
