@@ -8,7 +8,7 @@
 #include "job/boot.h"
 #include "job/settings.h"
 #include "lib/lib.h"
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 
 #include <aqueduct/aqueduct.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* The list of transports, and opening one of them: check, decorate, fill in missing operations. */
 #include "base/fail.h"
-#include "transport/fallback.h"
-#include "transport/fault.h"
 #include "transport/ibv/ibv.h"
+#include "transport/layers/fallback.h"
+#include "transport/layers/fault.h"
 #include "transport/loop/loop.h"
 #include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
@@ -129,4 +129,10 @@ void aqi_tp_close(struct aqi_tp *tp)
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
 {
     aqi_fallback_peer_down(tp->fallback, id);
+}
+
+bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
+{
+    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be notified */
+    return aqi_fallback_waits(tp->fallback);
 }

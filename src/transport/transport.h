@@ -63,7 +63,6 @@
 
 #include "base/base.h"
 #include "transport/am.h"
-#include "transport/credits.h"
 #include "transport/rendezvous.h"
 
 struct aqi_tp; /* an open transport */
@@ -246,6 +245,15 @@ struct aqi_tp_hooks {
     aq_status (*by_messages)(void *messenger, uint32_t id, bool get, uint64_t addr, void *local,
                              size_t len, struct aqi_comp *comp);
     void *messenger;
+};
+
+/* Limits on the requests of an endpoint (AQI_CAP_CREDITS); layers/credits.h keeps them. */
+struct aqi_credit_limits {
+    uint32_t depth;   /* requests under way to one peer; at least 1 */
+    uint32_t total;   /* to all peers; 0: as many as the depths allow */
+    uint32_t slack;   /* requests that may be banked for one peer */
+    uint32_t largest; /* bytes of the largest request */
+    uint64_t bytes;   /* under way to one peer; 0: no limit */
 };
 
 struct aqi_tp_params {

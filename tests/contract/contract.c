@@ -10,7 +10,7 @@
 #include "toy.h"
 
 #include "base/settings.h"
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

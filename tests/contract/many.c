@@ -6,7 +6,7 @@
  */
 #include "../core/stepper.h"
 #include "base/base.h"
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 #include "transport/transport.h"
 
 #include <stdio.h>

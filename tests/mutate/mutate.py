@@ -46,9 +46,11 @@ HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
 LINK = [f"unit.job.{part}" for part in ("link_listen", "link_call", "link", "link_hostile")]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in
        ("lending", "peer", "receive", "flush")]
-CREDITS = [f"unit.transport.{part}" for part in ("credit_gate", "credit_gate_alone", "credits")]
+CREDITS = [f"unit.transport.layers.{part}" for part in
+           ("credit_gate", "credit_gate_alone", "credits")]
 MESSAGES = ["contract.loop.plain", "contract.shm.2.plain", "contract.shm.2.bare"]
-FALLBACK = [f"unit.transport.fallback_{part}" for part in ("serve", "take", "rows")] + MESSAGES
+FALLBACK = [f"unit.transport.layers.fallback_{part}" for part in
+            ("serve", "take", "rows")] + MESSAGES
 CALLS = [f"unit.transport.udp.udp_{part}" for part in
          ("channel", "rendezvous", "rendezvous_caller", "rendezvous_uri", "answer")]
 
@@ -63,11 +65,11 @@ TESTS = {
     "src/dgram/search.c": ["unit.dgram.search", *DGRAM],
     "src/transport/am.c": ["unit.transport.am", "fuzz.am_codec"],
     "src/transport/hello.c": ["unit.transport.hello", "fuzz.hello"],
-    "src/transport/credits.c": CREDITS,
-    "src/transport/credits.h": CREDITS,
-    "src/transport/credit_gate.c": CREDITS,
-    "src/transport/fallback_rows.c": FALLBACK,
-    "src/transport/fallback_serve.c": FALLBACK,
+    "src/transport/layers/credits.c": CREDITS,
+    "src/transport/layers/credits.h": CREDITS,
+    "src/transport/layers/credit_gate.c": CREDITS,
+    "src/transport/layers/fallback_rows.c": FALLBACK,
+    "src/transport/layers/fallback_serve.c": FALLBACK,
     "src/transport/shm/shm_receive.c": ["unit.transport.shm.shm_receive", *MESSAGES],
     "src/transport/udp/udp_answer.c": ["unit.transport.udp.udp_answer"],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],

@@ -9,7 +9,7 @@
 #define AQI_OFI_IMPL_H
 
 #include "base/settings.h"
-#include "transport/credit_gate.h"
+#include "transport/layers/credit_gate.h"
 #include "transport/ofi/ofi.h"
 #include "transport/ofi/ofi_config.h"
 #include "transport/ofi/ofi_library.h"

@@ -3,7 +3,7 @@
  * which there is room, and keeps the rest on lists for progress to continue.
  */
 #include "base/fail.h"
-#include "transport/fallback_impl.h"
+#include "transport/layers/fallback_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  */
 #include "base/copy.h"
 #include "base/fail.h"
-#include "transport/fallback_impl.h"
+#include "transport/layers/fallback_impl.h"
 
 #include <endian.h>
 #include <stdlib.h>

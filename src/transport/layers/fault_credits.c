@@ -4,12 +4,12 @@
  * credits that a peer returns without having got them, and replies without a request that has
  * posted a buffer for them. Any excess aborts the process.
  */
-#include "transport/fault_credits.h"
+#include "transport/layers/fault_credits.h"
 
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/spin.h"
-#include "transport/credit_gate.h"
+#include "transport/layers/credit_gate.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
 
 #include "base/pool.h"
 #include "base/spin.h"
-#include "transport/credit_gate.h"
-#include "transport/fallback.h"
+#include "transport/layers/credit_gate.h"
+#include "transport/layers/fallback.h"
 
 /* Internal messages: AQI_AM_INTERNAL with one of these as the handler. */
 enum fallback_message {

@@ -3,7 +3,7 @@
  * answer, what is rejected, what is dropped. Scattered transfers: fallback_rows_test.c; answers:
  * fallback_take_test.c. That two such layers understand each other: tests/contract.
  */
-#include "transport/fallback_world_test.h"
+#include "transport/layers/fallback_world_test.h"
 
 static void puts_are_written_and_acknowledged(void **state)
 {

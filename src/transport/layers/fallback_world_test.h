@@ -5,7 +5,7 @@
 #ifndef FALLBACK_WORLD_TEST_H
 #define FALLBACK_WORLD_TEST_H
 
-#include "transport/fallback_impl.h"
+#include "transport/layers/fallback_impl.h"
 
 #include "base/capture_test.h"
 #include "base/stats.h"

@@ -2,7 +2,7 @@
  * The fallback layer: sits between a transport and its opener, and supplies the operations that the
  * transport lacks. Above it, no operation is NULL, and capabilities need not be checked.
  */
-#include "transport/fallback_impl.h"
+#include "transport/layers/fallback_impl.h"
 
 #include "base/fail.h"
 #include "base/shmem.h"
@@ -492,10 +492,8 @@ void aqi_fallback_destroy(struct aqi_fallback *fb)
     free(fb);
 }
 
-bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
+bool aqi_fallback_waits(const struct aqi_fallback *fb)
 {
-    struct aqi_fallback *fb = tp->fallback;
-    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be notified */
     return atomic_load_explicit(&fb->waiting, memory_order_relaxed) != 0;
 }
 

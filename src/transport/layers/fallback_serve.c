@@ -6,7 +6,7 @@
 #include "base/copy.h"
 #include "base/log.h"
 #include "base/stats.h"
-#include "transport/fallback_impl.h"
+#include "transport/layers/fallback_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

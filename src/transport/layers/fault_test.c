@@ -1,5 +1,5 @@
 /* Tests fault.c: which specifications are valid. The effects on a transport: tests/contract. */
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 #include "transport/transport.h"
 
 #include <setjmp.h>

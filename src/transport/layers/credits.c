@@ -1,5 +1,5 @@
 /* Request credits of one endpoint, as bookkeeping without messages; the laws are in the header. */
-#include "transport/credits.h"
+#include "transport/layers/credits.h"
 
 void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *limits,
                       struct aqi_credit_peer *peer, uint32_t peers)

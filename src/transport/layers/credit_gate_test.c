@@ -3,10 +3,10 @@
  * with other messages, what a prepared message takes, the limits in force. With peers that send
  * anything: credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
  */
-#include "transport/credit_gate.h"
+#include "transport/layers/credit_gate.h"
 
 #include "base/capture_test.h"
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 #include <string.h>
 
 static struct {

@@ -2,7 +2,7 @@
  * The gate alone, in front of a scripted transport and with peers that send anything: what each
  * message returns, what waits for room, what is rejected.
  */
-#include "transport/credit_gate.h"
+#include "transport/layers/credit_gate.h"
 
 #include "base/capture_test.h"
 #include "base/stats.h"

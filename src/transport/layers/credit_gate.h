@@ -17,7 +17,7 @@
 #ifndef AQI_CREDIT_GATE_H
 #define AQI_CREDIT_GATE_H
 
-#include "transport/transport.h"
+#include "transport/layers/credits.h"
 
 struct aqi_credit_gate;
 

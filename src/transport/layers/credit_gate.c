@@ -1,5 +1,5 @@
 /* The gate between all messages and a transport with posted buffers; see the header. */
-#include "transport/credit_gate.h"
+#include "transport/layers/credit_gate.h"
 
 #include "base/fail.h"
 #include "base/spin.h"

@@ -1,12 +1,12 @@
 /*
  * The fault decorator: an open transport inside another one that rejects, delays, hides and dies.
  */
-#include "transport/fault.h"
+#include "transport/layers/fault.h"
 
 #include "base/fail.h"
 #include "base/pool.h"
 #include "base/spin.h"
-#include "transport/fault_credits.h"
+#include "transport/layers/fault_credits.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * and deaths. Nothing may wait forever, no credit be lost, no limit be exceeded. TEST_SEED repeats
  * a run.
  */
-#include "transport/credits.h"
+#include "transport/layers/credits.h"
 
 #include "base/capture_test.h"
 #include <stdio.h>

@@ -18,6 +18,8 @@ aq_status aqi_fallback_create(const struct aqi_tp_params *params, bool credits,
                               struct aqi_tp_params *inner, struct aqi_fallback **fallback);
 void aqi_fallback_complete(struct aqi_fallback *fallback, struct aqi_tp *tp);
 void aqi_fallback_destroy(struct aqi_fallback *fallback);
+/* Whether an operation waits for room in the transport. */
+bool aqi_fallback_waits(const struct aqi_fallback *fallback);
 void aqi_fallback_peer_down(struct aqi_fallback *fallback, uint32_t id);
 
 #endif

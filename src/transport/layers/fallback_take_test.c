@@ -1,5 +1,5 @@
 /* Answers to operations of the fallback layer that peers may have made up. */
-#include "transport/fallback_world_test.h"
+#include "transport/layers/fallback_world_test.h"
 
 static struct aqi_comp comp;
 

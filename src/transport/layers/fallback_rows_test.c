@@ -1,5 +1,5 @@
 /* Tests fallback_rows.c: how scattered transfers that a peer may have made up are served. */
-#include "transport/fallback_world_test.h"
+#include "transport/layers/fallback_world_test.h"
 
 struct record {
     uint64_t addr, step;

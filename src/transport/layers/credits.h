@@ -31,15 +31,7 @@
 #ifndef AQI_CREDITS_H
 #define AQI_CREDITS_H
 
-#include "base/base.h"
-
-struct aqi_credit_limits {
-    uint32_t depth;   /* requests under way to one peer; at least 1 */
-    uint32_t total;   /* to all peers; 0: as many as the depths allow */
-    uint32_t slack;   /* requests that may be banked for one peer */
-    uint32_t largest; /* bytes of the largest request */
-    uint64_t bytes;   /* under way to one peer; 0: no limit */
-};
+#include "transport/transport.h"
 
 /* The credit that a message returns. */
 struct aqi_credit_note {
