@@ -277,7 +277,7 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
     struct capture capture;
     (void)unused;
     capture_start(&capture);
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, memory, sizeof(memory), &mem), AQ_ELIMIT);
     const char *text = capture_end(&capture);
     says(text, "8192 bytes are accessed by messages");
     says_limit(text, "cannot register");

@@ -71,11 +71,6 @@ aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine
     return AQ_EPEER;
 }
 
-static aq_status hca_driver_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    return hca_message_ready((struct hca_tp *)rdma, (struct hca_peer *)peer);
-}
-
 static aq_status hca_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
                                    struct aqi_rdma_buf **buf)
 {
@@ -92,16 +87,6 @@ static aq_status hca_driver_send(struct aqi_rdma *rdma, struct aqi_rdma_peer *to
     aq_status st = hca_message_send((struct hca_tp *)rdma, peer, buf, peer->number);
     if (st != AQ_OK) aqi_rdma_bounce_put(rdma, buf);
     return st;
-}
-
-static void hca_driver_taken(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
-{
-    hca_message_again((struct hca_tp *)rdma, buf);
-}
-
-static void hca_driver_handle(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
-{
-    hca_message_request((struct hca_tp *)rdma, buf);
 }
 
 /* --- transfers and peers --------------------------------------------------------------------- */
@@ -161,13 +146,6 @@ static void hca_driver_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     hca_transfer_fail(hca, peer, AQ_EPEER);
 }
 
-static void hca_driver_where(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
-                             char text[AQI_RDMA_WHERE])
-{
-    (void)rdma, (void)peer;
-    text[0] = '\0';
-}
-
 const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .buf_size = sizeof(struct aqi_rdma_buf),
                                            .op_size = sizeof(struct hca_op),
@@ -175,14 +153,16 @@ const struct aqi_rdma_driver hca_driver = {.name = "ibv",
                                            .reg = hca_driver_reg,
                                            .dereg = hca_driver_dereg,
                                            .key = hca_driver_key,
-                                           .ready = hca_driver_ready,
+                                           .mem_reg = hca_mem_reg,
+                                           .mem_lent = hca_mem_lent,
+                                           .mem_drop = hca_mem_drop,
+                                           .ready = hca_message_ready,
                                            .buffer = hca_driver_buffer,
                                            .send = hca_driver_send,
-                                           .taken = hca_driver_taken,
-                                           .handle = hca_driver_handle,
+                                           .taken = hca_message_again,
+                                           .handle = hca_message_request,
                                            .lent = hca_driver_lent,
                                            .meet = hca_driver_meet,
                                            .push = hca_driver_push,
                                            .is_quiet = hca_driver_is_quiet,
-                                           .down = hca_driver_down,
-                                           .where = hca_driver_where};
+                                           .down = hca_driver_down};

@@ -238,8 +238,7 @@ struct hca_key {
 };
 
 struct hca_mem {
-    struct aqi_mem mem;
-    struct aqi_pins_segment segment; /* if it is lent on demand */
+    struct aqi_rdma_mem rdma;
     struct hca_key key;
     struct ibv_mr *mr[][HCA_RAILS]; /* of each part */
 };
@@ -550,7 +549,7 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
 /* hca_message.c */
 /* With the lock held: whether a message may be posted. AQ_AGAIN: not now. */
-aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer);
+aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
 /* Before a request, which has a send buffer, post a buffer for its reply. */
 aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer);
 /* Post the message in `buf` on the rail for messages; AQ_AGAIN: no room. */
@@ -562,13 +561,13 @@ static inline bool hca_message_is_lending(const struct hca_tp *hca, const struct
     return hca->rdma.lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
 }
 /* Its message has been taken. */
-void hca_message_again(struct hca_tp *hca, struct aqi_rdma_buf *buf);
+void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
 /* With the lock held, which is released while a handler runs. */
 unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc,
                               enum aqi_progress_mode mode);
-void hca_message_request(struct hca_tp *hca, struct aqi_rdma_buf *buf);
+void hca_message_request(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 /*
  * Buffers of each rail in addition to those of its peers: for messages whose handlers run, and
  * those waiting to be posted again.
@@ -666,11 +665,11 @@ void hca_transfer_push(struct hca_tp *hca, struct hca_peer *peer);
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
 /* hca_memory.c */
-aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
-void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status hca_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
+struct aqi_rdma_mem *hca_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len);
+void hca_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
 aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
-void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* hca_events.c. With the lock held. */
 void hca_events_look(struct hca_tp *hca); /* costs a system call per rail */

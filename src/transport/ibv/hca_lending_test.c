@@ -77,7 +77,7 @@ static void segment_offer(unsigned self)
 {
     struct place *place = &places[self];
     struct hca_tp *hca = ends[self].hca;
-    assert_int_equal(hca_mem_reg(&hca->rdma.tp, place->arena, ARENA, &place->mem), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca->rdma.tp, place->arena, ARENA, &place->mem), AQ_OK);
     assert_int_equal(((struct hca_mem *)place->mem)->key.parts, 0);
 }
 
@@ -126,8 +126,8 @@ static void close_all(void)
 {
     for (unsigned i = 0; i < ENDS; i++) {
         for (unsigned j = 0; j < ENDS; j++)
-            if (i != j) hca_mem_unmap(&ends[i].hca->rdma.tp, places[i].rmem[j]);
-        hca_mem_dereg(&ends[i].hca->rdma.tp, places[i].mem);
+            if (i != j) aqi_rdma_mem_unmap(&ends[i].hca->rdma.tp, places[i].rmem[j]);
+        aqi_rdma_mem_dereg(&ends[i].hca->rdma.tp, places[i].mem);
     }
     world_close();
     for (unsigned i = 0; i < ENDS; i++)
@@ -190,7 +190,7 @@ static void change(unsigned self)
     for (unsigned i = 0; i < ENDS; i++)
         for (unsigned s = 0; s < SLOTS; s++)
             if (!is_over(&places[i].slot[self][s])) return;
-    hca_mem_dereg(&ends[self].hca->rdma.tp, places[self].mem);
+    aqi_rdma_mem_dereg(&ends[self].hca->rdma.tp, places[self].mem);
     segment_offer(self);
     places[self].changes++;
     places[self].closing = false;
@@ -479,8 +479,8 @@ static void memory_of_any_kind(void **unused)
         aqi_reg_config.monitor = AQI_REG_MONITOR_NONE;
         struct hca_tp *hca = ends[0].hca;
         bool watched = hca->rdma.pins.monitor != NULL;
-        hca_mem_dereg(&hca->rdma.tp, places[0].mem);
-        assert_int_equal(hca_mem_reg(&hca->rdma.tp, NULL, SIZE_MAX, &places[0].mem), AQ_OK);
+        aqi_rdma_mem_dereg(&hca->rdma.tp, places[0].mem);
+        assert_int_equal(aqi_rdma_mem_reg(&hca->rdma.tp, NULL, SIZE_MAX, &places[0].mem), AQ_OK);
         struct slot *slot = hold(false, 2 * PAGE);
         settle();
         assert_false(aqi_rdma_fenced(&hca->rdma));

@@ -31,7 +31,7 @@ static aq_status hca_long_begin(struct hca_tp *hca, struct hca_op *op, const str
     struct hca_peer *peer = hca_op_peer(op);
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     uint32_t more = reply ? hca->depth : 0;
-    aq_status st = hca_message_ready(hca, peer);
+    aq_status st = hca_message_ready(&hca->rdma, &peer->rdma);
     if (st != AQ_OK) return st;
     op->header = hca_long_header(hca, am, more);
     if (op->header == NULL) return hca_bounce_none(hca, peer, more);

@@ -84,8 +84,9 @@ static int open_all(void **unused)
     ends[1].hca->rdma.tp.hooks.deliver = on_long;
     for (unsigned i = 0; i < 2; i++)
         ends[i].hca->rail[0].device.max_mr_size = UINT64_MAX;
-    assert_int_equal(hca_mem_reg(&hca->rdma.tp, source, sizeof(source), &here), AQ_OK);
-    assert_int_equal(hca_mem_reg(&ends[1].hca->rdma.tp, memory, sizeof(memory), &there), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca->rdma.tp, source, sizeof(source), &here), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&ends[1].hca->rdma.tp, memory, sizeof(memory), &there),
+                     AQ_OK);
     assert_int_equal(hca_mem_map(&hca->rdma.tp, &peer->rdma.peer, there->key, there->key_len,
                                  (uintptr_t)memory, sizeof(memory), &rmem),
                      AQ_OK);
@@ -98,9 +99,9 @@ static int open_all(void **unused)
 static int close_all(void **unused)
 {
     (void)unused;
-    hca_mem_unmap(&hca->rdma.tp, rmem);
-    hca_mem_dereg(&ends[1].hca->rdma.tp, there);
-    hca_mem_dereg(&hca->rdma.tp, here);
+    aqi_rdma_mem_unmap(&hca->rdma.tp, rmem);
+    aqi_rdma_mem_dereg(&ends[1].hca->rdma.tp, there);
+    aqi_rdma_mem_dereg(&hca->rdma.tp, here);
     world_close();
     return 0;
 }

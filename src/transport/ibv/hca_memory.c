@@ -61,8 +61,8 @@ static bool hca_memory_register(struct hca_tp *hca, struct hca_mem *mem)
     struct hca_key *key = &mem->key;
     size_t part = (size_t)1 << key->shift;
     for (unsigned p = 0; p < key->parts; p++) {
-        size_t len = aqi_min(mem->mem.len - p * part, part);
-        unsigned char *at = (unsigned char *)mem->mem.addr + p * part;
+        size_t len = aqi_min(mem->rdma.mem.len - p * part, part);
+        unsigned char *at = (unsigned char *)mem->rdma.mem.addr + p * part;
         if (!hca_rails_register(hca, mem->mr[p], at, len, HCA_ACCESS)) return false;
         for (unsigned r = 0; r < hca->rails; r++)
             key->rkey[p * hca->rails + r] = hca_rkey_of(mem->mr[p][r]);
@@ -78,66 +78,47 @@ static struct hca_mem *hca_memory_new(const struct hca_tp *hca, void *addr, size
     mem->key =
         (struct hca_key){.rails = (uint8_t)hca->rails, .shift = shift, .parts = (uint16_t)parts};
     memcpy(mem->key.magic, hca_memory_magic, sizeof(hca_memory_magic));
-    mem->mem = (struct aqi_mem){
+    mem->rdma.mem = (struct aqi_mem){
         .addr = addr, .len = len, .key = &mem->key, .key_len = hca_memory_key_len(&mem->key)};
     return mem;
 }
 
-/* A key without a registration: peers request pieces, and get them if pools and limits allow. */
-static aq_status hca_memory_lend(struct hca_tp *hca, void *addr, size_t len, struct aqi_mem **out)
+aq_status hca_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **out)
 {
-    if (!hca->rdma.lending.on) return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
-    struct hca_mem *mem = hca_memory_new(hca, addr, len, 0, 0);
-    if (mem == NULL) return AQ_ENOMEM;
-    mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)addr, .len = len};
-    aqi_rdma_lock(&hca->rdma);
-    if (len != SIZE_MAX) aqi_pins_offer(&hca->rdma.pins, &mem->segment);
-    aqi_rdma_unlock(&hca->rdma);
-    *out = &mem->mem;
-    return AQ_OK;
-}
-
-static const char *hca_memory_instead(const struct hca_tp *hca)
-{
-    return hca->rdma.lending.on ? "registered on demand" : "accessed by messages";
-}
-
-aq_status hca_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
-{
-    struct hca_tp *hca = (struct hca_tp *)tp;
-    if (len == SIZE_MAX) return hca_memory_lend(hca, addr, len, out); /* all memory there is */
+    struct hca_tp *hca = (struct hca_tp *)rdma;
     uint8_t shift = hca_memory_shift(hca, len);
     size_t parts = hca_memory_parts(len, shift), keys = parts * hca->rails;
     if (keys > HCA_KEYS) {
-        aqi_log(hca->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv",
+        aqi_log(aqi_rdma_loud(rdma), "ibv",
                 "%zu bytes would take %zu registrations of %llu bytes, but the maximum is %u, so "
                 "they are %s: raise %s if the adapter supports larger ones, or lower %s",
-                len, keys, 1ull << shift, HCA_KEYS, hca_memory_instead(hca),
+                len, keys, 1ull << shift, HCA_KEYS, aqi_rdma_instead(rdma),
                 aqi_setting_variable("AQ_IBV_REGISTRATION"), aqi_setting_variable("AQ_IBV_RAILS"));
-        return hca_memory_lend(hca, addr, len, out);
+        return AQ_ELIMIT;
     }
     struct hca_mem *mem = hca_memory_new(hca, addr, len, shift, parts);
     if (mem == NULL) return AQ_ENOMEM;
-    if (!hca_memory_register(hca, mem)) {
-        aqi_log(hca->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ibv", "%zu bytes are %s: %s",
-                len, hca_memory_instead(hca), aq_error_message());
-        hca_mem_dereg(tp, &mem->mem);
-        return hca_memory_lend(hca, addr, len, out);
-    }
-    *out = &mem->mem;
-    return AQ_OK;
+    *out = &mem->rdma;
+    if (hca_memory_register(hca, mem)) return AQ_OK;
+    aqi_log(aqi_rdma_loud(rdma), "ibv", "%zu bytes are %s: %s", len, aqi_rdma_instead(rdma),
+            aq_error_message());
+    hca_mem_drop(rdma, &mem->rdma);
+    free(mem);
+    return AQ_ELIMIT;
 }
 
-void hca_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
+struct aqi_rdma_mem *hca_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len)
 {
-    struct hca_tp *hca = (struct hca_tp *)tp;
+    struct hca_mem *mem = hca_memory_new((struct hca_tp *)rdma, addr, len, 0, 0);
+    return mem != NULL ? &mem->rdma : NULL;
+}
+
+void hca_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *out)
+{
     struct hca_mem *mem = (struct hca_mem *)out;
-    aqi_rdma_lock(&hca->rdma);
-    aqi_pins_withdraw(&hca->rdma.pins, &mem->segment);
-    aqi_rdma_unlock(&hca->rdma);
+    (void)rdma;
     for (unsigned p = 0; p < mem->key.parts; p++)
         hca_rails_deregister(mem->mr[p]);
-    free(mem);
 }
 
 /* Whether a key of a peer is valid, for memory of `len` bytes. */
@@ -163,10 +144,4 @@ aq_status hca_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     *rmem = (struct hca_rmem){.rmem = {.addr = addr, .len = len}, .key = given};
     *out = &rmem->rmem;
     return AQ_OK;
-}
-
-void hca_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
-{
-    (void)tp;
-    free(rmem);
 }

@@ -23,8 +23,10 @@ aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
     return hca_buf_short(hca, peer, 1);
 }
 
-aq_status hca_message_ready(struct hca_tp *hca, struct hca_peer *peer)
+aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
+    struct hca_tp *hca = (struct hca_tp *)rdma;
+    struct hca_peer *peer = (struct hca_peer *)to;
     if (AQI_UNLIKELY(peer->state != HCA_UP)) {
         if (peer->state == HCA_DOWN) return AQ_EPEER;
         hca_greet_begin(hca, peer);
@@ -77,7 +79,8 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     struct hca_peer *peer = (struct hca_peer *)to;
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0;
     aqi_rdma_lock(&hca->rdma);
-    aq_status st = aqi_rdma_fenced(&hca->rdma) ? AQ_AGAIN : hca_message_ready(hca, peer);
+    aq_status st =
+        aqi_rdma_fenced(&hca->rdma) ? AQ_AGAIN : hca_message_ready(&hca->rdma, &peer->rdma);
     struct aqi_rdma_buf *buf =
         st == AQ_OK ? aqi_rdma_bounce_get(&hca->rdma, reply ? hca->depth : 0) : NULL;
     if (st == AQ_OK && AQI_UNLIKELY(buf == NULL))
@@ -154,12 +157,12 @@ static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail
     return false;
 }
 
-void hca_message_again(struct hca_tp *hca, struct aqi_rdma_buf *buf)
+void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 {
     if (buf->rail < HCA_RAILS)
-        (void)hca_message_post_bufs(hca, buf->rail, &buf, 1);
+        (void)hca_message_post_bufs((struct hca_tp *)rdma, buf->rail, &buf, 1);
     else
-        aqi_rdma_put(&hca->rdma, buf);
+        aqi_rdma_put(rdma, buf);
 }
 
 /* Buffers freed by messages are posted again several at a time, so this many more are posted. */
@@ -240,9 +243,9 @@ static AQI_INLINE void hca_message_serve(struct hca_tp *hca, struct aqi_rdma_buf
         aqi_rdma_put(&hca->rdma, buf);
 }
 
-void hca_message_request(struct hca_tp *hca, struct aqi_rdma_buf *buf)
+void hca_message_request(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 {
-    hca_message_serve(hca, buf, buf->rail < HCA_RAILS);
+    hca_message_serve((struct hca_tp *)rdma, buf, buf->rail < HCA_RAILS);
 }
 
 static AQI_NOINLINE void hca_message_reply(struct hca_tp *hca, struct aqi_rdma_buf *buf)

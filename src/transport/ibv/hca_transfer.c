@@ -90,7 +90,7 @@ static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, uns
     } else if (piece->pin != NULL) {
         sge.lkey = ((const struct ibv_mr *)aqi_rdma_pinned_mr(piece->pin, rail))->lkey;
     } else {
-        size_t offset = (size_t)(at - (const unsigned char *)here->mem.addr);
+        size_t offset = (size_t)(at - (const unsigned char *)here->rdma.mem.addr);
         sge.lkey = here->mr[offset >> here->key.shift][rail]->lkey;
     }
     return sge;
@@ -127,7 +127,7 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
     uint64_t remote = op->op.remote + op->op.posted - op->there->rmem.addr;
     if (op->op.loan == NULL) len = aqi_min(len, hca_transfer_part(remote, op->there->key.shift));
     if (op->op.by != AQI_BY_KNOWN) return (size_t)len;
-    uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->mem.addr;
+    uint64_t local = (uintptr_t)op->op.local + op->op.posted - (uintptr_t)op->here->rdma.mem.addr;
     return (size_t)aqi_min(len, hca_transfer_part(local, op->here->key.shift));
 }
 
@@ -231,7 +231,7 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
         return true;
     }
     if (!parts || here == NULL || here->key.parts == 0) return false;
-    size_t at = (size_t)(local - (const unsigned char *)here->mem.addr);
+    size_t at = (size_t)(local - (const unsigned char *)here->rdma.mem.addr);
     size_t part = at >> here->key.shift;
     *lkey = here->mr[part][rail]->lkey;
     return (at + len - 1) >> here->key.shift == part;
@@ -266,7 +266,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
                           .refused = sent->refused};
     if (!sent->get && sent->len <= sizeof(sent->copy))
         op->op.local = memcpy(op->op.copy, sent->copy, sizeof(sent->copy));
-    hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->mem : NULL);
+    hca_transfer_local(hca, op, sent->here != NULL ? &sent->here->rdma.mem : NULL);
     aqi_rdma_link(&op->op);
     aqi_rdma_queue(&hca->rdma, &op->op);
 }

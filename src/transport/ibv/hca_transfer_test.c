@@ -132,7 +132,7 @@ static void a_large_segment_has_several_registrations(void **unused)
         struct aqi_mem *mem;
         struct aqi_rmem *rmem;
         open_with(rows[i].registration, rows[i].largest);
-        assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+        assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
         assert_int_equal(card.made, 4 * RAILS);
         for (unsigned r = 0; r < card.made; r++)
             assert_int_equal(card.len[r], r < 3 * RAILS ? PART : 4096);
@@ -146,8 +146,8 @@ static void a_large_segment_has_several_registrations(void **unused)
                          AQ_OK);
         assert_int_equal(card.posts, 5);
         check_pieces(BASE + PART - 3, BASE + 5000, 2 * PART, true);
-        hca_mem_unmap(&hca.rdma.tp, rmem);
-        hca_mem_dereg(&hca.rdma.tp, mem);
+        aqi_rdma_mem_unmap(&hca.rdma.tp, rmem);
+        aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
         close_all();
         assert_int_equal(comp.remote, 0);
         assert_int_equal(comp.status, AQ_OK);
@@ -159,10 +159,10 @@ static void what_is_small_has_one(void **unused)
     struct aqi_mem *mem;
     (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
     assert_int_equal(card.made, RAILS);
     assert_int_equal(mem->key_len, 8 + 4 * RAILS);
-    hca_mem_dereg(&hca.rdma.tp, mem);
+    aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
     close_all();
 }
 
@@ -173,9 +173,9 @@ static void what_is_gone_registers_nothing(void **unused)
     (void)unused;
     open_with(UINT64_C(1) << 40, UINT64_MAX);
     hca.rail[1].gone = true;
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &mem), AQ_OK);
     assert_int_equal(card.made, 1);
-    hca_mem_dereg(&hca.rdma.tp, mem);
+    aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
     close_all();
 }
 
@@ -186,12 +186,13 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     void *at = (void *)(uintptr_t)BASE;
     (void)unused;
     open_with(UINT64_C(1) << 40, PART);
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
-    hca_mem_dereg(&hca.rdma.tp, mem);
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_ELIMIT);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART, &mem), AQ_OK);
+    aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem),
+                     AQ_ELIMIT);
     assert_int_equal(card.live, 0);
     card.refuse_from = card.made + 5;
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, LEN, &mem), AQ_ELIMIT);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, LEN, &mem), AQ_ELIMIT);
     close_all();
 }
 
@@ -208,10 +209,10 @@ static void parts_grow_with_the_memory(void **unused)
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
         struct aqi_mem *mem;
         open_with(PART, UINT64_MAX);
-        assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem),
+        assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, rows[i].len, &mem),
                          AQ_OK);
         assert_int_equal(card.made, rows[i].parts * RAILS);
-        hca_mem_dereg(&hca.rdma.tp, mem);
+        aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
         assert_int_equal(card.live, 0);
         close_all();
     }
@@ -225,10 +226,10 @@ static void too_many_are_lent_where_that_can_be(void **unused)
     (void)unused;
     open_with(PART, UINT64_MAX);
     hca.rdma.lending.on = true;
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
     assert_int_equal(card.made, 0);
     hca.rdma.pins.segments = NULL; /* no cache is open that could forget it */
-    hca_mem_dereg(&hca.rdma.tp, mem);
+    aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
     hca.rdma.lending.on = false;
     close_all();
 }
@@ -243,7 +244,7 @@ static void keys_without_sense_are_refused(void **unused)
     open_with(PART, UINT64_MAX);
     assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, &good, len, BASE, LEN, &rmem),
                      AQ_OK);
-    hca_mem_unmap(&hca.rdma.tp, rmem);
+    aqi_rdma_mem_unmap(&hca.rdma.tp, rmem);
     for (unsigned i = 0; i < AQI_COUNT_OF(bad); i++)
         bad[i] = good;
     bad[0].magic[0] = 'x';
@@ -278,7 +279,8 @@ static void open_both(void)
         hca.rail[r].max_inline = peer.link[r].max_inline = 64;
     hca.rdma.buffer = 4096;
     both.comp = (struct aqi_comp){.local = 1, .remote = 1};
-    assert_int_equal(hca_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &both.mem), AQ_OK);
+    assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, (void *)(uintptr_t)BASE, LEN, &both.mem),
+                     AQ_OK);
     assert_int_equal(hca_mem_map(&hca.rdma.tp, &peer.rdma.peer, both.mem->key, both.mem->key_len,
                                  BASE, LEN, &both.rmem),
                      AQ_OK);
@@ -286,8 +288,8 @@ static void open_both(void)
 
 static void close_both(void)
 {
-    hca_mem_unmap(&hca.rdma.tp, both.rmem);
-    hca_mem_dereg(&hca.rdma.tp, both.mem);
+    aqi_rdma_mem_unmap(&hca.rdma.tp, both.rmem);
+    aqi_rdma_mem_dereg(&hca.rdma.tp, both.mem);
     aqi_rdma_drop_chunks(&hca.rdma);
     close_all();
 }

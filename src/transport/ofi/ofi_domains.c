@@ -307,7 +307,7 @@ static void ofi_domains_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_mem *mem = (struct ofi_domains_mem *)out;
     for (unsigned i = 0; i < all->count; i++)
-        if (mem->in[i] != NULL) ofi_mem_dereg(&all->domain[i]->rdma.tp, mem->in[i]);
+        if (mem->in[i] != NULL) aqi_rdma_mem_dereg(&all->domain[i]->rdma.tp, mem->in[i]);
     free(mem);
 }
 
@@ -319,7 +319,7 @@ static aq_status ofi_domains_mem_reg(struct aqi_tp *tp, void *addr, size_t len,
     struct ofi_domains_mem *mem = calloc(1, sizeof(*mem));
     if (mem == NULL) return AQ_ENOMEM;
     for (unsigned i = 0; i < all->count; i++) {
-        aq_status st = ofi_mem_reg(&all->domain[i]->rdma.tp, addr, len, &mem->in[i]);
+        aq_status st = aqi_rdma_mem_reg(&all->domain[i]->rdma.tp, addr, len, &mem->in[i]);
         if (st != AQ_OK) {
             ofi_domains_mem_dereg(tp, &mem->mem);
             return st;
@@ -339,7 +339,7 @@ static void ofi_domains_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *out)
     struct ofi_domains *all = (struct ofi_domains *)tp;
     struct ofi_domains_rmem *rmem = (struct ofi_domains_rmem *)out;
     for (unsigned i = 0; i < rmem->count; i++)
-        ofi_mem_unmap(&all->domain[i]->rdma.tp, rmem->in[i]);
+        aqi_rdma_mem_unmap(&all->domain[i]->rdma.tp, rmem->in[i]);
     free(rmem);
 }
 

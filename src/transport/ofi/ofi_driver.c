@@ -34,11 +34,6 @@ static size_t ofi_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
     return 2 * sizeof(*words);
 }
 
-static aq_status ofi_driver_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
-{
-    return ofi_peer_ready((struct ofi_tp *)rdma, (struct ofi_peer *)peer);
-}
-
 static aq_status ofi_driver_buffer(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
                                    struct aqi_rdma_buf **buf)
 {
@@ -96,7 +91,10 @@ const struct aqi_rdma_driver ofi_driver = {.name = "ofi",
                                            .reg = ofi_driver_reg,
                                            .dereg = ofi_driver_dereg,
                                            .key = ofi_driver_key,
-                                           .ready = ofi_driver_ready,
+                                           .mem_reg = ofi_mem_reg,
+                                           .mem_lent = ofi_mem_lent,
+                                           .mem_drop = ofi_mem_drop,
+                                           .ready = ofi_peer_ready,
                                            .buffer = ofi_driver_buffer,
                                            .send = ofi_driver_send,
                                            .taken = ofi_driver_taken,

@@ -133,7 +133,7 @@ static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8
                                .handler = what,
                                .flags = AQI_AM_IS_REPLY,
                                .source = ofi->rdma.params.self};
-    aq_status st = ofi_peer_ready(ofi, peer);
+    aq_status st = ofi_peer_ready(&ofi->rdma, &peer->rdma);
     struct ofi_buf *buf = st == AQ_OK && ofi_message_room(ofi, true) ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;
     if (st == AQ_OK) {

@@ -143,9 +143,8 @@ struct ofi_piece {
 };
 
 struct ofi_mem {
-    struct aqi_mem mem;
-    struct aqi_pins_segment segment; /* if it is lent on demand */
-    struct fid_mr *mr;               /* otherwise */
+    struct aqi_rdma_mem rdma;
+    struct fid_mr *mr; /* NULL: it is lent */
     struct ofi_key *key;
 };
 
@@ -311,18 +310,18 @@ void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
 struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, uint64_t access,
                                    int *err);
 aq_status ofi_pins_open(struct ofi_tp *ofi);
-aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
-void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+aq_status ofi_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
+struct aqi_rdma_mem *ofi_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len);
+void ofi_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                       uint64_t addr, size_t len, struct aqi_rmem **rmem);
-void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
 
 /* ofi_peer.c. With the lock held. */
 aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
 /* The number of its domains; 0: unknown for now. */
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id);
 /* Whether a message may be sent to it. AQ_AGAIN: not now. */
-aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer);
+aq_status ofi_peer_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
 void ofi_peer_where(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
                     char text[AQI_RDMA_WHERE]);
 void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);

@@ -112,7 +112,7 @@ static aq_status ofi_long_send(struct ofi_tp *ofi, struct ofi_peer *peer, const 
                                struct aqi_comp *comp)
 {
     if (!ofi_long_is_reported(peer, am, rmem)) return AQ_ENOTSUP;
-    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
+    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(&ofi->rdma, &peer->rdma);
     if (st != AQ_OK) return st;
     if (peer->longs >= OFI_LONGS || !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0))
         return AQ_AGAIN;

@@ -35,65 +35,55 @@ static struct ofi_mem *ofi_memory_new(void *addr, size_t len)
     if (mem == NULL) return NULL;
     mem->key = (struct ofi_key *)(void *)(mem + 1);
     memcpy(mem->key->magic, ofi_key_magic, sizeof(ofi_key_magic));
-    mem->mem =
+    mem->rdma.mem =
         (struct aqi_mem){.addr = addr, .len = len, .key = mem->key, .key_len = ofi_key_len(1)};
     return mem;
 }
 
-/* A key without a registration: peers request pieces, and get them if pools and limits allow. */
-static aq_status ofi_memory_lend(struct ofi_tp *ofi, struct ofi_mem *mem, struct aqi_mem **out)
+aq_status ofi_mem_reg(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **out)
 {
-    size_t len = mem->mem.len;
-    if (!ofi->rdma.lending.on) {
-        ofi_mem_dereg(&ofi->rdma.tp, &mem->mem);
-        return len == SIZE_MAX ? AQ_ENOTSUP : AQ_ELIMIT;
-    }
-    mem->key->lent = 1;
-    mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)mem->mem.addr, .len = len};
-    aqi_rdma_lock(&ofi->rdma);
-    if (len != SIZE_MAX) aqi_pins_offer(&ofi->rdma.pins, &mem->segment);
-    aqi_rdma_unlock(&ofi->rdma);
-    *out = &mem->mem;
-    return AQ_OK;
-}
-
-aq_status ofi_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
-{
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_tp *ofi = (struct ofi_tp *)rdma;
     static atomic_bool told;
     if ((ofi->without & OFI_REMOTE) != 0) return AQ_ENOTSUP;
     struct ofi_mem *mem = ofi_memory_new(addr, len);
     int err;
     if (mem == NULL) return AQ_ENOMEM;
-    if (len == SIZE_MAX) return ofi_memory_lend(ofi, mem, out); /* all memory there is */
-    aqi_rdma_lock(&ofi->rdma);
+    aqi_rdma_lock(rdma);
     mem->mr = ofi_memory_register(ofi, addr, len,
                                   FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE, &err);
-    aqi_rdma_unlock(&ofi->rdma);
-    if (mem->mr == NULL || fi_mr_key(mem->mr) == FI_KEY_NOTAVAIL) {
-        aqi_log_once(&told, ofi->rdma.lending.on ? AQI_LOG_INFO : AQI_LOG_WARN, "ofi",
-                     "%s cannot register %zu bytes (%s): they are %s, and so is all that it "
-                     "rejects from now on; \"ulimit -l\" shows whether locked memory is limited",
-                     ofi->info->fabric_attr->prov_name, len,
-                     mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
-                     ofi->rdma.lending.on ? "registered on demand" : "accessed by messages");
-        return ofi_memory_lend(ofi, mem, out);
+    aqi_rdma_unlock(rdma);
+    if (mem->mr != NULL && fi_mr_key(mem->mr) != FI_KEY_NOTAVAIL) {
+        mem->key->keys[0] = fi_mr_key(mem->mr);
+        mem->key->base = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? (uintptr_t)addr : 0;
+        *out = &mem->rdma;
+        return AQ_OK;
     }
-    mem->key->keys[0] = fi_mr_key(mem->mr);
-    mem->key->base = ofi_wants(ofi, FI_MR_VIRT_ADDR) ? (uintptr_t)addr : 0;
-    *out = &mem->mem;
-    return AQ_OK;
+    aqi_log_once(&told, aqi_rdma_loud(rdma), "ofi",
+                 "%s cannot register %zu bytes (%s): they are %s, and so is all that it "
+                 "rejects from now on; \"ulimit -l\" shows whether locked memory is limited",
+                 ofi->info->fabric_attr->prov_name, len,
+                 mem->mr == NULL ? ofi_library.strerror(err) : "no key for it",
+                 aqi_rdma_instead(rdma));
+    ofi_mem_drop(rdma, &mem->rdma);
+    free(mem);
+    return AQ_ELIMIT;
 }
 
-void ofi_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
+struct aqi_rdma_mem *ofi_mem_lent(struct aqi_rdma *rdma, void *addr, size_t len)
 {
-    struct ofi_tp *ofi = (struct ofi_tp *)tp;
+    struct ofi_mem *mem = ofi_memory_new(addr, len);
+    (void)rdma;
+    if (mem == NULL) return NULL;
+    mem->key->lent = 1;
+    return &mem->rdma;
+}
+
+void ofi_mem_drop(struct aqi_rdma *rdma, struct aqi_rdma_mem *out)
+{
     struct ofi_mem *mem = (struct ofi_mem *)out;
-    aqi_rdma_lock(&ofi->rdma);
-    aqi_pins_withdraw(&ofi->rdma.pins, &mem->segment);
+    aqi_rdma_lock(rdma);
     if (mem->mr != NULL) fi_close(&mem->mr->fid);
-    aqi_rdma_unlock(&ofi->rdma);
-    free(mem);
+    aqi_rdma_unlock(rdma);
 }
 
 aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
@@ -115,12 +105,6 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
                               .lent = given.lent != 0};
     *out = &rmem->rmem;
     return AQ_OK;
-}
-
-void ofi_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
-{
-    (void)tp;
-    free(rmem);
 }
 
 /* --- on demand ------------------------------------------------------------------------------- */

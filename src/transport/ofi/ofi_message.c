@@ -82,7 +82,7 @@ aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     struct ofi_peer *peer = (struct ofi_peer *)to;
     aqi_rdma_lock(&ofi->rdma);
-    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(ofi, peer);
+    aq_status st = aqi_rdma_fenced(&ofi->rdma) ? AQ_AGAIN : ofi_peer_ready(&ofi->rdma, &peer->rdma);
     if (st == AQ_OK && !ofi_message_room(ofi, (am->flags & AQI_AM_IS_REPLY) != 0)) st = AQ_AGAIN;
     struct ofi_buf *buf = st == AQ_OK ? ofi_buf_get(ofi) : NULL;
     if (st == AQ_OK && buf == NULL) st = AQ_AGAIN;

@@ -85,11 +85,12 @@ static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *p
     return AQ_EPEER;
 }
 
-aq_status ofi_peer_ready(struct ofi_tp *ofi, struct ofi_peer *peer)
+aq_status ofi_peer_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
-    if (AQI_UNLIKELY(peer->rdma.down)) return AQ_EPEER;
+    struct ofi_peer *peer = (struct ofi_peer *)to;
+    if (AQI_UNLIKELY(to->down)) return AQ_EPEER;
     if (AQI_LIKELY(peer->addr != FI_ADDR_NOTAVAIL)) return AQ_OK;
-    return ofi_peer_insert(ofi, peer);
+    return ofi_peer_insert((struct ofi_tp *)rdma, peer);
 }
 
 void ofi_peer_where(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *to,

@@ -257,7 +257,7 @@ static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,
                                     const struct ofi_rmem *rmem, const struct aqi_mem *mem)
 {
     struct ofi_peer *peer = ofi_op_peer(want);
-    aq_status st = ofi_peer_ready(ofi, peer);
+    aq_status st = ofi_peer_ready(&ofi->rdma, &peer->rdma);
     if (st != AQ_OK) return st;
     if (!want->op.get && aqi_rdma_fenced(&ofi->rdma)) return AQ_AGAIN;
     struct ofi_op *op = aqi_pool_get(&ofi->rdma.ops);

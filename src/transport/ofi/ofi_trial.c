@@ -268,8 +268,8 @@ static bool ofi_trial_register(struct ofi_trial *trial)
     unsigned char *areas =
         mmap(NULL, 2 * OFI_TRIAL_AREA, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     trial->areas = areas != MAP_FAILED ? areas : NULL;
-    if (trial->areas != NULL &&
-        ofi_mem_reg(&trial->ofi->rdma.tp, trial->areas, 2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
+    if (trial->areas != NULL && aqi_rdma_mem_reg(&trial->ofi->rdma.tp, trial->areas,
+                                                 2 * OFI_TRIAL_AREA, &trial->mem) == AQ_OK)
         return true;
     ofi_trial_say(trial, "%d bytes cannot be registered for it", 2 * OFI_TRIAL_AREA);
     return false;
@@ -449,7 +449,7 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
         row->run(trial, row->len);
         if (ofi_trial_failed(trial)) failed = row;
     }
-    if (trial->mem != NULL) ofi_mem_dereg(&trial->ofi->rdma.tp, trial->mem);
+    if (trial->mem != NULL) aqi_rdma_mem_dereg(&trial->ofi->rdma.tp, trial->mem);
     return failed;
 }
 

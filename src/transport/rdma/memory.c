@@ -1,7 +1,45 @@
-/* rdma: memory that is registered on demand. */
+/* rdma: segments, and memory that is registered on demand. */
 #include "transport/rdma/rdma.h"
 
 #include <stdlib.h>
+
+aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
+{
+    struct aqi_rdma *rdma = (struct aqi_rdma *)tp;
+    struct aqi_rdma_mem *mem = NULL;
+    bool all = len == SIZE_MAX; /* the memory there is */
+    aq_status st = all ? AQ_ELIMIT : rdma->driver->mem_reg(rdma, addr, len, &mem);
+    if (st == AQ_OK) *out = &mem->mem;
+    if (st != AQ_ELIMIT) return st;
+    if (!rdma->lending.on) return all ? AQ_ENOTSUP : AQ_ELIMIT;
+    mem = rdma->driver->mem_lent(rdma, addr, len);
+    if (mem == NULL) return AQ_ENOMEM;
+    mem->segment = (struct aqi_pins_segment){.addr = (uintptr_t)addr, .len = len};
+    aqi_rdma_lock(rdma);
+    if (!all) aqi_pins_offer(&rdma->pins, &mem->segment);
+    aqi_rdma_unlock(rdma);
+    *out = &mem->mem;
+    return AQ_OK;
+}
+
+void aqi_rdma_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
+{
+    struct aqi_rdma *rdma = (struct aqi_rdma *)tp;
+    struct aqi_rdma_mem *mem = (struct aqi_rdma_mem *)out;
+    aqi_rdma_lock(rdma);
+    aqi_pins_withdraw(&rdma->pins, &mem->segment);
+    aqi_rdma_unlock(rdma);
+    rdma->driver->mem_drop(rdma, mem);
+    free(mem);
+}
+
+void aqi_rdma_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
+{
+    (void)tp;
+    free(rmem);
+}
+
+/* --- on demand ------------------------------------------------------------------------------- */
 
 struct rdma_pinned {
     struct aqi_pinned pinned;

@@ -79,13 +79,13 @@ void aqi_rdma_push_all(struct aqi_rdma *rdma)
 
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
 {
-    char where[AQI_RDMA_WHERE];
+    char where[AQI_RDMA_WHERE] = "";
     va_list args;
     if (peer->down) return;
     va_start(args, fmt);
     vsnprintf(peer->why, sizeof(peer->why), fmt, args);
     va_end(args);
-    rdma->driver->where(rdma, peer, where);
+    if (rdma->driver->where != NULL) rdma->driver->where(rdma, peer, where);
     aqi_log(AQI_LOG_INFO, rdma->driver->name, "peer %u%s is lost: %s", peer->peer.id, where,
             peer->why);
     peer->down = true;

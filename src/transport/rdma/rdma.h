@@ -8,6 +8,7 @@
 #ifndef AQI_RDMA_H
 #define AQI_RDMA_H
 
+#include "base/log.h"
 #include "base/pool.h"
 #include "base/spin.h"
 #include "base/stats.h"
@@ -50,6 +51,12 @@ struct aqi_rdma_piece {
     struct aqi_transfer *op;
     size_t offset, len;
     struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
+};
+
+/* Memory of this process: the first member of the driver's. */
+struct aqi_rdma_mem {
+    struct aqi_mem mem;
+    struct aqi_pins_segment segment; /* if it is lent on demand */
 };
 
 /* The first member of the driver's. */
@@ -106,6 +113,14 @@ struct aqi_rdma_driver {
     /* The key of this memory for peers; returns its length. */
     size_t (*key)(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr, void *key);
 
+    /* A segment and its key, without the lock: registered, as in the contract; AQ_ELIMIT: it cannot
+     * be, and the cause has been logged. */
+    aq_status (*mem_reg)(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
+    /* One to be lent: peers request pieces, and get them if pools and limits allow. NULL: no
+     * memory. */
+    struct aqi_rdma_mem *(*mem_lent)(struct aqi_rdma *rdma, void *addr, size_t len);
+    void (*mem_drop)(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
+
     /* Whether a message may be sent to the peer; AQ_AGAIN: not now. */
     aq_status (*ready)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
     /* A buffer for a message of the engine itself, which needs no credit; AQ_AGAIN: not now. */
@@ -129,7 +144,7 @@ struct aqi_rdma_driver {
     bool (*is_quiet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
     /* The peer has failed: end all that is under way to it. */
     void (*down)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* Its address as text that follows its number; "": unknown. */
+    /* Its address as text that follows its number; "": unknown. NULL: it always is. */
     void (*where)(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
                   char text[AQI_RDMA_WHERE]);
 };
@@ -261,6 +276,19 @@ void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
 
 /* memory.c */
+aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
+void aqi_rdma_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
+void aqi_rdma_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
+/* How memory that cannot be registered is reached, as the rest of a sentence, and how loud to say
+ * it. */
+static inline const char *aqi_rdma_instead(const struct aqi_rdma *rdma)
+{
+    return rdma->lending.on ? "registered on demand" : "accessed by messages";
+}
+static inline enum aqi_log_level aqi_rdma_loud(const struct aqi_rdma *rdma)
+{
+    return rdma->lending.on ? AQI_LOG_INFO : AQI_LOG_WARN;
+}
 aq_status aqi_rdma_pins_open(struct aqi_rdma *rdma, uint64_t registrations, bool cut);
 void *aqi_rdma_pinned_mr(const struct aqi_reg_use *use, unsigned rail); /* as `reg` returned it */
 
