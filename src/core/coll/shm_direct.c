@@ -5,6 +5,8 @@
  */
 #include "core/coll/shm.h"
 
+#include "base/touch.h"
+
 #include <string.h>
 
 enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: the sum stays in the nearest cache */
@@ -60,6 +62,8 @@ void shm_buffers_stage(const struct shm_view *v)
      */
     if (!flow->deals || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
+        /* A kernel that pulls it fails at the reader, where the program could not be asked. */
+        if (most >= SHM_DIRECT_LEAST) aqi_touch_read(args->src, len);
         buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
         buffers->src_private = 1;
     }

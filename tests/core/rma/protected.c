@@ -240,6 +240,47 @@ static void broadcast(void)
     }
 }
 
+static aq_status all_to_all(const unsigned char *from, unsigned char *to, size_t len)
+{
+    return aq_coll_alltoall(job.team, to, from, len, 0);
+}
+
+static aq_status scatter(const unsigned char *from, unsigned char *to, size_t len)
+{
+    return aq_coll_scatter(job.team, 0, to, from, len, 0);
+}
+
+static aq_status all_gather(const unsigned char *from, unsigned char *to, size_t len)
+{
+    return aq_coll_allgather(job.team, to, from, len, 0);
+}
+
+/* The peer may read the source of a collective, and the kernel for it: the signal comes here. */
+static void collectives(void)
+{
+    static aq_status (*const runs[])(const unsigned char *, unsigned char *,
+                                     size_t) = {all_to_all, scatter, all_gather};
+    static const size_t sizes[] = {300, 5000, LARGE};
+    for (size_t i = 0; i < COUNT_OF(runs) * COUNT_OF(sizes) * 2; i++) {
+        bool source = i % 2 == 0;
+        size_t r = i / 2 % COUNT_OF(runs), len = sizes[i / 2 / COUNT_OF(runs)];
+        bool reads = runs[r] != scatter || job.self == 0;
+        size_t sent = runs[r] == all_gather ? len : 2 * len;
+        size_t got = runs[r] == scatter ? len : 2 * len, at = runs[r] == all_gather ? 0 : len;
+        fill(memory, len, i);
+        fill(memory + len, len, i + 100);
+        memset(copy, 0, got);
+        protect(source ? memory : copy, source ? sent : got, 0, PROT_NONE);
+        watch.rights = PROT_READ | PROT_WRITE;
+        CHECK_OK(runs[r](memory, copy, len));
+        CHECK(faulted(source && !reads ? 0 : pages()));
+        unprotect();
+        CHECK(filled(copy, len, job.self == 0 || at == 0 ? i : i + 100));
+        CHECK(got == len || filled(copy + len, len, job.self == 0 || at == 0 ? i : i + 100));
+        job_barrier();
+    }
+}
+
 /* --- after it -------------------------------------------------------------------------------- */
 
 /* Rank 1 meanwhile makes progress, so there is something to do for threads of the library. */
@@ -400,9 +441,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"anywhere", anywhere}, {"calls", calls}, {"calls", broadcast},
-                 {"own", own},           {"later", later}, {"alone", alone},
-                 {"served", served},     {"leave", leave}, {"leave_wait", leave_wait}};
+    } parts[] = {{"anywhere", anywhere},    {"calls", calls},   {"calls", broadcast},
+                 {"calls", collectives},    {"own", own},       {"later", later},
+                 {"alone", alone},          {"served", served}, {"leave", leave},
+                 {"leave_wait", leave_wait}};
     aq_handler_entry table[] = {
         {LONG, 0, AQ_AM_REQUEST | AQ_AM_LONG, on_long, NULL, "long"},
         {MEDIUM, 0, AQ_AM_REQUEST | AQ_AM_MEDIUM, on_medium, NULL, "medium"}};
