@@ -1,6 +1,7 @@
 /* The I/O of an agent: see agent.h. */
 #include "job/agent.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "job/align.h"
@@ -240,13 +241,7 @@ static void agent_drop(struct agent_peer *peer, aq_status status, const char *wh
 static aq_status agent_gather(struct agent_peer *peer, const uint8_t *bytes, size_t len)
 {
     if (peer->got + len > AGENT_FRAME_MAX) return AQ_EPROTO;
-    if (peer->room - peer->got < len) {
-        size_t room = aqi_max(2 * peer->room, peer->got + len);
-        uint8_t *larger = realloc(peer->pieces, room);
-        if (larger == NULL) return AQ_ENOMEM;
-        peer->pieces = larger;
-        peer->room = room;
-    }
+    if (!aqi_array_reserve(&peer->pieces, &peer->room, peer->got + len, 1)) return AQ_ENOMEM;
     memcpy(peer->pieces + peer->got, bytes, len);
     peer->got += len;
     return AQ_OK;

@@ -1,6 +1,7 @@
 /* The boards of a host's ranks, as packets of text. */
 #include "job/peers.h"
 
+#include "base/array.h"
 #include "base/board.h"
 #include "job/top.h"
 
@@ -38,13 +39,7 @@ static void peers_add(void *arg, char *text)
 {
     size_t len = strlen(text);
     (void)arg;
-    if (peers.room - peers.used < len) {
-        size_t room = aqi_max(2 * peers.room, peers.used + len);
-        char *larger = realloc(peers.text, room);
-        if (larger == NULL) return;
-        peers.text = larger;
-        peers.room = room;
-    }
+    if (!aqi_array_reserve(&peers.text, &peers.room, peers.used + len, 1)) return;
     memcpy(peers.text + peers.used, text, len);
     peers.used += len;
 }

@@ -1,5 +1,6 @@
 /* Lines that are equal except for the rank or the host. */
 #include "alike.h"
+#include "base/array.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,13 +87,7 @@ static bool alike_has(const struct alike_text *of, const struct alike_who *who)
 static bool alike_add(struct alike_text *of, const struct alike_who *who)
 {
     struct alike_who own = *who;
-    if (of->count == of->room) {
-        size_t room = aqi_max(2 * of->room, 8);
-        struct alike_who *larger = realloc(of->who, room * sizeof(*larger));
-        if (larger == NULL) return false;
-        of->who = larger;
-        of->room = room;
-    }
+    if (!aqi_array_reserve(&of->who, &of->room, of->count + 1, sizeof(*of->who))) return false;
     if (who->host != NULL && (own.host = strdup(who->host)) == NULL) return false;
     of->who[of->count++] = own;
     return true;

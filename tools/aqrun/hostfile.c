@@ -1,4 +1,5 @@
 /* Files that list hosts: written by users, for MPI launchers, or by batch systems. */
+#include "base/array.h"
 #include "hosts.h"
 
 #include <errno.h>
@@ -110,12 +111,7 @@ static char *hostfile_read(struct hosts *hosts, int fd, size_t *len)
     char *bytes = NULL;
     ssize_t got = 1;
     for (*len = 0; got > 0 || (got < 0 && errno == EINTR);) {
-        if (room - *len < 4096) {
-            room = 2 * room + 65536;
-            char *larger = realloc(bytes, room);
-            if (larger == NULL) break;
-            bytes = larger;
-        }
+        if (!aqi_array_reserve(&bytes, &room, *len + 4096, 1)) break;
         got = read(fd, bytes + *len, room - *len);
         if (got > 0) *len += (size_t)got;
         if (*len > HOSTFILE_MOST) break;

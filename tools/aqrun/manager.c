@@ -1,5 +1,6 @@
 /* Starting the processes by an available manager: choosing one, and translating our options. */
 #include "manager.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -163,13 +164,9 @@ struct manager_words {
 static AQI_PRINTF(2, 3) void manager_add(struct manager_words *to, const char *fmt, ...)
 {
     va_list args;
-    if (to->used + 1 >= to->room) {
-        size_t room = 2 * to->room + 64;
-        char **larger = realloc(to->argv, room * sizeof(*larger));
-        to->failed = to->failed || larger == NULL;
-        if (larger == NULL) return;
-        to->argv = larger;
-        to->room = room;
+    if (!aqi_array_reserve(&to->argv, &to->room, to->used + 2, sizeof(*to->argv))) {
+        to->failed = true;
+        return;
     }
     va_start(args, fmt);
     if (vasprintf(&to->argv[to->used], fmt, args) < 0)

@@ -1,6 +1,7 @@
 /* Standard output and error of aqrun: a buffer each, written when there is room. */
 #include "output.h"
 
+#include "base/array.h"
 #include "job.h"
 
 #include <errno.h>
@@ -8,7 +9,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -160,13 +160,8 @@ void bytes_append(struct bytes *bytes, const void *from, size_t len, const char 
 {
     if (len == 0) return;
     if (bytes->room - bytes->used < len) bytes_to_front(bytes);
-    if (bytes->room - bytes->used < len) {
-        size_t room = aqi_max(2 * bytes->room, bytes->used + len);
-        char *larger = realloc(bytes->at, room);
-        if (larger == NULL) die("no memory to relay %s", what);
-        bytes->at = larger;
-        bytes->room = room;
-    }
+    if (!aqi_array_reserve(&bytes->at, &bytes->room, bytes->used + len, 1))
+        die("no memory to relay %s", what);
     memcpy(bytes->at + bytes->used, from, len);
     bytes->used += len;
 }

@@ -3,6 +3,7 @@
  * trees and by doubling, which take few steps; large data through rings, which move the fewest
  * bytes.
  */
+#include "base/array.h"
 #include "core/coll/coll.h"
 
 #include <stdlib.h>
@@ -27,17 +28,10 @@ static void plan_add(struct maker *m, struct coll_step step)
 {
     struct coll_plan *plan = m->plan;
     if (step.len == 0 && step.type != STEP_FENCE) return;
-    if (plan->count == plan->room) {
-        size_t room = plan->room ? 2 * plan->room : 16;
-        struct coll_step *steps = realloc(plan->steps, room * sizeof(*steps));
-        if (steps == NULL) {
-            plan->failed = true;
-            return;
-        }
-        plan->steps = steps;
-        plan->room = room;
-    }
-    plan->steps[plan->count++] = step;
+    if (aqi_array_reserve(&plan->steps, &plan->room, plan->count + 1, sizeof(*plan->steps)))
+        plan->steps[plan->count++] = step;
+    else
+        plan->failed = true;
 }
 
 static void plan_send(struct maker *m, aq_rank peer, uint32_t tag, const void *from, size_t len)

@@ -2,6 +2,7 @@
  * The tree of agents: the log on its way down, facts on their way up, and re-attaching when an
  * agent in between is lost.
  */
+#include "base/array.h"
 #include "job/hub/impl.h"
 
 #include <stdio.h>
@@ -124,13 +125,9 @@ static struct hub_child *flow_child(struct aqi_hub *hub, uint32_t agent)
 static struct hub_child *flow_add(struct aqi_hub *hub, uint32_t agent)
 {
     struct hub_flow *flow = &hub->flow;
-    if (flow->count == flow->room) {
-        uint32_t room = flow->room * 2 + 8;
-        struct hub_child *larger = realloc(flow->children, room * sizeof(*larger));
-        if (larger == NULL) hub_no_memory(hub, "links to other hosts");
-        flow->children = larger;
-        flow->room = room;
-    }
+    if (!aqi_array_reserve(&flow->children, &flow->room, (size_t)flow->count + 1,
+                           sizeof(*flow->children)))
+        hub_no_memory(hub, "links to other hosts");
     struct hub_child *child = &flow->children[flow->count++];
     *child = (struct hub_child){.agent = agent, .until_ns = UINT64_MAX};
     return child;

@@ -77,7 +77,8 @@ struct hub_flow {
     uint64_t again_ns; /* when to call it again; 0: a call is in progress, or none is needed */
     char why[304];     /* result of the latest call */
     struct hub_child *children;
-    uint32_t count, room;
+    uint32_t count;
+    size_t room;
     uint32_t *via; /* for each agent, the child from which its last fact came */
     struct hub_items log;
     uint64_t applied;       /* number of the last entry received */

@@ -100,7 +100,8 @@ struct fallback_peer {
     bool queued;              /* in aqi_fallback.ready, under its lock */
     struct aqi_spin lock;     /* what follows, and the fields of operations; params.threads only */
     struct fallback_op **ops; /* by index */
-    uint32_t op_count, op_room;
+    uint32_t op_count;
+    size_t op_room;
     struct fallback_op *free_ops;
     struct fallback_op *pending, **pending_end; /* oldest first; NULL: of the empty list */
     uint32_t longs;                             /* operations of FB_OP_LONG */

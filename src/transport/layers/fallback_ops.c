@@ -2,6 +2,7 @@
  * The initiating side of the fallback layer: divides puts and gets into messages, sends those for
  * which there is room, and keeps the rest on lists for progress to continue.
  */
+#include "base/array.h"
 #include "base/fail.h"
 #include "transport/layers/fallback_impl.h"
 
@@ -17,13 +18,8 @@ enum {
 
 static struct fallback_op *fallback_ops_grow(struct aqi_fallback *fb, struct fallback_peer *side)
 {
-    if (side->op_count == side->op_room) {
-        uint32_t room = side->op_room ? 2 * side->op_room : 8;
-        struct fallback_op **ops = realloc(side->ops, room * sizeof(*ops));
-        if (ops == NULL) return NULL;
-        side->ops = ops;
-        side->op_room = room;
-    }
+    size_t wanted = (size_t)side->op_count + 1;
+    if (!aqi_array_reserve(&side->ops, &side->op_room, wanted, sizeof(*side->ops))) return NULL;
     struct fallback_op *op = aqi_pool_get(&fb->op_pool);
     if (op == NULL) return NULL;
     op->index = side->op_count;

@@ -1,6 +1,7 @@
 /* udp: one-sided operations and Longs. Any memory can be reached, so keys only say that it may. */
 #include "transport/udp/udp_impl.h"
 
+#include "base/array.h"
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/touch.h"
@@ -23,13 +24,8 @@ static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y'
 static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
 {
     if (AQI_LIKELY(!udp->idle.helping && !udp->touching)) return false;
-    if (udp->end_count == udp->end_room) {
-        size_t room = 2 * udp->end_room + 16;
-        struct udp_completion *ends = realloc(udp->ends, room * sizeof(*ends));
-        if (ends == NULL) return false;
-        udp->ends = ends;
-        udp->end_room = room;
-    }
+    if (!aqi_array_reserve(&udp->ends, &udp->end_room, udp->end_count + 1, sizeof(*udp->ends)))
+        return false;
     udp->ends[udp->end_count++] = *end;
     return true;
 }
