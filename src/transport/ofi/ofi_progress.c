@@ -169,7 +169,8 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
     aqi_rdma_lock(&ofi->rdma);
     ofi->rdma.now = now;
-    unsigned n = mode == AQI_PROGRESS_ALL ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
+    bool held = AQI_UNLIKELY(ofi->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
+    unsigned n = held ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
     n += ofi_progress_queue(ofi, mode);
     if (AQI_UNLIKELY(ofi->posted < ofi->receives)) ofi_receive_post(ofi);
     if (AQI_UNLIKELY(now >= ofi->look_at)) ofi_peer_look(ofi);

@@ -244,13 +244,14 @@ static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const stru
 {
     const struct ofi_mem *here = (const struct ofi_mem *)mem;
     bool known = here != NULL && here->mr != NULL;
-    uint64_t bounce = op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce;
-    aqi_rdma_local(&ofi->rdma, &op->op, known, bounce);
     op->inject = !op->op.get && op->op.len <= ofi->put_inject;
-    if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL))
-        op->op.by = AQI_BY_KNOWN;
-    else if (known && op->op.by == AQI_BY_KNOWN)
-        op->desc = fi_mr_desc(here->mr);
+    if (op->inject || !ofi_wants(ofi, FI_MR_LOCAL)) {
+        (void)aqi_rdma_copied(&op->op);
+        return;
+    }
+    aqi_rdma_local(&ofi->rdma, &op->op, known,
+                   op->op.get ? ofi_config.get_bounce : ofi_config.put_bounce);
+    if (known && op->op.by == AQI_BY_KNOWN) op->desc = fi_mr_desc(here->mr);
 }
 
 static aq_status ofi_transfer_begin(struct ofi_tp *ofi, struct ofi_op *want,

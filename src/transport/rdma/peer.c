@@ -119,13 +119,8 @@ static unsigned rdma_tell_lost(struct aqi_rdma *rdma)
     }
 }
 
-unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode)
+unsigned aqi_rdma_report(struct aqi_rdma *rdma)
 {
-    bool lost = rdma->lost != NULL && mode == AQI_PROGRESS_ALL;
-    bool refused = rdma->lending.refused != NULL && mode == AQI_PROGRESS_ALL;
-    unsigned n = 0;
-    aqi_rdma_unlock(rdma);
-    if (AQI_UNLIKELY(refused)) n += aqi_lending_by_messages(rdma);
-    if (AQI_UNLIKELY(lost)) n += rdma_tell_lost(rdma);
-    return n;
+    unsigned n = aqi_lending_by_messages(rdma);
+    return n + rdma_tell_lost(rdma);
 }

@@ -25,6 +25,8 @@ enum aqi_op_by {
 struct aqi_transfer {
     struct aqi_comp *comp;
     bool get;
+    bool ended;   /* for the initiator; pieces of it may still be in flight */
+    bool is_long; /* the payload of a Long, which is complete with its header */
     enum aqi_op_by by;
     enum aqi_reg_how how; /* of what is pinned for it; AQI_REG_NEVER: not asked yet */
     aq_status status;
@@ -32,8 +34,6 @@ struct aqi_transfer {
     unsigned char *local;
     unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
     size_t len, posted, done;
-    bool ended;                   /* for the initiator; pieces of it may still be in flight */
-    bool is_long;                 /* the payload of a Long, which is complete with its header */
     struct aqi_rdma_copy *source; /* of the memory that was given back, or NULL */
     struct aqi_rdma_peer *peer;
     struct aqi_transfer *next_op, **link; /* of all of the peer */

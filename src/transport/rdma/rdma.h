@@ -193,8 +193,15 @@ void aqi_rdma_push_all(struct aqi_rdma *rdma); /* with the lock held */
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
+/* Without the lock: report lost peers, and hand over what the network has refused. */
+AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
 /* The end of a round of progress. Releases the lock. */
-unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode);
+static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode)
+{
+    bool due = ((uintptr_t)rdma->lost | (uintptr_t)rdma->lending.refused) != 0;
+    aqi_rdma_unlock(rdma);
+    return AQI_UNLIKELY(due) && mode == AQI_PROGRESS_ALL ? aqi_rdma_report(rdma) : 0;
+}
 
 /* buffer.c. With the lock held. */
 /* Followed by `room` bytes for the state of its parts. NULL: the reason is in aq_error_message(),
@@ -302,28 +309,47 @@ static inline aq_status aqi_rdma_check(const struct aqi_tp *tp, const struct aqi
     if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
     return aqi_rdma_outside(tp, peer, addr, len);
 }
-/* How the local memory of `op` is reached: a short put is copied now; `known`: it is registered;
- * up to `bounce` bytes are copied. */
+/* Copy a short put now. */
+static inline bool aqi_rdma_copied(struct aqi_transfer *op)
+{
+    if (op->get || op->len > sizeof(op->copy)) return false;
+    op->local = memcpy(op->copy, op->local, op->len);
+    return true;
+}
+/* How the local memory of `op` is reached, if it must be registered; `known`: it is; up to `bounce`
+ * bytes are copied. */
 static inline void aqi_rdma_local(const struct aqi_rdma *rdma, struct aqi_transfer *op, bool known,
                                   uint64_t bounce)
 {
-    if (!op->get && op->len <= sizeof(op->copy)) {
-        memcpy(op->copy, op->local, op->len);
-        op->local = op->copy;
+    if (aqi_rdma_copied(op))
         op->by = AQI_BY_BOUNCE;
-    } else if (!known) {
+    else if (!known)
         op->by = aqi_pins_by(&rdma->pins, op->len, bounce, rdma->buffer);
-    }
 }
+bool aqi_rdma_piece_memory(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece);
 /*
  * The next piece of `op`, of at most `most` bytes, whose local memory the network may use, not yet
  * counted in op->posted. False: no buffer now. Memory that cannot be pinned is copied.
  */
-bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t most,
-                          struct aqi_rdma_piece *piece);
+static inline bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t most,
+                                        struct aqi_rdma_piece *piece)
+{
+    *piece = (struct aqi_rdma_piece){.op = op, .offset = op->posted, .len = most};
+    return AQI_LIKELY(op->by == AQI_BY_KNOWN) || aqi_rdma_piece_memory(rdma, piece);
+}
 void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its resources */
 /* It has ended. Returns whether all of the transfer has. */
-bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status);
+static inline bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece,
+                                      aq_status status)
+{
+    struct aqi_transfer *op = piece->op;
+    if (op->status == AQ_OK) op->status = status;
+    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
+        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
+    if (piece->buf != NULL || piece->pin != NULL) aqi_rdma_piece_drop(rdma, piece);
+    op->done += piece->len;
+    return op->done == op->len;
+}
 /* One more of the peer. */
 static inline void aqi_rdma_link(struct aqi_transfer *op)
 {

@@ -116,15 +116,14 @@ void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op)
     rdma->waiting--;
 }
 
-bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t most,
-                          struct aqi_rdma_piece *piece)
+bool aqi_rdma_piece_memory(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece)
 {
-    *piece = (struct aqi_rdma_piece){.op = op, .offset = op->posted, .len = most};
+    struct aqi_transfer *op = piece->op;
     if (op->by == AQI_BY_PINS) {
         piece->pin = aqi_pins_get(&rdma->pins, op, piece->offset, &piece->len);
-        if (piece->pin == NULL) op->by = AQI_BY_BOUNCE;
+        if (piece->pin != NULL) return true;
+        op->by = AQI_BY_BOUNCE;
     }
-    if (op->by != AQI_BY_BOUNCE) return true;
     piece->len = aqi_min(piece->len, rdma->buffer);
     piece->buf = aqi_rdma_bounce_get(rdma, 0);
     if (piece->buf == NULL) return false;
@@ -138,15 +137,4 @@ void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece)
     if (piece->pin == NULL) return;
     aqi_pins_put(&rdma->pins, piece->pin);
     rdma->whole = true; /* it may be unpinned */
-}
-
-bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece, aq_status status)
-{
-    struct aqi_transfer *op = piece->op;
-    if (op->status == AQ_OK) op->status = status;
-    if (piece->buf != NULL && op->get && status == AQ_OK && !op->ended)
-        memcpy(op->local + piece->offset, piece->buf->bytes, piece->len);
-    aqi_rdma_piece_drop(rdma, piece);
-    op->done += piece->len;
-    return op->done == op->len;
 }
