@@ -2,15 +2,18 @@
  * The contract suite: every case in one kind of world.
  *
  *   contract TRANSPORT [--ranks N] [--as-threads] [--threads] [--fault SPEC]
- *            [--case PART|PART] [--without PART|PART] [--hosts PATH] [--shows TEXT]
+ *            [--case PART|PART] [--without PART|PART] [--hosts PATH] [--shows TEXT] [--in-memory]
  *
+ * --in-memory: the packets of udp go through a network inside the process.
  * TEST_SEED repeats a run; the seed is printed.
  */
 #include "harness.h"
 #include "toy.h"
 
 #include "base/settings.h"
+#include "dgram/ports/memory_port_test.h"
 #include "transport/layers/fault.h"
+#include "transport/udp/udp.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +75,7 @@ static int contract_usage(const char *what)
     fprintf(stderr,
             "contract: %s\nusage: contract TRANSPORT [--ranks N] [--as-threads] [--threads] "
             "[--fault SPEC] [--case PART|PART] [--without PART|PART] [--hosts PATH] [--shows TEXT] "
-            "[--weather LOSS,DUPLICATION,OVERTAKING]\n",
+            "[--weather LOSS,DUPLICATION,OVERTAKING] [--in-memory]\n",
             what);
     return 2;
 }
@@ -98,6 +101,8 @@ static int contract_read(int argc, char **argv)
             config->as_threads = true;
         else if (strcmp(argv[i], "--threads") == 0)
             config->threads = true;
+        else if (strcmp(argv[i], "--in-memory") == 0)
+            aqi_udp_test_port = &memory_port_ops;
         else if (more && strcmp(argv[i], "--ranks") == 0)
             config->ranks = (uint32_t)strtoul(argv[++i], NULL, 0);
         else if (more && strcmp(argv[i], "--fault") == 0)

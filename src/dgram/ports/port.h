@@ -98,7 +98,6 @@ struct aqi_port {
 };
 
 extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where there are */
-extern const struct aqi_port_ops aqi_port_memory; /* between ports of this process, for tests */
 /* AF_XDP for single packets of COMMAND, sockets for the rest; IPv4, with privileges. An interface
  * has room for one such port: the next is opened as aqi_port_socket. Not to be used in a child of
  * fork. */

@@ -63,22 +63,26 @@ static aq_status udp_port_params(const char *towards, struct aqi_port_params *wa
     return AQ_OK;
 }
 
+static const struct aqi_port_ops *udp_port_kind(const struct udp_tp *udp)
+{
+    if (udp->own.is_connection) return &aqi_port_socket;
+    if (aqi_udp_test_port != NULL) return aqi_udp_test_port;
+    return udp_config.port == UDP_PORT_XDP ? &aqi_port_xdp : &aqi_port_socket;
+}
+
 static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
                                struct aqi_port **port)
 {
-    static const struct aqi_port_ops *const ops[] = {[UDP_PORT_SOCKET] = &aqi_port_socket,
-                                                     [UDP_PORT_XDP] = &aqi_port_xdp,
-                                                     [UDP_PORT_MEMORY] = &aqi_port_memory};
+    const struct aqi_port_ops *kind = udp_port_kind(udp);
     struct aqi_port_params want;
     struct aqi_port *opened;
-    uint64_t chosen = udp->own.is_connection ? UDP_PORT_SOCKET : udp_config.port;
     aq_status st = udp_port_params(towards, &want);
     want.one_peer = udp->params.size == 2;
-    want.several = chosen == UDP_PORT_SOCKET;
-    if (st == AQ_OK) st = ops[chosen]->open(&want, &opened);
+    want.several = kind == &aqi_port_socket;
+    if (st == AQ_OK) st = kind->open(&want, &opened);
     if (st != AQ_OK) return st;
     /* It may be one of ours that has it. */
-    if (chosen == UDP_PORT_XDP && opened->limits.xdp == NULL)
+    if (kind == &aqi_port_xdp && opened->limits.xdp == NULL)
         aqi_log(udp->params.local_size > 1 ? AQI_LOG_INFO : AQI_LOG_WARN, "udp",
                 "AF_XDP on interface %s is in use by another process: this one goes on through "
                 "sockets",
@@ -264,7 +268,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
 static aq_status udp_open_engine(struct udp_tp *udp)
 {
     struct aqi_dgram_config config;
-    bool several = udp_config.port == UDP_PORT_SOCKET && !udp->own.is_connection;
+    bool several = udp_port_kind(udp) == &aqi_port_socket && !udp->own.is_connection;
     const struct aqi_dgram_hooks hooks = {.transmit = udp_hook_transmit,
                                           .deliver = udp_am_deliver,
                                           .local = udp_rma_local,
@@ -307,7 +311,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
     if (st == AQ_OK && !alone) udp_paths_open(udp);
-    if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && udp_config.port != UDP_PORT_MEMORY)
+    if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && aqi_udp_test_port == NULL)
         udp_await_interface(udp);
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);
     if (st == AQ_OK) st = udp_open_engine(udp);
@@ -331,8 +335,7 @@ static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
     udp->port->ops->text(addr, peer, sizeof(peer));
     aqi_log_once(&once, AQI_LOG_WARN, "udp",
                  "peer %u is at %s, where nothing goes from %s: give all processes the same "
-                 "AQ_UDP_PORT (memory: in one process only), and with AQ_UDP_INTERFACE addresses "
-                 "of one family, IPv4 or IPv6",
+                 "AQ_UDP_PORT, and with AQ_UDP_INTERFACE addresses of one family, IPv4 or IPv6",
                  id, peer, udp->port->limits.text);
     return AQ_ENOTSUP;
 }
@@ -347,7 +350,7 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     if (st == AQ_OK && !udp->own.is_connection &&
         !udp->port->ops->reaches(&udp->port->address, &addr))
         st = udp_unreachable(udp, id, &addr);
-    if (st == AQ_OK && udp_config.port != UDP_PORT_MEMORY && !udp->own.is_connection)
+    if (st == AQ_OK && aqi_udp_test_port == NULL && !udp->own.is_connection)
         st = udp_check_loopback(udp, id, &addr);
     if (st == AQ_AGAIN) st = AQ_OK;
     if (st == AQ_EPROTO) aqi_fail(st, "udp", "the address of peer %u is malformed", id);

@@ -35,7 +35,7 @@ struct udp_config {
 };
 extern struct udp_config udp_config;
 enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
-enum { UDP_PORT_SOCKET, UDP_PORT_XDP, UDP_PORT_MEMORY };
+enum { UDP_PORT_SOCKET, UDP_PORT_XDP };
 
 /* AQ_UDP_LOSSY. False: malformed. */
 bool udp_read_weather(const char *text, struct aqi_port_weather *weather);

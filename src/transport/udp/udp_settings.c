@@ -6,10 +6,10 @@
 #include <string.h>
 
 struct udp_config udp_config;
+const struct aqi_port_ops *aqi_udp_test_port;
 
 static const char *const auths[] = {"cookie", "mac", NULL};
-static const char *const ports[] = {
-    [UDP_PORT_SOCKET] = "socket", [UDP_PORT_XDP] = "xdp", [UDP_PORT_MEMORY] = "memory", NULL};
+static const char *const ports[] = {[UDP_PORT_SOCKET] = "socket", [UDP_PORT_XDP] = "xdp", NULL};
 
 #define SECOND 1000000000ull
 
@@ -29,7 +29,7 @@ static const struct aqi_setting rows[] = {
          "How small packets leave and come: socket, through the kernel's network stack; xdp, past "
          "it (AF_XDP), which takes a third off their round trip. All others go through sockets. "
          "One process of an interface can have xdp: further ones of a host, and connections by "
-         "URI, use sockets. memory: within one process, for tests.",
+         "URI, use sockets.",
      .advice = "xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
                "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" says what is missing.",
      .choices = ports,

@@ -35,8 +35,7 @@ static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SI
 static bool udp_silence_is_here(const struct udp_tp *udp, uint32_t id)
 {
     struct aqi_dgram_addr at;
-    return udp_config.port != UDP_PORT_MEMORY &&
-           udp_hook_lookup((void *)(uintptr_t)udp, id, &at) == AQ_OK &&
+    return aqi_udp_test_port == NULL && udp_hook_lookup((void *)(uintptr_t)udp, id, &at) == AQ_OK &&
            ports_address_same_ip(&at, &udp->port->address);
 }
 

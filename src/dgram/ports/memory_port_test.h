@@ -1,5 +1,8 @@
-/* A network inside a process: ports that find each other in a list, and lose what they have no room
- * for. */
+/* A network inside a process, for tests: ports that find each other in a list, and lose what they
+ * have no room for. */
+#ifndef DGRAM_MEMORY_PORT_TEST_H
+#define DGRAM_MEMORY_PORT_TEST_H
+
 #include "base/fail.h"
 #include "base/kick.h"
 #include "base/shmem.h"
@@ -11,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const struct aqi_port_ops memory_port_ops;
 
 enum { MEMORY_PACKET = 8944, MEMORY_ROOM = 4 << 20, MEMORY_BATCH = 64 };
 
@@ -221,7 +226,7 @@ static aq_status memory_open(const struct aqi_port_params *params, struct aqi_po
     self->kick = kick;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         self->queues[c].last = &self->queues[c].first;
-    self->port.ops = &aqi_port_memory;
+    self->port.ops = &memory_port_ops;
     self->port.limits = (struct aqi_port_limits){
         .packet = params->packet != 0 ? aqi_min(params->packet, AQI_DGRAM_MOST_PACKET) & ~(size_t)15
                                       : MEMORY_PACKET,
@@ -239,15 +244,17 @@ static aq_status memory_open(const struct aqi_port_params *params, struct aqi_po
     return AQ_OK;
 }
 
-const struct aqi_port_ops aqi_port_memory = {.name = "memory",
-                                             .open = memory_open,
-                                             .close = memory_close,
-                                             .send = memory_send,
-                                             .receive = memory_receive,
-                                             .descriptors = memory_descriptors,
-                                             .text = memory_text,
-                                             .reaches = memory_reaches,
-                                             .same = memory_same,
-                                             .refused = memory_refused,
-                                             .unreadable = memory_unreadable,
-                                             .drops = memory_drops};
+static const struct aqi_port_ops memory_port_ops = {.name = "memory",
+                                                    .open = memory_open,
+                                                    .close = memory_close,
+                                                    .send = memory_send,
+                                                    .receive = memory_receive,
+                                                    .descriptors = memory_descriptors,
+                                                    .text = memory_text,
+                                                    .reaches = memory_reaches,
+                                                    .same = memory_same,
+                                                    .refused = memory_refused,
+                                                    .unreadable = memory_unreadable,
+                                                    .drops = memory_drops};
+
+#endif

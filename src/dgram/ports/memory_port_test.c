@@ -2,6 +2,7 @@
  * The network inside a process: whole packets in order, the descriptor, room, and ports that are
  * gone.
  */
+#include "dgram/ports/memory_port_test.h"
 #include "dgram/ports/port_test.h"
 
 enum { LEN = 1000, BUFFER = 64 << 10 };
@@ -14,8 +15,8 @@ static int port_begin(void **state)
     struct aqi_port_params params = {.packet = LEN + 5, .buffer = BUFFER};
     (void)state;
     memset(&arrivals, 0, sizeof(arrivals));
-    assert_int_equal(aqi_port_memory.open(&params, &here), AQ_OK);
-    assert_int_equal(aqi_port_memory.open(&params, &there), AQ_OK);
+    assert_int_equal(memory_port_ops.open(&params, &here), AQ_OK);
+    assert_int_equal(memory_port_ops.open(&params, &there), AQ_OK);
     assert_int_equal(here->limits.packet, LEN / 16 * 16);
     assert_true(here->ops->reaches(&here->address, &there->address));
     assert_false(here->ops->reaches(&here->address, &(struct aqi_dgram_addr){.len = 16}));
