@@ -1,5 +1,5 @@
 /* Acknowledgements, losses, timeouts: what has arrived at the peer, and what has not. */
-#include "dgram/dgram_impl.h"
+#include "dgram/conn.h"
 
 enum {
     ACK_REORDER_MOST = 128,
@@ -32,8 +32,8 @@ static void dgram_landed(struct dgram_tx *tx, const struct dgram_packet *packet)
 }
 
 /* A packet has arrived: forget it. */
-static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                       struct dgram_packet *packet, struct dgram_news *news)
+static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dgram_packet *packet,
+                       struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_tx *tx = &conn->tx[packet->channel];
@@ -52,7 +52,7 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
         news->since = packet->first;
     }
     /* Overtaken, but not lost: it was on its way all the time. */
-    if (packet->overtaken && (!packet->flying || dgram->now - packet->sent < conn->pace.base / 2))
+    if (packet->overtaken && (!packet->flying || env->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
         conn->held[packet->release - 1].taken = false;
@@ -62,15 +62,15 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
     struct dgram_op *op = packet->op, *next;
     struct dgram_op *small = packet->ops, *head = packet->heads;
-    dgram_packet_free(dgram, packet);
-    if (op != NULL) dgram_op_acked(dgram, peer, op);
+    dgram_packet_free(env, packet);
+    if (op != NULL) dgram_op_acked(env, peer, op);
     for (; small != NULL; small = next) {
         next = small->next_in_packet;
-        dgram_op_acked(dgram, peer, small);
+        dgram_op_acked(env, peer, small);
     }
     for (; head != NULL; head = next) {
         next = head->next_head;
-        dgram_op_acked(dgram, peer, head);
+        dgram_op_acked(env, peer, head);
     }
 }
 
@@ -78,26 +78,26 @@ static void ack_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
  * Take the time until the acknowledgement and, if known, how much of it was spent on the path: from
  * when the packet came at the peer and the acknowledgement here.
  */
-static void ack_time(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                     const struct dgram_news *news, bool silent)
+static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news,
+                     bool silent)
 {
-    uint64_t all = dgram->now - news->sent, held = (uint64_t)conn->delay * 1000;
+    uint64_t all = env->now - news->sent, held = (uint64_t)conn->delay * 1000;
     /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
     uint64_t most = silent ? 4 * dgram_pace_timeout(&conn->pace, 0) : UINT64_MAX;
-    dgram_pace_answered(&conn->pace, aqi_min(dgram->now - news->first, most));
+    dgram_pace_answered(&conn->pace, aqi_min(env->now - news->first, most));
     /* The delay is that of the newest arrival, which may be what was sent again. What the peer held
      * it for may be more than all, for it looks at its clock now and then. */
-    if (conn->delay == UINT16_MAX || dgram->arrived <= news->sent + held) return;
+    if (conn->delay == UINT16_MAX || env->arrived <= news->sent + held) return;
     if (news->again > news->sent) return;
-    uint64_t rtt = aqi_min(dgram->arrived - news->sent - held, most);
-    dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, dgram->now);
+    uint64_t rtt = aqi_min(env->arrived - news->sent - held, most);
+    dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, env->now);
 }
 
 /* Whether the retransmission has arrived, not the first transmission, which lay at the peer. */
-static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {
-    return conn->delay != UINT16_MAX && (uint64_t)conn->delay * 1000 < dgram->now - news->again;
+    return conn->delay != UINT16_MAX && (uint64_t)conn->delay * 1000 < env->now - news->again;
 }
 
 /*
@@ -106,16 +106,15 @@ static bool ack_is_of_latest(const struct aqi_dgram *dgram, const struct dgram_c
  * second one comes for nothing, and the peer says so, now or soon. Later it says so of what the
  * network has repeated.
  */
-static void ack_judge(struct aqi_dgram *dgram, struct dgram_conn *conn,
-                      const struct dgram_news *news)
+static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news)
 {
     if (news->again != 0) {
-        conn->doubt = news->old ? 0 : dgram->now - news->since;
-        conn->doubt_until = dgram->now + conn->doubt;
+        conn->doubt = news->old ? 0 : env->now - news->since;
+        conn->doubt_until = env->now + conn->doubt;
         conn->doubt_of_tail = conn->tails != 0;
         if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
     }
-    if (conn->doubt == 0 || !news->repeated || dgram->now > conn->doubt_until) return;
+    if (conn->doubt == 0 || !news->repeated || env->now > conn->doubt_until) return;
     /* Where each is sent again before its answer comes, nothing else would tell how long that
      * takes. */
     dgram_pace_answered(&conn->pace, conn->doubt);
@@ -131,11 +130,11 @@ static void ack_end_doubt(struct dgram_conn *conn)
     conn->doubt = 0;
 }
 
-static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer,
+static void ack_use_news(struct dgram_env *env, struct dgram_peer *peer,
                          const struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
-    ack_judge(dgram, conn, news);
+    ack_judge(env, conn, news);
     if (news->bytes == 0) return;
     bool silent = conn->silences != 0 || conn->tails != 0;
     conn->silences = 0;
@@ -145,13 +144,13 @@ static void ack_use_news(struct aqi_dgram *dgram, struct dgram_peer *peer,
     /* That what was sent again has come says nothing of how long to wait (Karn). One timeout is a
      * loss, most likely, but after several the timeout stays long until something is measured,
      * unless more is under way that soon will be. */
-    bool more = conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight != 0;
+    bool more = dgram_in_flight(conn) != 0;
     if (timed || more || conn->backoff == 1) conn->backoff = 0;
-    if (timed) ack_time(dgram, conn, news, silent);
-    if (silent && news->again > conn->recovered && ack_is_of_latest(dgram, conn, news))
+    if (timed) ack_time(env, conn, news, silent);
+    if (silent && news->again > conn->recovered && ack_is_of_latest(env, conn, news))
         conn->recovered = news->again;
-    dgram_pace_acked(&conn->pace, news->bytes, dgram->now);
-    dgram_make_ready(dgram, peer);
+    dgram_pace_acked(&conn->pace, news->bytes, env->now);
+    dgram_make_ready(env, peer);
 }
 
 static void ack_move_base(struct dgram_tx *tx)
@@ -160,7 +159,7 @@ static void ack_move_base(struct dgram_tx *tx)
         tx->base++;
 }
 
-bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_head *head,
+bool dgram_ack_head(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_head *head,
                     struct dgram_news *news)
 {
     struct dgram_conn *conn = peer->conn;
@@ -170,7 +169,7 @@ bool dgram_ack_head(struct aqi_dgram *dgram, struct dgram_peer *peer, const stru
         struct dgram_tx *tx = &conn->tx[c];
         for (; dgram_diff(head->ack[c], tx->base) > 0; tx->base++) {
             struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
-            if (packet != NULL) ack_packet(dgram, peer, packet, news);
+            if (packet != NULL) ack_packet(env, peer, packet, news);
         }
         ack_move_base(tx);
     }
@@ -201,8 +200,7 @@ static uint64_t ack_late(const struct dgram_conn *conn)
  * more arrives that shows the loss, and flows that are quicker here share an overflowing queue less
  * evenly.
  */
-static void ack_find_overtaken(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                               struct dgram_tx *tx)
+static void ack_find_overtaken(struct dgram_env *env, struct dgram_peer *peer, struct dgram_tx *tx)
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_packet *packet;
@@ -210,7 +208,7 @@ static void ack_find_overtaken(struct aqi_dgram *dgram, struct dgram_peer *peer,
     while ((packet = tx->flying.first) != NULL) {
         int32_t behind = dgram_diff(tx->latest, packet->order);
         if (behind <= 0) break;
-        bool old = packet->sent != 0 && dgram->now - packet->sent >= tx->late;
+        bool old = packet->sent != 0 && env->now - packet->sent >= tx->late;
         if (behind < (int32_t)conn->reorder && !old) {
             if (packet->channel == AQI_DGRAM_COMMAND && packet->sent != 0)
                 tx->overdue_at = packet->sent + tx->late;
@@ -219,11 +217,11 @@ static void ack_find_overtaken(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
         ack_lost(conn, packet);
         packet->overtaken = true;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(env, peer);
     }
 }
 
-static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, struct dgram_tx *tx,
+static void ack_find_lost(struct dgram_env *env, struct dgram_peer *peer, struct dgram_tx *tx,
                           uint16_t order)
 {
     struct dgram_conn *conn = peer->conn;
@@ -232,17 +230,16 @@ static void ack_find_lost(struct aqi_dgram *dgram, struct dgram_peer *peer, stru
     /* The time that the latest one lay at the peer does not count against the others. */
     tx->late = ack_late(conn);
     if (conn->delay != UINT16_MAX) tx->late += (uint64_t)conn->delay * 1000;
-    ack_find_overtaken(dgram, peer, tx);
+    ack_find_overtaken(env, peer, tx);
 }
 
-/* False: there is none whose time has come. */
-static bool ack_find_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
+bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer)
 {
     bool found = false;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &peer->conn->tx[c];
-        if (tx->overdue_at > dgram->now) continue;
-        ack_find_overtaken(dgram, peer, tx);
+        if (tx->overdue_at > env->now) continue;
+        ack_find_overtaken(env, peer, tx);
         found = true;
     }
     return found;
@@ -264,7 +261,7 @@ void dgram_ack_recovered(struct dgram_conn *conn)
     conn->recovered = 0;
 }
 
-bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
+bool dgram_ack_sack(struct dgram_env *env, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes,
                     struct dgram_news *news)
 {
@@ -279,7 +276,7 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
             if (dgram_diff(seq, tx->base) < 0) continue;
             if (dgram_diff(seq, tx->next) >= 0) return false;
             struct dgram_packet *packet = tx->ring[seq % tx->ring_size];
-            if (packet != NULL) ack_packet(dgram, peer, packet, news);
+            if (packet != NULL) ack_packet(env, peer, packet, news);
         }
     }
     ack_move_base(tx);
@@ -288,11 +285,11 @@ bool dgram_ack_sack(struct aqi_dgram *dgram, struct dgram_peer *peer,
     return true;
 }
 
-void dgram_ack_done(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct dgram_news *news)
+void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_news *news)
 {
-    ack_use_news(dgram, peer, news);
+    ack_use_news(env, peer, news);
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
-        if (news->gaps[c]) ack_find_lost(dgram, peer, &peer->conn->tx[c], news->order[c]);
+        if (news->gaps[c]) ack_find_lost(env, peer, &peer->conn->tx[c], news->order[c]);
 }
 
 /* ns after which the oldest counts as lost: first those of probes, then those of timeouts. */
@@ -303,43 +300,30 @@ static uint64_t ack_patience(const struct dgram_conn *conn)
     return aqi_min(dgram_pace_tail(&conn->pace) << conn->tails, timeout);
 }
 
-void dgram_ack_set_probe(struct aqi_dgram *dgram, struct dgram_conn *conn)
+void dgram_ack_set_probe(struct dgram_env *env, struct dgram_conn *conn)
 {
     conn->probe_at = AQI_DGRAM_NEVER;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         const struct dgram_tx *tx = &conn->tx[c];
         const struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL) continue;
-        uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : dgram->now;
+        uint64_t sent = oldest->sent != 0 ? aqi_max(oldest->sent, tx->probed) : env->now;
         uint64_t at = sent + ack_patience(conn);
         conn->probe_at = aqi_min(conn->probe_at, aqi_min(at, tx->overdue_at));
     }
     if (conn->probe_at == AQI_DGRAM_NEVER && conn->own_ops != 0)
-        conn->probe_at = aqi_max(conn->heard, conn->asked) + dgram->config.rto_max;
+        conn->probe_at = aqi_max(conn->heard, conn->asked) + env->config.rto_max;
 }
 
-/* The retransmission timer: send the oldest of each channel again, and ask for an answer. What has
- * become of the others the answer says. */
-void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
+void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    if (ack_find_overdue(dgram, peer)) return;
-    if (conn->owed <= conn->heard) {
-        conn->owed = dgram->now;
-        dgram_silence_begin(dgram, conn);
-    }
-    dgram_silence_look(dgram, peer);
-    dgram_way_ask(dgram, peer);
-    if (dgram->config.dead_after != 0 && dgram->now - conn->owed > dgram->config.dead_after) {
-        dgram_lose(dgram, peer, "does not answer any more");
-        return;
-    }
     if (conn->tx[AQI_DGRAM_COMMAND].flying.first == NULL &&
         conn->tx[AQI_DGRAM_DATA].flying.first == NULL) {
         /* A get that is long in coming: is the peer still there? */
-        conn->asked = dgram->now;
+        conn->asked = env->now;
         conn->asks = conn->ack_now = true;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(env, peer);
         return;
     }
     uint64_t patience = ack_patience(conn);
@@ -347,13 +331,13 @@ void dgram_ack_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         struct dgram_tx *tx = &conn->tx[c];
         struct dgram_packet *oldest = tx->flying.first;
         if (oldest == NULL || oldest->sent == 0) continue;
-        if (aqi_max(oldest->sent, tx->probed) + patience > dgram->now) continue;
-        tx->probed = dgram->now;
+        if (aqi_max(oldest->sent, tx->probed) + patience > env->now) continue;
+        tx->probed = env->now;
         ack_lost(conn, oldest);
         if (conn->probes < AQI_DGRAM_CHANNELS) conn->probes++;
     }
-    dgram_count(dgram, AQI_DGRAM_TIMEOUTS);
-    dgram_make_ready(dgram, peer);
+    dgram_count(env, AQI_DGRAM_TIMEOUTS);
+    dgram_make_ready(env, peer);
     ack_end_doubt(conn);
     if (patience < dgram_pace_timeout(&conn->pace, 0)) {
         conn->tails++;

@@ -43,7 +43,7 @@ static void connect_mac(const struct aqi_dgram *dgram, const uint8_t key[16], co
                         size_t len, uint8_t tag[DGRAM_TAG])
 {
     struct iovec iov = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = len};
-    dgram->hooks.mac(dgram->hooks.arg, key, &iov, 1, tag);
+    dgram->env.hooks.mac(dgram->env.hooks.arg, key, &iov, 1, tag);
 }
 
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
@@ -64,14 +64,14 @@ static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn,
         uint64_t nonces[2];
     } of = {"cookies", first, second, {nonces[0], nonces[1]}};
     uint64_t cookies[2];
-    connect_mac(dgram, dgram->config.key, &of, sizeof(of), (uint8_t *)cookies);
+    connect_mac(dgram, dgram->env.config.key, &of, sizeof(of), (uint8_t *)cookies);
     for (unsigned i = 0; i < 2; i++)
         if (cookies[i] == DGRAM_HANDSHAKE) cookies[i]++;
-    bool begun = first == dgram->config.self;
+    bool begun = first == dgram->env.config.self;
     conn->cookie_out = cookies[begun];
     conn->cookie_in = cookies[!begun];
     memcpy(of.what, "packets", sizeof(of.what));
-    connect_mac(dgram, dgram->config.key, &of, sizeof(of), conn->mac_key);
+    connect_mac(dgram, dgram->env.config.key, &of, sizeof(of), conn->mac_key);
     memcpy(conn->nonces, nonces, sizeof(conn->nonces));
 }
 
@@ -83,7 +83,8 @@ static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct co
     struct {
         uint32_t source, unused;
         uint64_t epoch, nonce, period;
-    } of = {hello->source, 0, hello->epoch, hello->nonces[0], (dgram->now >> PERIOD_SHIFT) - age};
+    } of = {hello->source, 0, hello->epoch, hello->nonces[0],
+            (dgram->env.now >> PERIOD_SHIFT) - age};
     uint64_t tag[2];
     connect_mac(dgram, (const uint8_t *)dgram->secret, &of, sizeof(of), (uint8_t *)tag);
     return tag[0];
@@ -101,15 +102,15 @@ static bool connect_challenged(const struct aqi_dgram *dgram, const struct conne
 
 static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
-    conn->packet = aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->config.packet);
+    conn->packet = aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->env.config.packet);
     conn->room = 64 << 10;
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
-    conn->heard = conn->used = dgram->now;
+    conn->heard = conn->used = dgram->env.now;
     conn->reorder = DGRAM_REORDER;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         conn->tx[c].overdue_at = AQI_DGRAM_NEVER;
-    dgram_pace_init(&conn->pace, conn->packet, dgram->config.window, dgram->config.reach,
-                    dgram->config.rto_min, dgram->config.rto_max);
+    dgram_pace_init(&conn->pace, conn->packet, dgram->env.config.window, dgram->env.config.reach,
+                    dgram->env.config.rto_min, dgram->env.config.rto_max);
 }
 
 aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -129,7 +130,7 @@ static void connect_free_packets(struct aqi_dgram *dgram, struct dgram_list *lis
     struct dgram_packet *next;
     for (struct dgram_packet *packet = list->first; packet != NULL; packet = next) {
         next = packet->next;
-        dgram_packet_free(dgram, packet);
+        dgram_packet_free(&dgram->env, packet);
     }
     *list = (struct dgram_list){0};
 }
@@ -147,11 +148,11 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
     connect_free_packets(dgram, &conn->lost);
     while (conn->ops != NULL) {
         conn->ops->flying = 0;
-        dgram_op_fail(dgram, peer, conn->ops, status);
+        dgram_op_fail(&dgram->env, peer, conn->ops, status);
     }
     dgram_receive_free(dgram, conn);
     if (conn->cookie_in != 0) peer->last_cookie = conn->cookie_in;
-    if (conn->active_until != 0) dgram->actives--;
+    if (conn->active_until != 0) dgram->env.actives--;
     if (conn->own) dgram->own--;
     if (conn->busy) dgram->busy--;
     dgram->conns--;
@@ -190,7 +191,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
     conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
     peer->state = DGRAM_IDLE;
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
 }
 
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why)
@@ -199,7 +200,7 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
     dgram_receive_forget_kept(dgram, peer);
     dgram_check_out(&dgram->hotel, &peer->guest);
     peer->state = DGRAM_LOST;
-    dgram->hooks.lost(dgram->hooks.arg, peer->id, why);
+    dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, why);
 }
 
 /* --- saying it ---------------------------------------------------------------------------------
@@ -213,24 +214,25 @@ bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct co
                                   .version = DGRAM_VERSION,
                                   .kind = (uint8_t)kind,
                                   .packet = (uint16_t)packet,
-                                  .source = dgram->config.self,
+                                  .source = dgram->env.config.self,
                                   .target = peer->id,
-                                  .epoch = dgram->config.epoch,
+                                  .epoch = dgram->env.config.epoch,
                                   .nonces = {nonces[0], nonces[1]},
                                   .begun = peer->nonces[0],
-                                  .address = by != NULL ? by->own : dgram->config.address};
+                                  .address = by != NULL ? by->own : dgram->env.config.address};
     hello.agreed = (kind == CONNECT_CONFIRM || kind == CONNECT_ACCEPT) && peer->conn->agreed;
     for (unsigned c = 0; c < 2; c++)
         hello.numbers[c] = by != NULL           ? by->numbers[c]
                            : peer->conn != NULL ? peer->conn->tx[c].next
                                                 : 0;
-    connect_mac(dgram, dgram->config.key, &hello, offsetof(struct connect_hello, tag), hello.tag);
+    connect_mac(dgram, dgram->env.config.key, &hello, offsetof(struct connect_hello, tag),
+                hello.tag);
     size_t more = fill > sizeof(hello) ? fill - sizeof(hello) : 0;
     struct iovec iov[2] = {{.iov_base = &hello, .iov_len = sizeof(hello)},
                            {.iov_base = (void *)(uintptr_t)zeros, .iov_len = more}};
-    return dgram->hooks.transmit(dgram->hooks.arg, fill != 0 ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
-                                 by != NULL ? &by->to : &peer->addr, iov, more != 0 ? 2 : 1,
-                                 sizeof(hello) + more, 1);
+    return dgram->env.hooks.transmit(
+        dgram->env.hooks.arg, fill != 0 ? AQI_DGRAM_DATA : AQI_DGRAM_COMMAND,
+        by != NULL ? &by->to : &peer->addr, iov, more != 0 ? 2 : 1, sizeof(hello) + more, 1);
 }
 
 static bool connect_say(struct aqi_dgram *dgram, struct dgram_peer *peer, enum connect_kind kind,
@@ -281,9 +283,9 @@ static void connect_judge(struct dgram_peer *peer)
 /* Bytes of the largest packet that is worth to be tried. */
 static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
-    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
     size_t known = hooks->path != NULL ? hooks->path(hooks->arg, peer->id) : SIZE_MAX;
-    return (uint16_t)aqi_min(dgram->config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
+    return (uint16_t)aqi_min(dgram->env.config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
 }
 
 /* Begin: no connection before this one is to be had any more. */
@@ -306,7 +308,7 @@ static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_
 {
     uint64_t pause = (uint64_t)CONNECT_FIRST_PAUSE << (said ? aqi_min(peer->tries, 16) : 0);
     pause = aqi_min(pause, CONNECT_LAST_PAUSE);
-    uint64_t chance = aqi_hash(aqi_hash(dgram->config.epoch, dgram->config.self),
+    uint64_t chance = aqi_hash(aqi_hash(dgram->env.config.epoch, dgram->env.config.self),
                                (uint64_t)peer->id << 32 | peer->tries);
     return pause - pause / 4 + (chance >> 32) % (pause / 2);
 }
@@ -315,21 +317,21 @@ static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     bool said = true;
-    if (peer->state == DGRAM_CLOSING && dgram->now >= peer->hello_at) {
+    if (peer->state == DGRAM_CLOSING && dgram->env.now >= peer->hello_at) {
         dgram_way_close(dgram, peer);
     } else if (peer->state == DGRAM_IDLE) {
         if (!peer->located) {
-            aq_status st = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr);
+            aq_status st = dgram->env.hooks.lookup(dgram->env.hooks.arg, peer->id, &peer->addr);
             peer->located = st == AQ_OK;
         }
-        peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
-        peer->conn->heard = dgram->now;
-        dgram_silence_begin(dgram, peer->conn);
+        peer->hello_at = dgram->env.now + CONNECT_FIRST_PAUSE;
+        peer->conn->heard = dgram->env.now;
+        dgram_silence_begin(&dgram->env, peer->conn);
         if (!peer->located) return;
         if (!peer->reached) peer->way = dgram->way;
         connect_hello(dgram, peer);
         return;
-    } else if (peer->state == DGRAM_CONNECTING && dgram->now >= peer->hello_at) {
+    } else if (peer->state == DGRAM_CONNECTING && dgram->env.now >= peer->hello_at) {
         connect_judge(peer);
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW) {
             /* It may carry the HELLO only. */
@@ -345,21 +347,21 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     }
     /* A try that has not left says nothing about the peer. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
-    peer->hello_at = dgram->now + connect_pause(dgram, peer, said);
-    if (peer->state == DGRAM_CONNECTING) dgram_silence_look(dgram, peer);
-    if (dgram_silence_too_long(dgram, peer))
+    peer->hello_at = dgram->env.now + connect_pause(dgram, peer, said);
+    if (peer->state == DGRAM_CONNECTING) dgram_silence_look(&dgram->env, peer);
+    if (dgram_silence_too_long(&dgram->env, peer))
         dgram_lose(dgram, peer, aqi_dgram_unreached);
-    else if (dgram->config.dead_after != 0 &&
-             dgram->now - peer->conn->heard > dgram->config.dead_after)
+    else if (dgram->env.config.dead_after != 0 &&
+             dgram->env.now - peer->conn->heard > dgram->env.config.dead_after)
         dgram_lose(dgram, peer, "does not answer");
 }
 
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     peer->state = DGRAM_CLOSING;
-    peer->conn->heard = dgram->now;
+    peer->conn->heard = dgram->env.now;
     peer->tries = 0;
-    peer->hello_at = dgram->now;
+    peer->hello_at = dgram->env.now;
     dgram_connect_step(dgram, peer);
 }
 
@@ -368,12 +370,13 @@ void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint6
 {
     uint64_t nonces[2] = {cookie, 0};
     uint64_t *at = &peer->reset_at[cookie == peer->last_cookie];
-    if (dgram->now < *at || peer->state == DGRAM_LOST) return;
+    if (dgram->env.now < *at || peer->state == DGRAM_LOST) return;
     if (!peer->located)
-        peer->located = dgram->hooks.lookup(dgram->hooks.arg, peer->id, &peer->addr) == AQ_OK;
+        peer->located =
+            dgram->env.hooks.lookup(dgram->env.hooks.arg, peer->id, &peer->addr) == AQ_OK;
     if (!peer->located) return;
-    *at = dgram->now + CONNECT_RESET_PAUSE;
-    connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->config.packet, 0);
+    *at = dgram->env.now + CONNECT_RESET_PAUSE;
+    connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->env.config.packet, 0);
 }
 
 /* --- hearing it --------------------------------------------------------------------------------
@@ -386,11 +389,11 @@ static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t 
     peer->reached = true;
     peer->packet = (uint16_t)packet;
     conn->proved = false;
-    conn->heard = conn->used = dgram->now;
-    dgram_pace_init(&conn->pace, packet, dgram->config.window, dgram->config.reach,
-                    dgram->config.rto_min, dgram->config.rto_max);
+    conn->heard = conn->used = dgram->env.now;
+    dgram_pace_init(&conn->pace, packet, dgram->env.config.window, dgram->env.config.reach,
+                    dgram->env.config.rto_min, dgram->env.config.rto_max);
     if (proved) dgram_connect_proved(dgram, peer);
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
 }
 
 uint64_t dgram_connect_wait(const struct dgram_conn *conn)
@@ -401,8 +404,8 @@ uint64_t dgram_connect_wait(const struct dgram_conn *conn)
 
 uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
 {
-    if (dgram->config.idle_close == 0 || conn->busy) return AQI_DGRAM_NEVER;
-    uint64_t at = conn->used + dgram->config.idle_close;
+    if (dgram->env.config.idle_close == 0 || conn->busy) return AQI_DGRAM_NEVER;
+    uint64_t at = conn->used + dgram->env.config.idle_close;
     /* The other may still be finding out what the path carries. */
     if (!conn->proved && conn->accepted) at = aqi_max(at, conn->accepted_at + CONNECT_GIVE_UP);
     return at;
@@ -414,10 +417,10 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
     if (conn->proved) return;
     conn->proved = true;
     conn->packet = conn->pace.packet = peer->packet;
-    dgram_make_ready(dgram, peer);
-    if (peer->packet >= dgram->config.packet || peer->small_told || !conn->agreed) return;
+    dgram_make_ready(&dgram->env, peer);
+    if (peer->packet >= dgram->env.config.packet || peer->small_told || !conn->agreed) return;
     peer->small_told = true;
-    dgram->hooks.small_path(dgram->hooks.arg, peer->id, peer->packet);
+    dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, peer->packet);
 }
 
 static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,
@@ -434,7 +437,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
-    peer->conn->heard = dgram->now; /* to a new nonce: this answer cannot be a replay */
+    peer->conn->heard = dgram->env.now; /* to a new nonce: this answer cannot be a replay */
     struct connect_by by;
     uint8_t way = 0;
     if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
@@ -445,7 +448,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     peer->conn->agreed = false; /* the next round may say so again */
     dgram_search_begin(&peer->conn->search, peer->packet, way);
     peer->tries = 0;
-    peer->hello_at = dgram->now + CONNECT_FIRST_PAUSE;
+    peer->hello_at = dgram->env.now + CONNECT_FIRST_PAUSE;
     connect_confirm(dgram, peer);
 }
 
@@ -454,7 +457,7 @@ static void connect_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     struct dgram_conn *conn = peer->conn;
     conn->accepted = true;
-    conn->accepted_at = dgram->now;
+    conn->accepted_at = dgram->env.now;
     conn->agreed = hello->agreed != 0;
     dgram_way_adopt(dgram, peer, hello);
     connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
@@ -468,7 +471,7 @@ static void connect_accept_again(struct aqi_dgram *dgram, struct dgram_peer *pee
     struct dgram_conn *conn = peer->conn;
     if (conn->proved || (conn->agreed && hello->agreed == 0)) return;
     if (hello->agreed != 0 || hello->packet > peer->packet) peer->packet = hello->packet;
-    conn->heard = dgram->now;
+    conn->heard = dgram->env.now;
     connect_accept(dgram, peer, hello);
 }
 
@@ -484,15 +487,15 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
         return;
     }
     if (hello->nonces[0] <= peer->last_nonce) return;
-    if (peer->state == DGRAM_CONNECTING && dgram->config.self < peer->id) {
-        peer->conn->heard = dgram->now; /* it waits for our CONFIRM, and lives */
+    if (peer->state == DGRAM_CONNECTING && dgram->env.config.self < peer->id) {
+        peer->conn->heard = dgram->env.now; /* it waits for our CONFIRM, and lives */
         return;
     }
     if (dgram_conn_make(dgram, peer) != AQ_OK) return;
     /* We still have one, which it has closed: our word of agreement was the last. */
     if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);
     peer->last_nonce = hello->nonces[0];
-    connect_keys(dgram, peer->conn, peer->id, dgram->config.self, hello->nonces);
+    connect_keys(dgram, peer->conn, peer->id, dgram->env.config.self, hello->nonces);
     connect_up(dgram, peer, hello->packet, false);
     connect_accept(dgram, peer, hello);
 }
@@ -502,7 +505,7 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     if (peer->state != DGRAM_CONNECTING || len < hello->packet) return;
     if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
-    peer->conn->heard = dgram->now;
+    peer->conn->heard = dgram->env.now;
     if (hello->packet != peer->packet || (hello->agreed != 0) != peer->conn->agreed) {
         if (hello->agreed == 0 && !peer->conn->agreed)
             dgram_search_passed(&peer->conn->search, hello->packet);
@@ -513,7 +516,7 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
      * replace this.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
-    connect_keys(dgram, peer->conn, dgram->config.self, peer->id, hello->nonces);
+    connect_keys(dgram, peer->conn, dgram->env.config.self, peer->id, hello->nonces);
     connect_up(dgram, peer, hello->packet, true);
     dgram->way = peer->way;
     peer->conn->ack_now = true; /* which proves it to the other */
@@ -537,7 +540,7 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
         bool quiet = connect_quiet(dgram, conn);
         if (conn->own || conn->ops != NULL) {
             peer->state = DGRAM_UP; /* were we closing it, too: there is more to say now */
-            dgram_make_ready(dgram, peer);
+            dgram_make_ready(&dgram->env, peer);
         }
         if (!quiet) return;
         dgram_conn_free(dgram, peer, AQ_OK);
@@ -547,14 +550,15 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
     } else if (peer->state == DGRAM_CONNECTING && hello->nonces[0] == peer->nonces[0]) {
         connect_hello(dgram, peer); /* it has abandoned the connection that we are making */
     }
-    dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet, 0);
+    dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->env.config.packet,
+                     0);
 }
 
 static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                               const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    if (peer->state != DGRAM_CLOSING && (peer->state != DGRAM_UP || dgram->hooks.way == NULL))
+    if (peer->state != DGRAM_CLOSING && (peer->state != DGRAM_UP || dgram->env.hooks.way == NULL))
         return;
     if (memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) != 0) return;
     if (!connect_quiet(dgram, conn)) {
@@ -584,17 +588,17 @@ static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, 
     why = AQI_DGRAM_DROP_VERSION;
     if (hello->version != DGRAM_VERSION) goto drop;
     why = AQI_DGRAM_DROP_MAC;
-    connect_mac(dgram, dgram->config.key, hello, offsetof(struct connect_hello, tag), tag);
+    connect_mac(dgram, dgram->env.config.key, hello, offsetof(struct connect_hello, tag), tag);
     if (!aqi_mac_same(tag, hello->tag)) goto drop;
     why = AQI_DGRAM_DROP_MALFORMED;
-    if (hello->target != dgram->config.self || hello->kind >= CONNECT_KINDS) goto drop;
-    if (hello->packet < aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->config.packet) ||
+    if (hello->target != dgram->env.config.self || hello->kind >= CONNECT_KINDS) goto drop;
+    if (hello->packet < aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->env.config.packet) ||
         hello->packet % 16 != 0 || hello->packet > AQI_DGRAM_MOST_PACKET)
         goto drop;
     if (hello->address.len > sizeof(hello->address.bytes)) goto drop;
     return true;
 drop:
-    dgram_count(dgram, why);
+    dgram_count(&dgram->env, why);
     return false;
 }
 
@@ -677,7 +681,7 @@ void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, s
         peer->located = true;
     }
     if (!connect_epoch(dgram, peer, &hello)) return;
-    dgram->heard = dgram->now;
+    dgram->heard = dgram->env.now;
     connect_hear(dgram, peer, &hello, len);
     dgram_set_timer(dgram, peer);
 }

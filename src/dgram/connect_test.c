@@ -25,12 +25,12 @@ static void test_ends(void **state)
     assert_int_equal(aqi_dgram_get(world.dgram[VICTIM], LIAR, 4096, got, 8, &world), AQ_OK);
     begin(LIAR, DGRAM_NUMBERED | DGRAM_ON_DATA);
     assert_int_equal(come(AQI_DGRAM_RECEIVED, true), 1);
-    assert_true(dgram->own == 1 && dgram->actives == 1);
+    assert_true(dgram->own == 1 && dgram->env.actives == 1);
     aqi_dgram_down(world.dgram[VICTIM], LIAR);
     run(100000);
     assert_int_equal(world.status, AQ_EPEER);
     assert_int_equal(dgram->conns, 1);
-    assert_int_equal(dgram->own + dgram->busy + dgram->actives, 0);
+    assert_int_equal(dgram->own + dgram->busy + dgram->env.actives, 0);
     assert_int_equal(peer_of(LIAR)->state, DGRAM_LOST);
     assert_null(peer_of(LIAR)->conn);
     close_world();
@@ -69,7 +69,7 @@ static void test_begins_again(void **state)
     conn->moves = conn->moved_back = conn->moved_in = 7;
     conn->recovered = 7;
     conn->agreed = conn->accepted = conn->ack_now = conn->gap = conn->untimed = true;
-    conn->ack_at = conn->probe_at = conn->pace_at = victim->now + 1000000000;
+    conn->ack_at = conn->probe_at = conn->pace_at = victim->env.now + 1000000000;
     conn->search.rounds = 7;
 
     dgram_connect_reset(world.dgram[LIAR], dgram_peer_of(world.dgram[LIAR], VICTIM),

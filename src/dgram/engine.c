@@ -32,13 +32,14 @@ enum {
 
 struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id)
 {
-    return id < dgram->config.size ? dgram->peers[id] : NULL;
+    return id < dgram->env.config.size ? dgram->peers[id] : NULL;
 }
 
 aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id)
 {
-    if (id >= dgram->config.size)
-        return aqi_fail(AQ_EINVAL, "dgram", "peer id %u is not below %u", id, dgram->config.size);
+    if (id >= dgram->env.config.size)
+        return aqi_fail(AQ_EINVAL, "dgram", "peer id %u is not below %u", id,
+                        dgram->env.config.size);
     if (dgram->peers[id] != NULL) return AQ_OK;
     struct dgram_peer *peer = calloc(1, sizeof(*peer));
     if (peer == NULL) return aqi_fail(AQ_ENOMEM, "dgram", "no memory for peer %u", id);
@@ -47,21 +48,12 @@ aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id)
     return AQ_OK;
 }
 
-void dgram_make_ready(struct aqi_dgram *dgram, struct dgram_peer *peer)
-{
-    if (peer->ready) return;
-    peer->ready = true;
-    peer->next_ready = NULL;
-    *dgram->ready_end = peer;
-    dgram->ready_end = &peer->next_ready;
-}
-
 static struct dgram_peer *engine_take_ready(struct aqi_dgram *dgram)
 {
-    struct dgram_peer *peer = dgram->ready;
+    struct dgram_peer *peer = dgram->env.ready;
     if (peer == NULL) return NULL;
-    dgram->ready = peer->next_ready;
-    if (dgram->ready == NULL) dgram->ready_end = &dgram->ready;
+    dgram->env.ready = peer->next_ready;
+    if (dgram->env.ready == NULL) dgram->env.ready_end = &dgram->env.ready;
     peer->ready = false;
     return peer;
 }
@@ -100,35 +92,72 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_check_in(&dgram->hotel, &peer->guest, when);
 }
 
+/* Something is overdue: what was sent, or the answer to it. */
+static void engine_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_env *env = &dgram->env;
+    struct dgram_conn *conn = peer->conn;
+    if (dgram_ack_overdue(env, peer)) return;
+    if (conn->owed <= conn->heard) {
+        conn->owed = env->now;
+        dgram_silence_begin(env, conn);
+    }
+    dgram_silence_look(env, peer);
+    dgram_way_ask(dgram, peer);
+    if (env->config.dead_after != 0 && env->now - conn->owed > env->config.dead_after)
+        dgram_lose(dgram, peer, "does not answer any more");
+    else
+        dgram_ack_timeout(env, peer);
+}
+
 static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    uint64_t now = dgram->now;
+    uint64_t now = dgram->env.now;
     if (conn == NULL) return;
     if (conn->ack_at <= now) {
         conn->ack_at = AQI_DGRAM_NEVER;
         conn->ack_now = true;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(&dgram->env, peer);
     }
     if (conn->pace_at <= now) {
         conn->pace_at = AQI_DGRAM_NEVER;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(&dgram->env, peer);
     }
     if (conn->active_until != 0 && conn->active_until <= now) {
         conn->active_until = 0;
-        dgram->actives--;
+        dgram->env.actives--;
     }
     if (peer->state == DGRAM_UP && conn->probe_at <= now) {
-        dgram_ack_set_probe(dgram, conn); /* as of now: it may have moved */
-        if (conn->probe_at <= now) dgram_ack_timer(dgram, peer);
+        dgram_ack_set_probe(&dgram->env, conn); /* as of now: it may have moved */
+        if (conn->probe_at <= now) engine_overdue(dgram, peer);
         if (peer->conn == NULL) return; /* it was lost */
-        dgram_ack_set_probe(dgram, conn);
+        dgram_ack_set_probe(&dgram->env, conn);
     }
     if (peer->state == DGRAM_UP && dgram_connect_idle_at(dgram, conn) <= now)
         dgram_connect_close(dgram, peer);
     else if (peer->state != DGRAM_UP)
         dgram_connect_step(dgram, peer);
     if (peer->conn != NULL) dgram_set_timer(dgram, peer);
+}
+
+bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    const struct dgram_conn *conn = peer->conn;
+    uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
+    bool ok = dgram_transmit(&dgram->env, peer, wait);
+    dgram_set_timer(dgram, peer);
+    return ok;
+}
+
+void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    conn->used = dgram->env.now;
+    if (peer->state == DGRAM_UP && dgram_in_flight(conn) == 0 && conn->lost.first == NULL)
+        dgram_send_now(dgram, peer);
+    else
+        dgram_make_ready(&dgram->env, peer);
 }
 
 /* --- progress ----------------------------------------------------------------------------------
@@ -138,7 +167,7 @@ static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
 static bool engine_turn(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     if (peer->conn == NULL) return true;
-    if (peer->state == DGRAM_UP) return dgram_transmit(dgram, peer);
+    if (peer->state == DGRAM_UP) return dgram_send_now(dgram, peer);
     if (peer->state == DGRAM_IDLE) dgram_connect_step(dgram, peer);
     dgram_set_timer(dgram, peer);
     return true;
@@ -147,11 +176,11 @@ static bool engine_turn(struct aqi_dgram *dgram, struct dgram_peer *peer)
 unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now)
 {
     unsigned n = 0;
-    bool timed = dgram->timed;
+    bool timed = dgram->env.timed;
     struct dgram_guest *guest;
-    if (now > dgram->now) dgram->now = now;
-    dgram->timed = true;
-    while ((guest = dgram_wake_up(&dgram->hotel, dgram->now)) != NULL) {
+    if (now > dgram->env.now) dgram->env.now = now;
+    dgram->env.timed = true;
+    while ((guest = dgram_wake_up(&dgram->hotel, dgram->env.now)) != NULL) {
         char *peer = (char *)guest - offsetof(struct dgram_peer, guest);
         engine_timers(dgram, (struct dgram_peer *)(void *)peer);
         n++;
@@ -159,44 +188,45 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
     struct dgram_peer *peer;
     /* The first finds the shortest queue at the link, and is answered first, and so would be first
      * the next time, too: they take turns. */
-    if (dgram->ready != NULL && dgram->ready->next_ready != NULL)
-        dgram_make_ready(dgram, engine_take_ready(dgram));
+    if (dgram->env.ready != NULL && dgram->env.ready->next_ready != NULL)
+        dgram_make_ready(&dgram->env, engine_take_ready(dgram));
     for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {
         n++;
         if (!engine_turn(dgram, peer)) break;
     }
-    dgram->looked = dgram->now;
-    dgram->away = 0;
+    dgram->looked = dgram->env.now;
+    dgram->env.away = 0;
     if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
-    dgram->timed = timed;
+    dgram->env.timed = timed;
     return n;
 }
 
 void aqi_dgram_tell(struct aqi_dgram *dgram)
 {
-    dgram->told = true;
+    dgram->env.told = true;
 }
 
 bool aqi_dgram_told(const struct aqi_dgram *dgram)
 {
-    return dgram->told;
+    return dgram->env.told;
 }
 
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram)
 {
-    return dgram->ready != NULL ? dgram->now : dgram_next_wake(&dgram->hotel);
+    return dgram->env.ready != NULL ? dgram->env.now : dgram_next_wake(&dgram->hotel);
 }
 
 bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id)
 {
-    if (id == AQI_DGRAM_ALL) return dgram->own == 0 && dgram->ready == NULL;
+    if (id == AQI_DGRAM_ALL) return dgram->own == 0 && dgram->env.ready == NULL;
     const struct dgram_peer *peer = dgram_peer_of(dgram, id);
     return peer == NULL || peer->conn == NULL || !(peer->conn->own || peer->ready);
 }
 
 bool aqi_dgram_idle(const struct aqi_dgram *dgram)
 {
-    return dgram->busy == 0 && dgram->ready == NULL && dgram->kept == NULL && dgram->parked == NULL;
+    return dgram->busy == 0 && dgram->env.ready == NULL && dgram->kept == NULL &&
+           dgram->park.first == NULL;
 }
 
 uint64_t aqi_dgram_heard(const struct aqi_dgram *dgram)
@@ -206,8 +236,8 @@ uint64_t aqi_dgram_heard(const struct aqi_dgram *dgram)
 
 bool aqi_dgram_drained(const struct aqi_dgram *dgram, uint64_t now)
 {
-    return dgram->busy == 0 && dgram->ready == NULL && dgram->parked == NULL &&
-           (dgram->conns == 0 || now - dgram->heard > 8 * dgram->config.rto_min);
+    return dgram->busy == 0 && dgram->env.ready == NULL && dgram->park.first == NULL &&
+           (dgram->conns == 0 || now - dgram->heard > 8 * dgram->env.config.rto_min);
 }
 
 void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id)
@@ -248,7 +278,7 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
     struct dgram_conn *conn = peer->conn;
     struct dgram_tx *tx = &conn->tx[AQI_DGRAM_DATA];
     struct dgram_packet *before = tx->queue.last, *packet;
-    size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_DATA) - sizeof(struct dgram_head) -
+    size_t room = dgram_capacity(&dgram->env, conn, AQI_DGRAM_DATA) - sizeof(struct dgram_head) -
                   sizeof(struct dgram_record);
     uint32_t id = conn->message_ids++;
     for (size_t offset = 0, n; offset < total; offset += n) {
@@ -258,7 +288,7 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
                                       .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0,
                                       .id = id,
                                       .where = (uint64_t)total << 32 | offset};
-        unsigned char *at = dgram_queue_fragment(dgram, peer, lane, &record, n);
+        unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n);
         if (at == NULL) goto undo;
         engine_copy(at, head, head_len, body, body_len, offset, n);
     }
@@ -267,7 +297,7 @@ undo:
     while ((packet = tx->queue.last) != before) {
         dgram_list_remove(&tx->queue, packet);
         conn->queued[packet->lane] -= packet->len;
-        dgram_packet_free(dgram, packet);
+        dgram_packet_free(&dgram->env, packet);
     }
     return AQ_AGAIN;
 }
@@ -279,7 +309,7 @@ static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *p
     struct dgram_record record = {.len = (uint16_t)total,
                                   .kind = DGRAM_MESSAGE,
                                   .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0};
-    unsigned char *at = dgram_queue_record(dgram, peer, lane, total, NULL);
+    unsigned char *at = dgram_queue_record(&dgram->env, peer, lane, total, NULL);
     if (at == NULL) return AQ_AGAIN;
     engine_copy(at, head, head_len, body, body_len, 0, total);
     memcpy(at, &record, 4);
@@ -298,15 +328,16 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
     unsigned lane = reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE;
     size_t most = reply ? 4 * ENGINE_MOST_QUEUED : ENGINE_MOST_QUEUED;
     if (conn->queued[lane] >= most) return AQ_AGAIN;
-    bool whole = sizeof(struct dgram_head) + total <= dgram_capacity(dgram, conn, AQI_DGRAM_DATA);
+    bool whole =
+        sizeof(struct dgram_head) + total <= dgram_capacity(&dgram->env, conn, AQI_DGRAM_DATA);
     size_t before = conn->queued[lane] / ENGINE_SOON;
     st = (whole ? engine_send_whole : engine_send_pieces)(dgram, peer, lane, head, head_len, body,
                                                           body_len, total);
     if (st != AQ_OK) return st;
     if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
-        dgram_transmit(dgram, peer);
+        dgram_send_now(dgram, peer);
     else
-        dgram_transmit_soon(dgram, peer);
+        dgram_send_soon(dgram, peer);
     return AQ_OK;
 }
 
@@ -344,20 +375,19 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
         free(gathered);
         return aqi_fail(AQ_ENOMEM, "dgram", "no memory for %u peers", config->size);
     }
-    dgram->config = *config;
-    dgram->hooks = *hooks;
+    dgram->env.config = *config;
+    dgram->env.hooks = *hooks;
     dgram->peers = peers;
-    dgram->gathered = gathered;
-    dgram->ready_end = &dgram->ready;
+    dgram->env.gathered = gathered;
+    dgram->env.ready_end = &dgram->env.ready;
     dgram->kept_end = &dgram->kept;
-    dgram->parked_end = &dgram->parked;
     dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
     dgram->secret[1] = config->seed ^ config->epoch;
     dgram->nonce = dgram->secret[0] >> 2; /* so that answers to another process fit none of ours */
-    aqi_pool_init(&dgram->packets, sizeof(struct dgram_packet), 64, false);
-    aqi_pool_init(&dgram->frames[AQI_DGRAM_COMMAND], AQI_DGRAM_COMMAND_MAX, 32, false);
-    aqi_pool_init(&dgram->frames[AQI_DGRAM_DATA], config->packet, 16, false);
-    aqi_pool_init(&dgram->op_pool, sizeof(struct dgram_op), 64, false);
+    aqi_pool_init(&dgram->env.packets, sizeof(struct dgram_packet), 64, false);
+    aqi_pool_init(&dgram->env.frames[AQI_DGRAM_COMMAND], AQI_DGRAM_COMMAND_MAX, 32, false);
+    aqi_pool_init(&dgram->env.frames[AQI_DGRAM_DATA], config->packet, 16, false);
+    aqi_pool_init(&dgram->env.op_pool, sizeof(struct dgram_op), 64, false);
     aqi_pool_init(&dgram->incoming_pool, sizeof(struct dgram_incoming), 32, false);
     *out = dgram;
     return AQ_OK;
@@ -365,27 +395,28 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
 
 void aqi_dgram_destroy(struct aqi_dgram *dgram)
 {
-    for (uint32_t i = 0; i < dgram->config.size; i++) {
+    for (uint32_t i = 0; i < dgram->env.config.size; i++) {
         if (dgram->peers[i] == NULL) continue;
         aqi_dgram_down(dgram, i);
         free(dgram->peers[i]);
     }
-    dgram_park_forget(dgram);
-    size_t out = aqi_pool_destroy(&dgram->packets) +
-                 aqi_pool_destroy(&dgram->frames[AQI_DGRAM_COMMAND]) +
-                 aqi_pool_destroy(&dgram->frames[AQI_DGRAM_DATA]) +
-                 aqi_pool_destroy(&dgram->op_pool) + aqi_pool_destroy(&dgram->incoming_pool);
+    for (struct dgram_parked *p; (p = dgram_park_take(&dgram->park)) != NULL;)
+        dgram_parked_free(p);
+    size_t out = aqi_pool_destroy(&dgram->env.packets) +
+                 aqi_pool_destroy(&dgram->env.frames[AQI_DGRAM_COMMAND]) +
+                 aqi_pool_destroy(&dgram->env.frames[AQI_DGRAM_DATA]) +
+                 aqi_pool_destroy(&dgram->env.op_pool) + aqi_pool_destroy(&dgram->incoming_pool);
     assert(out == 0); /* all has come back */
     (void)out;
-    free(dgram->ops);
-    free(dgram->gathered);
+    free(dgram->env.ops);
+    free(dgram->env.gathered);
     free(dgram->peers);
     free(dgram);
 }
 
 uint64_t aqi_dgram_count(const struct aqi_dgram *dgram, enum aqi_dgram_counter counter)
 {
-    return dgram->counters[counter];
+    return dgram->env.counters[counter];
 }
 
 bool aqi_dgram_peer_info(const struct aqi_dgram *dgram, uint32_t id,

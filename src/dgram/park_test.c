@@ -19,14 +19,14 @@ static void fill(uint32_t most)
     for (uint32_t i = 0; i < most; i++) {
         assert_true(parks(i, 0));
         assert_true(parks(i, 0)); /* once is enough */
-        assert_int_equal(dgram->parked_count, i + 1);
-        assert_int_equal(dgram->parked_bytes, (i + 1) * sizeof(struct dgram_head));
+        assert_int_equal(dgram->park.count, i + 1);
+        assert_int_equal(dgram->park.bytes, (i + 1) * sizeof(struct dgram_head));
     }
     assert_false(parks(0, DGRAM_ON_DATA));
     assert_true(aqi_dgram_parked(dgram));
     assert_int_equal(aqi_dgram_resume(dgram, true, world.now), most);
     assert_false(aqi_dgram_parked(dgram));
-    assert_int_equal(dgram->parked_count + dgram->parked_bytes, 0);
+    assert_int_equal(dgram->park.count + dgram->park.bytes, 0);
 }
 
 static void test_bounds(void **state)
@@ -36,10 +36,10 @@ static void test_bounds(void **state)
     open_world(false);
     world.cut = true;
     struct aqi_dgram *dgram = world.dgram[VICTIM];
-    dgram->config.room = FEW * sizeof(struct dgram_head);
+    dgram->env.config.room = FEW * sizeof(struct dgram_head);
     fill(FEW);
     fill(FEW); /* and anew */
-    dgram->config.room = 1 << 20;
+    dgram->env.config.room = 1 << 20;
     fill(PACKETS);
     close_world();
 }
@@ -52,7 +52,7 @@ static void test_channels(void **state)
     assert_true(parks(0, 0));
     assert_true(parks(0, DGRAM_ON_DATA));
     assert_true(parks(0, DGRAM_ON_DATA));
-    assert_int_equal(world.dgram[VICTIM]->parked_count, 2);
+    assert_int_equal(world.dgram[VICTIM]->park.count, 2);
     close_world();
 }
 

@@ -1,5 +1,5 @@
 /* Packets being filled: records go into one that waits to be sent as long as there is room. */
-#include "dgram/dgram_impl.h"
+#include "dgram/conn.h"
 
 void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet)
 {
@@ -35,24 +35,24 @@ void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet)
         list->last = packet->prev;
 }
 
-size_t dgram_capacity(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
+size_t dgram_capacity(const struct dgram_env *env, const struct dgram_conn *conn,
                       enum aqi_dgram_channel channel)
 {
     size_t bytes = conn->packet;
     if (channel == AQI_DGRAM_COMMAND) bytes = aqi_min(bytes, AQI_DGRAM_COMMAND_MAX);
-    return dgram->config.authenticate ? bytes - DGRAM_TAG : bytes;
+    return env->config.authenticate ? bytes - DGRAM_TAG : bytes;
 }
 
-struct dgram_packet *dgram_packet_new(struct aqi_dgram *dgram, enum aqi_dgram_channel channel,
+struct dgram_packet *dgram_packet_new(struct dgram_env *env, enum aqi_dgram_channel channel,
                                       bool with_frame)
 {
-    struct dgram_packet *packet = aqi_pool_get(&dgram->packets);
+    struct dgram_packet *packet = aqi_pool_get(&env->packets);
     if (packet == NULL) return NULL;
     memset(packet, 0, offsetof(struct dgram_packet, small));
     packet->frame = packet->small;
-    if (with_frame) packet->frame = aqi_pool_get(&dgram->frames[channel]);
+    if (with_frame) packet->frame = aqi_pool_get(&env->frames[channel]);
     if (packet->frame == NULL) {
-        aqi_pool_put(&dgram->packets, packet);
+        aqi_pool_put(&env->packets, packet);
         return NULL;
     }
     packet->channel = (uint8_t)channel;
@@ -61,17 +61,16 @@ struct dgram_packet *dgram_packet_new(struct aqi_dgram *dgram, enum aqi_dgram_ch
     return packet;
 }
 
-void dgram_packet_free(struct aqi_dgram *dgram, struct dgram_packet *packet)
+void dgram_packet_free(struct dgram_env *env, struct dgram_packet *packet)
 {
-    if (packet->frame != packet->small)
-        aqi_pool_put(&dgram->frames[packet->channel], packet->frame);
-    aqi_pool_put(&dgram->packets, packet);
+    if (packet->frame != packet->small) aqi_pool_put(&env->frames[packet->channel], packet->frame);
+    aqi_pool_put(&env->packets, packet);
 }
 
-struct dgram_packet *dgram_queue_packet(struct aqi_dgram *dgram, struct dgram_conn *conn,
+struct dgram_packet *dgram_queue_packet(struct dgram_env *env, struct dgram_conn *conn,
                                         enum aqi_dgram_channel channel, unsigned lane)
 {
-    struct dgram_packet *packet = dgram_packet_new(dgram, channel, true);
+    struct dgram_packet *packet = dgram_packet_new(env, channel, true);
     if (packet == NULL) return NULL;
     packet->lane = (uint8_t)lane;
     conn->queued[lane] += packet->len;
@@ -91,25 +90,25 @@ unsigned char *dgram_queue_extend(struct dgram_conn *conn, struct dgram_packet *
     return packet->frame + at;
 }
 
-unsigned char *dgram_queue_record(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+unsigned char *dgram_queue_record(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
                                   size_t len, struct dgram_packet **where)
 {
     struct dgram_conn *conn = peer->conn;
     enum aqi_dgram_channel channel = AQI_DGRAM_COMMAND;
-    if (sizeof(struct dgram_head) + len > dgram_capacity(dgram, conn, channel))
+    if (sizeof(struct dgram_head) + len > dgram_capacity(env, conn, channel))
         channel = AQI_DGRAM_DATA;
     struct dgram_packet **open = &conn->tx[channel].open[lane];
-    if (*open == NULL || dgram_round16((*open)->len) + len > dgram_capacity(dgram, conn, channel))
-        *open = dgram_queue_packet(dgram, conn, channel, lane);
+    if (*open == NULL || dgram_round16((*open)->len) + len > dgram_capacity(env, conn, channel))
+        *open = dgram_queue_packet(env, conn, channel, lane);
     if (*open == NULL) return NULL;
     if (where != NULL) *where = *open;
     return dgram_queue_extend(conn, *open, len);
 }
 
-unsigned char *dgram_queue_fragment(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
+unsigned char *dgram_queue_fragment(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
                                     const struct dgram_record *record, size_t len)
 {
-    struct dgram_packet *packet = dgram_queue_packet(dgram, peer->conn, AQI_DGRAM_DATA, lane);
+    struct dgram_packet *packet = dgram_queue_packet(env, peer->conn, AQI_DGRAM_DATA, lane);
     if (packet == NULL) return NULL;
     unsigned char *at = dgram_queue_extend(peer->conn, packet, sizeof(*record) + len);
     memcpy(at, record, sizeof(*record));

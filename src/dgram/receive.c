@@ -89,12 +89,12 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
  */
 static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
-    uint32_t unused = dgram->config.pool - dgram->kept_count;
+    uint32_t unused = dgram->env.config.pool - dgram->kept_count;
     if (unused == 0) return false;
     if (dgram->wanting == 0) return true;
-    if (peer->held >= dgram->config.least) return false;
+    if (peer->held >= dgram->env.config.least) return false;
     if (unused > dgram->wanting) return true;
-    for (uint32_t i = 0; i < dgram->config.size; i++) {
+    for (uint32_t i = 0; i < dgram->env.config.size; i++) {
         const struct dgram_peer *other = dgram->peers[i];
         if (other == NULL || other == peer || other->waits == 0) continue;
         if (peer->waits == 0 || other->waits < peer->waits) return false;
@@ -107,6 +107,12 @@ static void receive_stop_waiting(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->waits == 0) return;
     peer->waits = 0;
     dgram->wanting--;
+}
+
+static void receive_kept_free(struct dgram_kept *kept)
+{
+    free(kept->bytes);
+    free(kept);
 }
 
 /* Keep a copy, or with `bytes` from malloc those. */
@@ -146,7 +152,7 @@ static bool receive_keep_packet(struct aqi_dgram *dgram, struct dgram_peer *peer
 static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool request,
                             unsigned char *message, size_t len)
 {
-    dgram->hooks.deliver(dgram->hooks.arg, source, request, message, len);
+    dgram->env.hooks.deliver(dgram->env.hooks.arg, source, request, message, len);
 }
 
 /* The whole messages in a packet. Nothing of the connection is looked at: it may be gone. */
@@ -182,7 +188,7 @@ unsigned dgram_receive_kept(struct aqi_dgram *dgram)
             receive_deliver(dgram, kept->source, true, kept->bytes, kept->len);
         else
             receive_messages(dgram, kept->source, kept->bytes, kept->len);
-        dgram_kept_free(kept);
+        receive_kept_free(kept);
         n++;
     }
     return n;
@@ -199,23 +205,13 @@ void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
         }
         *at = kept->next;
         receive_release(dgram, kept);
-        dgram_kept_free(kept);
+        receive_kept_free(kept);
     }
     dgram->kept_end = at;
 }
 
 /* --- records -----------------------------------------------------------------------------------
  */
-
-bool dgram_refuse(struct aqi_dgram *dgram, struct dgram_peer *peer, uint32_t id)
-{
-    struct dgram_record record = {.len = sizeof(record), .kind = DGRAM_REFUSED, .id = id};
-    unsigned char *at = dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, sizeof(record), NULL);
-    if (at == NULL) return false;
-    memcpy(at, &record, sizeof(record));
-    dgram_make_ready(dgram, peer);
-    return true;
-}
 
 /* Take it out of its list once all of it has come. */
 static void receive_complete(struct dgram_arrival *arrival, struct dgram_incoming *incoming)
@@ -233,7 +229,7 @@ static bool receive_fragment(struct aqi_dgram *dgram, struct dgram_arrival *arri
                              size_t n)
 {
     size_t total = record->where >> 32, offset = (uint32_t)record->where;
-    if (total > dgram->config.max_message || total < 8) return false;
+    if (total > dgram->env.config.max_message || total < 8) return false;
     if (offset > total || n > total - offset) return false;
     struct dgram_incoming *incoming = receive_incoming(dgram, arrival, record->id, false);
     if (incoming == NULL) return false;
@@ -275,7 +271,7 @@ static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arriva
                                     const unsigned char *packet, size_t len)
 {
     struct dgram_conn *conn = arrival->peer->conn;
-    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
     struct dgram_record record;
     const unsigned char *bytes;
     size_t nbytes, at = sizeof(struct dgram_head);
@@ -287,26 +283,26 @@ static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arriva
     while (i < DGRAM_HELD && conn->held[i].taken)
         i++;
     if (i == DGRAM_HELD) return false;
-    arrival->refusal = dgram_queue_packet(dgram, conn, AQI_DGRAM_COMMAND, DGRAM_REFUSAL_LANE);
+    arrival->refusal = dgram_queue_packet(&dgram->env, conn, AQI_DGRAM_COMMAND, DGRAM_REFUSAL_LANE);
     if (arrival->refusal == NULL) return false;
     conn->held[i].taken = true;
     conn->held[i].seq = arrival->seq;
     conn->held[i].channel = (uint8_t)arrival->channel;
     conn->holding++;
     arrival->refusal->release = (uint8_t)(i + 1);
-    dgram_make_ready(dgram, arrival->peer);
+    dgram_make_ready(&dgram->env, arrival->peer);
     return true;
 }
 
 static bool receive_allowed(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                             const struct dgram_record *put, size_t n)
 {
-    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
     struct dgram_record refusal = {.len = sizeof(refusal), .kind = DGRAM_REFUSED, .id = put->id};
     struct dgram_conn *conn = arrival->peer->conn;
     if (arrival->refusal == NULL || hooks->range_ok(hooks->arg, put->where, n)) return true;
     if (dgram_round16(arrival->refusal->len) + sizeof(refusal) <=
-        dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND))
+        dgram_capacity(&dgram->env, conn, AQI_DGRAM_COMMAND))
         memcpy(dgram_queue_extend(conn, arrival->refusal, sizeof(refusal)), &refusal,
                sizeof(refusal));
     return false;
@@ -329,29 +325,29 @@ static bool receive_put(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                         const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
-    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
     struct dgram_peer *peer = arrival->peer;
     uint64_t len;
     memcpy(&len, bytes, n);
     if (len == 0 || len > SIZE_MAX / 2 || !hooks->range_ok(hooks->arg, record->where, len))
-        return dgram_refuse(dgram, peer, record->id) || receive_no_memory(arrival);
+        return dgram_refuse(&dgram->env, peer, record->id) || receive_no_memory(arrival);
     unsigned char *local = (unsigned char *)(uintptr_t)record->where;
     if (len <= AQI_DGRAM_COPIED) {
         struct dgram_record answer = {
             .len = (uint16_t)(sizeof(answer) + len), .kind = DGRAM_BYTES, .id = record->id};
         unsigned char *at = receive_or_break(
-            arrival, dgram_queue_record(dgram, peer, DGRAM_OTHER_LANE, answer.len, NULL));
+            arrival, dgram_queue_record(&dgram->env, peer, DGRAM_OTHER_LANE, answer.len, NULL));
         if (at == NULL) return false;
         memcpy(at, &answer, sizeof(answer));
         memcpy(at + sizeof(answer), local, len);
     } else {
         struct dgram_op init = {
             .kind = DGRAM_OP_SERVE, .id = record->id, .local = local, .len = len};
-        struct dgram_op *op = receive_or_break(arrival, dgram_op_new(dgram, peer, &init));
+        struct dgram_op *op = receive_or_break(arrival, dgram_op_new(&dgram->env, peer, &init));
         if (op == NULL) return false;
         dgram_op_join_bulk(peer->conn, op);
     }
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
     return true;
 }
 
@@ -359,7 +355,7 @@ static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 static struct dgram_op *receive_answered(struct aqi_dgram *dgram,
                                          const struct dgram_arrival *arrival, uint32_t id)
 {
-    struct dgram_op *op = dgram_op_find(dgram, id);
+    struct dgram_op *op = dgram_op_find(&dgram->env, id);
     return op != NULL && op->peer == arrival->peer->id ? op : NULL;
 }
 
@@ -372,7 +368,7 @@ static bool receive_bytes(struct aqi_dgram *dgram, struct dgram_arrival *arrival
         return false;
     memcpy(op->local + record->where, bytes, n);
     op->finished += n;
-    dgram_op_settle(dgram, arrival->peer, op);
+    dgram_op_settle(&dgram->env, arrival->peer, op);
     return true;
 }
 
@@ -381,14 +377,14 @@ static bool receive_refused(struct aqi_dgram *dgram, struct dgram_arrival *arriv
 {
     struct dgram_op *op = receive_answered(dgram, arrival, record->id);
     (void)bytes, (void)n;
-    if (op != NULL) dgram_op_fail(dgram, arrival->peer, op, AQ_ERANGE);
+    if (op != NULL) dgram_op_fail(&dgram->env, arrival->peer, op, AQ_ERANGE);
     return true;
 }
 
 static bool receive_sack(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                          const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
-    return dgram_ack_sack(dgram, arrival->peer, record, bytes, n, &arrival->news);
+    return dgram_ack_sack(&dgram->env, arrival->peer, record, bytes, n, &arrival->news);
 }
 
 /* False: malformed, or there is no memory for it. */
@@ -410,7 +406,7 @@ static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arriv
     while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
         if (receive_serve[record.kind] != NULL &&
             !receive_serve[record.kind](dgram, arrival, &record, bytes, nbytes))
-            dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
+            dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
 }
 
 /* Keep what may not be handled now. */
@@ -447,9 +443,9 @@ static void receive_acknowledge(struct aqi_dgram *dgram, struct dgram_peer *peer
     dgram_ack_find_gap(conn);
     if (now || conn->gap || conn->unacked >= RECEIVE_UNACKED) {
         conn->ack_now = true;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(&dgram->env, peer);
     } else if (conn->ack_at == AQI_DGRAM_NEVER) {
-        conn->ack_at = dgram->now + dgram->config.ack_delay;
+        conn->ack_at = dgram->env.now + dgram->env.config.ack_delay;
         dgram_set_timer(dgram, peer);
     }
 }
@@ -459,19 +455,19 @@ static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     enum { ACTIVE = 20000000 };
     struct dgram_conn *conn = peer->conn;
-    if (conn->active_until == 0) dgram->actives++;
-    conn->active_until = dgram->now + ACTIVE;
+    if (conn->active_until == 0) dgram->env.actives++;
+    conn->active_until = dgram->env.now + ACTIVE;
 }
 
 /* Perhaps the acknowledgement was lost. */
 static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    dgram_count(dgram, AQI_DGRAM_DUPLICATES);
+    dgram_count(&dgram->env, AQI_DGRAM_DUPLICATES);
     conn->duplicate_count++;
     conn->repeated = true;
     conn->ack_now = true;
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
 }
 
 static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
@@ -487,7 +483,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
         if (old)
             receive_repeated(dgram, peer);
         else
-            dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
+            dgram_count(&dgram->env, AQI_DGRAM_DROP_WINDOW);
         return;
     }
     if (!rx->ordered || (int16_t)(head->order - rx->order) > 0) rx->order = head->order;
@@ -500,15 +496,15 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     bool keep = requests && !arrival->requests;
     if (keep ? !receive_keep_packet(dgram, peer, packet, len)
              : !receive_prepare_refusal(dgram, arrival, packet, len)) {
-        dgram_count(dgram, AQI_DGRAM_DROP_POOL);
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
         return;
     }
     dgram_seen_mark(&rx->seen, head->seq);
-    dgram_count(dgram, AQI_DGRAM_RECEIVED);
+    dgram_count(&dgram->env, AQI_DGRAM_RECEIVED);
     conn->received_count++;
-    conn->used = dgram->now;
-    conn->newest = aqi_max(conn->newest, dgram->arrived);
-    if (dgram->arrived == 0) conn->unsure = true;
+    conn->used = dgram->env.now;
+    conn->newest = aqi_max(conn->newest, dgram->env.arrived);
+    if (dgram->env.arrived == 0) conn->unsure = true;
     if (arrival->channel == AQI_DGRAM_DATA) receive_share(dgram, peer);
     receive_records(dgram, arrival, packet, len);
     receive_keep_done(dgram, arrival);
@@ -533,10 +529,10 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
     if (head->flags & DGRAM_ASKS) {
         peer->conn->ack_now = true;
         if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
-        dgram_make_ready(dgram, peer);
+        dgram_make_ready(&dgram->env, peer);
     }
     receive_records(dgram, arrival, packet, len);
-    dgram_ack_done(dgram, peer, &arrival->news);
+    dgram_ack_done(&dgram->env, peer, &arrival->news);
 }
 
 /* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
@@ -546,24 +542,24 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     struct dgram_peer *peer = dgram_peer_of(dgram, head->source);
     bool up = peer != NULL && (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING);
     if (!up || peer->conn->cookie_in != head->cookie) {
-        dgram_count(dgram, AQI_DGRAM_DROP_COOKIE);
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_COOKIE);
         if (peer != NULL && peer->state == DGRAM_IDLE)
             dgram_connect_reset(dgram, peer, head->cookie);
         return NULL;
     }
     if (head->version != DGRAM_VERSION) {
-        dgram_count(dgram, AQI_DGRAM_DROP_VERSION);
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_VERSION);
         return NULL;
     }
-    if (dgram->config.authenticate) {
+    if (dgram->env.config.authenticate) {
         if (*len < sizeof(*head) + DGRAM_TAG || !dgram_tag_ok(dgram, peer->conn, packet, *len)) {
-            dgram_count(dgram, AQI_DGRAM_DROP_MAC);
+            dgram_count(&dgram->env, AQI_DGRAM_DROP_MAC);
             return NULL;
         }
         *len -= DGRAM_TAG;
     }
     if (!dgram_records_valid(packet, *len, head->flags)) {
-        dgram_count(dgram, AQI_DGRAM_DROP_MALFORMED);
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
         return NULL;
     }
     return peer;
@@ -575,11 +571,13 @@ static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     struct dgram_conn *conn = peer->conn;
     if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
-    if (!dgram_park(dgram, head, packet, len)) dgram_count(dgram, AQI_DGRAM_DROP_POOL);
-    conn->used = dgram->now;
+    if (!dgram_park_put(&dgram->park, head, packet, len, dgram->env.arrived,
+                        dgram->env.config.room))
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
+    conn->used = dgram->env.now;
     if ((head->flags & DGRAM_ASKS) == 0) return;
     conn->ack_now = true;
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
 }
 
 enum receive_how { RECEIVE_ANSWER, RECEIVE_REPLIES, RECEIVE_ALL };
@@ -596,7 +594,7 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
         return;
     }
     if (len < sizeof(head)) {
-        dgram_count(dgram, AQI_DGRAM_DROP_SHORT);
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_SHORT);
         return;
     }
     memcpy(&head, packet, sizeof(head));
@@ -611,15 +609,15 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
                                     .news = {.first = UINT64_MAX,
                                              .old = (head.flags & DGRAM_OLD) != 0,
                                              .repeated = (head.flags & DGRAM_REPEATED) != 0}};
-    if (!dgram_ack_head(dgram, peer, &head, &arrival.news)) {
-        dgram_count(dgram, AQI_DGRAM_DROP_WINDOW);
+    if (!dgram_ack_head(&dgram->env, peer, &head, &arrival.news)) {
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_WINDOW);
         return;
     }
-    dgram->heard = conn->heard = dgram->now;
+    dgram->heard = conn->heard = dgram->env.now;
     conn->room = (size_t)head.room << 10;
-    dgram->told = dgram->told || (head.flags & DGRAM_TOLD) != 0;
+    dgram->env.told = dgram->env.told || (head.flags & DGRAM_TOLD) != 0;
     dgram_connect_proved(dgram, peer);
-    if (head.flags & DGRAM_NUMBERED) dgram_ack_done(dgram, peer, &arrival.news);
+    if (head.flags & DGRAM_NUMBERED) dgram_ack_done(&dgram->env, peer, &arrival.news);
     const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;
     if (how == RECEIVE_ANSWER && head.flags & DGRAM_NUMBERED && dgram_seen_fits(seen, head.seq) &&
         !dgram_seen_has(seen, head.seq)) {
@@ -634,16 +632,16 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
 static void receive_at(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
                        enum receive_how how, uint64_t waited, uint64_t now)
 {
-    bool timed = dgram->timed;
-    uint64_t arrived = dgram->arrived;
-    if (now > dgram->now) dgram->now = now;
-    dgram->timed = true;
-    dgram->arrived = waited < dgram->now ? dgram->now - waited : 0;
-    uint64_t most = dgram->now - dgram->looked;
-    dgram->away = aqi_max(dgram->away, aqi_min(waited, most));
+    bool timed = dgram->env.timed;
+    uint64_t arrived = dgram->env.arrived;
+    if (now > dgram->env.now) dgram->env.now = now;
+    dgram->env.timed = true;
+    dgram->env.arrived = waited < dgram->env.now ? dgram->env.now - waited : 0;
+    uint64_t most = dgram->env.now - dgram->looked;
+    dgram->env.away = aqi_max(dgram->env.away, aqi_min(waited, most));
     receive_packet(dgram, packet, len, how);
-    dgram->arrived = arrived;
-    dgram->timed = timed;
+    dgram->env.arrived = arrived;
+    dgram->env.timed = timed;
 }
 
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
@@ -656,4 +654,27 @@ void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len
                       uint64_t now)
 {
     receive_at(dgram, packet, len, RECEIVE_ANSWER, waited, now);
+}
+
+/* --- parked packets ----------------------------------------------------------------------------
+ */
+
+bool aqi_dgram_parked(const struct aqi_dgram *dgram)
+{
+    return dgram->park.first != NULL;
+}
+
+unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now)
+{
+    unsigned n = 0;
+    struct dgram_parked *parked;
+    /* Others may be parked while handlers run. */
+    for (uint32_t left = dgram->park.count; left > 0; left--, n++) {
+        parked = dgram_park_take(&dgram->park);
+        if (parked == NULL) break;
+        uint64_t waited = parked->arrived != 0 ? now - parked->arrived : AQI_DGRAM_NEVER;
+        aqi_dgram_input(dgram, parked->bytes, parked->len, requests, waited, now);
+        dgram_parked_free(parked);
+    }
+    return n;
 }

@@ -394,14 +394,14 @@ static void test_who_is_active(void **state)
 {
     (void)state;
     open_world(false);
-    assert_int_equal(world.dgram[VICTIM]->actives, 0);
+    assert_int_equal(world.dgram[VICTIM]->env.actives, 0);
     for (unsigned i = 0; i < 6; i++) {
         begin(i < 3 ? LIAR : FRIEND, DGRAM_NUMBERED | DGRAM_ON_DATA);
         assert_int_equal(come(AQI_DGRAM_RECEIVED, true), 1);
-        assert_int_equal(world.dgram[VICTIM]->actives, i < 3 ? 1 : 2);
+        assert_int_equal(world.dgram[VICTIM]->env.actives, i < 3 ? 1 : 2);
     }
     run(40000000);
-    assert_int_equal(world.dgram[VICTIM]->actives, 0);
+    assert_int_equal(world.dgram[VICTIM]->env.actives, 0);
     close_world();
 }
 

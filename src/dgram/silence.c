@@ -5,7 +5,7 @@
  * Only time during which the program called us counts: a process that was stopped, as all of the
  * job may have been, has not waited.
  */
-#include "dgram/dgram_impl.h"
+#include "dgram/conn.h"
 
 const char aqi_dgram_unreached[] = "was never reached";
 
@@ -13,26 +13,26 @@ enum {
     SILENCE_STEP = 1000000000 /* ns that count between two looks, unless timeouts are longer */
 };
 
-void dgram_silence_begin(struct aqi_dgram *dgram, struct dgram_conn *conn)
+void dgram_silence_begin(struct dgram_env *env, struct dgram_conn *conn)
 {
-    conn->looked = dgram->now;
+    conn->looked = env->now;
     conn->waited = 0;
 }
 
-void dgram_silence_look(struct aqi_dgram *dgram, struct dgram_peer *peer)
+void dgram_silence_look(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
-    uint64_t most = aqi_max(SILENCE_STEP, 2 * dgram->config.rto_max);
-    conn->waited += aqi_min(dgram->now - conn->looked, most);
-    conn->looked = dgram->now;
-    if (dgram->config.warn_after == 0 || conn->waited < dgram->config.warn_after) return;
+    uint64_t most = aqi_max(SILENCE_STEP, 2 * env->config.rto_max);
+    conn->waited += aqi_min(env->now - conn->looked, most);
+    conn->looked = env->now;
+    if (env->config.warn_after == 0 || conn->waited < env->config.warn_after) return;
     if (peer->silence_told) return;
     peer->silence_told = true;
-    if (dgram->hooks.silent != NULL) dgram->hooks.silent(dgram->hooks.arg, peer->id, conn->waited);
+    if (env->hooks.silent != NULL) env->hooks.silent(env->hooks.arg, peer->id, conn->waited);
 }
 
-bool dgram_silence_too_long(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
+bool dgram_silence_too_long(const struct dgram_env *env, const struct dgram_peer *peer)
 {
-    uint64_t within = dgram->config.reach_within;
+    uint64_t within = env->config.reach_within;
     return within != 0 && !peer->reached && peer->conn->waited >= within;
 }

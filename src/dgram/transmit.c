@@ -3,7 +3,7 @@
  * allow; packets of one size go to the port in one burst. Acknowledgements ride on whatever leaves,
  * and travel alone when nothing does.
  */
-#include "dgram/dgram_impl.h"
+#include "dgram/conn.h"
 
 #include <stdlib.h>
 
@@ -22,7 +22,7 @@ struct dgram_burst {
     unsigned turn;                  /* full bursts before */
     size_t segment, bytes, missing; /* missing: what the last packet is shorter than the segment */
     bool failed;
-    bool copied;     /* sources, to dgram->gathered */
+    bool copied;     /* sources, to env->gathered */
     bool unreadable; /* a source is: no more of them */
     struct dgram_head head;
     struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
@@ -30,18 +30,18 @@ struct dgram_burst {
     uint8_t tag[AQI_DGRAM_BURST_COUNT][DGRAM_TAG];
 };
 
-static size_t transmit_size(const struct aqi_dgram *dgram, const struct dgram_packet *packet)
+static size_t transmit_size(const struct dgram_env *env, const struct dgram_packet *packet)
 {
-    return packet->len + packet->bulk_len + (dgram->config.authenticate ? DGRAM_TAG : 0);
+    return packet->len + packet->bulk_len + (env->config.authenticate ? DGRAM_TAG : 0);
 }
 
 /* --- heads -------------------------------------------------------------------------------------
  */
 
-static uint16_t transmit_room(const struct aqi_dgram *dgram)
+static uint16_t transmit_room(const struct dgram_env *env)
 {
-    size_t share = dgram->config.room / aqi_max(dgram->actives, 1);
-    return (uint16_t)aqi_min(aqi_max(share, 2 * (dgram->config.packet + AQI_DGRAM_COST)) >> 10,
+    size_t share = env->config.room / aqi_max(env->actives, 1);
+    return (uint16_t)aqi_min(aqi_max(share, 2 * (env->config.packet + AQI_DGRAM_COST)) >> 10,
                              UINT16_MAX);
 }
 
@@ -50,25 +50,25 @@ static uint16_t transmit_room(const struct aqi_dgram *dgram)
  * that of the last one, and the program may have computed since; but an acknowledgement that is not
  * new is not worth a look at the clock.
  */
-static uint16_t transmit_delay(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
+static uint16_t transmit_delay(const struct dgram_env *env, const struct dgram_conn *conn)
 {
-    uint64_t now = dgram->now;
+    uint64_t now = env->now;
     if (conn->unsure) return UINT16_MAX;
-    if (!dgram->timed) {
-        if (conn->unacked == 0 || dgram->hooks.now == NULL) return UINT16_MAX;
-        now = aqi_max(now, dgram->hooks.now(dgram->hooks.arg));
+    if (!env->timed) {
+        if (conn->unacked == 0 || env->hooks.now == NULL) return UINT16_MAX;
+        now = aqi_max(now, env->hooks.now(env->hooks.arg));
     }
     return (uint16_t)aqi_min((now - conn->newest) / 1000, UINT16_MAX);
 }
 
 /* The common part of all heads of a burst. */
-static struct dgram_head transmit_head(const struct aqi_dgram *dgram, const struct dgram_conn *conn)
+static struct dgram_head transmit_head(const struct dgram_env *env, const struct dgram_conn *conn)
 {
     struct dgram_head head = {.cookie = conn->cookie_out,
-                              .source = dgram->config.self,
-                              .room = transmit_room(dgram),
-                              .delay = transmit_delay(dgram, conn),
-                              .flags = (uint8_t)((dgram->told ? DGRAM_TOLD : 0) |
+                              .source = env->config.self,
+                              .room = transmit_room(env),
+                              .delay = transmit_delay(env, conn),
+                              .flags = (uint8_t)((env->told ? DGRAM_TOLD : 0) |
                                                  (conn->unacked == 0 ? DGRAM_OLD : 0) |
                                                  (conn->repeated ? DGRAM_REPEATED : 0)),
                               .version = DGRAM_VERSION};
@@ -117,18 +117,18 @@ static bool transmit_number(struct dgram_tx *tx, struct dgram_packet *packet)
 /* --- bursts ------------------------------------------------------------------------------------
  */
 
-static void transmit_done(struct aqi_dgram *dgram, struct dgram_conn *conn,
+static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
                           struct dgram_packet *packet)
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
-    packet->sent = dgram->timed ? dgram->now : 0;
+    packet->sent = env->timed ? env->now : 0;
     if (packet->tries == 0) packet->first = packet->sent;
     if (packet->sent == 0) conn->untimed = true;
     packet->flying = true;
     dgram_list_append(&tx->flying, packet);
     tx->in_flight += packet->len + packet->bulk_len;
     tx->flights++;
-    dgram_count(dgram, packet->tries == 0 ? AQI_DGRAM_SENT : AQI_DGRAM_RESENT);
+    dgram_count(env, packet->tries == 0 ? AQI_DGRAM_SENT : AQI_DGRAM_RESENT);
     if (packet->tries == 0)
         conn->sent_count++;
     else
@@ -151,31 +151,31 @@ static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
 }
 
 /* Many small pieces cost the kernel more than a copy that makes them one. */
-static void transmit_gather(struct aqi_dgram *dgram, struct dgram_burst *burst)
+static void transmit_gather(struct dgram_env *env, struct dgram_burst *burst)
 {
     size_t at = 0;
     if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED || burst->copied) return;
     for (unsigned i = 0; i < burst->niov; i++) {
-        memcpy(dgram->gathered + at, burst->iov[i].iov_base, burst->iov[i].iov_len);
+        memcpy(env->gathered + at, burst->iov[i].iov_base, burst->iov[i].iov_len);
         at += burst->iov[i].iov_len;
     }
-    burst->iov[0] = (struct iovec){.iov_base = dgram->gathered, .iov_len = at};
+    burst->iov[0] = (struct iovec){.iov_base = env->gathered, .iov_len = at};
     burst->niov = 1;
 }
 
-static void transmit_flush(struct aqi_dgram *dgram, struct dgram_burst *burst)
+static void transmit_flush(struct dgram_env *env, struct dgram_burst *burst)
 {
     struct dgram_conn *conn = burst->peer->conn;
     if (burst->packets == 0) return;
-    transmit_gather(dgram, burst);
-    bool ok = dgram->hooks.transmit(dgram->hooks.arg, burst->channel, &burst->peer->addr,
-                                    burst->iov, burst->niov, burst->segment, burst->packets);
+    transmit_gather(env, burst);
+    bool ok = env->hooks.transmit(env->hooks.arg, burst->channel, &burst->peer->addr, burst->iov,
+                                  burst->niov, burst->segment, burst->packets);
     for (unsigned i = 0; ok && i < burst->packets; i++)
-        transmit_done(dgram, conn, burst->packet[i]);
+        transmit_done(env, conn, burst->packet[i]);
     for (unsigned i = burst->packets; !ok && i-- > 0;)
         transmit_undo(conn, burst->packet[i]);
     if (ok) {
-        conn->used = dgram->now;
+        conn->used = env->now;
         conn->unacked = 0;
         conn->unsure = conn->repeated = false;
         conn->ack_at = AQI_DGRAM_NEVER;
@@ -196,47 +196,47 @@ static void transmit_piece(struct dgram_burst *burst, const void *bytes, size_t 
 }
 
 /* Would it fit behind the others? A packet that is a little short is filled with zeros for that. */
-static bool transmit_fits(const struct aqi_dgram *dgram, const struct dgram_burst *burst,
+static bool transmit_fits(const struct dgram_env *env, const struct dgram_burst *burst,
                           enum aqi_dgram_channel channel, size_t size)
 {
     if (burst->channel != channel || size > burst->segment) return false;
     if (burst->packets == AQI_DGRAM_BURST_COUNT) return false;
     if (burst->bytes + burst->missing + size > AQI_DGRAM_BURST) return false;
     return burst->missing == 0 ||
-           (!dgram->config.authenticate && burst->missing <= burst->segment / 4);
+           (!env->config.authenticate && burst->missing <= burst->segment / 4);
 }
 
 /* The bytes of a transfer in a packet that is to be added; NULL: they cannot be read. */
-static const void *transmit_source(struct aqi_dgram *dgram, struct dgram_burst *burst,
+static const void *transmit_source(struct dgram_env *env, struct dgram_burst *burst,
                                    const struct dgram_packet *packet)
 {
-    if (dgram->hooks.source == NULL || packet->bulk_len == 0) return packet->bulk;
+    if (env->hooks.source == NULL || packet->bulk_len == 0) return packet->bulk;
     /* Where no other packet of the burst has its bytes. */
-    unsigned char *copy = dgram->gathered + burst->bytes;
-    const void *at = dgram->hooks.source(dgram->hooks.arg, packet->bulk, packet->bulk_len, copy);
+    unsigned char *copy = env->gathered + burst->bytes;
+    const void *at = env->hooks.source(env->hooks.arg, packet->bulk, packet->bulk_len, copy);
     burst->copied = burst->copied || at == copy;
     burst->unreadable = burst->unreadable || at == NULL;
     return at;
 }
 
 /* Add a packet that is in no list and has a number. */
-static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
+static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
                          struct dgram_packet *packet)
 {
     static const unsigned char zeros[AQI_DGRAM_MOST_PACKET / 4];
     struct dgram_conn *conn = burst->peer->conn;
-    size_t size = transmit_size(dgram, packet);
+    size_t size = transmit_size(env, packet);
     enum aqi_dgram_channel channel = packet->tries != 0 ? AQI_DGRAM_DATA : packet->channel;
-    if (burst->packets != 0 && !transmit_fits(dgram, burst, channel, size))
-        transmit_flush(dgram, burst);
-    const void *bulk = burst->failed ? NULL : transmit_source(dgram, burst, packet);
+    if (burst->packets != 0 && !transmit_fits(env, burst, channel, size))
+        transmit_flush(env, burst);
+    const void *bulk = burst->failed ? NULL : transmit_source(env, burst, packet);
     if (burst->failed || (bulk == NULL && packet->bulk_len != 0)) {
         transmit_undo(conn, packet);
         return;
     }
     if (burst->packets == 0) {
         burst->segment = size;
-        burst->head = transmit_head(dgram, conn);
+        burst->head = transmit_head(env, conn);
     }
     if (burst->missing != 0) transmit_piece(burst, zeros, burst->missing);
     burst->channel = channel;
@@ -245,28 +245,22 @@ static void transmit_add(struct aqi_dgram *dgram, struct dgram_burst *burst,
     unsigned first = burst->niov;
     transmit_piece(burst, packet->frame, packet->len);
     if (packet->bulk_len != 0) transmit_piece(burst, bulk, packet->bulk_len);
-    if (dgram->config.authenticate) {
+    if (env->config.authenticate) {
         uint8_t *tag = burst->tag[burst->packets];
-        dgram->hooks.mac(dgram->hooks.arg, conn->mac_key, &burst->iov[first], burst->niov - first,
-                         tag);
+        env->hooks.mac(env->hooks.arg, conn->mac_key, &burst->iov[first], burst->niov - first, tag);
         transmit_piece(burst, tag, DGRAM_TAG);
     }
     burst->missing = burst->segment - size;
     burst->packet[burst->packets++] = packet;
     if (burst->packets == AQI_DGRAM_BURST_COUNT ||
         burst->bytes + burst->missing + burst->segment > AQI_DGRAM_BURST) {
-        transmit_flush(dgram, burst);
+        transmit_flush(env, burst);
         burst->turn++;
     }
 }
 
 /* --- what may leave ----------------------------------------------------------------------------
  */
-
-static size_t transmit_in_flight(const struct dgram_conn *conn)
-{
-    return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
-}
 
 /*
  * Whether there are more numbers for this lane. Replies and puts continue while requests are stuck,
@@ -283,12 +277,12 @@ static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, un
 }
 
 /* Whether the windows let `size` more bytes of this channel and lane leave. */
-static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsigned channel,
+static bool transmit_open(struct dgram_env *env, struct dgram_conn *conn, unsigned channel,
                           unsigned lane, size_t size, size_t pending)
 {
     struct dgram_tx *tx = &conn->tx[channel];
     if (!transmit_has_numbers(tx, channel, lane)) return false;
-    size_t all = transmit_in_flight(conn) + pending;
+    size_t all = dgram_in_flight(conn) + pending;
     if (all == 0 || lane == DGRAM_REFUSAL_LANE) return true;
     if (channel == AQI_DGRAM_COMMAND)
         return tx->in_flight + pending + size <= TRANSMIT_LEAST_WINDOW ||
@@ -296,8 +290,8 @@ static bool transmit_open(struct aqi_dgram *dgram, struct dgram_conn *conn, unsi
     if (!dgram_pace_open(&conn->pace, all, size)) return false;
     size_t data = tx->in_flight + pending;
     if (data != 0 && data + size + AQI_DGRAM_COST * (tx->flights + 1) > conn->room) return false;
-    uint64_t when = dgram_pace_when(&conn->pace, size + pending, dgram->away, dgram->now);
-    if (when <= dgram->now) return true;
+    uint64_t when = dgram_pace_when(&conn->pace, size + pending, env->away, env->now);
+    if (when <= env->now) return true;
     conn->pace_at = when;
     return false;
 }
@@ -321,7 +315,7 @@ static struct dgram_packet *transmit_readable(const struct dgram_burst *burst,
 }
 
 /* The next packet of a queue that may leave; it has a number and is in no list. */
-static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram,
+static struct dgram_packet *transmit_from_queue(struct dgram_env *env,
                                                 const struct dgram_burst *burst, unsigned channel)
 {
     struct dgram_conn *conn = burst->peer->conn;
@@ -331,8 +325,8 @@ static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram,
     if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
         packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;
-    size_t size = transmit_size(dgram, packet);
-    if (!transmit_open(dgram, conn, channel, packet->lane, size, burst->bytes)) return NULL;
+    size_t size = transmit_size(env, packet);
+    if (!transmit_open(env, conn, channel, packet->lane, size, burst->bytes)) return NULL;
     if (!transmit_number(tx, packet)) return NULL;
     dgram_list_remove(&tx->queue, packet);
     if (tx->open[packet->lane] == packet) tx->open[packet->lane] = NULL;
@@ -340,16 +334,16 @@ static struct dgram_packet *transmit_from_queue(struct aqi_dgram *dgram,
     return packet;
 }
 
-static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram,
+static struct dgram_packet *transmit_from_bulk(struct dgram_env *env,
                                                const struct dgram_burst *burst)
 {
     struct dgram_peer *peer = burst->peer;
     struct dgram_conn *conn = peer->conn;
     if (conn->bulk == NULL || burst->unreadable) return NULL;
     size_t size = aqi_min(conn->packet, conn->bulk->len - conn->bulk->issued);
-    if (!transmit_open(dgram, conn, AQI_DGRAM_DATA, DGRAM_OTHER_LANE, size, burst->bytes))
+    if (!transmit_open(env, conn, AQI_DGRAM_DATA, DGRAM_OTHER_LANE, size, burst->bytes))
         return NULL;
-    struct dgram_packet *packet = dgram_op_piece(dgram, peer);
+    struct dgram_packet *packet = dgram_op_piece(env, peer);
     if (packet == NULL) return NULL;
     if (transmit_number(&conn->tx[AQI_DGRAM_DATA], packet)) return packet;
     dgram_list_append(&conn->tx[AQI_DGRAM_DATA].queue, packet);
@@ -358,18 +352,17 @@ static struct dgram_packet *transmit_from_bulk(struct aqi_dgram *dgram,
 }
 
 /* Messages and bulk take turns on DATA, a burst each. */
-static struct dgram_packet *transmit_data(struct aqi_dgram *dgram, const struct dgram_burst *burst)
+static struct dgram_packet *transmit_data(struct dgram_env *env, const struct dgram_burst *burst)
 {
     const struct dgram_conn *conn = burst->peer->conn;
     struct dgram_packet *packet = NULL;
-    if (!conn->turn || conn->bulk == NULL)
-        packet = transmit_from_queue(dgram, burst, AQI_DGRAM_DATA);
-    if (packet == NULL) packet = transmit_from_bulk(dgram, burst);
-    if (packet == NULL && conn->turn) packet = transmit_from_queue(dgram, burst, AQI_DGRAM_DATA);
+    if (!conn->turn || conn->bulk == NULL) packet = transmit_from_queue(env, burst, AQI_DGRAM_DATA);
+    if (packet == NULL) packet = transmit_from_bulk(env, burst);
+    if (packet == NULL && conn->turn) packet = transmit_from_queue(env, burst, AQI_DGRAM_DATA);
     return packet;
 }
 
-static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, const struct dgram_burst *burst)
+static struct dgram_packet *transmit_lost(struct dgram_env *env, const struct dgram_burst *burst)
 {
     struct dgram_conn *conn = burst->peer->conn;
     struct dgram_packet *packet = transmit_readable(burst, conn->lost.first);
@@ -379,7 +372,7 @@ static struct dgram_packet *transmit_lost(struct aqi_dgram *dgram, const struct 
     if (conn->probes != 0) {
         conn->probes--;
         packet->asks = true;
-    } else if (data != 0 && !dgram_pace_fits(&conn->pace, data, transmit_size(dgram, packet))) {
+    } else if (data != 0 && !dgram_pace_fits(&conn->pace, data, transmit_size(env, packet))) {
         return NULL;
     }
     dgram_list_remove(&conn->lost, packet);
@@ -415,12 +408,12 @@ static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, uns
     return dgram_round16(record.len);
 }
 
-static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
+static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     alignas(16) unsigned char bytes[AQI_DGRAM_COMMAND_MAX] = {0};
-    size_t room = dgram_capacity(dgram, conn, AQI_DGRAM_COMMAND), len = sizeof(struct dgram_head);
-    struct dgram_head head = transmit_head(dgram, conn);
+    size_t room = dgram_capacity(env, conn, AQI_DGRAM_COMMAND), len = sizeof(struct dgram_head);
+    struct dgram_head head = transmit_head(env, conn);
     if (conn->asks) head.flags |= DGRAM_ASKS;
     memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
@@ -429,14 +422,14 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct iovec iov[2] = {{.iov_base = bytes, .iov_len = len},
                            {.iov_base = tag, .iov_len = sizeof(tag)}};
     unsigned niov = 1;
-    if (dgram->config.authenticate) {
-        dgram->hooks.mac(dgram->hooks.arg, conn->mac_key, iov, 1, tag);
+    if (env->config.authenticate) {
+        env->hooks.mac(env->hooks.arg, conn->mac_key, iov, 1, tag);
         niov = 2;
         len += sizeof(tag);
     }
-    if (!dgram->hooks.transmit(dgram->hooks.arg, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1))
+    if (!env->hooks.transmit(env->hooks.arg, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1))
         return false;
-    dgram_count(dgram, AQI_DGRAM_ACKS);
+    dgram_count(env, AQI_DGRAM_ACKS);
     conn->unacked = 0;
     conn->ack_now = conn->asks = conn->unsure = conn->repeated = false;
     conn->ack_at = AQI_DGRAM_NEVER;
@@ -447,18 +440,18 @@ static bool transmit_ack(struct aqi_dgram *dgram, struct dgram_peer *peer)
  */
 
 /* Those that left without a time left now. */
-static void transmit_time(struct aqi_dgram *dgram, struct dgram_conn *conn)
+static void transmit_time(struct dgram_env *env, struct dgram_conn *conn)
 {
     conn->untimed = false;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         for (struct dgram_packet *p = conn->tx[c].flying.last; p != NULL && p->sent == 0;
              p = p->prev) {
-            p->sent = dgram->now;
-            if (p->first == 0) p->first = dgram->now;
+            p->sent = env->now;
+            if (p->first == 0) p->first = env->now;
         }
 }
 
-bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
+bool dgram_transmit(struct dgram_env *env, struct dgram_peer *peer, uint64_t wait)
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_burst burst;
@@ -468,38 +461,23 @@ bool dgram_transmit(struct aqi_dgram *dgram, struct dgram_peer *peer)
     burst.niov = burst.packets = burst.turn = 0;
     burst.segment = burst.bytes = burst.missing = 0;
     burst.failed = burst.copied = burst.unreadable = false;
-    if (conn->untimed && dgram->timed) transmit_time(dgram, conn);
+    if (conn->untimed && env->timed) transmit_time(env, conn);
     if (conn->recovered != 0) dgram_ack_recovered(conn);
-    uint64_t wait = AQI_LIKELY(conn->proved) ? 0 : dgram_connect_wait(conn);
-    conn->pace_at = wait > dgram->now ? wait : AQI_DGRAM_NEVER;
-    if (wait > dgram->now) {
-        dgram_set_timer(dgram, peer);
-        return true;
-    }
+    conn->pace_at = wait > env->now ? wait : AQI_DGRAM_NEVER;
+    if (wait > env->now) return true;
     while (!burst.failed && burst.turn < TRANSMIT_TURN) {
-        packet = transmit_lost(dgram, &burst);
-        if (packet == NULL) packet = transmit_from_queue(dgram, &burst, AQI_DGRAM_COMMAND);
-        if (packet == NULL) packet = transmit_data(dgram, &burst);
+        packet = transmit_lost(env, &burst);
+        if (packet == NULL) packet = transmit_from_queue(env, &burst, AQI_DGRAM_COMMAND);
+        if (packet == NULL) packet = transmit_data(env, &burst);
         if (packet == NULL) break;
-        transmit_add(dgram, &burst, packet);
+        transmit_add(env, &burst, packet);
     }
-    transmit_flush(dgram, &burst);
+    transmit_flush(env, &burst);
     conn->turn = !conn->turn;
-    if (burst.unreadable) conn->pace_at = aqi_min(conn->pace_at, dgram->now + TRANSMIT_REREAD);
+    if (burst.unreadable) conn->pace_at = aqi_min(conn->pace_at, env->now + TRANSMIT_REREAD);
     bool ok = !burst.failed;
-    if (ok && conn->ack_now) ok = transmit_ack(dgram, peer);
-    if (!ok || conn->untimed || burst.turn == TRANSMIT_TURN) dgram_make_ready(dgram, peer);
-    dgram_ack_set_probe(dgram, conn);
-    dgram_set_timer(dgram, peer);
+    if (ok && conn->ack_now) ok = transmit_ack(env, peer);
+    if (!ok || conn->untimed || burst.turn == TRANSMIT_TURN) dgram_make_ready(env, peer);
+    dgram_ack_set_probe(env, conn);
     return ok;
-}
-
-void dgram_transmit_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
-{
-    struct dgram_conn *conn = peer->conn;
-    conn->used = dgram->now;
-    if (peer->state == DGRAM_UP && transmit_in_flight(conn) == 0 && conn->lost.first == NULL)
-        dgram_transmit(dgram, peer);
-    else
-        dgram_make_ready(dgram, peer);
 }

@@ -18,7 +18,7 @@ enum {
 bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
                struct connect_by *by)
 {
-    const struct aqi_dgram_hooks *hooks = &dgram->hooks;
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
     *by = (struct connect_by){.numbers = {way}};
     return hooks->way != NULL && hooks->way(hooks->arg, peer->id, way, &by->to, &by->own);
 }
@@ -28,9 +28,9 @@ bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
                       const struct connect_hello *hello, enum connect_kind kind,
                       const uint64_t nonces[2], size_t packet, size_t fill)
 {
-    bool several = dgram->hooks.way != NULL;
+    bool several = dgram->env.hooks.way != NULL;
     const struct connect_by by = {.to = several ? hello->address : peer->addr,
-                                  .own = dgram->config.address,
+                                  .own = dgram->env.config.address,
                                   .numbers = {hello->numbers[0], hello->numbers[1]}};
     return dgram_say(dgram, peer, &by, kind, nonces, packet, fill);
 }
@@ -39,14 +39,14 @@ bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello)
 {
-    if (dgram->hooks.way != NULL) peer->addr = hello->address;
+    if (dgram->env.hooks.way != NULL) peer->addr = hello->address;
 }
 
 bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct connect_by by;
     bool said = false;
-    if (dgram->hooks.way == NULL)
+    if (dgram->env.hooks.way == NULL)
         return dgram_say(dgram, peer, NULL, CONNECT_HELLO, peer->nonces, peer->packet, 0);
     for (unsigned i = 0; i < AQI_DGRAM_WAYS && (!said || peer->tries >= WAYS_LEAD); i++)
         if (dgram_way(dgram, peer, (peer->way + i) % AQI_DGRAM_WAYS, &by))
@@ -86,12 +86,12 @@ static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hel
 void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len)
 {
-    if (dgram->hooks.way == NULL || len < hello->packet) return;
+    if (dgram->env.hooks.way == NULL || len < hello->packet) return;
     if (peer->state == DGRAM_IDLE) {
         /* The packets that RESET would answer do not reach us. */
         dgram_way_adopt(dgram, peer, hello);
-        dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces, dgram->config.packet,
-                         0);
+        dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
+                         dgram->env.config.packet, 0);
     }
     if (!ways_is_over(peer, hello) || hello->numbers[1] <= peer->conn->moved_in) return;
     peer->conn->moved_in = hello->numbers[1];
@@ -99,9 +99,9 @@ void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
     dgram_way_answer(dgram, peer, hello, CONNECT_MOVED, hello->nonces, hello->packet,
                      hello->packet);
     peer->state = DGRAM_UP; /* it has more to say */
-    peer->conn->heard = dgram->now;
+    peer->conn->heard = dgram->env.now;
     peer->conn->ack_now = true;
-    dgram_make_ready(dgram, peer);
+    dgram_make_ready(&dgram->env, peer);
 }
 
 /* The first answer to what was asked at all ways is the one that counts. */
@@ -117,8 +117,8 @@ void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
     peer->conn->moved_back = peer->conn->moves;
     peer->way = (uint8_t)hello->numbers[0];
     peer->addr = by.to;
-    peer->conn->heard = dgram->now;
-    dgram_make_ready(dgram, peer);
+    peer->conn->heard = dgram->env.now;
+    dgram_make_ready(&dgram->env, peer);
 }
 
 /* The numbers of a CLOSE are those of all that was sent. */
@@ -127,7 +127,7 @@ bool dgram_way_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     struct connect_by by;
     bool said = false;
-    if (peer->tries < WAYS_LEAD || dgram->hooks.way == NULL)
+    if (peer->tries < WAYS_LEAD || dgram->env.hooks.way == NULL)
         return dgram_say(dgram, peer, NULL, CONNECT_CLOSE, conn->nonces, conn->packet, 0);
     for (unsigned way = 0; way < AQI_DGRAM_WAYS; way++) {
         if (!dgram_way(dgram, peer, way, &by)) continue;

@@ -71,6 +71,21 @@ CALLS = {"src/lib": "core/", "src/transport/rdma": "reg/", "src/transport/ibv": 
          "src/transport/ofi": "reg/"}
 
 
+# Files of a folder that know only each other and the headers named here: in dgram, the protocol of
+# a connection, below the engine.
+BELOW = {
+    "src/dgram": ({"ack", "hotel", "ops", "pace", "packet", "park", "queue", "search", "seen",
+                   "silence", "transmit"}, {"conn", "dgram"}),
+}
+
+
+def is_above(folder, caller, other):
+    """Whether `other`, a path without suffix, is a file of `folder` that `caller` must not know."""
+    files, headers = BELOW.get(folder, ((), ()))
+    inside, _, name = other.rpartition("/")
+    return caller in files and f"src/{inside}" == folder and name not in files | headers
+
+
 def rule_for(folder):
     parts = folder.split("/")
     for pattern, prefixes in RULES:
@@ -114,6 +129,9 @@ def check(root, path):
             if (root / "src" / include).exists():
                 yield f'{relative}:{number}: write "{include}": <> is for the system and aqueduct/'
             continue
+        full = include if "/" in include else f"{folder.removeprefix('src/')}/{include}"
+        if kind == '"' and is_above(folder, path.stem, full.removesuffix(".h")):
+            yield f"{relative}:{number}: must not include {full}; see docs/architecture.md"
         if kind == '"' and "/" not in include:
             if (path.parent / include).exists():
                 continue  # a neighbor
@@ -156,9 +174,10 @@ def check_calls(found):
         for name in sorted(used & where.keys()):
             include = where[name].removeprefix("src/")[:-2] + ".h"
             folder = include.rpartition("/")[0] + "/"
-            if any(prefix.startswith(folder) for prefix in prefixes) or \
-                    (besides and folder.startswith(besides)) or \
-                    (extra and extra.fullmatch(include)):
+            lower = not is_above(caller, pathlib.Path(source).stem, include.removesuffix(".h"))
+            if lower and (any(prefix.startswith(folder) for prefix in prefixes) or
+                          (besides and folder.startswith(besides)) or
+                          (extra and extra.fullmatch(include))):
                 continue
             yield f"{source} must not use {name} of {where[name]}; see docs/architecture.md"
 

@@ -85,6 +85,12 @@ class LintTest(unittest.TestCase):
         self.write("src/transport/loop/loop.c", '/* Loop. */\n#include "transport/loop/loop.h"\n')
         self.assert_clean("includes")
 
+    def test_includes_of_the_engine(self):
+        self.write("src/dgram/ack.c", '/* Ack. */\n#include "dgram/dgram_impl.h"\n')
+        self.assert_finds("must not include dgram/dgram_impl.h", "includes")
+        self.write("src/dgram/ack.c", '/* Ack. */\n#include "dgram/conn.h"\n')
+        self.assert_clean("includes")
+
     def test_includes_of_an_unknown_folder(self):
         self.write("src/new/new.c", "/* New. */\n")
         self.assert_finds("is not in the table", "includes")
