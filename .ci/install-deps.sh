@@ -13,8 +13,8 @@ test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute
     spin shellcheck)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which is only in libpmix-dev.
-managers=(mpich openmpi-bin slurmctld slurmd slurm-client libpmix-dev munge openssh-server \
-    openssh-client)
+managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix-dev munge \
+    openssh-server openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools)
 ci=("${all[@]}" "${other[@]}" clang libclang-rt-14-dev)

@@ -1,4 +1,5 @@
-# Installed files and their places, in the components runtime, dev, tools and doc. No installed file
+# Installed files and their places, in the components runtime, dev, tools, doc and fi
+# (src/front/fi). No installed file
 # contains the prefix, so that the tree may be moved (tests/install does).
 include(CMakePackageConfigHelpers)
 

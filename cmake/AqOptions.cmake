@@ -20,7 +20,9 @@ set(AQ_IBV AUTO CACHE STRING
   "The transport ibv (InfiniBand, RoCE): AUTO, if the headers of libibverbs are here, ON or OFF")
 set(AQ_OFI AUTO CACHE STRING
   "The transport ofi (libfabric): AUTO, if its headers are here, ON or OFF")
-set_property(CACHE AQ_IBV AQ_OFI PROPERTY STRINGS AUTO ON OFF)
+set(AQ_FI AUTO CACHE STRING
+  "The provider for libfabric (libaqueduct-fi): AUTO, if libfabric is here, ON or OFF")
+set_property(CACHE AQ_IBV AQ_OFI AQ_FI PROPERTY STRINGS AUTO ON OFF)
 set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread")
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)
@@ -49,6 +51,7 @@ function(aq_network name header package)
 endfunction()
 aq_network(IBV infiniband/verbs.h libibverbs-dev)
 aq_network(OFI rdma/fabric.h libfabric-dev)
+aq_network(FI rdma/providers/fi_prov.h libfabric-dev)
 
 find_package(Threads REQUIRED)
 # System libraries that the library needs; also for users of the static one.

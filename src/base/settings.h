@@ -137,6 +137,9 @@ const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t ro
 /* Whether the setting has its default. */
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 
+/* Give the number setting `name` of the table this value, unless it was set. */
+void aqi_setting_prefer(const struct aqi_settings_table *table, const char *name, uint64_t value);
+
 /* The number that the setting `name` of the table has, or `less` if it is `spared` and not set. */
 uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
                            uint64_t less);

@@ -107,6 +107,14 @@ void aqi_core_peer_down(uint32_t rank, const char *why);
 /* The answer to boot.agree. */
 void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living);
 
+/*
+ * Ask this function, too, whether the peer of a connection with that context may access a part of
+ * the segment that it was shown. Called while progress is made. NULL: the segment is all that
+ * counts.
+ */
+typedef bool aqi_core_range_filter(void *context, uint64_t addr, size_t len);
+void aqi_core_filter_ranges(aqi_core_range_filter *filter);
+
 /* AQ_OK between aqi_core_open and aqi_core_close and outside handlers; else the error to return. */
 aq_status aqi_core_callable(const char *call);
 

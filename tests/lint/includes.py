@@ -36,6 +36,7 @@ RULES = (
                          "aqueduct/status.h")),
     ("src/job/hub", ("job/hub/", "job/", "base/", "aqueduct/status.h")),
     ("src/job", ("job/", "job/hub/hub.h", "job/manager/manager.h", "base/", "aqueduct/status.h")),
+    ("src/front/fi", ("aqueduct/", "front/fi/", "lib/alone.h", "base/")),
     ("src/front/gasnet", ("aqueduct/", "gasnet.h", "gasnetex.h", "aqg/")),
     ("src/lib", ("lib/", "job/", "core/", "transport/", "transport/layers/fault.h",
                  "reg/limits.h", "base/", "aqueduct/")),
@@ -61,6 +62,7 @@ EXTRA = {
     "src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h"),
     "src/transport/rdma/pins.h": re.compile(r"reg/\w+\.h"),
     "src/transport/rdma/pins.c": re.compile(r"reg/\w+\.h"),
+    "src/lib/alone.c": re.compile(r"transport/shm/shm\.h"),
     "src/transport/am.c": re.compile(r"aqueduct/type\.h"),
     "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }

@@ -118,6 +118,19 @@ class Aqinfo(Case):
         self.assertIn("the interface of AQ_UDP_INTERFACE has no address of this", said.stdout)
         self.assertIn("maybe AQ_WAIT?", self.expect(run(AQINFO, "udp", "AQ_WIAT"), 2).stderr)
 
+    def test_the_provider_for_libfabric(self):
+        run_fi = run(AQINFO, "fi")
+        if run_fi.returncode == 1:
+            self.assertIn("is not installed", run_fi.stdout)
+            self.skipTest("the provider for libfabric was not built")
+        said = self.expect(run_fi, 0).stdout
+        folder = re.search(r"is (/.*)/libaqueduct-fi\.so\n", said).group(1)
+        self.assertIn(f"export FI_PROVIDER_PATH={folder} FI_PROVIDER=aqueduct\n", said)
+        self.assertIn("--mca mtl_ofi_provider_include aqueduct", said)
+        self.assertIn("does not find it", said)
+        said = self.expect(run(AQINFO, "fi", FI_PROVIDER_PATH=folder), 0).stdout
+        self.assertRegex(said, r"libfabric \d+\.\d+ finds it")
+
     def test_wrong_usage(self):
         self.assertIn("--help", self.expect(run(AQINFO, "--nonsense"), 2).stderr)
         self.expect(run(AQINFO, "--markdown", "AQ_WAIT"), 2)

@@ -44,6 +44,9 @@ int merge_traces(char *const *names);
  */
 int way_show(char *const *hosts, const char *interface);
 
+/* fi.c: print where the provider for libfabric is and how to use it; 1 if it is missing. */
+int fi_show(void);
+
 /* peers.c: print a table of the peers of processes or from files; 1 if one of them has no peers. */
 int peers_show(char *const *names);
 

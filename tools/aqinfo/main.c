@@ -45,19 +45,21 @@ static const struct command_row rows[] = {
 static const char head[] =
     "usage: aqinfo [OPTION]… [NAME]…\n"
     "       aqinfo udp HOST…\n"
+    "       aqinfo fi\n"
     "       aqinfo --merge-traces FILE…\n"
     "       aqinfo --peers PID|FILE…\n"
     "\n"
     "Shows transports, limits and settings of Aqueduct on this machine. Without options: the\n"
     "transports, the limits, and the settings that differ from their defaults. With names of\n"
     "settings, transports or limits: each of them in full. With udp and hosts: whether UDP\n"
-    "packets reach these hosts, and from which address.\n"
+    "packets reach these hosts, and from which address. With fi: how programs of libfabric, such\n"
+    "as MPI's, run over Aqueduct.\n"
     "\n";
 
 static const char tail[] =
     "\n"
-    "Exit code: 0; 1 if a setting has an invalid value or no packet reaches a host; 2 for\n"
-    "wrong usage.\n";
+    "Exit code: 0; 1 if a setting has an invalid value, no packet reaches a host, or the provider\n"
+    "is missing; 2 for wrong usage.\n";
 
 /* Whether one of `names` is in the comma-separated list `known`. */
 static int is_named(char *const *names, const char *known)
@@ -204,6 +206,8 @@ int main(int argc, char **argv)
                                       .count = sizeof rows / sizeof rows[0]};
     char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
+    if (format == FORMAT_TEXT && named && strcmp(names[0], "fi") == 0 && names[1] == NULL)
+        return command_written() ? fi_show() : 1;
     if ((format & (format - 1)) != 0)
         command_wrong("--json, --markdown, --merge-traces and --peers cannot be combined");
     if (named && format == FORMAT_MARKDOWN)

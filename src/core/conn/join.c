@@ -41,12 +41,20 @@ static void conn_join_hook_peer_lost(void *arg, uint32_t id, const char *why)
     atomic_store(&conn->suspect, true);
 }
 
+static aqi_core_range_filter *conn_join_filter;
+
+void aqi_core_filter_ranges(aqi_core_range_filter *filter)
+{
+    conn_join_filter = filter;
+}
+
 /* Whether the peer's messages may touch this. */
 static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     const aq_connection *conn = arg;
     const aq_segment *shown = atomic_load_explicit(&conn->shown, memory_order_acquire);
-    return shown != NULL && aqi_within(addr, len, (uintptr_t)shown->addr, shown->size);
+    return shown != NULL && aqi_within(addr, len, (uintptr_t)shown->addr, shown->size) &&
+           (conn_join_filter == NULL || conn_join_filter(conn->context, addr, len));
 }
 
 static bool conn_join_hide(aq_connection *conn, const aq_segment *segment)

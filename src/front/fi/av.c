@@ -1,0 +1,177 @@
+/* fi: address vectors. Both types number their addresses from 0. */
+#include "front/fi/fi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct afi_av *av_of(struct fid_av *fid)
+{
+    return AFI_OF(fid, struct afi_av, fid);
+}
+
+fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
+{
+    if (av == NULL) return FI_ADDR_NOTAVAIL;
+    if (ident->av == av && afi_av_ident(av, ident->addr) == ident) return ident->addr;
+    for (size_t i = 0; i < av->count; i++)
+        if (av->idents[i] == ident) return i;
+    return FI_ADDR_NOTAVAIL;
+}
+
+static bool av_make_room(struct afi_av *av)
+{
+    if (av->count < av->room) return true;
+    size_t room = 2 * av->room + 64;
+    struct afi_ident **idents = realloc(av->idents, room * sizeof(struct afi_ident *));
+    if (idents == NULL) return false;
+    av->idents = idents;
+    av->room = room;
+    return true;
+}
+
+/* FI_ADDR_NOTAVAIL: it is malformed, or there is no memory. */
+static fi_addr_t av_insert_one(struct afi_av *av, const struct afi_name *name)
+{
+    if (!afi_name_is_valid(name) || !av_make_room(av)) return FI_ADDR_NOTAVAIL;
+    struct afi_ident *ident = afi_ident_get(av->domain, name);
+    if (ident == NULL) return FI_ADDR_NOTAVAIL;
+    ident->av = av;
+    ident->addr = av->count;
+    av->idents[av->count] = ident;
+    return av->count++;
+}
+
+static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
+                     uint64_t flags, void *context)
+{
+    struct afi_av *av = av_of(fid);
+    int *errors = (flags & FI_SYNC_ERR) != 0 ? context : NULL;
+    int fine = 0;
+    if (av->eq != NULL && (flags & FI_SYNC_ERR) != 0) return -FI_EINVAL;
+    afi_lock();
+    for (size_t i = 0; i < count; i++) {
+        struct afi_name name;
+        memcpy(&name, (const unsigned char *)addr + i * sizeof(name), sizeof(name));
+        fi_addr_t got = av_insert_one(av, &name);
+        if (fi_addr != NULL) fi_addr[i] = got;
+        if (errors != NULL) errors[i] = got != FI_ADDR_NOTAVAIL ? 0 : FI_EINVAL;
+        fine += got != FI_ADDR_NOTAVAIL;
+    }
+    if (av->eq != NULL) {
+        const struct fi_eq_entry event = {
+            .fid = &fid->fid, .context = context, .data = (uint64_t)fine};
+        int err = afi_eq_write(av->eq, FI_AV_COMPLETE, &event, sizeof(event));
+        fine = err;
+    }
+    afi_unlock();
+    return fine;
+}
+
+/* Names have no form that people write. */
+static int av_insertsvc(struct fid_av *fid, const char *node, const char *service,
+                        fi_addr_t *fi_addr, uint64_t flags, void *context)
+{
+    (void)fid, (void)node, (void)service, (void)fi_addr, (void)flags, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt, const char *service,
+                        size_t svccnt, fi_addr_t *fi_addr, uint64_t flags, void *context)
+{
+    (void)fid, (void)node, (void)nodecnt, (void)service, (void)svccnt, (void)fi_addr, (void)flags;
+    (void)context;
+    return -FI_ENOSYS;
+}
+
+static void av_remove_one(struct afi_av *av, fi_addr_t addr)
+{
+    struct afi_ident *ident = afi_av_ident(av, addr);
+    if (ident == NULL) return;
+    av->idents[addr] = NULL;
+    if (ident->av == av && ident->addr == addr) ident->av = NULL;
+    afi_ident_put(ident);
+}
+
+static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count, uint64_t flags)
+{
+    (void)flags;
+    afi_lock();
+    for (size_t i = 0; i < count; i++)
+        av_remove_one(av_of(fid), fi_addr[i]);
+    afi_unlock();
+    return 0;
+}
+
+static int av_lookup(struct fid_av *fid, fi_addr_t fi_addr, void *addr, size_t *addrlen)
+{
+    afi_lock();
+    const struct afi_ident *ident = afi_av_ident(av_of(fid), fi_addr);
+    if (ident != NULL) memcpy(addr, &ident->name, aqi_min(*addrlen, sizeof(ident->name)));
+    *addrlen = sizeof(struct afi_name);
+    afi_unlock();
+    return ident != NULL ? 0 : -FI_EINVAL;
+}
+
+static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf, size_t *len)
+{
+    struct afi_name name;
+    (void)fid;
+    memcpy(&name, addr, sizeof(name));
+    *len = (size_t)afi_name_text(&name, buf, *len) + 1;
+    return buf;
+}
+
+static struct fi_ops_av av_ops = {.size = sizeof(struct fi_ops_av),
+                                  .insert = av_insert,
+                                  .insertsvc = av_insertsvc,
+                                  .insertsym = av_insertsym,
+                                  .remove = av_remove,
+                                  .lookup = av_lookup,
+                                  .straddr = av_straddr};
+
+static int av_close(struct fid *fid)
+{
+    struct afi_av *av = AFI_OF(fid, struct afi_av, fid.fid);
+    afi_lock();
+    bool busy = av->users != 0;
+    for (size_t i = 0; !busy && i < av->count; i++)
+        av_remove_one(av, i);
+    if (!busy) av->domain->users--;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(av->idents);
+    free(av);
+    return 0;
+}
+
+static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+    (void)flags;
+    if (bfid->fclass != FI_CLASS_EQ) return -FI_EINVAL;
+    AFI_OF(fid, struct afi_av, fid.fid)->eq = AFI_OF(bfid, struct afi_eq, fid.fid);
+    return 0;
+}
+
+static struct fi_ops av_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = av_close, .bind = av_bind};
+
+int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **out,
+                void *context)
+{
+    struct afi_domain *owner = AFI_OF(domain, struct afi_domain, fid);
+    if (attr->name != NULL || attr->rx_ctx_bits != 0) return -FI_ENOSYS;
+    struct afi_av *av = calloc(1, sizeof(*av));
+    if (av == NULL) return -FI_ENOMEM;
+    if (attr->type == FI_AV_UNSPEC)
+        attr->type = owner->av_type != FI_AV_UNSPEC ? owner->av_type : FI_AV_MAP;
+    *av = (struct afi_av){
+        .fid = {.fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &av_fid_ops},
+                .ops = &av_ops},
+        .domain = owner,
+        .type = attr->type};
+    afi_lock();
+    owner->users++;
+    afi_unlock();
+    *out = &av->fid;
+    return 0;
+}

@@ -1,0 +1,122 @@
+/* fi: counters of completions. */
+#include "front/fi/fi.h"
+
+#include <stdlib.h>
+
+static struct afi_cntr *cntr_of(struct fid_cntr *fid)
+{
+    return AFI_OF(fid, struct afi_cntr, fid);
+}
+
+static uint64_t cntr_read(struct fid_cntr *fid)
+{
+    afi_lock();
+    afi_progress();
+    uint64_t value = cntr_of(fid)->value;
+    afi_unlock();
+    return value;
+}
+
+static uint64_t cntr_readerr(struct fid_cntr *fid)
+{
+    afi_lock();
+    afi_progress();
+    uint64_t errors = cntr_of(fid)->errors;
+    afi_unlock();
+    return errors;
+}
+
+/* `*value` becomes `to`, or that much more. */
+static int cntr_change(uint64_t *value, uint64_t by, bool set)
+{
+    afi_lock();
+    *value = set ? by : *value + by;
+    afi_unlock();
+    return 0;
+}
+
+static int cntr_add(struct fid_cntr *fid, uint64_t value)
+{
+    return cntr_change(&cntr_of(fid)->value, value, false);
+}
+
+static int cntr_set(struct fid_cntr *fid, uint64_t value)
+{
+    return cntr_change(&cntr_of(fid)->value, value, true);
+}
+
+static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
+{
+    return cntr_change(&cntr_of(fid)->errors, value, false);
+}
+
+static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
+{
+    return cntr_change(&cntr_of(fid)->errors, value, true);
+}
+
+static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
+{
+    struct afi_cntr *cntr = cntr_of(fid);
+    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    int err = 0;
+    afi_lock();
+    uint64_t errors = cntr->errors;
+    for (;;) {
+        afi_progress();
+        if (cntr->value >= threshold) break;
+        now = afi_now();
+        err = cntr->errors != errors ? -FI_EAVAIL : now >= until ? -FI_ETIMEDOUT : 0;
+        if (err != 0) break;
+        afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
+    }
+    afi_unlock();
+    return err;
+}
+
+static struct fi_ops_cntr cntr_ops = {.size = sizeof(struct fi_ops_cntr),
+                                      .read = cntr_read,
+                                      .readerr = cntr_readerr,
+                                      .add = cntr_add,
+                                      .set = cntr_set,
+                                      .wait = cntr_wait,
+                                      .adderr = cntr_adderr,
+                                      .seterr = cntr_seterr};
+
+static int cntr_close(struct fid *fid)
+{
+    struct afi_cntr *cntr = AFI_OF(fid, struct afi_cntr, fid.fid);
+    afi_lock();
+    bool busy = cntr->users != 0;
+    if (!busy) cntr->domain->users--;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(cntr);
+    return 0;
+}
+
+static int cntr_control(struct fid *fid, int command, void *arg)
+{
+    return afi_get_wait(fid, AFI_OF(fid, struct afi_cntr, fid.fid)->wait_obj, command, arg);
+}
+
+static struct fi_ops cntr_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = cntr_close, .control = cntr_control};
+
+int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **out,
+                  void *context)
+{
+    if (!afi_waits(attr->wait_obj) || attr->events != FI_CNTR_EVENTS_COMP) return -FI_ENOSYS;
+    struct afi_cntr *cntr = calloc(1, sizeof(*cntr));
+    if (cntr == NULL) return -FI_ENOMEM;
+    *cntr = (struct afi_cntr){
+        .fid = {.fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops},
+                .ops = &cntr_ops},
+        .domain = AFI_OF(domain, struct afi_domain, fid),
+        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj};
+    afi_lock();
+    cntr->domain->users++;
+    afi_unlock();
+    *out = &cntr->fid;
+    return 0;
+}

@@ -1,0 +1,206 @@
+/* fi: completion queues. */
+#include "front/fi/fi.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- writing --------------------------------------------------------------------------------- */
+
+static bool cq_grow(struct afi_cq *cq)
+{
+    struct afi_completion *ring = malloc(2 * cq->room * sizeof(*ring));
+    if (ring == NULL) return false;
+    for (size_t i = 0; i < cq->count; i++)
+        ring[i] = cq->ring[(cq->first + i) & (cq->room - 1)];
+    free(cq->ring);
+    cq->ring = ring;
+    cq->first = 0;
+    cq->room *= 2;
+    return true;
+}
+
+/* A completion is never lost, though a program reads late: the queue grows. */
+void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
+{
+    if (AQI_UNLIKELY(cq->count == cq->room) && !cq_grow(cq)) abort();
+    cq->ring[(cq->first + cq->count++) & (cq->room - 1)] =
+        (struct afi_completion){.entry = *entry, .source = source};
+}
+
+void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source)
+{
+    struct afi_cq_error *error = malloc(sizeof(*error));
+    if (error == NULL) abort();
+    *error = (struct afi_cq_error){.entry = *entry, .source = source};
+    *cq->last_error = error;
+    cq->last_error = &error->next;
+}
+
+/* --- reading --------------------------------------------------------------------------------- */
+
+static const size_t cq_entry_sizes[] = {[FI_CQ_FORMAT_UNSPEC] = sizeof(struct fi_cq_tagged_entry),
+                                        [FI_CQ_FORMAT_CONTEXT] = sizeof(struct fi_cq_entry),
+                                        [FI_CQ_FORMAT_MSG] = sizeof(struct fi_cq_msg_entry),
+                                        [FI_CQ_FORMAT_DATA] = sizeof(struct fi_cq_data_entry),
+                                        [FI_CQ_FORMAT_TAGGED] = sizeof(struct fi_cq_tagged_entry)};
+
+/* Each format is the beginning of the longest. */
+static ssize_t cq_take(struct afi_cq *cq, void *buf, size_t count, fi_addr_t *source)
+{
+    size_t size = cq_entry_sizes[cq->format], n = 0;
+    if (AQI_UNLIKELY(cq->errors != NULL)) return -FI_EAVAIL;
+    for (; n < count && cq->count != 0; n++) {
+        const struct afi_completion *at = &cq->ring[cq->first];
+        memcpy((unsigned char *)buf + n * size, &at->entry, size);
+        if (source != NULL) source[n] = at->source;
+        cq->first = (cq->first + 1) & (cq->room - 1);
+        cq->count--;
+    }
+    return n != 0 ? (ssize_t)n : -FI_EAGAIN;
+}
+
+static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source)
+{
+    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    afi_lock();
+    if (cq->count == 0) afi_progress();
+    ssize_t got = cq_take(cq, buf, count, source);
+    afi_unlock();
+    return got;
+}
+
+static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
+{
+    return cq_readfrom(fid, buf, count, NULL);
+}
+
+static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
+{
+    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    (void)flags;
+    afi_lock();
+    struct afi_cq_error *error = cq->errors;
+    if (error != NULL) {
+        cq->errors = error->next;
+        if (cq->errors == NULL) cq->last_error = &cq->errors;
+        *buf = error->entry;
+        buf->err_data = NULL;
+        buf->err_data_size = 0;
+        free(error);
+    }
+    afi_unlock();
+    return error != NULL ? 1 : -FI_EAGAIN;
+}
+
+static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
+                            const void *cond, int timeout)
+{
+    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
+    ssize_t got = -FI_EAGAIN;
+    if (cq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    afi_lock();
+    for (;;) {
+        if (cq->count < least) afi_progress();
+        if (cq->count >= least || cq->errors != NULL || cq->signalled) break;
+        now = afi_now();
+        if (now >= until) break;
+        afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
+    }
+    if (!cq->signalled || cq->count != 0) got = cq_take(cq, buf, count, source);
+    cq->signalled = false;
+    afi_unlock();
+    return got;
+}
+
+static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void *cond, int timeout)
+{
+    return cq_sreadfrom(fid, buf, count, NULL, cond, timeout);
+}
+
+static int cq_signal(struct fid_cq *fid)
+{
+    afi_lock();
+    AFI_OF(fid, struct afi_cq, fid)->signalled = true;
+    afi_unlock();
+    return 0;
+}
+
+static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
+                               size_t len)
+{
+    const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+    (void)fid, (void)err_data;
+    if (buf != NULL && len != 0) snprintf(buf, len, "%s", text);
+    return text;
+}
+
+static struct fi_ops_cq cq_ops = {.size = sizeof(struct fi_ops_cq),
+                                  .read = cq_read,
+                                  .readfrom = cq_readfrom,
+                                  .readerr = cq_readerr,
+                                  .sread = cq_sread,
+                                  .sreadfrom = cq_sreadfrom,
+                                  .signal = cq_signal,
+                                  .strerror = cq_strerror};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static int cq_close(struct fid *fid)
+{
+    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid.fid);
+    afi_lock();
+    bool busy = cq->users != 0;
+    if (!busy) cq->domain->users--;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    while (cq->errors != NULL) {
+        struct afi_cq_error *error = cq->errors;
+        cq->errors = error->next;
+        free(error);
+    }
+    free(cq->ring);
+    free(cq);
+    return 0;
+}
+
+static int cq_control(struct fid *fid, int command, void *arg)
+{
+    return afi_get_wait(fid, AFI_OF(fid, struct afi_cq, fid.fid)->wait_obj, command, arg);
+}
+
+static struct fi_ops cq_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = cq_close, .control = cq_control};
+
+int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out,
+                void *context)
+{
+    if (attr->format > FI_CQ_FORMAT_TAGGED || !afi_waits(attr->wait_obj)) return -FI_ENOSYS;
+    struct afi_cq *cq = calloc(1, sizeof(*cq));
+    size_t room = aqi_power_of_two_from(attr->size != 0 ? aqi_min(attr->size, 1 << 20) : AFI_CQ);
+    struct afi_completion *ring = malloc(room * sizeof(*ring));
+    if (cq == NULL || ring == NULL) {
+        free(cq);
+        free(ring);
+        return -FI_ENOMEM;
+    }
+    if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_TAGGED;
+    *cq = (struct afi_cq){
+        .fid = {.fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &cq_fid_ops},
+                .ops = &cq_ops},
+        .domain = AFI_OF(domain, struct afi_domain, fid),
+        .format = attr->format,
+        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj,
+        .cond = attr->wait_cond,
+        .ring = ring,
+        .room = room};
+    cq->last_error = &cq->errors;
+    afi_lock();
+    cq->domain->users++;
+    afi_unlock();
+    *out = &cq->fid;
+    return 0;
+}

@@ -1,0 +1,282 @@
+/* fi: domains, memory registrations, and the endpoints that are known. */
+#include "front/fi/fi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DOMAIN_MR_BUCKETS = 256 };
+
+/* --- endpoints that are known ---------------------------------------------------------------- */
+
+struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name)
+{
+    uint64_t word;
+    memcpy(&word, name->id, sizeof(word));
+    struct afi_link *bucket = &domain->ident_buckets[word % AFI_IDENTS];
+    for (struct afi_link *at = bucket->next; at != bucket; at = at->next) {
+        struct afi_ident *ident = AFI_OF(at, struct afi_ident, link);
+        if (memcmp(ident->name.id, name->id, AFI_ID) != 0) continue;
+        ident->users++;
+        return ident;
+    }
+    struct afi_ident *ident = calloc(1, sizeof(*ident));
+    if (ident == NULL) return NULL;
+    ident->name = *name;
+    ident->users = 1;
+    afi_list_append(bucket, &ident->link);
+    return ident;
+}
+
+void afi_ident_put(struct afi_ident *ident)
+{
+    if (--ident->users != 0) return;
+    afi_list_remove(&ident->link);
+    free(ident);
+}
+
+/* --- memory ---------------------------------------------------------------------------------- */
+
+static struct afi_link *domain_mr_bucket(struct afi_domain *domain, uint64_t key)
+{
+    return &domain->mr_buckets[aqi_hash(AQI_HASH_SEED, key) % DOMAIN_MR_BUCKETS];
+}
+
+static struct afi_mr *domain_mr_of(struct afi_domain *domain, uint64_t key)
+{
+    struct afi_link *bucket = domain_mr_bucket(domain, key);
+    for (struct afi_link *at = bucket->next; at != bucket; at = at->next)
+        if (AFI_OF(at, struct afi_mr, link)->fid.key == key) return AFI_OF(at, struct afi_mr, link);
+    return NULL;
+}
+
+struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t addr, size_t len,
+                           uint64_t access, unsigned char **at)
+{
+    struct afi_mr *mr = domain_mr_of(domain, key);
+    if (mr == NULL || (mr->access & access) != access) return NULL;
+    uint64_t begin = domain->virtual ? (uintptr_t)mr->at : 0;
+    if (!aqi_within(addr, len, begin, mr->len)) return NULL;
+    *at = mr->at + (addr - begin);
+    return mr;
+}
+
+bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, uint64_t access)
+{
+    for (unsigned i = 0; domain->mr_count != 0 && i < DOMAIN_MR_BUCKETS; i++)
+        for (struct afi_link *at = domain->mr_buckets[i].next; at != &domain->mr_buckets[i];
+             at = at->next) {
+            const struct afi_mr *mr = AFI_OF(at, struct afi_mr, link);
+            if ((mr->access & access) == access &&
+                aqi_within(addr, len, (uintptr_t)mr->at, mr->len))
+                return true;
+        }
+    return false;
+}
+
+static int domain_mr_close(struct fid *fid)
+{
+    struct afi_mr *mr = AFI_OF(fid, struct afi_mr, fid.fid);
+    afi_lock();
+    afi_list_remove(&mr->link);
+    mr->domain->users--;
+    mr->domain->mr_count--;
+    if (mr->cntr != NULL) mr->cntr->users--;
+    afi_unlock();
+    free(mr);
+    return 0;
+}
+
+static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+    struct afi_mr *mr = AFI_OF(fid, struct afi_mr, fid.fid);
+    if (bfid->fclass == FI_CLASS_EP) return 0; /* it is open to all endpoints of the domain */
+    if (bfid->fclass != FI_CLASS_CNTR || (flags & ~(FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
+        return -FI_EINVAL;
+    mr->cntr = AFI_OF(bfid, struct afi_cntr, fid.fid);
+    mr->cntr->users++;
+    return 0;
+}
+
+static int domain_mr_control(struct fid *fid, int command, void *arg)
+{
+    (void)fid, (void)arg;
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
+
+static struct fi_ops domain_mr_ops = {.size = sizeof(struct fi_ops),
+                                      .close = domain_mr_close,
+                                      .bind = domain_mr_bind,
+                                      .control = domain_mr_control};
+
+static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t wanted)
+{
+    uint64_t key = wanted;
+    if (domain->chooses_keys) {
+        while (domain_mr_of(domain, domain->next_key) != NULL)
+            domain->next_key++;
+        key = domain->next_key++;
+    } else if (domain_mr_of(domain, key) != NULL) {
+        return -FI_ENOKEY;
+    }
+    mr->fid.key = key;
+    mr->fid.mem_desc = mr;
+    afi_list_append(domain_mr_bucket(domain, key), &mr->link);
+    domain->users++;
+    domain->mr_count++;
+    return 0;
+}
+
+static int domain_mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+                             struct fid_mr **out)
+{
+    struct afi_domain *domain = AFI_OF(fid, struct afi_domain, fid.fid);
+    if (fid->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1 || attr->mr_iov == NULL ||
+        attr->offset != 0)
+        return -FI_EINVAL;
+    if (attr->iface != FI_HMEM_SYSTEM || (flags & ~(FI_RMA_EVENT)) != 0) return -FI_ENOSYS;
+    struct afi_mr *mr = calloc(1, sizeof(*mr));
+    if (mr == NULL) return -FI_ENOMEM;
+    *mr = (struct afi_mr){
+        .fid = {.fid = {.fclass = FI_CLASS_MR, .context = attr->context, .ops = &domain_mr_ops}},
+        .domain = domain,
+        .at = attr->mr_iov->iov_base,
+        .len = attr->mr_iov->iov_len,
+        .access = attr->access};
+    afi_lock();
+    int err = domain_mr_add(domain, mr, attr->requested_key);
+    afi_unlock();
+    if (err != 0)
+        free(mr);
+    else
+        *out = &mr->fid;
+    return err;
+}
+
+static int domain_mr_regv(struct fid *fid, const struct iovec *iov, size_t count, uint64_t access,
+                          uint64_t offset, uint64_t requested_key, uint64_t flags,
+                          struct fid_mr **mr, void *context)
+{
+    const struct fi_mr_attr attr = {.mr_iov = iov,
+                                    .iov_count = count,
+                                    .access = access,
+                                    .offset = offset,
+                                    .requested_key = requested_key,
+                                    .context = context};
+    return domain_mr_regattr(fid, &attr, flags, mr);
+}
+
+static int domain_mr_reg(struct fid *fid, const void *buf, size_t len, uint64_t access,
+                         uint64_t offset, uint64_t requested_key, uint64_t flags,
+                         struct fid_mr **mr, void *context)
+{
+    const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+    return domain_mr_regv(fid, &iov, 1, access, offset, requested_key, flags, mr, context);
+}
+
+static struct fi_ops_mr domain_reg_ops = {.size = sizeof(struct fi_ops_mr),
+                                          .reg = domain_mr_reg,
+                                          .regv = domain_mr_regv,
+                                          .regattr = domain_mr_regattr};
+
+/* --- domains --------------------------------------------------------------------------------- */
+
+static int domain_no_sep(struct fid_domain *domain, struct fi_info *info, struct fid_ep **sep,
+                         void *context)
+{
+    (void)domain, (void)info, (void)sep, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr, struct fid_stx **stx,
+                         void *context)
+{
+    (void)domain, (void)attr, (void)stx, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int domain_no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
+                          struct fid_poll **pollset)
+{
+    (void)domain, (void)attr, (void)pollset;
+    return -FI_ENOSYS;
+}
+
+static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
+                                          .av_open = afi_av_open,
+                                          .cq_open = afi_cq_open,
+                                          .endpoint = afi_ep_open,
+                                          .scalable_ep = domain_no_sep,
+                                          .cntr_open = afi_cntr_open,
+                                          .poll_open = domain_no_poll,
+                                          .stx_ctx = domain_no_stx,
+                                          .srx_ctx = afi_srx_open,
+                                          .query_atomic = afi_atomic_query};
+
+static int domain_close(struct fid *fid)
+{
+    struct afi_domain *domain = AFI_OF(fid, struct afi_domain, fid.fid);
+    afi_lock();
+    bool busy = domain->users != 0;
+    if (!busy && domain->progresses) afi_thread_stop();
+    if (!busy && --afi.domains == 0) afi_library_close();
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(domain->mr_buckets);
+    free(domain);
+    return 0;
+}
+
+static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+    (void)fid, (void)flags;
+    return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+}
+
+static struct fi_ops domain_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = domain_close, .bind = domain_bind};
+
+static void domain_choose_mr(struct afi_domain *domain, int mode)
+{
+    domain->virtual = mode == FI_MR_BASIC || (mode & FI_MR_VIRT_ADDR) != 0;
+    domain->chooses_keys = mode == FI_MR_BASIC || (mode & FI_MR_PROV_KEY) != 0;
+}
+
+int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **out,
+                    void *context)
+{
+    int err = afi_info_check(info);
+    if (err != 0) return err;
+    struct afi_domain *domain = calloc(1, sizeof(*domain));
+    struct afi_link *buckets = malloc(DOMAIN_MR_BUCKETS * sizeof(*buckets));
+    if (domain == NULL || buckets == NULL) {
+        free(domain);
+        free(buckets);
+        return -FI_ENOMEM;
+    }
+    *domain = (struct afi_domain){
+        .fid = {.fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops},
+                .ops = &domain_ops,
+                .mr = &domain_reg_ops},
+        .fabric = fabric,
+        .av_type = info->domain_attr->av_type,
+        .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
+        .mr_buckets = buckets,
+        .next_key = 1};
+    domain_choose_mr(domain, info->domain_attr->mr_mode);
+    for (unsigned i = 0; i < DOMAIN_MR_BUCKETS; i++)
+        afi_list_init(&buckets[i]);
+    for (unsigned i = 0; i < AFI_IDENTS; i++)
+        afi_list_init(&domain->ident_buckets[i]);
+    afi_lock();
+    err = afi_library_open();
+    if (err == 0 && domain->progresses) err = afi_thread_start();
+    afi.domains += err == 0;
+    afi_unlock();
+    if (err != 0) {
+        free(buckets);
+        free(domain);
+        return err;
+    }
+    *out = &domain->fid;
+    return 0;
+}

@@ -1,0 +1,351 @@
+/* fi: endpoints and shared receive contexts: opening, binding, options. */
+#include "front/fi/fi.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- binding --------------------------------------------------------------------------------- */
+
+static int ep_bind_cq(struct afi_ep *ep, struct afi_cq *cq, uint64_t flags)
+{
+    bool selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    if ((flags & ~(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION)) != 0 ||
+        (flags & (FI_TRANSMIT | FI_RECV)) == 0)
+        return -FI_EINVAL;
+    if ((flags & FI_TRANSMIT) != 0) {
+        if (ep->tx_cq != NULL) return -FI_EINVAL;
+        ep->tx_cq = cq;
+        ep->tx_selective = selective;
+        cq->users++;
+    }
+    if ((flags & FI_RECV) != 0) {
+        if (ep->rx_cq != NULL) return -FI_EINVAL;
+        ep->rx_cq = cq;
+        ep->rx_selective = selective;
+        cq->users++;
+    }
+    return 0;
+}
+
+static int ep_bind_cntr(struct afi_ep *ep, struct afi_cntr *cntr, uint64_t flags)
+{
+    static const uint64_t bits[AFI_COUNTS] = {FI_SEND,  FI_RECV,        FI_READ,
+                                              FI_WRITE, FI_REMOTE_READ, FI_REMOTE_WRITE};
+    for (unsigned i = 0; i < AFI_COUNTS; i++) {
+        if ((flags & bits[i]) == 0) continue;
+        if (ep->cntr[i] != NULL) return -FI_EINVAL;
+        ep->cntr[i] = cntr;
+        cntr->users++;
+    }
+    return 0;
+}
+
+static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
+{
+    switch (bfid->fclass) {
+    case FI_CLASS_CQ:
+        return ep_bind_cq(ep, AFI_OF(bfid, struct afi_cq, fid.fid), flags);
+    case FI_CLASS_CNTR:
+        return ep_bind_cntr(ep, AFI_OF(bfid, struct afi_cntr, fid.fid), flags);
+    case FI_CLASS_AV:
+        if (ep->av != NULL) return -FI_EINVAL;
+        ep->av = AFI_OF(bfid, struct afi_av, fid.fid);
+        ep->av->users++;
+        return 0;
+    case FI_CLASS_EQ:
+        ep->eq = AFI_OF(bfid, struct afi_eq, fid.fid);
+        return 0;
+    case FI_CLASS_SRX_CTX:
+        if (ep->srx != NULL) return -FI_EINVAL;
+        ep->srx = AFI_OF(bfid, struct afi_srx, fid.fid);
+        ep->srx->users++;
+        ep->rxq = &ep->srx->rxq;
+        return 0;
+    case FI_CLASS_MR:
+        return 0;
+    default:
+        return -FI_EINVAL;
+    }
+}
+
+static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    afi_lock();
+    int err = ep->enabled ? -FI_EOPBADSTATE : ep_bind_locked(ep, bfid, flags);
+    afi_unlock();
+    return err;
+}
+
+/* --- control --------------------------------------------------------------------------------- */
+
+static int ep_enable(struct afi_ep *ep)
+{
+    if (ep->enabled) return 0;
+    if (ep->av == NULL) return -FI_ENOAV;
+    if (ep->srx != NULL && ep->srx->av == NULL) ep->srx->av = ep->av;
+    int err = afi_peer_listen(ep);
+    ep->enabled = err == 0;
+    return err;
+}
+
+static int ep_set_flags(struct afi_ep *ep, uint64_t flags)
+{
+    if ((flags & FI_TRANSMIT) != 0) ep->tx_flags = flags & ~(FI_TRANSMIT | FI_RECV);
+    if ((flags & FI_RECV) != 0) ep->own.flags = flags & ~(FI_TRANSMIT | FI_RECV);
+    return (flags & (FI_TRANSMIT | FI_RECV)) != 0 ? 0 : -FI_EINVAL;
+}
+
+static int ep_get_flags(const struct afi_ep *ep, uint64_t *flags)
+{
+    if ((*flags & FI_TRANSMIT) != 0)
+        *flags = ep->tx_flags;
+    else if ((*flags & FI_RECV) != 0)
+        *flags = ep->own.flags;
+    else
+        return -FI_EINVAL;
+    return 0;
+}
+
+static int ep_control(struct fid *fid, int command, void *arg)
+{
+    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    afi_lock();
+    int err = command == FI_ENABLE       ? ep_enable(ep)
+              : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(uint64_t *)arg)
+              : command == FI_GETOPSFLAG ? ep_get_flags(ep, arg)
+                                         : -FI_ENOSYS;
+    afi_unlock();
+    return err;
+}
+
+static struct afi_rxq *ep_rxq(struct fid *fid)
+{
+    return fid->fclass == FI_CLASS_SRX_CTX ? &AFI_OF(fid, struct afi_srx, fid.fid)->rxq
+                                           : AFI_OF(fid, struct afi_ep, fid.fid)->rxq;
+}
+
+static ssize_t ep_cancel(struct fid *fid, void *context)
+{
+    struct afi_cq *cq = fid->fclass == FI_CLASS_SRX_CTX
+                            ? AFI_OF(fid, struct afi_srx, fid.fid)->cq
+                            : afi_rx_cq(AFI_OF(fid, struct afi_ep, fid.fid));
+    afi_lock();
+    int err = afi_rxq_cancel(ep_rxq(fid), cq, context);
+    afi_unlock();
+    return err;
+}
+
+static int ep_getopt(struct fid *fid, int level, int name, void *value, size_t *len)
+{
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (*len < sizeof(size_t)) return -FI_ETOOSMALL;
+    *(size_t *)value = ep_rxq(fid)->least;
+    *len = sizeof(size_t);
+    return 0;
+}
+
+static int ep_setopt(struct fid *fid, int level, int name, const void *value, size_t len)
+{
+    if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
+    if (len < sizeof(size_t)) return -FI_EINVAL;
+    ep_rxq(fid)->least = *(const size_t *)value;
+    return 0;
+}
+
+static ssize_t ep_size_left(struct fid_ep *ep)
+{
+    (void)ep;
+    return AFI_SIZE;
+}
+
+static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
+                                  .cancel = ep_cancel,
+                                  .getopt = ep_getopt,
+                                  .setopt = ep_setopt,
+                                  .rx_size_left = ep_size_left,
+                                  .tx_size_left = ep_size_left};
+
+/* --- names ----------------------------------------------------------------------------------- */
+
+static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
+{
+    (void)fid, (void)addr, (void)addrlen;
+    return -FI_ENOSYS;
+}
+
+static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
+{
+    const struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    size_t room = *addrlen;
+    *addrlen = sizeof(ep->name);
+    if (!ep->enabled) return -FI_EOPBADSTATE;
+    if (addr != NULL) memcpy(addr, &ep->name, aqi_min(room, sizeof(ep->name)));
+    return addr == NULL || room < sizeof(ep->name) ? -FI_ETOOSMALL : 0;
+}
+
+static int ep_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen)
+{
+    (void)ep, (void)addr, (void)addrlen;
+    return -FI_ENOSYS;
+}
+
+static int ep_connect(struct fid_ep *ep, const void *addr, const void *param, size_t paramlen)
+{
+    (void)ep, (void)addr, (void)param, (void)paramlen;
+    return -FI_ENOSYS;
+}
+
+static int ep_accept(struct fid_ep *ep, const void *param, size_t paramlen)
+{
+    (void)ep, (void)param, (void)paramlen;
+    return -FI_ENOSYS;
+}
+
+static int ep_shutdown(struct fid_ep *ep, uint64_t flags)
+{
+    (void)ep, (void)flags;
+    return -FI_ENOSYS;
+}
+
+static int ep_join(struct fid_ep *ep, const void *addr, uint64_t flags, struct fid_mc **mc,
+                   void *context)
+{
+    (void)ep, (void)addr, (void)flags, (void)mc, (void)context;
+    return -FI_ENOSYS;
+}
+
+static struct fi_ops_cm ep_cm_ops = {.size = sizeof(struct fi_ops_cm),
+                                     .setname = ep_setname,
+                                     .getname = ep_getname,
+                                     .getpeer = ep_getpeer,
+                                     .connect = ep_connect,
+                                     .accept = ep_accept,
+                                     .shutdown = ep_shutdown,
+                                     .join = ep_join};
+
+/* --- endpoints ------------------------------------------------------------------------------- */
+
+static void ep_unbind(struct afi_ep *ep)
+{
+    if (ep->tx_cq != NULL) ep->tx_cq->users--;
+    if (ep->rx_cq != NULL) ep->rx_cq->users--;
+    if (ep->av != NULL) ep->av->users--;
+    if (ep->srx != NULL) ep->srx->users--;
+    for (unsigned i = 0; i < AFI_COUNTS; i++)
+        if (ep->cntr[i] != NULL) ep->cntr[i]->users--;
+    ep->domain->users--;
+}
+
+/* Pending operations end without a completion. */
+static int ep_close(struct fid *fid)
+{
+    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    afi_lock();
+    afi_peer_close_all(ep);
+    afi_rxq_close(&ep->own);
+    ep_unbind(ep);
+    afi_list_remove(&ep->link);
+    afi_unlock();
+    free(ep);
+    return 0;
+}
+
+static struct fi_ops ep_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = ep_close, .bind = ep_bind, .control = ep_control};
+
+int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **out, void *context)
+{
+    int err = afi_info_check(info);
+    if (err != 0) return err;
+    struct afi_ep *ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) return -FI_ENOMEM;
+    *ep = (struct afi_ep){
+        .fid = {.fid = {.fclass = FI_CLASS_EP, .context = context, .ops = &ep_fid_ops},
+                .ops = &ep_ops,
+                .cm = &ep_cm_ops,
+                .msg = &afi_msg_ops,
+                .rma = &afi_rma_ops,
+                .tagged = &afi_tagged_ops,
+                .atomic = &afi_atomic_ops},
+        .domain = AFI_OF(domain, struct afi_domain, fid),
+        .caps = info->caps,
+        .tx_flags = info->tx_attr != NULL ? info->tx_attr->op_flags : 0};
+    afi_rxq_init(&ep->own);
+    ep->own.flags = info->rx_attr != NULL ? info->rx_attr->op_flags : 0;
+    ep->rxq = &ep->own;
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        afi_list_init(&ep->peers[i]);
+    afi_lock();
+    afi_list_append(&afi.eps, &ep->link);
+    ep->domain->users++;
+    afi_unlock();
+    *out = &ep->fid;
+    return 0;
+}
+
+/* --- shared receive contexts ----------------------------------------------------------------- */
+
+static int ep_srx_close(struct fid *fid)
+{
+    struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid.fid);
+    afi_lock();
+    bool busy = srx->users != 0;
+    if (!busy) {
+        afi_rxq_close(&srx->rxq);
+        srx->domain->users--;
+        if (srx->cq != NULL) srx->cq->users--;
+    }
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    free(srx);
+    return 0;
+}
+
+static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
+{
+    struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid.fid);
+    if (bfid->fclass == FI_CLASS_AV) {
+        srx->av = AFI_OF(bfid, struct afi_av, fid.fid);
+        return 0;
+    }
+    if (bfid->fclass != FI_CLASS_CQ || srx->cq != NULL) return -FI_EINVAL;
+    afi_lock();
+    srx->cq = AFI_OF(bfid, struct afi_cq, fid.fid);
+    srx->cq->users++;
+    srx->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    afi_unlock();
+    return 0;
+}
+
+static int ep_srx_control(struct fid *fid, int command, void *arg)
+{
+    (void)fid, (void)arg;
+    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+}
+
+static struct fi_ops ep_srx_fid_ops = {.size = sizeof(struct fi_ops),
+                                       .close = ep_srx_close,
+                                       .bind = ep_srx_bind,
+                                       .control = ep_srx_control};
+
+int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **out,
+                 void *context)
+{
+    struct afi_srx *srx = calloc(1, sizeof(*srx));
+    if (srx == NULL) return -FI_ENOMEM;
+    *srx = (struct afi_srx){
+        .fid = {.fid = {.fclass = FI_CLASS_SRX_CTX, .context = context, .ops = &ep_srx_fid_ops},
+                .ops = &ep_ops,
+                .cm = &ep_cm_ops,
+                .msg = &afi_msg_ops,
+                .tagged = &afi_tagged_ops},
+        .domain = AFI_OF(domain, struct afi_domain, fid)};
+    afi_rxq_init(&srx->rxq);
+    srx->rxq.flags = attr != NULL ? attr->op_flags : 0;
+    afi_lock();
+    srx->domain->users++;
+    afi_unlock();
+    *out = &srx->fid;
+    return 0;
+}

@@ -1,0 +1,132 @@
+/* fi: event queues: addresses that were inserted, and what the program writes itself. */
+#include "front/fi/fi.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int eq_put(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
+{
+    struct afi_eq_event *event = malloc(sizeof(*event) + len);
+    if (event == NULL) return -FI_ENOMEM;
+    *event = (struct afi_eq_event){.type = type, .len = len};
+    memcpy(event->bytes, bytes, len);
+    *eq->last = event;
+    eq->last = &event->next;
+    return 0;
+}
+
+int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
+{
+    return eq_put(eq, type, bytes, len);
+}
+
+static ssize_t eq_take(struct afi_eq *eq, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
+    struct afi_eq_event *event = eq->events;
+    if (event == NULL) return -FI_EAGAIN;
+    if (len < event->len) return -FI_ETOOSMALL;
+    *type = event->type;
+    memcpy(buf, event->bytes, event->len);
+    ssize_t got = (ssize_t)event->len;
+    if ((flags & FI_PEEK) != 0) return got;
+    eq->events = event->next;
+    if (eq->events == NULL) eq->last = &eq->events;
+    free(event);
+    return got;
+}
+
+static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
+{
+    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    afi_lock();
+    if (eq->events == NULL) afi_progress();
+    ssize_t got = eq_take(eq, type, buf, len, flags);
+    afi_unlock();
+    return got;
+}
+
+/* Nothing that is reported here fails later. */
+static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
+{
+    (void)fid, (void)buf, (void)flags;
+    return -FI_EAGAIN;
+}
+
+static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size_t len,
+                        uint64_t flags)
+{
+    (void)flags;
+    afi_lock();
+    int err = eq_put(AFI_OF(fid, struct afi_eq, fid), type, buf, len);
+    afi_unlock();
+    return err == 0 ? (ssize_t)len : err;
+}
+
+static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
+                        uint64_t flags)
+{
+    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    if (eq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    afi_lock();
+    while (eq->events == NULL && (now = afi_now()) < until) {
+        afi_progress();
+        if (eq->events == NULL) afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
+    }
+    ssize_t got = eq_take(eq, type, buf, len, flags);
+    afi_unlock();
+    return got;
+}
+
+static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data, char *buf,
+                               size_t len)
+{
+    const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
+    (void)fid, (void)err_data;
+    if (buf != NULL && len != 0) snprintf(buf, len, "%s", text);
+    return text;
+}
+
+static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
+                                  .read = eq_read,
+                                  .readerr = eq_readerr,
+                                  .write = eq_write,
+                                  .sread = eq_sread,
+                                  .strerror = eq_strerror};
+
+static int eq_close(struct fid *fid)
+{
+    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
+    while (eq->events != NULL) {
+        struct afi_eq_event *event = eq->events;
+        eq->events = event->next;
+        free(event);
+    }
+    free(eq);
+    return 0;
+}
+
+static int eq_control(struct fid *fid, int command, void *arg)
+{
+    return afi_get_wait(fid, AFI_OF(fid, struct afi_eq, fid.fid)->wait_obj, command, arg);
+}
+
+static struct fi_ops eq_fid_ops = {
+    .size = sizeof(struct fi_ops), .close = eq_close, .control = eq_control};
+
+int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **out,
+                void *context)
+{
+    (void)fabric;
+    if (!afi_waits(attr->wait_obj)) return -FI_ENOSYS;
+    struct afi_eq *eq = calloc(1, sizeof(*eq));
+    if (eq == NULL) return -FI_ENOMEM;
+    *eq = (struct afi_eq){
+        .fid = {.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops},
+                .ops = &eq_ops},
+        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj};
+    eq->last = &eq->events;
+    *out = &eq->fid;
+    return 0;
+}

@@ -1,0 +1,491 @@
+/*
+ * The provider "aqueduct" of libfabric: private to src/front/fi. docs/mpi.md is for its users and
+ * says how it works.
+ *
+ * The shared library holds a copy of Aqueduct of its own, opened as a process without a job. An
+ * endpoint listens at a URI for each transport; its name (struct afi_name) holds these and a
+ * secret. A connection to another endpoint is opened at first use. One lock guards everything; all
+ * handlers run inside afi_progress, with the lock held.
+ */
+#ifndef AFI_FI_H
+#define AFI_FI_H
+
+#include "base/pool.h"
+#include "front/fi/list.h"
+#include "front/fi/match.h"
+#include "front/fi/name.h"
+
+#include <aqueduct/aqueduct.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_atomic.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+#include <rdma/fi_tagged.h>
+#include <sys/uio.h>
+
+enum {
+    AFI_IOVS = 8,           /* pieces of memory in an operation, here and at the target */
+    AFI_INJECT = 4096,      /* bytes of an injected message */
+    AFI_QUEUED = 1024,      /* operations that wait in a peer's queue, before FI_EAGAIN */
+    AFI_WINDOW = 256 << 10, /* bytes that messages without a receive of one peer may take */
+    AFI_ATOMIC = 2048,      /* bytes of an atomic operation */
+    AFI_CQ = 1024,
+    AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
+};
+
+#define AFI_MAX_MESSAGE (SIZE_MAX >> 1)
+#define AFI_FORMAT      (FI_PROV_SPECIFIC | 0x6171u)
+
+#define AFI_CAPS                                                                                   \
+    (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_SEND | FI_RECV | FI_READ | FI_WRITE |            \
+     FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE | FI_FENCE |  \
+     FI_LOCAL_COMM | FI_REMOTE_COMM | FI_RMA_EVENT)
+#define AFI_ORDER                                                                                  \
+    (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
+     FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
+
+/* --- objects of a domain --------------------------------------------------------------------- */
+
+enum { AFI_IDENTS = 256 };
+struct afi_domain {
+    struct fid_domain fid;
+    struct fid_fabric *fabric;
+    bool progresses;   /* a thread makes progress (FI_PROGRESS_AUTO) */
+    bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
+    bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
+    enum fi_av_type av_type;
+    struct afi_link ident_buckets[AFI_IDENTS]; /* by their id */
+    struct afi_link *mr_buckets;               /* by their key */
+    uint64_t next_key;
+    uint32_t mr_count;
+    uint32_t users;
+};
+
+struct afi_mr {
+    struct fid_mr fid;
+    struct afi_link link;
+    struct afi_domain *domain;
+    unsigned char *at;
+    size_t len;
+    uint64_t access;
+    struct afi_cntr *cntr; /* counts what peers do to it */
+};
+
+/* Another endpoint, as it is known in the domain. */
+struct afi_ident {
+    struct afi_link link;
+    struct afi_name name;
+    struct afi_av *av; /* into which it was inserted last, or NULL */
+    fi_addr_t addr;    /* there */
+    uint32_t users;
+};
+
+struct afi_av {
+    struct fid_av fid;
+    struct afi_domain *domain;
+    struct afi_eq *eq;
+    enum fi_av_type type;
+    struct afi_ident **idents; /* by fi_addr_t */
+    size_t count, room;
+    uint32_t users;
+};
+
+struct afi_completion {
+    struct fi_cq_tagged_entry entry;
+    fi_addr_t source;
+};
+
+struct afi_cq_error {
+    struct afi_cq_error *next;
+    struct fi_cq_err_entry entry;
+    fi_addr_t source;
+};
+
+struct afi_cq {
+    struct fid_cq fid;
+    struct afi_domain *domain;
+    enum fi_cq_format format;
+    enum fi_wait_obj wait_obj;
+    enum fi_cq_wait_cond cond;
+    struct afi_completion *ring; /* a power of two of them */
+    size_t room, first, count;
+    struct afi_cq_error *errors, **last_error;
+    bool signalled;
+    uint32_t users;
+};
+
+struct afi_cntr {
+    struct fid_cntr fid;
+    struct afi_domain *domain;
+    enum fi_wait_obj wait_obj;
+    uint64_t value, errors;
+    uint32_t users;
+};
+
+struct afi_eq_event {
+    struct afi_eq_event *next;
+    uint32_t type;
+    struct fi_eq_err_entry error;
+    size_t len;
+    unsigned char bytes[];
+};
+
+struct afi_eq {
+    struct fid_eq fid;
+    enum fi_wait_obj wait_obj;
+    struct afi_eq_event *events, **last;
+    struct afi_eq_event *taken; /* whose error data the caller may still read */
+};
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* Where receives are posted: an endpoint's own, or a shared receive context. */
+struct afi_rxq {
+    struct afi_match matches[2]; /* of messages; of tagged ones */
+    struct afi_link posted, claimed;
+    uint64_t flags; /* default flags of receives */
+    size_t least;   /* bytes that a buffer for many must have left (FI_OPT_MIN_MULTI_RECV) */
+};
+
+struct afi_srx {
+    struct fid_ep fid;
+    struct afi_domain *domain;
+    struct afi_cq *cq;
+    bool selective;
+    struct afi_av *av;
+    struct afi_rxq rxq;
+    uint32_t users;
+};
+
+struct afi_rx {
+    struct afi_want want; /* in a match, until a message has filled it */
+    struct afi_link link; /* of all that are in a match */
+    struct afi_rxq *rxq;
+    bool tagged, many, report;
+    bool posted;       /* in a match */
+    uint32_t fetching; /* messages on their way into it */
+    void *context;
+    struct iovec iov[AFI_IOVS];
+    unsigned count;
+    size_t len, used;
+};
+
+/* A message without a receive. */
+struct afi_arrival {
+    struct afi_stray stray;
+    struct afi_link claimed; /* in the queue's list, while it is claimed */
+    struct afi_peer *peer;
+    bool tagged;
+    uint8_t flags; /* of the wire */
+    uint32_t op;   /* the sender's */
+    uint64_t data, len;
+    bool remote; /* the payload is the list of its pieces at the sender */
+    size_t nbytes;
+    unsigned char bytes[];
+};
+
+/* --- endpoints and peers --------------------------------------------------------------------- */
+
+enum afi_counts {
+    AFI_COUNT_SEND,
+    AFI_COUNT_RECV,
+    AFI_COUNT_READ,
+    AFI_COUNT_WRITE,
+    AFI_COUNT_REMOTE_READ,
+    AFI_COUNT_REMOTE_WRITE,
+    AFI_COUNTS
+};
+
+enum { AFI_PEERS = 256 /* buckets */ };
+struct afi_ep {
+    struct fid_ep fid;
+    struct afi_link link; /* of all endpoints */
+    struct afi_domain *domain;
+    struct afi_av *av;
+    struct afi_eq *eq;
+    struct afi_cq *tx_cq, *rx_cq;
+    bool tx_selective, rx_selective, enabled;
+    uint64_t caps, tx_flags;
+    struct afi_cntr *cntr[AFI_COUNTS];
+    struct afi_srx *srx;
+    struct afi_rxq own;
+    struct afi_rxq *rxq; /* its own, or that of `srx` */
+    struct afi_name name;
+    aq_listener *listeners[2];
+    struct afi_link peers[AFI_PEERS];
+    struct afi_peer **peer_of; /* by fi_addr_t in `av`, or NULL */
+    size_t peer_of_room;
+};
+
+enum afi_state { AFI_IDLE, AFI_CALLING, AFI_UP, AFI_CLOSING };
+
+struct afi_peer {
+    struct afi_link link;
+    struct afi_link active; /* in afi.active, if something is to be sent */
+    struct afi_ep *ep;
+    struct afi_ident *ident;
+    enum afi_state state;
+    bool self, local, here; /* the endpoint itself; in this process; on this host */
+    bool caller;            /* of the connection */
+    aq_connection *connection;
+    aq_team *team;
+    size_t eager;               /* bytes of the largest message that is sent with its header */
+    uint32_t tries;             /* of its addresses */
+    uint64_t since;             /* when the first of these began, in ns */
+    uint32_t calls, void_calls; /* ours, numbered; and the last of the peer's that is void */
+    uint64_t retry_at;          /* when to call again, if the other's call has not come, in ns */
+    uint32_t sent, received;    /* numbers of the last messages */
+    struct afi_early *early;    /* messages that overtook others, in order */
+    uint32_t left;              /* bytes that may be sent without a receive */
+    uint32_t owed;              /* and that are to be given back to the peer */
+    struct afi_link notes;      /* messages of the protocol that found no room */
+    struct afi_link waiting;    /* operations that have not been sent */
+    struct afi_link under_way;  /* and that await an answer */
+    uint32_t waiting_count, fetching;
+};
+
+/* An operation of the caller that is not complete. */
+enum afi_type { AFI_SEND, AFI_WRITE, AFI_READ, AFI_ATOMIC_OP };
+struct afi_op {
+    struct afi_link link;
+    uint32_t handle;
+    enum afi_type type;
+    struct afi_peer *peer;
+    void *context;
+    uint64_t cq_flags; /* of its completion */
+    bool report, counts, fence, tagged, has_data;
+    uint8_t ack;  /* AFI_ACK_… */
+    bool fetches; /* an atomic operation with results */
+    uint8_t datatype, operation;
+    uint64_t tag, data;
+    size_t len; /* of the local memory */
+    unsigned count, there_count;
+    struct iovec iov[AFI_IOVS]; /* the source, or where the result goes */
+    struct fi_rma_iov there[AFI_IOVS];
+    unsigned char *copy; /* of the source, if it was injected, and of operands */
+    size_t copy_len;
+};
+
+/* A transfer of memory of a peer to here, which it has allowed by naming it. */
+struct afi_piece {
+    uint64_t addr, len;
+};
+struct afi_fetch {
+    struct afi_link link;
+    struct afi_peer *peer;
+    struct afi_piece from[AFI_IOVS];
+    struct iovec to[AFI_IOVS];
+    unsigned from_count, to_count, from_at, to_at;
+    size_t from_off, to_off, len;
+    aq_event events[4];
+    aq_status status;
+    void (*done)(struct afi_fetch *fetch);
+    /* For `done`: */
+    struct afi_rx *rx;
+    struct afi_op *op;
+    uint32_t remote_op;
+    uint8_t flags;
+    uint64_t tag, data, total;
+    size_t at; /* in a buffer for many messages */
+};
+
+/* --- library.c: the copy of Aqueduct, the lock, progress ---------------------------------------
+ */
+
+struct afi {
+    bool open;
+    uint32_t domains; /* the last one closes it */
+    aq_team *world;
+    struct afi_link eps, active, fetches, listening;
+    struct aqi_pool op_pool, rx_pool;
+    struct afi_op **ops; /* by the low bits of their handle */
+    uint32_t *op_uses;   /* and how often that place was used: the high bits */
+    uint32_t op_room, op_free;
+    uint32_t calling; /* connections that are being opened */
+    uint32_t rounds;
+    int fd; /* to sleep on */
+};
+extern struct afi afi;
+
+int afi_library_open(void); /* 0, or a negative error */
+void afi_library_close(void);
+void afi_lock(void);
+void afi_unlock(void);
+/* With the lock held. */
+void afi_progress(void);
+/* Progress by a thread of the library. */
+int afi_thread_start(void);
+void afi_thread_stop(void);
+/*
+ * Wait until something arrives, or for so long (ms; negative: no limit), at most some ms; the lock
+ * is released meanwhile.
+ */
+void afi_sleep(int timeout);
+uint64_t afi_now(void);      /* in ns */
+int afi_error(aq_status st); /* of libfabric, negative */
+
+/* The bits of a wait object that are served: none, unspecified, a descriptor. */
+bool afi_waits(enum fi_wait_obj wait);
+int afi_get_wait(struct fid *fid, enum fi_wait_obj wait, int command, void *arg);
+
+/* --- the others ------------------------------------------------------------------------------ */
+
+/* provider.c */
+int afi_info_check(const struct fi_info *info);
+
+/* domain.c */
+int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
+                    void *context);
+/* The memory at [addr, addr + len) of a key, or NULL. */
+struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t addr, size_t len,
+                           uint64_t access, unsigned char **at);
+/* Whether a registration with this access contains it. */
+bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, uint64_t access);
+struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name);
+void afi_ident_put(struct afi_ident *ident);
+
+/* av.c */
+int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
+                void *context);
+/* The address of another endpoint in this vector; FI_ADDR_NOTAVAIL. */
+fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident);
+static inline struct afi_ident *afi_av_ident(const struct afi_av *av, fi_addr_t addr)
+{
+    return av != NULL && addr < av->count ? av->idents[addr] : NULL;
+}
+
+/* cq.c, cntr.c, eq.c */
+int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
+                void *context);
+void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry, fi_addr_t source);
+void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source);
+int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
+                  void *context);
+static inline void afi_count(struct afi_cntr *cntr, bool fine)
+{
+    if (cntr == NULL) return;
+    if (fine)
+        cntr->value++;
+    else
+        cntr->errors++;
+}
+int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
+                void *context);
+int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len);
+
+/* ep.c */
+int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
+int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
+                 void *context);
+static inline struct afi_cq *afi_rx_cq(const struct afi_ep *ep)
+{
+    return ep->srx != NULL && ep->srx->cq != NULL ? ep->srx->cq : ep->rx_cq;
+}
+
+/* peer.c */
+struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident);
+struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: it is of none */
+int afi_peer_listen(struct afi_ep *ep);
+void afi_peer_close_all(struct afi_ep *ep);
+void afi_peer_call(struct afi_peer *peer);
+void afi_peer_event(const aq_connection_event *event);
+void afi_peer_fail(struct afi_peer *peer, int err);
+/* Of one that is not connected, from time to time. */
+void afi_peer_look(struct afi_peer *peer);
+/* Whether the peer may fetch this: the source of a pending operation to it, or memory registered
+ * for reads. */
+bool afi_peer_may_access(void *peer, uint64_t addr, size_t len);
+static inline void afi_peer_activate(struct afi_peer *peer)
+{
+    if (afi_list_is_empty(&peer->active)) afi_list_append(&afi.active, &peer->active);
+}
+
+/* wire.c */
+aq_status afi_wire_open(void);
+void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len);
+/* Send what waits, as far as there is room. */
+void afi_wire_push(struct afi_peer *peer);
+void afi_wire_forget(struct afi_peer *peer); /* what has come early, and notes */
+/* Whether nothing waits to be sent to it. */
+static inline bool afi_wire_is_free(const struct afi_peer *peer)
+{
+    return peer->state == AFI_UP && afi_list_is_empty(&peer->waiting) &&
+           (peer->self || afi_list_is_empty(&peer->notes));
+}
+/* Send a short message that needs no answer; false: it has to become an operation. */
+bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
+                   const struct iovec *iov, unsigned count, size_t len);
+/* Send an operation, or queue it; 0, -FI_EAGAIN: it has not begun, and is the caller's. */
+int afi_wire_start(struct afi_op *op);
+struct afi_op *afi_op_new(void);
+void afi_op_free(struct afi_op *op);
+void afi_op_end(struct afi_op *op, int err); /* 0, or a positive error */
+/* The answer to the peer's operation: it is done, with a positive error or 0. */
+void afi_wire_answer(struct afi_peer *peer, uint32_t op, int err);
+void afi_wire_give_back(struct afi_peer *peer, size_t bytes);
+
+/* fetch.c */
+struct afi_fetch *afi_fetch_new(struct afi_peer *peer);
+void afi_fetch_begin(struct afi_fetch *fetch);
+void afi_fetch_progress(void);
+void afi_fetch_abort(const struct afi_peer *peer); /* those from a peer that is gone */
+
+/* receive.c */
+void afi_rxq_init(struct afi_rxq *rxq);
+void afi_rxq_close(struct afi_rxq *rxq);
+/* message.c: sends and receives, for endpoints and shared receive contexts */
+extern struct fi_ops_msg afi_msg_ops;
+extern struct fi_ops_tagged afi_tagged_ops;
+struct afi_message {
+    bool tagged, remote;
+    uint8_t flags;
+    uint32_t op;
+    uint64_t tag, data, len;
+    const unsigned char *bytes;
+    size_t nbytes;
+};
+void afi_receive(struct afi_peer *peer, const struct afi_message *message);
+struct afi_receive_request {
+    const struct iovec *iov;
+    size_t count;
+    const struct afi_ident *source; /* NULL: any */
+    uint64_t tag, ignore, flags;
+    bool tagged, report;
+    void *context;
+    struct afi_cq *cq; /* for what is reported at once */
+};
+int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *request);
+int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context);
+/* Drop its messages that cannot be fetched any more, or all. */
+void afi_receive_peer_gone(struct afi_peer *peer, bool all);
+
+/* rma.c, atomic.c */
+extern struct fi_ops_rma afi_rma_ops;
+extern struct fi_ops_atomic afi_atomic_ops;
+int afi_atomic_query(struct fid_domain *domain, enum fi_datatype datatype, enum fi_op op,
+                     struct fi_atomic_attr *attr, uint64_t flags);
+size_t afi_atomic_size(unsigned datatype); /* 0: unknown */
+bool afi_atomic_valid(unsigned datatype, unsigned op);
+/* Apply to `count` elements; `old` (or NULL) receives what they were. */
+void afi_atomic_apply(unsigned datatype, unsigned op, void *at, const void *operand,
+                      const void *compare, void *old, size_t count);
+
+/* --- helpers --------------------------------------------------------------------------------- */
+
+static inline size_t afi_iov_len(const struct iovec *iov, size_t count)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++)
+        len += iov[i].iov_len;
+    return len;
+}
+/* Copy to or from [at, at + len) of these pieces of memory; as much as there is. */
+void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
+                     size_t len);
+void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes);
+
+#endif

@@ -1,0 +1,212 @@
+/* fi: the copy of Aqueduct that the provider runs on, the lock, progress and waiting. */
+#include "front/fi/fi.h"
+
+#include "base/clock.h"
+#include "lib/alone.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+struct afi afi;
+
+static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
+enum {
+    LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
+    LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
+    LIBRARY_ROUND_MS = 200
+};
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+int afi_library_open(void)
+{
+    if (afi.open) return 0;
+    afi_list_init(&afi.eps);
+    afi_list_init(&afi.active);
+    afi_list_init(&afi.fetches);
+    aqi_pool_init(&afi.op_pool, sizeof(struct afi_op), 64, false);
+    aqi_pool_init(&afi.rx_pool, sizeof(struct afi_rx), 64, false);
+    aq_status st = lib_alone_open(afi_peer_may_access, &afi.world);
+    if (st == AQ_OK) st = aq_wait_fd(&afi.fd);
+    if (st == AQ_OK) st = afi_wire_open();
+    if (st != AQ_OK) {
+        lib_alone_close();
+        return afi_error(st);
+    }
+    afi.open = true;
+    return 0;
+}
+
+void afi_library_close(void)
+{
+    if (!afi.open) return;
+    afi.open = false;
+    lib_alone_close();
+    (void)aqi_pool_destroy(&afi.op_pool);
+    (void)aqi_pool_destroy(&afi.rx_pool);
+}
+
+int afi_error(aq_status st)
+{
+    switch (st) {
+    case AQ_OK:
+        return 0;
+    case AQ_AGAIN:
+        return -FI_EAGAIN;
+    case AQ_ENOMEM:
+        return -FI_ENOMEM;
+    case AQ_EPEER:
+        return -FI_ECONNRESET;
+    case AQ_EREFUSED:
+        return -FI_ECONNREFUSED;
+    case AQ_ETIMEOUT:
+        return -FI_ETIMEDOUT;
+    case AQ_EACCESS:
+        return -FI_EACCES;
+    case AQ_ENOTSUP:
+        return -FI_ENODATA;
+    case AQ_ELIMIT:
+        return -FI_EMFILE;
+    case AQ_EINVAL:
+        return -FI_EINVAL;
+    default:
+        return -FI_EOTHER;
+    }
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+void afi_lock(void)
+{
+    pthread_mutex_lock(&library_mutex);
+}
+
+void afi_unlock(void)
+{
+    pthread_mutex_unlock(&library_mutex);
+}
+
+uint64_t afi_now(void)
+{
+    return aqi_now_ns();
+}
+
+static void library_events(void)
+{
+    aq_connection_event event;
+    while (aq_connection_next_event(&event) == AQ_OK)
+        afi_peer_event(&event);
+}
+
+void afi_progress(void)
+{
+    (void)aq_poll();
+    if (afi.calling != 0 || ++afi.rounds % LIBRARY_EVENTS == 0) library_events();
+    if (!afi_list_is_empty(&afi.fetches)) afi_fetch_progress();
+    for (struct afi_link *at = afi.active.next, *next; at != &afi.active; at = next) {
+        next = at->next;
+        afi_wire_push(AFI_OF(at, struct afi_peer, active));
+    }
+}
+
+void afi_sleep(int timeout)
+{
+    struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
+    library_events();
+    bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
+    bool go = idle && aq_wait_prepare() == AQ_OK;
+    afi_unlock();
+    if (go)
+        (void)poll(&fd, 1, timeout < 0 || timeout > LIBRARY_NAP_MS ? LIBRARY_NAP_MS : timeout);
+    else
+        sched_yield();
+    afi_lock();
+}
+
+/* --- a thread that makes progress ------------------------------------------------------------ */
+
+static pthread_t library_thread;
+static unsigned library_thread_users;
+static atomic_bool library_thread_stops;
+
+static void *library_run(void *arg)
+{
+    struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
+    (void)arg;
+    while (!atomic_load(&library_thread_stops)) {
+        afi_lock();
+        afi_progress();
+        library_events();
+        bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
+        bool sleep = idle && aq_wait_prepare() == AQ_OK;
+        afi_unlock();
+        if (sleep) (void)poll(&fd, 1, LIBRARY_ROUND_MS);
+    }
+    return NULL;
+}
+
+int afi_thread_start(void)
+{
+    if (library_thread_users++ != 0) return 0;
+    atomic_store(&library_thread_stops, false);
+    int err = pthread_create(&library_thread, NULL, library_run, NULL);
+    if (err != 0) library_thread_users--;
+    return -err;
+}
+
+void afi_thread_stop(void)
+{
+    if (--library_thread_users != 0) return;
+    atomic_store(&library_thread_stops, true);
+    afi_unlock();
+    pthread_join(library_thread, NULL);
+    afi_lock();
+}
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+bool afi_waits(enum fi_wait_obj wait)
+{
+    return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD ||
+           wait == FI_WAIT_YIELD;
+}
+
+int afi_get_wait(struct fid *fid, enum fi_wait_obj wait, int command, void *arg)
+{
+    (void)fid;
+    if (command == FI_GETWAITOBJ) {
+        *(enum fi_wait_obj *)arg = wait;
+        return 0;
+    }
+    if (command != FI_GETWAIT || wait != FI_WAIT_FD) return -FI_ENOSYS;
+    *(int *)arg = afi.fd;
+    return 0;
+}
+
+void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
+                     size_t len)
+{
+    const unsigned char *from = bytes;
+    for (unsigned i = 0; i < count && len != 0; i++) {
+        if (at >= iov[i].iov_len) {
+            at -= iov[i].iov_len;
+            continue;
+        }
+        size_t n = aqi_min(len, iov[i].iov_len - at);
+        memcpy((unsigned char *)iov[i].iov_base + at, from, n);
+        from += n;
+        len -= n;
+        at = 0;
+    }
+}
+
+void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes)
+{
+    unsigned char *to = bytes;
+    for (unsigned i = 0; i < count; i++) {
+        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
+        to += iov[i].iov_len;
+    }
+}

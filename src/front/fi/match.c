@@ -1,0 +1,161 @@
+/* fi: the posted receives and the messages that wait for one. */
+#include "front/fi/match.h"
+
+#include <stdlib.h>
+
+enum { MATCH_LEAST = 64, MATCH_LOAD = 2 /* receives in a bucket, on average, before it grows */ };
+
+static struct afi_want *match_want(struct afi_link *link)
+{
+    return AFI_OF(link, struct afi_want, link);
+}
+
+static size_t match_hash(uint64_t tag, const void *source)
+{
+    uint64_t hash = aqi_hash(aqi_hash(AQI_HASH_SEED, tag), (uintptr_t)source);
+    return (size_t)(hash ^ hash >> 29);
+}
+
+static struct afi_link *match_bucket(const struct afi_class *class, uint64_t tag,
+                                     const void *source)
+{
+    size_t hash = match_hash(tag & ~class->ignore, class->any ? NULL : source);
+    return &class->buckets[hash & (class->size - 1)];
+}
+
+static struct afi_link *match_sources(struct afi_match *match, const void *source)
+{
+    return &match->strays_by_source[match_hash(0, source) % AFI_SOURCES];
+}
+
+void afi_match_init(struct afi_match *match)
+{
+    *match = (struct afi_match){.stamp = 0};
+    afi_list_init(&match->others);
+    afi_list_init(&match->strays);
+    for (unsigned i = 0; i < AFI_SOURCES; i++)
+        afi_list_init(&match->strays_by_source[i]);
+}
+
+void afi_match_close(struct afi_match *match)
+{
+    for (unsigned i = 0; i < match->class_count; i++)
+        free(match->classes[i].buckets);
+    match->class_count = 0;
+}
+
+/* --- receives -------------------------------------------------------------------------------- */
+
+/* Those of a bucket keep their order, since each new bucket gets receives of one old one only. */
+static bool match_grow(struct afi_class *class)
+{
+    struct afi_class grown = *class;
+    grown.size = class->size != 0 ? 2 * class->size : MATCH_LEAST;
+    grown.buckets = malloc(grown.size * sizeof(*grown.buckets));
+    if (grown.buckets == NULL) return class->size != 0;
+    for (size_t i = 0; i < grown.size; i++)
+        afi_list_init(&grown.buckets[i]);
+    for (size_t i = 0; i < class->size; i++)
+        while (!afi_list_is_empty(&class->buckets[i])) {
+            struct afi_want *want = match_want(class->buckets[i].next);
+            afi_list_remove(&want->link);
+            afi_list_append(match_bucket(&grown, want->tag, want->source), &want->link);
+        }
+    free(class->buckets);
+    *class = grown;
+    return true;
+}
+
+/* NULL: there are too many, or no memory. */
+static struct afi_class *match_class(struct afi_match *match, const struct afi_want *want)
+{
+    struct afi_class *unused = NULL;
+    for (unsigned i = 0; i < match->class_count; i++) {
+        struct afi_class *class = &match->classes[i];
+        if (class->ignore == want->ignore && class->any == (want->source == NULL)) return class;
+        if (class->count == 0) unused = class;
+    }
+    if (match->class_count < AFI_CLASSES) {
+        unused = &match->classes[match->class_count];
+        *unused = (struct afi_class){.size = 0};
+        if (!match_grow(unused)) return NULL;
+        match->class_count++;
+    }
+    if (unused == NULL) return NULL;
+    unused->ignore = want->ignore;
+    unused->any = want->source == NULL;
+    return unused;
+}
+
+void afi_match_post(struct afi_match *match, struct afi_want *want)
+{
+    struct afi_class *class = match_class(match, want);
+    want->stamp = match->stamp++;
+    want->class = AFI_CLASSES;
+    if (class == NULL) {
+        afi_list_append(&match->others, &want->link);
+        return;
+    }
+    if (class->count >= MATCH_LOAD * class->size) (void)match_grow(class);
+    class->count++;
+    want->class = (unsigned)(class - match->classes);
+    afi_list_append(match_bucket(class, want->tag, want->source), &want->link);
+}
+
+void afi_match_cancel(struct afi_match *match, struct afi_want *want)
+{
+    if (want->class < AFI_CLASSES) match->classes[want->class].count--;
+    afi_list_remove(&want->link);
+}
+
+static bool match_agrees(const struct afi_want *want, uint64_t tag, const void *source)
+{
+    return ((want->tag ^ tag) & ~want->ignore) == 0 &&
+           (want->source == NULL || want->source == source);
+}
+
+static struct afi_want *match_in(struct afi_link *list, uint64_t tag, const void *source)
+{
+    for (struct afi_link *at = list->next; at != list; at = at->next)
+        if (match_agrees(match_want(at), tag, source)) return match_want(at);
+    return NULL;
+}
+
+struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const void *source)
+{
+    struct afi_want *best = match_in(&match->others, tag, source);
+    for (unsigned i = 0; i < match->class_count; i++) {
+        const struct afi_class *class = &match->classes[i];
+        if (class->count == 0) continue;
+        struct afi_want *want = match_in(match_bucket(class, tag, source), tag, source);
+        if (want != NULL && (best == NULL || want->stamp < best->stamp)) best = want;
+    }
+    return best;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+void afi_match_keep(struct afi_match *match, struct afi_stray *stray)
+{
+    afi_list_append(&match->strays, &stray->all);
+    afi_list_append(match_sources(match, stray->source), &stray->by_source);
+}
+
+void afi_match_drop(struct afi_stray *stray)
+{
+    afi_list_remove(&stray->all);
+    afi_list_remove(&stray->by_source);
+}
+
+struct afi_stray *afi_match_find_stray(struct afi_match *match, uint64_t tag, uint64_t ignore,
+                                       const void *source)
+{
+    struct afi_link *list = source != NULL ? match_sources(match, source) : &match->strays;
+    for (struct afi_link *at = list->next; at != list; at = at->next) {
+        struct afi_stray *stray = source != NULL ? AFI_OF(at, struct afi_stray, by_source)
+                                                 : AFI_OF(at, struct afi_stray, all);
+        if (((stray->tag ^ tag) & ~ignore) == 0 && (source == NULL || stray->source == source))
+            return stray;
+    }
+    return NULL;
+}

@@ -1,0 +1,378 @@
+/* fi: the calls that send and receive messages. */
+#include "front/fi/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+struct message_send {
+    const struct iovec *iov;
+    size_t count;
+    fi_addr_t addr;
+    uint64_t tag, data, flags;
+    bool tagged, has_data, inject, silent; /* silent: no completion is ever reported */
+    void *context;
+};
+
+#define MESSAGE_SPECIAL                                                                            \
+    (FI_FENCE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE |                  \
+     FI_COMMIT_COMPLETE)
+
+static uint64_t message_cq_flags(const struct message_send *send)
+{
+    return FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG) | (send->inject ? FI_INJECT : 0);
+}
+
+static uint8_t message_ack(uint64_t flags)
+{
+    if ((flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_COMMIT_COMPLETE)) != 0)
+        return AFI_ACK_DELIVERED;
+    return (flags & FI_TRANSMIT_COMPLETE) != 0 ? AFI_ACK_ARRIVED : 0;
+}
+
+static int message_fill(struct afi_ep *ep, const struct message_send *send, struct afi_op *op)
+{
+    op->type = AFI_SEND;
+    op->context = send->context;
+    op->cq_flags = message_cq_flags(send);
+    op->report = !send->silent && (!ep->tx_selective || (send->flags & FI_COMPLETION) != 0);
+    op->counts = true;
+    op->fence = (send->flags & FI_FENCE) != 0;
+    op->tagged = send->tagged;
+    op->has_data = send->has_data;
+    op->ack = message_ack(send->flags);
+    op->tag = send->tag;
+    op->data = send->data;
+    op->count = (unsigned)send->count;
+    op->len = afi_iov_len(send->iov, send->count);
+    memcpy(op->iov, send->iov, send->count * sizeof(*send->iov));
+    return send->inject && op->len > AFI_INJECT ? -FI_EMSGSIZE : 0;
+}
+
+/* Most messages are sent at once and leave nothing behind but a completion. */
+static bool message_sent(struct afi_ep *ep, struct afi_peer *peer, const struct message_send *send)
+{
+    if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_is_free(peer)) return false;
+    size_t len = afi_iov_len(send->iov, send->count);
+    if ((send->inject && len > AFI_INJECT) ||
+        !afi_wire_send(peer, send->tagged, send->has_data, send->tag, send->data, send->iov,
+                       (unsigned)send->count, len))
+        return false;
+    if (ep->cntr[AFI_COUNT_SEND] != NULL) afi_count(ep->cntr[AFI_COUNT_SEND], true);
+    if (send->silent || ep->tx_cq == NULL ||
+        (ep->tx_selective && (send->flags & FI_COMPLETION) == 0))
+        return true;
+    const struct fi_cq_tagged_entry entry = {.op_context = send->context,
+                                             .flags = message_cq_flags(send)};
+    afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+    return true;
+}
+
+static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
+{
+    struct afi_peer *peer = afi_peer_of(ep, send->addr);
+    if (AQI_UNLIKELY(!ep->enabled)) return -FI_EOPBADSTATE;
+    if (AQI_UNLIKELY(peer == NULL || send->count > AFI_IOVS)) return -FI_EINVAL;
+    if (AQI_LIKELY(message_sent(ep, peer, send))) return 0;
+    struct afi_op *op = afi_op_new();
+    if (op == NULL) return -FI_EAGAIN;
+    op->peer = peer;
+    int err = message_fill(ep, send, op);
+    if (err == 0) err = afi_wire_start(op);
+    if (err == 0) return 0;
+    afi_op_free(op);
+    if (err == -FI_EAGAIN) afi_progress();
+    return err;
+}
+
+static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
+{
+    afi_lock();
+    ssize_t err = message_start(AFI_OF(fid, struct afi_ep, fid), send);
+    afi_unlock();
+    return err;
+}
+
+/* Those without flags have the endpoint's. */
+static uint64_t message_tx_flags(const struct fid_ep *fid)
+{
+    return AFI_OF(fid, const struct afi_ep, fid)->tx_flags;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+static ssize_t message_receive_at(struct fid_ep *fid, struct afi_receive_request *request,
+                                  fi_addr_t addr)
+{
+    struct afi_rxq *rxq;
+    struct afi_av *av;
+    bool selective;
+    if (fid->fid.fclass == FI_CLASS_SRX_CTX) {
+        struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid);
+        rxq = &srx->rxq;
+        av = srx->av;
+        request->cq = srx->cq;
+        selective = srx->selective;
+    } else {
+        struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid);
+        if (!ep->enabled || ep->srx != NULL) return -FI_EOPBADSTATE;
+        rxq = ep->rxq;
+        av = ep->av;
+        request->cq = ep->rx_cq;
+        selective = ep->rx_selective;
+        if ((ep->caps & FI_DIRECTED_RECV) == 0) addr = FI_ADDR_UNSPEC;
+    }
+    request->report = !selective || (request->flags & FI_COMPLETION) != 0;
+    if (addr != FI_ADDR_UNSPEC) {
+        request->source = afi_av_ident(av, addr);
+        if (request->source == NULL) return -FI_EINVAL;
+    }
+    return afi_receive_post(rxq, request);
+}
+
+static ssize_t message_receive(struct fid_ep *fid, struct afi_receive_request *request,
+                               fi_addr_t addr)
+{
+    if (request->count > AFI_IOVS) return -FI_EINVAL;
+    afi_lock();
+    ssize_t err = message_receive_at(fid, request, addr);
+    afi_unlock();
+    return err;
+}
+
+static uint64_t message_rx_flags(const struct fid_ep *fid)
+{
+    if (fid->fid.fclass == FI_CLASS_SRX_CTX)
+        return AFI_OF(fid, const struct afi_srx, fid)->rxq.flags;
+    return AFI_OF(fid, const struct afi_ep, fid)->rxq->flags;
+}
+
+/* --- messages -------------------------------------------------------------------------------- */
+
+#define MESSAGE_IOV(buf, len)                                                                      \
+    (&(struct iovec){.iov_base = (void *)(uintptr_t)(buf), .iov_len = len})
+
+static ssize_t message_msg_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc,
+                                 size_t count, fi_addr_t src_addr, void *context)
+{
+    struct afi_receive_request request = {
+        .iov = iov, .count = count, .flags = message_rx_flags(ep), .context = context};
+    (void)desc;
+    return message_receive(ep, &request, src_addr);
+}
+
+static ssize_t message_msg_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
+                                fi_addr_t src_addr, void *context)
+{
+    (void)desc;
+    return message_msg_recvv(ep, MESSAGE_IOV(buf, len), NULL, 1, src_addr, context);
+}
+
+static ssize_t message_msg_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+    struct afi_receive_request request = {
+        .iov = msg->msg_iov, .count = msg->iov_count, .flags = flags, .context = msg->context};
+    return message_receive(ep, &request, msg->addr);
+}
+
+static ssize_t message_msg_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc,
+                                 size_t count, fi_addr_t dest_addr, void *context)
+{
+    (void)desc;
+    return message_send(ep, &(struct message_send){.iov = iov,
+                                                   .count = count,
+                                                   .addr = dest_addr,
+                                                   .flags = message_tx_flags(ep),
+                                                   .context = context});
+}
+
+static ssize_t message_msg_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                                fi_addr_t dest_addr, void *context)
+{
+    (void)desc;
+    return message_msg_sendv(ep, MESSAGE_IOV(buf, len), NULL, 1, dest_addr, context);
+}
+
+static ssize_t message_msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
+{
+    return message_send(ep, &(struct message_send){.iov = msg->msg_iov,
+                                                   .count = msg->iov_count,
+                                                   .addr = msg->addr,
+                                                   .data = msg->data,
+                                                   .flags = flags,
+                                                   .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+                                                   .inject = (flags & FI_INJECT) != 0,
+                                                   .context = msg->context});
+}
+
+static ssize_t message_msg_inject(struct fid_ep *ep, const void *buf, size_t len,
+                                  fi_addr_t dest_addr)
+{
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .inject = true,
+                                                   .silent = true});
+}
+
+static ssize_t message_msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                                    uint64_t data, fi_addr_t dest_addr, void *context)
+{
+    (void)desc;
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .data = data,
+                                                   .flags = message_tx_flags(ep),
+                                                   .has_data = true,
+                                                   .context = context});
+}
+
+static ssize_t message_msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+                                      fi_addr_t dest_addr)
+{
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .data = data,
+                                                   .has_data = true,
+                                                   .inject = true,
+                                                   .silent = true});
+}
+
+struct fi_ops_msg afi_msg_ops = {.size = sizeof(struct fi_ops_msg),
+                                 .recv = message_msg_recv,
+                                 .recvv = message_msg_recvv,
+                                 .recvmsg = message_msg_recvmsg,
+                                 .send = message_msg_send,
+                                 .sendv = message_msg_sendv,
+                                 .sendmsg = message_msg_sendmsg,
+                                 .inject = message_msg_inject,
+                                 .senddata = message_msg_senddata,
+                                 .injectdata = message_msg_injectdata};
+
+/* --- tagged messages ------------------------------------------------------------------------- */
+
+static ssize_t message_tagged_recvv(struct fid_ep *ep, const struct iovec *iov, void **desc,
+                                    size_t count, fi_addr_t src_addr, uint64_t tag, uint64_t ignore,
+                                    void *context)
+{
+    struct afi_receive_request request = {.iov = iov,
+                                          .count = count,
+                                          .tag = tag,
+                                          .ignore = ignore,
+                                          .flags = message_rx_flags(ep) & ~FI_MULTI_RECV,
+                                          .tagged = true,
+                                          .context = context};
+    (void)desc;
+    return message_receive(ep, &request, src_addr);
+}
+
+static ssize_t message_tagged_recv(struct fid_ep *ep, void *buf, size_t len, void *desc,
+                                   fi_addr_t src_addr, uint64_t tag, uint64_t ignore, void *context)
+{
+    (void)desc;
+    return message_tagged_recvv(ep, MESSAGE_IOV(buf, len), NULL, 1, src_addr, tag, ignore, context);
+}
+
+static ssize_t message_tagged_recvmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg,
+                                      uint64_t flags)
+{
+    struct afi_receive_request request = {.iov = msg->msg_iov,
+                                          .count = msg->iov_count,
+                                          .tag = msg->tag,
+                                          .ignore = msg->ignore,
+                                          .flags = flags & ~FI_MULTI_RECV,
+                                          .tagged = true,
+                                          .context = msg->context};
+    return message_receive(ep, &request, msg->addr);
+}
+
+static ssize_t message_tagged_sendv(struct fid_ep *ep, const struct iovec *iov, void **desc,
+                                    size_t count, fi_addr_t dest_addr, uint64_t tag, void *context)
+{
+    (void)desc;
+    return message_send(ep, &(struct message_send){.iov = iov,
+                                                   .count = count,
+                                                   .addr = dest_addr,
+                                                   .tag = tag,
+                                                   .flags = message_tx_flags(ep),
+                                                   .tagged = true,
+                                                   .context = context});
+}
+
+static ssize_t message_tagged_send(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                                   fi_addr_t dest_addr, uint64_t tag, void *context)
+{
+    (void)desc;
+    return message_tagged_sendv(ep, MESSAGE_IOV(buf, len), NULL, 1, dest_addr, tag, context);
+}
+
+static ssize_t message_tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg,
+                                      uint64_t flags)
+{
+    return message_send(ep, &(struct message_send){.iov = msg->msg_iov,
+                                                   .count = msg->iov_count,
+                                                   .addr = msg->addr,
+                                                   .tag = msg->tag,
+                                                   .data = msg->data,
+                                                   .flags = flags,
+                                                   .tagged = true,
+                                                   .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
+                                                   .inject = (flags & FI_INJECT) != 0,
+                                                   .context = msg->context});
+}
+
+static ssize_t message_tagged_inject(struct fid_ep *ep, const void *buf, size_t len,
+                                     fi_addr_t dest_addr, uint64_t tag)
+{
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .tag = tag,
+                                                   .tagged = true,
+                                                   .inject = true,
+                                                   .silent = true});
+}
+
+static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
+                                       uint64_t data, fi_addr_t dest_addr, uint64_t tag,
+                                       void *context)
+{
+    (void)desc;
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .tag = tag,
+                                                   .data = data,
+                                                   .flags = message_tx_flags(ep),
+                                                   .tagged = true,
+                                                   .has_data = true,
+                                                   .context = context});
+}
+
+static ssize_t message_tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
+                                         uint64_t data, fi_addr_t dest_addr, uint64_t tag)
+{
+    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                                   .count = 1,
+                                                   .addr = dest_addr,
+                                                   .tag = tag,
+                                                   .data = data,
+                                                   .tagged = true,
+                                                   .has_data = true,
+                                                   .inject = true,
+                                                   .silent = true});
+}
+
+struct fi_ops_tagged afi_tagged_ops = {.size = sizeof(struct fi_ops_tagged),
+                                       .recv = message_tagged_recv,
+                                       .recvv = message_tagged_recvv,
+                                       .recvmsg = message_tagged_recvmsg,
+                                       .send = message_tagged_send,
+                                       .sendv = message_tagged_sendv,
+                                       .sendmsg = message_tagged_sendmsg,
+                                       .inject = message_tagged_inject,
+                                       .senddata = message_tagged_senddata,
+                                       .injectdata = message_tagged_injectdata};

@@ -1,0 +1,139 @@
+/* fi: names of endpoints, and the URIs that lead to them. */
+#include "front/fi/name.h"
+
+#include "base/mac.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const unsigned char name_magic[4] = {'a', 'q', 'f', '1'};
+
+static int name_random(void *at, size_t len)
+{
+    return getrandom(at, len, 0) == (ssize_t)len ? 0 : -errno;
+}
+
+/*
+ * Processes with the same boot of the kernel and the same network namespace reach each other by
+ * shared memory, whose rendezvous is a socket of that namespace.
+ */
+static int name_find_host(uint8_t host[AFI_ID])
+{
+    char boot[64] = "";
+    struct stat net;
+    const char *alone = getenv("AQ_NEIGHBORHOOD");
+    if (alone != NULL && strcmp(alone, "1") == 0) return name_random(host, AFI_ID);
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, boot, sizeof(boot) - 1) : -1;
+    if (fd >= 0) close(fd);
+    if (got <= 0 || stat("/proc/self/ns/net", &net) != 0) return name_random(host, AFI_ID);
+    uint64_t hash = AQI_HASH_SEED;
+    for (ssize_t i = 0; i < got; i++)
+        hash = aqi_hash(hash, (unsigned char)boot[i]);
+    hash = aqi_hash(aqi_hash(hash, net.st_ino), net.st_dev);
+    memcpy(host, &hash, sizeof(hash));
+    return 0;
+}
+
+static void name_add(struct afi_name *name, const struct sockaddr *at)
+{
+    const struct sockaddr_in *in = (const void *)at;
+    if (name->count == AFI_ADDRESSES || at->sa_family != AF_INET) return;
+    memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
+}
+
+/* Those of interfaces that are up; a loopback address only if there is no other. */
+static void name_find_addresses(struct afi_name *name)
+{
+    struct ifaddrs *all, *loopback = NULL;
+    if (getifaddrs(&all) != 0) return;
+    for (struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || (at->ifa_flags & IFF_UP) == 0) continue;
+        if ((at->ifa_flags & IFF_LOOPBACK) == 0)
+            name_add(name, at->ifa_addr);
+        else if (at->ifa_addr->sa_family == AF_INET)
+            loopback = at;
+    }
+    if (name->count == 0 && loopback != NULL) name_add(name, loopback->ifa_addr);
+    freeifaddrs(all);
+}
+
+int afi_name_make(struct afi_name *name)
+{
+    memset(name, 0, sizeof(*name));
+    memcpy(name->magic, name_magic, sizeof(name_magic));
+    int err = name_random(name->id, sizeof(name->id));
+    if (err == 0) err = name_random(name->secret, sizeof(name->secret));
+    if (err == 0) err = name_find_host(name->host);
+    if (err == 0) name_find_addresses(name);
+    return err;
+}
+
+bool afi_name_is_valid(const struct afi_name *name)
+{
+    return memcmp(name->magic, name_magic, sizeof(name_magic)) == 0 &&
+           name->count <= AFI_ADDRESSES && (name->transports & (AFI_BY_SHM | AFI_BY_UDP)) != 0;
+}
+
+static void name_hex(const uint8_t id[AFI_ID], char text[2 * AFI_ID + 1])
+{
+    for (unsigned i = 0; i < AFI_ID; i++)
+        snprintf(text + 2 * i, 3, "%02x", id[i]);
+}
+
+static void name_address_uri(const struct afi_name *name, unsigned n, char *uri, size_t len)
+{
+    char text[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, name->address[n], text, sizeof(text));
+    snprintf(uri, len, "udp://%s:%u", text, name->port);
+}
+
+bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
+                  size_t len)
+{
+    bool here = memcmp(self->host, name->host, AFI_ID) == 0;
+    if (here && (self->transports & name->transports & AFI_BY_SHM) != 0) {
+        char id[2 * AFI_ID + 1];
+        name_hex(name->id, id);
+        snprintf(uri, len, "shm:///aqueduct-fi/%s", id);
+        return n == 0;
+    }
+    if ((self->transports & name->transports & AFI_BY_UDP) == 0 || n >= name->count) return false;
+    name_address_uri(name, n, uri, len);
+    return true;
+}
+
+int afi_name_text(const struct afi_name *name, char *text, size_t len)
+{
+    char id[2 * AFI_ID + 1], at[64] = "";
+    name_hex(name->id, id);
+    if (name->count != 0 && (name->transports & AFI_BY_UDP) != 0)
+        name_address_uri(name, 0, at, sizeof(at));
+    return snprintf(text, len, "fi_aqueduct://%s%s%s", id, at[0] != 0 ? "@" : "", at);
+}
+
+int afi_name_prove(const struct afi_name *to, const uint8_t *from, const char *what,
+                   uint32_t number, uint8_t proof[AFI_SECRET])
+{
+    struct aqi_mac *mac;
+    const struct iovec parts[] = {
+        {.iov_base = (void *)(uintptr_t)what, .iov_len = strlen(what)},
+        {.iov_base = (void *)(uintptr_t)from, .iov_len = AFI_ID},
+        {.iov_base = (void *)(uintptr_t)to->id, .iov_len = AFI_ID},
+        {.iov_base = &number, .iov_len = sizeof(number)},
+    };
+    if (aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) return -ENOSYS;
+    aqi_mac_of(mac, to->secret, parts, AQI_COUNT_OF(parts), proof);
+    aqi_mac_close(mac);
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* The name of an endpoint: what peers need to connect to it, in any process. */
+#ifndef AFI_NAME_H
+#define AFI_NAME_H
+
+#include "base/base.h"
+
+enum { AFI_ID = 8, AFI_SECRET = 16, AFI_ADDRESSES = 6 };
+
+/* No more than FI_NAME_MAX bytes, as programs have buffers of that size. */
+struct afi_name {
+    unsigned char magic[4];
+    uint8_t count;      /* of addresses */
+    uint8_t transports; /* bits of AFI_BY_… */
+    uint16_t port;      /* of udp */
+    uint8_t id[AFI_ID]; /* random: of the endpoint, and its name in shared memory */
+    uint8_t host[AFI_ID];
+    uint8_t secret[AFI_SECRET];        /* known to holders of the name only */
+    uint8_t address[AFI_ADDRESSES][4]; /* IPv4 */
+};
+static_assert(sizeof(struct afi_name) == 64, "as peers of this version expect");
+
+enum { AFI_BY_SHM = 1, AFI_BY_UDP = 2 };
+
+/* Fill in all but the transports and the port; a negative error. */
+int afi_name_make(struct afi_name *name);
+bool afi_name_is_valid(const struct afi_name *name);
+/* The n-th of the URIs to try; false: there are fewer. */
+bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
+                  size_t len);
+int afi_name_text(const struct afi_name *name, char *text, size_t len); /* as snprintf */
+/* Proof of knowing the name of `to`, for a call from `from` with this number. */
+int afi_name_prove(const struct afi_name *to, const uint8_t *from, const char *what,
+                   uint32_t number, uint8_t proof[AFI_SECRET]);
+
+#endif

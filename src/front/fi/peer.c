@@ -1,0 +1,408 @@
+/* fi: listening, connections to other endpoints, and how these begin and end. */
+#include "front/fi/fi.h"
+
+#include "base/mac.h"
+#include "lib/alone.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    PEER_DUPLICATE = 1, /* code of a rejected call: the other one is used */
+    PEER_STRANGER = 2
+};
+
+#define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
+#define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
+#define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the other that is on its way */
+#define PEER_CLOSE_NS    UINT64_C(2000000000)   /* to send what was accepted before a close */
+
+/*
+ * Goes with a call, and back. Calls are numbered: over a network, one that its caller has abandoned
+ * for the other's may arrive when that is open.
+ */
+struct peer_hello {
+    uint32_t call; /* the number of the call; in the answer, that of the last one to the caller */
+    uint32_t unused;
+    uint8_t proof[AFI_SECRET];
+    struct afi_name name;
+};
+
+/* --- finding them ---------------------------------------------------------------------------- */
+
+static struct afi_link *peer_bucket(struct afi_ep *ep, const struct afi_ident *ident)
+{
+    return &ep->peers[aqi_hash(AQI_HASH_SEED, (uintptr_t)ident) % AFI_PEERS];
+}
+
+static bool peer_is_local(const struct afi_ident *ident)
+{
+    for (struct afi_link *at = afi.eps.next; at != &afi.eps; at = at->next)
+        if (memcmp(AFI_OF(at, struct afi_ep, link)->name.id, ident->name.id, AFI_ID) == 0)
+            return true;
+    return false;
+}
+
+static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
+{
+    struct afi_peer *peer = calloc(1, sizeof(*peer));
+    if (peer == NULL) return NULL;
+    *peer = (struct afi_peer){.ep = ep,
+                              .ident = ident,
+                              .left = AFI_WINDOW,
+                              .self = memcmp(ident->name.id, ep->name.id, AFI_ID) == 0,
+                              .local = peer_is_local(ident),
+                              .here = memcmp(ident->name.host, ep->name.host, AFI_ID) == 0};
+    afi_list_init(&peer->active);
+    afi_list_init(&peer->notes);
+    afi_list_init(&peer->waiting);
+    afi_list_init(&peer->under_way);
+    afi_list_append(peer_bucket(ep, ident), &peer->link);
+    ident->users++;
+    if (peer->self) {
+        peer->state = AFI_UP;
+        peer->eager = 16384;
+    }
+    return peer;
+}
+
+struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident)
+{
+    struct afi_link *bucket = peer_bucket(ep, ident);
+    for (struct afi_link *at = bucket->next; at != bucket; at = at->next)
+        if (AFI_OF(at, struct afi_peer, link)->ident == ident)
+            return AFI_OF(at, struct afi_peer, link);
+    return peer_new(ep, ident);
+}
+
+/* The table is as large as the address vector was when it was last too small. */
+static bool peer_make_room(struct afi_ep *ep)
+{
+    size_t room = ep->av->count;
+    struct afi_peer **table = realloc(ep->peer_of, room * sizeof(struct afi_peer *));
+    if (table == NULL) return false;
+    memset(table + ep->peer_of_room, 0, (room - ep->peer_of_room) * sizeof(struct afi_peer *));
+    ep->peer_of = table;
+    ep->peer_of_room = room;
+    return true;
+}
+
+struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr)
+{
+    struct afi_ident *ident = afi_av_ident(ep->av, addr);
+    if (ident == NULL || (addr >= ep->peer_of_room && !peer_make_room(ep))) return NULL;
+    struct afi_peer **peer = &ep->peer_of[addr];
+    if (*peer == NULL || (*peer)->ident != ident) *peer = afi_peer_get(ep, ident);
+    return *peer;
+}
+
+/* --- listening ------------------------------------------------------------------------------- */
+
+static aq_status peer_listen_udp(struct afi_ep *ep)
+{
+    aq_status st = aq_listen("udp://0.0.0.0:0", AQ_LISTEN_ANYBODY, ep, &ep->listeners[1]);
+    if (st != AQ_OK) return st;
+    const char *colon = strrchr(aq_listener_uri(ep->listeners[1]), ':');
+    ep->name.port = (uint16_t)strtoul(colon + 1, NULL, 10);
+    ep->name.transports |= AFI_BY_UDP;
+    return AQ_OK;
+}
+
+static aq_status peer_listen_shm(struct afi_ep *ep)
+{
+    char uri[128];
+    ep->name.transports = AFI_BY_SHM;
+    (void)afi_name_uri(&ep->name, &ep->name, 0, uri, sizeof(uri));
+    ep->name.transports = 0;
+    aq_status st = aq_listen(uri, 0, ep, &ep->listeners[0]);
+    if (st == AQ_OK) ep->name.transports = AFI_BY_SHM;
+    return st;
+}
+
+int afi_peer_listen(struct afi_ep *ep)
+{
+    int err = afi_name_make(&ep->name);
+    aq_status st = AQ_OK;
+    if (err != 0) return err;
+    if (lib_alone_may_use("shm")) st = peer_listen_shm(ep);
+    if (lib_alone_may_use("udp")) st = peer_listen_udp(ep);
+    return ep->name.transports != 0 ? 0 : afi_error(st);
+}
+
+/* --- calling --------------------------------------------------------------------------------- */
+
+static void peer_drop_connection(struct afi_peer *peer)
+{
+    aq_connection *connection = peer->connection;
+    if (peer->state == AFI_CALLING) afi.calling--;
+    peer->state = AFI_IDLE;
+    peer->connection = NULL;
+    peer->team = NULL;
+    if (connection == NULL) return;
+    uint64_t patience = lib_alone_patience(PEER_CLOSE_NS);
+    aq_connection_set_context(connection, NULL);
+    (void)aq_connection_close(connection);
+    (void)lib_alone_patience(patience);
+}
+
+/* Fail all operations to it. The next one calls again. */
+void afi_peer_fail(struct afi_peer *peer, int err)
+{
+    struct afi_link *lists[] = {&peer->under_way, &peer->waiting};
+    afi_fetch_abort(peer);
+    peer_drop_connection(peer);
+    peer->since = 0;
+    peer->tries = 0;
+    peer->sent = peer->received = 0;
+    peer->left = AFI_WINDOW;
+    peer->owed = 0;
+    afi_wire_forget(peer);
+    afi_receive_peer_gone(peer, false);
+    for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
+        while (!afi_list_is_empty(lists[i]))
+            afi_op_end(AFI_OF(lists[i]->next, struct afi_op, link), err);
+    peer->waiting_count = 0;
+    afi_list_remove(&peer->active);
+}
+
+static aq_status peer_start(struct afi_peer *peer, const char *uri, bool alone)
+{
+    struct peer_hello hello = {.call = ++peer->calls, .name = peer->ep->name};
+    aq_connect_params params = aq_connect_defaults();
+    if (afi_name_prove(&peer->ident->name, peer->ep->name.id, "call", hello.call, hello.proof) != 0)
+        return AQ_ENOTSUP;
+    params.data = &hello;
+    params.nbytes = sizeof(hello);
+    params.timeout_ns = alone ? PEER_PATIENCE_NS : PEER_TRY_NS;
+    params.flags = strncmp(uri, "udp:", 4) == 0 ? AQ_CONNECT_ANYBODY : 0;
+    params.context = peer;
+    return aq_connect_start(uri, &params, &peer->connection);
+}
+
+void afi_peer_call(struct afi_peer *peer)
+{
+    char uri[128], next[128];
+    if (peer->state != AFI_IDLE) return;
+    const struct afi_name *self = &peer->ep->name, *name = &peer->ident->name;
+    if (peer->since == 0) peer->since = afi_now();
+    bool alone = !afi_name_uri(self, name, 1, next, sizeof(next));
+    if (!afi_name_uri(self, name, peer->tries, uri, sizeof(uri))) {
+        peer->tries = 0;
+        if (!afi_name_uri(self, name, 0, uri, sizeof(uri))) {
+            afi_peer_fail(peer, FI_EHOSTUNREACH);
+            return;
+        }
+    }
+    peer->tries++;
+    aq_status st = peer_start(peer, uri, alone);
+    if (st == AQ_OK) {
+        peer->caller = true;
+        peer->state = AFI_CALLING;
+        afi.calling++;
+    } else {
+        afi_peer_fail(peer, -afi_error(st));
+    }
+}
+
+/* --- being called ---------------------------------------------------------------------------- */
+
+static void peer_reject(aq_connection *connection, uint32_t code, const char *why)
+{
+    if (aq_connection_reject(connection, code, why) != AQ_OK) (void)aq_connection_close(connection);
+}
+
+static const struct peer_hello *peer_read_hello(const struct afi_ep *ep, aq_connection *connection,
+                                                const char *what)
+{
+    aq_connection_info info;
+    uint8_t proof[AFI_SECRET];
+    if (aq_connection_query(connection, &info) != AQ_OK || info.nbytes != sizeof(struct peer_hello))
+        return NULL;
+    const struct peer_hello *hello = info.data;
+    if (!afi_name_is_valid(&hello->name) ||
+        afi_name_prove(&ep->name, hello->name.id, what, hello->call, proof) != 0)
+        return NULL;
+    return aqi_mac_same(proof, hello->proof) ? hello : NULL;
+}
+
+/*
+ * Both call each other at once: of the two calls, that of the endpoint with the smaller id is used,
+ * which both find by themselves.
+ */
+static bool peer_mine_wins(const struct afi_peer *peer)
+{
+    return memcmp(peer->ep->name.id, peer->ident->name.id, AFI_ID) < 0;
+}
+
+static void peer_requested(struct afi_ep *ep, aq_connection *connection)
+{
+    const struct peer_hello *hello = peer_read_hello(ep, connection, "call");
+    aq_accept_params params = aq_accept_defaults();
+    if (hello == NULL) {
+        peer_reject(connection, PEER_STRANGER, "the caller does not know the name of the endpoint");
+        return;
+    }
+    struct afi_ident *ident = afi_ident_get(ep->domain, &hello->name);
+    struct afi_peer *peer = ident != NULL ? afi_peer_get(ep, ident) : NULL;
+    if (peer == NULL) {
+        peer_reject(connection, 0, "no memory for a peer");
+    } else if ((int32_t)(hello->call - peer->void_calls) <= 0) {
+        peer_reject(connection, PEER_DUPLICATE, "a later call is used");
+    } else if (peer->state == AFI_CALLING && peer->connection != NULL && peer_mine_wins(peer)) {
+        peer_reject(connection, PEER_DUPLICATE, "called already");
+    } else {
+        if (peer->state == AFI_UP) /* it has lost the connection that we still have */
+            afi_peer_fail(peer, FI_ECONNRESET);
+        else
+            peer_drop_connection(peer);
+        struct peer_hello answer = {.call = peer->calls, .name = ep->name};
+        peer->void_calls = hello->call;
+        params.context = peer;
+        params.data = &answer;
+        params.nbytes = sizeof(answer);
+        if (afi_name_prove(&hello->name, ep->name.id, "accept", answer.call, answer.proof) == 0 &&
+            aq_connection_accept(connection, &params) == AQ_OK) {
+            peer->connection = connection;
+            peer->caller = false;
+            peer->state = AFI_CALLING;
+            afi.calling++;
+        } else {
+            (void)aq_connection_close(connection);
+        }
+    }
+    if (ident != NULL) afi_ident_put(ident);
+}
+
+/* --- what happens to a connection ------------------------------------------------------------- */
+
+static void peer_opened(struct afi_peer *peer)
+{
+    const struct peer_hello *answer = NULL;
+    if (peer->caller) answer = peer_read_hello(peer->ep, peer->connection, "accept");
+    if (peer->caller && answer == NULL) {
+        afi_peer_fail(peer, FI_EACCES);
+        return;
+    }
+    if (answer != NULL) peer->void_calls = answer->call;
+    peer->state = AFI_UP;
+    afi.calling--;
+    peer->since = 0;
+    peer->tries = 0;
+    peer->team = aq_connection_team(peer->connection);
+    peer->eager = aq_am_max_medium(peer->team);
+    if (!afi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+}
+
+static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t code)
+{
+    peer_drop_connection(peer);
+    if (code == PEER_DUPLICATE) {
+        peer->state = AFI_CALLING;
+        afi.calling++;
+        peer->retry_at = afi_now() + PEER_RETRY_NS;
+        afi_peer_activate(peer);
+        return;
+    }
+    bool more = status == AQ_ETIMEOUT && afi_now() - peer->since < PEER_PATIENCE_NS;
+    char uri[128];
+    if (status == AQ_EREFUSED || status == AQ_EPEER)
+        more = afi_name_uri(&peer->ep->name, &peer->ident->name, peer->tries, uri, sizeof(uri));
+    if (more)
+        afi_peer_call(peer);
+    else
+        afi_peer_fail(peer, -afi_error(status));
+}
+
+void afi_peer_look(struct afi_peer *peer)
+{
+    bool waits = peer->state == AFI_CALLING && peer->connection == NULL;
+    if (waits && afi_now() < peer->retry_at) return;
+    afi_list_remove(&peer->active);
+    if (peer->state == AFI_CLOSING) {
+        afi_peer_fail(peer, FI_EIO);
+    } else if (waits) {
+        peer_drop_connection(peer);
+        afi_peer_call(peer);
+    }
+}
+
+bool afi_peer_may_access(void *context, uint64_t addr, size_t len)
+{
+    const struct afi_peer *peer = context;
+    if (peer == NULL) return false;
+    for (struct afi_link *at = peer->under_way.next; at != &peer->under_way; at = at->next) {
+        const struct afi_op *op = AFI_OF(at, const struct afi_op, link);
+        if (op->type != AFI_SEND && op->type != AFI_WRITE) continue;
+        for (unsigned i = 0; i < op->count; i++)
+            if (aqi_within(addr, len, (uintptr_t)op->iov[i].iov_base, op->iov[i].iov_len))
+                return true;
+    }
+    return afi_mr_covers(peer->ep->domain, addr, len, FI_REMOTE_READ);
+}
+
+void afi_peer_event(const aq_connection_event *event)
+{
+    aq_connection_info info;
+    if (event->type == AQ_CONNECTION_REQUEST) {
+        peer_requested(event->context, event->connection);
+        return;
+    }
+    struct afi_peer *peer = event->context;
+    if (peer == NULL || peer->connection != event->connection) {
+        (void)aq_connection_close(event->connection);
+        return;
+    }
+    uint32_t code = aq_connection_query(event->connection, &info) == AQ_OK ? info.code : 0;
+    switch (event->type) {
+    case AQ_CONNECTION_OPENED:
+        peer_opened(peer);
+        break;
+    case AQ_CONNECTION_FAILED:
+        peer_not_called(peer, event->status, code);
+        break;
+    default:
+        afi_peer_fail(peer, FI_ECONNRESET);
+        break;
+    }
+}
+
+/* --- closing --------------------------------------------------------------------------------- */
+
+/* Whether something is still to be sent that was reported as complete. */
+static bool peer_is_owed(const struct afi_peer *peer)
+{
+    if (peer->self || peer->state != AFI_UP) return false;
+    return !afi_list_is_empty(&peer->notes) || !afi_list_is_empty(&peer->waiting) ||
+           !afi_list_is_empty(&peer->under_way);
+}
+
+static void peer_drain(struct afi_peer *peer)
+{
+    uint64_t until = afi_now() + PEER_CLOSE_NS;
+    while (peer_is_owed(peer) && afi_now() < until)
+        afi_progress();
+}
+
+void afi_peer_close_all(struct afi_ep *ep)
+{
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        for (struct afi_link *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
+            peer_drain(AFI_OF(at, struct afi_peer, link));
+    for (unsigned i = 0; i < AQI_COUNT_OF(ep->listeners); i++) {
+        (void)aq_listener_close(ep->listeners[i]);
+        ep->listeners[i] = NULL;
+    }
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        while (!afi_list_is_empty(&ep->peers[i])) {
+            struct afi_peer *peer = AFI_OF(ep->peers[i].next, struct afi_peer, link);
+            afi_peer_fail(peer, FI_ECANCELED);
+            afi_receive_peer_gone(peer, true);
+            afi_list_remove(&peer->link);
+            afi_ident_put(peer->ident);
+            free(peer);
+        }
+    free(ep->peer_of);
+    ep->peer_of = NULL;
+    ep->peer_of_room = 0;
+}

@@ -1,0 +1,296 @@
+/* fi: the entry of the provider, what it offers (fi_getinfo), and fabrics. */
+#include "front/fi/fi.h"
+
+#include <aqueduct/version.h>
+#include <rdma/providers/fi_prov.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char provider_name[] = "aqueduct";
+
+enum { PROVIDER_PROTOCOL = FI_PROV_SPECIFIC | 0x61710001u, PROVIDER_PROTOCOL_VERSION = 1 };
+
+#define PROVIDER_OP_FLAGS                                                                          \
+    (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
+     FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE | FI_MULTI_RECV)
+#define PROVIDER_TAG_FORMAT UINT64_C(0xaaaaaaaaaaaaaaaa) /* every bit is a field of its own */
+#define PROVIDER_PRIMARY    (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC)
+#define PROVIDER_TX_CAPS    (PROVIDER_PRIMARY | FI_SEND | FI_READ | FI_WRITE | FI_FENCE)
+#define PROVIDER_RX_CAPS                                                                           \
+    (PROVIDER_PRIMARY | FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV |               \
+     FI_DIRECTED_RECV | FI_SOURCE | FI_RMA_EVENT)
+#define PROVIDER_BOTH (FI_LOCAL_COMM | FI_REMOTE_COMM)
+
+/* --- what is offered ------------------------------------------------------------------------- */
+
+/* A primary capability without direction means all of its directions. */
+static uint64_t provider_caps(const struct fi_info *hints)
+{
+    uint64_t caps = hints != NULL ? hints->caps : 0;
+    if (caps == 0) return AFI_CAPS;
+    if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0)
+        caps |= FI_SEND | FI_RECV;
+    if ((caps & (FI_RMA | FI_ATOMIC)) != 0 &&
+        (caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)) == 0)
+        caps |= FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+    if ((caps & PROVIDER_BOTH) == 0) caps |= PROVIDER_BOTH;
+    return caps;
+}
+
+/* The wanted value, unless it is unspecified: then ours. */
+static uint64_t provider_or(uint64_t wanted, uint64_t ours)
+{
+    return wanted != 0 ? wanted : ours;
+}
+
+static bool provider_tx_fits(const struct fi_tx_attr *tx)
+{
+    return tx == NULL ||
+           ((tx->caps & ~(PROVIDER_TX_CAPS | PROVIDER_BOTH)) == 0 &&
+            (tx->op_flags & ~PROVIDER_OP_FLAGS) == 0 && (tx->msg_order & ~AFI_ORDER) == 0 &&
+            tx->inject_size <= AFI_INJECT && tx->size <= AFI_SIZE && tx->iov_limit <= AFI_IOVS &&
+            tx->rma_iov_limit <= AFI_IOVS && (tx->comp_order & ~FI_ORDER_DATA) == 0);
+}
+
+static bool provider_rx_fits(const struct fi_rx_attr *rx)
+{
+    return rx == NULL || ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
+                          (rx->op_flags & ~PROVIDER_OP_FLAGS) == 0 &&
+                          (rx->msg_order & ~AFI_ORDER) == 0 && rx->size <= AFI_SIZE &&
+                          rx->iov_limit <= AFI_IOVS && (rx->comp_order & ~FI_ORDER_DATA) == 0);
+}
+
+static bool provider_ep_fits(const struct fi_ep_attr *ep)
+{
+    return ep == NULL ||
+           ((ep->type == FI_EP_UNSPEC || ep->type == FI_EP_RDM) &&
+            (ep->protocol == FI_PROTO_UNSPEC || ep->protocol == PROVIDER_PROTOCOL) &&
+            ep->max_msg_size <= AFI_MAX_MESSAGE && ep->auth_key_size == 0 &&
+            (ep->tx_ctx_cnt <= 1) && (ep->rx_ctx_cnt <= 1 || ep->rx_ctx_cnt == FI_SHARED_CONTEXT));
+}
+
+static bool provider_domain_fits(const struct fi_domain_attr *domain)
+{
+    return domain == NULL || ((domain->name == NULL || strcmp(domain->name, provider_name) == 0) &&
+                              (domain->caps & ~PROVIDER_BOTH) == 0 && domain->auth_key_size == 0 &&
+                              domain->cq_data_size <= sizeof(uint64_t) &&
+                              domain->mr_key_size <= sizeof(uint64_t) && domain->mr_iov_limit <= 1);
+}
+
+static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
+{
+    return fabric == NULL || fabric->name == NULL || strcmp(fabric->name, provider_name) == 0;
+}
+
+/* 0, or -FI_ENODATA: something is asked that is not offered. */
+static int provider_check(const struct fi_info *hints)
+{
+    if (hints == NULL) return 0;
+    bool fits = (hints->caps & ~AFI_CAPS) == 0 &&
+                (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT) &&
+                provider_tx_fits(hints->tx_attr) && provider_rx_fits(hints->rx_attr) &&
+                provider_ep_fits(hints->ep_attr) && provider_domain_fits(hints->domain_attr) &&
+                provider_fabric_fits(hints->fabric_attr);
+    return fits ? 0 : -FI_ENODATA;
+}
+
+int afi_info_check(const struct fi_info *info)
+{
+    if (info == NULL || info->domain_attr == NULL) return -FI_EINVAL;
+    return provider_check(info) == 0 ? 0 : -FI_EINVAL;
+}
+
+static void provider_fill_queues(struct fi_info *info, const struct fi_info *hints)
+{
+    const struct fi_tx_attr *tx = hints != NULL ? hints->tx_attr : NULL;
+    const struct fi_rx_attr *rx = hints != NULL ? hints->rx_attr : NULL;
+    *info->tx_attr = (struct fi_tx_attr){
+        .caps = tx != NULL && tx->caps != 0 ? tx->caps
+                                            : info->caps & (PROVIDER_TX_CAPS | PROVIDER_BOTH),
+        .op_flags = tx != NULL ? tx->op_flags : 0,
+        .msg_order = provider_or(tx != NULL ? tx->msg_order : 0, AFI_ORDER),
+        .inject_size = AFI_INJECT,
+        .size = provider_or(tx != NULL ? tx->size : 0, AFI_SIZE),
+        .iov_limit = AFI_IOVS,
+        .rma_iov_limit = AFI_IOVS};
+    *info->rx_attr = (struct fi_rx_attr){
+        .caps = rx != NULL && rx->caps != 0 ? rx->caps
+                                            : info->caps & (PROVIDER_RX_CAPS | PROVIDER_BOTH),
+        .op_flags = rx != NULL ? rx->op_flags : 0,
+        .msg_order = provider_or(rx != NULL ? rx->msg_order : 0, AFI_ORDER),
+        .size = provider_or(rx != NULL ? rx->size : 0, AFI_SIZE),
+        .iov_limit = AFI_IOVS};
+}
+
+/* Only programs for the old modes get one of these; all others need register nothing. */
+static int provider_mr_mode(uint32_t version, const struct fi_domain_attr *domain)
+{
+    if (domain == NULL) return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+    if (domain->mr_mode == FI_MR_BASIC || domain->mr_mode == FI_MR_SCALABLE) return domain->mr_mode;
+    return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+}
+
+static int provider_fill_domain(struct fi_info *info, const struct fi_info *hints, uint32_t version)
+{
+    const struct fi_domain_attr *domain = hints != NULL ? hints->domain_attr : NULL;
+    enum fi_progress control = domain != NULL ? domain->control_progress : FI_PROGRESS_UNSPEC;
+    enum fi_progress data = domain != NULL ? domain->data_progress : FI_PROGRESS_UNSPEC;
+    enum fi_av_type av = domain != NULL ? domain->av_type : FI_AV_UNSPEC;
+    bool alone = control == FI_PROGRESS_AUTO || data == FI_PROGRESS_AUTO;
+    *info->domain_attr =
+        (struct fi_domain_attr){.domain = domain != NULL ? domain->domain : NULL,
+                                .name = strdup(provider_name),
+                                .threading = FI_THREAD_SAFE,
+                                .control_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
+                                .data_progress = alone ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
+                                .resource_mgmt = FI_RM_ENABLED,
+                                .av_type = av != FI_AV_UNSPEC ? av : FI_AV_MAP,
+                                .mr_mode = provider_mr_mode(version, domain),
+                                .mr_key_size = sizeof(uint64_t),
+                                .cq_data_size = sizeof(uint64_t),
+                                .cq_cnt = 1 << 16,
+                                .ep_cnt = 1 << 10,
+                                .tx_ctx_cnt = 1,
+                                .rx_ctx_cnt = 1,
+                                .max_ep_tx_ctx = 1,
+                                .max_ep_rx_ctx = 1,
+                                .max_ep_srx_ctx = 1,
+                                .cntr_cnt = 1 << 16,
+                                .mr_iov_limit = 1,
+                                .caps = PROVIDER_BOTH,
+                                .mr_cnt = 1 << 20};
+    return info->domain_attr->name != NULL ? 0 : -FI_ENOMEM;
+}
+
+static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint32_t version)
+{
+    const struct fi_ep_attr *ep = hints != NULL ? hints->ep_attr : NULL;
+    info->caps = provider_caps(hints);
+    info->addr_format = AFI_FORMAT;
+    *info->ep_attr = (struct fi_ep_attr){
+        .type = FI_EP_RDM,
+        .protocol = PROVIDER_PROTOCOL,
+        .protocol_version = PROVIDER_PROTOCOL_VERSION,
+        .max_msg_size = AFI_MAX_MESSAGE,
+        .max_order_raw_size = AFI_ATOMIC,
+        .max_order_war_size = AFI_ATOMIC,
+        .max_order_waw_size = AFI_ATOMIC,
+        .mem_tag_format = provider_or(ep != NULL ? ep->mem_tag_format : 0, PROVIDER_TAG_FORMAT),
+        .tx_ctx_cnt = 1,
+        .rx_ctx_cnt = ep != NULL && ep->rx_ctx_cnt == FI_SHARED_CONTEXT ? FI_SHARED_CONTEXT : 1};
+    provider_fill_queues(info, hints);
+    info->fabric_attr->name = strdup(provider_name);
+    info->fabric_attr->prov_version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR);
+    info->fabric_attr->api_version = version;
+    if (info->fabric_attr->name == NULL) return -FI_ENOMEM;
+    return provider_fill_domain(info, hints, version);
+}
+
+/* The name of the provider stays NULL, as libfabric fills it in. */
+static int provider_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+                            const struct fi_info *hints, struct fi_info **out)
+{
+    (void)service;
+    /* Endpoints have names that no service of names knows. */
+    if (node != NULL && (flags & FI_SOURCE) == 0) return -FI_ENODATA;
+    int err = provider_check(hints);
+    if (err != 0) return err;
+    struct fi_info *info = fi_allocinfo();
+    if (info == NULL) return -FI_ENOMEM;
+    err = provider_fill(info, hints, version);
+    if (err != 0)
+        fi_freeinfo(info);
+    else
+        *out = info;
+    return err;
+}
+
+/* --- fabrics --------------------------------------------------------------------------------- */
+
+static int provider_fabric_close(struct fid *fid)
+{
+    free(AFI_OF(fid, struct fid_fabric, fid));
+    return 0;
+}
+
+static int provider_no_pep(struct fid_fabric *fabric, struct fi_info *info, struct fid_pep **pep,
+                           void *context)
+{
+    (void)fabric, (void)info, (void)pep, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int provider_no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
+                            struct fid_wait **waitset)
+{
+    (void)fabric, (void)attr, (void)waitset;
+    return -FI_ENOSYS;
+}
+
+static bool provider_has_news(const struct fid *fid)
+{
+    if (fid->fclass == FI_CLASS_CQ) {
+        const struct afi_cq *cq = AFI_OF(fid, const struct afi_cq, fid.fid);
+        return cq->count != 0 || cq->errors != NULL;
+    }
+    if (fid->fclass == FI_CLASS_EQ)
+        return AFI_OF(fid, const struct afi_eq, fid.fid)->events != NULL;
+    return false;
+}
+
+/* Whether the caller may sleep on the descriptor that all objects share. */
+static int provider_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+    bool news = false;
+    (void)fabric;
+    afi_lock();
+    afi_progress();
+    for (int i = 0; i < count; i++)
+        news = news || provider_has_news(fids[i]);
+    bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
+    bool sleep = !news && idle && aq_wait_prepare() == AQ_OK;
+    afi_unlock();
+    return sleep ? 0 : -FI_EAGAIN;
+}
+
+static struct fi_ops_fabric provider_fabric_ops = {.size = sizeof(struct fi_ops_fabric),
+                                                   .domain = afi_domain_open,
+                                                   .passive_ep = provider_no_pep,
+                                                   .eq_open = afi_eq_open,
+                                                   .wait_open = provider_no_wait,
+                                                   .trywait = provider_trywait};
+
+static struct fi_ops provider_fid_ops = {.size = sizeof(struct fi_ops),
+                                         .close = provider_fabric_close};
+
+static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, void *context)
+{
+    if (!provider_fabric_fits(attr)) return -FI_ENODATA;
+    struct fid_fabric *fabric = calloc(1, sizeof(*fabric));
+    if (fabric == NULL) return -FI_ENOMEM;
+    fabric->fid =
+        (struct fid){.fclass = FI_CLASS_FABRIC, .context = context, .ops = &provider_fid_ops};
+    fabric->ops = &provider_fabric_ops;
+    fabric->api_version = attr->api_version;
+    *out = fabric;
+    return 0;
+}
+
+/* The program exits: what it has not closed goes with the process, as libraries that are needed to
+ * close connections may have ended before. */
+static void provider_cleanup(void)
+{
+}
+
+static struct fi_provider provider = {.version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR),
+                                      .fi_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION),
+                                      .name = provider_name,
+                                      .getinfo = provider_getinfo,
+                                      .fabric = provider_fabric,
+                                      .cleanup = provider_cleanup};
+
+struct fi_provider *fi_prov_ini(void);
+__attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void)
+{
+    return &provider;
+}

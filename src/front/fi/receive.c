@@ -1,0 +1,397 @@
+/* fi: receives that are posted, messages that wait for one, and what becomes of both. */
+#include "front/fi/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { RECEIVE_MULTI_LEAST = 64 };
+
+void afi_rxq_init(struct afi_rxq *rxq)
+{
+    for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++)
+        afi_match_init(&rxq->matches[i]);
+    afi_list_init(&rxq->posted);
+    afi_list_init(&rxq->claimed);
+    rxq->least = RECEIVE_MULTI_LEAST;
+}
+
+static void receive_drop_arrival(struct afi_arrival *arrival)
+{
+    afi_match_drop(&arrival->stray);
+    afi_list_remove(&arrival->claimed);
+    free(arrival);
+}
+
+void afi_rxq_close(struct afi_rxq *rxq)
+{
+    for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
+        struct afi_match *match = &rxq->matches[i];
+        while (!afi_list_is_empty(&match->strays))
+            receive_drop_arrival(AFI_OF(match->strays.next, struct afi_arrival, stray.all));
+    }
+    while (!afi_list_is_empty(&rxq->claimed))
+        receive_drop_arrival(AFI_OF(rxq->claimed.next, struct afi_arrival, claimed));
+    while (!afi_list_is_empty(&rxq->posted)) {
+        struct afi_rx *rx = AFI_OF(rxq->posted.next, struct afi_rx, link);
+        afi_match_cancel(&rxq->matches[rx->tagged], &rx->want);
+        afi_list_remove(&rx->link);
+        aqi_pool_put(&afi.rx_pool, rx);
+    }
+    for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++)
+        afi_match_close(&rxq->matches[i]);
+}
+
+/* --- completion ------------------------------------------------------------------------------ */
+
+/* It takes no further message. */
+static void receive_unpost(struct afi_rx *rx)
+{
+    if (!rx->posted) return;
+    rx->posted = false;
+    afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
+    afi_list_remove(&rx->link);
+}
+
+/* One message of `got` bytes, of `total`, at this place of the buffer; the receive may end. */
+struct receive_end {
+    struct afi_ep *ep;
+    const struct afi_ident *source;
+    uint64_t tag, data, total;
+    uint8_t flags;
+    size_t at, got;
+    int err;
+};
+
+static uint64_t receive_cq_flags(const struct afi_rx *rx, const struct receive_end *end)
+{
+    bool last = rx->many && !rx->posted && rx->fetching == 0;
+    return FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
+           ((end->flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0) | (last ? FI_MULTI_RECV : 0);
+}
+
+static void receive_ended(struct afi_rx *rx, const struct receive_end *end)
+{
+    struct afi_ep *ep = end->ep;
+    struct afi_cq *cq = afi_rx_cq(ep);
+    bool fine = end->err == 0 && end->got == end->total;
+    void *buf = rx->count != 0 ? (unsigned char *)rx->iov[0].iov_base + end->at : NULL;
+    fi_addr_t source = afi_av_addr_of(ep->av, end->source);
+    uint64_t flags = receive_cq_flags(rx, end);
+    afi_count(ep->cntr[AFI_COUNT_RECV], fine);
+    if (cq != NULL && !fine) {
+        const struct fi_cq_err_entry entry = {.op_context = rx->context,
+                                              .flags = flags,
+                                              .len = end->got,
+                                              .buf = buf,
+                                              .data = end->data,
+                                              .tag = end->tag,
+                                              .olen = end->total - end->got,
+                                              .err = end->err != 0 ? end->err : FI_ETRUNC,
+                                              .prov_errno = -FI_ETRUNC};
+        afi_cq_fail(cq, &entry, source);
+    } else if (cq != NULL && (rx->report || (flags & FI_MULTI_RECV) != 0)) {
+        const struct fi_cq_tagged_entry entry = {.op_context = rx->context,
+                                                 .flags = flags,
+                                                 .len = end->got,
+                                                 .buf = buf,
+                                                 .data = end->data,
+                                                 .tag = end->tag};
+        afi_cq_write(cq, &entry, source);
+    }
+    if (!rx->posted && rx->fetching == 0) aqi_pool_put(&afi.rx_pool, rx);
+}
+
+static void receive_fetched(struct afi_fetch *fetch)
+{
+    struct afi_rx *rx = fetch->rx;
+    const struct receive_end end = {
+        .ep = fetch->peer->ep,
+        .source = fetch->peer->ident,
+        .tag = fetch->tag,
+        .data = fetch->data,
+        .total = fetch->total,
+        .flags = fetch->flags,
+        .at = fetch->at,
+        .got = aqi_min(fetch->total, afi_iov_len(fetch->to, fetch->to_count)),
+        .err = fetch->status == AQ_OK ? 0 : FI_EIO};
+    afi_wire_answer(fetch->peer, fetch->remote_op, end.err);
+    afi_wire_give_back(fetch->peer, 0);
+    rx->fetching--;
+    receive_ended(rx, &end);
+}
+
+/* --- delivery -------------------------------------------------------------------------------- */
+
+/* The part of the receive's memory from there on. */
+static unsigned receive_rest(const struct afi_rx *rx, size_t at, size_t len, struct iovec *to)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < rx->count && len != 0; i++) {
+        if (at >= rx->iov[i].iov_len) {
+            at -= rx->iov[i].iov_len;
+            continue;
+        }
+        size_t part = aqi_min(len, rx->iov[i].iov_len - at);
+        to[n++] =
+            (struct iovec){.iov_base = (unsigned char *)rx->iov[i].iov_base + at, .iov_len = part};
+        len -= part;
+        at = 0;
+    }
+    return n;
+}
+
+static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
+                          const struct afi_message *message, size_t at, size_t len)
+{
+    struct afi_fetch *fetch = afi_fetch_new(peer);
+    if (fetch == NULL) abort(); /* the message cannot be lost */
+    memcpy(fetch->from, message->bytes, message->nbytes);
+    fetch->from_count = (unsigned)(message->nbytes / sizeof(struct afi_piece));
+    fetch->to_count = receive_rest(rx, at, len, fetch->to);
+    fetch->len = len;
+    fetch->rx = rx;
+    fetch->at = at;
+    fetch->tag = message->tag;
+    fetch->data = message->data;
+    fetch->total = message->len;
+    fetch->flags = message->flags;
+    fetch->remote_op = message->op;
+    fetch->done = receive_fetched;
+    rx->fetching++;
+    afi_fetch_begin(fetch);
+}
+
+static void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
+                            const struct afi_message *message)
+{
+    size_t at = rx->used, len = aqi_min(message->len, rx->len - at);
+    rx->used += rx->many ? len : 0;
+    if (!rx->many || rx->len - rx->used < rx->rxq->least) receive_unpost(rx);
+    if (message->remote) {
+        receive_fetch(rx, peer, message, at, len);
+        return;
+    }
+    const struct receive_end end = {.ep = peer->ep,
+                                    .source = peer->ident,
+                                    .tag = message->tag,
+                                    .data = message->data,
+                                    .total = message->len,
+                                    .flags = message->flags,
+                                    .at = at,
+                                    .got = len};
+    afi_iov_scatter(rx->iov, rx->count, at, message->bytes, len);
+    if ((message->flags & AFI_ACK_DELIVERED) != 0) afi_wire_answer(peer, message->op, 0);
+    afi_wire_give_back(peer, message->nbytes);
+    receive_ended(rx, &end);
+}
+
+static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_message *message)
+{
+    struct afi_arrival *arrival = malloc(sizeof(*arrival) + message->nbytes);
+    if (arrival == NULL) abort(); /* the peer believes that it has arrived */
+    *arrival = (struct afi_arrival){.stray = {.tag = message->tag, .source = peer->ident},
+                                    .peer = peer,
+                                    .tagged = message->tagged,
+                                    .flags = message->flags,
+                                    .op = message->op,
+                                    .data = message->data,
+                                    .len = message->len,
+                                    .remote = message->remote,
+                                    .nbytes = message->nbytes};
+    afi_list_init(&arrival->claimed);
+    memcpy(arrival->bytes, message->bytes, message->nbytes);
+    return arrival;
+}
+
+void afi_receive(struct afi_peer *peer, const struct afi_message *message)
+{
+    struct afi_rxq *rxq = peer->ep->rxq;
+    struct afi_match *match = &rxq->matches[message->tagged];
+    struct afi_want *want = afi_match_find(match, message->tag, peer->ident);
+    if (want != NULL)
+        receive_deliver(AFI_OF(want, struct afi_rx, want), peer, message);
+    else
+        afi_match_keep(match, &receive_keep(peer, message)->stray);
+}
+
+static void receive_deliver_arrival(struct afi_rx *rx, struct afi_arrival *arrival)
+{
+    const struct afi_message message = {.tagged = arrival->tagged,
+                                        .remote = arrival->remote,
+                                        .flags = arrival->flags,
+                                        .op = arrival->op,
+                                        .tag = arrival->stray.tag,
+                                        .data = arrival->data,
+                                        .len = arrival->len,
+                                        .bytes = arrival->bytes,
+                                        .nbytes = arrival->nbytes};
+    receive_deliver(rx, arrival->peer, &message);
+    receive_drop_arrival(arrival);
+}
+
+static bool receive_purge(struct afi_arrival *arrival, const struct afi_peer *peer, bool all)
+{
+    if (arrival->peer != peer || !(all || arrival->remote)) return false;
+    receive_drop_arrival(arrival);
+    return true;
+}
+
+void afi_receive_peer_gone(struct afi_peer *peer, bool all)
+{
+    struct afi_rxq *rxq = peer->ep->rxq;
+    struct afi_link *next;
+    for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
+        struct afi_link *list = &rxq->matches[i].strays;
+        for (struct afi_link *at = list->next; at != list; at = next) {
+            next = at->next;
+            (void)receive_purge(AFI_OF(at, struct afi_arrival, stray.all), peer, all);
+        }
+    }
+    for (struct afi_link *at = rxq->claimed.next; all && at != &rxq->claimed; at = next) {
+        next = at->next;
+        (void)receive_purge(AFI_OF(at, struct afi_arrival, claimed), peer, all);
+    }
+}
+
+/* --- posting --------------------------------------------------------------------------------- */
+
+static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_request *request)
+{
+    struct afi_rx *rx = aqi_pool_get(&afi.rx_pool);
+    if (rx == NULL) return NULL;
+    *rx = (struct afi_rx){
+        .want = {.tag = request->tag, .ignore = request->ignore, .source = request->source},
+        .rxq = rxq,
+        .tagged = request->tagged,
+        .many = (request->flags & FI_MULTI_RECV) != 0,
+        .report = request->report,
+        .context = request->context,
+        .count = (unsigned)request->count,
+        .len = afi_iov_len(request->iov, request->count)};
+    afi_list_init(&rx->link);
+    memcpy(rx->iov, request->iov, request->count * sizeof(*request->iov));
+    return rx;
+}
+
+static void receive_report_peek(const struct afi_receive_request *request,
+                                const struct afi_arrival *arrival)
+{
+    const struct fi_cq_tagged_entry entry = {
+        .op_context = request->context,
+        .flags = FI_RECV | (request->tagged ? FI_TAGGED : FI_MSG) |
+                 ((arrival->flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0),
+        .len = arrival->len,
+        .data = arrival->data,
+        .tag = arrival->stray.tag};
+    if (request->cq != NULL)
+        afi_cq_write(request->cq, &entry,
+                     afi_av_addr_of(arrival->peer->ep->av, arrival->peer->ident));
+}
+
+static void receive_discard(struct afi_arrival *arrival)
+{
+    if (arrival->remote || (arrival->flags & AFI_ACK_DELIVERED) != 0)
+        afi_wire_answer(arrival->peer, arrival->op, 0);
+    afi_wire_give_back(arrival->peer, arrival->remote ? 0 : arrival->nbytes);
+    receive_drop_arrival(arrival);
+}
+
+static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *request)
+{
+    afi_progress();
+    struct afi_stray *stray = afi_match_find_stray(&rxq->matches[request->tagged], request->tag,
+                                                   request->ignore, request->source);
+    if (stray == NULL) {
+        const struct fi_cq_err_entry entry = {.op_context = request->context,
+                                              .flags =
+                                                  FI_RECV | (request->tagged ? FI_TAGGED : FI_MSG),
+                                              .tag = request->tag,
+                                              .err = FI_ENOMSG,
+                                              .prov_errno = -FI_ENOMSG};
+        if (request->cq != NULL) afi_cq_fail(request->cq, &entry, FI_ADDR_NOTAVAIL);
+        return 0;
+    }
+    struct afi_arrival *arrival = AFI_OF(stray, struct afi_arrival, stray);
+    receive_report_peek(request, arrival);
+    if ((request->flags & FI_DISCARD) != 0) {
+        receive_discard(arrival);
+    } else if ((request->flags & FI_CLAIM) != 0) {
+        afi_match_drop(stray);
+        afi_list_append(&rxq->claimed, &arrival->claimed);
+        ((struct fi_context *)request->context)->internal[0] = arrival;
+    }
+    return 0;
+}
+
+/* The message that a peek with the same context has claimed; NULL: there is none. */
+static struct afi_arrival *receive_claimed(struct afi_rxq *rxq, const void *context)
+{
+    const void *claimed = ((const struct fi_context *)context)->internal[0];
+    for (struct afi_link *at = rxq->claimed.next; at != &rxq->claimed; at = at->next)
+        if (AFI_OF(at, struct afi_arrival, claimed) == claimed)
+            return AFI_OF(at, struct afi_arrival, claimed);
+    return NULL;
+}
+
+static int receive_claim(struct afi_rxq *rxq, const struct afi_receive_request *request)
+{
+    struct afi_arrival *arrival =
+        request->context != NULL ? receive_claimed(rxq, request->context) : NULL;
+    if (arrival == NULL) return -FI_EINVAL;
+    if ((request->flags & FI_DISCARD) != 0) {
+        receive_report_peek(request, arrival);
+        receive_discard(arrival);
+        return 0;
+    }
+    struct afi_rx *rx = receive_new(rxq, request);
+    if (rx == NULL) return -FI_ENOMEM;
+    receive_deliver_arrival(rx, arrival);
+    return 0;
+}
+
+int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *request)
+{
+    if ((request->flags & FI_PEEK) != 0) return receive_peek(rxq, request);
+    if ((request->flags & FI_CLAIM) != 0) return receive_claim(rxq, request);
+    struct afi_match *match = &rxq->matches[request->tagged];
+    struct afi_rx *rx = receive_new(rxq, request);
+    struct afi_stray *stray;
+    if (rx == NULL) return -FI_ENOMEM;
+    stray = afi_match_find_stray(match, request->tag, request->ignore, request->source);
+    if (stray != NULL && !rx->many) {
+        receive_deliver_arrival(rx, AFI_OF(stray, struct afi_arrival, stray));
+        return 0;
+    }
+    rx->posted = true;
+    afi_list_append(&rxq->posted, &rx->link);
+    afi_match_post(match, &rx->want);
+    while (stray != NULL) {
+        struct afi_arrival *arrival = AFI_OF(stray, struct afi_arrival, stray);
+        size_t left = rx->len - rx->used;
+        bool stays = left - aqi_min(left, arrival->len) >= rxq->least;
+        receive_deliver_arrival(rx, arrival); /* frees the receive if it does not stay */
+        stray = stays ? afi_match_find_stray(match, request->tag, request->ignore, request->source)
+                      : NULL;
+    }
+    return 0;
+}
+
+int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
+{
+    for (struct afi_link *at = rxq->posted.next; at != &rxq->posted; at = at->next) {
+        struct afi_rx *rx = AFI_OF(at, struct afi_rx, link);
+        if (rx->context != context) continue;
+        receive_unpost(rx);
+        if (rx->fetching != 0) return 0; /* it ends with what is on its way */
+        const struct fi_cq_err_entry entry = {.op_context = context,
+                                              .flags = FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
+                                                       (rx->many ? FI_MULTI_RECV : 0),
+                                              .tag = rx->want.tag,
+                                              .err = FI_ECANCELED,
+                                              .prov_errno = -FI_ECANCELED};
+        if (cq != NULL) afi_cq_fail(cq, &entry, FI_ADDR_NOTAVAIL);
+        aqi_pool_put(&afi.rx_pool, rx);
+        return 0;
+    }
+    return -FI_ENOENT;
+}

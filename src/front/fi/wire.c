@@ -1,0 +1,603 @@
+/* fi: sending operations and messages of the protocol, and what arrives of them. */
+#include "front/fi/wire.h"
+
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    WIRE_HANDLER = AQ_HANDLER_BASE,
+    WIRE_COST = 192,        /* bytes that a message without a receive takes besides its own */
+    WIRE_EAGER_HERE = 8192, /* on a host, longer messages are fetched */
+    WIRE_PLACES = 24 * AFI_IOVS,
+    WIRE_SLOT_BITS = 20 /* of a handle; above them, how often the slot was used */
+};
+
+/* A message that waits for room; and one that has come early. */
+struct wire_note {
+    struct afi_link link;
+    struct afi_wire head;
+    size_t len;
+    unsigned char bytes[];
+};
+struct afi_early {
+    struct afi_early *next;
+    uint32_t number;
+    size_t len;
+    unsigned char bytes[];
+};
+
+/* --- operations of the program --------------------------------------------------------------- */
+
+static bool wire_grow_ops(void)
+{
+    uint32_t room = afi.op_room != 0 ? 2 * afi.op_room : 256;
+    if (room > UINT32_C(1) << WIRE_SLOT_BITS) return false;
+    struct afi_op **ops = realloc(afi.ops, room * sizeof(struct afi_op *));
+    if (ops != NULL) afi.ops = ops;
+    uint32_t *uses = realloc(afi.op_uses, room * sizeof(*uses));
+    if (uses != NULL) afi.op_uses = uses;
+    if (ops == NULL || uses == NULL) return false;
+    memset(ops + afi.op_room, 0, (room - afi.op_room) * sizeof(struct afi_op *));
+    memset(uses + afi.op_room, 0, (room - afi.op_room) * sizeof(*uses));
+    afi.op_free = afi.op_room;
+    afi.op_room = room;
+    return true;
+}
+
+struct afi_op *afi_op_new(void)
+{
+    static const struct afi_op none;
+    struct afi_op *op = aqi_pool_get(&afi.op_pool);
+    if (op == NULL) return NULL;
+    *op = none;
+    afi_list_init(&op->link);
+    return op;
+}
+
+/* The peer names it by a handle. False: there are too many. */
+static bool wire_give_handle(struct afi_op *op)
+{
+    uint32_t slot = afi.op_free, tried = 0;
+    if (op->handle != 0) return true;
+    while (tried < afi.op_room && afi.ops[slot] != NULL) {
+        slot = (slot + 1) % afi.op_room;
+        tried++;
+    }
+    if (tried == afi.op_room) {
+        if (!wire_grow_ops()) return false;
+        slot = afi.op_free;
+    }
+    afi.ops[slot] = op;
+    afi.op_free = (slot + 1) % afi.op_room;
+    uint32_t use = ++afi.op_uses[slot] % ((UINT32_C(1) << (32 - WIRE_SLOT_BITS)) - 1) + 1;
+    op->handle = use << WIRE_SLOT_BITS | slot;
+    return true;
+}
+
+static struct afi_op *wire_find_op(const struct afi_peer *peer, uint32_t handle)
+{
+    uint32_t slot = handle & ((UINT32_C(1) << WIRE_SLOT_BITS) - 1);
+    struct afi_op *op = slot < afi.op_room ? afi.ops[slot] : NULL;
+    return op != NULL && op->handle == handle && op->peer == peer ? op : NULL;
+}
+
+void afi_op_free(struct afi_op *op)
+{
+    if (op->handle != 0) afi.ops[op->handle & ((UINT32_C(1) << WIRE_SLOT_BITS) - 1)] = NULL;
+    afi_list_remove(&op->link);
+    free(op->copy);
+    aqi_pool_put(&afi.op_pool, op);
+}
+
+static const enum afi_counts wire_counts[] = {
+    [AFI_SEND] = AFI_COUNT_SEND, [AFI_WRITE] = AFI_COUNT_WRITE, [AFI_READ] = AFI_COUNT_READ};
+
+void afi_op_end(struct afi_op *op, int err)
+{
+    struct afi_ep *ep = op->peer->ep;
+    enum afi_counts which = op->type == AFI_ATOMIC_OP
+                                ? (op->fetches ? AFI_COUNT_READ : AFI_COUNT_WRITE)
+                                : wire_counts[op->type];
+    if (op->counts) afi_count(ep->cntr[which], err == 0);
+    if (err != 0 && ep->tx_cq != NULL) {
+        const struct fi_cq_err_entry entry = {.op_context = op->context,
+                                              .flags = op->cq_flags,
+                                              .len = 0,
+                                              .data = op->data,
+                                              .tag = op->tag,
+                                              .err = err,
+                                              .prov_errno = -err};
+        afi_cq_fail(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+    } else if (err == 0 && op->report && ep->tx_cq != NULL) {
+        const struct fi_cq_tagged_entry entry = {.op_context = op->context, .flags = op->cq_flags};
+        afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+    }
+    afi_op_free(op);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const struct iovec *iov,
+                      unsigned count)
+{
+    size_t len = afi_iov_len(iov, count);
+    struct wire_note *note = malloc(sizeof(*note) + len);
+    if (note == NULL) return false;
+    note->head = *head;
+    note->len = len;
+    afi_iov_gather(iov, count, note->bytes);
+    afi_list_append(list, &note->link);
+    return true;
+}
+
+/* AQ_AGAIN: no room. */
+static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *head,
+                               const struct iovec *iov, unsigned count, size_t payload)
+{
+    size_t len = sizeof(*head) + payload;
+    struct afi_wire now = *head;
+    aq_am_buffer buffer;
+    now.number = peer->sent + 1;
+    now.credit = peer->owed;
+    if (peer->self) {
+        if (!wire_keep(&peer->notes, &now, iov, count)) return AQ_AGAIN;
+        afi_peer_activate(peer);
+    } else {
+        aq_status st =
+            aq_am_reserve(peer->team, 1, AQ_AM_MEDIUM, NULL, len, len, 0, AQ_IMMEDIATE, &buffer);
+        if (st != AQ_OK) return st;
+        memcpy(buffer.addr, &now, sizeof(now));
+        afi_iov_gather(iov, count, (unsigned char *)buffer.addr + sizeof(now));
+        st = aq_am_commit(&buffer, WIRE_HANDLER, len, NULL, NULL, 0, AQ_IMMEDIATE);
+        if (st == AQ_AGAIN) aq_am_cancel(&buffer);
+        if (st != AQ_OK) return st;
+    }
+    peer->sent++;
+    peer->owed = 0;
+    return AQ_OK;
+}
+
+void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const struct iovec *iov,
+                   unsigned count)
+{
+    if (peer->state != AFI_UP) return;
+    if (peer->self) {
+        (void)wire_transmit(peer, head, iov, count, afi_iov_len(iov, count));
+        return;
+    }
+    (void)wire_keep(&peer->notes, head, iov, count);
+    afi_peer_activate(peer);
+}
+
+void afi_wire_answer(struct afi_peer *peer, uint32_t op, int err)
+{
+    const struct afi_wire head = {.kind = AFI_DONE, .op = op, .tag = (uint64_t)err};
+    afi_wire_note(peer, &head, NULL, 0);
+}
+
+void afi_wire_give_back(struct afi_peer *peer, size_t bytes)
+{
+    static const struct afi_wire head = {.kind = AFI_CREDIT};
+    peer->owed += (uint32_t)(bytes + WIRE_COST);
+    if (peer->owed >= AFI_WINDOW / 2 && afi_list_is_empty(&peer->notes))
+        afi_wire_note(peer, &head, NULL, 0);
+}
+
+/* A copy of its source, which the caller may change once we return. */
+static bool wire_own(struct afi_op *op)
+{
+    if (op->copy != NULL || op->len == 0) return true;
+    op->copy = malloc(op->len);
+    if (op->copy == NULL) return false;
+    afi_iov_gather(op->iov, op->count, op->copy);
+    op->iov[0] = (struct iovec){.iov_base = op->copy, .iov_len = op->len};
+    op->count = 1;
+    return true;
+}
+
+static unsigned wire_pieces(const struct afi_op *op, struct afi_piece *pieces)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < op->count; i++)
+        if (op->iov[i].iov_len != 0)
+            pieces[n++] = (struct afi_piece){.addr = (uintptr_t)op->iov[i].iov_base,
+                                             .len = op->iov[i].iov_len};
+    return n;
+}
+
+static bool wire_is_injected(const struct afi_op *op)
+{
+    return (op->cq_flags & FI_INJECT) != 0;
+}
+
+/* Its source is fetched by the peer: head, the places if any, the pieces. */
+static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, struct iovec *iov,
+                                  unsigned count)
+{
+    struct afi_piece pieces[AFI_IOVS];
+    if (wire_is_injected(op) && !wire_own(op)) return AQ_AGAIN;
+    if (!wire_give_handle(op)) return AQ_AGAIN;
+    head->flags |= AFI_REMOTE;
+    head->op = op->handle;
+    head->pieces = (uint8_t)wire_pieces(op, pieces);
+    iov[count] =
+        (struct iovec){.iov_base = pieces, .iov_len = head->pieces * sizeof(struct afi_piece)};
+    return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
+}
+
+/* Whether a message of so many bytes travels with its head: the peer has room for it, with or
+ * without a receive. */
+static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
+{
+    size_t most = peer->here ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
+    return len + sizeof(struct afi_wire) <= most && len + WIRE_COST + AFI_WINDOW / 4 <= peer->left;
+}
+
+bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
+                   const struct iovec *iov, unsigned count, size_t len)
+{
+    const struct afi_wire head = {
+        .kind = AFI_MESSAGE,
+        .flags = (uint8_t)((tagged ? AFI_TAGGED_FLAG : 0) | (has_data ? AFI_DATA_FLAG : 0)),
+        .tag = tag,
+        .data = data,
+        .len = len};
+    if (!wire_is_eager(peer, len) || wire_transmit(peer, &head, iov, count, len) != AQ_OK)
+        return false;
+    peer->left -= (uint32_t)(len + WIRE_COST);
+    return true;
+}
+
+static aq_status wire_send_message(struct afi_op *op)
+{
+    struct afi_peer *peer = op->peer;
+    struct iovec iov[2];
+    struct afi_wire head = {.kind = AFI_MESSAGE, .tag = op->tag, .data = op->data, .len = op->len};
+    head.flags = (uint8_t)((op->tagged ? AFI_TAGGED_FLAG : 0) | (op->has_data ? AFI_DATA_FLAG : 0) |
+                           op->ack);
+    size_t cost = op->len + WIRE_COST;
+    aq_status st;
+    if (wire_is_eager(peer, op->len)) {
+        if (op->ack != 0 && !wire_give_handle(op)) return AQ_AGAIN;
+        head.op = op->handle;
+        st = wire_transmit(peer, &head, op->iov, op->count, op->len);
+    } else {
+        cost = WIRE_COST;
+        if (cost > peer->left) return AQ_AGAIN;
+        op->ack = AFI_ACK_DELIVERED;
+        st = wire_send_remote(op, &head, iov, 0);
+    }
+    if (st == AQ_OK) peer->left -= (uint32_t)cost;
+    return st;
+}
+
+static size_t wire_places(const struct afi_op *op, struct afi_place places[AFI_IOVS])
+{
+    for (unsigned i = 0; i < op->there_count; i++)
+        places[i] = (struct afi_place){
+            .addr = op->there[i].addr, .len = op->there[i].len, .key = op->there[i].key};
+    return op->there_count * sizeof(*places);
+}
+
+/* An operation on memory of the peer, which is always answered. */
+static aq_status wire_send_access(struct afi_op *op)
+{
+    struct afi_place places[AFI_IOVS];
+    struct iovec iov[AFI_IOVS + 2] = {{.iov_base = places}};
+    struct afi_wire head = {.flags = op->has_data ? AFI_DATA_FLAG : 0,
+                            .count = (uint8_t)op->there_count,
+                            .data = op->data,
+                            .len = op->len};
+    iov[0].iov_len = wire_places(op, places);
+    op->ack = AFI_ACK_DELIVERED;
+    if (!wire_give_handle(op)) return AQ_AGAIN;
+    head.op = op->handle;
+    if (op->type == AFI_READ) {
+        head.kind = AFI_GET;
+        return wire_transmit(op->peer, &head, iov, 1, iov[0].iov_len);
+    }
+    if (op->type == AFI_ATOMIC_OP) {
+        head.kind = AFI_ATOMIC_REQUEST;
+        head.tag =
+            (uint64_t)op->datatype | (uint64_t)op->operation << 8 | (uint64_t)op->fetches << 16;
+        iov[1] = (struct iovec){.iov_base = op->copy, .iov_len = op->copy_len};
+        return wire_transmit(op->peer, &head, iov, 2, afi_iov_len(iov, 2));
+    }
+    head.kind = AFI_PUT;
+    size_t most = op->peer->here ? aqi_min(op->peer->eager, WIRE_EAGER_HERE) : op->peer->eager;
+    if (sizeof(head) + iov[0].iov_len + op->len > most) return wire_send_remote(op, &head, iov, 1);
+    memcpy(&iov[1], op->iov, op->count * sizeof(struct iovec));
+    return wire_transmit(op->peer, &head, iov, 1 + op->count, iov[0].iov_len + op->len);
+}
+
+static aq_status wire_send(struct afi_op *op)
+{
+    struct afi_peer *peer = op->peer;
+    if (op->fence && !afi_list_is_empty(&peer->under_way)) return AQ_AGAIN;
+    aq_status st = op->type == AFI_SEND ? wire_send_message(op) : wire_send_access(op);
+    if (st != AQ_OK) return st;
+    if (op->ack == 0) {
+        afi_op_end(op, 0);
+        return AQ_OK;
+    }
+    afi_list_remove(&op->link);
+    afi_list_append(&peer->under_way, &op->link);
+    return AQ_OK;
+}
+
+int afi_wire_start(struct afi_op *op)
+{
+    struct afi_peer *peer = op->peer;
+    if (AQI_LIKELY(afi_wire_is_free(peer))) {
+        aq_status st = wire_send(op);
+        if (st == AQ_OK) return 0;
+        if (st != AQ_AGAIN && st != AQ_EPEER) return afi_error(st);
+    }
+    if (peer->waiting_count >= AFI_QUEUED) return -FI_EAGAIN;
+    if (wire_is_injected(op) && !wire_own(op)) return -FI_EAGAIN;
+    afi_list_append(&peer->waiting, &op->link);
+    peer->waiting_count++;
+    if (peer->state == AFI_UP)
+        afi_peer_activate(peer);
+    else
+        afi_peer_call(peer);
+    return 0;
+}
+
+static void wire_push_notes(struct afi_peer *peer)
+{
+    while (!afi_list_is_empty(&peer->notes)) {
+        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
+        const struct iovec iov = {.iov_base = note->bytes, .iov_len = note->len};
+        if (wire_transmit(peer, &note->head, &iov, 1, note->len) != AQ_OK) return;
+        afi_list_remove(&note->link);
+        free(note);
+    }
+}
+
+static void wire_take_own(struct afi_peer *peer)
+{
+    struct afi_link *last = peer->notes.prev;
+    for (bool more = !afi_list_is_empty(&peer->notes); more;) {
+        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
+        more = &note->link != last;
+        afi_list_remove(&note->link);
+        unsigned char *bytes = malloc(sizeof(note->head) + note->len);
+        if (bytes != NULL) {
+            memcpy(bytes, &note->head, sizeof(note->head));
+            memcpy(bytes + sizeof(note->head), note->bytes, note->len);
+            afi_wire_input(peer, bytes, sizeof(note->head) + note->len);
+            free(bytes);
+        }
+        free(note);
+    }
+}
+
+void afi_wire_push(struct afi_peer *peer)
+{
+    if (peer->state != AFI_UP) {
+        afi_peer_look(peer);
+        return;
+    }
+    if (peer->self)
+        wire_take_own(peer);
+    else
+        wire_push_notes(peer);
+    while ((peer->self || afi_list_is_empty(&peer->notes)) && !afi_list_is_empty(&peer->waiting)) {
+        struct afi_op *op = AFI_OF(peer->waiting.next, struct afi_op, link);
+        afi_list_remove(&op->link);
+        if (wire_send(op) == AQ_OK) {
+            peer->waiting_count--;
+            continue;
+        }
+        op->link.prev = &peer->waiting;
+        op->link.next = peer->waiting.next;
+        peer->waiting.next->prev = &op->link;
+        peer->waiting.next = &op->link;
+        break;
+    }
+    if (afi_list_is_empty(&peer->notes) && afi_list_is_empty(&peer->waiting))
+        afi_list_remove(&peer->active);
+}
+
+void afi_wire_forget(struct afi_peer *peer)
+{
+    while (!afi_list_is_empty(&peer->notes)) {
+        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
+        afi_list_remove(&note->link);
+        free(note);
+    }
+    while (peer->early != NULL) {
+        struct afi_early *early = peer->early;
+        peer->early = early->next;
+        free(early);
+    }
+}
+
+/* --- arriving -------------------------------------------------------------------------------- */
+
+static bool wire_on_message(struct afi_peer *peer, const struct afi_wire *head,
+                            const unsigned char *bytes, size_t len)
+{
+    struct afi_message message = {.tagged = (head->flags & AFI_TAGGED_FLAG) != 0,
+                                  .remote = (head->flags & AFI_REMOTE) != 0,
+                                  .flags = head->flags,
+                                  .op = head->op,
+                                  .tag = head->tag,
+                                  .data = head->data,
+                                  .len = head->len,
+                                  .bytes = bytes,
+                                  .nbytes = len};
+    if (message.remote ? len != head->pieces * sizeof(struct afi_piece) ||
+                             head->pieces > AFI_IOVS || head->pieces == 0
+                       : len != head->len)
+        return false;
+    if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, head->op, 0);
+    afi_receive(peer, &message);
+    return true;
+}
+
+static bool wire_on_done(struct afi_peer *peer, const struct afi_wire *head)
+{
+    struct afi_op *op = wire_find_op(peer, head->op);
+    if (op != NULL) afi_op_end(op, (int)(head->tag & 0xffff));
+    return op != NULL;
+}
+
+static bool wire_on_bytes(struct afi_peer *peer, const unsigned char *bytes, size_t len,
+                          uint32_t handle)
+{
+    struct afi_op *op = wire_find_op(peer, handle);
+    if (op == NULL || (op->type != AFI_READ && !op->fetches) ||
+        len != afi_iov_len(op->iov, op->count))
+        return false;
+    afi_iov_scatter(op->iov, op->count, 0, bytes, len);
+    afi_op_end(op, 0);
+    return true;
+}
+
+static void wire_granted(struct afi_fetch *fetch)
+{
+    struct afi_op *op = wire_find_op(fetch->peer, fetch->remote_op);
+    if (op != NULL) afi_op_end(op, fetch->status == AQ_OK ? 0 : FI_EIO);
+}
+
+static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
+                          const unsigned char *bytes, size_t len)
+{
+    struct afi_op *op = wire_find_op(peer, head->op);
+    if (op == NULL || op->type != AFI_READ || head->pieces > AFI_IOVS ||
+        len != head->pieces * sizeof(struct afi_piece))
+        return false;
+    struct afi_fetch *fetch = afi_fetch_new(peer);
+    if (fetch == NULL) {
+        afi_op_end(op, FI_ENOMEM);
+        return true;
+    }
+    memcpy(fetch->from, bytes, len);
+    fetch->from_count = head->pieces;
+    memcpy(fetch->to, op->iov, op->count * sizeof(struct iovec));
+    fetch->to_count = op->count;
+    fetch->len = op->len;
+    fetch->remote_op = op->handle;
+    fetch->done = wire_granted;
+    afi_fetch_begin(fetch);
+    return true;
+}
+
+/* A peer that breaks the protocol is disconnected outside of the handler, like one that is gone. */
+static void wire_broken(struct afi_peer *peer)
+{
+    aqi_count(AQI_CTR_AM_DROPPED, 1);
+    peer->state = AFI_CLOSING;
+    afi_peer_activate(peer);
+}
+
+static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t len)
+{
+    struct afi_wire head;
+    bool fine;
+    memcpy(&head, bytes, sizeof(head));
+    bytes += sizeof(head);
+    len -= sizeof(head);
+    if (head.credit != 0) {
+        peer->left += head.credit;
+        if (peer->left > AFI_WINDOW) {
+            wire_broken(peer);
+            return;
+        }
+        if (!afi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+    }
+    switch (head.kind) {
+    case AFI_MESSAGE:
+        fine = wire_on_message(peer, &head, bytes, len);
+        break;
+    case AFI_DONE:
+        fine = wire_on_done(peer, &head);
+        break;
+    case AFI_PUT:
+        fine = afi_target_put(peer, &head, bytes, len);
+        break;
+    case AFI_GET:
+        fine = afi_target_get(peer, &head, bytes, len);
+        break;
+    case AFI_BYTES:
+        fine = wire_on_bytes(peer, bytes, len, head.op);
+        break;
+    case AFI_GRANT:
+        fine = wire_on_grant(peer, &head, bytes, len);
+        break;
+    case AFI_ATOMIC_REQUEST:
+        fine = afi_target_atomic(peer, &head, bytes, len);
+        break;
+    case AFI_CREDIT:
+        fine = len == 0;
+        break;
+    default:
+        fine = false;
+        break;
+    }
+    if (!fine) wire_broken(peer);
+}
+
+static void wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
+{
+    struct afi_early **at = &peer->early;
+    while (*at != NULL && (int32_t)((*at)->number - number) < 0)
+        at = &(*at)->next;
+    struct afi_early *early = malloc(sizeof(*early) + len);
+    if (early == NULL || (*at != NULL && (*at)->number == number)) {
+        free(early);
+        wire_broken(peer);
+        return;
+    }
+    early->next = *at;
+    early->number = number;
+    early->len = len;
+    memcpy(early->bytes, bytes, len);
+    *at = early;
+}
+
+void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
+{
+    uint32_t number;
+    if (peer->state != AFI_UP && peer->state != AFI_CALLING) return;
+    if (len < sizeof(struct afi_wire)) {
+        wire_broken(peer);
+        return;
+    }
+    memcpy(&number, (const unsigned char *)bytes + offsetof(struct afi_wire, number),
+           sizeof(number));
+    if (AQI_UNLIKELY(number != peer->received + 1)) {
+        wire_keep_early(peer, number, bytes, len);
+        return;
+    }
+    peer->received++;
+    wire_take(peer, bytes, len);
+    while (AQI_UNLIKELY(peer->early != NULL) && peer->early->number == peer->received + 1) {
+        struct afi_early *early = peer->early;
+        peer->early = early->next;
+        peer->received++;
+        wire_take(peer, early->bytes, early->len);
+        free(early);
+    }
+}
+
+static void wire_handler(aq_am *am)
+{
+    aq_connection *connection = aq_connection_of(am);
+    struct afi_peer *peer = connection != NULL ? aq_connection_context(connection) : NULL;
+    if (peer != NULL && peer->connection == connection)
+        afi_wire_input(peer, am->payload, am->nbytes);
+}
+
+aq_status afi_wire_open(void)
+{
+    aq_handler_entry entry = {.index = WIRE_HANDLER,
+                              .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST,
+                              .fn = wire_handler,
+                              .name = "fi"};
+    return aq_am_register(aq_team_ep(afi.world), &entry, 1);
+}

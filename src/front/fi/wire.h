@@ -1,0 +1,60 @@
+/*
+ * fi: the messages between two endpoints. Each is a Medium that begins with `struct afi_wire`,
+ * followed by what its kind says. Messages of a connection are numbered and handled in this order,
+ * though the network may deliver them in another one.
+ */
+#ifndef AFI_WIRE_H
+#define AFI_WIRE_H
+
+#include "front/fi/fi.h"
+
+enum afi_kind {
+    AFI_NONE,
+    AFI_MESSAGE, /* a message of the program; with AFI_REMOTE, the pieces of its source follow */
+    AFI_DONE,    /* the operation `op` of the receiver has ended, with the error `tag` */
+    AFI_PUT,     /* a write: its places follow, and then the bytes or the pieces of the source */
+    AFI_GET,     /* a read: the places follow */
+    AFI_BYTES,   /* the result of the operation `op` of the receiver */
+    AFI_GRANT,   /* or the pieces of memory from which to fetch it */
+    AFI_ATOMIC_REQUEST, /* the places follow, and then the operands */
+    AFI_CREDIT,         /* nothing but what every message has */
+    AFI_KINDS
+};
+
+enum {
+    AFI_TAGGED_FLAG = 1,
+    AFI_DATA_FLAG = 2,     /* `data` is for the program */
+    AFI_ACK_ARRIVED = 4,   /* answer when it has arrived, ... */
+    AFI_ACK_DELIVERED = 8, /* ... or when it is in the program's memory */
+    AFI_REMOTE = 16
+};
+
+struct afi_wire {
+    uint8_t kind, flags;
+    uint8_t count;  /* of places, at the target */
+    uint8_t pieces; /* of memory at the sender */
+    uint32_t number;
+    uint32_t credit; /* bytes given back */
+    uint32_t op;     /* the sender's handle, for the answer; or the receiver's */
+    uint64_t tag;    /* also: an error; datatype and operation of an atomic one */
+    uint64_t data;
+    uint64_t len; /* of the message, or of the data of an operation */
+};
+static_assert(sizeof(struct afi_wire) == 40, "as peers of this version expect");
+
+struct afi_place {
+    uint64_t addr, len, key;
+};
+
+/* rma.c: what peers ask; the bytes behind the head. False: malformed. */
+bool afi_target_put(struct afi_peer *peer, const struct afi_wire *head, const unsigned char *bytes,
+                    size_t len);
+bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const unsigned char *bytes,
+                    size_t len);
+bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
+                       const unsigned char *bytes, size_t len);
+/* Send a message of the protocol, now or later. */
+void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const struct iovec *iov,
+                   unsigned count);
+
+#endif

@@ -1,0 +1,152 @@
+/* The library in a process by itself: its bootstrap is that of a job of one, and reports nothing.
+ */
+#include "lib/alone.h"
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "core/core.h"
+#include "job/boot.h"
+#include "lib/lib.h"
+#include "transport/shm/shm.h"
+#include "transport/transport.h"
+
+#include <aqueduct/aqueduct.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALONE_PATIENCE_NS UINT64_C(86400000000000)
+
+enum { ALONE_CONNECTIONS = 4096 };
+
+static struct aqi_boot *alone_boot;
+
+static aq_status alone_allgather(void *arg, const void *mine, size_t len, void *all)
+{
+    struct aqi_boot *boot = arg;
+    return boot->kind->allgather(boot, mine, len, all);
+}
+
+static aq_status alone_table(void *arg, const void *mine, size_t len, const void **table)
+{
+    return aqi_boot_table(arg, mine, len, table);
+}
+
+static aq_status alone_share(void *arg, const char *name, size_t bytes, int *fd)
+{
+    struct aqi_boot *boot = arg;
+    return boot->kind->share(boot, name, bytes, fd);
+}
+
+static aq_status alone_agree(void *arg, const uint64_t name[2], aq_status mine,
+                             const uint8_t *members)
+{
+    struct aqi_boot *boot = arg;
+    return boot->kind->agree(boot, name, mine, members);
+}
+
+static bool alone_alert(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void alone_attend(void *arg)
+{
+    (void)arg;
+}
+
+static int alone_fd(void *arg)
+{
+    (void)arg;
+    return -1;
+}
+
+/* A transport cannot go on, and there is no launcher to report it to. */
+static void alone_fatal(void *arg, const char *why)
+{
+    (void)arg;
+    aqi_log(AQI_LOG_ERROR, "lib", "%s", why);
+    abort();
+}
+
+static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
+{
+    struct aqi_core_params params = {.boot = {.allgather = alone_allgather,
+                                              .table = alone_table,
+                                              .share = alone_share,
+                                              .alert = alone_alert,
+                                              .attend = alone_attend,
+                                              .fd = alone_fd,
+                                              .agree = alone_agree,
+                                              .fatal = alone_fatal,
+                                              .arg = boot},
+                                     .thread_mode = AQ_THREAD_SERIALIZED,
+                                     .register_call = "aq_am_register",
+                                     .create_call = "aq_ep_create",
+                                     .size = 1,
+                                     .local_size = 1,
+                                     .cores = 1,
+                                     .start_timeout_ns = ALONE_PATIENCE_NS};
+    memcpy(params.key, boot->info.key, sizeof(params.key));
+    return aqi_core_open(&params, world);
+}
+
+static void alone_configure(void)
+{
+    aqi_core_config.segment_mode = AQ_SEGMENT_EVERYTHING;
+    aqi_core_config.progress_thread = 0;
+    aqi_core_config.conn_max = aqi_max(aqi_core_config.conn_max, ALONE_CONNECTIONS);
+    aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
+    /* An owner of memory need not take part in a transfer. */
+    aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);
+}
+
+aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world)
+{
+    aq_segment *everything;
+    aq_status st = lib_load_settings(false);
+    if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
+    if (st != AQ_OK) return st;
+    alone_configure();
+    aqi_core_filter_ranges(allows);
+    struct aqi_boot *boot = calloc(1, aqi_boot_single.bytes);
+    if (boot == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to open the library");
+    boot->kind = &aqi_boot_single;
+    st = boot->kind->open(boot);
+    if (st == AQ_OK) st = alone_open_core(boot, world);
+    if (st != AQ_OK) {
+        aqi_boot_close(boot);
+        return st;
+    }
+    alone_boot = boot;
+    st = aq_segment_attach(*world, 0, &everything);
+    if (st != AQ_OK) lib_alone_close();
+    return st;
+}
+
+void lib_alone_close(void)
+{
+    if (alone_boot == NULL) return;
+    aqi_core_close();
+    aqi_boot_close(alone_boot);
+    alone_boot = NULL;
+}
+
+uint64_t lib_alone_patience(uint64_t ns)
+{
+    uint64_t last = aqi_core_config.conn_timeout_ns;
+    aqi_core_config.conn_timeout_ns = ns;
+    return last;
+}
+
+bool lib_alone_may_use(const char *transport)
+{
+    const char *at = aqi_core_config.transports;
+    size_t len;
+    if (strcmp(at, "auto") == 0) return true;
+    for (; *at != '\0'; at += len + strspn(at + len, ", ")) {
+        len = strcspn(at, ", ");
+        if (len == strlen(transport) && strncmp(at, transport, len) == 0) return true;
+    }
+    return false;
+}

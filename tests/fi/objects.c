@@ -1,0 +1,187 @@
+/*
+ * The features that are offered and refused, queues and their waits, selective completions,
+ * endpoints that are gone, and objects that are still in use.
+ */
+#include "fi/pair.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+
+static void offers(void)
+{
+    struct fi_info *info;
+    struct pair_wish wish = {0};
+    static const uint64_t not_offered[] = {FI_MULTICAST,    FI_COLLECTIVE,   FI_HMEM,    FI_TRIGGER,
+                                           FI_NAMED_RX_CTX, FI_VARIABLE_MSG, FI_RMA_PMEM};
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK(info->next == NULL);
+    CHECK(info->fabric_attr->prov_name == NULL); /* libfabric fills it in */
+    CHECK_EQUAL(info->domain_attr->mr_mode, 0);
+    CHECK_EQUAL(info->mode, 0);
+    CHECK(info->tx_attr->iov_limit >= 8 && info->rx_attr->iov_limit >= 8);
+    CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
+    fi_freeinfo(info);
+    for (size_t i = 0; i < COUNT_OF(not_offered); i++) {
+        wish.caps = FI_MSG | not_offered[i];
+        CHECK_EQUAL(pair_find(&wish, &info), -FI_ENODATA);
+    }
+    wish.caps = FI_TAGGED;
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK_EQUAL(info->caps & (FI_TAGGED | FI_SEND | FI_RECV), FI_TAGGED | FI_SEND | FI_RECV);
+    CHECK_EQUAL(info->caps & (FI_RMA | FI_ATOMIC | FI_MSG), 0);
+    fi_freeinfo(info);
+}
+
+static void selective(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.cq_flags = FI_SELECTIVE_COMPLETION};
+    int value = 1, got;
+    struct iovec iov = {.iov_base = &value, .iov_len = sizeof(value)};
+    pair_open(&pair, &wish);
+    struct fi_msg msg = {.msg_iov = &iov, .iov_count = 1, .addr = pair.a.other, .context = &pair};
+    for (unsigned i = 0; i < 4; i++)
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
+    PAIR_CALL(&pair, fi_sendmsg(pair.a.ep, &msg, 0));
+    PAIR_CALL(&pair, fi_sendmsg(pair.a.ep, &msg, FI_COMPLETION));
+    PAIR_CALL(&pair, fi_inject(pair.a.ep, &value, 4, pair.a.other));
+    for (unsigned i = 0; i < 4; i++)
+        (void)pair_next(&pair, pair.b.rx, NULL);
+    CHECK(pair_next(&pair, pair.a.tx, NULL).op_context == &pair);
+    pair_none(&pair, pair.a.tx);
+    pair_close(&pair);
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void waits(bool automatic)
+{
+    struct pair pair;
+    struct pair_wish wish = {.wait = FI_WAIT_FD, .automatic = automatic};
+    struct fi_cq_tagged_entry entry;
+    int value = 1, got, fd;
+    pair_open(&pair, &wish);
+    struct fid *fids[] = {&pair.b.rx->fid};
+    CHECK_EQUAL(fi_control(&pair.b.rx->fid, FI_GETWAIT, &fd), 0);
+    CHECK(fd >= 0);
+    PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    double begun = seconds();
+    CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 50), -FI_EAGAIN);
+    CHECK(seconds() - begun >= 0.04);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
+    CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 20000), 1);
+    CHECK_EQUAL(fi_cq_sread(pair.a.tx, &entry, 1, NULL, 20000), 1);
+    CHECK_EQUAL(fi_cq_signal(pair.b.rx), 0);
+    CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 20000), -FI_EAGAIN);
+    /* Sleeping on the descriptor until a message comes. */
+    PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
+    ssize_t n;
+    while ((n = fi_cq_read(pair.b.rx, &entry, 1)) == -FI_EAGAIN) {
+        struct pollfd wait = {.fd = fd, .events = POLLIN};
+        if (fi_trywait(pair.b.fabric, fids, 1) == 0) (void)poll(&wait, 1, 1000);
+    }
+    CHECK_EQUAL(n, 1);
+    pair_close(&pair);
+}
+
+/* The other endpoint is closed: operations end with an error, and the endpoint lives on. */
+static void gone(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    int value = 1, got = 0;
+    char *large = malloc(100000);
+    pair_open(&pair, &wish);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
+    PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    (void)pair_next(&pair, pair.b.rx, NULL);
+    (void)pair_next(&pair, pair.a.tx, NULL);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, large, 100000, NULL, pair.a.other, large));
+    side_close(&pair.b);
+    struct fi_cq_err_entry error = pair_error(&pair, pair.a.tx);
+    CHECK(error.op_context == large);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, &value));
+    error = pair_error(&pair, pair.a.tx);
+    CHECK(error.op_context == &value);
+    CHECK(error.err == FI_ECONNREFUSED || error.err == FI_ECONNRESET);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.self, NULL));
+    PAIR_CALL(&pair, fi_recv(pair.a.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    (void)pair_next(&pair, pair.a.rx, NULL);
+    side_close(&pair.a);
+    free(large);
+}
+
+static void in_use(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fid_mr *mr, *twice;
+    char memory[64], name[64];
+    size_t len = 8;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_close(&pair.a.tx->fid), -FI_EBUSY);
+    CHECK_EQUAL(fi_close(&pair.a.av->fid), -FI_EBUSY);
+    CHECK_EQUAL(fi_close(&pair.a.domain->fid), -FI_EBUSY);
+    CHECK_EQUAL(fi_mr_reg(pair.a.domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &mr, NULL), 0);
+    CHECK_EQUAL(fi_mr_reg(pair.a.domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &twice, NULL),
+                -FI_ENOKEY);
+    CHECK_EQUAL(fi_close(&mr->fid), 0);
+    CHECK_EQUAL(fi_getname(&pair.a.ep->fid, name, &len), -FI_ETOOSMALL);
+    CHECK_EQUAL(len, 64);
+    CHECK_EQUAL(fi_send(pair.a.ep, memory, 4, NULL, 17, NULL), -FI_EINVAL); /* no such address */
+    memset(name, 'x', sizeof(name));
+    fi_addr_t addr;
+    CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 0);
+    CHECK(addr == FI_ADDR_NOTAVAIL);
+    CHECK_EQUAL(fi_av_remove(pair.a.av, &pair.a.other, 1, 0), 0);
+    CHECK_EQUAL(fi_send(pair.a.ep, memory, 4, NULL, pair.a.other, NULL), -FI_EINVAL);
+    pair_close(&pair);
+}
+
+/* Thousands of addresses that are never used cost little. */
+static void many_addresses(void)
+{
+    enum { COUNT = 5000 };
+    struct pair pair;
+    struct pair_wish wish = {0};
+    unsigned char name[64];
+    size_t len = sizeof(name);
+    fi_addr_t addr;
+    int got = 0, value = 7;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_getname(&pair.b.ep->fid, name, &len), 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        memcpy(name + 8, &i, sizeof(i)); /* another endpoint's id */
+        CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
+    }
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
+    PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+    (void)pair_next(&pair, pair.b.rx, NULL);
+    CHECK_EQUAL(got, 7);
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, addr, &value)); /* there is none */
+    struct fi_cq_tagged_entry first = pair_next(&pair, pair.a.tx, NULL);
+    CHECK(first.op_context == NULL);
+    CHECK(pair_error(&pair, pair.a.tx).op_context == &value);
+    pair_close(&pair);
+}
+
+int main(void)
+{
+    offers();
+    selective();
+    waits(false);
+    waits(true);
+    gone();
+    in_use();
+    many_addresses();
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,83 @@
+/* The provider for libfabric: where it is, whether libfabric finds it, and how to switch it on. */
+#include "data.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#ifdef AQINFO_WITH_FI
+#include <rdma/fabric.h>
+#endif
+
+/* Where it may be, from the folder of this program: installed, or in the build tree. */
+static const char *const places[] = {"../" AQINFO_LIBDIR "/libfabric",
+                                     "../../src/front/fi/libfabric"};
+
+/* The folder that contains it, in `folder`; 0: there is none. */
+static int find_provider(char folder[PATH_MAX])
+{
+    char self[PATH_MAX], path[2 * PATH_MAX], file[3 * PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (len <= 0) return 0;
+    self[len] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(path, sizeof(path), "%s/%s", self, places[i]);
+        snprintf(file, sizeof(file), "%s/libaqueduct-fi.so", path);
+        if (access(file, R_OK) == 0 && realpath(path, folder) != NULL) return 1;
+    }
+    return 0;
+}
+
+#ifdef AQINFO_WITH_FI
+/* Whether libfabric finds the provider in this environment; NULL, or the reason why not. */
+static const char *ask_libfabric(uint32_t *version)
+{
+    int (*getinfo)(uint32_t, const char *, const char *, uint64_t, const struct fi_info *,
+                   struct fi_info **);
+    struct fi_info *(*dupinfo)(const struct fi_info *);
+    uint32_t (*get_version)(void);
+    struct fi_info *info, *hints;
+    setenv("IPATH_NO_BACKTRACE", "1", 0); /* or signals are caught by a library of a provider */
+    void *library = dlopen("libfabric.so.1", RTLD_NOW);
+    if (library == NULL) return "libfabric.so.1 cannot be loaded: install libfabric1";
+    *(void **)&getinfo = dlsym(library, "fi_getinfo");
+    *(void **)&dupinfo = dlsym(library, "fi_dupinfo");
+    *(void **)&get_version = dlsym(library, "fi_version");
+    if (getinfo == NULL || dupinfo == NULL || get_version == NULL)
+        return "libfabric.so.1 lacks its own functions";
+    *version = get_version();
+    hints = dupinfo(NULL);
+    if (hints == NULL) return "there is no memory to ask libfabric";
+    hints->fabric_attr->prov_name = strdup("aqueduct");
+    return getinfo(FI_VERSION(1, 5), NULL, NULL, 0, hints, &info) == 0
+               ? NULL
+               : "libfabric does not find it in this environment";
+}
+#endif
+
+int fi_show(void)
+{
+    char folder[PATH_MAX];
+    if (!find_provider(folder)) {
+        puts("fi: the provider for libfabric, libaqueduct-fi.so, is not installed: build Aqueduct "
+             "with libfabric's headers (libfabric-dev)");
+        return 1;
+    }
+    printf("fi: the provider for libfabric is %s/libaqueduct-fi.so\n", folder);
+#ifdef AQINFO_WITH_FI
+    uint32_t version = 0;
+    const char *why = ask_libfabric(&version);
+    if (why == NULL)
+        printf("  libfabric %u.%u finds it in this environment\n", FI_MAJOR(version),
+               FI_MINOR(version));
+    else
+        printf("  %s\n", why);
+#endif
+    printf("  any program:  export FI_PROVIDER_PATH=%s FI_PROVIDER=aqueduct\n"
+           "  Open MPI 4:   mpirun -x FI_PROVIDER_PATH=%s --mca pml cm --mca mtl ofi "
+           "--mca mtl_ofi_provider_include aqueduct PROGRAM\n",
+           folder, folder);
+    return 0;
+}
