@@ -264,6 +264,16 @@ unsigned char *dgram_queue_fragment(struct dgram_env *env, struct dgram_peer *pe
 /* Bytes of a packet on this channel that head and records may take. */
 size_t dgram_capacity(const struct dgram_env *env, const struct dgram_conn *conn,
                       enum aqi_dgram_channel channel);
+/*
+ * Bytes of the next piece in packets with this room; `left` of `all` bytes are left. What fits in a
+ * burst has equal pieces: behind a short one, no other packet would leave in it.
+ */
+static inline size_t dgram_next_piece(size_t all, size_t left, size_t room)
+{
+    size_t most = room & ~(size_t)15, pieces = (left + most - 1) / most;
+    if (all > AQI_DGRAM_BURST || pieces <= 1) return aqi_min(left, most);
+    return dgram_round16((left + pieces - 1) / pieces);
+}
 struct dgram_packet *dgram_packet_new(struct dgram_env *env, enum aqi_dgram_channel channel,
                                       bool with_frame);
 void dgram_packet_free(struct dgram_env *env, struct dgram_packet *packet);

@@ -282,7 +282,7 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
                   sizeof(struct dgram_record);
     uint32_t id = conn->message_ids++;
     for (size_t offset = 0, n; offset < total; offset += n) {
-        n = aqi_min(room & ~(size_t)15, total - offset);
+        n = dgram_next_piece(total, total - offset, room);
         struct dgram_record record = {.len = (uint16_t)(sizeof(record) + n),
                                       .kind = DGRAM_FRAGMENT,
                                       .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0,

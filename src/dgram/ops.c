@@ -101,7 +101,7 @@ struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *pe
     struct dgram_packet *packet = dgram_packet_new(env, AQI_DGRAM_DATA, false);
     if (packet == NULL) return NULL;
     size_t room = dgram_capacity(env, conn, AQI_DGRAM_DATA) - sizeof(packet->small);
-    size_t len = aqi_min(op->len - op->issued, room & ~(size_t)15);
+    size_t len = dgram_next_piece(op->len, op->len - op->issued, room);
     struct dgram_record record = {.len = (uint16_t)(sizeof(record) + len),
                                   .kind = kinds[op->kind],
                                   .flags = op->kind == DGRAM_OP_LONG ? DGRAM_OF_LONG : 0,

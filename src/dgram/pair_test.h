@@ -42,7 +42,8 @@ static struct {
     /* Memory from which 0 puts, and the place of its contents; NULL: it cannot be read. */
     unsigned char *memory;
     const unsigned char *apart;
-    unsigned complete; /* operations of 0 */
+    unsigned complete;        /* operations of 0 */
+    unsigned bursts, packets; /* of DATA */
 } net;
 static bool pair_authenticates; /* engines that are opened */
 
@@ -59,7 +60,11 @@ static inline bool pair_transmit(void *arg, enum aqi_dgram_channel channel,
     static unsigned char all[AQI_DGRAM_BURST + LARGEST];
     unsigned network = to->bytes[1];
     size_t len = 0;
-    (void)arg, (void)packets;
+    (void)arg;
+    if (channel == AQI_DGRAM_DATA) {
+        net.bursts++;
+        net.packets += packets;
+    }
     for (unsigned i = 0; i < niov; i++) {
         memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
         len += iov[i].iov_len;

@@ -1,6 +1,6 @@
 /*
  * Sending: memory of the program is read where the hook says; while it can be read nowhere, the
- * connection lives on and all else is sent.
+ * connection lives on and all else is sent. And which packets leave together.
  */
 #include "dgram/pair_test.h"
 
@@ -56,8 +56,41 @@ static void what_cannot_be_read_waits(void **unused)
     put_what_is_apart(50, true);
 }
 
+/* Messages and puts that are a little longer than a packet: several leave in a burst. */
+static void equal_pieces_share_bursts(void **unused)
+{
+    enum { COUNT = 100, BIT_MORE = LARGEST + LARGEST / 8 };
+    static unsigned char from[BIT_MORE], to[BIT_MORE];
+    const unsigned char head[16] = {0};
+    (void)unused;
+    pair_authenticates = false;
+    for (unsigned put = 0; put < 2; put++) {
+        pair_open(1, 10 * SECOND, 1);
+        assert_int_equal(say(0, 0), AQ_OK);
+        run(SECOND / 10);
+        net.memory = from;
+        net.apart = from;
+        net.bursts = net.packets = 0;
+        for (unsigned i = 0; i < COUNT;) {
+            aq_status st =
+                put ? aqi_dgram_put(net.end[0], 1, (uintptr_t)to, from, BIT_MORE, false, NULL, 0,
+                                    from)
+                    : aqi_dgram_send(net.end[0], 1, false, head, sizeof(head), from, BIT_MORE);
+            i += st == AQ_OK;
+            if (st == AQ_AGAIN) run(10000);
+        }
+        run(SECOND);
+        assert_int_equal(net.packets, 2 * COUNT);
+        assert_true(3 * net.bursts <= net.packets);
+        pair_close();
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_cannot_be_read_waits)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_read_waits),
+        cmocka_unit_test(equal_pieces_share_bursts),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
