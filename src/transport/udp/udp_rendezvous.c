@@ -620,9 +620,9 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
                                         const struct aqi_handshake *message, void *user,
                                         struct aqi_control_channel **out)
 {
-    struct udp_uri where;
-    if (!udp_uri_read(uri, &where) || where.host[0] == 0 || strcmp(where.port, "0") == 0)
-        return udp_uri_bad(uri);
+    struct udp_uri where = {.host = ""};
+    (void)udp_uri_read(uri, &where); /* what is none leaves it empty */
+    if (where.host[0] == '\0' || strcmp(where.port, "0") == 0) return udp_uri_bad(uri);
     if (message->nfds != 0)
         return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
     struct addrinfo *names = NULL; /* which may take long to find: without the lock */

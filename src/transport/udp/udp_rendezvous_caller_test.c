@@ -141,6 +141,7 @@ static void test_answers_that_end_a_call(void **state)
         say(fd, UDP_CALL_TAKEN, &call);
         assert_int_equal(world.ends, i + 1);
         assert_null(world.channel->dgram);
+        assert_non_null(strstr(udp_rendezvous.unanswered(world.channel), "does not answer"));
         udp_rendezvous.close_channel(world.channel);
         assert_null(world.rendezvous->channels);
         close(fd);

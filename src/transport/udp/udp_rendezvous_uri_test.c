@@ -112,6 +112,67 @@ static void test_no_descriptors(void **state)
     assert_null(world.rendezvous->channels);
 }
 
+static aq_status opens(rlim_t most)
+{
+    const struct aqi_rendezvous_hooks hooks = {.call = NULL};
+    struct aqi_rendezvous *rendezvous;
+    struct rlimit before, few;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){aqi_min(most, before.rlim_cur), before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    aq_status st = udp_rendezvous.open(&hooks, &rendezvous);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    if (st == AQ_OK) udp_rendezvous.close(rendezvous);
+    return st;
+}
+
+/* None, or one too few; and without standard input, 0 is a descriptor like any other. */
+static void test_descriptors_to_open(void **state)
+{
+    unsigned before = descriptors();
+    (void)state;
+    int next = dup(0);
+    assert_true(next >= 0);
+    close(next);
+    for (unsigned more = 0; more < 2; more++) {
+        assert_int_equal(opens((rlim_t)next + more), AQ_ELIMIT);
+        assert_int_equal(descriptors(), before);
+    }
+    int kept = fcntl(0, F_DUPFD_CLOEXEC, 3);
+    assert_true(kept >= 0);
+    close(0);
+    aq_status st = opens(RLIM_INFINITY);
+    assert_int_equal(fcntl(kept, F_DUPFD, 0), 0);
+    close(kept);
+    assert_int_equal(st, AQ_OK);
+    assert_int_equal(descriptors(), before);
+}
+
+/* A cookie is good for one rendezvous only; the secret is the one that the setting names. */
+static void test_secrets(void **state)
+{
+    const struct aqi_rendezvous_hooks hooks = {.call = NULL};
+    struct aqi_rendezvous *other;
+    char setting[32];
+    int ends[2];
+    (void)state;
+    assert_int_equal(udp_rendezvous.open(&hooks, &other), AQ_OK);
+    assert_memory_not_equal(other->cookies, world.rendezvous->cookies, sizeof(other->cookies));
+    assert_false(udp_rendezvous.knows_writers(other));
+    udp_rendezvous.close(other);
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "a secret of thirty-two characters", 32), 32);
+    close(ends[1]);
+    snprintf(setting, sizeof(setting), "fd:%d", ends[0]);
+    udp_config.secret = setting;
+    assert_int_equal(udp_rendezvous.open(&hooks, &other), AQ_OK);
+    assert_true(udp_rendezvous.knows_writers(other));
+    udp_rendezvous.close(other);
+    udp_config.secret = "nonsense";
+    assert_int_equal(udp_rendezvous.open(&hooks, &other), AQ_ESETTING);
+    udp_config.secret = "";
+}
+
 /* The socket of a call that cannot be watched is closed, at either side. */
 static void test_nothing_to_watch_with(void **state)
 {
@@ -152,8 +213,10 @@ static void test_places_that_cannot_be_called(void **state)
                                        "udp://:5",          "udp://127.0.0.1",
                                        "udp://127.0.0.1:0", "udp://127.0.0.1:70000"};
     (void)state;
-    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
+    for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
         assert_int_equal(call_to(rows[i]), AQ_EINVAL);
+        assert_non_null(strstr(aq_error_message(), "is no address of udp"));
+    }
     assert_int_not_equal(call_to("udp://7:5"), AQ_EINVAL); /* 0.0.0.7: a name of one letter */
     assert_null(world.rendezvous->channels);
 }
@@ -313,6 +376,8 @@ int main(void)
         WORLD_TEST(test_names_of_listeners),
         WORLD_TEST(test_places_that_are_none),
         WORLD_TEST(test_no_descriptors),
+        WORLD_TEST(test_secrets),
+        WORLD_TEST(test_descriptors_to_open),
         WORLD_TEST(test_nothing_to_watch_with),
         WORLD_TEST(test_places_that_cannot_be_called),
         WORLD_TEST(test_numbers_of_calls),
