@@ -222,7 +222,7 @@ bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
     struct aqi_row row;
     size_t bytes;
     if (!fallback_rows_ok(fb, am, true, am->nbytes, &bytes)) return false;
-    while (at < end && fallback_rows_read(fb, &at, end, am->nbytes, &row)) {
+    while (fallback_rows_read(fb, &at, end, am->nbytes, &row)) {
         if (row.len * row.count > (size_t)(end - at)) break;
         aqi_copy_pieces((void *)(uintptr_t)row.remote, row.remote_step, at, (int64_t)row.len,
                         row.len, row.count);
@@ -239,7 +239,7 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
     if (!fallback_rows_ok(fb, am, false, most, nbytes)) return false;
     unsigned char *to = *buffer = malloc(*nbytes + 1), *full = to + *nbytes;
     if (to == NULL) return false;
-    while (at < end && fallback_rows_read(fb, &at, end, most, &row)) {
+    while (fallback_rows_read(fb, &at, end, most, &row)) {
         if (row.len * row.count > (size_t)(full - to)) break;
         aqi_copy_pieces(to, (int64_t)row.len, (void *)(uintptr_t)row.remote, row.remote_step,
                         row.len, row.count);
