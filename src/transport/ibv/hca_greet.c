@@ -405,7 +405,7 @@ void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
     hca_greet_end(hca, peer);
     peer->state = HCA_UP;
     peer->failed = hca_rails_of(hca, peer) & ~peer->used; /* now that both agree */
-    if (peer->again != NULL) hca_repair_resume(hca, peer);
+    hca_repair_resume(hca, peer);
 }
 
 /* Its ports may have moved since it sent its address. */
