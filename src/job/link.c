@@ -180,8 +180,8 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
     *link->last = item;
     link->last = &item->next;
     link->backlog += whole;
-    if (link->links->config.mark != 0 && link->backlog >= link->links->config.mark)
-        link->marked = true;
+    /* Nothing is below half of a mark of 0. */
+    if (link->backlog >= link->links->config.mark) link->marked = true;
     link_dirty(link);
 }
 

@@ -263,7 +263,8 @@ void link_call_done(struct aqi_link *link)
 /* Parse the first addresses of a list; returns their number, 0 if malformed. */
 static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_CANDIDATES])
 {
-    for (unsigned count = 0; count < AQI_LINK_CANDIDATES; list++) {
+    unsigned count = 0;
+    do {
         char text[AQI_SOCKADDR_TEXT];
         size_t len = strcspn(list, ",");
         if (len >= sizeof(text)) return 0;
@@ -272,9 +273,8 @@ static unsigned link_call_read(const char *list, union aqi_sockaddr at[AQI_LINK_
         if (!aqi_sockaddr_read(text, &at[count])) return 0;
         count++;
         list += len;
-        if (*list == '\0' || count == AQI_LINK_CANDIDATES) return count;
-    }
-    return 0;
+    } while (*list++ != '\0' && count < AQI_LINK_CANDIDATES);
+    return count;
 }
 
 aq_status aqi_link_connect(struct aqi_links *links, const char *addresses,

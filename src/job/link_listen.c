@@ -183,11 +183,11 @@ static unsigned link_listen_worth(const struct aqi_links *links, const struct if
 
 enum { WORTH_LOOPBACK = 4 * AQI_INTERFACE_LOOPBACK + 3, WORTH_MOST = 4 * AQI_INTERFACE_REAL + 3 };
 
-/* Add addresses of this preference while there is room; returns their number. */
-static unsigned link_listen_add(const struct aqi_links *links, const struct ifaddrs *all,
-                                unsigned worth, char *text, size_t len)
+/* Add addresses of this preference while there is room; returns whether there was one. */
+static bool link_listen_add(const struct aqi_links *links, const struct ifaddrs *all,
+                            unsigned worth, char *text, size_t len)
 {
-    unsigned count = 0;
+    bool added = false;
     for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
         union aqi_sockaddr at;
         char one[AQI_SOCKADDR_TEXT];
@@ -200,25 +200,24 @@ static unsigned link_listen_add(const struct aqi_links *links, const struct ifad
         aqi_sockaddr_text(&at, one);
         if (used + strlen(one) + 2 > len) break;
         snprintf(text + used, len - used, "%s%s", used != 0 ? "," : "", one);
-        count++;
+        added = true;
     }
-    return count;
+    return added;
 }
 
 aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len)
 {
     struct ifaddrs *all = NULL;
-    unsigned count = 0;
+    bool any = false;
     if (links->port == 0)
         return aqi_fail(AQ_ESTATE, "job", "aqi_links_offer before aqi_links_listen");
     if (getifaddrs(&all) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "job", "cannot list the addresses of this host");
     text[0] = '\0';
     for (unsigned worth = WORTH_MOST; worth > 0; worth--)
-        if (count == 0 || worth > WORTH_LOOPBACK)
-            count += link_listen_add(links, all, worth, text, len);
+        if (!any || worth > WORTH_LOOPBACK) any |= link_listen_add(links, all, worth, text, len);
     freeifaddrs(all);
-    if (count == 0)
+    if (!any)
         return aqi_fail(
             AQ_ENOTSUP, "job",
             "no interface of this host is up and has an address: other hosts cannot reach it");

@@ -7,16 +7,16 @@ usage: mutate.py [OPTION]... BUILD_DIR [FILE]...
 Each comparison, && and ||, number, increment, minimum and maximum of the FILEs (all of the table
 below) becomes its neighbor: `<` becomes `<=`, 8 becomes 9. A change that no test of the file
 detects has survived: a test is missing, or the change has no effect; those without an effect are
-listed in equivalent.txt with the reason. Nothing is written in the tree, and in BUILD_DIR only the
+listed in equivalent*.txt with the reason. Nothing is written in the tree, and in BUILD_DIR only the
 build's own output: the changed object is linked before the library into copies of the test
 programs. Change nothing and build nothing there meanwhile.
 
   --sample N    only N changes, drawn from the seed
   --seed S      (1)
   --list        list the changes, and make none
-  --check       only check that each entry of equivalent.txt still matches the code
+  --check       only check that each entry of equivalent*.txt still matches the code
 
-Exit code 1: a change survived that equivalent.txt does not list.
+Exit code 1: a change survived that equivalent*.txt do not list.
 """
 
 import argparse
@@ -43,7 +43,8 @@ HCA = [f"unit.transport.ibv.hca_{part}" for part in
         "lending")]
 HUB = [f"unit.job.hub.{part}" for part in ("note", "flow", "flow_frames")] + [
     "fuzz.hub", "hubsim.stored", "hubsim.new", "hubsim.every"]
-LINK = [f"unit.job.{part}" for part in ("link_listen", "link_call", "link", "link_hostile")]
+LINK = [f"unit.job.{part}" for part in ("link_stream", "link_listen", "link_call", "link",
+                                       "link_hostile")]
 OFI = [f"unit.transport.ofi.ofi_{part}" for part in
        ("lending", "peer", "receive", "flush")]
 CREDITS = [f"unit.transport.layers.{part}" for part in
@@ -173,7 +174,7 @@ def check(root, entries):
     for name in sorted(missing):
         print(f"mutate.py: {name} is in the table but has nothing to change")
     for key in stale:
-        print("equivalent.txt: no such change:", *key, sep="\n  ")
+        print("equivalent*.txt: no such change:", *key, sep="\n  ")
     return not stale and not missing
 
 
@@ -377,7 +378,9 @@ def main():
     parser.add_argument("files", nargs="*")
     options = parser.parse_args()
     root = HERE.parents[1]
-    entries = read_equivalent(HERE / "equivalent.txt")
+    entries = {}
+    for path in sorted(HERE.glob("equivalent*.txt")):
+        entries.update(read_equivalent(path))
     if options.check:
         sys.exit(not check(options.folder, entries))
     for name in options.files:
