@@ -348,7 +348,7 @@ static void test_send_errors(void **state)
         }
 }
 
-/* Frames that the other side had sent before it ended are delivered first. */
+/* Frames that the other side had sent before it ended are delivered first, to the last byte. */
 static void test_last_words(void **state)
 {
     (void)state;
@@ -358,7 +358,9 @@ static void test_last_words(void **state)
     run_alone(0, aqi_now_ns());
     world_send(hosts[1].link, "x", 1);
     refuse_send = EPIPE;
+    trickle = true;
     run_alone(1, aqi_now_ns());
+    trickle = false;
     run_alone(1, aqi_now_ns());
     assert_int_equal(hosts[1].ended, 1);
     assert_int_equal(hosts[1].status, AQ_EPEER);
