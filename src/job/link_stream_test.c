@@ -15,6 +15,7 @@ enum { BEAT_LEN = AQI_SEAL_HEAD + 4 + AQI_SEAL_TAG };
 
 static int refuse_recv, refuse_send; /* the error of the next one; 0: none */
 static size_t sent;                  /* bytes that it has taken */
+static size_t room = SIZE_MAX;       /* bytes that the socket still accepts */
 static bool trickle;                 /* it delivers byte by byte */
 
 /* These come before those of the C library, for the whole program. */
@@ -29,9 +30,14 @@ ssize_t recv(int fd, void *bytes, size_t len, int flags)
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
+    if (room == 0) refuse_send = EAGAIN;
     if (refuse_send == 0) {
-        ssize_t len = syscall(SYS_sendmsg, fd, message, flags);
+        const struct iovec *first = message->msg_iov;
+        ssize_t len = room == SIZE_MAX
+                          ? syscall(SYS_sendmsg, fd, message, flags)
+                          : send(fd, first->iov_base, aqi_min(first->iov_len, room), flags);
         sent += len > 0 ? (size_t)len : 0;
+        if (room != SIZE_MAX) room -= len > 0 ? (size_t)len : 0;
         return len;
     }
     errno = refuse_send;
@@ -141,6 +147,19 @@ static void test_silence(void **state)
     assert_non_null(strstr(hosts[1].why, "nothing was received for 80.0 s"));
 }
 
+/* It had ended when its silence was noticed: that is the reason. */
+static void test_silent_since_it_ended(void **state)
+{
+    (void)state;
+    const uint64_t silence = 80 * SECONDS;
+    connect_idle(silence, silence, 0);
+    assert_int_equal(shutdown(hosts[0].link->source.fd, SHUT_WR), 0);
+    run_alone(1, hosts[1].link->heard_ns + silence);
+    assert_int_equal(hosts[1].ended, 1);
+    assert_int_equal(hosts[1].status, AQ_EPEER);
+    assert_non_null(strstr(hosts[1].why, "the connection was closed: the process there has ended"));
+}
+
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* Each byte of each frame arrives, also of frames of one byte and in pieces of one byte. */
@@ -211,6 +230,26 @@ static void test_mark(void **state)
     assert_int_equal(aqi_link_backlog(hosts[1].link), 0);
     UNTIL(hosts[1].ended == 1);
     assert_int_equal(hosts[1].status, AQ_ESIZE);
+}
+
+/* There is room again below half of the mark, to the byte. */
+static void test_half_the_mark(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1000];
+    const size_t len = AQI_SEAL_HEAD + sizeof(bytes) + AQI_SEAL_TAG;
+    connect_idle(80 * SECONDS, 80 * SECONDS, 12 * len);
+    for (unsigned i = 0; i < 12; i++)
+        world_send(hosts[1].link, bytes, sizeof(bytes));
+    room = 6 * len;
+    run_alone(1, aqi_now_ns());
+    assert_int_equal(aqi_link_backlog(hosts[1].link), 6 * len);
+    assert_int_equal(hosts[1].rooms, 0);
+    room = 1;
+    while (aqi_link_backlog(hosts[1].link) == 6 * len)
+        aqi_loop_once(aqi_now_ns() + 10 * MS);
+    room = SIZE_MAX;
+    assert_int_equal(hosts[1].rooms, 1);
 }
 
 /* --- closing --------------------------------------------------------------------------------- */
@@ -397,7 +436,8 @@ int main(void)
     (void)aqi_log_configure("off");
     const struct CMUnitTest tests[] = {
         WORLD_TEST(test_keep_alives),    WORLD_TEST(test_no_keep_alive_behind_data),
-        WORLD_TEST(test_silence),        WORLD_TEST(test_short_frames),
+        WORLD_TEST(test_silence),        WORLD_TEST(test_silent_since_it_ended),
+        WORLD_TEST(test_half_the_mark),  WORLD_TEST(test_short_frames),
         WORLD_TEST(test_byte_by_byte),   WORLD_TEST(test_turn),
         WORLD_TEST(test_mark),           WORLD_TEST(test_time_to_close),
         WORLD_TEST(test_half_closed),    WORLD_TEST(test_stranger_sees_the_end),
