@@ -68,8 +68,8 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
         found = found->next;
     if (found == NULL) found = agree_begin(hub, note, bytes);
     if (memcmp(found->members, note->data, bytes) != 0) {
-        hub_say(hub, true, "agent %u requests an agreement with other members than the others",
-                agent);
+        aqi_hub_say(hub, "agent %u requests an agreement with other members than the others",
+                    agent);
         return;
     }
     if (note->status < found->status) found->status = (aq_status)note->status;

@@ -184,7 +184,7 @@ static void calls_say_failed(struct aqi_hub *hub, const char *why)
     const struct hub_note failed = {
         .type = HUB_FAILED, .code = AQI_EXIT_FAILED, .data = why, .len = strlen(why)};
     if (hub->params.agents == 1)
-        hub_say(hub, true, "%s", why);
+        aqi_hub_say(hub, "%s", why);
     else
         flow_fact(hub, &failed);
 }

@@ -64,10 +64,10 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
         if (!local->running) continue;
         aqi_hub_name(hub, local->rank, name);
         if (step == CLOSING_ABANDON) {
-            hub_say(hub, true, "%s does not die; leaving it behind", name);
+            aqi_hub_say(hub, "%s does not die; leaving it behind", name);
             hub->closing.abandoned = true;
         } else {
-            hub_say(hub, false, "%s gets SIG%s", name, step == CLOSING_TERM ? "TERM" : "KILL");
+            aqi_hub_tell(hub, "%s gets SIG%s", name, step == CLOSING_TERM ? "TERM" : "KILL");
             closing_terminate(hub, local, step == CLOSING_TERM ? SIGTERM : SIGKILL);
         }
     }
@@ -90,8 +90,8 @@ static bool closing_some_go(struct aqi_hub *hub)
         local->asleep = asleep ? local->asleep + 1 : 0;
         some = some || local->asleep < CLOSING_LOOKS_ASLEEP;
         if (hub->closing.looks == 0)
-            hub_say(hub, false, "%s was killed but has not ended yet",
-                    aqi_hub_name(hub, local->rank, name));
+            aqi_hub_tell(hub, "%s was killed but has not ended yet",
+                         aqi_hub_name(hub, local->rank, name));
     }
     return some;
 }

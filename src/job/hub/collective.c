@@ -59,7 +59,7 @@ static AQI_PRINTF(3, 4) void collective_fail(struct aqi_hub *hub, aq_status stat
     vsnprintf(call->why, sizeof(call->why), fmt, args);
     va_end(args);
     call->failed = status;
-    hub_say(hub, true, "%s", call->why);
+    aqi_hub_say(hub, "%s", call->why);
     const struct hub_note note = {.type = HUB_RESULT,
                                   .seq = call->seq,
                                   .status = status,

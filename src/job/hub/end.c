@@ -40,11 +40,11 @@ static void end_job_text(struct aqi_hub *hub, int code, uint32_t by, const char 
 {
     struct hub_end *end = &hub->root->end;
     if (end->ending) {
-        hub_say(hub, false, "%s", why);
+        aqi_hub_tell(hub, "%s", why);
         if (end->code == 0) end->code = code;
         return;
     }
-    hub_say(hub, true, "%s; ending the job", why);
+    aqi_hub_say(hub, "%s; ending the job", why);
     end_begin(hub, code, by, why);
 }
 
@@ -69,7 +69,7 @@ void end_asked(struct aqi_hub *hub, uint32_t by, int code, const char *why)
     }
     snprintf(text, sizeof(text), "%s ended the job with code %d", aqi_hub_name(hub, by, name),
              code);
-    hub_say(hub, false, "%s", text);
+    aqi_hub_tell(hub, "%s", text);
     if (!end->ending)
         end_begin(hub, code, by, text);
     else if (end->code == 0)
@@ -82,7 +82,7 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
     struct hub_end *end = &hub->root->end;
     char name[AQI_RANK_NAME_BYTES];
     aqi_hub_name(hub, by, name);
-    hub_say(hub, false, "%s ends with code %d", name, code & 0xff);
+    aqi_hub_tell(hub, "%s ends with code %d", name, code & 0xff);
     bool comes = !hub->root->ranks[by].ending && wait_ns != AQI_BOOT_WAIT_NONE;
     hub->root->willing += !hub->root->ranks[by].ending && hub->root->ranks[by].running;
     hub->root->ranks[by].ending = true;
@@ -107,7 +107,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     bool news = note->code != 0 && (note->event & HUB_END_TERMINATED) == 0;
     bool killed = (note->event & HUB_END_SIGNALED) != 0;
     bool loud = news && killed && (note->rank == end->by || end->code == 0);
-    hub_say(hub, loud, "%s", text);
+    (loud ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
     if (news && end->code == 0) end->code = note->code;
 }
 
@@ -121,7 +121,7 @@ static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const ch
     rank->state = AQI_RANK_LOST;
     root->lost++;
     if (root->end.code == 0) root->end.code = code;
-    hub_say(hub, true, "%s; the job goes on without it", text);
+    aqi_hub_say(hub, "%s; the job goes on without it", text);
     root_event(hub, AQI_BOOT_PEER_LOST, number, code, text);
     root_absent(hub, number, AQI_RANK_LOST);
 }
@@ -189,14 +189,15 @@ void end_judge(struct aqi_hub *hub, const struct hub_note *note)
     if (root->end.ending) {
         end_straggler(hub, note, text);
     } else if (rank->state == AQI_RANK_LOST) {
-        hub_say(hub, false, "%s", text);
+        aqi_hub_tell(hub, "%s", text);
     } else if (rank->state == AQI_RANK_LEFT) {
-        hub_say(hub, (note->event & HUB_END_SIGNALED) != 0, "%s", text);
+        bool killed = (note->event & HUB_END_SIGNALED) != 0;
+        (killed ? aqi_hub_say : aqi_hub_tell)(hub, "%s", text);
         if (root->end.code == 0) root->end.code = note->code;
     } else if (rank->state == AQI_RANK_JOINED || note->code != 0) {
         end_died(hub, note->rank, note->code != 0 ? note->code : AQI_EXIT_FAILED, text);
     } else {
-        hub_say(hub, false, "%s", text);
+        aqi_hub_tell(hub, "%s", text);
         root->absent++;
         collective_check(hub);
         agree_gone(hub, note->rank);
@@ -209,11 +210,10 @@ void aqi_hub_tell_lost(struct aqi_hub *hub)
     uint32_t listed = 0;
     for (uint32_t i = 0; i < hub->params.ranks && listed < LISTED; i++)
         if (hub->root->ranks[i].fate != NULL) {
-            hub_say(hub, true, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
+            aqi_hub_say(hub, "the job ended without rank %u: %s", i, hub->root->ranks[i].fate);
             listed++;
         }
-    if (listed < hub->root->lost)
-        hub_say(hub, true, "and without %u more", hub->root->lost - listed);
+    if (listed < hub->root->lost) aqi_hub_say(hub, "and without %u more", hub->root->lost - listed);
 }
 
 /* --- the end of all ------------------------------------------------------------------------- */
@@ -247,7 +247,7 @@ void aqi_hub_signal(struct aqi_hub *hub, int number)
     struct hub_root *root = hub->root;
     const struct hub_note kill = {.type = HUB_KILL};
     if (root->end.ending || (root->running == 0 && root->started != 0)) {
-        hub_say(hub, false, "signal %d again: killing at once", number);
+        aqi_hub_tell(hub, "signal %d again: killing at once", number);
         flow_entry(hub, &kill);
         root->end.limit_ns = aqi_min(root->end.limit_ns, hub->now + END_KILL_NS);
         hub->closing.abandoned = hub->closing.abandoned || root->end.over;
@@ -279,10 +279,10 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
     for (uint32_t i = 0; i < hub->params.ranks; i++) {
         const struct hub_rank *rank = &hub->root->ranks[i];
         if (rank->state != AQI_RANK_JOINED || rank->leaving) continue;
-        hub_say(hub, true,
-                "rank %u has left the job, while %s has not called aq_finalize: it would wait "
-                "forever for the rank that left",
-                end->left, aqi_hub_name(hub, i, name));
+        aqi_hub_say(hub,
+                    "rank %u has left the job, while %s has not called aq_finalize: it would wait "
+                    "forever for the rank that left",
+                    end->left, aqi_hub_name(hub, i, name));
         break;
     }
     return UINT64_MAX;
@@ -322,9 +322,8 @@ static uint64_t end_tick_ending(struct aqi_hub *hub)
     if (hub->now < end->limit_ns) return end->limit_ns;
     for (uint32_t i = 1; i < hub->params.agents; i++)
         if (hub->root->agents[i].here && !hub->root->agents[i].closed)
-            hub_say(hub, true,
-                    "host %s does not report that its ranks have ended; leaving it behind",
-                    hub_host(hub, i));
+            aqi_hub_say(hub, "host %s does not report that its ranks have ended; leaving it behind",
+                        hub_host(hub, i));
     end->abandoned = true;
     return UINT64_MAX;
 }

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void hub_say_text(struct aqi_hub *hub, bool always, const char *text)
+static void hub_say(struct aqi_hub *hub, bool always, const char *fmt, va_list args)
 {
+    char text[2 * AQI_CONTROL_TEXT];
+    vsnprintf(text, sizeof(text), fmt, args);
     struct hub_note note = {.type = HUB_SAY, .code = always, .data = text, .len = strlen(text)};
     if (hub->root != NULL)
         hub->params.hooks.say(hub->params.arg, always, text);
@@ -17,26 +19,11 @@ static void hub_say_text(struct aqi_hub *hub, bool always, const char *text)
         flow_fact(hub, &note);
 }
 
-static void hub_say_args(struct aqi_hub *hub, bool always, const char *fmt, va_list args)
-{
-    char text[2 * AQI_CONTROL_TEXT];
-    vsnprintf(text, sizeof(text), fmt, args);
-    hub_say_text(hub, always, text);
-}
-
-void hub_say(struct aqi_hub *hub, bool always, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    hub_say_args(hub, always, fmt, args);
-    va_end(args);
-}
-
 void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    hub_say_args(hub, true, fmt, args);
+    hub_say(hub, true, fmt, args);
     va_end(args);
 }
 
@@ -44,7 +31,7 @@ void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    hub_say_args(hub, false, fmt, args);
+    hub_say(hub, false, fmt, args);
     va_end(args);
 }
 

@@ -205,7 +205,6 @@ struct aqi_hub {
 };
 
 /* hub.c */
-void hub_say(struct aqi_hub *hub, bool always, const char *fmt, ...) AQI_PRINTF(3, 4);
 _Noreturn void hub_no_memory(struct aqi_hub *hub, const char *what);
 struct hub_local *hub_local(const struct aqi_hub *hub, uint32_t rank); /* NULL: not of this host */
 uint32_t hub_agent_of(const struct aqi_hub *hub, uint32_t rank);
