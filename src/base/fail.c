@@ -83,6 +83,15 @@ aq_status aqi_fail_quiet(aq_status status, const char *fmt, ...)
     return status;
 }
 
+bool aqi_explain(char *why, size_t room, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, room, fmt, args);
+    va_end(args);
+    return false;
+}
+
 const char *aq_error_message(void)
 {
     return fail_message;

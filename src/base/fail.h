@@ -29,4 +29,7 @@ void aqi_fail_defer(bool on);
  */
 void aqi_fail_expect_losses(bool on);
 
+/* Write to `why`, with NUL in `room` bytes, what is wrong and what to do. Returns false, always. */
+AQI_COLD bool aqi_explain(char *why, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);
+
 #endif

@@ -135,6 +135,16 @@ static void expected_losses_are_recorded_only(void **state)
     assert_string_equal(aq_error_message(), "another failure");
 }
 
+static void a_reason_is_false_and_fits(void **state)
+{
+    (void)state;
+    char why[8];
+    assert_false(aqi_explain(why, sizeof(why), "-n %d", 70));
+    assert_string_equal(why, "-n 70");
+    assert_false(aqi_explain(why, sizeof(why), "no such %s", "host"));
+    assert_string_equal(why, "no such");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +157,7 @@ int main(void)
         cmocka_unit_test_setup(logging_can_be_switched_off, forget),
         cmocka_unit_test_setup(expected_losses_are_recorded_only, forget),
         cmocka_unit_test_setup(each_thread_has_its_message, forget),
+        cmocka_unit_test(a_reason_is_false_and_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* --output: a file for the output of each rank. */
 #include "files.h"
 
+#include "base/fail.h"
 #include "job.h"
 
 #include <errno.h>
@@ -16,10 +17,9 @@ static const char *const files_streams[] = {"out", "err"};
 
 bool files_check(const char *pattern, char why[FILES_WHY])
 {
-    if (pattern[0] == '\0') {
-        snprintf(why, FILES_WHY, "--output: give a directory, or a file such as out/%%r.%%s");
-        return false;
-    }
+    if (pattern[0] == '\0')
+        return aqi_explain(why, FILES_WHY,
+                           "--output: give a directory, or a file such as out/%%r.%%s");
     bool by_rank = strchr(pattern, '%') == NULL;
     for (const char *at = strchr(pattern, '%'); at != NULL; at = strchr(at + 2, '%')) {
         by_rank = by_rank || at[1] == 'r';

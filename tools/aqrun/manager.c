@@ -1,6 +1,7 @@
 /* Starting the processes by an available manager: choosing one, and translating our options. */
 #include "manager.h"
 #include "base/array.h"
+#include "base/fail.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -55,16 +56,6 @@ static const struct {
     {"prterun", MANAGER_OPENMPI},    {"HYDRA", MANAGER_HYDRA},     {"Hydra", MANAGER_HYDRA},
     {"Intel(R) MPI", MANAGER_HYDRA}, {"slurm", MANAGER_SLURM},
 };
-
-static bool manager_wrong(char why[HOSTS_WHY], const char *fmt, ...) AQI_PRINTF(2, 3);
-static bool manager_wrong(char why[HOSTS_WHY], const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, HOSTS_WHY, fmt, args);
-    va_end(args);
-    return false;
-}
 
 static bool manager_on_path(const char *program)
 {
@@ -146,10 +137,10 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
         if (manager_rows[i].spawner == spawner)
             used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s",
                                      used > 0 ? " or " : "", manager_rows[i].program);
-    manager_wrong(why,
-                  "no suitable %s was found in PATH: install one, or load its module; --spawner "
-                  "ssh needs none",
-                  names);
+    aqi_explain(why, HOSTS_WHY,
+                "no suitable %s was found in PATH: install one, or load its module; --spawner "
+                "ssh needs none",
+                names);
     return NULL;
 }
 
@@ -232,9 +223,9 @@ static bool manager_slurm(struct manager_words *to, const struct manager_wish *w
 {
     uint32_t hosts = wish->named ? wish->place->hosts : wish->spread;
     if (wish->named && !manager_even(wish->place))
-        return manager_wrong(why,
-                             "srun distributes processes evenly, but these hosts have different "
-                             "numbers: add -N, give each the same slots, or use --spawner ssh");
+        return aqi_explain(why, HOSTS_WHY,
+                           "srun distributes processes evenly, but these hosts have different "
+                           "numbers: add -N, give each the same slots, or use --spawner ssh");
     manager_add(to, "--ntasks=%u", wish->place->ranks);
     if (hosts > 0) manager_add(to, "--nodes=%u", hosts);
     char *list = wish->named ? manager_list(wish, false) : NULL;
@@ -324,6 +315,6 @@ char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY])
         manager_add(&to, "%s", *word);
     if (!to.failed) return to.argv;
     manager_forget(&to);
-    manager_wrong(why, "no memory for the command of %s", row->program);
+    aqi_explain(why, HOSTS_WHY, "no memory for the command of %s", row->program);
     return NULL;
 }

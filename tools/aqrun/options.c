@@ -10,25 +10,25 @@
 #include <stdlib.h>
 #include <sys/personality.h>
 
+static uint32_t option_count(const char *option, const char *value, const char *what)
+{
+    const struct aqi_setting row = {
+        .name = option, .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
+    uint64_t count;
+    if (!aqi_setting_read(&row, value, &count))
+        command_wrong("invalid %s %.40s: give the number of %s, 1 to %u", option, value, what,
+                      AQI_MAX_RANKS);
+    return (uint32_t)count;
+}
+
 static void option_ranks(const char *value)
 {
-    static const struct aqi_setting row = {
-        .name = "-n", .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
-    uint64_t ranks;
-    if (!aqi_setting_read(&row, value, &ranks))
-        command_wrong("invalid -n %.40s: give the number of processes, 1 to %u", value,
-                      AQI_MAX_RANKS);
-    job.options.ranks = (uint32_t)ranks;
+    job.options.ranks = option_count("-n", value, "processes");
 }
 
 static void option_hosts_wanted(const char *value)
 {
-    static const struct aqi_setting row = {
-        .name = "-N", .type = AQI_SET_COUNT, .min = 1, .max = AQI_MAX_RANKS};
-    uint64_t hosts;
-    if (!aqi_setting_read(&row, value, &hosts))
-        command_wrong("invalid -N %.40s: give the number of hosts, 1 to %u", value, AQI_MAX_RANKS);
-    job.options.hosts_wanted = (uint32_t)hosts;
+    job.options.hosts_wanted = option_count("-N", value, "hosts");
 }
 
 static void option_output(const char *value)

@@ -1,20 +1,10 @@
 /* Which ranks run on which host. */
 #include "place.h"
 
+#include "base/fail.h"
 #include "job/boot.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-static AQI_PRINTF(2, 3) bool place_wrong(char why[HOSTS_WHY], const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, HOSTS_WHY, fmt, args);
-    va_end(args);
-    return false;
-}
 
 /* The result: the number of ranks of each host. */
 struct place_deal {
@@ -67,15 +57,16 @@ static bool place_check_hosts(const struct hosts *list, const struct place_wish 
                               char why[HOSTS_WHY])
 {
     if (wish->hosts > 1 && list->count == 0)
-        return place_wrong(
-            why,
+        return aqi_explain(
+            why, HOSTS_WHY,
             "-N %u: only this machine is known; name hosts with --hosts or --hostfile, or omit -N",
             wish->hosts);
     if (list->count > 0 && wish->hosts > list->count)
-        return place_wrong(why, "-N %u: there are only %u hosts; name more, or request fewer",
+        return aqi_explain(why, HOSTS_WHY,
+                           "-N %u: there are only %u hosts; name more, or request fewer",
                            wish->hosts, list->count);
     if (wish->ranks != 0 && wish->hosts > wish->ranks)
-        return place_wrong(why,
+        return aqi_explain(why, HOSTS_WHY,
                            "-n %u -N %u: each host needs at least one process; request fewer hosts",
                            wish->ranks, wish->hosts);
     return true;
@@ -92,13 +83,13 @@ static bool place_check_ranks(const struct hosts *list, const struct place_wish 
 {
     uint64_t slots = hosts_slots(list, hosts);
     if (ranks > AQI_MAX_RANKS)
-        return place_wrong(
-            why,
+        return aqi_explain(
+            why, HOSTS_WHY,
             "the hosts have %llu slots, but a job has at most %u processes: set the number with -n",
             (unsigned long long)ranks, AQI_MAX_RANKS);
     if (!list->counted || ranks <= slots || wish->oversubscribe) return true;
-    return place_wrong(
-        why,
+    return aqi_explain(
+        why, HOSTS_WHY,
         "-n %llu: the hosts in use (%u) have only %llu slots; start fewer processes, "
         "give hosts more slots (--hosts %s*SLOTS), or add --oversubscribe; "
         "--spawner fork starts all on this machine",
@@ -132,7 +123,8 @@ bool place_ranks(struct place *place, const struct hosts *hosts, const struct pl
     uint64_t ranks = wish->ranks > 0 ? wish->ranks : place_default(deal.list, deal.hosts);
     if (!place_check_ranks(deal.list, wish, deal.hosts, ranks, why)) return false;
     deal.ranks = calloc((size_t)deal.hosts + 1, sizeof(*deal.ranks));
-    if (deal.ranks == NULL) return place_wrong(why, "no memory for %u hosts", deal.hosts);
+    if (deal.ranks == NULL)
+        return aqi_explain(why, HOSTS_WHY, "no memory for %u hosts", deal.hosts);
     uint64_t slots = deal.list->counted ? hosts_slots(deal.list, deal.hosts) : ranks;
     uint32_t rounds = (uint32_t)((ranks - 1) / slots);
     for (uint32_t i = 0; rounds > 0 && i < deal.hosts; i++)
@@ -142,19 +134,6 @@ bool place_ranks(struct place *place, const struct hosts *hosts, const struct pl
     (evenly ? place_spread : place_fill)(&deal, rest);
     place_finish(place, &deal);
     return true;
-}
-
-uint32_t place_host(const struct place *place, uint32_t rank)
-{
-    uint32_t low = 0, high = place->hosts;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        if (place->first[middle] <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
 }
 
 void place_free(struct place *place)

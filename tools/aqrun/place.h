@@ -33,9 +33,6 @@ struct place {
 bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
                  char why[HOSTS_WHY]);
 
-/* The host of a rank. */
-uint32_t place_host(const struct place *place, uint32_t rank);
-
 static inline uint32_t place_count(const struct place *place, uint32_t host)
 {
     return place->first[host + 1] - place->first[host];

@@ -1,6 +1,7 @@
 /* The command that starts an agent on another host. */
 #include "ssh.h"
 
+#include "base/fail.h"
 #include "base/inet.h"
 #include "base/settings.h"
 #include <stdio.h>
@@ -112,17 +113,14 @@ static bool ssh_fill(struct ssh_words *words, const struct ssh_way *way, const c
     const char *bad = NULL;
     if (!ssh_split(words, way->command)) bad = way->command;
     bool openssh = words->count > 0 && ssh_is_openssh(words->argv[0]);
-    if (words->count == 0) {
-        snprintf(why, SSH_WHY, "the command that reaches other hosts is empty: set %s",
-                 aqi_setting_variable("AQ_SSH_CMD"));
-        return false;
-    }
+    if (words->count == 0)
+        return aqi_explain(why, SSH_WHY, "the command that reaches other hosts is empty: set %s",
+                           aqi_setting_variable("AQ_SSH_CMD"));
     if (bad == NULL && !ssh_split(words, way->options)) bad = way->options;
-    if (bad != NULL) {
-        snprintf(why, SSH_WHY, "a quote is not closed in %s or %s: %.200s",
-                 aqi_setting_variable("AQ_SSH_CMD"), aqi_setting_variable("AQ_SSH_OPTIONS"), bad);
-        return false;
-    }
+    if (bad != NULL)
+        return aqi_explain(why, SSH_WHY, "a quote is not closed in %s or %s: %.200s",
+                           aqi_setting_variable("AQ_SSH_CMD"),
+                           aqi_setting_variable("AQ_SSH_OPTIONS"), bad);
     for (size_t i = 0; openssh && i < AQI_COUNT_OF(ssh_defaults); i++)
         ssh_add(words, ssh_defaults[i]);
     ssh_add(words, host);

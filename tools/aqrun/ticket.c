@@ -1,8 +1,9 @@
 /* The encoding of an agent's ticket: fields by a table, and conditions on the whole. */
 #include "ticket.h"
 
+#include "base/fail.h"
+
 #include <aqueduct/version.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,15 +63,6 @@ static const struct ticket_field ticket_fields[] = {
     TICKET_FIELD(U64, host_timeout_ns),
 };
 static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "the fields received are a word of bits");
-
-static AQI_PRINTF(2, 3) bool ticket_wrong(char why[TICKET_WHY], const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(why, TICKET_WHY, fmt, args);
-    va_end(args);
-    return false;
-}
 
 /* --- writing -------------------------------------------------------------------------------- */
 
@@ -172,16 +164,16 @@ uint8_t *ticket_encode(const struct ticket *ticket, size_t *len, char why[TICKET
     struct ticket_out out = {0};
     ticket_put_all(&out, ticket);
     if (out.used > TICKET_MOST) {
-        ticket_wrong(why,
-                     "environment, arguments and hosts have %zu MB together; the maximum that can "
-                     "be sent to other hosts is %u MB",
-                     out.used >> 20, TICKET_MOST >> 20);
+        aqi_explain(why, TICKET_WHY,
+                    "environment, arguments and hosts have %zu MB together; the maximum that can "
+                    "be sent to other hosts is %u MB",
+                    out.used >> 20, TICKET_MOST >> 20);
         return NULL;
     }
     *len = out.used;
     out = (struct ticket_out){.bytes = malloc(out.used)};
     if (out.bytes == NULL)
-        ticket_wrong(why, "no memory for a ticket of %zu bytes", *len);
+        aqi_explain(why, TICKET_WHY, "no memory for a ticket of %zu bytes", *len);
     else
         ticket_put_all(&out, ticket);
     return out.bytes;
@@ -323,17 +315,19 @@ static bool ticket_get_field(struct ticket *ticket, struct ticket_in *in, uint64
     uint32_t len;
     if (!ticket_get(in, &name_len, 1) || !ticket_get(in, name, name_len) ||
         !ticket_get(in, &len, sizeof(len)) || (size_t)(in->end - in->at) < len)
-        return ticket_wrong(why, "the ticket is damaged: a field reaches beyond its end");
+        return aqi_explain(why, TICKET_WHY,
+                           "the ticket is damaged: a field reaches beyond its end");
     struct ticket_in value = {in->at, in->at + len};
     in->at = value.end;
     const struct ticket_field *field = ticket_find(name, name_len);
     if (field == NULL) return true;
     uint64_t bit = 1ull << (field - ticket_fields);
     if ((*come & bit) != 0)
-        return ticket_wrong(why, "the ticket is damaged: it contains %s twice", field->name);
+        return aqi_explain(why, TICKET_WHY, "the ticket is damaged: it contains %s twice",
+                           field->name);
     *come |= bit;
     if (ticket_get_value(ticket, &value, field) && value.at == value.end) return true;
-    return ticket_wrong(why, "the ticket is damaged: invalid %s", field->name);
+    return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", field->name);
 }
 
 /* Properties that later code relies on. */
@@ -365,10 +359,11 @@ static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why
         if (!ticket_get_field(ticket, &in, &come, why)) return false;
     for (size_t i = 0; i < AQI_COUNT_OF(ticket_fields); i++)
         if ((come & 1ull << i) == 0)
-            return ticket_wrong(why, "the ticket is damaged: %s is missing", ticket_fields[i].name);
+            return aqi_explain(why, TICKET_WHY, "the ticket is damaged: %s is missing",
+                               ticket_fields[i].name);
     const char *nonsense = ticket_nonsense(ticket);
     if (nonsense == NULL) return true;
-    return ticket_wrong(why, "the ticket is damaged: invalid %s", nonsense);
+    return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", nonsense);
 }
 
 /* The first line: 1 it is ours, 0 it is not complete, -1 see `why`. */
@@ -379,8 +374,9 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     unsigned protocol;
     char line[TICKET_HEAD_LINE + 1], version[TICKET_HEAD_LINE + 1];
     if (memcmp(bytes, head, aqi_min(len, sizeof(head) - 1)) != 0) {
-        ticket_wrong(why, "no ticket on standard input: --agent is for internal use by aqrun, to "
-                          "start agents on other hosts");
+        aqi_explain(why, TICKET_WHY,
+                    "no ticket on standard input: --agent is for internal use by aqrun, to "
+                    "start agents on other hosts");
         return -1;
     }
     const uint8_t *newline = memchr(bytes, '\n', aqi_min(len, TICKET_HEAD_LINE));
@@ -390,21 +386,21 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
     line[*used] = '\0';
     if (newline == NULL ||
         sscanf(line + sizeof(head) - 1, "%9u %80[0-9A-Za-z.+~-]\n", &protocol, version) != 2) {
-        ticket_wrong(why, "the first line of the ticket is damaged");
+        aqi_explain(why, TICKET_WHY, "the first line of the ticket is damaged");
         return -1;
     }
     unsigned major, minor;
     if (protocol == TICKET_PROTOCOL && sscanf(version, "%9u.%9u.", &major, &minor) == 2 &&
         aqi_versions_fit(major, minor, AQ_VERSION_MAJOR, AQ_VERSION_MINOR)) {
         if (strcmp(version, aq_version()) != 0)
-            ticket_wrong(why,
-                         "the job was started by aqrun %s, and %s on this host is aqrun %s: they "
-                         "are compatible, but install the same version on all hosts",
-                         version, self, aq_version());
+            aqi_explain(why, TICKET_WHY,
+                        "the job was started by aqrun %s, and %s on this host is aqrun %s: they "
+                        "are compatible, but install the same version on all hosts",
+                        version, self, aq_version());
         return 1;
     }
-    ticket_wrong(
-        why,
+    aqi_explain(
+        why, TICKET_WHY,
         "the job was started by aqrun %s (ticket %u), but %s on this host is aqrun %s (ticket %u): "
         "install the same version on all hosts, or set AQ_REMOTE_AQRUN to its path",
         version, protocol, self, aq_version(), TICKET_PROTOCOL);
@@ -414,7 +410,8 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
 static ssize_t ticket_more(bool ended, size_t have, char why[TICKET_WHY])
 {
     if (!ended) return 0;
-    ticket_wrong(why, "the ticket ended after %zu bytes: was the ssh session cut?", have);
+    aqi_explain(why, TICKET_WHY, "the ticket ended after %zu bytes: was the ssh session cut?",
+                have);
     return -1;
 }
 
@@ -430,14 +427,14 @@ ssize_t ticket_decode(const uint8_t *bytes, size_t len, bool ended, const char *
     memcpy(&body, bytes + head, sizeof(body));
     head += sizeof(body);
     if (body > TICKET_MOST) {
-        ticket_wrong(why, "the ticket is damaged: it has %u bytes", body);
+        aqi_explain(why, TICKET_WHY, "the ticket is damaged: it has %u bytes", body);
         return -1;
     }
     if (len - head < body) return ticket_more(ended, len, why);
     *ticket = (struct ticket){0};
     uint8_t *copy = ticket_room(ticket, body, 1);
     if (copy == NULL) {
-        ticket_wrong(why, "no memory for a ticket of %u bytes", body);
+        aqi_explain(why, TICKET_WHY, "no memory for a ticket of %u bytes", body);
         return -1;
     }
     memcpy(copy, bytes + head, body);
