@@ -1,8 +1,10 @@
 /*
- * Agreements, at the root. Each has a name and a set of ranks, and ends when all ranks of the set
- * that are still in the job have called. They get the worst of their statuses and the set of
- * callers. As there is a single answer, given once, all of them act alike afterwards, whichever
- * ranks die meanwhile.
+ * Agreements. Each has a name and a set of ranks, and ends when all ranks of the set that are still
+ * in the job have called. They get the worst of their statuses and the set of callers. As there is
+ * a single answer, given once, all of them act alike afterwards, whichever ranks die meanwhile.
+ *
+ * The agent of a host collects the calls of its own ranks, and notifies the root when all of them
+ * have called; the root collects what agents report.
  */
 #include "job/hub/impl.h"
 
@@ -13,10 +15,122 @@ struct hub_agreement {
     struct hub_agreement *next;
     uint64_t name[2];
     aq_status status;
-    uint32_t missing; /* members in the job that have not called */
+    uint32_t missing; /* members in the job that have not called: of this host, or of all */
     uint8_t *members, *came;
-    uint8_t sets[];
+    uint8_t sets[]; /* one set after the other */
 };
+
+typedef void agree_end_fn(struct aqi_hub *hub, struct hub_agreement *ended);
+
+static struct hub_agreement *agree_find(struct hub_agreement *list, const uint64_t name[2])
+{
+    while (list != NULL && memcmp(list->name, name, sizeof(list->name)) != 0)
+        list = list->next;
+    return list;
+}
+
+/* With no member missing so far. */
+static struct hub_agreement *agree_begin(struct aqi_hub *hub, struct hub_agreement **list,
+                                         const uint64_t name[2], const void *members)
+{
+    size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
+    struct hub_agreement *begun = calloc(1, sizeof(*begun) + 2 * bytes);
+    if (begun == NULL) hub_no_memory(hub, "an agreement");
+    memcpy(begun->name, name, sizeof(begun->name));
+    begun->members = begun->sets;
+    begun->came = begun->sets + bytes;
+    memcpy(begun->members, members, bytes);
+    begun->next = *list;
+    *list = begun;
+    return begun;
+}
+
+static void agree_remove(struct hub_agreement **list, const struct hub_agreement *ended)
+{
+    while (*list != ended)
+        list = &(*list)->next;
+    *list = ended->next;
+}
+
+/* A rank will not call any more. */
+static void agree_without(struct aqi_hub *hub, struct hub_agreement *list, uint32_t rank,
+                          agree_end_fn *end)
+{
+    struct hub_agreement *next;
+    for (struct hub_agreement *each = list; each != NULL; each = next) {
+        next = each->next;
+        bool missed = hub_set_has(each->members, rank) && !hub_set_has(each->came, rank);
+        if (missed && --each->missing == 0) end(hub, each);
+    }
+}
+
+void agree_close(struct hub_agreement *list)
+{
+    while (list != NULL) {
+        struct hub_agreement *gone = list;
+        list = gone->next;
+        free(gone);
+    }
+}
+
+/* --- an agent's part ------------------------------------------------------------------------ */
+
+static void agree_tell(struct aqi_hub *hub, struct hub_agreement *ask)
+{
+    agree_remove(&hub->asks, ask);
+    const struct hub_note note = {.type = HUB_ASK,
+                                  .name = {ask->name[0], ask->name[1]},
+                                  .status = ask->status,
+                                  .data = ask->sets,
+                                  .len = 2 * aqi_boot_set_bytes(hub->params.ranks)};
+    flow_fact(hub, &note);
+    free(ask);
+}
+
+static struct hub_agreement *agree_begin_here(struct aqi_hub *hub,
+                                              const struct aqi_control *message)
+{
+    struct hub_agreement *begun = agree_begin(hub, &hub->asks, message->name, message->data);
+    for (uint32_t i = 0; i < hub->count; i++)
+        begun->missing += hub_set_has(begun->members, hub->locals[i].rank) &&
+                          hub->locals[i].state < AQI_RANK_LEFT;
+    return begun;
+}
+
+aq_status asks_take(struct aqi_hub *hub, struct hub_local *local, const struct aqi_control *message)
+{
+    size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
+    struct hub_agreement *found = agree_find(hub->asks, message->name);
+    if (message->len != bytes || !hub_set_has(message->data, local->rank) ||
+        (found != NULL && (memcmp(found->members, message->data, bytes) != 0 ||
+                           hub_set_has(found->came, local->rank))))
+        return AQ_EPROTO;
+    if (found == NULL) found = agree_begin_here(hub, message);
+    hub_set_add(found->came, local->rank);
+    if (message->status < found->status) found->status = (aq_status)message->status;
+    if (--found->missing == 0) agree_tell(hub, found);
+    return AQ_OK;
+}
+
+void asks_gone(struct aqi_hub *hub, uint32_t rank)
+{
+    agree_without(hub, hub->asks, rank, agree_tell);
+}
+
+void asks_agreed(struct aqi_hub *hub, const struct hub_note *note)
+{
+    const struct aqi_control message = {
+        .type = AQI_CONTROL_AGREED, .status = note->status, .name = {note->name[0], note->name[1]}};
+    if (note->len != aqi_boot_set_bytes(hub->params.ranks)) return;
+    struct aqi_parcel *set = aqi_parcel_new(note->data, note->len);
+    if (set == NULL) hub_no_memory(hub, "an agreement");
+    for (uint32_t i = 0; i < hub->count; i++)
+        if (hub_set_has(note->data, hub->locals[i].rank))
+            hub->params.hooks.to_rank(hub->params.arg, hub->locals[i].rank, &message, set);
+    aqi_parcel_release(set);
+}
+
+/* --- the root's part ------------------------------------------------------------------------ */
 
 /* Whether to wait for it. agree_gone is called for ranks that end or leave. */
 static bool agree_counts(const struct hub_rank *rank)
@@ -24,29 +138,10 @@ static bool agree_counts(const struct hub_rank *rank)
     return rank->state < AQI_RANK_LEFT && (rank->running || rank->state != AQI_RANK_STARTED);
 }
 
-static struct hub_agreement *agree_begin(struct aqi_hub *hub, const struct hub_note *note,
-                                         size_t bytes)
-{
-    struct hub_agreement *begun = calloc(1, sizeof(*begun) + 2 * bytes);
-    if (begun == NULL) hub_no_memory(hub, "an agreement");
-    memcpy(begun->name, note->name, sizeof(begun->name));
-    begun->members = begun->sets;
-    begun->came = begun->sets + bytes;
-    memcpy(begun->members, note->data, bytes);
-    for (uint32_t i = 0; i < hub->params.ranks; i++)
-        begun->missing += hub_set_has(begun->members, i) && agree_counts(&hub->root->ranks[i]);
-    begun->next = hub->root->agreements;
-    hub->root->agreements = begun;
-    return begun;
-}
-
 /* Answer the callers that still listen. */
 static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
 {
-    struct hub_agreement **at = &hub->root->agreements;
-    while (*at != ended)
-        at = &(*at)->next;
-    *at = ended->next;
+    agree_remove(&hub->root->agreements, ended);
     for (uint32_t i = 0; i < hub->params.ranks; i++)
         if (hub->root->ranks[i].state != AQI_RANK_JOINED) hub_set_drop(ended->came, i);
     const struct hub_note note = {.type = HUB_AGREED,
@@ -58,15 +153,22 @@ static void agree_end(struct aqi_hub *hub, struct hub_agreement *ended)
     free(ended);
 }
 
+static struct hub_agreement *agree_begin_all(struct aqi_hub *hub, const struct hub_note *note)
+{
+    struct hub_agreement **list = &hub->root->agreements;
+    struct hub_agreement *begun = agree_begin(hub, list, note->name, note->data);
+    for (uint32_t i = 0; i < hub->params.ranks; i++)
+        begun->missing += hub_set_has(begun->members, i) && agree_counts(&hub->root->ranks[i]);
+    return begun;
+}
+
 void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
 {
     size_t bytes = aqi_boot_set_bytes(hub->params.ranks);
-    struct hub_agreement *found = hub->root->agreements;
     if (note->len != 2 * bytes) return;
     const uint8_t *came = (const uint8_t *)note->data + bytes;
-    while (found != NULL && memcmp(found->name, note->name, sizeof(found->name)) != 0)
-        found = found->next;
-    if (found == NULL) found = agree_begin(hub, note, bytes);
+    struct hub_agreement *found = agree_find(hub->root->agreements, note->name);
+    if (found == NULL) found = agree_begin_all(hub, note);
     if (memcmp(found->members, note->data, bytes) != 0) {
         aqi_hub_say(hub, "agent %u requests an agreement with other members than the others",
                     agent);
@@ -85,19 +187,5 @@ void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note)
 
 void agree_gone(struct aqi_hub *hub, uint32_t rank)
 {
-    struct hub_agreement *next;
-    for (struct hub_agreement *each = hub->root->agreements; each != NULL; each = next) {
-        next = each->next;
-        bool missed = hub_set_has(each->members, rank) && !hub_set_has(each->came, rank);
-        if (missed && --each->missing == 0) agree_end(hub, each);
-    }
-}
-
-void agree_close(struct aqi_hub *hub)
-{
-    while (hub->root->agreements != NULL) {
-        struct hub_agreement *gone = hub->root->agreements;
-        hub->root->agreements = gone->next;
-        free(gone);
-    }
+    agree_without(hub, hub->root->agreements, rank, agree_end);
 }

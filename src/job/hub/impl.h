@@ -4,7 +4,7 @@
 
 #include "job/hub/note.h"
 
-/* --- an agent's part: local.c, calls.c, asks.c, closing.c ---------------------------------------
+/* --- an agent's part: local.c, calls.c, agree.c, closing.c --------------------------------------
  */
 
 /* A rank's part in the current collective call. */
@@ -194,9 +194,9 @@ struct aqi_hub {
     uint32_t host;    /* number of this one among them */
     aq_status failed; /* why all further collective calls fail, or AQ_OK */
     struct aqi_parcel *why;
-    uint32_t untold;    /* ranks whose part has yet to be sent */
-    uint64_t untold_ns; /* since when */
-    struct hub_ask *asks;
+    uint32_t untold;            /* ranks whose part has yet to be sent */
+    uint64_t untold_ns;         /* since when */
+    struct hub_agreement *asks; /* of the ranks of this host */
     struct hub_closing closing;
     char why_end[AQI_CONTROL_TEXT + 1];
     uint32_t unexplained; /* ranks reported by aqi_hub_lost */
@@ -244,12 +244,13 @@ aq_status calls_take(struct aqi_hub *hub, struct hub_local *local,
 void calls_result(struct aqi_hub *hub, const struct hub_note *note);
 uint64_t calls_tick(struct aqi_hub *hub);
 
-/* asks.c */
+/* agree.c */
 aq_status asks_take(struct aqi_hub *hub, struct hub_local *local,
                     const struct aqi_control *message);
 void asks_gone(struct aqi_hub *hub, uint32_t rank);
 void asks_agreed(struct aqi_hub *hub, const struct hub_note *note);
-void asks_close(struct aqi_hub *hub);
+/* Also at the root. */
+void agree_close(struct hub_agreement *list);
 
 /* closing.c */
 void closing_begin(struct aqi_hub *hub, const struct hub_note *note);
@@ -284,7 +285,6 @@ uint64_t collective_tick(struct aqi_hub *hub);
 void agree_ask(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
 /* This rank has died or left: no longer wait for it. */
 void agree_gone(struct aqi_hub *hub, uint32_t rank);
-void agree_close(struct aqi_hub *hub);
 
 /* end.c */
 void end_job(struct aqi_hub *hub, int code, uint32_t by, const char *fmt, ...) AQI_PRINTF(4, 5);

@@ -51,7 +51,7 @@ void local_close(struct aqi_hub *hub)
     for (uint32_t i = 0; hub->locals != NULL && i < hub->count; i++)
         free(hub->locals[i].part.data);
     if (hub->why != NULL) aqi_parcel_release(hub->why);
-    asks_close(hub);
+    agree_close(hub->asks);
     free(hub->locals);
     free(hub->index);
 }

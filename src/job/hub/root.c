@@ -37,7 +37,7 @@ void root_close(struct aqi_hub *hub)
         root->deaths = gone->next;
         free(gone);
     }
-    agree_close(hub);
+    agree_close(root->agreements);
     for (uint32_t i = 0; root->agents != NULL && i < hub->params.agents; i++)
         free(root->agents[i].broken);
     free(root->call.parts);
