@@ -37,7 +37,7 @@ static bool launch_is_words(const char *text)
     return quote == '\0';
 }
 
-#define LAUNCH_WORDS "words as of a shell, with every quote closed"
+#define LAUNCH_WORDS "words quoted as for a shell"
 
 static const struct aqi_setting launch_rows[] = {
     {.name = "AQ_SPAWNER",
@@ -53,7 +53,7 @@ static const struct aqi_setting launch_rows[] = {
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "With AQ_SPAWNER=mpi, the manager's command, in words as of a shell: %N is the number "
+     .doc = "With AQ_SPAWNER=mpi, the manager's command, quoted as for a shell: %N is the number "
             "of processes, %C the program with its arguments, also %P and %A, %V is -v if aqrun "
             "has it, %% a percent sign. If empty, aqrun looks for a manager and passes options for "
             "hosts and environment.",
@@ -65,7 +65,7 @@ static const struct aqi_setting launch_rows[] = {
      .legal = LAUNCH_WORDS,
      .def = "",
      .doc = "Likewise with AQ_SPAWNER=pmix, pmi2 or pmi.",
-     .advice = "srun --mpi=pmix -K0 -W60 %V -mblock -n %N %C.",
+     .advice = "For example: srun --mpi=pmix -K0 -W60 %V -mblock -n %N %C.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, pmirun)},
     {.name = "AQ_HOSTS",
      .alias = "GASNET_SSH_SERVERS",
@@ -85,7 +85,7 @@ static const struct aqi_setting launch_rows[] = {
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "ssh",
-     .doc = "The command by which aqrun reaches other hosts, in words as of a shell. It gets "
+     .doc = "The command by which aqrun reaches other hosts, quoted as for a shell. It gets "
             "options, the host and a command line.",
      .advice = "For sites with their own command, such as rsh or oarsh.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_command)},
@@ -94,9 +94,9 @@ static const struct aqi_setting launch_rows[] = {
      .check = launch_is_words,
      .legal = LAUNCH_WORDS,
      .def = "",
-     .doc = "Options for that command, in words as of a shell. They precede those of aqrun (-T, "
-            "BatchMode=yes, ForwardX11=no, if the command is ssh), and so win.",
-     .advice = "-p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
+     .doc = "Options for AQ_SSH_CMD, quoted as for a shell. They precede those of aqrun (-T, "
+            "BatchMode=yes, ForwardX11=no, if the command is ssh), and so take precedence.",
+     .advice = "For example: -p 2222, -i KEY, or -o StrictHostKeyChecking=accept-new.",
      AQI_SETTING_IN(TEXT, struct aqi_launch_config, ssh_options)},
     {.name = "AQ_SSH_FANOUT",
      .clamp = true,

@@ -50,7 +50,7 @@ class Aqinfo(Case):
             self.assertIn(f"| `{setting['name']}`", text)
         for line in text.splitlines():
             if line.startswith("|"):
-                self.assertEqual(line.replace("\\|", "").count("|"), 6, line)
+                self.assertEqual(line.replace("\\|", "").count("|"), 7, line)
 
     def test_a_name_is_shown_in_full(self):
         text = self.expect(run(AQINFO, "aq_wait"), 0).stdout

@@ -40,7 +40,7 @@ static void row(const aq_setting_info *setting)
     cell(setting->range);
     printf(" | ");
     cell(setting->doc);
-    if (setting->advice[0] != '\0') putchar(' ');
+    printf(" | ");
     cell(setting->advice);
     printf(" |\n");
 }
@@ -59,8 +59,8 @@ void markdown_show(const struct data *data)
     for (size_t i = 0; i < data->setting_count; i++) {
         const aq_setting_info *setting = &data->settings[i];
         if (strcmp(group, setting->group) != 0)
-            printf("\n## %s\n\n| name | type | default | values | what it does, when to change it "
-                   "|\n|---|---|---|---|---|\n",
+            printf("\n## %s\n\n| name | type | default | values | what it does | when to change it "
+                   "|\n|---|---|---|---|---|---|\n",
                    setting->group);
         group = setting->group;
         row(setting);

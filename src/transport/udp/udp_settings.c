@@ -16,117 +16,119 @@ static const char *const ports[] = {[UDP_PORT_SOCKET] = "socket", [UDP_PORT_XDP]
 static const struct aqi_setting rows[] = {
     {.name = "AQ_UDP_INTERFACE",
      .def = "",
-     .doc =
-         "The network interface that udp uses, by its name or an address of it; nothing: all that "
-         "may lead to other hosts, with addresses of one family; each pair of hosts takes one that "
-         "carries packets, the first that the system lists if it does, and another when that "
-         "no longer does; or loopback in a job of one host.",
-     .advice = "Name the fast one where a host has several, such as eth1 or 10.0.0.7.",
+     .doc = "The network interface that udp uses, by its name or one of its addresses. If empty, "
+            "all that may lead to other hosts, with addresses of one family: each pair of hosts "
+            "uses the first in the system's list that carries packets, and switches to another if "
+            "it no longer does. In a job on one host, loopback.",
+     .advice = "Name the fast one if a host has several, such as eth1 or 10.0.0.7.",
      AQI_SETTING_IN(TEXT, struct udp_config, interface)},
     {.name = "AQ_UDP_PORT",
      .def = "socket",
-     .doc =
-         "How small packets leave and come: socket, through the kernel's network stack; xdp, past "
-         "it (AF_XDP), which takes a third off their round trip. All others go through sockets. "
-         "One process of an interface can have xdp: further ones of a host, and connections by "
-         "URI, use sockets.",
+     .doc = "How small packets are sent and received: socket, through the kernel's network stack; "
+            "xdp, bypassing it (AF_XDP), which takes a third off their round trip. All others go "
+            "through sockets. Only one process per interface can use xdp: further ones of a host, "
+            "and connections by URI, use sockets.",
      .advice = "xdp for one process per host or interface, in one IPv4 network, with CAP_BPF, "
-               "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" says what is missing.",
+               "CAP_NET_ADMIN and CAP_NET_RAW; \"aqinfo udp\" shows what is missing.",
      .choices = ports,
      AQI_SETTING_IN(CHOICE, struct udp_config, port)},
     {.name = "AQ_UDP_MTU",
      .def = "0",
-     .doc = "Bytes of the largest packet with the headers of IP and UDP, at least 604; 0: what the "
-            "interface carries.",
-     .advice = "Lower it where a warning says that a path carries less than the interface.",
+     .doc = "Bytes of the largest packet, including the IP and UDP headers, at least 604; 0: the "
+            "MTU of the interface.",
+     .advice = "Lower it if a warning says that a path carries less than the interface.",
      .unit = "bytes",
      .max = 65535,
      AQI_SETTING_IN(BYTES, struct udp_config, mtu)},
     {.name = "AQ_UDP_BUFFER",
      .def = "4M",
-     .doc = "Bytes of packets that the kernel is asked to keep while the process does not look; it "
-            "may grant less.",
-     .advice = "Raise it with net.core.rmem_max where AQ_STATS shows packets_no_room, since "
-               "processes compute for long.",
+     .doc = "The size of the kernel's buffer for packets that the process has not read yet; the "
+            "kernel may grant less.",
+     .advice = "Raise it, together with net.core.rmem_max, if AQ_STATS shows packets_no_room "
+               "because processes compute for long.",
      .unit = "bytes",
      .min = 64 << 10,
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct udp_config, buffer)},
     {.name = "AQ_UDP_WINDOW",
      .def = "0",
-     .doc = "Bytes under way to one peer at most; 0: as much as the network is found to bear.",
+     .doc = "The maximum number of bytes in flight to one peer; 0: as much as the network turns "
+            "out to carry.",
      .unit = "bytes",
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct udp_config, window)},
     {.name = "AQ_UDP_ACK_DELAY",
      .def = "50us",
-     .doc = "How long an acknowledgement waits for a message to ride on.",
+     .doc = "How long an acknowledgement waits for a message that can carry it.",
      .unit = "us",
      .max = SECOND / 10,
      AQI_SETTING_IN(TIME, struct udp_config, ack_delay_ns)},
     {.name = "AQ_UDP_RTO_MIN",
      .def = "250us",
-     .doc = "The shortest timeout, after which what is not acknowledged is sent again; the "
-            "measured round trips make it longer. Where they are short that is done up to twice "
-            "before, after twice a round trip and at least a tenth of this.",
+     .doc = "The shortest timeout after which unacknowledged packets are retransmitted; measured "
+            "round trips lengthen it. If they are short, up to two retransmissions come earlier: "
+            "after twice a round trip, and at least a tenth of this.",
      .unit = "us",
      .min = 1000,
      .max = 10 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, rto_min_ns)},
     {.name = "AQ_UDP_RTO_MAX",
      .def = "250ms",
-     .doc = "The longest time after which what is not acknowledged is sent again, and how often a "
-            "silent peer is asked; at least AQ_UDP_RTO_MIN.",
+     .doc = "The longest timeout after which unacknowledged packets are retransmitted, and the "
+            "interval of queries to a silent peer; at least AQ_UDP_RTO_MIN.",
      .unit = "ms",
      .min = 1000000,
      .max = 600 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, rto_max_ns)},
     {.name = "AQ_UDP_IDLE_CLOSE",
      .def = "60s",
-     .doc = "A connection without traffic for so long gives its memory back, and is made anew when "
-            "it is needed; 0: none does.",
-     .advice = "Some seconds in jobs of thousands of processes that each talk to many in turn.",
+     .doc = "A connection without traffic for this long is closed, which frees its memory, and is "
+            "made again when it is needed; 0: none is.",
+     .advice =
+         "Some seconds in jobs of thousands of processes that each communicate with many in turn.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, idle_close_ns)},
     {.name = "AQ_UDP_DEAD_AFTER",
      .def = "0",
-     .doc = "A peer that owes an answer and is silent for so long counts as lost; 0: only the "
-            "launcher declares peers dead. A peer that computes without a call is not silent.",
-     .advice = "Some seconds, where the launcher cannot see that a host is gone.",
+     .doc =
+         "A peer that owes an answer and is silent for this long counts as lost; 0: only the "
+         "launcher declares peers dead. A peer that computes without making calls is not silent.",
+     .advice = "Some seconds if the launcher cannot detect that a host is gone.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, dead_after_ns)},
     {.name = "AQ_UDP_AUTH",
      .def = "cookie",
-     .doc = "Protection against strangers: cookie, a secret number of each connection in every "
-            "packet, which readers of the wire can copy; mac, a keyed hash of every packet.",
-     .advice = "mac where others may listen on the network.",
+     .doc =
+         "Protection against outsiders: cookie, a secret number of each connection in every "
+         "packet, which others that can read packets can copy; mac, a keyed hash of every packet.",
+     .advice = "mac if others may read or send packets on the network.",
      .choices = auths,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct udp_config, auth)},
     {.name = "AQ_CONNECT_SECRET",
      .def = "",
-     .doc = "Where a secret of at least 16 bytes is read from that both sides of connections over "
-            "a network know: file:PATH, which only we may read, or fd:NUMBER, a descriptor that we "
-            "were started with; nothing: there is none.",
-     .advice = "Set it wherever programs connect over a network that is not theirs alone "
+     .doc = "The source of the secret, of at least 16 bytes, that both sides of connections over a "
+            "network know: file:PATH, readable only by the user, or fd:NUMBER, an inherited "
+            "descriptor. If empty, there is no secret.",
+     .advice = "Set it if programs connect over a network that they share with others "
                "(docs/security.md).",
      AQI_SETTING_IN(TEXT, struct udp_config, secret)},
     {.name = "AQ_UDP_KEEPALIVE",
      .def = "10s",
-     .doc = "A connection by URI is lost when its peer has been asked for a sign of life and been "
-            "silent for so long; 0: silence means nothing. A peer that computes without a call is "
-            "not silent.",
-     .advice = "Less where a host that is gone is to be noticed soon.",
+     .doc = "A connection by URI is lost when its peer has been silent for this long although "
+            "queried; 0: silence has no effect. A peer that computes without making calls is not "
+            "silent.",
+     .advice = "Lower it to detect lost hosts sooner.",
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},
     {.name = "AQ_UDP_LOSSY",
      .def = "",
-     .doc = "Treat the packets that are sent badly, for tests: of 1000 lose, repeat, delay and "
-            "alter so many, such as loss=10,dup=5,reorder=5,corrupt=1,seed=1. What was altered "
-            "only AQ_UDP_AUTH=mac sees.",
+     .doc = "Mistreat packets when they are sent, for tests: the number of 1000 to lose, "
+            "duplicate, delay and alter, such as loss=10,dup=5,reorder=5,corrupt=1,seed=1. Only "
+            "AQ_UDP_AUTH=mac detects altered ones.",
      AQI_SETTING_IN(TEXT, struct udp_config, lossy)},
 };
 
