@@ -21,8 +21,7 @@ typedef uint8_t aq_handler;
 #define AQ_AM_SHORT 0x1u /**< arguments only */
 #define AQ_AM_MEDIUM                                                                               \
     0x2u /**< arguments and a payload in a library buffer, valid until the handler returns */
-#define AQ_AM_LONG                                                                                 \
-    0x4u /**< arguments and a payload written to an address in the receiver's segment */
+#define AQ_AM_LONG    0x4u  /**< arguments and a payload written into the receiver's segment */
 #define AQ_AM_REQUEST 0x8u  /**< a request: its handler may reply once */
 #define AQ_AM_REPLY   0x10u /**< a reply: its handler sends nothing */
 
@@ -225,7 +224,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_han
  *
  * @return AQ_OK      Sent, or to be sent when the operation completes.
  * @return AQ_ENOMEM  Not enough memory to defer the message.
- * @return AQ_AGAIN   Only with AQ_IMMEDIATE, and if `*ev` is already complete: no room.
+ * @return AQ_AGAIN   Only with AQ_IMMEDIATE, if `*ev` is already complete: no room, nothing sent.
  * @return As aq_am_medium otherwise; AQ_EINVAL also if `ev` is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nb(aq_team *team, aq_rank rank, aq_handler handler,
@@ -294,8 +293,8 @@ typedef struct aq_am_buffer {
  *
  * If `client_buf` is NULL the payload is written directly into a library buffer (16-byte aligned);
  * otherwise it is read from `client_buf` at commit. The call grants between `least` and `most`
- * bytes. `nargs` is the number of arguments that will be passed to the commit. Until
- * commit or cancel the calling thread must not make any other communication call.
+ * bytes. `nargs` is the number of arguments that will be passed to the commit. Until commit or
+ * cancel the calling thread must not make any other communication call.
  *
  * Blocking, Threads  As aq_am_short.
  *

@@ -33,8 +33,8 @@ typedef struct aq_atomic_domain aq_atomic_domain;
  * Threads     One at a time; not from a handler.
  *
  * @return AQ_OK       `*domain` is valid until aq_atomic_domain_destroy.
- * @return AQ_EINVAL   `ops` is empty, unknown, or has a bit operation on a floating type, or
- *                     `flags` is not 0.
+ * @return AQ_EINVAL   `ops` is empty, or has an unknown operation or a bit operation on a floating
+ *                     type; or `flags` is not 0.
  * @return AQ_ENOMEM, AQ_ESTATE
  */
 AQ_API AQ_MUST_USE aq_status aq_atomic_domain_create(aq_team *team, aq_type type, unsigned ops,

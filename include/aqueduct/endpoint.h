@@ -8,9 +8,7 @@
 extern "C" {
 #endif
 
-#define AQ_EP_RMA                                                                                  \
-    0x1000000u /**< puts, gets, memsets, and vector, indexed and strided transfers                 \
-                */
+#define AQ_EP_RMA    0x1000000u /**< one-sided operations other than atomics */
 #define AQ_EP_ATOMIC 0x2000000u /**< remote atomics */
 #define AQ_EP_AM     0x4000000u /**< active messages, with the endpoint's own handler table */
 #define AQ_EP_COLL   0x8000000u /**< membership in teams with collectives */
