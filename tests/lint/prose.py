@@ -40,6 +40,12 @@ PATTERNS = tuple((re.compile(pattern, re.M), advice) for pattern, advice in (
     (r"\bsa(?:y|ys|id) (?:no|yes|of what)\b", "reject, accept, print the cause"),
     (r"\b(?:resources are|memory is) short\b", "not enough resources, out of memory"),
     (r"\blegal\b", "valid, allowed"),
+    (r"\b\w*(?:[Bb]ehaviou|[Nn]eighbou|[Cc]olou|[Ff]avou|[Hh]onou)r\w*",
+     "American spelling: -or"),
+    (r"\b(?:un)?(?:cancel|label|model|signal|travel)l(?:ed|ing)\b", "American spelling: one l"),
+    (r"\b(?:[Rr]e)?(?:[Ii]nitial|[Nn]ormal|[Oo]ptim|[Rr]andom|[Rr]ecogn|[Ss]erial|[Ss]ynchron"
+     r"|[Uu]til)is(?:ed?|es|ing|ations?)\b", "American spelling: -ize"),
+    (r"\b[Ff]or ever\b|\b[Tt]ime-outs?\b", "forever, timeout"),
     (r"^#+ What\b", "name the thing in a heading"),
 ))
 

@@ -132,6 +132,14 @@ class LintTest(unittest.TestCase):
         self.write("include/aqueduct/thing.h", "/* X. */\nint who, told;\nchar c = '\"';\n")
         self.assert_clean("prose")
 
+    def test_prose_is_spelled_in_one_way(self):
+        for word in ("neighbours", "Colour", "cancelled", "unsignalled", "synchronises",
+                     "reinitialised", "Time-outs", "for ever"):
+            self.write("include/aqueduct/thing.h", f"/* X {word} Y. */\n")
+            self.assert_finds("thing.h:1: ", "prose")
+        self.write("include/aqueduct/thing.h", "/* A neighbor promises likewise. */\n")
+        self.assert_clean("prose")
+
     def test_prose_of_openings(self):
         self.write("include/aqueduct/thing.h", "/* Is it so? */\n")
         self.assert_finds("return whether", "prose")

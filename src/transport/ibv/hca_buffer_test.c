@@ -65,7 +65,7 @@ static void pass_on(void)
             continue;
 }
 
-/* The buffers of unsignalled messages come back, too. */
+/* The buffers of unsignaled messages come back, too. */
 static void who_is_short_waits_for_those_in_use(void **unused)
 {
     (void)unused;

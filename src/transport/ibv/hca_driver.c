@@ -49,7 +49,7 @@ static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Buffers whose completion is not signalled come back only on request. */
+/* Buffers whose completion is not signaled come back only on request. */
 static void hca_driver_ask_back(struct hca_tp *hca)
 {
     hca->silent_most = 0;

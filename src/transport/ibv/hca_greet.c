@@ -441,7 +441,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
         peer->generation = greeting->generation;
     }
     hca_greet_begin(hca, peer);
-    bool ours = greeting->generation == peer->generation; /* otherwise it must learn more */
+    bool ours = greeting->generation == peer->generation; /* else it must learn of the next */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
     if (peer->broken || (ours && !peer->connected)) return;

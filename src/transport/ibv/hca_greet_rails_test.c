@@ -23,7 +23,7 @@ static void two_meet_over_both_rails(void **unused)
     }
 }
 
-/* Numbers by which processes recognise each other differ from process to process. */
+/* Numbers by which processes recognize each other differ from process to process. */
 static void numbers_are_random(void **unused)
 {
     uint64_t epochs[GREETERS];

@@ -286,7 +286,7 @@ static inline int close_all(void **unused)
 
 /* --- saying and hearing ---------------------------------------------------------------------- */
 
-/* True: it was recognised as a greeting. Its buffer is always posted again. */
+/* True: it was recognized as a greeting. Its buffer is always posted again. */
 static inline bool hears_over(unsigned self, unsigned rail, const void *bytes, size_t len,
                               size_t byte_len)
 {

@@ -25,7 +25,7 @@ enum {
     HCA_GRH = 40,   /* bytes before a datagram */
     HCA_BATCH = 16, /* completions polled at once */
     HCA_POSTS = 8,  /* receive buffers posted together */
-    HCA_SILENT = 16 /* messages in a row for one signalled completion */
+    HCA_SILENT = 16 /* messages in a row for one signaled completion */
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */

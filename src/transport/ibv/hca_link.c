@@ -265,7 +265,7 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an old one */
     uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
-        while ((int32_t)(place - link->tail) >= 0) { /* with unsignalled ones before it */
+        while ((int32_t)(place - link->tail) >= 0) { /* with unsignaled ones before it */
             struct hca_sent *sent = hca_link_take(hca, link);
             if (AQI_UNLIKELY(sent->probe)) hca_ring_probed(hca, peer);
             hca_sent_end(hca, sent, AQ_OK);

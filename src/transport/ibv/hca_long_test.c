@@ -150,7 +150,7 @@ static void deliver_all(void)
     }
 }
 
-/* Everything is handled, and unsignalled requests have ended with later ones. */
+/* Everything is handled, and unsignaled requests have ended with later ones. */
 static void settle(void)
 {
     deliver_all();

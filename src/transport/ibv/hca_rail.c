@@ -32,7 +32,7 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
     return rank + (gid->raw[0] != 0xfe); /* a link-local one last */
 }
 
-/* The best one, or the requested one; its rank. */
+/* Find the best one, or the requested one. Returns how good it is; -1: there is none. */
 static int hca_rail_gid_find(struct hca_rail *rail, bool any, union ibv_gid *gid)
 {
     const char *device = hca_verbs.get_device_name(rail->context->device);

@@ -106,7 +106,7 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
 }
 
 /*
- * Software RoCE has been seen to lose its timer. Messages are not signalled, but requests posted
+ * Software RoCE has been seen to lose its timer. Messages are not signaled, but requests posted
  * after them are.
  */
 static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)

@@ -30,7 +30,7 @@ static void illegal(void **state)
 {
     static const char *const specs[] = {
         "again",  "again=",  "again=96", "again=-1", "late=1001", "hide=", "hide=all",  "die=1",
-        "die=@5", "die=1@0", "seed=one", "colour=1", "again=3 %", "=",     "credits=2", "depth=x"};
+        "die=@5", "die=1@0", "seed=one", "color=1",  "again=3 %", "=",     "credits=2", "depth=x"};
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
         assert_int_equal(aqi_fault_configure(specs[i]), AQ_ESETTING);

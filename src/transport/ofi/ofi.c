@@ -19,7 +19,7 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     ofi_receive_limit(ofi);
     uint64_t bounces = aqi_max(ofi_config.bounce_memory / ofi->rdma.buffer, 1);
     ofi->rdma.most = ofi_config.bounce_memory != 0 ? bounces : UINT64_MAX;
-    /* Replies have half as much in addition. */
+    /* Replies may use half of `room` in addition. */
     size_t inject = ofi->info->tx_attr->inject_size;
     ofi->inject = ofi->without & OFI_INJECT ? 0 : aqi_min(ofi_config.inject, inject);
     ofi->put_inject = ofi->without & OFI_PUTS ? 0 : aqi_min(ofi_config.put_inject, inject);

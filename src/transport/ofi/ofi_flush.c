@@ -10,8 +10,9 @@
  *   - before reporting that nothing is in flight,
  *   - after the provider has reported a broken connection, with growing pauses,
  *   - about messages that have not arrived for long, as a connection may break without a report.
- *     Messages that are missing according to the answer to the latest query are sent again. They
- *     may only be late; a receiver drops duplicates, and keeps early messages until their turn.
+ *
+ * Messages that are missing according to the answer to the latest query are sent again. They may
+ * only be late; a receiver drops duplicates, and keeps early messages until their turn.
  *
  * Late transfers cause queries, too: a peer that answers repeatedly makes calls, and if no
  * operation that the provider has for it ends meanwhile, none ever will, and the peer is lost.

@@ -138,7 +138,7 @@ struct ofi_op {
 struct ofi_piece {
     struct ofi_ctx ctx;
     struct aqi_rdma_piece rdma;
-    unsigned cancelled; /* number of attempts */
+    unsigned cancelled; /* how often */
     struct ofi_piece *next_again;
 };
 

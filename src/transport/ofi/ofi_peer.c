@@ -131,7 +131,7 @@ bool ofi_peer_is_cut(int err)
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     if (peer->refused == 0) {
-        peer->refused = AQI_NO_DEADLINE; /* progress reports since when */
+        peer->refused = AQI_NO_DEADLINE; /* progress sets since when */
         ofi->look_at = 0;
     }
     return AQ_AGAIN;
@@ -199,7 +199,7 @@ void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     ofi_flush_forget(ofi, peer);
     ofi_transfer_fail(ofi, peer, false);
     if (peer->rdma.ops == NULL) return;
-    peer->end_by = AQI_NO_DEADLINE; /* progress reports when */
+    peer->end_by = AQI_NO_DEADLINE; /* progress sets when */
     ofi->dying++;
 }
 

@@ -237,7 +237,7 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
 
 /*
  * If the provider needs local memory to be registered, memory that is neither registered nor
- * injected is copied or pinned. An injected put may be posted again later, if it is cancelled, and
+ * injected is copied or pinned. An injected put may be posted again later, if it is canceled, and
  * so stays in use.
  */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)

@@ -43,7 +43,7 @@ struct ofi_trial {
     struct ofi_piece piece;
     size_t len;         /* of the message in flight */
     unsigned char seed; /* of its bytes */
-    bool arrived, done; /* the address here; for the sender */
+    bool arrived, done; /* here; for the sender */
     bool released;      /* a buffer that has received many messages */
     uint64_t limit;     /* in ns */
     unsigned looks;     /* all of them, */
@@ -65,7 +65,7 @@ static bool ofi_trial_failed(const struct ofi_trial *trial)
     return trial->came[0] != 0;
 }
 
-/* --- bytes that can be recognised ------------------------------------------------------------ */
+/* --- bytes that can be recognized ------------------------------------------------------------ */
 
 static unsigned char ofi_trial_byte(const struct ofi_trial *trial, size_t i)
 {
