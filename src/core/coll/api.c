@@ -2,13 +2,13 @@
 #include "core/coll/coll.h"
 
 const struct coll_flow coll_flows[COLL_KINDS] = {
-    [COLL_BROADCAST] = {COLL_ROOT, COLL_EACH},
-    [COLL_REDUCE] = {COLL_EACH, COLL_ROOT, .folds = true},
-    [COLL_ALLREDUCE] = {COLL_EACH, COLL_EACH, .folds = true},
-    [COLL_GATHER] = {COLL_EACH, COLL_ROOT, .collects = true},
-    [COLL_ALLGATHER] = {COLL_EACH, COLL_EACH, .collects = true},
-    [COLL_SCATTER] = {COLL_ROOT, COLL_EACH, .deals = true},
-    [COLL_ALLTOALL] = {COLL_EACH, COLL_EACH, .deals = true, .collects = true},
+    [COLL_BROADCAST] = {.sends = COLL_ROOT, .receives = COLL_EACH},
+    [COLL_REDUCE] = {.sends = COLL_EACH, .receives = COLL_ROOT, .folds = true},
+    [COLL_ALLREDUCE] = {.sends = COLL_EACH, .receives = COLL_EACH, .folds = true},
+    [COLL_GATHER] = {.sends = COLL_EACH, .receives = COLL_ROOT, .collects = true},
+    [COLL_ALLGATHER] = {.sends = COLL_EACH, .receives = COLL_EACH, .collects = true},
+    [COLL_SCATTER] = {.sends = COLL_ROOT, .receives = COLL_EACH, .deals = true},
+    [COLL_ALLTOALL] = {.sends = COLL_EACH, .receives = COLL_EACH, .deals = true, .collects = true},
 };
 
 struct coll_call {
