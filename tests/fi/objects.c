@@ -3,6 +3,7 @@
  * endpoints that are gone, and objects that are still in use.
  */
 #include "fi/pair.h"
+#include "front/fi/fi.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -119,6 +120,53 @@ static void gone(void)
     free(large);
 }
 
+/*
+ * The connection breaks while messages of it wait for a receive: those that are here are delivered,
+ * the announced one is gone, and a new connection has its full room again.
+ */
+static void broken(void)
+{
+    enum { COUNT = 3000, LEN = 3000 };
+    struct pair pair;
+    struct pair_wish wish = {0};
+    char *large = malloc(100000), *small = malloc(LEN), *got = malloc(100000);
+    pair_open(&pair, &wish);
+    pattern_fill(small, LEN, 1);
+    for (unsigned i = 0; i < 20; i++)
+        PAIR_CALL(&pair, fi_inject(pair.a.ep, small, LEN, pair.a.other));
+    PAIR_CALL(&pair, fi_send(pair.a.ep, large, 100000, NULL, pair.a.other, large));
+    for (unsigned i = 0; i < 1000; i++)
+        pair_move(&pair);
+    afi_lock();
+    struct afi_peer *peer = afi_peer_of(AFI_OF(pair.b.ep, struct afi_ep, fid), pair.b.other);
+    CHECK_EQUAL(peer->state, AFI_UP);
+    afi_peer_fail(peer, FI_ECONNRESET);
+    afi_unlock();
+    CHECK(pair_error(&pair, pair.a.tx).op_context == large);
+    for (unsigned i = 0; i < 20; i++) {
+        PAIR_CALL(&pair, fi_recv(pair.b.in, got, LEN, NULL, FI_ADDR_UNSPEC, NULL));
+        (void)pair_next(&pair, pair.b.rx, NULL);
+        pattern_check(got, LEN, 1);
+    }
+    pair_none(&pair, pair.b.rx);
+    for (unsigned sent = 0, taken = 0; taken < COUNT;) { /* without receives, as far as it goes */
+        if (sent < COUNT && fi_inject(pair.a.ep, small, LEN, pair.a.other) == 0) {
+            sent++;
+            continue;
+        }
+        PAIR_CALL(&pair, fi_recv(pair.b.in, got, LEN, NULL, pair.b.other, NULL));
+        (void)pair_next(&pair, pair.b.rx, NULL);
+        taken++;
+    }
+    PAIR_CALL(&pair, fi_send(pair.b.ep, large, 100000, NULL, pair.b.other, NULL));
+    PAIR_CALL(&pair, fi_recv(pair.a.in, got, 100000, NULL, pair.a.other, NULL));
+    CHECK_EQUAL(pair_next(&pair, pair.a.rx, NULL).len, 100000);
+    pair_close(&pair);
+    free(large);
+    free(small);
+    free(got);
+}
+
 static void in_use(void)
 {
     struct pair pair;
@@ -180,6 +228,7 @@ int main(void)
     waits(false);
     waits(true);
     gone();
+    broken();
     in_use();
     many_addresses();
     puts("ok");

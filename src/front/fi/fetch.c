@@ -12,6 +12,7 @@ struct afi_fetch *afi_fetch_new(struct afi_peer *peer)
     struct afi_fetch *fetch = calloc(1, sizeof(*fetch));
     if (fetch == NULL) return NULL;
     fetch->peer = peer;
+    fetch->epoch = peer->epoch;
     for (unsigned i = 0; i < AQI_COUNT_OF(fetch->events); i++)
         fetch->events[i] = AQ_EVENT_DONE;
     return fetch;

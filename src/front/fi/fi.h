@@ -179,6 +179,7 @@ struct afi_arrival {
     struct afi_stray stray;
     struct afi_link claimed; /* in the queue's list, while it is claimed */
     struct afi_peer *peer;
+    uint32_t epoch; /* of the peer, when it came */
     bool tagged;
     uint8_t flags; /* of the wire */
     uint32_t op;   /* the sender's */
@@ -238,6 +239,7 @@ struct afi_peer {
     uint64_t since;             /* when the first of these began, in ns */
     uint32_t calls, void_calls; /* ours, numbered; and the last of the peer's that is void */
     uint64_t retry_at;          /* when to call again, if the other's call has not come, in ns */
+    uint32_t epoch;             /* another number for each connection */
     uint32_t sent, received;    /* numbers of the last messages */
     struct afi_early *early;    /* messages that overtook others, in order */
     uint32_t left;              /* bytes that may be sent without a receive */
@@ -258,6 +260,7 @@ struct afi_op {
     void *context;
     uint64_t cq_flags; /* of its completion */
     bool report, counts, fence, tagged, has_data;
+    bool sent;    /* and not answered yet */
     uint8_t ack;  /* AFI_ACK_… */
     bool fetches; /* an atomic operation with results */
     uint8_t datatype, operation;
@@ -287,7 +290,7 @@ struct afi_fetch {
     /* For `done`: */
     struct afi_rx *rx;
     struct afi_op *op;
-    uint32_t remote_op;
+    uint32_t remote_op, epoch;
     uint8_t flags;
     uint64_t tag, data, total;
     size_t at; /* in a buffer for many messages */
@@ -424,9 +427,12 @@ int afi_wire_start(struct afi_op *op);
 struct afi_op *afi_op_new(void);
 void afi_op_free(struct afi_op *op);
 void afi_op_end(struct afi_op *op, int err); /* 0, or a positive error */
-/* The answer to the peer's operation: it is done, with a positive error or 0. */
-void afi_wire_answer(struct afi_peer *peer, uint32_t op, int err);
-void afi_wire_give_back(struct afi_peer *peer, size_t bytes);
+/*
+ * Answer the peer's operation, which has ended with a positive error or 0; and give back the room
+ * of a message. Neither is for a later connection than that of this epoch.
+ */
+void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err);
+void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes);
 
 /* fetch.c */
 struct afi_fetch *afi_fetch_new(struct afi_peer *peer);
@@ -443,7 +449,7 @@ extern struct fi_ops_tagged afi_tagged_ops;
 struct afi_message {
     bool tagged, remote;
     uint8_t flags;
-    uint32_t op;
+    uint32_t op, epoch;
     uint64_t tag, data, len;
     const unsigned char *bytes;
     size_t nbytes;

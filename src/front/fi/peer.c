@@ -154,6 +154,7 @@ void afi_peer_fail(struct afi_peer *peer, int err)
     peer_drop_connection(peer);
     peer->since = 0;
     peer->tries = 0;
+    peer->epoch++;
     peer->sent = peer->received = 0;
     peer->left = AFI_WINDOW;
     peer->owed = 0;

@@ -114,8 +114,8 @@ static void receive_fetched(struct afi_fetch *fetch)
         .at = fetch->at,
         .got = aqi_min(fetch->total, afi_iov_len(fetch->to, fetch->to_count)),
         .err = fetch->status == AQ_OK ? 0 : FI_EIO};
-    afi_wire_answer(fetch->peer, fetch->remote_op, end.err);
-    afi_wire_give_back(fetch->peer, 0);
+    afi_wire_answer(fetch->peer, fetch->epoch, fetch->remote_op, end.err);
+    afi_wire_give_back(fetch->peer, fetch->epoch, 0);
     rx->fetching--;
     receive_ended(rx, &end);
 }
@@ -156,6 +156,7 @@ static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
     fetch->total = message->len;
     fetch->flags = message->flags;
     fetch->remote_op = message->op;
+    fetch->epoch = message->epoch;
     fetch->done = receive_fetched;
     rx->fetching++;
     afi_fetch_begin(fetch);
@@ -167,7 +168,8 @@ static void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
     size_t at = rx->used, len = aqi_min(message->len, rx->len - at);
     rx->used += rx->many ? len : 0;
     if (!rx->many || rx->len - rx->used < rx->rxq->least) receive_unpost(rx);
-    if (message->remote) {
+    bool gone = message->remote && message->epoch != peer->epoch; /* with the connection */
+    if (message->remote && !gone) {
         receive_fetch(rx, peer, message, at, len);
         return;
     }
@@ -178,10 +180,12 @@ static void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
                                     .total = message->len,
                                     .flags = message->flags,
                                     .at = at,
-                                    .got = len};
-    afi_iov_scatter(rx->iov, rx->count, at, message->bytes, len);
-    if ((message->flags & AFI_ACK_DELIVERED) != 0) afi_wire_answer(peer, message->op, 0);
-    afi_wire_give_back(peer, message->nbytes);
+                                    .got = gone ? 0 : len,
+                                    .err = gone ? FI_ECONNRESET : 0};
+    if (!gone) afi_iov_scatter(rx->iov, rx->count, at, message->bytes, len);
+    if ((message->flags & AFI_ACK_DELIVERED) != 0)
+        afi_wire_answer(peer, message->epoch, message->op, 0);
+    afi_wire_give_back(peer, message->epoch, message->nbytes);
     receive_ended(rx, &end);
 }
 
@@ -191,6 +195,7 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
     if (arrival == NULL) abort(); /* the peer believes that it has arrived */
     *arrival = (struct afi_arrival){.stray = {.tag = message->tag, .source = peer->ident},
                                     .peer = peer,
+                                    .epoch = message->epoch,
                                     .tagged = message->tagged,
                                     .flags = message->flags,
                                     .op = message->op,
@@ -220,6 +225,7 @@ static void receive_deliver_arrival(struct afi_rx *rx, struct afi_arrival *arriv
                                         .remote = arrival->remote,
                                         .flags = arrival->flags,
                                         .op = arrival->op,
+                                        .epoch = arrival->epoch,
                                         .tag = arrival->stray.tag,
                                         .data = arrival->data,
                                         .len = arrival->len,
@@ -291,8 +297,8 @@ static void receive_report_peek(const struct afi_receive_request *request,
 static void receive_discard(struct afi_arrival *arrival)
 {
     if (arrival->remote || (arrival->flags & AFI_ACK_DELIVERED) != 0)
-        afi_wire_answer(arrival->peer, arrival->op, 0);
-    afi_wire_give_back(arrival->peer, arrival->remote ? 0 : arrival->nbytes);
+        afi_wire_answer(arrival->peer, arrival->epoch, arrival->op, 0);
+    afi_wire_give_back(arrival->peer, arrival->epoch, arrival->remote ? 0 : arrival->nbytes);
     receive_drop_arrival(arrival);
 }
 

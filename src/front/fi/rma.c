@@ -249,16 +249,16 @@ static void rma_put_fetched(struct afi_fetch *fetch)
 {
     int err = fetch->status == AQ_OK ? 0 : FI_EIO;
     if (err == 0) rma_written(fetch->peer, fetch->flags, fetch->data, fetch->total, NULL);
-    afi_wire_answer(fetch->peer, fetch->remote_op, err);
+    afi_wire_answer(fetch->peer, fetch->epoch, fetch->remote_op, err);
 }
 
 static bool rma_put_remote(struct afi_peer *peer, const struct afi_wire *head,
                            const unsigned char *bytes, size_t len, const struct rma_target *target)
 {
-    if (len != head->pieces * sizeof(struct afi_piece) || head->pieces > AFI_IOVS) return false;
+    if (!afi_wire_has_pieces(head, bytes, len)) return false;
     struct afi_fetch *fetch = afi_fetch_new(peer);
     if (fetch == NULL) {
-        afi_wire_answer(peer, head->op, FI_ENOMEM);
+        afi_wire_answer(peer, peer->epoch, head->op, FI_ENOMEM);
         return true;
     }
     memcpy(fetch->from, bytes, len);
@@ -280,14 +280,14 @@ bool afi_target_put(struct afi_peer *peer, const struct afi_wire *head, const un
     struct rma_target target;
     if (!rma_find(peer, head, FI_REMOTE_WRITE, &bytes, &len, &target)) return false;
     if (target.err != 0) {
-        afi_wire_answer(peer, head->op, target.err);
+        afi_wire_answer(peer, peer->epoch, head->op, target.err);
         return true;
     }
     if ((head->flags & AFI_REMOTE) != 0) return rma_put_remote(peer, head, bytes, len, &target);
     if (len != target.len) return false;
     afi_iov_scatter(target.iov, target.count, 0, bytes, len);
     rma_written(peer, head->flags, head->data, len, target.mr);
-    afi_wire_answer(peer, head->op, 0);
+    afi_wire_answer(peer, peer->epoch, head->op, 0);
     return true;
 }
 
@@ -299,7 +299,7 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
     struct afi_piece pieces[AFI_IOVS];
     if (!rma_find(peer, head, FI_REMOTE_READ, &bytes, &len, &target) || len != 0) return false;
     if (target.err != 0) {
-        afi_wire_answer(peer, head->op, target.err);
+        afi_wire_answer(peer, peer->epoch, head->op, target.err);
         return true;
     }
     rma_count(peer, target.mr, AFI_COUNT_REMOTE_READ);
@@ -312,6 +312,7 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
                                        .len = target.iov[i].iov_len};
     answer.kind = AFI_GRANT;
     answer.pieces = (uint8_t)target.count;
+    answer.len = target.len;
     const struct iovec list = {.iov_base = pieces, .iov_len = target.count * sizeof(pieces[0])};
     afi_wire_note(peer, &answer, &list, 1);
     return true;
@@ -335,7 +336,7 @@ bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
     size_t operands = op == FI_ATOMIC_READ ? 0 : target.len;
     if (len != operands + (compares ? target.len : 0)) return false;
     if (target.err != 0) {
-        afi_wire_answer(peer, head->op, target.err);
+        afi_wire_answer(peer, peer->epoch, head->op, target.err);
         return true;
     }
     for (unsigned i = 0; i < target.count; i++) {
@@ -350,6 +351,6 @@ bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
     if (fetches)
         afi_wire_note(peer, &answer, &result, 1);
     else
-        afi_wire_answer(peer, head->op, 0);
+        afi_wire_answer(peer, peer->epoch, head->op, 0);
     return true;
 }

@@ -80,7 +80,7 @@ static struct afi_op *wire_find_op(const struct afi_peer *peer, uint32_t handle)
 {
     uint32_t slot = handle & ((UINT32_C(1) << WIRE_SLOT_BITS) - 1);
     struct afi_op *op = slot < afi.op_room ? afi.ops[slot] : NULL;
-    return op != NULL && op->handle == handle && op->peer == peer ? op : NULL;
+    return op != NULL && op->handle == handle && op->peer == peer && op->sent ? op : NULL;
 }
 
 void afi_op_free(struct afi_op *op)
@@ -171,15 +171,17 @@ void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const str
     afi_peer_activate(peer);
 }
 
-void afi_wire_answer(struct afi_peer *peer, uint32_t op, int err)
+void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err)
 {
+    if (epoch != peer->epoch) return;
     const struct afi_wire head = {.kind = AFI_DONE, .op = op, .tag = (uint64_t)err};
     afi_wire_note(peer, &head, NULL, 0);
 }
 
-void afi_wire_give_back(struct afi_peer *peer, size_t bytes)
+void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes)
 {
     static const struct afi_wire head = {.kind = AFI_CREDIT};
+    if (epoch != peer->epoch) return;
     peer->owed += (uint32_t)(bytes + WIRE_COST);
     if (peer->owed >= AFI_WINDOW / 2 && afi_list_is_empty(&peer->notes))
         afi_wire_note(peer, &head, NULL, 0);
@@ -324,6 +326,7 @@ static aq_status wire_send(struct afi_op *op)
     }
     afi_list_remove(&op->link);
     afi_list_append(&peer->under_way, &op->link);
+    op->sent = true;
     return AQ_OK;
 }
 
@@ -418,6 +421,19 @@ void afi_wire_forget(struct afi_peer *peer)
 
 /* --- arriving -------------------------------------------------------------------------------- */
 
+bool afi_wire_has_pieces(const struct afi_wire *head, const unsigned char *bytes, size_t len)
+{
+    struct afi_piece pieces[AFI_IOVS];
+    uint64_t sum = 0;
+    if (head->pieces > AFI_IOVS || len != head->pieces * sizeof(pieces[0])) return false;
+    memcpy(pieces, bytes, len);
+    for (unsigned i = 0; i < head->pieces; i++) {
+        if (pieces[i].len > AFI_MAX_MESSAGE - sum) return false;
+        sum += pieces[i].len;
+    }
+    return sum == head->len;
+}
+
 static bool wire_on_message(struct afi_peer *peer, const struct afi_wire *head,
                             const unsigned char *bytes, size_t len)
 {
@@ -425,16 +441,14 @@ static bool wire_on_message(struct afi_peer *peer, const struct afi_wire *head,
                                   .remote = (head->flags & AFI_REMOTE) != 0,
                                   .flags = head->flags,
                                   .op = head->op,
+                                  .epoch = peer->epoch,
                                   .tag = head->tag,
                                   .data = head->data,
                                   .len = head->len,
                                   .bytes = bytes,
                                   .nbytes = len};
-    if (message.remote ? len != head->pieces * sizeof(struct afi_piece) ||
-                             head->pieces > AFI_IOVS || head->pieces == 0
-                       : len != head->len)
-        return false;
-    if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, head->op, 0);
+    if (message.remote ? !afi_wire_has_pieces(head, bytes, len) : len != head->len) return false;
+    if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, peer->epoch, head->op, 0);
     afi_receive(peer, &message);
     return true;
 }
@@ -468,8 +482,8 @@ static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
                           const unsigned char *bytes, size_t len)
 {
     struct afi_op *op = wire_find_op(peer, head->op);
-    if (op == NULL || op->type != AFI_READ || head->pieces > AFI_IOVS ||
-        len != head->pieces * sizeof(struct afi_piece))
+    if (op == NULL || op->type != AFI_READ || head->len != op->len ||
+        !afi_wire_has_pieces(head, bytes, len))
         return false;
     struct afi_fetch *fetch = afi_fetch_new(peer);
     if (fetch == NULL) {

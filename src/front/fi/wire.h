@@ -53,6 +53,8 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
                     size_t len);
 bool afi_target_atomic(struct afi_peer *peer, const struct afi_wire *head,
                        const unsigned char *bytes, size_t len);
+/* Whether a list of pieces follows that has as many bytes as the head says. */
+bool afi_wire_has_pieces(const struct afi_wire *head, const unsigned char *bytes, size_t len);
 /* Send a message of the protocol, now or later. */
 void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const struct iovec *iov,
                    unsigned count);
