@@ -120,7 +120,7 @@ aq_status ofi_open_domain(const struct aqi_tp_params *params, const struct aqi_t
 static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp)
 {
     if (params->threads && ofi_config.domains > 1) return ofi_domains_open(params, tp);
-    struct ofi_tp *ofi;
+    struct ofi_tp *ofi = NULL;
     aq_status st = ofi_open_domain(params, NULL, 0, NULL, &ofi);
     if (st == AQ_OK) *tp = &ofi->rdma.tp;
     return st;

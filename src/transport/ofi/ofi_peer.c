@@ -49,7 +49,7 @@ static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_ad
 unsigned ofi_peer_domains(struct ofi_tp *ofi, uint32_t id)
 {
     struct ofi_addr addr;
-    const unsigned char *name;
+    const unsigned char *name = NULL;
     unsigned domains;
     return ofi_peer_look_up(ofi, id, &addr, &name, &domains) == AQ_OK ? domains : 0;
 }
@@ -59,7 +59,7 @@ aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_
     struct ofi_tp *ofi = (struct ofi_tp *)rdma;
     struct ofi_peer *peer = (struct ofi_peer *)to;
     struct ofi_addr addr;
-    const unsigned char *name;
+    const unsigned char *name = NULL;
     unsigned domains;
     peer->addr = FI_ADDR_NOTAVAIL;
     peer->last_kept = &peer->kept;
@@ -71,7 +71,7 @@ aq_status ofi_peer_meet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to, uint32_
 static AQI_COLD aq_status ofi_peer_insert(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     struct ofi_addr addr;
-    const unsigned char *name;
+    const unsigned char *name = NULL;
     unsigned domains;
     aq_status st = ofi_peer_look_up(ofi, peer->rdma.peer.id, &addr, &name, &domains);
     if (st != AQ_OK) return st == AQ_AGAIN ? st : AQ_EPEER;
