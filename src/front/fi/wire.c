@@ -11,6 +11,7 @@ enum {
     WIRE_COST = 192,        /* bytes that a message without a receive takes besides its own */
     WIRE_EAGER_HERE = 8192, /* on a host, longer messages are fetched */
     WIRE_PLACES = 24 * AFI_IOVS,
+    WIRE_SHORT = 256,
     WIRE_SLOT_BITS = 20 /* of a handle; above them, how often the slot was used */
 };
 
@@ -132,26 +133,44 @@ static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const 
     return true;
 }
 
+static aq_status wire_post(struct afi_peer *peer, const struct afi_wire *head,
+                           const struct iovec *iov, unsigned count, size_t len)
+{
+    aq_am_buffer buffer;
+    aq_status st =
+        aq_am_reserve(peer->team, 1, AQ_AM_MEDIUM, NULL, len, len, 0, AQ_IMMEDIATE, &buffer);
+    if (st != AQ_OK) return st;
+    memcpy(buffer.addr, head, sizeof(*head));
+    afi_iov_gather(iov, count, (unsigned char *)buffer.addr + sizeof(*head));
+    st = aq_am_commit(&buffer, WIRE_HANDLER, len, NULL, NULL, 0, AQ_IMMEDIATE);
+    if (st == AQ_AGAIN) aq_am_cancel(&buffer);
+    return st;
+}
+
+/* One call instead of two is worth a copy of so little. */
+static aq_status wire_post_short(struct afi_peer *peer, const struct afi_wire *head,
+                                 const struct iovec *iov, unsigned count, size_t len)
+{
+    unsigned char bytes[WIRE_SHORT];
+    memcpy(bytes, head, sizeof(*head));
+    afi_iov_gather(iov, count, bytes + sizeof(*head));
+    return aq_am_medium(peer->team, 1, WIRE_HANDLER, bytes, len, NULL, 0, AQ_IMMEDIATE, NULL);
+}
+
 /* AQ_AGAIN: no room. */
 static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *head,
                                const struct iovec *iov, unsigned count, size_t payload)
 {
     size_t len = sizeof(*head) + payload;
     struct afi_wire now = *head;
-    aq_am_buffer buffer;
     now.number = peer->sent + 1;
     now.credit = peer->owed;
     if (peer->self) {
         if (!wire_keep(&peer->notes, &now, iov, count)) return AQ_AGAIN;
         afi_peer_activate(peer);
     } else {
-        aq_status st =
-            aq_am_reserve(peer->team, 1, AQ_AM_MEDIUM, NULL, len, len, 0, AQ_IMMEDIATE, &buffer);
-        if (st != AQ_OK) return st;
-        memcpy(buffer.addr, &now, sizeof(now));
-        afi_iov_gather(iov, count, (unsigned char *)buffer.addr + sizeof(now));
-        st = aq_am_commit(&buffer, WIRE_HANDLER, len, NULL, NULL, 0, AQ_IMMEDIATE);
-        if (st == AQ_AGAIN) aq_am_cancel(&buffer);
+        aq_status st = len <= WIRE_SHORT ? wire_post_short(peer, &now, iov, count, len)
+                                         : wire_post(peer, &now, iov, count, len);
         if (st != AQ_OK) return st;
     }
     peer->sent++;
