@@ -165,6 +165,7 @@ struct afi_rx {
     struct afi_want want; /* in a match, until a message has filled it */
     struct afi_link link; /* of all that are in a match */
     struct afi_rxq *rxq;
+    struct afi_ident *source; /* the only one, or NULL */
     bool tagged, many, report;
     bool posted;       /* in a match */
     uint32_t fetching; /* messages on their way into it */
@@ -210,6 +211,8 @@ struct afi_ep {
     struct afi_eq *eq;
     struct afi_cq *tx_cq, *rx_cq;
     bool tx_selective, rx_selective, enabled;
+    bool closing;      /* what ends now is not reported */
+    uint64_t close_by; /* how long closing may take, in ns */
     uint64_t caps, tx_flags;
     struct afi_cntr *cntr[AFI_COUNTS];
     struct afi_srx *srx;
@@ -458,7 +461,7 @@ void afi_receive(struct afi_peer *peer, const struct afi_message *message);
 struct afi_receive_request {
     const struct iovec *iov;
     size_t count;
-    const struct afi_ident *source; /* NULL: any */
+    struct afi_ident *source; /* NULL: any */
     uint64_t tag, ignore, flags;
     bool tagged, report;
     void *context;

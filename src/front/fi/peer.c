@@ -16,7 +16,8 @@ enum {
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
 #define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
 #define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the other that is on its way */
-#define PEER_CLOSE_NS    UINT64_C(2000000000)   /* to send what was accepted before a close */
+#define PEER_CLOSE_NS                                                                              \
+    UINT64_C(2000000000) /* for all peers, to send what was accepted before a close */
 
 /*
  * Goes with a call, and back. Calls are numbered: over a network, one that its caller has abandoned
@@ -140,7 +141,8 @@ static void peer_drop_connection(struct afi_peer *peer)
     peer->connection = NULL;
     peer->team = NULL;
     if (connection == NULL) return;
-    uint64_t patience = lib_alone_patience(PEER_CLOSE_NS);
+    uint64_t now = afi_now(), until = peer->ep->close_by;
+    uint64_t patience = lib_alone_patience(until > now ? until - now : 1);
     aq_connection_set_context(connection, NULL);
     (void)aq_connection_close(connection);
     (void)lib_alone_patience(patience);
@@ -380,16 +382,17 @@ static bool peer_is_owed(const struct afi_peer *peer)
 
 static void peer_drain(struct afi_peer *peer)
 {
-    uint64_t until = afi_now() + PEER_CLOSE_NS;
-    while (peer_is_owed(peer) && afi_now() < until)
+    while (peer_is_owed(peer) && afi_now() < peer->ep->close_by)
         afi_progress();
 }
 
 void afi_peer_close_all(struct afi_ep *ep)
 {
+    ep->close_by = afi_now() + PEER_CLOSE_NS;
     for (unsigned i = 0; i < AFI_PEERS; i++)
         for (struct afi_link *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
             peer_drain(AFI_OF(at, struct afi_peer, link));
+    ep->closing = true;
     for (unsigned i = 0; i < AQI_COUNT_OF(ep->listeners); i++) {
         (void)aq_listener_close(ep->listeners[i]);
         ep->listeners[i] = NULL;

@@ -15,6 +15,12 @@ void afi_rxq_init(struct afi_rxq *rxq)
     rxq->least = RECEIVE_MULTI_LEAST;
 }
 
+static void receive_free(struct afi_rx *rx)
+{
+    if (rx->source != NULL) afi_ident_put(rx->source);
+    aqi_pool_put(&afi.rx_pool, rx);
+}
+
 static void receive_drop_arrival(struct afi_arrival *arrival)
 {
     afi_match_drop(&arrival->stray);
@@ -35,7 +41,7 @@ void afi_rxq_close(struct afi_rxq *rxq)
         struct afi_rx *rx = AFI_OF(rxq->posted.next, struct afi_rx, link);
         afi_match_cancel(&rxq->matches[rx->tagged], &rx->want);
         afi_list_remove(&rx->link);
-        aqi_pool_put(&afi.rx_pool, rx);
+        receive_free(rx);
     }
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++)
         afi_match_close(&rxq->matches[i]);
@@ -77,7 +83,8 @@ static void receive_ended(struct afi_rx *rx, const struct receive_end *end)
     void *buf = rx->count != 0 ? (unsigned char *)rx->iov[0].iov_base + end->at : NULL;
     fi_addr_t source = afi_av_addr_of(ep->av, end->source);
     uint64_t flags = receive_cq_flags(rx, end);
-    afi_count(ep->cntr[AFI_COUNT_RECV], fine);
+    if (!ep->closing) afi_count(ep->cntr[AFI_COUNT_RECV], fine);
+    if (ep->closing) cq = NULL;
     if (cq != NULL && !fine) {
         const struct fi_cq_err_entry entry = {.op_context = rx->context,
                                               .flags = flags,
@@ -98,7 +105,7 @@ static void receive_ended(struct afi_rx *rx, const struct receive_end *end)
                                                  .tag = end->tag};
         afi_cq_write(cq, &entry, source);
     }
-    if (!rx->posted && rx->fetching == 0) aqi_pool_put(&afi.rx_pool, rx);
+    if (!rx->posted && rx->fetching == 0) receive_free(rx);
 }
 
 static void receive_fetched(struct afi_fetch *fetch)
@@ -274,6 +281,7 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
         .context = request->context,
         .count = (unsigned)request->count,
         .len = afi_iov_len(request->iov, request->count)};
+    if (rx->source != NULL) rx->source->users++; /* though it is removed from the vector */
     afi_list_init(&rx->link);
     memcpy(rx->iov, request->iov, request->count * sizeof(*request->iov));
     return rx;
@@ -396,7 +404,7 @@ int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
                                               .err = FI_ECANCELED,
                                               .prov_errno = -FI_ECANCELED};
         if (cq != NULL) afi_cq_fail(cq, &entry, FI_ADDR_NOTAVAIL);
-        aqi_pool_put(&afi.rx_pool, rx);
+        receive_free(rx);
         return 0;
     }
     return -FI_ENOENT;

@@ -101,6 +101,10 @@ void afi_op_end(struct afi_op *op, int err)
     enum afi_counts which = op->type == AFI_ATOMIC_OP
                                 ? (op->fetches ? AFI_COUNT_READ : AFI_COUNT_WRITE)
                                 : wire_counts[op->type];
+    if (AQI_UNLIKELY(ep->closing)) {
+        afi_op_free(op);
+        return;
+    }
     if (op->counts) afi_count(ep->cntr[which], err == 0);
     if (err != 0 && ep->tx_cq != NULL) {
         const struct fi_cq_err_entry entry = {.op_context = op->context,
