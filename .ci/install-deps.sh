@@ -4,7 +4,7 @@
 #        .ci/install-deps.sh format|tidy         (additional needs of make format and make tidy)
 # test: installed by `make test` itself; all: further programs that its tests use, 100 MB to
 # download, with daemons (sshd, Slurm) that may start when the system does; ci: other compilers and
-# processors.
+# processors, and programs of MPI.
 set -euo pipefail
 
 # The headers of networks are small; without them a build leaves these networks out.
@@ -17,7 +17,8 @@ managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix
     openssh-server openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools)
-ci=("${all[@]}" "${other[@]}" clang libclang-rt-14-dev)
+mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
+ci=("${all[@]}" "${other[@]}" "${mpi[@]}" clang libclang-rt-14-dev)
 format=(git clang-format-14)
 tidy=(git clang-tidy)
 # Commands of these packages, for systems without dpkg.

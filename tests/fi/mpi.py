@@ -4,61 +4,163 @@
 usage: mpi.py PROVIDERS SOURCE CASE    (PROVIDERS: the folder of libaqueduct-fi.so)
 """
 
+import glob
+import gzip
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 
-COMPILER, LAUNCHER = "mpicc.openmpi", "mpirun.openmpi"
-CASES = {  # ranks, transport, further environment, arguments
-    "shm.2": (2, "shm", {}, []),
-    "shm.8": (8, "shm", {}, []),
-    "udp.2": (2, "udp", {}, []),
-    "udp.4": (4, "udp", {}, []),
-    "udp.loss": (3, "udp", {"AQ_UDP_LOSSY": "loss=10,dup=5,reorder=5"}, []),
-    "shm.large": (2, "shm", {}, ["large"]),
-    "udp.large": (2, "udp", {}, ["large"]),
-}
+COMPILER, LAUNCHER, PYTHON = "mpicc.openmpi", "mpirun.openmpi", "/usr/bin/python3"
+LOSS = {"AQ_UDP_LOSSY": "loss=10,dup=5,reorder=5"}
+OBJECTS = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+rank, size = world.rank, world.size
+after, before = (rank + 1) % size, (rank - 1) % size
+all_of_them = world.allgather({"rank": rank, "list": list(range(rank * 1000))})
+assert [each["rank"] for each in all_of_them] == list(range(size))
+assert len(all_of_them[-1]["list"]) == (size - 1) * 1000
+assert world.sendrecv(("text", rank, b"x" * 100000), dest=after, source=before)[1] == before
+requests = [world.isend([rank, tag], dest=after, tag=tag) for tag in range(50)]
+for tag in reversed(range(50)):
+    assert world.recv(source=before, tag=tag) == [before, tag]
+MPI.Request.waitall(requests)
+if rank == 0:
+    print(f"{size} ranks: all right")
+"""
 
 
-def skip(reason):
-    print(f"skipped: {reason} [.ci/install-deps.sh all]")
+def skip(reason, packages="all"):
+    print(f"skipped: {reason} [.ci/install-deps.sh {packages}]")
     sys.exit(77)
+
+
+def need(program):
+    if shutil.which(program) is None:
+        skip(f"{program} is not installed", "ci")
 
 
 def memory():
     """Available memory in bytes."""
-    for line in pathlib.Path("/proc/meminfo").read_text().splitlines():
+    for line in pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     return 0
 
 
+class Runs:
+    """mpirun, in a folder of its own."""
+
+    def __init__(self, providers, folder):
+        self.providers, self.folder = providers, folder
+
+    def run(self, ranks, transport, command, settings=None, over=True):
+        """The output of a job, over the provider or over Open MPI's own transports."""
+        settings = dict(settings or {}, FI_PROVIDER_PATH=self.providers,
+                        AQ_TRANSPORTS=f"loop,{transport}")
+        choice = ["--mca", "pml", "cm", "--mca", "mtl", "ofi",
+                  "--mca", "mtl_ofi_provider_include", "aqueduct"] if over else []
+        passed = [option for name in settings for option in ("-x", name)]
+        job = [LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *passed,
+               "-np", str(ranks), *command]
+        done = subprocess.run(job, env=dict(os.environ, TMPDIR=self.folder, **settings),
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              cwd=self.folder, check=False)
+        if done.returncode != 0:
+            print(done.stdout)
+            sys.exit(f"mpi.py: {LAUNCHER} ended with {done.returncode}")
+        return done.stdout
+
+    def expect(self, pattern, *arguments, **options):
+        said = self.run(*arguments, **options)
+        print(said)
+        if not re.search(pattern, said):
+            sys.exit(f"mpi.py: the output does not contain {pattern}")
+
+
+def own_program(runs, source, ranks, transport, settings=None, arguments=()):
+    """The program beside this file, which checks what it receives."""
+    if arguments and memory() < 6 << 30:
+        print("skipped: less than 6 GB of memory are available")
+        sys.exit(77)
+    program = f"{runs.folder}/mpi"
+    subprocess.run([COMPILER, "-O2", "-o", program, source], check=True)
+    runs.expect(f"{ranks} ranks: all right", ranks, transport, [program, *arguments],
+                settings=settings)
+
+
+def objects(runs, transport):
+    """Python objects, by mpi4py."""
+    if subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True,
+                      check=False).returncode != 0:
+        skip("python3-mpi4py is not installed", "ci")
+    runs.expect("3 ranks: all right", 3, transport, [PYTHON, "-c", OBJECTS])
+
+
+def netpipe(runs, transport):
+    """Ping-pong of all sizes, whose bytes are checked."""
+    need("NPopenmpi")
+    said = runs.run(2, transport, ["NPopenmpi", "-i", "-u", "300000"])
+    print(said)
+    if "Integrity check passed" not in said or "failed" in said.lower():
+        sys.exit("mpi.py: the integrity check of NetPIPE failed")
+
+
+def hpcc(runs, transport):
+    """The HPC Challenge benchmarks, which check their results."""
+    need("hpcc")
+    sample = pathlib.Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text(encoding="utf-8")
+    text = re.sub(r"^1000(\s+Ns)", r"300\1", sample, flags=re.MULTILINE)
+    pathlib.Path(runs.folder, "hpccinf.txt").write_text(text, encoding="utf-8")
+    runs.run(4, transport, ["hpcc"])
+    result = pathlib.Path(runs.folder, "hpccoutf.txt").read_text(encoding="utf-8")
+    if "Success=1" not in result or "PASSED" not in result or "FAILED" in result:
+        print(result)
+        sys.exit("mpi.py: hpcc reports wrong results")
+
+
+def lammps(runs, transport):
+    """A simulation gives the same numbers as over Open MPI's own transports."""
+    need("lmp")
+    found = glob.glob("/usr/share/lammps/examples/melt/in.melt*")
+    if not found:
+        skip("lammps-examples is not installed", "ci")
+    bytes_of = pathlib.Path(found[0]).read_bytes()
+    text = gzip.decompress(bytes_of) if found[0].endswith(".gz") else bytes_of
+    pathlib.Path(runs.folder, "in.melt").write_bytes(text)
+    tables = []
+    for over in (False, True):
+        said = runs.run(4, transport, ["lmp", "-in", "in.melt", "-log", "none"], over=over)
+        tables.append(re.search(r"^Step .*?^(?=Loop)", said, re.MULTILINE | re.DOTALL).group(0))
+    if tables[0] != tables[1]:
+        print(*tables)
+        sys.exit("mpi.py: the numbers of LAMMPS differ")
+
+
 def main():
     providers, source, case = sys.argv[1:]
-    ranks, transport, settings, arguments = CASES[case]
     for program in (COMPILER, LAUNCHER):
         if shutil.which(program) is None:
             skip(f"{program} is not installed")
-    if arguments and memory() < 6 << 30:
-        skip("less than 6 GB of memory are available")
+    cases = {
+        "shm.2": lambda runs: own_program(runs, source, 2, "shm"),
+        "shm.8": lambda runs: own_program(runs, source, 8, "shm"),
+        "udp.2": lambda runs: own_program(runs, source, 2, "udp"),
+        "udp.4": lambda runs: own_program(runs, source, 4, "udp"),
+        "udp.loss": lambda runs: own_program(runs, source, 3, "udp", LOSS),
+        "shm.large": lambda runs: own_program(runs, source, 2, "shm", None, ["large"]),
+        "udp.large": lambda runs: own_program(runs, source, 2, "udp", None, ["large"]),
+    }
+    for transport in ("shm", "udp"):
+        for test in (objects, netpipe, hpcc, lammps):
+            cases[f"{transport}.{test.__name__}"] = \
+                lambda runs, test=test, transport=transport: test(runs, transport)
     with tempfile.TemporaryDirectory() as folder:
-        program = f"{folder}/mpi"
-        subprocess.run([COMPILER, "-O2", "-o", program, source], check=True)
-        environment = dict(os.environ, FI_PROVIDER_PATH=providers, TMPDIR=folder,
-                           AQ_TRANSPORTS=f"loop,{transport}", **settings)
-        passed = [option for name in ("FI_PROVIDER_PATH", "AQ_TRANSPORTS", *settings)
-                  for option in ("-x", name)]
-        command = [LAUNCHER, "--allow-run-as-root", "--oversubscribe", "--mca", "pml", "cm",
-                   "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "aqueduct",
-                   *passed, "-np", str(ranks), program, *arguments]
-        run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True,
-                             check=False)
-        print(run.stdout, end="")
-        if run.returncode != 0 or f"{ranks} ranks: all right" not in run.stdout:
-            sys.exit(f"mpi.py: {case}: {LAUNCHER} ended with {run.returncode}")
+        cases[case](Runs(providers, folder))
 
 
 if __name__ == "__main__":
