@@ -93,6 +93,17 @@ def own_program(runs, source, ranks, transport, settings=None, arguments=()):
                 settings=settings)
 
 
+def both(runs, source, transport):
+    """A program of MPI that uses Aqueduct itself, too."""
+    library = pathlib.Path(runs.providers).parents[2]
+    tree = pathlib.Path(source).resolve().parents[2]
+    program = f"{runs.folder}/both"
+    subprocess.run([COMPILER, "-O2", f"-I{tree}/include", "-o", program,
+                    tree / "tests/fi/both.c", f"-L{library}", f"-Wl,-rpath,{library}",
+                    "-laqueduct"], check=True)
+    runs.expect("3 ranks: all right", 3, transport, [program])
+
+
 def objects(runs, transport):
     """Python objects, by mpi4py."""
     if subprocess.run([PYTHON, "-c", "import mpi4py"], capture_output=True,
@@ -156,6 +167,8 @@ def main():
         "udp.large": lambda runs: own_program(runs, source, 2, "udp", None, ["large"]),
     }
     for transport in ("shm", "udp"):
+        cases[f"{transport}.both"] = \
+            lambda runs, transport=transport: both(runs, source, transport)
         for test in (objects, netpipe, hpcc, lammps):
             cases[f"{transport}.{test.__name__}"] = \
                 lambda runs, test=test, transport=transport: test(runs, transport)
