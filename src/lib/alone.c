@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define ALONE_PATIENCE_NS UINT64_C(86400000000000)
+#define ALONE_SILENCE_NS  UINT64_C(120000000000)
 
 enum { ALONE_CONNECTIONS = 4096 };
 
@@ -99,6 +100,8 @@ static void alone_configure(void)
     aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
     /* An owner of memory need not take part in a transfer. */
     aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);
+    /* A process that was stopped for a minute is not gone. */
+    aqi_setting_prefer(aqi_transport_find("udp")->settings, "AQ_UDP_KEEPALIVE", ALONE_SILENCE_NS);
 }
 
 aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world)

@@ -42,7 +42,7 @@ int pair_find(const struct pair_wish *wish, struct fi_info **info)
     return err;
 }
 
-static void side_open(struct side *side, const struct pair_wish *wish)
+void side_open(struct side *side, const struct pair_wish *wish)
 {
     struct fi_av_attr av = {.type = wish->av_type};
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wish->wait};
@@ -74,24 +74,26 @@ static void side_open(struct side *side, const struct pair_wish *wish)
     CHECK_EQUAL(fi_enable(side->ep), 0);
 }
 
-static void side_know(struct side *side, struct side *other)
+void side_know(struct side *side, const void *other, size_t len)
 {
-    char name[128];
-    size_t len = sizeof(name);
-    CHECK_EQUAL(fi_getname(&other->ep->fid, name, &len), 0);
-    CHECK(len <= 64); /* Open MPI's room for it */
-    CHECK_EQUAL(fi_av_insert(side->av, name, 1, &side->other, 0, NULL), 1);
-    len = sizeof(name);
+    char name[64];
+    CHECK_EQUAL(len, sizeof(name));
+    CHECK_EQUAL(fi_av_insert(side->av, other, 1, &side->other, 0, NULL), 1);
     CHECK_EQUAL(fi_getname(&side->ep->fid, name, &len), 0);
     CHECK_EQUAL(fi_av_insert(side->av, name, 1, &side->self, 0, NULL), 1);
 }
 
 void pair_open(struct pair *pair, const struct pair_wish *wish)
 {
+    char a[128], b[128];
+    size_t a_len = sizeof(a), b_len = sizeof(b);
     side_open(&pair->a, wish);
     side_open(&pair->b, wish);
-    side_know(&pair->a, &pair->b);
-    side_know(&pair->b, &pair->a);
+    CHECK_EQUAL(fi_getname(&pair->a.ep->fid, a, &a_len), 0);
+    CHECK_EQUAL(fi_getname(&pair->b.ep->fid, b, &b_len), 0);
+    CHECK(a_len <= 64); /* Open MPI's room for it */
+    side_know(&pair->a, b, b_len);
+    side_know(&pair->b, a, a_len);
 }
 
 void side_close(struct side *side)

@@ -48,6 +48,8 @@ struct pair {
 };
 
 int pair_find(const struct pair_wish *wish, struct fi_info **info); /* as fi_getinfo */
+void side_open(struct side *side, const struct pair_wish *wish);
+void side_know(struct side *side, const void *other, size_t len); /* its name, and our own */
 void pair_open(struct pair *pair, const struct pair_wish *wish);
 void pair_close(struct pair *pair);
 void side_close(struct side *side);
