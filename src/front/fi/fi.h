@@ -11,6 +11,7 @@
 #define AFI_FI_H
 
 #include "base/pool.h"
+#include "base/spin.h"
 #include "front/fi/list.h"
 #include "front/fi/match.h"
 #include "front/fi/name.h"
@@ -25,6 +26,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <string.h>
 #include <sys/uio.h>
 
 enum {
@@ -303,6 +305,7 @@ struct afi_fetch {
  */
 
 struct afi {
+    struct aqi_spin lock;
     bool open;
     uint32_t domains; /* the last one closes it */
     aq_team *world;
@@ -319,8 +322,14 @@ extern struct afi afi;
 
 int afi_library_open(void); /* 0, or a negative error */
 void afi_library_close(void);
-void afi_lock(void);
-void afi_unlock(void);
+static inline void afi_lock(void)
+{
+    aqi_spin_lock(&afi.lock);
+}
+static inline void afi_unlock(void)
+{
+    aqi_spin_unlock(&afi.lock);
+}
 /* With the lock held. */
 void afi_progress(void);
 /* Progress by a thread of the library. */
@@ -492,9 +501,26 @@ static inline size_t afi_iov_len(const struct iovec *iov, size_t count)
         len += iov[i].iov_len;
     return len;
 }
-/* Copy to or from [at, at + len) of these pieces of memory; as much as there is. */
-void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
-                     size_t len);
-void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes);
+/* Copy to [at, at + len) of these pieces of memory, as much as there is; and all from them. */
+void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
+                          size_t len);
+void afi_iov_gather_many(const struct iovec *iov, unsigned count, void *bytes);
+
+static inline void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at,
+                                   const void *bytes, size_t len)
+{
+    if (AQI_LIKELY(count == 1 && aqi_within(at, len, 0, iov->iov_len) && len != 0))
+        memcpy((unsigned char *)iov->iov_base + at, bytes, len);
+    else
+        afi_iov_scatter_many(iov, count, at, bytes, len);
+}
+
+static inline void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes)
+{
+    if (AQI_LIKELY(count == 1 && iov->iov_len != 0))
+        memcpy(bytes, iov->iov_base, iov->iov_len);
+    else
+        afi_iov_gather_many(iov, count, bytes);
+}
 
 #endif

@@ -11,7 +11,6 @@
 
 struct afi afi;
 
-static pthread_mutex_t library_mutex = PTHREAD_MUTEX_INITIALIZER;
 enum {
     LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
     LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
@@ -77,16 +76,6 @@ int afi_error(aq_status st)
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
-
-void afi_lock(void)
-{
-    pthread_mutex_lock(&library_mutex);
-}
-
-void afi_unlock(void)
-{
-    pthread_mutex_unlock(&library_mutex);
-}
 
 uint64_t afi_now(void)
 {
@@ -185,8 +174,8 @@ int afi_get_wait(struct fid *fid, enum fi_wait_obj wait, int command, void *arg)
     return 0;
 }
 
-void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
-                     size_t len)
+void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
+                          size_t len)
 {
     const unsigned char *from = bytes;
     for (unsigned i = 0; i < count && len != 0; i++) {
@@ -202,7 +191,7 @@ void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at, const v
     }
 }
 
-void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes)
+void afi_iov_gather_many(const struct iovec *iov, unsigned count, void *bytes)
 {
     unsigned char *to = bytes;
     for (unsigned i = 0; i < count; i++) {

@@ -272,18 +272,25 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
 {
     struct afi_rx *rx = aqi_pool_get(&afi.rx_pool);
     if (rx == NULL) return NULL;
-    *rx = (struct afi_rx){
-        .want = {.tag = request->tag, .ignore = request->ignore, .source = request->source},
-        .rxq = rxq,
-        .tagged = request->tagged,
-        .many = (request->flags & FI_MULTI_RECV) != 0,
-        .report = request->report,
-        .context = request->context,
-        .count = (unsigned)request->count,
-        .len = afi_iov_len(request->iov, request->count)};
+    rx->want.tag = request->tag;
+    rx->want.ignore = request->ignore;
+    rx->want.source = rx->source = request->source;
     if (rx->source != NULL) rx->source->users++; /* though it is removed from the vector */
     afi_list_init(&rx->link);
-    memcpy(rx->iov, request->iov, request->count * sizeof(*request->iov));
+    rx->rxq = rxq;
+    rx->tagged = request->tagged;
+    rx->many = (request->flags & FI_MULTI_RECV) != 0;
+    rx->report = request->report;
+    rx->posted = false;
+    rx->fetching = 0;
+    rx->context = request->context;
+    rx->count = (unsigned)request->count;
+    rx->len = 0;
+    rx->used = 0;
+    for (unsigned i = 0; i < rx->count; i++) {
+        rx->iov[i] = request->iov[i];
+        rx->len += rx->iov[i].iov_len;
+    }
     return rx;
 }
 
