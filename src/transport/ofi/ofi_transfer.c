@@ -89,7 +89,7 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
     }
     for (struct aqi_transfer *op = peer->rdma.ops, *next; op != NULL; op = next) {
         next = op->next_op;
-        op->status = AQ_EPEER;
+        if (op->status == AQ_OK) op->status = AQ_EPEER;
         if (!now && ofi_transfer_is_exposed((const struct ofi_op *)op)) continue;
         aqi_rdma_end(op);
         if (op->done == op->len) aqi_rdma_free(&ofi->rdma, op);
