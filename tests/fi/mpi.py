@@ -65,6 +65,7 @@ class Runs:
         choice = ["--mca", "pml", "cm", "--mca", "mtl", "ofi",
                   "--mca", "mtl_ofi_provider_include", "aqueduct"] if over else []
         passed = [option for name in settings for option in ("-x", name)]
+        choice += ["--mca", "btl_vader_backing_directory", self.folder]  # not in /dev/shm
         job = [LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *passed,
                "-np", str(ranks), *command]
         done = subprocess.run(job, env=dict(os.environ, TMPDIR=self.folder, **settings),
