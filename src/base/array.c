@@ -9,7 +9,8 @@ AQI_COLD bool aqi_array_grow(void *array, size_t *room, size_t count, size_t siz
     void *old, *larger;
     size_t more = aqi_max(count, aqi_max(2 * *room, 8));
     memcpy(&old, array, sizeof(old)); /* its type differs from void * */
-    larger = reallocarray(old, more, size);
+    if (more > PTRDIFF_MAX / size) return false;
+    larger = realloc(old, more * size);
     if (larger == NULL) return false;
     memcpy(array, &larger, sizeof(larger));
     *room = more;
