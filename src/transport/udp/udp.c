@@ -234,6 +234,7 @@ static void udp_close(struct aqi_tp *tp)
     udp_peers_close(udp);
     udp_paths_close(udp);
     free(udp->ends);
+    free(udp->touched);
     if (udp->port != NULL) udp->port->ops->close(udp->port);
     aqi_mac_close(udp->handshake);
     aqi_mac_close(udp->packets);

@@ -78,9 +78,11 @@ static void udp_rma_found(void *arg, const void *addr, size_t len)
 static void udp_rma_find(struct udp_tp *udp, struct udp_sources *sources)
 {
     aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
-    size_t count = sources->count;
-    sources->iov = calloc(aqi_max(count, 1), sizeof(*sources->iov));
-    sources->room = sources->iov != NULL ? count : 0;
+    /* A handler may jump out of the touch: the list stays for the next one. */
+    (void)aqi_array_reserve(&udp->touched, &udp->touched_room, sources->count,
+                            sizeof(*udp->touched));
+    sources->iov = udp->touched;
+    sources->room = aqi_min(sources->count, udp->touched_room);
     sources->count = 0;
     aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
 }
@@ -104,7 +106,6 @@ unsigned udp_rma_touch(struct udp_tp *udp)
             sources.count);
     for (size_t i = 0; i < sources.room; i++)
         aqi_touch_read(sources.iov[i].iov_base, sources.iov[i].iov_len);
-    free(sources.iov);
     udp_lock(udp);
     unsigned ends = (unsigned)udp->end_count;
     udp->touching = false;
