@@ -335,6 +335,7 @@ static inline void end_close(struct end *end)
     aqi_lending_close(&hca->rdma.lending);
     hca_rings_close(hca);
     aqi_rdma_drop_chunks(&hca->rdma);
+    aqi_rdma_close_copies(&hca->rdma);
     aqi_pool_destroy(&hca->rdma.ops);
     free(hca);
 }

@@ -135,8 +135,10 @@ static void nothing_is_sent_to_a_peer_that_is_gone(void **state)
 /* A part of a transfer is one of the peer's, with all that the whole has. */
 static void parts_are_transfers_of_the_peer(void **state)
 {
+    unsigned char local[17];
     struct aqi_loan loan = {.held = true};
     struct ofi_op whole = {.op = {.remote = 4096,
+                                  .local = local,
                                   .len = 17,
                                   .posted = 17,
                                   .get = true,
@@ -150,6 +152,7 @@ static void parts_are_transfers_of_the_peer(void **state)
     assert_ptr_equal(part->link, &world.peer.rdma.ops);
     assert_ptr_equal(ofi_op_peer(op), &world.peer);
     assert_int_equal(part->remote, 4096 + 8);
+    assert_ptr_equal(part->local, local + 8);
     assert_int_equal(part->len, 9);
     assert_true(part->get);
     aqi_pool_put(&world.ofi.rdma.ops, op);
