@@ -14,7 +14,7 @@ enum { BEAT_LEN = AQI_SEAL_HEAD + 4 + AQI_SEAL_TAG };
 /* --- a kernel that refuses something --------------------------------------------------------- */
 
 static int refuse_recv, refuse_send; /* the error of the next one; 0: none */
-static size_t sent;                  /* bytes that it has taken */
+static _Atomic size_t sent;          /* bytes that it has taken; other tests have threads */
 static size_t room = SIZE_MAX;       /* bytes that the socket still accepts */
 static bool trickle;                 /* it delivers byte by byte */
 
