@@ -60,6 +60,9 @@ struct aqi_core_config {
 extern struct aqi_core_config aqi_core_config;
 extern struct aqi_settings_table aqi_core_settings;
 
+/* Whether AQ_TRANSPORTS allows this transport, which need not be open. */
+bool aqi_core_may_use(const char *transport);
+
 /*
  * Choose among the modes that the program works with by AQ_SEGMENT_MODE, once the settings are
  * read; AQ_ESETTING if it names none of them.

@@ -144,12 +144,5 @@ uint64_t lib_alone_patience(uint64_t ns)
 
 bool lib_alone_may_use(const char *transport)
 {
-    const char *at = aqi_core_config.transports;
-    size_t len;
-    if (strcmp(at, "auto") == 0) return true;
-    for (; *at != '\0'; at += len + strspn(at + len, ", ")) {
-        len = strcspn(at, ", ");
-        if (len == strlen(transport) && strncmp(at, transport, len) == 0) return true;
-    }
-    return false;
+    return aqi_core_may_use(transport);
 }

@@ -15,8 +15,7 @@ static aq_status conn_api_is_null(const char *call, const char *what)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* Whether AQ_TRANSPORTS allows it. It need not be open. */
-static bool conn_api_may_use(const char *name)
+bool aqi_core_may_use(const char *name)
 {
     const char *at = aqi_core_config.transports;
     size_t len;
@@ -34,7 +33,7 @@ static aq_status conn_api_transport_for(const char *uri, const char *call, unsig
     for (unsigned t = 0; aqi_transports[t] != NULL; t++) {
         const struct aqi_transport *ops = aqi_transports[t];
         size_t n = strlen(ops->name);
-        if (ops->rendezvous == NULL || !conn_api_may_use(ops->name)) continue;
+        if (ops->rendezvous == NULL || !aqi_core_may_use(ops->name)) continue;
         if (uri != NULL && (strncmp(uri, ops->name, n) != 0 || strncmp(uri + n, "://", 3) != 0))
             continue;
         *out = t;
