@@ -1,13 +1,13 @@
 /* fi: names of endpoints, and the URIs that lead to them. */
 #include "front/fi/name.h"
 
+#include "base/inet.h"
 #include "base/mac.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,26 +45,27 @@ static int name_find_host(uint8_t host[AFI_ID])
     return 0;
 }
 
-static void name_add(struct afi_name *name, const struct sockaddr *at)
+static void name_add_ranked(struct afi_name *name, const struct ifaddrs *all,
+                            enum aqi_interface_rank rank)
 {
-    const struct sockaddr_in *in = (const void *)at;
-    if (name->count == AFI_ADDRESSES || at->sa_family != AF_INET) return;
-    memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
+    for (const struct ifaddrs *at = all; at != NULL && name->count < AFI_ADDRESSES;
+         at = at->ifa_next) {
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != AF_INET ||
+            aqi_interface_rank(at->ifa_name, at->ifa_flags) != rank)
+            continue;
+        const struct sockaddr_in *in = (const void *)at->ifa_addr;
+        memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
+    }
 }
 
-/* Those of interfaces that are up; a loopback address only if there is no other. */
+/* The best first, as there may be more than fit; a loopback address only if there is no other. */
 static void name_find_addresses(struct afi_name *name)
 {
-    struct ifaddrs *all, *loopback = NULL;
+    struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return;
-    for (struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
-        if (at->ifa_addr == NULL || (at->ifa_flags & IFF_UP) == 0) continue;
-        if ((at->ifa_flags & IFF_LOOPBACK) == 0)
-            name_add(name, at->ifa_addr);
-        else if (at->ifa_addr->sa_family == AF_INET)
-            loopback = at;
-    }
-    if (name->count == 0 && loopback != NULL) name_add(name, loopback->ifa_addr);
+    name_add_ranked(name, all, AQI_INTERFACE_REAL);
+    name_add_ranked(name, all, AQI_INTERFACE_VIRTUAL);
+    if (name->count == 0) name_add_ranked(name, all, AQI_INTERFACE_LOOPBACK);
     freeifaddrs(all);
 }
 
