@@ -71,7 +71,7 @@ static void begin_operations(void)
         op->peer = world.peer;
         op->handle = UINT32_C(1) << 20 | i;
         op->fetches = types[i] == AFI_ATOMIC_OP;
-        op->sent = op->report = op->counts = true;
+        op->sent = op->report = true;
         op->iov[0] = (struct iovec){.iov_base = world.target, .iov_len = 16};
         op->count = 1;
         op->len = 16;

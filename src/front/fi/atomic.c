@@ -209,7 +209,7 @@ struct atomic_call {
     enum fi_op op;
     fi_addr_t addr;
     uint64_t flags;
-    bool fetches, inject, silent;
+    bool fetches, silent;
     void *context;
 };
 
@@ -268,7 +268,6 @@ static int atomic_fill(struct afi_ep *ep, const struct atomic_call *call, struct
     op->context = call->context;
     op->cq_flags = FI_ATOMIC | (call->fetches ? FI_READ : FI_WRITE);
     op->report = !call->silent && (!ep->tx_selective || (call->flags & FI_COMPLETION) != 0);
-    op->counts = true;
     op->fence = (call->flags & FI_FENCE) != 0;
     op->fetches = call->fetches;
     op->datatype = (uint8_t)call->datatype;

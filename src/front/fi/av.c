@@ -167,8 +167,7 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
     *av = (struct afi_av){
         .fid = {.fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &av_fid_ops},
                 .ops = &av_ops},
-        .domain = owner,
-        .type = attr->type};
+        .domain = owner};
     afi_lock();
     owner->users++;
     afi_unlock();

@@ -245,6 +245,7 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
                     void *context)
 {
     int err = afi_info_check(info);
+    (void)fabric;
     if (err != 0) return err;
     struct afi_domain *domain = calloc(1, sizeof(*domain));
     struct afi_link *buckets = malloc(DOMAIN_MR_BUCKETS * sizeof(*buckets));
@@ -257,7 +258,6 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         .fid = {.fid = {.fclass = FI_CLASS_DOMAIN, .context = context, .ops = &domain_fid_ops},
                 .ops = &domain_ops,
                 .mr = &domain_reg_ops},
-        .fabric = fabric,
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
         .mr_buckets = buckets,

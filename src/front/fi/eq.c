@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int eq_put(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
+int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
 {
     struct afi_eq_event *event = malloc(sizeof(*event) + len);
     if (event == NULL) return -FI_ENOMEM;
@@ -14,11 +14,6 @@ static int eq_put(struct afi_eq *eq, uint32_t type, const void *bytes, size_t le
     *eq->last = event;
     eq->last = &event->next;
     return 0;
-}
-
-int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len)
-{
-    return eq_put(eq, type, bytes, len);
 }
 
 static ssize_t eq_take(struct afi_eq *eq, uint32_t *type, void *buf, size_t len, uint64_t flags)
@@ -58,7 +53,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 {
     (void)flags;
     afi_lock();
-    int err = eq_put(AFI_OF(fid, struct afi_eq, fid), type, buf, len);
+    int err = afi_eq_write(AFI_OF(fid, struct afi_eq, fid), type, buf, len);
     afi_unlock();
     return err == 0 ? (ssize_t)len : err;
 }

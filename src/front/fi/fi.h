@@ -55,7 +55,6 @@ enum {
 enum { AFI_IDENTS = 256 };
 struct afi_domain {
     struct fid_domain fid;
-    struct fid_fabric *fabric;
     bool progresses;   /* a thread makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
     bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
@@ -90,7 +89,6 @@ struct afi_av {
     struct fid_av fid;
     struct afi_domain *domain;
     struct afi_eq *eq;
-    enum fi_av_type type;
     struct afi_ident **idents; /* by fi_addr_t */
     size_t count, room;
     uint32_t users;
@@ -131,7 +129,6 @@ struct afi_cntr {
 struct afi_eq_event {
     struct afi_eq_event *next;
     uint32_t type;
-    struct fi_eq_err_entry error;
     size_t len;
     unsigned char bytes[];
 };
@@ -140,7 +137,6 @@ struct afi_eq {
     struct fid_eq fid;
     enum fi_wait_obj wait_obj;
     struct afi_eq_event *events, **last;
-    struct afi_eq_event *taken; /* whose error data the caller may still read */
 };
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -264,7 +260,7 @@ struct afi_op {
     struct afi_peer *peer;
     void *context;
     uint64_t cq_flags; /* of its completion */
-    bool report, counts, fence, tagged, has_data;
+    bool report, fence, tagged, has_data;
     bool sent;    /* and not answered yet */
     uint8_t ack;  /* AFI_ACK_… */
     bool fetches; /* an atomic operation with results */
@@ -294,7 +290,6 @@ struct afi_fetch {
     void (*done)(struct afi_fetch *fetch);
     /* For `done`: */
     struct afi_rx *rx;
-    struct afi_op *op;
     uint32_t remote_op, epoch;
     uint8_t flags;
     uint64_t tag, data, total;
@@ -309,7 +304,7 @@ struct afi {
     bool open;
     uint32_t domains; /* the last one closes it */
     aq_team *world;
-    struct afi_link eps, active, fetches, listening;
+    struct afi_link eps, active, fetches;
     struct aqi_pool op_pool, rx_pool;
     struct afi_op **ops; /* by the low bits of their handle */
     uint32_t *op_uses;   /* and how often that place was used: the high bits */

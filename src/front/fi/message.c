@@ -37,7 +37,6 @@ static int message_fill(struct afi_ep *ep, const struct message_send *send, stru
     op->context = send->context;
     op->cq_flags = message_cq_flags(send);
     op->report = !send->silent && (!ep->tx_selective || (send->flags & FI_COMPLETION) != 0);
-    op->counts = true;
     op->fence = (send->flags & FI_FENCE) != 0;
     op->tagged = send->tagged;
     op->has_data = send->has_data;

@@ -27,7 +27,6 @@ static int rma_fill(struct afi_ep *ep, const struct rma_call *call, enum afi_typ
     op->cq_flags =
         FI_RMA | (type == AFI_READ ? FI_READ : FI_WRITE) | (call->inject ? FI_INJECT : 0);
     op->report = !call->silent && (!ep->tx_selective || (call->flags & FI_COMPLETION) != 0);
-    op->counts = true;
     op->fence = (call->flags & FI_FENCE) != 0;
     op->has_data = call->has_data;
     op->data = call->data;

@@ -10,7 +10,6 @@ enum {
     WIRE_HANDLER = AQ_HANDLER_BASE,
     WIRE_COST = 192,        /* bytes that a message without a receive takes besides its own */
     WIRE_EAGER_HERE = 8192, /* on a host, longer messages are fetched */
-    WIRE_PLACES = 24 * AFI_IOVS,
     WIRE_SHORT = 256,
     WIRE_SLOT_BITS = 20 /* of a handle; above them, how often the slot was used */
 };
@@ -105,7 +104,7 @@ void afi_op_end(struct afi_op *op, int err)
         afi_op_free(op);
         return;
     }
-    if (op->counts) afi_count(ep->cntr[which], err == 0);
+    afi_count(ep->cntr[which], err == 0);
     if (err != 0 && ep->tx_cq != NULL) {
         const struct fi_cq_err_entry entry = {.op_context = op->context,
                                               .flags = op->cq_flags,

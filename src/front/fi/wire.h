@@ -18,7 +18,6 @@ enum afi_kind {
     AFI_GRANT,   /* or the pieces of memory from which to fetch it */
     AFI_ATOMIC_REQUEST, /* the places follow, and then the operands */
     AFI_CREDIT,         /* nothing but what every message has */
-    AFI_KINDS
 };
 
 enum {
