@@ -55,6 +55,27 @@ static void selective(void)
     pair_close(&pair);
 }
 
+/* An endpoint whose operations are injected by default: a buffer is the program's after each call,
+ * though nothing can be sent before the connection is open. */
+static void injected(void)
+{
+    static char large[AFI_INJECT + 1];
+    struct pair pair;
+    struct pair_wish wish = {.tx_flags = FI_INJECT};
+    uint64_t value, got;
+    pair_open(&pair, &wish);
+    for (value = 1; value <= 3; value++)
+        PAIR_CALL(&pair, fi_send(pair.a.ep, &value, sizeof(value), NULL, pair.a.other, NULL));
+    CHECK_EQUAL(fi_send(pair.a.ep, large, sizeof(large), NULL, pair.a.other, NULL), -FI_EMSGSIZE);
+    for (uint64_t i = 1; i <= 3; i++) {
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, NULL));
+        (void)pair_next(&pair, pair.b.rx, NULL);
+        CHECK_EQUAL(got, i);
+        (void)pair_next(&pair, pair.a.tx, NULL);
+    }
+    pair_close(&pair);
+}
+
 static double seconds(void)
 {
     struct timespec now;
@@ -225,6 +246,7 @@ int main(void)
 {
     offers();
     selective();
+    injected();
     waits(false);
     waits(true);
     gone();

@@ -65,13 +65,12 @@ static void begin_operations(void)
 {
     static const enum afi_type types[] = {AFI_SEND, AFI_READ, AFI_ATOMIC_OP, AFI_WRITE};
     for (unsigned i = 0; i < 4; i++) {
-        struct afi_op *op = afi_op_new();
+        struct afi_op *op = afi_op_new(world.peer, 0, false, NULL);
         if (op == NULL) abort();
         op->type = types[i];
-        op->peer = world.peer;
         op->handle = UINT32_C(1) << 20 | i;
         op->fetches = types[i] == AFI_ATOMIC_OP;
-        op->sent = op->report = true;
+        op->sent = true;
         op->iov[0] = (struct iovec){.iov_base = world.target, .iov_len = 16};
         op->count = 1;
         op->len = 16;

@@ -250,7 +250,7 @@ static int atomic_check(const struct atomic_call *call, size_t elements)
     return 0;
 }
 
-static int atomic_fill(struct afi_ep *ep, const struct atomic_call *call, struct afi_op *op)
+static int atomic_fill(const struct atomic_call *call, struct afi_op *op)
 {
     size_t size = afi_atomic_size(call->datatype), elements = 0;
     for (size_t i = 0; i < call->there_count; i++)
@@ -265,10 +265,7 @@ static int atomic_fill(struct afi_ep *ep, const struct atomic_call *call, struct
         op->copy_len +=
             atomic_pack(op->copy + op->copy_len, call->compares, call->compare_count, size);
     op->type = AFI_ATOMIC_OP;
-    op->context = call->context;
     op->cq_flags = FI_ATOMIC | (call->fetches ? FI_READ : FI_WRITE);
-    op->report = !call->silent && (!ep->tx_selective || (call->flags & FI_COMPLETION) != 0);
-    op->fence = (call->flags & FI_FENCE) != 0;
     op->fetches = call->fetches;
     op->datatype = (uint8_t)call->datatype;
     op->operation = (uint8_t)call->op;
@@ -290,15 +287,8 @@ static ssize_t atomic_start(struct afi_ep *ep, const struct atomic_call *call)
     struct afi_peer *peer = afi_peer_of(ep, call->addr);
     if (!ep->enabled) return -FI_EOPBADSTATE;
     if (peer == NULL) return -FI_EINVAL;
-    struct afi_op *op = afi_op_new();
-    if (op == NULL) return -FI_EAGAIN;
-    op->peer = peer;
-    int err = atomic_fill(ep, call, op);
-    if (err == 0) err = afi_wire_start(op);
-    if (err == 0) return 0;
-    afi_op_free(op);
-    if (err == -FI_EAGAIN) afi_progress();
-    return err;
+    struct afi_op *op = afi_op_new(peer, call->flags, call->silent, call->context);
+    return op != NULL ? afi_op_start(op, atomic_fill(call, op)) : -FI_EAGAIN;
 }
 
 static ssize_t atomic_call(struct fid_ep *fid, const struct atomic_call *call)
@@ -384,6 +374,19 @@ static ssize_t atomic_inject(struct fid_ep *ep, const void *buf, size_t count, f
     return atomic_call(ep, &call);
 }
 
+/* With the old values as results; `compares` may be NULL. */
+static ssize_t atomic_fetch(struct fid_ep *ep, struct atomic_call *call,
+                            const struct fi_ioc *results, size_t result_count,
+                            const struct fi_ioc *compares, size_t compare_count)
+{
+    call->fetches = true;
+    call->results = results;
+    call->result_count = result_count;
+    call->compares = compares;
+    call->compare_count = compare_count;
+    return atomic_call(ep, call);
+}
+
 static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc,
                                  size_t count, struct fi_ioc *resultv, void **result_desc,
                                  size_t result_count, fi_addr_t dest_addr, uint64_t addr,
@@ -393,10 +396,7 @@ static ssize_t atomic_readwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
     const struct fi_rma_ioc there = atomic_there(addr, atomic_count(resultv, result_count), key);
     (void)desc, (void)result_desc;
     struct atomic_call call = atomic_of(ep, iov, count, dest_addr, &there, datatype, op, context);
-    call.fetches = true;
-    call.results = resultv;
-    call.result_count = result_count;
-    return atomic_call(ep, &call);
+    return atomic_fetch(ep, &call, resultv, result_count, NULL, 0);
 }
 
 static ssize_t atomic_readwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
@@ -417,10 +417,7 @@ static ssize_t atomic_readwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
 {
     struct atomic_call call = atomic_of_msg(msg, flags);
     (void)result_desc;
-    call.fetches = true;
-    call.results = resultv;
-    call.result_count = result_count;
-    return atomic_call(ep, &call);
+    return atomic_fetch(ep, &call, resultv, result_count, NULL, 0);
 }
 
 static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, void **desc,
@@ -433,12 +430,7 @@ static ssize_t atomic_compwritev(struct fid_ep *ep, const struct fi_ioc *iov, vo
     const struct fi_rma_ioc there = atomic_there(addr, atomic_count(iov, count), key);
     (void)desc, (void)compare_desc, (void)result_desc;
     struct atomic_call call = atomic_of(ep, iov, count, dest_addr, &there, datatype, op, context);
-    call.fetches = true;
-    call.results = resultv;
-    call.result_count = result_count;
-    call.compares = comparev;
-    call.compare_count = compare_count;
-    return atomic_call(ep, &call);
+    return atomic_fetch(ep, &call, resultv, result_count, comparev, compare_count);
 }
 
 static ssize_t atomic_compwrite(struct fid_ep *ep, const void *buf, size_t count, void *desc,
@@ -460,12 +452,7 @@ static ssize_t atomic_compwritemsg(struct fid_ep *ep, const struct fi_msg_atomic
 {
     struct atomic_call call = atomic_of_msg(msg, flags);
     (void)compare_desc, (void)result_desc;
-    call.fetches = true;
-    call.results = resultv;
-    call.result_count = result_count;
-    call.compares = comparev;
-    call.compare_count = compare_count;
-    return atomic_call(ep, &call);
+    return atomic_fetch(ep, &call, resultv, result_count, comparev, compare_count);
 }
 
 static int atomic_valid(enum fi_datatype datatype, enum fi_op op, size_t *count, uint64_t flags)

@@ -387,6 +387,12 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
                 void *context);
 int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len);
 
+/* Whether the end of an operation to send or access memory is reported. */
+static inline bool afi_tx_reports(const struct afi_ep *ep, uint64_t flags, bool silent)
+{
+    return !silent && (!ep->tx_selective || (flags & FI_COMPLETION) != 0);
+}
+
 /* ep.c */
 int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
@@ -429,9 +435,10 @@ static inline bool afi_wire_is_free(const struct afi_peer *peer)
 /* Send a short message that needs no answer; false: it has to become an operation. */
 bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
                    const struct iovec *iov, unsigned count, size_t len);
-/* Send an operation, or queue it; 0, -FI_EAGAIN: it has not begun, and is the caller's. */
-int afi_wire_start(struct afi_op *op);
-struct afi_op *afi_op_new(void);
+/* A new operation, by a call with these flags that reports (unless `silent`) to `context`. */
+struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context);
+/* Send or queue an operation, unless `err` says that the call was wrong. Freed if it fails. */
+int afi_op_start(struct afi_op *op, int err);
 void afi_op_free(struct afi_op *op);
 void afi_op_end(struct afi_op *op, int err); /* 0, or a positive error */
 /*

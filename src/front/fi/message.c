@@ -11,7 +11,7 @@ struct message_send {
     size_t count;
     fi_addr_t addr;
     uint64_t tag, data, flags;
-    bool tagged, has_data, inject, silent; /* silent: no completion is ever reported */
+    bool tagged, silent; /* silent: no completion is ever reported */
     void *context;
 };
 
@@ -21,7 +21,17 @@ struct message_send {
 
 static uint64_t message_cq_flags(const struct message_send *send)
 {
-    return FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG) | (send->inject ? FI_INJECT : 0);
+    return FI_SEND | (send->tagged ? FI_TAGGED : FI_MSG) | (send->flags & FI_INJECT);
+}
+
+static bool message_has_data(const struct message_send *send)
+{
+    return (send->flags & FI_REMOTE_CQ_DATA) != 0;
+}
+
+static bool message_fits(const struct message_send *send, size_t len)
+{
+    return (send->flags & FI_INJECT) == 0 || len <= AFI_INJECT;
 }
 
 static uint8_t message_ack(uint64_t flags)
@@ -31,22 +41,19 @@ static uint8_t message_ack(uint64_t flags)
     return (flags & FI_TRANSMIT_COMPLETE) != 0 ? AFI_ACK_ARRIVED : 0;
 }
 
-static int message_fill(struct afi_ep *ep, const struct message_send *send, struct afi_op *op)
+static int message_fill(const struct message_send *send, struct afi_op *op)
 {
     op->type = AFI_SEND;
-    op->context = send->context;
     op->cq_flags = message_cq_flags(send);
-    op->report = !send->silent && (!ep->tx_selective || (send->flags & FI_COMPLETION) != 0);
-    op->fence = (send->flags & FI_FENCE) != 0;
     op->tagged = send->tagged;
-    op->has_data = send->has_data;
+    op->has_data = message_has_data(send);
     op->ack = message_ack(send->flags);
     op->tag = send->tag;
     op->data = send->data;
     op->count = (unsigned)send->count;
     op->len = afi_iov_len(send->iov, send->count);
     memcpy(op->iov, send->iov, send->count * sizeof(*send->iov));
-    return send->inject && op->len > AFI_INJECT ? -FI_EMSGSIZE : 0;
+    return message_fits(send, op->len) ? 0 : -FI_EMSGSIZE;
 }
 
 /* Most messages are sent at once and leave nothing behind but a completion. */
@@ -54,14 +61,12 @@ static bool message_sent(struct afi_ep *ep, struct afi_peer *peer, const struct 
 {
     if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_is_free(peer)) return false;
     size_t len = afi_iov_len(send->iov, send->count);
-    if ((send->inject && len > AFI_INJECT) ||
-        !afi_wire_send(peer, send->tagged, send->has_data, send->tag, send->data, send->iov,
+    if (!message_fits(send, len) ||
+        !afi_wire_send(peer, send->tagged, message_has_data(send), send->tag, send->data, send->iov,
                        (unsigned)send->count, len))
         return false;
-    if (ep->cntr[AFI_COUNT_SEND] != NULL) afi_count(ep->cntr[AFI_COUNT_SEND], true);
-    if (send->silent || ep->tx_cq == NULL ||
-        (ep->tx_selective && (send->flags & FI_COMPLETION) == 0))
-        return true;
+    afi_count(ep->cntr[AFI_COUNT_SEND], true);
+    if (ep->tx_cq == NULL || !afi_tx_reports(ep, send->flags, send->silent)) return true;
     const struct fi_cq_tagged_entry entry = {.op_context = send->context,
                                              .flags = message_cq_flags(send)};
     afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
@@ -74,15 +79,8 @@ static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
     if (AQI_UNLIKELY(!ep->enabled)) return -FI_EOPBADSTATE;
     if (AQI_UNLIKELY(peer == NULL || send->count > AFI_IOVS)) return -FI_EINVAL;
     if (AQI_LIKELY(message_sent(ep, peer, send))) return 0;
-    struct afi_op *op = afi_op_new();
-    if (op == NULL) return -FI_EAGAIN;
-    op->peer = peer;
-    int err = message_fill(ep, send, op);
-    if (err == 0) err = afi_wire_start(op);
-    if (err == 0) return 0;
-    afi_op_free(op);
-    if (err == -FI_EAGAIN) afi_progress();
-    return err;
+    struct afi_op *op = afi_op_new(peer, send->flags, send->silent, send->context);
+    return op != NULL ? afi_op_start(op, message_fill(send, op)) : -FI_EAGAIN;
 }
 
 static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
@@ -200,8 +198,6 @@ static ssize_t message_msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, 
                                                    .addr = msg->addr,
                                                    .data = msg->data,
                                                    .flags = flags,
-                                                   .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
-                                                   .inject = (flags & FI_INJECT) != 0,
                                                    .context = msg->context});
 }
 
@@ -211,7 +207,7 @@ static ssize_t message_msg_inject(struct fid_ep *ep, const void *buf, size_t len
     return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
                                                    .count = 1,
                                                    .addr = dest_addr,
-                                                   .inject = true,
+                                                   .flags = FI_INJECT,
                                                    .silent = true});
 }
 
@@ -219,13 +215,13 @@ static ssize_t message_msg_senddata(struct fid_ep *ep, const void *buf, size_t l
                                     uint64_t data, fi_addr_t dest_addr, void *context)
 {
     (void)desc;
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .data = data,
-                                                   .flags = message_tx_flags(ep),
-                                                   .has_data = true,
-                                                   .context = context});
+    return message_send(ep,
+                        &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                               .count = 1,
+                                               .addr = dest_addr,
+                                               .data = data,
+                                               .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                               .context = context});
 }
 
 static ssize_t message_msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
@@ -235,8 +231,7 @@ static ssize_t message_msg_injectdata(struct fid_ep *ep, const void *buf, size_t
                                                    .count = 1,
                                                    .addr = dest_addr,
                                                    .data = data,
-                                                   .has_data = true,
-                                                   .inject = true,
+                                                   .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
                                                    .silent = true});
 }
 
@@ -318,8 +313,6 @@ static ssize_t message_tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tag
                                                    .data = msg->data,
                                                    .flags = flags,
                                                    .tagged = true,
-                                                   .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
-                                                   .inject = (flags & FI_INJECT) != 0,
                                                    .context = msg->context});
 }
 
@@ -331,7 +324,7 @@ static ssize_t message_tagged_inject(struct fid_ep *ep, const void *buf, size_t 
                                                    .addr = dest_addr,
                                                    .tag = tag,
                                                    .tagged = true,
-                                                   .inject = true,
+                                                   .flags = FI_INJECT,
                                                    .silent = true});
 }
 
@@ -340,15 +333,15 @@ static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_
                                        void *context)
 {
     (void)desc;
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .tag = tag,
-                                                   .data = data,
-                                                   .flags = message_tx_flags(ep),
-                                                   .tagged = true,
-                                                   .has_data = true,
-                                                   .context = context});
+    return message_send(ep,
+                        &(struct message_send){.iov = MESSAGE_IOV(buf, len),
+                                               .count = 1,
+                                               .addr = dest_addr,
+                                               .tag = tag,
+                                               .data = data,
+                                               .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                               .tagged = true,
+                                               .context = context});
 }
 
 static ssize_t message_tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
@@ -360,8 +353,7 @@ static ssize_t message_tagged_injectdata(struct fid_ep *ep, const void *buf, siz
                                                    .tag = tag,
                                                    .data = data,
                                                    .tagged = true,
-                                                   .has_data = true,
-                                                   .inject = true,
+                                                   .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
                                                    .silent = true});
 }
 

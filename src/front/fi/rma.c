@@ -12,23 +12,18 @@ struct rma_call {
     size_t there_count;
     fi_addr_t addr;
     uint64_t data, flags;
-    bool has_data, inject, silent;
+    bool silent;
     void *context;
 };
 
-static int rma_fill(struct afi_ep *ep, const struct rma_call *call, enum afi_type type,
-                    struct afi_op *op)
+static int rma_fill(const struct rma_call *call, enum afi_type type, struct afi_op *op)
 {
     size_t len = 0;
     for (size_t i = 0; i < call->there_count; i++)
         len += call->there[i].len;
     op->type = type;
-    op->context = call->context;
-    op->cq_flags =
-        FI_RMA | (type == AFI_READ ? FI_READ : FI_WRITE) | (call->inject ? FI_INJECT : 0);
-    op->report = !call->silent && (!ep->tx_selective || (call->flags & FI_COMPLETION) != 0);
-    op->fence = (call->flags & FI_FENCE) != 0;
-    op->has_data = call->has_data;
+    op->cq_flags = FI_RMA | (type == AFI_READ ? FI_READ : FI_WRITE | (call->flags & FI_INJECT));
+    op->has_data = type == AFI_WRITE && (call->flags & FI_REMOTE_CQ_DATA) != 0;
     op->data = call->data;
     op->count = (unsigned)call->count;
     op->len = afi_iov_len(call->iov, call->count);
@@ -36,7 +31,7 @@ static int rma_fill(struct afi_ep *ep, const struct rma_call *call, enum afi_typ
     memcpy(op->iov, call->iov, call->count * sizeof(*call->iov));
     memcpy(op->there, call->there, call->there_count * sizeof(*call->there));
     if (op->len != len) return -FI_EINVAL;
-    return call->inject && len > AFI_INJECT ? -FI_EMSGSIZE : 0;
+    return (op->cq_flags & FI_INJECT) != 0 && len > AFI_INJECT ? -FI_EMSGSIZE : 0;
 }
 
 static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum afi_type type)
@@ -44,15 +39,8 @@ static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum af
     struct afi_peer *peer = afi_peer_of(ep, call->addr);
     if (!ep->enabled) return -FI_EOPBADSTATE;
     if (peer == NULL || call->count > AFI_IOVS || call->there_count > AFI_IOVS) return -FI_EINVAL;
-    struct afi_op *op = afi_op_new();
-    if (op == NULL) return -FI_EAGAIN;
-    op->peer = peer;
-    int err = rma_fill(ep, call, type, op);
-    if (err == 0) err = afi_wire_start(op);
-    if (err == 0) return 0;
-    afi_op_free(op);
-    if (err == -FI_EAGAIN) afi_progress();
-    return err;
+    struct afi_op *op = afi_op_new(peer, call->flags, call->silent, call->context);
+    return op != NULL ? afi_op_start(op, rma_fill(call, type, op)) : -FI_EAGAIN;
 }
 
 static ssize_t rma_call(struct fid_ep *fid, const struct rma_call *call, enum afi_type type)
@@ -95,8 +83,6 @@ static ssize_t rma_msg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t
                                        .addr = msg->addr,
                                        .data = msg->data,
                                        .flags = flags,
-                                       .has_data = (flags & FI_REMOTE_CQ_DATA) != 0,
-                                       .inject = (flags & FI_INJECT) != 0,
                                        .context = msg->context},
                     type);
 }
@@ -118,7 +104,7 @@ static ssize_t rma_read(struct fid_ep *ep, void *buf, size_t len, void *desc, fi
 
 static ssize_t rma_readmsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uint64_t flags)
 {
-    return rma_msg(ep, msg, flags & ~(FI_REMOTE_CQ_DATA | FI_INJECT), AFI_READ);
+    return rma_msg(ep, msg, flags, AFI_READ);
 }
 
 static ssize_t rma_writev(struct fid_ep *ep, const struct iovec *iov, void **desc, size_t count,
@@ -141,9 +127,10 @@ static ssize_t rma_writemsg(struct fid_ep *ep, const struct fi_msg_rma *msg, uin
     return rma_msg(ep, msg, flags, AFI_WRITE);
 }
 
-static ssize_t rma_write_data(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
-                              fi_addr_t dest_addr, uint64_t addr, uint64_t key, void *context,
-                              bool has_data, bool inject)
+/* Of one piece, with data or silent. */
+static ssize_t rma_write_one(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
+                             fi_addr_t dest_addr, uint64_t addr, uint64_t key, uint64_t flags,
+                             bool silent, void *context)
 {
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
     const struct fi_rma_iov there = {.addr = addr, .len = len, .key = key};
@@ -154,10 +141,8 @@ static ssize_t rma_write_data(struct fid_ep *ep, const void *buf, size_t len, ui
                                        .there_count = 1,
                                        .addr = dest_addr,
                                        .data = data,
-                                       .flags = inject ? 0 : rma_flags(ep),
-                                       .has_data = has_data,
-                                       .inject = inject,
-                                       .silent = inject,
+                                       .flags = flags,
+                                       .silent = silent,
                                        .context = context},
                     AFI_WRITE);
 }
@@ -165,7 +150,7 @@ static ssize_t rma_write_data(struct fid_ep *ep, const void *buf, size_t len, ui
 static ssize_t rma_inject(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest_addr,
                           uint64_t addr, uint64_t key)
 {
-    return rma_write_data(ep, buf, len, 0, dest_addr, addr, key, NULL, false, true);
+    return rma_write_one(ep, buf, len, 0, dest_addr, addr, key, FI_INJECT, true, NULL);
 }
 
 static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
@@ -173,13 +158,15 @@ static ssize_t rma_writedata(struct fid_ep *ep, const void *buf, size_t len, voi
                              void *context)
 {
     (void)desc;
-    return rma_write_data(ep, buf, len, data, dest_addr, addr, key, context, true, false);
+    return rma_write_one(ep, buf, len, data, dest_addr, addr, key,
+                         rma_flags(ep) | FI_REMOTE_CQ_DATA, false, context);
 }
 
 static ssize_t rma_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
                               fi_addr_t dest_addr, uint64_t addr, uint64_t key)
 {
-    return rma_write_data(ep, buf, len, data, dest_addr, addr, key, NULL, true, true);
+    return rma_write_one(ep, buf, len, data, dest_addr, addr, key, FI_INJECT | FI_REMOTE_CQ_DATA,
+                         true, NULL);
 }
 
 struct fi_ops_rma afi_rma_ops = {.size = sizeof(struct fi_ops_rma),

@@ -46,13 +46,17 @@ static bool wire_grow_ops(void)
     return true;
 }
 
-struct afi_op *afi_op_new(void)
+struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context)
 {
     static const struct afi_op none;
     struct afi_op *op = aqi_pool_get(&afi.op_pool);
     if (op == NULL) return NULL;
     *op = none;
     afi_list_init(&op->link);
+    op->peer = peer;
+    op->context = context;
+    op->report = afi_tx_reports(peer->ep, flags, silent);
+    op->fence = (flags & FI_FENCE) != 0;
     return op;
 }
 
@@ -352,7 +356,7 @@ static aq_status wire_send(struct afi_op *op)
     return AQ_OK;
 }
 
-int afi_wire_start(struct afi_op *op)
+static int wire_start(struct afi_op *op)
 {
     struct afi_peer *peer = op->peer;
     if (AQI_LIKELY(afi_wire_is_free(peer))) {
@@ -369,6 +373,15 @@ int afi_wire_start(struct afi_op *op)
     else
         afi_peer_call(peer);
     return 0;
+}
+
+int afi_op_start(struct afi_op *op, int err)
+{
+    if (err == 0) err = wire_start(op);
+    if (err == 0) return 0;
+    afi_op_free(op);
+    if (err == -FI_EAGAIN) afi_progress();
+    return err;
 }
 
 static void wire_push_notes(struct afi_peer *peer)
