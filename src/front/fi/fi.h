@@ -161,11 +161,10 @@ struct afi_srx {
 
 struct afi_rx {
     struct afi_want want; /* in a match, until a message has filled it */
-    struct afi_link link; /* of all that are in a match */
+    struct afi_link link; /* of all that are in a match; else in no list */
     struct afi_rxq *rxq;
     struct afi_ident *source; /* the only one, or NULL */
     bool tagged, many, report;
-    bool posted;       /* in a match */
     uint32_t fetching; /* messages on their way into it */
     void *context;
     struct iovec iov[AFI_IOVS];
@@ -173,18 +172,23 @@ struct afi_rx {
     size_t len, used;
 };
 
+struct afi_message {
+    bool tagged;
+    bool remote;    /* `bytes` is the list of its pieces at the sender */
+    uint8_t flags;  /* of the wire */
+    uint32_t op;    /* the sender's */
+    uint32_t epoch; /* of the peer, when it came */
+    uint64_t tag, data, len;
+    const unsigned char *bytes;
+    size_t nbytes;
+};
+
 /* A message without a receive. */
 struct afi_arrival {
     struct afi_stray stray;
     struct afi_link claimed; /* in the queue's list, while it is claimed */
     struct afi_peer *peer;
-    uint32_t epoch; /* of the peer, when it came */
-    bool tagged;
-    uint8_t flags; /* of the wire */
-    uint32_t op;   /* the sender's */
-    uint64_t data, len;
-    bool remote; /* the payload is the list of its pieces at the sender */
-    size_t nbytes;
+    struct afi_message message;
     unsigned char bytes[];
 };
 
@@ -460,14 +464,6 @@ void afi_rxq_close(struct afi_rxq *rxq);
 /* message.c: sends and receives, for endpoints and shared receive contexts */
 extern struct fi_ops_msg afi_msg_ops;
 extern struct fi_ops_tagged afi_tagged_ops;
-struct afi_message {
-    bool tagged, remote;
-    uint8_t flags;
-    uint32_t op, epoch;
-    uint64_t tag, data, len;
-    const unsigned char *bytes;
-    size_t nbytes;
-};
 void afi_receive(struct afi_peer *peer, const struct afi_message *message);
 struct afi_receive_request {
     const struct iovec *iov;

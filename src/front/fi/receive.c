@@ -21,6 +21,19 @@ static void receive_free(struct afi_rx *rx)
     aqi_pool_put(&afi.rx_pool, rx);
 }
 
+static bool receive_is_posted(const struct afi_rx *rx)
+{
+    return !afi_list_is_empty(&rx->link);
+}
+
+/* It takes no further message. */
+static void receive_unpost(struct afi_rx *rx)
+{
+    if (!receive_is_posted(rx)) return;
+    afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
+    afi_list_remove(&rx->link);
+}
+
 static void receive_drop_arrival(struct afi_arrival *arrival)
 {
     afi_match_drop(&arrival->stray);
@@ -39,8 +52,7 @@ void afi_rxq_close(struct afi_rxq *rxq)
         receive_drop_arrival(AFI_OF(rxq->claimed.next, struct afi_arrival, claimed));
     while (!afi_list_is_empty(&rxq->posted)) {
         struct afi_rx *rx = AFI_OF(rxq->posted.next, struct afi_rx, link);
-        afi_match_cancel(&rxq->matches[rx->tagged], &rx->want);
-        afi_list_remove(&rx->link);
+        receive_unpost(rx);
         receive_free(rx);
     }
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++)
@@ -48,15 +60,6 @@ void afi_rxq_close(struct afi_rxq *rxq)
 }
 
 /* --- completion ------------------------------------------------------------------------------ */
-
-/* It takes no further message. */
-static void receive_unpost(struct afi_rx *rx)
-{
-    if (!rx->posted) return;
-    rx->posted = false;
-    afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
-    afi_list_remove(&rx->link);
-}
 
 /* One message of `got` bytes, of `total`, at this place of the buffer; the receive may end. */
 struct receive_end {
@@ -70,7 +73,7 @@ struct receive_end {
 
 static uint64_t receive_cq_flags(const struct afi_rx *rx, const struct receive_end *end)
 {
-    bool last = rx->many && !rx->posted && rx->fetching == 0;
+    bool last = rx->many && !receive_is_posted(rx) && rx->fetching == 0;
     return FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
            ((end->flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0) | (last ? FI_MULTI_RECV : 0);
 }
@@ -105,7 +108,7 @@ static void receive_ended(struct afi_rx *rx, const struct receive_end *end)
                                                  .tag = end->tag};
         afi_cq_write(cq, &entry, source);
     }
-    if (!rx->posted && rx->fetching == 0) receive_free(rx);
+    if (!receive_is_posted(rx) && rx->fetching == 0) receive_free(rx);
 }
 
 static void receive_fetched(struct afi_fetch *fetch)
@@ -200,16 +203,9 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
 {
     struct afi_arrival *arrival = malloc(sizeof(*arrival) + message->nbytes);
     if (arrival == NULL) abort(); /* the peer believes that it has arrived */
-    *arrival = (struct afi_arrival){.stray = {.tag = message->tag, .source = peer->ident},
-                                    .peer = peer,
-                                    .epoch = message->epoch,
-                                    .tagged = message->tagged,
-                                    .flags = message->flags,
-                                    .op = message->op,
-                                    .data = message->data,
-                                    .len = message->len,
-                                    .remote = message->remote,
-                                    .nbytes = message->nbytes};
+    *arrival = (struct afi_arrival){
+        .stray = {.tag = message->tag, .source = peer->ident}, .peer = peer, .message = *message};
+    arrival->message.bytes = arrival->bytes;
     afi_list_init(&arrival->claimed);
     memcpy(arrival->bytes, message->bytes, message->nbytes);
     return arrival;
@@ -228,25 +224,13 @@ void afi_receive(struct afi_peer *peer, const struct afi_message *message)
 
 static void receive_deliver_arrival(struct afi_rx *rx, struct afi_arrival *arrival)
 {
-    const struct afi_message message = {.tagged = arrival->tagged,
-                                        .remote = arrival->remote,
-                                        .flags = arrival->flags,
-                                        .op = arrival->op,
-                                        .epoch = arrival->epoch,
-                                        .tag = arrival->stray.tag,
-                                        .data = arrival->data,
-                                        .len = arrival->len,
-                                        .bytes = arrival->bytes,
-                                        .nbytes = arrival->nbytes};
-    receive_deliver(rx, arrival->peer, &message);
+    receive_deliver(rx, arrival->peer, &arrival->message);
     receive_drop_arrival(arrival);
 }
 
-static bool receive_purge(struct afi_arrival *arrival, const struct afi_peer *peer, bool all)
+static void receive_purge(struct afi_arrival *arrival, const struct afi_peer *peer, bool all)
 {
-    if (arrival->peer != peer || !(all || arrival->remote)) return false;
-    receive_drop_arrival(arrival);
-    return true;
+    if (arrival->peer == peer && (all || arrival->message.remote)) receive_drop_arrival(arrival);
 }
 
 void afi_receive_peer_gone(struct afi_peer *peer, bool all)
@@ -257,12 +241,12 @@ void afi_receive_peer_gone(struct afi_peer *peer, bool all)
         struct afi_link *list = &rxq->matches[i].strays;
         for (struct afi_link *at = list->next; at != list; at = next) {
             next = at->next;
-            (void)receive_purge(AFI_OF(at, struct afi_arrival, stray.all), peer, all);
+            receive_purge(AFI_OF(at, struct afi_arrival, stray.all), peer, all);
         }
     }
     for (struct afi_link *at = rxq->claimed.next; all && at != &rxq->claimed; at = next) {
         next = at->next;
-        (void)receive_purge(AFI_OF(at, struct afi_arrival, claimed), peer, all);
+        receive_purge(AFI_OF(at, struct afi_arrival, claimed), peer, all);
     }
 }
 
@@ -281,7 +265,6 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
     rx->tagged = request->tagged;
     rx->many = (request->flags & FI_MULTI_RECV) != 0;
     rx->report = request->report;
-    rx->posted = false;
     rx->fetching = 0;
     rx->context = request->context;
     rx->count = (unsigned)request->count;
@@ -300,10 +283,10 @@ static void receive_report_peek(const struct afi_receive_request *request,
     const struct fi_cq_tagged_entry entry = {
         .op_context = request->context,
         .flags = FI_RECV | (request->tagged ? FI_TAGGED : FI_MSG) |
-                 ((arrival->flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0),
-        .len = arrival->len,
-        .data = arrival->data,
-        .tag = arrival->stray.tag};
+                 ((arrival->message.flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0),
+        .len = arrival->message.len,
+        .data = arrival->message.data,
+        .tag = arrival->message.tag};
     if (request->cq != NULL)
         afi_cq_write(request->cq, &entry,
                      afi_av_addr_of(arrival->peer->ep->av, arrival->peer->ident));
@@ -311,9 +294,10 @@ static void receive_report_peek(const struct afi_receive_request *request,
 
 static void receive_discard(struct afi_arrival *arrival)
 {
-    if (arrival->remote || (arrival->flags & AFI_ACK_DELIVERED) != 0)
-        afi_wire_answer(arrival->peer, arrival->epoch, arrival->op, 0);
-    afi_wire_give_back(arrival->peer, arrival->epoch, arrival->remote ? 0 : arrival->nbytes);
+    if (arrival->message.remote || (arrival->message.flags & AFI_ACK_DELIVERED) != 0)
+        afi_wire_answer(arrival->peer, arrival->message.epoch, arrival->message.op, 0);
+    afi_wire_give_back(arrival->peer, arrival->message.epoch,
+                       arrival->message.remote ? 0 : arrival->message.nbytes);
     receive_drop_arrival(arrival);
 }
 
@@ -383,13 +367,12 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
         receive_deliver_arrival(rx, AFI_OF(stray, struct afi_arrival, stray));
         return 0;
     }
-    rx->posted = true;
     afi_list_append(&rxq->posted, &rx->link);
     afi_match_post(match, &rx->want);
     while (stray != NULL) {
         struct afi_arrival *arrival = AFI_OF(stray, struct afi_arrival, stray);
         size_t left = rx->len - rx->used;
-        bool stays = left - aqi_min(left, arrival->len) >= rxq->least;
+        bool stays = left - aqi_min(left, arrival->message.len) >= rxq->least;
         receive_deliver_arrival(rx, arrival); /* frees the receive if it does not stay */
         stray = stays ? afi_match_find_stray(match, request->tag, request->ignore, request->source)
                       : NULL;
