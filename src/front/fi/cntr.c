@@ -58,17 +58,18 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
     struct afi_cntr *cntr = cntr_of(fid);
-    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    uint64_t deadline = afi_deadline(timeout);
     int err = 0;
     afi_lock();
     uint64_t errors = cntr->errors;
     for (;;) {
         afi_progress();
         if (cntr->value >= threshold) break;
-        now = afi_now();
-        err = cntr->errors != errors ? -FI_EAVAIL : now >= until ? -FI_ETIMEDOUT : 0;
+        if (cntr->errors != errors)
+            err = -FI_EAVAIL;
+        else if (!afi_sleep(deadline))
+            err = -FI_ETIMEDOUT;
         if (err != 0) break;
-        afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
     }
     afi_unlock();
     return err;
@@ -97,7 +98,7 @@ static int cntr_close(struct fid *fid)
 
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(fid, AFI_OF(fid, struct afi_cntr, fid.fid)->wait_obj, command, arg);
+    return afi_get_wait(AFI_OF(fid, struct afi_cntr, fid.fid)->wait_obj, command, arg);
 }
 
 static struct fi_ops cntr_fid_ops = {

@@ -1,8 +1,6 @@
 /* fi: completion queues. */
 #include "front/fi/fi.h"
 
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +96,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
                             const void *cond, int timeout)
 {
     struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
-    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    uint64_t deadline = afi_deadline(timeout);
     size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
     ssize_t got = -FI_EAGAIN;
     if (cq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
@@ -106,9 +104,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
     for (;;) {
         if (cq->count < least) afi_progress();
         if (cq->count >= least || cq->errors != NULL || cq->signalled) break;
-        now = afi_now();
-        if (now >= until) break;
-        afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
+        if (!afi_sleep(deadline)) break;
     }
     if (!cq->signalled || cq->count != 0) got = cq_take(cq, buf, count, source);
     cq->signalled = false;
@@ -132,10 +128,8 @@ static int cq_signal(struct fid_cq *fid)
 static const char *cq_strerror(struct fid_cq *fid, int prov_errno, const void *err_data, char *buf,
                                size_t len)
 {
-    const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
     (void)fid, (void)err_data;
-    if (buf != NULL && len != 0) snprintf(buf, len, "%s", text);
-    return text;
+    return afi_strerror(prov_errno, buf, len);
 }
 
 static struct fi_ops_cq cq_ops = {.size = sizeof(struct fi_ops_cq),
@@ -169,7 +163,7 @@ static int cq_close(struct fid *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(fid, AFI_OF(fid, struct afi_cq, fid.fid)->wait_obj, command, arg);
+    return afi_get_wait(AFI_OF(fid, struct afi_cq, fid.fid)->wait_obj, command, arg);
 }
 
 static struct fi_ops cq_fid_ops = {

@@ -1,7 +1,6 @@
 /* fi: event queues: addresses that were inserted, and what the program writes itself. */
 #include "front/fi/fi.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,12 +61,12 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
                         uint64_t flags)
 {
     struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
-    uint64_t until = timeout >= 0 ? afi_now() + (uint64_t)timeout * 1000000 : UINT64_MAX, now;
+    uint64_t deadline = afi_deadline(timeout);
     if (eq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
     afi_lock();
-    while (eq->events == NULL && (now = afi_now()) < until) {
+    while (eq->events == NULL) {
         afi_progress();
-        if (eq->events == NULL) afi_sleep(timeout < 0 ? -1 : (int)((until - now) / 1000000) + 1);
+        if (eq->events != NULL || !afi_sleep(deadline)) break;
     }
     ssize_t got = eq_take(eq, type, buf, len, flags);
     afi_unlock();
@@ -77,10 +76,8 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 static const char *eq_strerror(struct fid_eq *fid, int prov_errno, const void *err_data, char *buf,
                                size_t len)
 {
-    const char *text = fi_strerror(prov_errno < 0 ? -prov_errno : prov_errno);
     (void)fid, (void)err_data;
-    if (buf != NULL && len != 0) snprintf(buf, len, "%s", text);
-    return text;
+    return afi_strerror(prov_errno, buf, len);
 }
 
 static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
@@ -104,7 +101,7 @@ static int eq_close(struct fid *fid)
 
 static int eq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(fid, AFI_OF(fid, struct afi_eq, fid.fid)->wait_obj, command, arg);
+    return afi_get_wait(AFI_OF(fid, struct afi_eq, fid.fid)->wait_obj, command, arg);
 }
 
 static struct fi_ops eq_fid_ops = {

@@ -334,17 +334,22 @@ void afi_progress(void);
 /* Progress by a thread of the library. */
 int afi_thread_start(void);
 void afi_thread_stop(void);
+uint64_t afi_now(void);             /* in ns */
+uint64_t afi_deadline(int timeout); /* in ms from now; negative: never */
 /*
- * Wait until something arrives, or for so long (ms; negative: no limit), at most some ms; the lock
- * is released meanwhile.
+ * Wait until something arrives or the deadline has passed, at most some ms; the lock is released
+ * meanwhile. False, at once: it has passed.
  */
-void afi_sleep(int timeout);
-uint64_t afi_now(void);      /* in ns */
+bool afi_sleep(uint64_t deadline);
+/* Whether nothing is to be done until the library's descriptor is readable. */
+bool afi_may_sleep(void);
 int afi_error(aq_status st); /* of libfabric, negative */
+/* The text of an error of either sign, also in `buf` if that is not NULL. */
+const char *afi_strerror(int error, char *buf, size_t len);
 
 /* The bits of a wait object that are served: none, unspecified, a descriptor. */
 bool afi_waits(enum fi_wait_obj wait);
-int afi_get_wait(struct fid *fid, enum fi_wait_obj wait, int command, void *arg);
+int afi_get_wait(enum fi_wait_obj wait, int command, void *arg);
 
 /* --- the others ------------------------------------------------------------------------------ */
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 struct afi afi;
@@ -14,7 +15,8 @@ struct afi afi;
 enum {
     LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
     LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
-    LIBRARY_ROUND_MS = 200
+    LIBRARY_ROUND_MS = 200,
+    LIBRARY_MS = 1000000 /* in ns */
 };
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -75,6 +77,13 @@ int afi_error(aq_status st)
     }
 }
 
+const char *afi_strerror(int error, char *buf, size_t len)
+{
+    const char *text = fi_strerror(error < 0 ? -error : error);
+    if (buf != NULL && len != 0) snprintf(buf, len, "%s", text);
+    return text;
+}
+
 /* --- progress -------------------------------------------------------------------------------- */
 
 uint64_t afi_now(void)
@@ -100,18 +109,31 @@ void afi_progress(void)
     }
 }
 
-void afi_sleep(int timeout)
+uint64_t afi_deadline(int timeout)
+{
+    return timeout >= 0 ? afi_now() + (uint64_t)timeout * LIBRARY_MS : UINT64_MAX;
+}
+
+bool afi_may_sleep(void)
+{
+    return afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active) &&
+           aq_wait_prepare() == AQ_OK;
+}
+
+bool afi_sleep(uint64_t deadline)
 {
     struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
+    uint64_t now = afi_now();
+    if (now >= deadline) return false;
     library_events();
-    bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
-    bool go = idle && aq_wait_prepare() == AQ_OK;
+    bool go = afi_may_sleep();
     afi_unlock();
     if (go)
-        (void)poll(&fd, 1, timeout < 0 || timeout > LIBRARY_NAP_MS ? LIBRARY_NAP_MS : timeout);
+        (void)poll(&fd, 1, (int)aqi_min((deadline - now) / LIBRARY_MS + 1, LIBRARY_NAP_MS));
     else
         sched_yield();
     afi_lock();
+    return true;
 }
 
 /* --- a thread that makes progress ------------------------------------------------------------ */
@@ -128,8 +150,7 @@ static void *library_run(void *arg)
         afi_lock();
         afi_progress();
         library_events();
-        bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
-        bool sleep = idle && aq_wait_prepare() == AQ_OK;
+        bool sleep = afi_may_sleep();
         afi_unlock();
         if (sleep) (void)poll(&fd, 1, LIBRARY_ROUND_MS);
     }
@@ -162,9 +183,8 @@ bool afi_waits(enum fi_wait_obj wait)
            wait == FI_WAIT_YIELD;
 }
 
-int afi_get_wait(struct fid *fid, enum fi_wait_obj wait, int command, void *arg)
+int afi_get_wait(enum fi_wait_obj wait, int command, void *arg)
 {
-    (void)fid;
     if (command == FI_GETWAITOBJ) {
         *(enum fi_wait_obj *)arg = wait;
         return 0;

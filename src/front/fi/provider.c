@@ -247,8 +247,7 @@ static int provider_trywait(struct fid_fabric *fabric, struct fid **fids, int co
     afi_progress();
     for (int i = 0; i < count; i++)
         news = news || provider_has_news(fids[i]);
-    bool idle = afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active);
-    bool sleep = !news && idle && aq_wait_prepare() == AQ_OK;
+    bool sleep = !news && afi_may_sleep();
     afi_unlock();
     return sleep ? 0 : -FI_EAGAIN;
 }
