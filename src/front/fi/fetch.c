@@ -20,7 +20,6 @@ struct afi_fetch *afi_fetch_new(struct afi_peer *peer)
 
 void afi_fetch_begin(struct afi_fetch *fetch)
 {
-    fetch->peer->fetching++;
     afi_list_append(&afi.fetches, &fetch->link);
 }
 
@@ -78,16 +77,19 @@ static bool fetch_move(struct afi_fetch *fetch)
     return !open && fetch_is_started(fetch);
 }
 
+static void fetch_end(struct afi_fetch *fetch)
+{
+    afi_list_remove(&fetch->link);
+    fetch->done(fetch);
+    free(fetch);
+}
+
 void afi_fetch_progress(void)
 {
     for (struct afi_link *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {
         struct afi_fetch *fetch = AFI_OF(at, struct afi_fetch, link);
         next = at->next;
-        if (!fetch_move(fetch)) continue;
-        afi_list_remove(&fetch->link);
-        fetch->peer->fetching--;
-        fetch->done(fetch);
-        free(fetch);
+        if (fetch_move(fetch)) fetch_end(fetch);
     }
 }
 
@@ -99,9 +101,6 @@ void afi_fetch_abort(const struct afi_peer *peer)
         if (fetch->peer != peer) continue;
         aq_status st = aq_event_wait_all(fetch->events, AQI_COUNT_OF(fetch->events), FETCH_END_NS);
         fetch->status = st == AQ_AGAIN ? AQ_ETIMEOUT : AQ_EPEER;
-        afi_list_remove(&fetch->link);
-        fetch->peer->fetching--;
-        fetch->done(fetch);
-        free(fetch);
+        fetch_end(fetch);
     }
 }

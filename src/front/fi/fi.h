@@ -252,7 +252,7 @@ struct afi_peer {
     struct afi_link notes;      /* messages of the protocol that found no room */
     struct afi_link waiting;    /* operations that have not been sent */
     struct afi_link under_way;  /* and that await an answer */
-    uint32_t waiting_count, fetching;
+    uint32_t waiting_count;
 };
 
 /* An operation of the caller that is not complete. */
@@ -504,6 +504,11 @@ static inline size_t afi_iov_len(const struct iovec *iov, size_t count)
         len += iov[i].iov_len;
     return len;
 }
+/* The part [at, at + len) of these pieces, as far as there is; at most `count` of them. */
+unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t len,
+                      struct iovec *part);
+/* As peers are told, without empty ones. */
+unsigned afi_iov_pieces(const struct iovec *iov, unsigned count, struct afi_piece *pieces);
 /* Copy to [at, at + len) of these pieces of memory, as much as there is; and all from them. */
 void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
                           size_t len);

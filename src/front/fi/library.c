@@ -194,21 +194,43 @@ int afi_get_wait(enum fi_wait_obj wait, int command, void *arg)
     return 0;
 }
 
-void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
-                          size_t len)
+/* --- pieces of memory ------------------------------------------------------------------------ */
+
+unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t len,
+                      struct iovec *part)
 {
-    const unsigned char *from = bytes;
+    unsigned n = 0;
     for (unsigned i = 0; i < count && len != 0; i++) {
         if (at >= iov[i].iov_len) {
             at -= iov[i].iov_len;
             continue;
         }
-        size_t n = aqi_min(len, iov[i].iov_len - at);
-        memcpy((unsigned char *)iov[i].iov_base + at, from, n);
-        from += n;
-        len -= n;
+        part[n] = (struct iovec){.iov_base = (unsigned char *)iov[i].iov_base + at,
+                                 .iov_len = aqi_min(len, iov[i].iov_len - at)};
+        len -= part[n++].iov_len;
         at = 0;
     }
+    return n;
+}
+
+unsigned afi_iov_pieces(const struct iovec *iov, unsigned count, struct afi_piece *pieces)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < count; i++)
+        if (iov[i].iov_len != 0)
+            pieces[n++] =
+                (struct afi_piece){.addr = (uintptr_t)iov[i].iov_base, .len = iov[i].iov_len};
+    return n;
+}
+
+void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
+                          size_t len)
+{
+    const unsigned char *from = bytes;
+    struct iovec part[AFI_IOVS];
+    count = afi_iov_part(iov, count, at, len, part);
+    for (unsigned i = 0; i < count; from += part[i++].iov_len)
+        memcpy(part[i].iov_base, from, part[i].iov_len);
 }
 
 void afi_iov_gather_many(const struct iovec *iov, unsigned count, void *bytes)

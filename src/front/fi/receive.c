@@ -132,24 +132,6 @@ static void receive_fetched(struct afi_fetch *fetch)
 
 /* --- delivery -------------------------------------------------------------------------------- */
 
-/* The part of the receive's memory from there on. */
-static unsigned receive_rest(const struct afi_rx *rx, size_t at, size_t len, struct iovec *to)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < rx->count && len != 0; i++) {
-        if (at >= rx->iov[i].iov_len) {
-            at -= rx->iov[i].iov_len;
-            continue;
-        }
-        size_t part = aqi_min(len, rx->iov[i].iov_len - at);
-        to[n++] =
-            (struct iovec){.iov_base = (unsigned char *)rx->iov[i].iov_base + at, .iov_len = part};
-        len -= part;
-        at = 0;
-    }
-    return n;
-}
-
 static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
                           const struct afi_message *message, size_t at, size_t len)
 {
@@ -157,7 +139,7 @@ static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
     if (fetch == NULL) abort(); /* the message cannot be lost */
     memcpy(fetch->from, message->bytes, message->nbytes);
     fetch->from_count = (unsigned)(message->nbytes / sizeof(struct afi_piece));
-    fetch->to_count = receive_rest(rx, at, len, fetch->to);
+    fetch->to_count = afi_iov_part(rx->iov, rx->count, at, len, fetch->to);
     fetch->len = len;
     fetch->rx = rx;
     fetch->at = at;

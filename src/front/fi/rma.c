@@ -293,13 +293,10 @@ bool afi_target_get(struct afi_peer *peer, const struct afi_wire *head, const un
         afi_wire_note(peer, &answer, target.iov, target.count);
         return true;
     }
-    for (unsigned i = 0; i < target.count; i++)
-        pieces[i] = (struct afi_piece){.addr = (uintptr_t)target.iov[i].iov_base,
-                                       .len = target.iov[i].iov_len};
     answer.kind = AFI_GRANT;
-    answer.pieces = (uint8_t)target.count;
+    answer.pieces = (uint8_t)afi_iov_pieces(target.iov, target.count, pieces);
     answer.len = target.len;
-    const struct iovec list = {.iov_base = pieces, .iov_len = target.count * sizeof(pieces[0])};
+    const struct iovec list = {.iov_base = pieces, .iov_len = answer.pieces * sizeof(pieces[0])};
     afi_wire_note(peer, &answer, &list, 1);
     return true;
 }

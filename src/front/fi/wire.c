@@ -8,8 +8,8 @@
 
 enum {
     WIRE_HANDLER = AQ_HANDLER_BASE,
-    WIRE_COST = 192,        /* bytes that a message without a receive takes besides its own */
-    WIRE_EAGER_HERE = 8192, /* on a host, longer messages are fetched */
+    WIRE_COST = 192, /* bytes that a message without a receive takes besides its own */
+    WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
     WIRE_SLOT_BITS = 20 /* of a handle; above them, how often the slot was used */
 };
@@ -17,9 +17,8 @@ enum {
 /* A message that waits for room; and one that has come early. */
 struct wire_note {
     struct afi_link link;
-    struct afi_wire head;
     size_t len;
-    unsigned char bytes[];
+    unsigned char bytes[]; /* with the head */
 };
 struct afi_early {
     struct afi_early *next;
@@ -130,12 +129,12 @@ void afi_op_end(struct afi_op *op, int err)
 static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const struct iovec *iov,
                       unsigned count)
 {
-    size_t len = afi_iov_len(iov, count);
+    size_t len = sizeof(*head) + afi_iov_len(iov, count);
     struct wire_note *note = malloc(sizeof(*note) + len);
     if (note == NULL) return false;
-    note->head = *head;
     note->len = len;
-    afi_iov_gather(iov, count, note->bytes);
+    memcpy(note->bytes, head, sizeof(*head));
+    afi_iov_gather(iov, count, note->bytes + sizeof(*head));
     afi_list_append(list, &note->link);
     return true;
 }
@@ -225,16 +224,6 @@ static bool wire_own(struct afi_op *op)
     return true;
 }
 
-static unsigned wire_pieces(const struct afi_op *op, struct afi_piece *pieces)
-{
-    unsigned n = 0;
-    for (unsigned i = 0; i < op->count; i++)
-        if (op->iov[i].iov_len != 0)
-            pieces[n++] = (struct afi_piece){.addr = (uintptr_t)op->iov[i].iov_base,
-                                             .len = op->iov[i].iov_len};
-    return n;
-}
-
 static bool wire_is_injected(const struct afi_op *op)
 {
     return (op->cq_flags & FI_INJECT) != 0;
@@ -249,18 +238,25 @@ static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, stru
     if (!wire_give_handle(op)) return AQ_AGAIN;
     head->flags |= AFI_REMOTE;
     head->op = op->handle;
-    head->pieces = (uint8_t)wire_pieces(op, pieces);
+    head->pieces = (uint8_t)afi_iov_pieces(op->iov, op->count, pieces);
     iov[count] =
         (struct iovec){.iov_base = pieces, .iov_len = head->pieces * sizeof(struct afi_piece)};
     return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
+}
+
+/* Bytes of the largest message that carries the program's; from a host's own processes, longer ones
+ * are fetched. */
+static inline size_t wire_eager(const struct afi_peer *peer)
+{
+    return peer->here ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
 }
 
 /* Whether a message of so many bytes travels with its head: the peer has room for it, with or
  * without a receive. */
 static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
 {
-    size_t most = peer->here ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
-    return len + sizeof(struct afi_wire) <= most && len + WIRE_COST + AFI_WINDOW / 4 <= peer->left;
+    return len + sizeof(struct afi_wire) <= wire_eager(peer) &&
+           len + WIRE_COST + AFI_WINDOW / 4 <= peer->left;
 }
 
 bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
@@ -334,8 +330,8 @@ static aq_status wire_send_access(struct afi_op *op)
         return wire_transmit(op->peer, &head, iov, 2, afi_iov_len(iov, 2));
     }
     head.kind = AFI_PUT;
-    size_t most = op->peer->here ? aqi_min(op->peer->eager, WIRE_EAGER_HERE) : op->peer->eager;
-    if (sizeof(head) + iov[0].iov_len + op->len > most) return wire_send_remote(op, &head, iov, 1);
+    if (sizeof(head) + iov[0].iov_len + op->len > wire_eager(op->peer))
+        return wire_send_remote(op, &head, iov, 1);
     memcpy(&iov[1], op->iov, op->count * sizeof(struct iovec));
     return wire_transmit(op->peer, &head, iov, 1 + op->count, iov[0].iov_len + op->len);
 }
@@ -384,31 +380,34 @@ int afi_op_start(struct afi_op *op, int err)
     return err;
 }
 
+static struct wire_note *wire_first_note(struct afi_peer *peer)
+{
+    return AFI_OF(peer->notes.next, struct wire_note, link);
+}
+
 static void wire_push_notes(struct afi_peer *peer)
 {
     while (!afi_list_is_empty(&peer->notes)) {
-        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
-        const struct iovec iov = {.iov_base = note->bytes, .iov_len = note->len};
-        if (wire_transmit(peer, &note->head, &iov, 1, note->len) != AQ_OK) return;
+        struct wire_note *note = wire_first_note(peer);
+        struct afi_wire head;
+        const struct iovec iov = {.iov_base = note->bytes + sizeof(head),
+                                  .iov_len = note->len - sizeof(head)};
+        memcpy(&head, note->bytes, sizeof(head));
+        if (wire_transmit(peer, &head, &iov, 1, iov.iov_len) != AQ_OK) return;
         afi_list_remove(&note->link);
         free(note);
     }
 }
 
+/* Those that are there now, as each may lead to another. */
 static void wire_take_own(struct afi_peer *peer)
 {
     struct afi_link *last = peer->notes.prev;
     for (bool more = !afi_list_is_empty(&peer->notes); more;) {
-        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
+        struct wire_note *note = wire_first_note(peer);
         more = &note->link != last;
         afi_list_remove(&note->link);
-        unsigned char *bytes = malloc(sizeof(note->head) + note->len);
-        if (bytes != NULL) {
-            memcpy(bytes, &note->head, sizeof(note->head));
-            memcpy(bytes + sizeof(note->head), note->bytes, note->len);
-            afi_wire_input(peer, bytes, sizeof(note->head) + note->len);
-            free(bytes);
-        }
+        afi_wire_input(peer, note->bytes, note->len);
         free(note);
     }
 }
@@ -424,17 +423,8 @@ void afi_wire_push(struct afi_peer *peer)
     else
         wire_push_notes(peer);
     while ((peer->self || afi_list_is_empty(&peer->notes)) && !afi_list_is_empty(&peer->waiting)) {
-        struct afi_op *op = AFI_OF(peer->waiting.next, struct afi_op, link);
-        afi_list_remove(&op->link);
-        if (wire_send(op) == AQ_OK) {
-            peer->waiting_count--;
-            continue;
-        }
-        op->link.prev = &peer->waiting;
-        op->link.next = peer->waiting.next;
-        peer->waiting.next->prev = &op->link;
-        peer->waiting.next = &op->link;
-        break;
+        if (wire_send(AFI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
+        peer->waiting_count--;
     }
     if (afi_list_is_empty(&peer->notes) && afi_list_is_empty(&peer->waiting))
         afi_list_remove(&peer->active);
@@ -443,7 +433,7 @@ void afi_wire_push(struct afi_peer *peer)
 void afi_wire_forget(struct afi_peer *peer)
 {
     while (!afi_list_is_empty(&peer->notes)) {
-        struct wire_note *note = AFI_OF(peer->notes.next, struct wire_note, link);
+        struct wire_note *note = wire_first_note(peer);
         afi_list_remove(&note->link);
         free(note);
     }
