@@ -507,7 +507,7 @@ static inline size_t afi_iov_len(const struct iovec *iov, size_t count)
 /* The part [at, at + len) of these pieces, as far as there is; at most `count` of them. */
 unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t len,
                       struct iovec *part);
-/* As peers are told, without empty ones. */
+/* The same memory as a message names it to a peer, without empty pieces. */
 unsigned afi_iov_pieces(const struct iovec *iov, unsigned count, struct afi_piece *pieces);
 /* Copy to [at, at + len) of these pieces of memory, as much as there is; and all from them. */
 void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
