@@ -46,6 +46,29 @@ static void writes_and_reads(struct pair *pair)
     CHECK(fi_cntr_read(pair->b.served) - served >= COUNT_OF(lens));
 }
 
+/* Writes that the target fetches count for its registration like others. */
+static void counted(struct pair *pair)
+{
+    enum { MINE = 77 };
+    static const size_t lens[] = {8, 300000};
+    struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP};
+    struct fid_cntr *cntr;
+    struct fid_mr *own;
+    CHECK_EQUAL(fi_cntr_open(pair->b.domain, &attr, &cntr, NULL), 0);
+    CHECK_EQUAL(fi_mr_reg(pair->b.domain, target, ROOM, FI_REMOTE_WRITE, 0, MINE, 0, &own, NULL),
+                0);
+    CHECK_EQUAL(fi_mr_bind(own, &cntr->fid, FI_REMOTE_WRITE), 0);
+    CHECK_EQUAL(fi_mr_enable(own), 0);
+    for (unsigned i = 0; i < COUNT_OF(lens); i++) {
+        PAIR_CALL(pair, fi_write(pair->a.ep, local, lens[i], NULL, pair->a.other, base,
+                                 fi_mr_key(own), NULL));
+        (void)pair_next(pair, pair->a.tx, NULL);
+        CHECK_EQUAL(fi_cntr_read(cntr), i + 1);
+    }
+    CHECK_EQUAL(fi_close(&own->fid), 0);
+    CHECK_EQUAL(fi_close(&cntr->fid), 0);
+}
+
 static void pieces(struct pair *pair)
 {
     struct iovec iov[8];
@@ -282,6 +305,7 @@ int main(int argc, char **argv)
     pair_open(&pair, &wish);
     open_memory(&pair, FI_REMOTE_READ | FI_REMOTE_WRITE);
     writes_and_reads(&pair);
+    counted(&pair);
     pieces(&pair);
     refused(&pair);
     rights(&pair);

@@ -41,7 +41,7 @@ static struct afi_link *domain_mr_bucket(struct afi_domain *domain, uint64_t key
     return &domain->mr_buckets[aqi_hash(AQI_HASH_SEED, key) % DOMAIN_MR_BUCKETS];
 }
 
-static struct afi_mr *domain_mr_of(struct afi_domain *domain, uint64_t key)
+struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key)
 {
     struct afi_link *bucket = domain_mr_bucket(domain, key);
     for (struct afi_link *at = bucket->next; at != bucket; at = at->next)
@@ -52,7 +52,7 @@ static struct afi_mr *domain_mr_of(struct afi_domain *domain, uint64_t key)
 struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t addr, size_t len,
                            uint64_t access, unsigned char **at)
 {
-    struct afi_mr *mr = domain_mr_of(domain, key);
+    struct afi_mr *mr = afi_mr_of(domain, key);
     if (mr == NULL || (mr->access & access) != access) return NULL;
     uint64_t begin = domain->virtual ? (uintptr_t)mr->at : 0;
     if (!aqi_within(addr, len, begin, mr->len)) return NULL;
@@ -112,10 +112,10 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
 {
     uint64_t key = wanted;
     if (domain->chooses_keys) {
-        while (domain_mr_of(domain, domain->next_key) != NULL)
+        while (afi_mr_of(domain, domain->next_key) != NULL)
             domain->next_key++;
         key = domain->next_key++;
-    } else if (domain_mr_of(domain, key) != NULL) {
+    } else if (afi_mr_of(domain, key) != NULL) {
         return -FI_ENOKEY;
     }
     mr->fid.key = key;

@@ -297,7 +297,8 @@ struct afi_fetch {
     uint32_t remote_op, epoch;
     uint8_t flags;
     uint64_t tag, data, total;
-    size_t at; /* in a buffer for many messages */
+    uint64_t key; /* of the target's registration, which may be gone at the end */
+    size_t at;    /* in a buffer for many messages */
 };
 
 /* --- library.c: the copy of Aqueduct, the lock, progress ---------------------------------------
@@ -359,7 +360,8 @@ int afi_info_check(const struct fi_info *info);
 /* domain.c */
 int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **domain,
                     void *context);
-/* The memory at [addr, addr + len) of a key, or NULL. */
+struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key); /* NULL: none */
+/* The same, if it contains [addr, addr + len) and allows this access; that memory. */
 struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t addr, size_t len,
                            uint64_t access, unsigned char **at);
 /* Whether a registration with this access contains it. */

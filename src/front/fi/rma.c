@@ -234,14 +234,16 @@ static void rma_written(struct afi_peer *peer, uint8_t flags, uint64_t data, siz
 static void rma_put_fetched(struct afi_fetch *fetch)
 {
     int err = fetch->status == AQ_OK ? 0 : FI_EIO;
-    if (err == 0) rma_written(fetch->peer, fetch->flags, fetch->data, fetch->total, NULL);
+    if (err == 0)
+        rma_written(fetch->peer, fetch->flags, fetch->data, fetch->total,
+                    afi_mr_of(fetch->peer->ep->domain, fetch->key));
     afi_wire_answer(fetch->peer, fetch->epoch, fetch->remote_op, err);
 }
 
 static bool rma_put_remote(struct afi_peer *peer, const struct afi_wire *head,
                            const unsigned char *bytes, size_t len, const struct rma_target *target)
 {
-    if (!afi_wire_has_pieces(head, bytes, len)) return false;
+    if (target->count == 0 || !afi_wire_has_pieces(head, bytes, len)) return false;
     struct afi_fetch *fetch = afi_fetch_new(peer);
     if (fetch == NULL) {
         afi_wire_answer(peer, peer->epoch, head->op, FI_ENOMEM);
@@ -254,6 +256,7 @@ static bool rma_put_remote(struct afi_peer *peer, const struct afi_wire *head,
     fetch->len = fetch->total = target->len;
     fetch->flags = head->flags;
     fetch->data = head->data;
+    fetch->key = target->mr->fid.key;
     fetch->remote_op = head->op;
     fetch->done = rma_put_fetched;
     afi_fetch_begin(fetch);
