@@ -126,6 +126,13 @@ void afi_op_end(struct afi_op *op, int err)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
+/* Disconnect a peer outside of the handler, like one that is gone. */
+static void wire_abandon(struct afi_peer *peer)
+{
+    peer->state = AFI_CLOSING;
+    afi_peer_activate(peer);
+}
+
 static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const struct iovec *iov,
                       unsigned count)
 {
@@ -192,8 +199,10 @@ void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const str
         (void)wire_transmit(peer, head, iov, count, afi_iov_len(iov, count));
         return;
     }
-    (void)wire_keep(&peer->notes, head, iov, count);
-    afi_peer_activate(peer);
+    if (wire_keep(&peer->notes, head, iov, count))
+        afi_peer_activate(peer);
+    else
+        wire_abandon(peer); /* it would wait for ever */
 }
 
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err)
@@ -526,12 +535,11 @@ static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
     return true;
 }
 
-/* A peer that breaks the protocol is disconnected outside of the handler, like one that is gone. */
+/* A peer that breaks the protocol. */
 static void wire_broken(struct afi_peer *peer)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
-    peer->state = AFI_CLOSING;
-    afi_peer_activate(peer);
+    wire_abandon(peer);
 }
 
 static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t len)
