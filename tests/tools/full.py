@@ -20,6 +20,7 @@ PRINTS = (
     (AQINFO, "--markdown"),
     (AQINFO, "--merge-traces", "/dev/null"),
     (AQINFO, "AQ_WAIT"),
+    (AQINFO, "fi"),
     (AQPERF, "--help"),
     (AQPERF, "--version"),
     (AQPERF, "--list"),

@@ -206,8 +206,10 @@ int main(int argc, char **argv)
                                       .count = sizeof rows / sizeof rows[0]};
     char **names = argv + command_read(&line, argc, argv);
     int named = *names != NULL;
-    if (format == FORMAT_TEXT && named && strcmp(names[0], "fi") == 0 && names[1] == NULL)
-        return command_written() ? fi_show() : 1;
+    if (format == FORMAT_TEXT && named && strcmp(names[0], "fi") == 0 && names[1] == NULL) {
+        int missing = fi_show();
+        return command_written() ? missing : 1;
+    }
     if ((format & (format - 1)) != 0)
         command_wrong("--json, --markdown, --merge-traces and --peers cannot be combined");
     if (named && format == FORMAT_MARKDOWN)
