@@ -185,7 +185,6 @@ struct dgram_conn {
 struct dgram_peer {
     uint32_t id;
     uint8_t state;
-    bool known;      /* aqi_dgram_peer */
     bool located;    /* addr is there */
     bool ready;      /* in dgram.ready */
     bool met;        /* epoch is there */
