@@ -155,8 +155,8 @@ struct udp_tp {
     size_t end_count, end_room;
     bool touching; /* a thread touches sources, which its program must not unmap meanwhile: */
     pthread_t toucher;
-    struct iovec *touched;
-    size_t touched_room;
+    struct iovec *touched; /* kept for the next time: a handler may jump out of this one */
+    size_t touched_count, touched_room;
     uint64_t drops;            /* of the port, as far as they are counted */
     uint64_t shown, show_next; /* when udp_peers_show was called, and is to be */
 };

@@ -59,37 +59,17 @@ void udp_rma_remote(void *arg, void *user, aq_status status)
 
 /* --- memory that the kernel could not read ---------------------------------------------------- */
 
-/* The memory to touch. */
-struct udp_sources {
-    size_t count, room;
-    struct iovec *iov;
-};
-
 static void udp_rma_found(void *arg, const void *addr, size_t len)
 {
-    struct udp_sources *sources = arg;
-    if (sources->count < sources->room)
-        sources->iov[sources->count] =
+    struct udp_tp *udp = arg;
+    if (aqi_array_reserve(&udp->touched, &udp->touched_room, udp->touched_count + 1,
+                          sizeof(*udp->touched)))
+        udp->touched[udp->touched_count++] =
             (struct iovec){.iov_base = (void *)(uintptr_t)addr, .iov_len = len};
-    sources->count++;
-}
-
-/* With the lock held. */
-static void udp_rma_find(struct udp_tp *udp, struct udp_sources *sources)
-{
-    aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
-    /* A handler may jump out of the touch: the list stays for the next one. */
-    (void)aqi_array_reserve(&udp->touched, &udp->touched_room, sources->count,
-                            sizeof(*udp->touched));
-    sources->iov = udp->touched;
-    sources->room = aqi_min(sources->count, udp->touched_room);
-    sources->count = 0;
-    aqi_dgram_sources(udp->dgram, udp_rma_found, sources);
 }
 
 unsigned udp_rma_touch(struct udp_tp *udp)
 {
-    struct udp_sources sources = {0};
     udp_lock(udp);
     if (udp->touching) { /* the others', too */
         udp->unreadable = true;
@@ -98,14 +78,15 @@ unsigned udp_rma_touch(struct udp_tp *udp)
     }
     udp->touching = true;
     udp->toucher = pthread_self();
-    udp_rma_find(udp, &sources);
+    udp->touched_count = 0;
+    aqi_dgram_sources(udp->dgram, udp_rma_found, udp);
     udp_unlock(udp);
     aqi_log(AQI_LOG_INFO, "udp",
             "memory that was to be sent could not be read: all %zu sources of transfers under way "
             "are touched, for the signal to come here",
-            sources.count);
-    for (size_t i = 0; i < sources.room; i++)
-        aqi_touch_read(sources.iov[i].iov_base, sources.iov[i].iov_len);
+            udp->touched_count);
+    for (size_t i = 0; i < udp->touched_count; i++)
+        aqi_touch_read(udp->touched[i].iov_base, udp->touched[i].iov_len);
     udp_lock(udp);
     unsigned ends = (unsigned)udp->end_count;
     udp->touching = false;
