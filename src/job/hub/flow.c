@@ -9,9 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Facts are acknowledged after this many bytes, or this long after the first. */
+/* Facts are acknowledged after this many bytes; fewer than that by root_tick. */
 #define FLOW_GOT_BYTES 65536u
-#define FLOW_GOT_NS    100000000u
 /* Pause between two rounds of calls up the tree, in fractions of AQ_HOST_TIMEOUT. */
 #define FLOW_ROUNDS 40u
 /* Output waits while this much is unacknowledged. */

@@ -34,9 +34,6 @@ struct hub_local {
     struct hub_part part;
 };
 
-/* An agreement requested by ranks of this host, until all that are alive have requested it. */
-struct hub_ask;
-
 struct hub_closing {
     bool ending;
     bool closed;       /* and the root has been notified */
