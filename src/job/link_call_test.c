@@ -45,17 +45,10 @@ static int really_connect(int fd, const struct sockaddr *at, socklen_t len)
     return real(fd, at, len);
 }
 
-static struct sockaddr_in local(uint16_t port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    return at;
-}
-
 /* Wait until it is made. */
 static int connect_to(int fd, uint16_t port)
 {
-    const struct sockaddr_in at = local(port);
+    const struct sockaddr_in at = world_local(port);
     struct pollfd made = {.fd = fd, .events = POLLOUT};
     if (really_connect(fd, (const void *)&at, sizeof(at)) == 0) return 0;
     assert_int_equal(errno, EINPROGRESS);
@@ -80,7 +73,7 @@ static int stall(int fd)
 
 static int meet_itself(int fd)
 {
-    struct sockaddr_in at = local(0);
+    struct sockaddr_in at = world_local(0);
     socklen_t len = sizeof(at);
     assert_int_equal(bind(fd, (const void *)&at, len), 0);
     assert_int_equal(getsockname(fd, (void *)&at, &len), 0);
@@ -93,7 +86,7 @@ int connect(int fd, const struct sockaddr *to, socklen_t len)
     const struct sockaddr_in *at = (const void *)to;
     unsigned number = ntohs(at->sin_port);
     if (!plans.on || to->sa_family != AF_INET || number > PLANS) return really_connect(fd, to, len);
-    const struct sockaddr_in first = local(hosts[0].port);
+    const struct sockaddr_in first = world_local(hosts[0].port);
     unsigned i = number - 1;
     plans.calls++;
     plans.of[i]++;

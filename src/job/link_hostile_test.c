@@ -179,13 +179,11 @@ static void test_flood(void **state)
 {
     (void)state;
     static int fds[FLOOD];
-    struct sockaddr_in at = {.sin_family = AF_INET};
     unsigned most = 0;
     world_open_all(10 * SECONDS, 1 * SECONDS, 0);
     world_connect();
     hosts[0].echo = hosts[1].echo = true;
-    at.sin_port = htons(hosts[0].port);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const struct sockaddr_in at = world_local(hosts[0].port);
     for (unsigned i = 0; i < FLOOD; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         assert_true(fds[i] >= 0);

@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <ifaddrs.h>

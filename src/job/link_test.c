@@ -273,8 +273,7 @@ static bool queue_is_full(int listener)
 /* A listener with a full queue does not answer, like a host behind a firewall. */
 static void fill_queue(int listener, uint16_t port, int *fds, unsigned count)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const struct sockaddr_in at = world_local(port);
     for (unsigned i = 0; i < count; i++) {
         fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (connect(fds[i], (const struct sockaddr *)&at, sizeof(at)) != 0)

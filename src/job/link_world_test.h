@@ -214,11 +214,17 @@ static inline void world_send(struct aqi_link *link, const void *bytes, size_t l
     aqi_link_send(link, &piece, 1);
 }
 
-/* A plain connection, not a link. */
-static inline int world_raw(uint16_t port)
+static inline struct sockaddr_in world_local(uint16_t port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(port)};
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    return at;
+}
+
+/* A plain connection, not a link. */
+static inline int world_raw(uint16_t port)
+{
+    const struct sockaddr_in at = world_local(port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
@@ -239,9 +245,8 @@ static inline bool world_raw_ended(int fd)
 /* A reserved port where connections are refused. */
 static inline int world_raw_port(uint16_t *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
+    struct sockaddr_in at = world_local(0);
     socklen_t len = sizeof(at);
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
