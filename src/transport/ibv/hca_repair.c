@@ -165,15 +165,14 @@ static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hc
 {
     while (link->tail != link->head) {
         struct hca_sent *sent = hca_link_take(hca, link);
-        bool refused = sent->refused && !sent->straight;
-        if (!sent->straight && hca_transfer_lent_again(hca, sent)) {
-            hca_sent_end(hca, sent, AQ_OK);
-        } else if (refused && hca_sent_op(sent)->refused) {
-            hca_sent_end(hca, sent, AQ_ERANGE);
-        } else if (sent->straight) {
+        if (sent->straight) {
             hca_transfer_again(hca, peer, sent);
+        } else if (hca_transfer_lent_again(hca, sent)) {
+            hca_sent_end(hca, sent, AQ_OK);
+        } else if (sent->refused && hca_sent_op(sent)->refused) {
+            hca_sent_end(hca, sent, AQ_ERANGE);
         } else if (sent->piece.op != NULL || sent->piece.buf != NULL) {
-            if (refused) hca_sent_op(sent)->refused = true;
+            if (sent->refused) hca_sent_op(sent)->refused = true;
             sent->refused = false;
             peer->again[peer->again_count++] = *sent;
         }
