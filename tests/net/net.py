@@ -167,21 +167,22 @@ class Wire(Case):
                 self.assertLess(count(said, "packets_dropped"), FEW)
 
     def advice(self, said, net, interface):
-        """One warning, from rank 0, names both ends and the remedy, an AQ_UDP_MTU."""
+        """One warning names both ends and the remedy, an AQ_UDP_MTU."""
         self.assertEqual(len(said), 1, said)
-        match = re.match(rf"aq\[0\] udp: peer \d \({net}2:\d+\) answers small packets from "
-                         rf"{net}1:\d+ \({interface}\), but not those of 8972 bytes: the path "
-                         r"carries only (\d+), .*Set AQ_UDP_MTU=(\d+), or", said[0])
+        match = re.match(rf"aq\[\d\] udp: peer \d \({net}([12]):\d+\) answers small packets "
+                         rf"from {net}(?!\1)[12]:\d+ \({interface}\), but not those of 8972 "
+                         r"bytes: the path carries only (\d+), .*Set AQ_UDP_MTU=(\d+), or", said[0])
         self.assertIsNotNone(match, said[0])
-        self.assertEqual(match[1], match[2])
-        return match[1]
+        self.assertEqual(match[2], match[3])
+        return match[2]
 
     def test_small_path(self):
         """The MTU of the path is found, to 16 bytes, with one warning."""
         for mtu, carries in (("1500", "1500"), ("1400", "1388"), ("4000", "3996")):
             with self.subTest(mtu=mtu), contextlib.ExitStack() as stack:
+                drop = f"iifname wire meta length > {mtu} drop"
                 for host in HOSTS:
-                    stack.enter_context(rules(host, ("prerouting", f"meta length > {mtu} drop")))
+                    stack.enter_context(rules(host, ("prerouting", drop)))
                 with Talk(ranks=4) as talk:
                     talk.round()
                     advice = self.advice(warnings(talk.end()), r"10\.9\.0\.", "wire")

@@ -311,7 +311,8 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
-    if (st == AQ_OK && !alone) udp_paths_open(udp);
+    /* Also on one host: its ranks may be in network namespaces of their own. */
+    if (st == AQ_OK && !udp->own.is_connection && params->size > 1) udp_paths_open(udp);
     if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && aqi_udp_test_port == NULL)
         udp_await_interface(udp);
     if (st == AQ_OK) st = udp_open_port(udp, alone ? towards : NULL, &udp->port);

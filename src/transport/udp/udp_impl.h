@@ -188,7 +188,7 @@ aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
 bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                   struct aqi_dgram_addr *own);
 
-/* udp_paths.c. Opened by all processes of a host, where there are others, or by none. */
+/* udp_paths.c. Opened by all processes of a host or by none. */
 void udp_paths_open(struct udp_tp *udp);
 void udp_paths_close(struct udp_tp *udp);
 /* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */
@@ -199,7 +199,8 @@ void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable);
  * be no other time. */
 void udp_paths_say(struct udp_tp *udp, bool last);
 
-/* Nothing arrives from this peer; true: no process of this host has warned of its host yet. */
+/* Nothing arrives from this peer; false: a process of this host has warned of its host, which is
+ * another one. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
 
 /* udp_silence.c. Can packets come to a peer that has our address? */

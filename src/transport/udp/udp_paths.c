@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /* Then the path is tried anew: it may have been mended, or was only full when it was found. */
-#define PATHS_LAST_MS  60000
-#define PATHS_PATIENCE 1000000000u /* ns, of ranks other than 0 */
+#define PATHS_LAST_MS 60000
+/* ns, of ranks other than 0, which may find it seconds later. */
+#define PATHS_PATIENCE UINT64_C(10000000000)
 
 /* An entry, by the number of a host: when it was found, in ms, and how many bytes; 0: nothing was.
  */
@@ -102,8 +103,8 @@ void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable)
     if (path != NULL) atomic_store_explicit(path, entry, memory_order_relaxed);
     if (udp->small.due != 0 || udp_paths_is_said(udp)) return;
     if (udp->params.self != 0)
-        wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * (uint64_t)PATHS_PATIENCE / PART;
-    if (!udp_paths_is_first(udp, id)) wait += 4 * (uint64_t)PATHS_PATIENCE;
+        wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * PATHS_PATIENCE / PART;
+    if (!udp_paths_is_first(udp, id)) wait += 4 * PATHS_PATIENCE;
     udp->small = (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable};
 }
 
@@ -131,10 +132,10 @@ void udp_paths_say(struct udp_tp *udp, bool last)
             small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }
 
-/* The second half of the memory: the hosts that there was a warning of. */
+/* The second half of the memory: the other hosts that there was a warning of. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
 {
     _Atomic uint64_t *path = udp_paths_to(udp, id);
-    if (path == NULL) return true;
+    if (path == NULL || udp->peers[id]->host == udp->params.host) return true;
     return atomic_exchange_explicit(path + udp->params.size, 1, memory_order_relaxed) == 0;
 }
