@@ -202,7 +202,7 @@ void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const str
     if (wire_keep(&peer->notes, head, iov, count))
         afi_peer_activate(peer);
     else
-        wire_abandon(peer); /* it would wait for ever */
+        wire_abandon(peer); /* which would never get the answer */
 }
 
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err)
