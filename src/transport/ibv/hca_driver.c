@@ -8,6 +8,9 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
+static_assert(HCA_RAILS <= AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
+              "the engine has room for the registrations and keys of all rails");
+
 static void hca_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
 {
     struct ibv_mr *mrs[HCA_RAILS];

@@ -23,7 +23,6 @@ enum {
     HCA_GREETINGS = 64, /* receive buffers for greetings, on each rail */
     HCA_GREETINGS_OUT = 16,
     HCA_GRH = 40,   /* bytes before a datagram */
-    HCA_BATCH = 16, /* completions polled at once */
     HCA_POSTS = 8,  /* receive buffers posted together */
     HCA_SILENT = 16 /* messages in a row for one signaled completion */
 };
@@ -87,8 +86,8 @@ struct hca_rail {
     char name[72];                        /* "mlx5_0:1" */
     struct aqi_rdma_buf *left[HCA_POSTS]; /* freed by messages, to be posted again */
     uint32_t left_count;
-    /* Completions that were polled while arming. */
-    struct ibv_wc found[HCA_BATCH], *found_next, *found_end; /* those that are not handled yet */
+    /* Completions that were polled; `found_next` to `found_end` are not handled yet. */
+    struct ibv_wc found[AQI_RDMA_BATCH], *found_next, *found_end;
 };
 
 /* --- rings ----------------------------------------------------------------------------------- */

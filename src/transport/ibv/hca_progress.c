@@ -49,14 +49,14 @@ static AQI_NOINLINE unsigned hca_progress_found(struct hca_tp *hca, struct hca_r
                                                 enum aqi_progress_mode mode)
 {
     unsigned n = 0;
-    for (unsigned most = HCA_BATCH; most != 0 && rail->found_next != rail->found_end; most--)
+    for (unsigned most = AQI_RDMA_BATCH; most != 0 && rail->found_next != rail->found_end; most--)
         n += hca_progress_one(hca, rail, rail->found_next++, mode);
     return n;
 }
 
 static inline int hca_progress_poll(struct hca_rail *rail)
 {
-    return ibv_poll_cq(rail->cq, HCA_BATCH, rail->found);
+    return ibv_poll_cq(rail->cq, AQI_RDMA_BATCH, rail->found);
 }
 
 static inline bool hca_progress_keep(struct hca_rail *rail, int found)
@@ -77,7 +77,7 @@ static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_ra
     int left = mode == AQI_PROGRESS_ALL ? rail->cq->cqe : 0, found;
     do {
         n += hca_progress_found(hca, rail, mode);
-        left -= HCA_BATCH;
+        left -= AQI_RDMA_BATCH;
         if (left <= 0 || rail->found_next != rail->found_end) break;
         found = hca_progress_poll(rail);
     } while (hca_progress_keep(rail, found));
@@ -99,8 +99,8 @@ static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
         if (what == HCA_WR_RECEIVE) return hca_message_received(hca, r, wc, mode);
     }
     if (!hca_progress_keep(rail, found)) return 0;
-    return found == HCA_BATCH ? hca_progress_many(hca, rail, mode)
-                              : hca_progress_found(hca, rail, mode);
+    return found == AQI_RDMA_BATCH ? hca_progress_many(hca, rail, mode)
+                                   : hca_progress_found(hca, rail, mode);
 }
 
 static AQI_NOINLINE unsigned hca_progress_other_rails(struct hca_tp *hca,

@@ -1,7 +1,7 @@
 /* Twin of hca_progress.c: how much a poll takes. */
 #include "transport/ibv/hca_world_test.h"
 
-enum { MEDIUM = 256, MANY = 5 * HCA_BATCH + 3 };
+enum { MEDIUM = 256, MANY = 5 * AQI_RDMA_BATCH + 3 };
 
 static struct hca_tp *hca;
 static bool answering; /* each that is handled is followed by another one at once */
@@ -47,7 +47,7 @@ static int close_all(void **unused)
 static void send_many(unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        if (i % HCA_BATCH == 0) (void)hca_progress_queues(hca, AQI_PROGRESS_ALL);
+        if (i % AQI_RDMA_BATCH == 0) (void)hca_progress_queues(hca, AQI_PROGRESS_ALL);
         send_one();
         card_deliver(0, 1);
     }
@@ -56,7 +56,7 @@ static void send_many(unsigned count)
 static void one_poll_takes_all_that_has_arrived(void **unused)
 {
     (void)unused;
-    for (unsigned count = 0; count <= MANY; count += count < 3 ? 1 : HCA_BATCH - 1) {
+    for (unsigned count = 0; count <= MANY; count += count < 3 ? 1 : AQI_RDMA_BATCH - 1) {
         ends[1].handled[0] = 0;
         send_many(count);
         assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_ALL), count);
@@ -70,7 +70,7 @@ static void inside_a_handler_it_takes_a_batch(void **unused)
 {
     (void)unused;
     send_many(MANY);
-    assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES), HCA_BATCH);
+    assert_int_equal(hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES), AQI_RDMA_BATCH);
     assert_int_equal(ends[1].handled[0], 0);
     while (hca_progress_queues(ends[1].hca, AQI_PROGRESS_REPLIES) != 0)
         continue;

@@ -378,7 +378,7 @@ unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode)
     for (uint32_t i = 0; rings->open != 0 && i < rings->count; i++) {
         struct hca_peer *peer = rings->owner[i];
         struct aqi_rdma_buf *buf;
-        for (unsigned taken = 0; peer != NULL && taken < HCA_BATCH; taken++) {
+        for (unsigned taken = 0; peer != NULL && taken < AQI_RDMA_BATCH; taken++) {
             if ((buf = hca_ring_take(hca, peer, true)) == NULL) break;
             hca_message_dispatch(hca, buf, mode);
             n++;

@@ -327,16 +327,12 @@ static inline void end_close(struct end *end)
         hca_transfer_fail(hca, hca_peer_at(hca, j), AQ_EPEER);
         assert_int_equal(hca_peer_at(hca, j)->in.ring, 0);
         assert_null(hca_peer_at(hca, j)->rdma.ops);
-        free(hca_peer_at(hca, j));
     }
     assert_int_equal(hca->rings.open, 0);
-    free(hca->rdma.peers);
     aqi_pins_close(&hca->rdma.pins);
-    aqi_lending_close(&hca->rdma.lending);
     hca_rings_close(hca);
     aqi_rdma_drop_chunks(&hca->rdma);
-    aqi_rdma_close_copies(&hca->rdma);
-    aqi_pool_destroy(&hca->rdma.ops);
+    aqi_rdma_close(&hca->rdma);
     free(hca);
 }
 

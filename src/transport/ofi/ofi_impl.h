@@ -18,7 +18,6 @@
 enum {
     OFI_FRAME = 96,  /* maximum bytes before the payload of a message; a tail follows it */
     OFI_ALIGN = 16,  /* of a message, and so of its payload */
-    OFI_BATCH = 16,  /* completions taken at once */
     OFI_NAME = 64,   /* bytes of a provider's address, at most */
     OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
     OFI_DOMAINS = 8
@@ -197,7 +196,7 @@ struct ofi_tp {
     struct ofi_piece *again; /* pieces that are to be posted again */
     struct aqi_pool pieces;
     /* Completions that were read but not handled. */
-    struct fi_cq_data_entry found[OFI_BATCH];
+    struct fi_cq_data_entry found[AQI_RDMA_BATCH];
     unsigned found_first, found_count;
 };
 

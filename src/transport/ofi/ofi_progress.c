@@ -138,7 +138,7 @@ static void ofi_progress_failed(struct ofi_tp *ofi)
 static bool ofi_progress_poll(struct ofi_tp *ofi)
 {
     if (ofi->found_first != ofi->found_count) return true;
-    ssize_t got = fi_cq_read(ofi->cq, ofi->found, OFI_BATCH);
+    ssize_t got = fi_cq_read(ofi->cq, ofi->found, AQI_RDMA_BATCH);
     if (AQI_UNLIKELY(got == -FI_EAVAIL)) ofi_progress_failed(ofi);
     if (AQI_UNLIKELY(got == -FI_EOVERRUN))
         ofi_progress_overrun(ofi, ofi_library.strerror(FI_EOVERRUN));
@@ -156,10 +156,10 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
 static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
 {
     unsigned n = 0;
-    for (unsigned taken = 0; taken < OFI_BATCH && ofi_progress_poll(ofi); taken++) {
+    for (unsigned taken = 0; taken < AQI_RDMA_BATCH && ofi_progress_poll(ofi); taken++) {
         struct fi_cq_data_entry entry = ofi->found[ofi->found_first++];
         n += ofi_progress_one(ofi, &entry, mode);
-        if (ofi->found_first == ofi->found_count && ofi->found_count < OFI_BATCH) break;
+        if (ofi->found_first == ofi->found_count && ofi->found_count < AQI_RDMA_BATCH) break;
     }
     return n;
 }

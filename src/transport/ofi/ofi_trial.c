@@ -141,8 +141,9 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     }
     trial->done = true;
     if (ctx->kind == OFI_PIECE) return true;
-    (ofi_buf_of(ctx))->busy = false;
-    ofi_buf_put(ofi, ofi_buf_of(ctx));
+    struct ofi_buf *buf = ofi_buf_of(ctx);
+    buf->busy = false;
+    ofi_buf_put(ofi, buf);
     return true;
 }
 

@@ -34,7 +34,7 @@ struct aqi_rdma_peer;
 
 /* The state of a peer; zeroed with it. */
 struct aqi_lender {
-    bool forget;                            /* the cache has yet to learn that it is gone */
+    bool forget;                            /* it is gone; aqi_lending_progress tells the cache */
     uint32_t parts;                         /* of what has asked, those under way */
     struct aqi_transfer *wants, *last_want; /* that have not asked */
     uint32_t sent, taken;                   /* messages to it, and of these, what it has taken */

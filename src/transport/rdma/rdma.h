@@ -22,7 +22,7 @@ enum {
     AQI_RDMA_RAILS = 4,
     AQI_RDMA_KEY = 16,          /* bytes of a peer's key for memory that is registered on demand */
     AQI_RDMA_CHUNK = 64,        /* buffers that are registered together */
-    AQI_RDMA_BATCH = 16,        /* completions taken at once */
+    AQI_RDMA_BATCH = 16,        /* completions, or messages held, that are taken at once */
     AQI_RDMA_LENDING = 3,       /* the `handler` of messages about memory, which are of no kind */
     AQI_RDMA_COPIED = 64 << 10, /* bytes of sources whose copies are kept for the next */
     AQI_RDMA_WHERE = 100        /* bytes of a peer's address as text */
