@@ -52,10 +52,9 @@ static void open_world(void)
     world.ep = AFI_OF(ep, struct afi_ep, fid);
     world.cq = AFI_OF(cq, struct afi_cq, fid);
     world.peer = afi_peer_get(world.ep, afi_ident_get(world.ep->domain, &name));
-    afi.ops = calloc(4, sizeof(struct afi_op *));
-    afi.op_uses = calloc(4, sizeof(*afi.op_uses));
+    afi.ops = calloc(4, sizeof(*afi.ops));
     afi.op_room = 4;
-    if (world.peer == NULL || afi.ops == NULL || afi.op_uses == NULL) abort();
+    if (world.peer == NULL || afi.ops == NULL) abort();
     fi_freeinfo(hints);
     fi_freeinfo(info);
 }
@@ -74,7 +73,7 @@ static void begin_operations(void)
         op->iov[0] = (struct iovec){.iov_base = world.target, .iov_len = 16};
         op->count = 1;
         op->len = 16;
-        afi.ops[i] = op;
+        afi.ops[i].op = op;
         afi_list_append(&world.peer->under_way, &op->link);
     }
 }
@@ -118,7 +117,7 @@ static void end(void)
     while (world.cq->errors != NULL)
         fuzz_require(fi_cq_readerr(&world.cq->fid, &error, 0) == 1, "an error can be read");
     for (unsigned i = 0; i < 4; i++)
-        fuzz_require(afi.ops[i] == NULL, "each operation ends with the connection");
+        fuzz_require(afi.ops[i].op == NULL, "each operation ends with the connection");
     for (unsigned i = MEMORY; i < sizeof(world.memory); i++)
         fuzz_require(world.memory[i] == 0, "nothing is written behind registered memory");
     for (unsigned i = 200; i < sizeof(world.target); i++)

@@ -1,6 +1,8 @@
 /* fi: address vectors. Both types number their addresses from 0. */
 #include "front/fi/fi.h"
 
+#include "base/array.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,21 +20,12 @@ fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
     return FI_ADDR_NOTAVAIL;
 }
 
-static bool av_make_room(struct afi_av *av)
-{
-    if (av->count < av->room) return true;
-    size_t room = 2 * av->room + 64;
-    struct afi_ident **idents = realloc(av->idents, room * sizeof(struct afi_ident *));
-    if (idents == NULL) return false;
-    av->idents = idents;
-    av->room = room;
-    return true;
-}
-
 /* FI_ADDR_NOTAVAIL: it is malformed, or there is no memory. */
 static fi_addr_t av_insert_one(struct afi_av *av, const struct afi_name *name)
 {
-    if (!afi_name_is_valid(name) || !av_make_room(av)) return FI_ADDR_NOTAVAIL;
+    if (!afi_name_is_valid(name) ||
+        !aqi_array_reserve(&av->idents, &av->room, av->count + 1, sizeof(av->idents[0])))
+        return FI_ADDR_NOTAVAIL;
     struct afi_ident *ident = afi_ident_get(av->domain, name);
     if (ident == NULL) return FI_ADDR_NOTAVAIL;
     ident->av = av;

@@ -311,9 +311,11 @@ struct afi {
     aq_team *world;
     struct afi_link eps, active, fetches;
     struct aqi_pool op_pool, rx_pool;
-    struct afi_op **ops; /* by the low bits of their handle */
-    uint32_t *op_uses;   /* and how often that place was used: the high bits */
-    uint32_t op_room, op_free;
+    struct {
+        struct afi_op *op;
+        uint32_t uses; /* how often this slot was used: the high bits of the handle */
+    } * ops;           /* by the low bits */
+    size_t op_room, op_free;
     uint32_t calling; /* connections that are being opened */
     uint32_t rounds;
     int fd; /* to sleep on */

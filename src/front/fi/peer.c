@@ -1,6 +1,7 @@
 /* fi: listening, connections to other endpoints, and how these begin and end. */
 #include "front/fi/fi.h"
 
+#include "base/array.h"
 #include "base/mac.h"
 #include "lib/alone.h"
 
@@ -77,15 +78,12 @@ struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident)
     return peer_new(ep, ident);
 }
 
-/* The table is as large as the address vector was when it was last too small. */
+/* For all addresses that the vector has. */
 static bool peer_make_room(struct afi_ep *ep)
 {
-    size_t room = ep->av->count;
-    struct afi_peer **table = realloc(ep->peer_of, room * sizeof(struct afi_peer *));
-    if (table == NULL) return false;
-    memset(table + ep->peer_of_room, 0, (room - ep->peer_of_room) * sizeof(struct afi_peer *));
-    ep->peer_of = table;
-    ep->peer_of_room = room;
+    size_t had = ep->peer_of_room, size = sizeof(ep->peer_of[0]);
+    if (!aqi_array_reserve(&ep->peer_of, &ep->peer_of_room, ep->av->count, size)) return false;
+    memset(ep->peer_of + had, 0, (ep->peer_of_room - had) * size);
     return true;
 }
 

@@ -1,6 +1,7 @@
 /* fi: sending operations and messages of the protocol, and what arrives of them. */
 #include "front/fi/wire.h"
 
+#include "base/array.h"
 #include "base/stats.h"
 
 #include <stdlib.h>
@@ -11,7 +12,8 @@ enum {
     WIRE_COST = 192, /* bytes that a message without a receive takes besides its own */
     WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
-    WIRE_SLOT_BITS = 20 /* of a handle; above them, how often the slot was used */
+    WIRE_SLOT_BITS = 20, /* of a handle; above them, how often the slot was used */
+    WIRE_SLOTS = 1 << WIRE_SLOT_BITS
 };
 
 /* A message that waits for room; and one that has come early. */
@@ -31,17 +33,12 @@ struct afi_early {
 
 static bool wire_grow_ops(void)
 {
-    uint32_t room = afi.op_room != 0 ? 2 * afi.op_room : 256;
-    if (room > UINT32_C(1) << WIRE_SLOT_BITS) return false;
-    struct afi_op **ops = realloc(afi.ops, room * sizeof(struct afi_op *));
-    if (ops != NULL) afi.ops = ops;
-    uint32_t *uses = realloc(afi.op_uses, room * sizeof(*uses));
-    if (uses != NULL) afi.op_uses = uses;
-    if (ops == NULL || uses == NULL) return false;
-    memset(ops + afi.op_room, 0, (room - afi.op_room) * sizeof(struct afi_op *));
-    memset(uses + afi.op_room, 0, (room - afi.op_room) * sizeof(*uses));
-    afi.op_free = afi.op_room;
-    afi.op_room = room;
+    size_t had = afi.op_room, size = sizeof(afi.ops[0]);
+    if (had >= WIRE_SLOTS || !aqi_array_reserve(&afi.ops, &afi.op_room, had + 1, size))
+        return false;
+    afi.op_room = aqi_min(afi.op_room, WIRE_SLOTS);
+    memset(afi.ops + had, 0, (afi.op_room - had) * size);
+    afi.op_free = had;
     return true;
 }
 
@@ -59,12 +56,17 @@ struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, vo
     return op;
 }
 
+static uint32_t wire_slot(uint32_t handle)
+{
+    return handle & (WIRE_SLOTS - 1);
+}
+
 /* The peer names it by a handle. False: there are too many. */
 static bool wire_give_handle(struct afi_op *op)
 {
-    uint32_t slot = afi.op_free, tried = 0;
+    size_t slot = afi.op_free, tried = 0;
     if (op->handle != 0) return true;
-    while (tried < afi.op_room && afi.ops[slot] != NULL) {
+    while (tried < afi.op_room && afi.ops[slot].op != NULL) {
         slot = (slot + 1) % afi.op_room;
         tried++;
     }
@@ -72,23 +74,23 @@ static bool wire_give_handle(struct afi_op *op)
         if (!wire_grow_ops()) return false;
         slot = afi.op_free;
     }
-    afi.ops[slot] = op;
+    afi.ops[slot].op = op;
     afi.op_free = (slot + 1) % afi.op_room;
-    uint32_t use = ++afi.op_uses[slot] % ((UINT32_C(1) << (32 - WIRE_SLOT_BITS)) - 1) + 1;
-    op->handle = use << WIRE_SLOT_BITS | slot;
+    uint32_t use = ++afi.ops[slot].uses % ((UINT32_C(1) << (32 - WIRE_SLOT_BITS)) - 1) + 1;
+    op->handle = use << WIRE_SLOT_BITS | (uint32_t)slot;
     return true;
 }
 
 static struct afi_op *wire_find_op(const struct afi_peer *peer, uint32_t handle)
 {
-    uint32_t slot = handle & ((UINT32_C(1) << WIRE_SLOT_BITS) - 1);
-    struct afi_op *op = slot < afi.op_room ? afi.ops[slot] : NULL;
+    uint32_t slot = wire_slot(handle);
+    struct afi_op *op = slot < afi.op_room ? afi.ops[slot].op : NULL;
     return op != NULL && op->handle == handle && op->peer == peer && op->sent ? op : NULL;
 }
 
 void afi_op_free(struct afi_op *op)
 {
-    if (op->handle != 0) afi.ops[op->handle & ((UINT32_C(1) << WIRE_SLOT_BITS) - 1)] = NULL;
+    if (op->handle != 0) afi.ops[wire_slot(op->handle)].op = NULL;
     afi_list_remove(&op->link);
     free(op->copy);
     aqi_pool_put(&afi.op_pool, op);
