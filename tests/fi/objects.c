@@ -1,6 +1,6 @@
 /*
- * The features that are offered and refused, queues and their waits, selective completions,
- * endpoints that are gone, and objects that are still in use.
+ * Queues and their waits, selective completions, endpoints that are gone, and objects that are
+ * still in use.
  */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
@@ -8,31 +8,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <time.h>
-
-static void offers(void)
-{
-    struct fi_info *info;
-    struct pair_wish wish = {0};
-    static const uint64_t not_offered[] = {FI_MULTICAST,    FI_COLLECTIVE,   FI_HMEM,    FI_TRIGGER,
-                                           FI_NAMED_RX_CTX, FI_VARIABLE_MSG, FI_RMA_PMEM};
-    CHECK_EQUAL(pair_find(&wish, &info), 0);
-    CHECK(info->next == NULL);
-    CHECK(info->fabric_attr->prov_name == NULL); /* libfabric fills it in */
-    CHECK_EQUAL(info->domain_attr->mr_mode, 0);
-    CHECK_EQUAL(info->mode, 0);
-    CHECK(info->tx_attr->iov_limit >= 8 && info->rx_attr->iov_limit >= 8);
-    CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
-    fi_freeinfo(info);
-    for (size_t i = 0; i < COUNT_OF(not_offered); i++) {
-        wish.caps = FI_MSG | not_offered[i];
-        CHECK_EQUAL(pair_find(&wish, &info), -FI_ENODATA);
-    }
-    wish.caps = FI_TAGGED;
-    CHECK_EQUAL(pair_find(&wish, &info), 0);
-    CHECK_EQUAL(info->caps & (FI_TAGGED | FI_SEND | FI_RECV), FI_TAGGED | FI_SEND | FI_RECV);
-    CHECK_EQUAL(info->caps & (FI_RMA | FI_ATOMIC | FI_MSG), 0);
-    fi_freeinfo(info);
-}
 
 static void selective(void)
 {
@@ -215,6 +190,98 @@ static void in_use(void)
     pair_close(&pair);
 }
 
+/* An event queue, open before anything else is, learns of each insertion and of what it refuses. */
+static void events(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
+    struct fi_av_attr av_attr = {.flags = FI_EVENT};
+    struct fid_fabric *fabric;
+    struct fid_eq *eq;
+    struct fid_av *av;
+    struct fi_info *info;
+    struct fi_eq_entry entry;
+    struct fi_eq_err_entry error = {.err = 0};
+    char names[2][64];
+    size_t len = sizeof(names[0]);
+    fi_addr_t addrs[2];
+    uint32_t type;
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK_EQUAL(fi_prov_ini()->fabric(info->fabric_attr, &fabric, NULL), 0);
+    CHECK_EQUAL(fi_eq_open(fabric, &eq_attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_eq_sread(eq, &type, &entry, sizeof(entry), 1, 0), -FI_EAGAIN);
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_getname(&pair.a.ep->fid, names[1], &len), 0);
+    memset(names[0], 'x', sizeof(names[0]));
+    CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), 0);
+    CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), -FI_ENOEQ);
+    CHECK_EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), 0);
+    CHECK(addrs[0] == FI_ADDR_NOTAVAIL && addrs[1] == 0);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), -FI_EAVAIL);
+    CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), sizeof(error));
+    CHECK(error.fid == &av->fid && error.context == &pair);
+    CHECK_EQUAL(error.data, 0);
+    CHECK_EQUAL(error.err, FI_EINVAL);
+    CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), sizeof(entry));
+    CHECK_EQUAL(type, FI_AV_COMPLETE);
+    CHECK(entry.fid == &av->fid && entry.context == &pair);
+    CHECK_EQUAL(entry.data, 1);
+    CHECK_EQUAL(fi_close(&av->fid), 0);
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    CHECK_EQUAL(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+    pair_close(&pair);
+}
+
+/* An entry of an error is no larger than in the header that the program was compiled with. */
+static void old_programs(void)
+{
+    for (unsigned minor = 4; minor <= 5; minor++) {
+        struct pair pair;
+        struct pair_wish wish = {.version = FI_VERSION(1, minor)};
+        struct fi_cq_err_entry error;
+        struct fi_cq_tagged_entry entry;
+        char data[8];
+        pair_open(&pair, &wish);
+        struct fi_msg_tagged msg = {.addr = FI_ADDR_UNSPEC};
+        PAIR_CALL(&pair, fi_trecvmsg(pair.a.ep, &msg, FI_PEEK));
+        CHECK_EQUAL(fi_cq_read(pair.a.rx, &entry, 1), -FI_EAVAIL);
+        error.err_data = data;
+        error.err_data_size = sizeof(data);
+        CHECK_EQUAL(fi_cq_readerr(pair.a.rx, &error, 0), 1);
+        CHECK_EQUAL(error.err, FI_ENOMSG);
+        CHECK(error.err_data == (minor < 5 ? NULL : data));
+        CHECK_EQUAL(error.err_data_size, minor < 5 ? sizeof(data) : 0);
+        pair_close(&pair);
+    }
+}
+
+/* The place of an address that was removed is the next one's. */
+static void places(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.av_type = FI_AV_TABLE};
+    char name[64];
+    size_t len = sizeof(name);
+    fi_addr_t addr, again[2] = {2, 3};
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_getname(&pair.a.ep->fid, name, &len), 0);
+    for (fi_addr_t i = 2; i < 5; i++) {
+        CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
+        CHECK_EQUAL(addr, i);
+    }
+    CHECK_EQUAL(fi_av_remove(pair.a.av, again, 2, 0), 0);
+    for (fi_addr_t i = 2; i < 6; i += i == 3 ? 2 : 1) {
+        CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
+        CHECK_EQUAL(addr, i);
+    }
+    pair_close(&pair);
+}
+
 /* Thousands of addresses that are never used cost little. */
 static void many_addresses(void)
 {
@@ -244,7 +311,8 @@ static void many_addresses(void)
 
 int main(void)
 {
-    offers();
+    events();
+    old_programs();
     selective();
     injected();
     waits(false);
@@ -252,6 +320,7 @@ int main(void)
     gone();
     broken();
     in_use();
+    places();
     many_addresses();
     puts("ok");
     return 0;

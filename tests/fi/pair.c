@@ -1,12 +1,9 @@
 /* Two endpoints of the provider in one process, for tests of single calls. */
 #include "fi/pair.h"
 
-#include <rdma/providers/fi_prov.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
-
-struct fi_provider *fi_prov_ini(void);
 
 void check_failed(const char *file, int line, const char *format, ...)
 {
@@ -37,7 +34,8 @@ int pair_find(const struct pair_wish *wish, struct fi_info **info)
     hints->domain_attr->av_type = wish->av_type;
     hints->domain_attr->data_progress = wish->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
     if (wish->srx) hints->ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT;
-    int err = fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, info);
+    uint32_t version = wish->version != 0 ? wish->version : FI_VERSION(1, 17);
+    int err = fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
     fi_freeinfo(hints);
     return err;
 }

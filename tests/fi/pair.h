@@ -11,6 +11,7 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
+#include <rdma/providers/fi_prov.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,8 +22,11 @@ _Noreturn void check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #include "common/check.h"
 
+struct fi_provider *fi_prov_ini(void); /* of libfabric; declared nowhere */
+
 /* Choices of a test; zero is the default. */
 struct pair_wish {
+    uint32_t version; /* of libfabric; 0: 1.17 */
     uint64_t caps, tx_flags, cq_flags;
     int mr_mode;
     bool automatic, srx;

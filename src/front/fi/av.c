@@ -20,18 +20,37 @@ fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
     return FI_ADDR_NOTAVAIL;
 }
 
-/* FI_ADDR_NOTAVAIL: it is malformed, or there is no memory. */
-static fi_addr_t av_insert_one(struct afi_av *av, const struct afi_name *name)
+/* At the first free place. 0, or a positive error. */
+static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr_t *addr)
 {
-    if (!afi_name_is_valid(name) ||
-        !aqi_array_reserve(&av->idents, &av->room, av->count + 1, sizeof(av->idents[0])))
-        return FI_ADDR_NOTAVAIL;
+    fi_addr_t at = av->first_free;
+    *addr = FI_ADDR_NOTAVAIL;
+    if (!afi_name_is_valid(name)) return FI_EINVAL;
+    while (at < av->count && av->idents[at] != NULL)
+        at++;
+    if (!aqi_array_reserve(&av->idents, &av->room, at + 1, sizeof(av->idents[0]))) return FI_ENOMEM;
     struct afi_ident *ident = afi_ident_get(av->domain, name);
-    if (ident == NULL) return FI_ADDR_NOTAVAIL;
+    if (ident == NULL) return FI_ENOMEM;
     ident->av = av;
-    ident->addr = av->count;
-    av->idents[av->count] = ident;
-    return av->count++;
+    ident->addr = *addr = at;
+    av->idents[at] = ident;
+    av->first_free = at + 1;
+    av->count = aqi_max(av->count, av->first_free);
+    return 0;
+}
+
+static int av_report_error(struct afi_av *av, size_t index, int err, void *context)
+{
+    const struct fi_eq_err_entry event = {
+        .fid = &av->fid.fid, .context = context, .data = index, .err = err, .prov_errno = -err};
+    return afi_eq_write(av->eq, AFI_EQ_ERROR, &event, sizeof(event));
+}
+
+static int av_report(struct afi_av *av, int fine, void *context)
+{
+    const struct fi_eq_entry event = {
+        .fid = &av->fid.fid, .context = context, .data = (uint64_t)fine};
+    return afi_eq_write(av->eq, FI_AV_COMPLETE, &event, sizeof(event));
 }
 
 static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr_t *fi_addr,
@@ -39,25 +58,23 @@ static int av_insert(struct fid_av *fid, const void *addr, size_t count, fi_addr
 {
     struct afi_av *av = av_of(fid);
     int *errors = (flags & FI_SYNC_ERR) != 0 ? context : NULL;
-    int fine = 0;
-    if (av->eq != NULL && (flags & FI_SYNC_ERR) != 0) return -FI_EINVAL;
+    int fine = 0, lost = 0;
+    if (av->reports && errors != NULL) return -FI_EINVAL;
+    if (av->reports && av->eq == NULL) return -FI_ENOEQ;
     afi_lock();
     for (size_t i = 0; i < count; i++) {
         struct afi_name name;
+        fi_addr_t got;
         memcpy(&name, (const unsigned char *)addr + i * sizeof(name), sizeof(name));
-        fi_addr_t got = av_insert_one(av, &name);
+        int err = av_insert_one(av, &name, &got);
         if (fi_addr != NULL) fi_addr[i] = got;
-        if (errors != NULL) errors[i] = got != FI_ADDR_NOTAVAIL ? 0 : FI_EINVAL;
-        fine += got != FI_ADDR_NOTAVAIL;
+        if (errors != NULL) errors[i] = err;
+        if (err != 0 && av->reports) lost = av_report_error(av, i, err, context);
+        fine += err == 0;
     }
-    if (av->eq != NULL) {
-        const struct fi_eq_entry event = {
-            .fid = &fid->fid, .context = context, .data = (uint64_t)fine};
-        int err = afi_eq_write(av->eq, FI_AV_COMPLETE, &event, sizeof(event));
-        fine = err;
-    }
+    if (av->reports && lost == 0) lost = av_report(av, fine, context);
     afi_unlock();
-    return fine;
+    return av->reports ? lost : fine;
 }
 
 /* Names have no form that people write. */
@@ -81,6 +98,7 @@ static void av_remove_one(struct afi_av *av, fi_addr_t addr)
     struct afi_ident *ident = afi_av_ident(av, addr);
     if (ident == NULL) return;
     av->idents[addr] = NULL;
+    av->first_free = aqi_min(av->first_free, addr);
     if (ident->av == av && ident->addr == addr) ident->av = NULL;
     afi_ident_put(ident);
 }
@@ -145,8 +163,11 @@ static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
     return 0;
 }
 
-static struct fi_ops av_fid_ops = {
-    .size = sizeof(struct fi_ops), .close = av_close, .bind = av_bind};
+static struct fi_ops av_fid_ops = {.size = sizeof(struct fi_ops),
+                                   .close = av_close,
+                                   .bind = av_bind,
+                                   .control = afi_no_control,
+                                   .ops_open = afi_no_ops_open};
 
 int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **out,
                 void *context)
@@ -160,7 +181,8 @@ int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_a
     *av = (struct afi_av){
         .fid = {.fid = {.fclass = FI_CLASS_AV, .context = context, .ops = &av_fid_ops},
                 .ops = &av_ops},
-        .domain = owner};
+        .domain = owner,
+        .reports = (attr->flags & FI_EVENT) != 0};
     afi_lock();
     owner->users++;
     afi_unlock();

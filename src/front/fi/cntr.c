@@ -101,8 +101,10 @@ static int cntr_control(struct fid *fid, int command, void *arg)
     return afi_get_wait(AFI_OF(fid, struct afi_cntr, fid.fid)->wait_obj, command, arg);
 }
 
-static struct fi_ops cntr_fid_ops = {
-    .size = sizeof(struct fi_ops), .close = cntr_close, .control = cntr_control};
+static struct fi_ops cntr_fid_ops = {.size = sizeof(struct fi_ops),
+                                     .close = cntr_close,
+                                     .control = cntr_control,
+                                     .ops_open = afi_no_ops_open};
 
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **out,
                   void *context)

@@ -83,9 +83,11 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
     if (error != NULL) {
         cq->errors = error->next;
         if (cq->errors == NULL) cq->last_error = &cq->errors;
-        *buf = error->entry;
-        buf->err_data = NULL;
-        buf->err_data_size = 0;
+        size_t old = offsetof(struct fi_cq_err_entry, err_data_size);
+        size_t size = afi_error_bytes(cq->domain->version, old);
+        /* The caller's buffer, if it has one, stays its own; there is nothing to tell in it. */
+        if (size > old && buf->err_data_size != 0) error->entry.err_data = buf->err_data;
+        memcpy(buf, &error->entry, size);
         free(error);
     }
     afi_unlock();
@@ -166,8 +168,10 @@ static int cq_control(struct fid *fid, int command, void *arg)
     return afi_get_wait(AFI_OF(fid, struct afi_cq, fid.fid)->wait_obj, command, arg);
 }
 
-static struct fi_ops cq_fid_ops = {
-    .size = sizeof(struct fi_ops), .close = cq_close, .control = cq_control};
+static struct fi_ops cq_fid_ops = {.size = sizeof(struct fi_ops),
+                                   .close = cq_close,
+                                   .control = cq_control,
+                                   .ops_open = afi_no_ops_open};
 
 int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out,
                 void *context)

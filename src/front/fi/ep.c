@@ -153,6 +153,20 @@ static int ep_setopt(struct fid *fid, int level, int name, const void *value, si
     return 0;
 }
 
+static int ep_no_tx_ctx(struct fid_ep *sep, int index, struct fi_tx_attr *attr, struct fid_ep **ep,
+                        void *context)
+{
+    (void)sep, (void)index, (void)attr, (void)ep, (void)context;
+    return -FI_ENOSYS;
+}
+
+static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, struct fid_ep **ep,
+                        void *context)
+{
+    (void)sep, (void)index, (void)attr, (void)ep, (void)context;
+    return -FI_ENOSYS;
+}
+
 static ssize_t ep_size_left(struct fid_ep *ep)
 {
     (void)ep;
@@ -163,6 +177,8 @@ static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
                                   .cancel = ep_cancel,
                                   .getopt = ep_getopt,
                                   .setopt = ep_setopt,
+                                  .tx_ctx = ep_no_tx_ctx,
+                                  .rx_ctx = ep_no_rx_ctx,
                                   .rx_size_left = ep_size_left,
                                   .tx_size_left = ep_size_left};
 
@@ -251,8 +267,11 @@ static int ep_close(struct fid *fid)
     return 0;
 }
 
-static struct fi_ops ep_fid_ops = {
-    .size = sizeof(struct fi_ops), .close = ep_close, .bind = ep_bind, .control = ep_control};
+static struct fi_ops ep_fid_ops = {.size = sizeof(struct fi_ops),
+                                   .close = ep_close,
+                                   .bind = ep_bind,
+                                   .control = ep_control,
+                                   .ops_open = afi_no_ops_open};
 
 int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **out, void *context)
 {
@@ -327,7 +346,8 @@ static int ep_srx_control(struct fid *fid, int command, void *arg)
 static struct fi_ops ep_srx_fid_ops = {.size = sizeof(struct fi_ops),
                                        .close = ep_srx_close,
                                        .bind = ep_srx_bind,
-                                       .control = ep_srx_control};
+                                       .control = ep_srx_control,
+                                       .ops_open = afi_no_ops_open};
 
 int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **out,
                  void *context)

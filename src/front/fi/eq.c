@@ -15,18 +15,24 @@ int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len
     return 0;
 }
 
+static void eq_drop_first(struct afi_eq *eq)
+{
+    struct afi_eq_event *event = eq->events;
+    eq->events = event->next;
+    if (eq->events == NULL) eq->last = &eq->events;
+    free(event);
+}
+
 static ssize_t eq_take(struct afi_eq *eq, uint32_t *type, void *buf, size_t len, uint64_t flags)
 {
     struct afi_eq_event *event = eq->events;
     if (event == NULL) return -FI_EAGAIN;
+    if (event->type == AFI_EQ_ERROR) return -FI_EAVAIL;
     if (len < event->len) return -FI_ETOOSMALL;
     *type = event->type;
     memcpy(buf, event->bytes, event->len);
     ssize_t got = (ssize_t)event->len;
-    if ((flags & FI_PEEK) != 0) return got;
-    eq->events = event->next;
-    if (eq->events == NULL) eq->last = &eq->events;
-    free(event);
+    if ((flags & FI_PEEK) == 0) eq_drop_first(eq);
     return got;
 }
 
@@ -40,11 +46,19 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
     return got;
 }
 
-/* Nothing that is reported here fails later. */
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
 {
-    (void)fid, (void)buf, (void)flags;
-    return -FI_EAGAIN;
+    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    size_t size = afi_error_bytes(eq->version, offsetof(struct fi_eq_err_entry, err_data_size));
+    (void)flags;
+    afi_lock();
+    bool has = eq->events != NULL && eq->events->type == AFI_EQ_ERROR;
+    if (has) {
+        memcpy(buf, eq->events->bytes, size);
+        eq_drop_first(eq);
+    }
+    afi_unlock();
+    return has ? (ssize_t)size : -FI_EAGAIN;
 }
 
 static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size_t len,
@@ -90,11 +104,8 @@ static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
 static int eq_close(struct fid *fid)
 {
     struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
-    while (eq->events != NULL) {
-        struct afi_eq_event *event = eq->events;
-        eq->events = event->next;
-        free(event);
-    }
+    while (eq->events != NULL)
+        eq_drop_first(eq);
     free(eq);
     return 0;
 }
@@ -104,19 +115,21 @@ static int eq_control(struct fid *fid, int command, void *arg)
     return afi_get_wait(AFI_OF(fid, struct afi_eq, fid.fid)->wait_obj, command, arg);
 }
 
-static struct fi_ops eq_fid_ops = {
-    .size = sizeof(struct fi_ops), .close = eq_close, .control = eq_control};
+static struct fi_ops eq_fid_ops = {.size = sizeof(struct fi_ops),
+                                   .close = eq_close,
+                                   .control = eq_control,
+                                   .ops_open = afi_no_ops_open};
 
 int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **out,
                 void *context)
 {
-    (void)fabric;
     if (!afi_waits(attr->wait_obj)) return -FI_ENOSYS;
     struct afi_eq *eq = calloc(1, sizeof(*eq));
     if (eq == NULL) return -FI_ENOMEM;
     *eq = (struct afi_eq){
         .fid = {.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops},
                 .ops = &eq_ops},
+        .version = fabric->api_version,
         .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj};
     eq->last = &eq->events;
     *out = &eq->fid;

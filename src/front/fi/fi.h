@@ -39,6 +39,9 @@ enum {
     AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
 };
 
+/* Modes of memory registration before version 1.5, which the headers of libfabric 2 do not name. */
+enum { AFI_MR_BASIC = 1 << 0, AFI_MR_SCALABLE = 1 << 1 };
+
 #define AFI_MAX_MESSAGE (SIZE_MAX >> 1)
 #define AFI_FORMAT      (FI_PROV_SPECIFIC | 0x6171u)
 
@@ -50,11 +53,19 @@ enum {
     (FI_ORDER_SAS | FI_ORDER_SAW | FI_ORDER_SAR | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |      \
      FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 
+/* The bytes of an entry of an error that a program of this version of libfabric has:
+ * `err_data_size`, their last member, is younger than the others. */
+static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
+{
+    return offset_of_size + (FI_VERSION_LT(version, FI_VERSION(1, 5)) ? 0 : sizeof(size_t));
+}
+
 /* --- objects of a domain --------------------------------------------------------------------- */
 
 enum { AFI_IDENTS = 256 };
 struct afi_domain {
     struct fid_domain fid;
+    uint32_t version;  /* of libfabric, for which the program was written */
     bool progresses;   /* a thread makes progress (FI_PROGRESS_AUTO) */
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
     bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
@@ -89,8 +100,10 @@ struct afi_av {
     struct fid_av fid;
     struct afi_domain *domain;
     struct afi_eq *eq;
+    bool reports;              /* insertions end in `eq` (FI_EVENT) */
     struct afi_ident **idents; /* by fi_addr_t */
     size_t count, room;
+    fi_addr_t first_free; /* no place before it is */
     uint32_t users;
 };
 
@@ -126,6 +139,7 @@ struct afi_cntr {
     uint32_t users;
 };
 
+#define AFI_EQ_ERROR UINT32_MAX /* the event is a struct fi_eq_err_entry */
 struct afi_eq_event {
     struct afi_eq_event *next;
     uint32_t type;
@@ -135,6 +149,7 @@ struct afi_eq_event {
 
 struct afi_eq {
     struct fid_eq fid;
+    uint32_t version; /* as of a domain */
     enum fi_wait_obj wait_obj;
     struct afi_eq_event *events, **last;
 };
@@ -357,6 +372,9 @@ int afi_get_wait(enum fi_wait_obj wait, int command, void *arg);
 /* --- the others ------------------------------------------------------------------------------ */
 
 /* provider.c */
+/* libfabric calls these without a look whether they are there. */
+int afi_no_control(struct fid *fid, int command, void *arg);
+int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context);
 int afi_info_check(const struct fi_info *info);
 
 /* domain.c */

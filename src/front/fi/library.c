@@ -100,6 +100,7 @@ static void library_events(void)
 
 void afi_progress(void)
 {
+    if (AQI_UNLIKELY(!afi.open)) return; /* an event queue without a domain */
     (void)aq_poll();
     if (afi.calling != 0 || ++afi.rounds % LIBRARY_EVENTS == 0) library_events();
     if (!afi_list_is_empty(&afi.fetches)) afi_fetch_progress();
@@ -122,11 +123,11 @@ bool afi_may_sleep(void)
 
 bool afi_sleep(uint64_t deadline)
 {
-    struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
+    struct pollfd fd = {.fd = afi.open ? afi.fd : -1, .events = POLLIN};
     uint64_t now = afi_now();
     if (now >= deadline) return false;
-    library_events();
-    bool go = afi_may_sleep();
+    if (afi.open) library_events();
+    bool go = !afi.open || afi_may_sleep();
     afi_unlock();
     if (go)
         (void)poll(&fd, 1, (int)aqi_min((deadline - now) / LIBRARY_MS + 1, LIBRARY_NAP_MS));

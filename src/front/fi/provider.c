@@ -8,7 +8,13 @@
 
 static const char provider_name[] = "aqueduct";
 
-enum { PROVIDER_PROTOCOL = FI_PROV_SPECIFIC | 0x61710001u, PROVIDER_PROTOCOL_VERSION = 1 };
+enum {
+    PROVIDER_PROTOCOL = FI_PROV_SPECIFIC | 0x61710001u,
+    PROVIDER_PROTOCOL_VERSION = 1,
+    PROVIDER_ENDPOINTS = 1 << 10,
+    PROVIDER_QUEUES = 1 << 16, /* and as many counters */
+    PROVIDER_REGIONS = 1 << 20
+};
 
 #define PROVIDER_OP_FLAGS                                                                          \
     (FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE |                       \
@@ -49,15 +55,15 @@ static bool provider_tx_fits(const struct fi_tx_attr *tx)
            ((tx->caps & ~(PROVIDER_TX_CAPS | PROVIDER_BOTH)) == 0 &&
             (tx->op_flags & ~PROVIDER_OP_FLAGS) == 0 && (tx->msg_order & ~AFI_ORDER) == 0 &&
             tx->inject_size <= AFI_INJECT && tx->size <= AFI_SIZE && tx->iov_limit <= AFI_IOVS &&
-            tx->rma_iov_limit <= AFI_IOVS && (tx->comp_order & ~FI_ORDER_DATA) == 0);
+            tx->rma_iov_limit <= AFI_IOVS && tx->comp_order == 0);
 }
 
 static bool provider_rx_fits(const struct fi_rx_attr *rx)
 {
-    return rx == NULL || ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
-                          (rx->op_flags & ~PROVIDER_OP_FLAGS) == 0 &&
-                          (rx->msg_order & ~AFI_ORDER) == 0 && rx->size <= AFI_SIZE &&
-                          rx->iov_limit <= AFI_IOVS && (rx->comp_order & ~FI_ORDER_DATA) == 0);
+    return rx == NULL ||
+           ((rx->caps & ~(PROVIDER_RX_CAPS | PROVIDER_BOTH)) == 0 &&
+            (rx->op_flags & ~PROVIDER_OP_FLAGS) == 0 && (rx->msg_order & ~AFI_ORDER) == 0 &&
+            rx->size <= AFI_SIZE && rx->iov_limit <= AFI_IOVS && rx->comp_order == 0);
 }
 
 static bool provider_ep_fits(const struct fi_ep_attr *ep)
@@ -65,21 +71,36 @@ static bool provider_ep_fits(const struct fi_ep_attr *ep)
     return ep == NULL ||
            ((ep->type == FI_EP_UNSPEC || ep->type == FI_EP_RDM) &&
             (ep->protocol == FI_PROTO_UNSPEC || ep->protocol == PROVIDER_PROTOCOL) &&
-            ep->max_msg_size <= AFI_MAX_MESSAGE && ep->auth_key_size == 0 &&
-            (ep->tx_ctx_cnt <= 1) && (ep->rx_ctx_cnt <= 1 || ep->rx_ctx_cnt == FI_SHARED_CONTEXT));
+            ep->protocol_version <= PROVIDER_PROTOCOL_VERSION &&
+            ep->max_msg_size <= AFI_MAX_MESSAGE && ep->msg_prefix_size == 0 &&
+            ep->max_order_raw_size <= AFI_ATOMIC && ep->max_order_war_size <= AFI_ATOMIC &&
+            ep->max_order_waw_size <= AFI_ATOMIC && ep->auth_key_size == 0 && ep->tx_ctx_cnt <= 1 &&
+            (ep->rx_ctx_cnt <= 1 || ep->rx_ctx_cnt == FI_SHARED_CONTEXT));
 }
 
 static bool provider_domain_fits(const struct fi_domain_attr *domain)
 {
-    return domain == NULL || ((domain->name == NULL || strcmp(domain->name, provider_name) == 0) &&
-                              (domain->caps & ~PROVIDER_BOTH) == 0 && domain->auth_key_size == 0 &&
-                              domain->cq_data_size <= sizeof(uint64_t) &&
-                              domain->mr_key_size <= sizeof(uint64_t) && domain->mr_iov_limit <= 1);
+    return domain == NULL ||
+           ((domain->name == NULL || strcmp(domain->name, provider_name) == 0) &&
+            (domain->caps & ~PROVIDER_BOTH) == 0 && domain->auth_key_size == 0 &&
+            domain->cq_data_size <= sizeof(uint64_t) && domain->mr_key_size <= sizeof(uint64_t) &&
+            domain->mr_iov_limit <= 1 && domain->cq_cnt <= PROVIDER_QUEUES &&
+            domain->cntr_cnt <= PROVIDER_QUEUES && domain->ep_cnt <= PROVIDER_ENDPOINTS &&
+            domain->tx_ctx_cnt <= PROVIDER_ENDPOINTS && domain->rx_ctx_cnt <= PROVIDER_ENDPOINTS &&
+            domain->max_ep_tx_ctx <= 1 && domain->max_ep_rx_ctx <= 1 &&
+            domain->max_ep_stx_ctx == 0 && domain->max_ep_srx_ctx <= PROVIDER_ENDPOINTS &&
+            domain->mr_cnt <= PROVIDER_REGIONS && domain->max_err_data == 0);
 }
 
 static bool provider_fabric_fits(const struct fi_fabric_attr *fabric)
 {
     return fabric == NULL || fabric->name == NULL || strcmp(fabric->name, provider_name) == 0;
+}
+
+static bool provider_address_fits(const struct fi_info *info)
+{
+    return info->dest_addr == NULL ||
+           (info->dest_addrlen == sizeof(struct afi_name) && afi_name_is_valid(info->dest_addr));
 }
 
 /* 0, or -FI_ENODATA: something is asked that is not offered. */
@@ -88,8 +109,9 @@ static int provider_check(const struct fi_info *hints)
     if (hints == NULL) return 0;
     bool fits = (hints->caps & ~AFI_CAPS) == 0 &&
                 (hints->addr_format == FI_FORMAT_UNSPEC || hints->addr_format == AFI_FORMAT) &&
-                provider_tx_fits(hints->tx_attr) && provider_rx_fits(hints->rx_attr) &&
-                provider_ep_fits(hints->ep_attr) && provider_domain_fits(hints->domain_attr) &&
+                provider_address_fits(hints) && provider_tx_fits(hints->tx_attr) &&
+                provider_rx_fits(hints->rx_attr) && provider_ep_fits(hints->ep_attr) &&
+                provider_domain_fits(hints->domain_attr) &&
                 provider_fabric_fits(hints->fabric_attr);
     return fits ? 0 : -FI_ENODATA;
 }
@@ -125,9 +147,9 @@ static void provider_fill_queues(struct fi_info *info, const struct fi_info *hin
 /* Only programs for the old modes get one of these; all others need register nothing. */
 static int provider_mr_mode(uint32_t version, const struct fi_domain_attr *domain)
 {
-    if (domain == NULL) return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
-    if (domain->mr_mode == FI_MR_BASIC || domain->mr_mode == FI_MR_SCALABLE) return domain->mr_mode;
-    return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? FI_MR_SCALABLE : 0;
+    int wanted = domain != NULL ? domain->mr_mode : 0;
+    if (wanted == AFI_MR_BASIC || wanted == AFI_MR_SCALABLE) return wanted;
+    return FI_VERSION_LT(version, FI_VERSION(1, 5)) ? AFI_MR_SCALABLE : 0;
 }
 
 static int provider_fill_domain(struct fi_info *info, const struct fi_info *hints, uint32_t version)
@@ -148,18 +170,29 @@ static int provider_fill_domain(struct fi_info *info, const struct fi_info *hint
                                 .mr_mode = provider_mr_mode(version, domain),
                                 .mr_key_size = sizeof(uint64_t),
                                 .cq_data_size = sizeof(uint64_t),
-                                .cq_cnt = 1 << 16,
-                                .ep_cnt = 1 << 10,
-                                .tx_ctx_cnt = 1,
-                                .rx_ctx_cnt = 1,
+                                .cq_cnt = PROVIDER_QUEUES,
+                                .ep_cnt = PROVIDER_ENDPOINTS,
+                                .tx_ctx_cnt = PROVIDER_ENDPOINTS,
+                                .rx_ctx_cnt = PROVIDER_ENDPOINTS,
                                 .max_ep_tx_ctx = 1,
                                 .max_ep_rx_ctx = 1,
-                                .max_ep_srx_ctx = 1,
-                                .cntr_cnt = 1 << 16,
+                                .max_ep_srx_ctx = PROVIDER_ENDPOINTS,
+                                .cntr_cnt = PROVIDER_QUEUES,
                                 .mr_iov_limit = 1,
                                 .caps = PROVIDER_BOTH,
-                                .mr_cnt = 1 << 20};
+                                .mr_cnt = PROVIDER_REGIONS};
     return info->domain_attr->name != NULL ? 0 : -FI_ENOMEM;
+}
+
+/* As the name of a peer is an address already, there is nothing to resolve. */
+static int provider_fill_address(struct fi_info *info, const struct fi_info *hints)
+{
+    if (hints == NULL || hints->dest_addr == NULL) return 0;
+    info->dest_addr = malloc(sizeof(struct afi_name));
+    if (info->dest_addr == NULL) return -FI_ENOMEM;
+    memcpy(info->dest_addr, hints->dest_addr, sizeof(struct afi_name));
+    info->dest_addrlen = sizeof(struct afi_name);
+    return 0;
 }
 
 static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint32_t version)
@@ -183,7 +216,8 @@ static int provider_fill(struct fi_info *info, const struct fi_info *hints, uint
     info->fabric_attr->prov_version = FI_VERSION(AQ_VERSION_MAJOR, AQ_VERSION_MINOR);
     info->fabric_attr->api_version = version;
     if (info->fabric_attr->name == NULL) return -FI_ENOMEM;
-    return provider_fill_domain(info, hints, version);
+    int err = provider_fill_address(info, hints);
+    return err == 0 ? provider_fill_domain(info, hints, version) : err;
 }
 
 /* The name of the provider stays NULL, as libfabric fills it in. */
@@ -191,8 +225,13 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
                             const struct fi_info *hints, struct fi_info **out)
 {
     (void)service;
-    /* Endpoints have names that no service of names knows. */
-    if (node != NULL && (flags & FI_SOURCE) == 0) return -FI_ENODATA;
+    if ((flags & FI_PROV_ATTR_ONLY) != 0) {
+        node = NULL;
+        hints = NULL;
+    }
+    /* Endpoints choose their own addresses, which no service of names knows. */
+    if ((flags & FI_SOURCE) == 0 && (node != NULL || (hints != NULL && hints->src_addr != NULL)))
+        return -FI_ENODATA;
     int err = provider_check(hints);
     if (err != 0) return err;
     struct fi_info *info = fi_allocinfo();
@@ -203,6 +242,20 @@ static int provider_getinfo(uint32_t version, const char *node, const char *serv
     else
         *out = info;
     return err;
+}
+
+/* --- what no object has ---------------------------------------------------------------------- */
+
+int afi_no_control(struct fid *fid, int command, void *arg)
+{
+    (void)fid, (void)command, (void)arg;
+    return -FI_ENOSYS;
+}
+
+int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **ops, void *context)
+{
+    (void)fid, (void)name, (void)flags, (void)ops, (void)context;
+    return -FI_ENOSYS;
 }
 
 /* --- fabrics --------------------------------------------------------------------------------- */
@@ -260,7 +313,9 @@ static struct fi_ops_fabric provider_fabric_ops = {.size = sizeof(struct fi_ops_
                                                    .trywait = provider_trywait};
 
 static struct fi_ops provider_fid_ops = {.size = sizeof(struct fi_ops),
-                                         .close = provider_fabric_close};
+                                         .close = provider_fabric_close,
+                                         .control = afi_no_control,
+                                         .ops_open = afi_no_ops_open};
 
 static int provider_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, void *context)
 {

@@ -1,0 +1,228 @@
+/* fi_getinfo: its answers to programs of each version of libfabric, and its refusals. */
+#include "fi/pair.h"
+#include "front/fi/fi.h"
+
+#include <stdio.h>
+
+static int find(uint32_t version, const struct fi_info *hints, struct fi_info **info)
+{
+    return fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
+}
+
+/* Hints with one value that is not offered. */
+#define REFUSED(member, value)                                                                     \
+    do {                                                                                           \
+        struct fi_info *refused_hints = fi_allocinfo(), *refused_info;                             \
+        refused_hints->member = (value);                                                           \
+        if (find(FI_VERSION(1, 17), refused_hints, &refused_info) != -FI_ENODATA)                  \
+            check_failed(__FILE__, __LINE__, "%s = %s is offered", #member, #value);               \
+        fi_freeinfo(refused_hints);                                                                \
+    } while (0)
+
+static void refusals(void)
+{
+    static const uint64_t caps[] = {FI_MULTICAST,    FI_COLLECTIVE,   FI_HMEM,       FI_TRIGGER,
+                                    FI_NAMED_RX_CTX, FI_VARIABLE_MSG, FI_RMA_PMEM,   FI_SHARED_AV,
+                                    FI_SOURCE_ERR,   FI_AV_USER_ID,   FI_XPU_TRIGGER};
+    for (size_t i = 0; i < COUNT_OF(caps); i++) {
+        REFUSED(caps, FI_MSG | FI_SOURCE | caps[i]);
+        REFUSED(tx_attr->caps, FI_MSG | caps[i]);
+        REFUSED(rx_attr->caps, FI_MSG | caps[i]);
+        REFUSED(domain_attr->caps, caps[i]);
+    }
+    REFUSED(addr_format, FI_SOCKADDR_IN);
+    REFUSED(addr_format, FI_ADDR_STR);
+    REFUSED(src_addr, strdup("a name"));
+    REFUSED(dest_addr, strdup("a name"));
+
+    for (enum fi_ep_type type = FI_EP_MSG; type <= FI_EP_SOCK_DGRAM; type++)
+        if (type != FI_EP_RDM) REFUSED(ep_attr->type, type);
+    REFUSED(ep_attr->protocol, FI_PROTO_UDP);
+    REFUSED(ep_attr->protocol_version, 2);
+    REFUSED(ep_attr->max_msg_size, SIZE_MAX);
+    REFUSED(ep_attr->msg_prefix_size, 8);
+    REFUSED(ep_attr->max_order_raw_size, AFI_ATOMIC + 1);
+    REFUSED(ep_attr->max_order_war_size, AFI_ATOMIC + 1);
+    REFUSED(ep_attr->max_order_waw_size, AFI_ATOMIC + 1);
+    REFUSED(ep_attr->auth_key_size, 8);
+    REFUSED(ep_attr->tx_ctx_cnt, 2);
+    REFUSED(ep_attr->tx_ctx_cnt, FI_SHARED_CONTEXT);
+    REFUSED(ep_attr->rx_ctx_cnt, 2);
+
+    REFUSED(tx_attr->op_flags, FI_COMMIT_COMPLETE);
+    REFUSED(tx_attr->msg_order, FI_ORDER_RMA_WAW);
+    REFUSED(tx_attr->comp_order, FI_ORDER_STRICT);
+    REFUSED(tx_attr->inject_size, AFI_INJECT + 1);
+    REFUSED(tx_attr->size, AFI_SIZE + 1);
+    REFUSED(tx_attr->iov_limit, AFI_IOVS + 1);
+    REFUSED(tx_attr->rma_iov_limit, AFI_IOVS + 1);
+    REFUSED(rx_attr->op_flags, FI_COMMIT_COMPLETE);
+    REFUSED(rx_attr->msg_order, FI_ORDER_RMA_WAW);
+    REFUSED(rx_attr->comp_order, FI_ORDER_STRICT);
+    REFUSED(rx_attr->comp_order, FI_ORDER_DATA);
+    REFUSED(rx_attr->size, AFI_SIZE + 1);
+    REFUSED(rx_attr->iov_limit, AFI_IOVS + 1);
+
+    REFUSED(domain_attr->name, strdup("eth0"));
+    REFUSED(domain_attr->mr_key_size, 9);
+    REFUSED(domain_attr->cq_data_size, 9);
+    REFUSED(domain_attr->cq_cnt, SIZE_MAX);
+    REFUSED(domain_attr->ep_cnt, SIZE_MAX);
+    REFUSED(domain_attr->tx_ctx_cnt, SIZE_MAX);
+    REFUSED(domain_attr->rx_ctx_cnt, SIZE_MAX);
+    REFUSED(domain_attr->max_ep_tx_ctx, 2);
+    REFUSED(domain_attr->max_ep_rx_ctx, 2);
+    REFUSED(domain_attr->max_ep_stx_ctx, 1);
+    REFUSED(domain_attr->max_ep_srx_ctx, SIZE_MAX);
+    REFUSED(domain_attr->cntr_cnt, SIZE_MAX);
+    REFUSED(domain_attr->mr_iov_limit, 2);
+    REFUSED(domain_attr->mr_cnt, SIZE_MAX);
+    REFUSED(domain_attr->auth_key_size, 8);
+    REFUSED(domain_attr->max_err_data, 1);
+    REFUSED(fabric_attr->name, strdup("eth0"));
+}
+
+static void offers(void)
+{
+    struct fi_info *info;
+    struct pair_wish wish = {0};
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK(info->next == NULL);
+    CHECK(info->fabric_attr->prov_name == NULL); /* libfabric fills it in */
+    CHECK_EQUAL(info->domain_attr->mr_mode, 0);
+    CHECK_EQUAL(info->mode, 0);
+    CHECK(info->tx_attr->iov_limit >= 8 && info->rx_attr->iov_limit >= 8);
+    CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
+    CHECK(info->domain_attr->max_ep_srx_ctx >= info->domain_attr->ep_cnt);
+    struct fi_info *same;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), info, &same), 0); /* what is offered can be asked for */
+    fi_freeinfo(same);
+    fi_freeinfo(info);
+    wish.caps = FI_TAGGED;
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK_EQUAL(info->caps & (FI_TAGGED | FI_SEND | FI_RECV), FI_TAGGED | FI_SEND | FI_RECV);
+    CHECK_EQUAL(info->caps & (FI_RMA | FI_ATOMIC | FI_MSG), 0);
+    fi_freeinfo(info);
+}
+
+static int mr_mode_of(uint32_t version, int wanted)
+{
+    struct fi_info *hints = fi_allocinfo(), *info;
+    hints->domain_attr->mr_mode = wanted;
+    CHECK_EQUAL(find(version, hints, &info), 0);
+    int mode = info->domain_attr->mr_mode;
+    CHECK_EQUAL(info->fabric_attr->api_version, version);
+    fi_freeinfo(hints);
+    fi_freeinfo(info);
+    return mode;
+}
+
+/* Programs of older versions of libfabric; and questions without a wish. */
+static void versions(void)
+{
+    struct fi_info *info, *hints = fi_allocinfo();
+    for (uint32_t minor = 0; minor <= 17; minor++) {
+        uint32_t version = FI_VERSION(1, minor);
+        CHECK_EQUAL(mr_mode_of(version, AFI_MR_BASIC), AFI_MR_BASIC);
+        CHECK_EQUAL(mr_mode_of(version, AFI_MR_SCALABLE), AFI_MR_SCALABLE);
+        CHECK_EQUAL(mr_mode_of(version, 0), minor < 5 ? AFI_MR_SCALABLE : 0);
+        if (minor >= 5) /* a program can deal with these; none is needed */
+            CHECK_EQUAL(mr_mode_of(version, FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
+                                                FI_MR_PROV_KEY | FI_MR_ENDPOINT),
+                        0);
+        CHECK_EQUAL(find(version, NULL, &info), 0);
+        fi_freeinfo(info);
+    }
+    hints->mode = ~UINT64_C(0);
+    CHECK_EQUAL(find(FI_VERSION(1, 5), hints, &info), 0);
+    CHECK_EQUAL(info->mode, 0);
+    fi_freeinfo(info);
+    hints->ep_attr->type = FI_EP_MSG; /* only the list of providers is asked for */
+    CHECK_EQUAL(
+        fi_prov_ini()->getinfo(FI_VERSION(1, 17), "nowhere", NULL, FI_PROV_ATTR_ONLY, hints, &info),
+        0);
+    CHECK(info->next == NULL && info->fabric_attr->prov_version != 0);
+    fi_freeinfo(info);
+    CHECK_EQUAL(fi_prov_ini()->getinfo(FI_VERSION(1, 17), "localhost", "7", 0, NULL, &info),
+                -FI_ENODATA);
+    fi_freeinfo(hints);
+}
+
+/* The name of a peer is an address already. */
+static void addresses(void)
+{
+    struct fi_info *hints = fi_allocinfo(), *info;
+    struct afi_name *name = malloc(sizeof(*name));
+    CHECK_EQUAL(afi_name_make(name), 0);
+    name->transports = AFI_BY_UDP;
+    hints->dest_addr = name;
+    hints->dest_addrlen = sizeof(*name) - 1;
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), -FI_ENODATA);
+    hints->dest_addrlen = sizeof(*name);
+    CHECK_EQUAL(find(FI_VERSION(1, 17), hints, &info), 0);
+    CHECK_EQUAL(info->dest_addrlen, sizeof(*name));
+    CHECK(memcmp(info->dest_addr, name, sizeof(*name)) == 0);
+    fi_freeinfo(info);
+    fi_freeinfo(hints);
+}
+
+/* Refusals of an open fabric and of the objects of a domain. */
+static void calls(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_poll_attr poll = {.flags = 0};
+    struct fi_wait_attr wait = {.wait_obj = FI_WAIT_UNSPEC};
+    struct fi_av_attr av_attr = {.name = "shared"};
+    struct fid_poll *poll_set;
+    struct fid_wait *wait_set;
+    struct fid_av *av;
+    struct fid_ep *ep;
+    struct fid_stx *stx;
+    struct fid_cq *cq;
+    struct fid_cntr *cntr;
+    struct fid_eq *eq;
+    struct fid_pep *pep;
+    void *ops;
+    static const enum fi_wait_obj objects[] = {FI_WAIT_SET, FI_WAIT_MUTEX_COND, FI_WAIT_POLLFD};
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_poll_open(pair.a.domain, &poll, &poll_set), -FI_ENOSYS);
+    CHECK_EQUAL(fi_wait_open(pair.a.fabric, &wait, &wait_set), -FI_ENOSYS);
+    CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_stx_context(pair.a.domain, pair.a.info->tx_attr, &stx, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_passive_ep(pair.a.fabric, pair.a.info, &pep, NULL), -FI_ENOSYS);
+    for (size_t i = 0; i < COUNT_OF(objects); i++) {
+        struct fi_cq_attr cq_attr = {.wait_obj = objects[i]};
+        struct fi_cntr_attr cntr_attr = {.wait_obj = objects[i]};
+        struct fi_eq_attr eq_attr = {.wait_obj = objects[i]};
+        CHECK_EQUAL(fi_cq_open(pair.a.domain, &cq_attr, &cq, NULL), -FI_ENOSYS);
+        CHECK_EQUAL(fi_cntr_open(pair.a.domain, &cntr_attr, &cntr, NULL), -FI_ENOSYS);
+        CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), -FI_ENOSYS);
+    }
+    struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_domain_bind(pair.a.domain, &eq->fid, FI_REG_MR), -FI_ENOSYS);
+    struct fid *fids[] = {&pair.a.fabric->fid, &pair.a.domain->fid, &pair.a.av->fid,
+                          &pair.a.tx->fid,     &pair.a.reads->fid,  &eq->fid,
+                          &pair.a.ep->fid};
+    for (size_t i = 0; i < COUNT_OF(fids); i++) {
+        CHECK_EQUAL(fi_open_ops(fids[i], "an interface", 0, &ops, NULL), -FI_ENOSYS);
+        CHECK_EQUAL(fi_control(fids[i], FI_BACKLOG, &ops), -FI_ENOSYS);
+    }
+    CHECK_EQUAL(fi_tx_context(pair.a.ep, 0, pair.a.info->tx_attr, &ep, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_rx_context(pair.a.ep, 0, pair.a.info->rx_attr, &ep, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    pair_close(&pair);
+}
+
+int main(void)
+{
+    refusals();
+    addresses();
+    calls();
+    offers();
+    versions();
+    puts("ok");
+    return 0;
+}
