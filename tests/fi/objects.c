@@ -89,6 +89,65 @@ static void waits(bool automatic)
     pair_close(&pair);
 }
 
+static int descriptor_of(struct fid *fid)
+{
+    int fd = -1;
+    CHECK_EQUAL(fi_control(fid, FI_GETWAIT, &fd), 0);
+    return fd;
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    return poll(&wait, 1, 0) == 1;
+}
+
+static void prepare(struct pair *pair, struct side *side, struct fid *fid)
+{
+    int err;
+    while ((err = fi_trywait(side->fabric, &fid, 1)) == -FI_EAGAIN)
+        pair_move(pair);
+    CHECK_EQUAL(err, 0);
+}
+
+/* A completion wakes a thread that sleeps on its queue, though another one has written it and
+ * sleeps on another queue since; and so does a counter. */
+static void woken(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.wait = FI_WAIT_FD};
+    struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_FD};
+    struct fid_cntr *cntr;
+    int value = 1, got;
+    pair_open(&pair, &wish);
+    int fd = descriptor_of(&pair.b.rx->fid);
+    const struct afi_cq *cq = AFI_OF(pair.b.rx, const struct afi_cq, fid);
+    for (unsigned i = 0; i < 3; i++) {
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+        prepare(&pair, &pair.b, &pair.b.rx->fid);
+        PAIR_CALL(&pair, fi_inject(pair.a.ep, &value, 4, pair.a.other));
+        while (cq->count == 0)
+            pair_move(&pair);
+        prepare(&pair, &pair.a, &pair.a.rx->fid);
+        CHECK(is_readable(fd));
+        struct fid *fid = &pair.b.rx->fid;
+        CHECK_EQUAL(fi_trywait(pair.b.fabric, &fid, 1), -FI_EAGAIN);
+        (void)pair_next(&pair, pair.b.rx, NULL);
+    }
+    CHECK_EQUAL(fi_cntr_open(pair.a.domain, &attr, &cntr, NULL), 0);
+    fd = descriptor_of(&cntr->fid);
+    prepare(&pair, &pair.a, &cntr->fid);
+    CHECK_EQUAL(fi_cntr_add(cntr, 1), 0);
+    prepare(&pair, &pair.a, &pair.a.rx->fid);
+    CHECK(is_readable(fd));
+    struct fid *fid = &cntr->fid;
+    CHECK_EQUAL(fi_trywait(pair.a.fabric, &fid, 1), -FI_EAGAIN);
+    CHECK_EQUAL(fi_cntr_read(cntr), 1);
+    prepare(&pair, &pair.a, &cntr->fid);
+    CHECK_EQUAL(fi_close(&cntr->fid), 0);
+    pair_close(&pair);
+}
+
 /* The other endpoint is closed: operations end with an error, and the endpoint lives on. */
 static void gone(void)
 {
@@ -317,6 +376,7 @@ int main(void)
     injected();
     waits(false);
     waits(true);
+    woken();
     gone();
     broken();
     in_use();

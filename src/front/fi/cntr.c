@@ -12,7 +12,7 @@ static uint64_t cntr_read(struct fid_cntr *fid)
 {
     afi_lock();
     afi_progress();
-    uint64_t value = cntr_of(fid)->value;
+    uint64_t value = cntr_of(fid)->seen_value = cntr_of(fid)->value;
     afi_unlock();
     return value;
 }
@@ -21,38 +21,39 @@ static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
     afi_lock();
     afi_progress();
-    uint64_t errors = cntr_of(fid)->errors;
+    uint64_t errors = cntr_of(fid)->seen_errors = cntr_of(fid)->errors;
     afi_unlock();
     return errors;
 }
 
-/* `*value` becomes `to`, or that much more. */
-static int cntr_change(uint64_t *value, uint64_t by, bool set)
+/* `*value`, of the counter, becomes `by`, or that much more. */
+static int cntr_change(struct fid_cntr *fid, uint64_t *value, uint64_t by, bool set)
 {
     afi_lock();
     *value = set ? by : *value + by;
+    afi_wait_news(&cntr_of(fid)->wait);
     afi_unlock();
     return 0;
 }
 
 static int cntr_add(struct fid_cntr *fid, uint64_t value)
 {
-    return cntr_change(&cntr_of(fid)->value, value, false);
+    return cntr_change(fid, &cntr_of(fid)->value, value, false);
 }
 
 static int cntr_set(struct fid_cntr *fid, uint64_t value)
 {
-    return cntr_change(&cntr_of(fid)->value, value, true);
+    return cntr_change(fid, &cntr_of(fid)->value, value, true);
 }
 
 static int cntr_adderr(struct fid_cntr *fid, uint64_t value)
 {
-    return cntr_change(&cntr_of(fid)->errors, value, false);
+    return cntr_change(fid, &cntr_of(fid)->errors, value, false);
 }
 
 static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 {
-    return cntr_change(&cntr_of(fid)->errors, value, true);
+    return cntr_change(fid, &cntr_of(fid)->errors, value, true);
 }
 
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
@@ -92,13 +93,14 @@ static int cntr_close(struct fid *fid)
     if (!busy) cntr->domain->users--;
     afi_unlock();
     if (busy) return -FI_EBUSY;
+    afi_wait_close(&cntr->wait);
     free(cntr);
     return 0;
 }
 
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(AFI_OF(fid, struct afi_cntr, fid.fid)->wait_obj, command, arg);
+    return afi_wait_control(&AFI_OF(fid, struct afi_cntr, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops cntr_fid_ops = {.size = sizeof(struct fi_ops),
@@ -115,8 +117,8 @@ int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
     *cntr = (struct afi_cntr){
         .fid = {.fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops},
                 .ops = &cntr_ops},
-        .domain = AFI_OF(domain, struct afi_domain, fid),
-        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj};
+        .domain = AFI_OF(domain, struct afi_domain, fid)};
+    afi_wait_init(&cntr->wait, attr->wait_obj);
     afi_lock();
     cntr->domain->users++;
     afi_unlock();

@@ -25,6 +25,7 @@ void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry, fi_
     if (AQI_UNLIKELY(cq->count == cq->room) && !cq_grow(cq)) abort();
     cq->ring[(cq->first + cq->count++) & (cq->room - 1)] =
         (struct afi_completion){.entry = *entry, .source = source};
+    afi_wait_news(&cq->wait);
 }
 
 void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source)
@@ -34,6 +35,7 @@ void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr
     *error = (struct afi_cq_error){.entry = *entry, .source = source};
     *cq->last_error = error;
     cq->last_error = &error->next;
+    afi_wait_news(&cq->wait);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -101,7 +103,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
     uint64_t deadline = afi_deadline(timeout);
     size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
     ssize_t got = -FI_EAGAIN;
-    if (cq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    if (cq->wait.obj == FI_WAIT_NONE) return -FI_ENOSYS;
     afi_lock();
     for (;;) {
         if (cq->count < least) afi_progress();
@@ -158,6 +160,7 @@ static int cq_close(struct fid *fid)
         cq->errors = error->next;
         free(error);
     }
+    afi_wait_close(&cq->wait);
     free(cq->ring);
     free(cq);
     return 0;
@@ -165,7 +168,7 @@ static int cq_close(struct fid *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(AFI_OF(fid, struct afi_cq, fid.fid)->wait_obj, command, arg);
+    return afi_wait_control(&AFI_OF(fid, struct afi_cq, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops cq_fid_ops = {.size = sizeof(struct fi_ops),
@@ -191,11 +194,11 @@ int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
                 .ops = &cq_ops},
         .domain = AFI_OF(domain, struct afi_domain, fid),
         .format = attr->format,
-        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj,
         .cond = attr->wait_cond,
         .ring = ring,
         .room = room};
     cq->last_error = &cq->errors;
+    afi_wait_init(&cq->wait, attr->wait_obj);
     afi_lock();
     cq->domain->users++;
     afi_unlock();

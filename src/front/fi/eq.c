@@ -12,6 +12,7 @@ int afi_eq_write(struct afi_eq *eq, uint32_t type, const void *bytes, size_t len
     memcpy(event->bytes, bytes, len);
     *eq->last = event;
     eq->last = &event->next;
+    afi_wait_news(&eq->wait);
     return 0;
 }
 
@@ -76,7 +77,7 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 {
     struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
     uint64_t deadline = afi_deadline(timeout);
-    if (eq->wait_obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    if (eq->wait.obj == FI_WAIT_NONE) return -FI_ENOSYS;
     afi_lock();
     while (eq->events == NULL) {
         afi_progress();
@@ -106,13 +107,14 @@ static int eq_close(struct fid *fid)
     struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
     while (eq->events != NULL)
         eq_drop_first(eq);
+    afi_wait_close(&eq->wait);
     free(eq);
     return 0;
 }
 
 static int eq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_get_wait(AFI_OF(fid, struct afi_eq, fid.fid)->wait_obj, command, arg);
+    return afi_wait_control(&AFI_OF(fid, struct afi_eq, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops eq_fid_ops = {.size = sizeof(struct fi_ops),
@@ -129,9 +131,9 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
     *eq = (struct afi_eq){
         .fid = {.fid = {.fclass = FI_CLASS_EQ, .context = context, .ops = &eq_fid_ops},
                 .ops = &eq_ops},
-        .version = fabric->api_version,
-        .wait_obj = attr->wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : attr->wait_obj};
+        .version = fabric->api_version};
     eq->last = &eq->events;
+    afi_wait_init(&eq->wait, attr->wait_obj);
     *out = &eq->fid;
     return 0;
 }

@@ -107,6 +107,12 @@ struct afi_av {
     uint32_t users;
 };
 
+struct afi_wait {
+    enum fi_wait_obj obj;
+    int fd, kick; /* -1: the program has not asked for it */
+    bool armed;   /* it may sleep on `fd` */
+};
+
 struct afi_completion {
     struct fi_cq_tagged_entry entry;
     fi_addr_t source;
@@ -122,7 +128,7 @@ struct afi_cq {
     struct fid_cq fid;
     struct afi_domain *domain;
     enum fi_cq_format format;
-    enum fi_wait_obj wait_obj;
+    struct afi_wait wait;
     enum fi_cq_wait_cond cond;
     struct afi_completion *ring; /* a power of two of them */
     size_t room, first, count;
@@ -134,8 +140,9 @@ struct afi_cq {
 struct afi_cntr {
     struct fid_cntr fid;
     struct afi_domain *domain;
-    enum fi_wait_obj wait_obj;
+    struct afi_wait wait;
     uint64_t value, errors;
+    uint64_t seen_value, seen_errors; /* by the program, when it last read them */
     uint32_t users;
 };
 
@@ -150,7 +157,7 @@ struct afi_eq_event {
 struct afi_eq {
     struct fid_eq fid;
     uint32_t version; /* as of a domain */
-    enum fi_wait_obj wait_obj;
+    struct afi_wait wait;
     struct afi_eq_event *events, **last;
 };
 
@@ -365,9 +372,19 @@ int afi_error(aq_status st); /* of libfabric, negative */
 /* The text of an error of either sign, also in `buf` if that is not NULL. */
 const char *afi_strerror(int error, char *buf, size_t len);
 
-/* The bits of a wait object that are served: none, unspecified, a descriptor. */
-bool afi_waits(enum fi_wait_obj wait);
-int afi_get_wait(enum fi_wait_obj wait, int command, void *arg);
+/* wait.c */
+bool afi_waits(enum fi_wait_obj obj); /* it is one that is served */
+void afi_wait_init(struct afi_wait *wait, enum fi_wait_obj obj);
+void afi_wait_close(struct afi_wait *wait);
+int afi_wait_control(struct afi_wait *wait, int command, void *arg);
+/* The program is going to sleep on the descriptor. False: it cannot. */
+bool afi_wait_prepare(struct afi_wait *wait);
+void afi_wait_wake(struct afi_wait *wait);
+/* Something has come that a program may sleep for. */
+static inline void afi_wait_news(struct afi_wait *wait)
+{
+    if (AQI_UNLIKELY(wait->armed)) afi_wait_wake(wait);
+}
 
 /* --- the others ------------------------------------------------------------------------------ */
 
@@ -413,6 +430,7 @@ static inline void afi_count(struct afi_cntr *cntr, bool fine)
         cntr->value++;
     else
         cntr->errors++;
+    afi_wait_news(&cntr->wait);
 }
 int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **eq,
                 void *context);

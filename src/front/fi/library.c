@@ -176,25 +176,6 @@ void afi_thread_stop(void)
     afi_lock();
 }
 
-/* --- waiting --------------------------------------------------------------------------------- */
-
-bool afi_waits(enum fi_wait_obj wait)
-{
-    return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC || wait == FI_WAIT_FD ||
-           wait == FI_WAIT_YIELD;
-}
-
-int afi_get_wait(enum fi_wait_obj wait, int command, void *arg)
-{
-    if (command == FI_GETWAITOBJ) {
-        *(enum fi_wait_obj *)arg = wait;
-        return 0;
-    }
-    if (command != FI_GETWAIT || wait != FI_WAIT_FD) return -FI_ENOSYS;
-    *(int *)arg = afi.fd;
-    return 0;
-}
-
 /* --- pieces of memory ------------------------------------------------------------------------ */
 
 unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t len,

@@ -280,29 +280,44 @@ static int provider_no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr
     return -FI_ENOSYS;
 }
 
-static bool provider_has_news(const struct fid *fid)
+/* The wait object of a queue or counter, and whether there is something that the program has not
+ * seen. NULL: it has none. */
+static struct afi_wait *provider_wait_of(struct fid *fid, bool *news)
 {
     if (fid->fclass == FI_CLASS_CQ) {
-        const struct afi_cq *cq = AFI_OF(fid, const struct afi_cq, fid.fid);
-        return cq->count != 0 || cq->errors != NULL;
+        struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid.fid);
+        *news = cq->count != 0 || cq->errors != NULL;
+        return &cq->wait;
     }
-    if (fid->fclass == FI_CLASS_EQ)
-        return AFI_OF(fid, const struct afi_eq, fid.fid)->events != NULL;
-    return false;
+    if (fid->fclass == FI_CLASS_EQ) {
+        struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
+        *news = eq->events != NULL;
+        return &eq->wait;
+    }
+    if (fid->fclass == FI_CLASS_CNTR) {
+        struct afi_cntr *cntr = AFI_OF(fid, struct afi_cntr, fid.fid);
+        *news = cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
+        return &cntr->wait;
+    }
+    return NULL;
 }
 
-/* Whether the caller may sleep on the descriptor that all objects share. */
+/* Whether the caller may sleep on the descriptors of all these. */
 static int provider_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
-    bool news = false;
+    int err = 0;
     (void)fabric;
     afi_lock();
     afi_progress();
-    for (int i = 0; i < count; i++)
-        news = news || provider_has_news(fids[i]);
-    bool sleep = !news && afi_may_sleep();
+    for (int i = 0; i < count && err == 0; i++) {
+        bool news = false;
+        struct afi_wait *wait = provider_wait_of(fids[i], &news);
+        if (wait == NULL || !afi_wait_prepare(wait)) err = -FI_EINVAL;
+        if (err == 0 && news) err = -FI_EAGAIN;
+    }
+    if (err == 0 && afi.open && !afi_may_sleep()) err = -FI_EAGAIN;
     afi_unlock();
-    return sleep ? 0 : -FI_EAGAIN;
+    return err;
 }
 
 static struct fi_ops_fabric provider_fabric_ops = {.size = sizeof(struct fi_ops_fabric),
