@@ -17,7 +17,7 @@
 #define ALONE_PATIENCE_NS UINT64_C(86400000000000)
 #define ALONE_SILENCE_NS  UINT64_C(120000000000)
 
-enum { ALONE_CONNECTIONS = 4096 };
+enum { ALONE_CONNECTIONS = 4096, ALONE_DATA = 2048 };
 
 static struct aqi_boot *alone_boot;
 
@@ -97,6 +97,7 @@ static void alone_configure(void)
     aqi_core_config.segment_mode = AQ_SEGMENT_EVERYTHING;
     aqi_core_config.progress_thread = 0;
     aqi_core_config.conn_max = aqi_max(aqi_core_config.conn_max, ALONE_CONNECTIONS);
+    aqi_core_config.conn_data = aqi_max(aqi_core_config.conn_data, ALONE_DATA);
     aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
     /* An owner of memory need not take part in a transfer. */
     aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);

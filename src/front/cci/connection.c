@@ -1,0 +1,364 @@
+/* cci: connections: how they begin and end. */
+#include "front/cci/impl.h"
+
+#include "base/clock.h"
+#include "lib/alone.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define CONN_MAGIC    0x32494343u /* "CCI2" */
+#define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
+#define CONN_FLUSH_NS UINT64_C(2000000000) /* to deliver what was sent before a disconnect */
+
+/* Precedes the data of a call, and is the answer. */
+struct conn_hello {
+    uint32_t magic;
+    uint32_t attribute;
+    uint32_t max_send_size;
+    uint32_t unused;
+};
+
+static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const void *context)
+{
+    struct aqc_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL) return NULL;
+    conn->ep = ep;
+    conn->state = state;
+    conn->refs = 1; /* until it is closed */
+    conn->pub.endpoint = &ep->pub;
+    conn->pub.context = (void *)(uintptr_t)context;
+    aqi_list_init(&conn->active);
+    aqi_list_init(&conn->under_way);
+    aqi_list_init(&conn->stash);
+    aqi_list_init(&conn->early);
+    aqi_list_append(&ep->conns, &conn->link);
+    return conn;
+}
+
+void aqc_conn_unref(struct aqc_conn *conn)
+{
+    if (--conn->refs != 0) return;
+    free(conn->data);
+    free(conn);
+}
+
+void aqc_conn_activate(struct aqc_conn *conn)
+{
+    if (conn->active.next == &conn->active && conn->link_to != NULL)
+        aqi_list_append(&aqc.active, &conn->active);
+}
+
+static void conn_set_state(struct aqc_conn *conn, enum aqc_state state)
+{
+    bool was = conn->state == AQC_CALLING || conn->state == AQC_JOINING;
+    bool is = state == AQC_CALLING || state == AQC_JOINING;
+    conn->state = state;
+    if (is && !was) aqc.calling++;
+    if (was && !is) aqc.calling--;
+}
+
+/* --- ending ---------------------------------------------------------------------------------- */
+
+void aqc_conn_release(struct aqc_conn *conn)
+{
+    aq_connection *below = conn->link_to;
+    conn->link_to = NULL;
+    conn->team = NULL;
+    aqi_list_remove(&conn->active);
+    if (below == NULL) return;
+    uint64_t patience = lib_alone_patience(CONN_FLUSH_NS);
+    aq_connection_set_context(below, NULL);
+    (void)aq_connection_close(below);
+    (void)lib_alone_patience(patience);
+}
+
+/*
+ * What was accepted is sent, what has arrived is acknowledged, and transfers end, since they use
+ * the program's memory.
+ */
+static void conn_flush(struct aqc_conn *conn)
+{
+    uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
+    while (conn->state == AQC_OPEN && (conn->ops != NULL || conn->got != conn->told) &&
+           aqi_now_ns() < until)
+        aqc_progress();
+    while (conn->link_to != NULL && !aqi_list_is_empty(&conn->under_way)) {
+        struct aqc_op *op = AQI_OF(conn->under_way.next, struct aqc_op, rma);
+        if (aq_event_wait(&op->transfer, AQ_FOREVER) != AQ_OK) op->status = CCI_ERR_DISCONNECTED;
+        op->done = true;
+        aqi_list_remove(&op->rma);
+    }
+}
+
+static void conn_drop_events(struct aqi_node *list, const struct aqc_conn *conn)
+{
+    for (struct aqi_node *at = list->next, *next; at != list; at = next) {
+        struct aqc_event *event = AQI_OF(at, struct aqc_event, link);
+        next = at->next;
+        if (event->conn == conn) aqc_event_free(event);
+    }
+}
+
+void aqc_conn_close(struct aqc_conn *conn)
+{
+    conn_flush(conn);
+    conn->left = true;
+    aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
+    conn_set_state(conn, AQC_GONE);
+    aqc_conn_release(conn);
+    conn->send_timeout = conn->keepalive = 0;
+    aqc_conn_watch(conn);
+    if (conn->starved) conn->ep->starved--;
+    conn->starved = false;
+    conn_drop_events(&conn->stash, conn);
+    conn_drop_events(&conn->early, conn);
+    conn_drop_events(&conn->ep->queue, conn);
+    aqi_list_remove(&conn->link);
+    aqc_conn_unref(conn);
+}
+
+int cci_disconnect(cci_connection_t *connection)
+{
+    if (connection == NULL) return CCI_EINVAL;
+    aqc_enter();
+    aqc_conn_close(AQI_OF(connection, struct aqc_conn, pub));
+    aqc_unlock();
+    return CCI_SUCCESS;
+}
+
+/* --- calling --------------------------------------------------------------------------------- */
+
+static uint64_t conn_patience(const struct timeval *timeout)
+{
+    if (timeout == NULL || timeout->tv_sec < 0 || timeout->tv_usec < 0) return CONN_FOREVER;
+    uint64_t s = (uint64_t)timeout->tv_sec, us = (uint64_t)timeout->tv_usec;
+    if (s >= CONN_FOREVER / 1000000000) return CONN_FOREVER;
+    return aqi_max(s * 1000000000 + us * 1000, 1);
+}
+
+static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *data, uint32_t len,
+                           uint64_t patience)
+{
+    unsigned char all[sizeof(struct conn_hello) + CCI_CONN_REQ_LEN];
+    const struct conn_hello hello = {.magic = CONN_MAGIC,
+                                     .attribute = (uint32_t)conn->pub.attribute,
+                                     .max_send_size = conn->ep->device->pub.max_send_size};
+    aq_connect_params params = aq_connect_defaults();
+    memcpy(all, &hello, sizeof(hello));
+    if (len != 0) memcpy(all + sizeof(hello), data, len);
+    params.data = all;
+    params.nbytes = sizeof(hello) + len;
+    params.timeout_ns = patience;
+    params.flags = conn->ep->device->kind == AQC_SM && !conn->ep->device->anybody
+                       ? 0
+                       : AQ_CONNECT_ANYBODY;
+    params.context = conn;
+    return aq_connect_start(uri, &params, &conn->link_to);
+}
+
+static void conn_failed(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
+{
+    aqc_event_about(conn, type, status);
+    conn->refs++;
+    aqi_list_remove(&conn->link);
+    conn_set_state(conn, AQC_GONE);
+    aqc_conn_release(conn);
+    conn->left = true;
+    aqc_conn_unref(conn);
+    aqc_conn_unref(conn);
+}
+
+int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr,
+                uint32_t data_len, cci_conn_attribute_t attribute, const void *context, int flags,
+                const struct timeval *timeout)
+{
+    char uri[256];
+    if (endpoint == NULL || server_uri == NULL || data_len > CCI_CONN_REQ_LEN || flags != 0 ||
+        (data_len != 0 && data_ptr == NULL))
+        return CCI_EINVAL;
+    struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
+    if (!aqc_uri_inside(ep->device->kind, server_uri, uri, sizeof(uri))) return CCI_EINVAL;
+    aqc_enter();
+    struct aqc_conn *conn = conn_new(ep, AQC_GONE, context);
+    int status = conn != NULL ? CCI_SUCCESS : CCI_ENOMEM;
+    if (conn != NULL) {
+        conn->pub.attribute = attribute;
+        conn_set_state(conn, AQC_CALLING);
+        aq_status st = conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
+        /* Programs try again after an event, but end when a call fails. */
+        if (st != AQ_OK) conn_failed(conn, CCI_EVENT_CONNECT, aqc_status(st));
+    }
+    aqc_unlock();
+    return status;
+}
+
+/* --- being called ---------------------------------------------------------------------------- */
+
+static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_info *info)
+{
+    if (aq_connection_query(below, info) != AQ_OK || info->nbytes < sizeof(struct conn_hello) ||
+        info->nbytes > sizeof(struct conn_hello) + CCI_CONN_REQ_LEN)
+        return NULL;
+    const struct conn_hello *hello = info->data;
+    return hello->magic == CONN_MAGIC ? hello : NULL;
+}
+
+static void conn_limit(struct aqc_conn *conn, const struct conn_hello *hello)
+{
+    uint32_t own = conn->ep->device->pub.max_send_size;
+    conn->pub.max_send_size = own < hello->max_send_size ? own : hello->max_send_size;
+}
+
+static void conn_requested(struct aqc_ep *ep, aq_connection *below)
+{
+    aq_connection_info info;
+    const struct conn_hello *hello = conn_hello(below, &info);
+    struct aqc_event *event = hello != NULL ? aqc_event_new(ep, 0) : NULL;
+    struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_ASKED, NULL) : NULL;
+    if (conn == NULL) {
+        const char *why = hello == NULL ? "not a caller of CCI" : "no memory";
+        if (event != NULL) aqc_event_free(event);
+        if (aq_connection_reject(below, 0, why) != AQ_OK) (void)aq_connection_close(below);
+        return;
+    }
+    conn->link_to = below;
+    conn->pub.attribute = (cci_conn_attribute_t)hello->attribute;
+    conn_limit(conn, hello);
+    aq_connection_set_context(below, conn);
+    uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
+    event->pub.request =
+        (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
+                                           .data_len = len,
+                                           .data_ptr = len != 0 ? hello + 1 : NULL,
+                                           .attribute = conn->pub.attribute};
+    event->conn = conn;
+    event->answered = false;
+    conn->asked = true;
+    conn->refs++;
+    aqc_event_push(event);
+}
+
+/* The connection that a request asks for; NULL: it is none, or was answered. */
+static struct aqc_conn *conn_asked(cci_event_t *request)
+{
+    struct aqc_event *event = AQI_OF(request, struct aqc_event, pub);
+    if (request == NULL || request->type != CCI_EVENT_CONNECT_REQUEST || event->answered)
+        return NULL;
+    event->answered = true;
+    return event->conn;
+}
+
+int cci_accept(cci_event_t *conn_req, const void *context)
+{
+    if (conn_req == NULL) return CCI_EINVAL;
+    aqc_enter();
+    struct aqc_conn *conn = conn_asked(conn_req);
+    if (conn != NULL) {
+        const struct conn_hello hello = {.magic = CONN_MAGIC,
+                                         .max_send_size = conn->ep->device->pub.max_send_size};
+        aq_accept_params params = aq_accept_defaults();
+        params.data = &hello;
+        params.nbytes = sizeof(hello);
+        params.context = conn;
+        conn->pub.context = (void *)(uintptr_t)context;
+        aq_status st = conn->state == AQC_ASKED ? aq_connection_accept(conn->link_to, &params)
+                                                : AQ_EPEER;
+        if (st == AQ_OK)
+            conn_set_state(conn, AQC_JOINING);
+        else
+            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller has given up */
+    }
+    aqc_unlock();
+    return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
+}
+
+int cci_reject(cci_event_t *conn_req)
+{
+    if (conn_req == NULL) return CCI_EINVAL;
+    aqc_enter();
+    struct aqc_conn *conn = conn_asked(conn_req);
+    if (conn != NULL && conn->state == AQC_ASKED) {
+        aq_connection *below = conn->link_to;
+        /* The program may look at the data until it returns the event. */
+        struct aqc_event *event = AQI_OF(conn_req, struct aqc_event, pub);
+        uint32_t len = event->pub.request.data_len;
+        void *copy = len != 0 ? malloc(len) : NULL;
+        if (copy != NULL) memcpy(copy, event->pub.request.data_ptr, len);
+        event->pub.request.data_ptr = conn->data = copy;
+        conn->link_to = NULL;
+        conn_set_state(conn, AQC_GONE);
+        if (aq_connection_reject(below, 0, NULL) != AQ_OK) (void)aq_connection_close(below);
+    }
+    aqc_unlock();
+    return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
+}
+
+/* --- what happens to a connection ------------------------------------------------------------- */
+
+static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
+{
+    aq_connection_info info;
+    const struct conn_hello *hello = conn_hello(conn->link_to, &info);
+    if (hello == NULL) {
+        conn_failed(conn, type, CCI_ECONNREFUSED);
+        return;
+    }
+    conn_limit(conn, hello);
+    conn->team = aq_connection_team(conn->link_to);
+    size_t most = aq_am_max_medium(conn->team);
+    conn->pub.max_send_size = (uint32_t)aqi_min(conn->pub.max_send_size, most);
+    conn_set_state(conn, AQC_OPEN);
+    conn->heard = aqi_now_ns();
+    conn->send_timeout = conn->ep->send_timeout;
+    conn->keepalive = conn->ep->keepalive;
+    aqc_conn_watch(conn);
+    aqc_event_about(conn, type, CCI_SUCCESS);
+    aqc_conn_opened(conn);
+}
+
+/* The peer has closed the connection, or is gone. */
+static void conn_lost(struct aqc_conn *conn, cci_status_t status)
+{
+    if (conn->state == AQC_CALLING || conn->state == AQC_JOINING) {
+        conn_failed(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT,
+                    status);
+    } else if (conn->state == AQC_OPEN) {
+        conn_set_state(conn, AQC_GONE);
+        aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
+        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn);
+    } else {
+        conn_set_state(conn, AQC_GONE);
+        if (!conn->asked && !conn->left) aqc_conn_close(conn);
+    }
+}
+
+static void conn_event(const aq_connection_event *event)
+{
+    struct aqc_conn *conn = event->context;
+    if (event->type == AQ_CONNECTION_REQUEST) {
+        conn_requested(event->context, event->connection);
+        return;
+    }
+    if (conn == NULL || conn->link_to != event->connection) {
+        (void)aq_connection_close(event->connection);
+        return;
+    }
+    if (event->type == AQ_CONNECTION_OPENED)
+        conn_opened(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT);
+    else
+        conn_lost(conn, aqc_status(event->status));
+}
+
+void aqc_conn_events(void)
+{
+    aq_connection_event event;
+    while (aq_connection_next_event(&event) == AQ_OK)
+        conn_event(&event);
+}
+
+bool aqc_conn_may_access(void *context, uint64_t addr, size_t len)
+{
+    struct aqc_conn *conn = context;
+    return conn != NULL && aqc_rma_covers(conn->ep, addr, len);
+}

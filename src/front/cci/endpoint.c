@@ -1,0 +1,390 @@
+/* cci: endpoints, their events, and options. */
+#include "front/cci/impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { ENDPOINT_TAKES = 8, ENDPOINT_TRIES = 8 };
+
+/* --- the handle that a program sleeps on ------------------------------------------------------ */
+
+static int ep_open_handle(struct aqc_ep *ep)
+{
+    struct epoll_event wanted = {.events = EPOLLIN};
+    ep->handle = epoll_create1(EPOLL_CLOEXEC);
+    ep->signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ep->handle < 0 || ep->signal < 0) return CCI_ENOMEM;
+    if (epoll_ctl(ep->handle, EPOLL_CTL_ADD, ep->signal, &wanted) != 0 ||
+        epoll_ctl(ep->handle, EPOLL_CTL_ADD, aqc.fd, &wanted) != 0)
+        return CCI_ENOMEM;
+    ep->has_handle = true;
+    aqc.handles++;
+    return CCI_SUCCESS;
+}
+
+static void ep_set_signal(struct aqc_ep *ep, bool on)
+{
+    uint64_t count = 1;
+    if (on == ep->signaled) return;
+    ep->signaled = on;
+    ssize_t done = on ? write(ep->signal, &count, sizeof(count))
+                      : read(ep->signal, &count, sizeof(count));
+    (void)done; /* the counter is 0 or 1, as `signaled` says */
+}
+
+void aqc_ep_signal(struct aqc_ep *ep)
+{
+    ep->spins = 0;
+    if (ep->has_handle) ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+}
+
+/* The program may sleep next: the handle has to be readable when there is something to take. */
+static void ep_park(struct aqc_ep *ep)
+{
+    for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < ENDPOINT_TRIES; i++) {
+        if (aqc_may_sleep()) break;
+        aqc_progress();
+        /* Let it come again. */
+        if (i == ENDPOINT_TRIES - 1) {
+            ep_set_signal(ep, true);
+            return;
+        }
+    }
+    ep_set_signal(ep, !aqi_list_is_empty(&ep->queue));
+}
+
+/* --- endpoints ------------------------------------------------------------------------------- */
+
+static int ep_listen(struct aqc_ep *ep, const char *service)
+{
+    char uri[256], inside[256];
+    struct aqc_device *device = ep->device;
+    unsigned flags = device->kind == AQC_SM && !device->anybody ? 0 : AQ_LISTEN_ANYBODY;
+    aq_status st = AQ_ESTATE;
+    for (unsigned i = 0; st == AQ_ESTATE && i < ENDPOINT_TRIES; i++) {
+        int status = aqc_device_uri(device, service, uri, sizeof(uri));
+        if (status != CCI_SUCCESS) return status;
+        if (!aqc_uri_inside(device->kind, uri, inside, sizeof(inside))) return CCI_EINVAL;
+        st = aq_listen(inside, flags, ep, &ep->listener);
+        if (service != NULL || device->port != 0) break;
+    }
+    if (st == AQ_ESTATE) return CCI_EBUSY;
+    if (st != AQ_OK) return (int)aqc_status(st);
+    aqc_uri_outside(device->kind, aq_listener_uri(ep->listener), ep->uri, sizeof(ep->uri));
+    return CCI_SUCCESS;
+}
+
+static int ep_open(struct aqc_ep *ep, const char *service, cci_os_handle_t *fd)
+{
+    int status = aqc_thread_start();
+    if (getrandom(&ep->id, sizeof(ep->id), 0) != (ssize_t)sizeof(ep->id)) status = CCI_ERROR;
+    if (status == CCI_SUCCESS) status = ep_listen(ep, service);
+    if (status == CCI_SUCCESS && fd != NULL) {
+        status = ep_open_handle(ep);
+        *fd = ep->handle;
+    }
+    return status;
+}
+
+void aqc_ep_close(struct aqc_ep *ep)
+{
+    while (!aqi_list_is_empty(&ep->conns))
+        aqc_conn_close(AQI_OF(ep->conns.next, struct aqc_conn, link));
+    (void)aq_listener_close(ep->listener);
+    struct aqi_node *lists[] = {&ep->queue, &ep->lent};
+    for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
+        while (!aqi_list_is_empty(lists[i]))
+            aqc_event_free(AQI_OF(lists[i]->next, struct aqc_event, link));
+    aqc_rma_close(ep);
+    if (ep->handle >= 0) close(ep->handle);
+    if (ep->signal >= 0) close(ep->signal);
+    if (ep->has_handle) aqc.handles--;
+    aqi_list_remove(&ep->link);
+    free(ep);
+}
+
+static struct aqc_device *ep_default_device(void)
+{
+    /* The best is the first. */
+    return aqc.device_count != 0 && aqc.devices[0]->pub.up ? aqc.devices[0] : NULL;
+}
+
+static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t **endpoint,
+                     cci_os_handle_t *fd)
+{
+    struct aqc_device *found = device == NULL ? ep_default_device() : NULL;
+    for (unsigned i = 0; device != NULL && i < aqc.device_count; i++)
+        if (&aqc.devices[i]->pub == device) found = aqc.devices[i];
+    if (aqc.users == 0) return CCI_ERROR;
+    if (found == NULL) return device == NULL ? CCI_ENODEV : CCI_EINVAL;
+    if (!found->pub.up) return CCI_ENETDOWN;
+    struct aqc_ep *ep = calloc(1, sizeof(*ep));
+    if (ep == NULL) return CCI_ENOMEM;
+    ep->pub.device = &found->pub;
+    ep->device = found;
+    ep->handle = ep->signal = -1;
+    aqi_list_init(&ep->conns);
+    aqi_list_init(&ep->queue);
+    aqi_list_init(&ep->lent);
+    aqi_list_append(&aqc.eps, &ep->link);
+    int status = ep_open(ep, service, fd);
+    if (status != CCI_SUCCESS) {
+        aqc_ep_close(ep);
+        return status;
+    }
+    if (ep->has_handle) ep_park(ep); /* programs sleep before they look for the first event */
+    *endpoint = &ep->pub;
+    return CCI_SUCCESS;
+}
+
+int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint,
+                        cci_os_handle_t *fd)
+{
+    if (endpoint == NULL || flags != 0) return CCI_EINVAL;
+    aqc_enter();
+    int status = ep_create(device, NULL, endpoint, fd);
+    aqc_unlock();
+    return status;
+}
+
+int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
+                           cci_endpoint_t **endpoint, cci_os_handle_t *fd)
+{
+    if (device == NULL || service == NULL || endpoint == NULL || flags != 0) return CCI_EINVAL;
+    aqc_enter();
+    int status = ep_create(device, service, endpoint, fd);
+    aqc_unlock();
+    return status;
+}
+
+int cci_destroy_endpoint(cci_endpoint_t *endpoint)
+{
+    if (endpoint == NULL) return CCI_EINVAL;
+    aqc_enter();
+    aqc_ep_close(AQI_OF(endpoint, struct aqc_ep, pub));
+    aqc_unlock();
+    return CCI_SUCCESS;
+}
+
+int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags)
+{
+    (void)flags;
+    return endpoint == NULL ? CCI_EINVAL : CCI_ERR_NOT_IMPLEMENTED;
+}
+
+/* --- events ---------------------------------------------------------------------------------- */
+
+struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len)
+{
+    struct aqi_pool *pool = len <= AQC_SMALL ? &aqc.small : NULL;
+    struct aqc_event *event = pool != NULL
+                                  ? aqi_pool_get(pool)
+                                  : malloc(sizeof(struct aqc_event) + 16 + len);
+    if (event == NULL) return NULL;
+    event->pool = pool;
+    event->ep = ep;
+    event->conn = NULL;
+    aqi_list_init(&event->link);
+    return event;
+}
+
+void aqc_event_free(struct aqc_event *event)
+{
+    struct aqc_conn *conn = event->conn;
+    aqi_list_remove(&event->link);
+    if (event->pool != NULL)
+        aqi_pool_put(event->pool, event);
+    else
+        free(event);
+    if (conn != NULL) aqc_conn_unref(conn);
+}
+
+void aqc_event_push(struct aqc_event *event)
+{
+    aqi_list_append(&event->ep->queue, &event->link);
+}
+
+void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
+{
+    struct aqc_event *event = aqc_event_new(conn->ep, 0);
+    if (event == NULL) return;
+    struct cci_connection *known = status == CCI_SUCCESS ? &conn->pub : NULL;
+    if (type == CCI_EVENT_KEEPALIVE_TIMEDOUT)
+        event->pub.keepalive =
+            (struct cci_event_keepalive_timedout){.type = type, .connection = known};
+    else
+        event->pub.connect = (struct cci_event_connect){.type = type,
+                                                        .status = status,
+                                                        .context = conn->pub.context,
+                                                        .connection = known};
+    event->conn = conn;
+    conn->refs++;
+    aqc_event_push(event);
+}
+
+static int ep_take(struct aqc_ep *ep, cci_event_t **event)
+{
+    *event = NULL;
+    if (aqi_list_is_empty(&ep->queue) || ++ep->takes >= ENDPOINT_TAKES) {
+        ep->takes = 0;
+        aqc_progress();
+    }
+    if (aqi_list_is_empty(&ep->queue)) return ep->starved != 0 ? CCI_ENOBUFS : CCI_EAGAIN;
+    struct aqc_event *first = AQI_OF(ep->queue.next, struct aqc_event, link);
+    aqi_list_remove(&first->link);
+    aqi_list_append(&ep->lent, &first->link);
+    *event = &first->pub;
+    return CCI_SUCCESS;
+}
+
+int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
+{
+    if (endpoint == NULL || event == NULL) return CCI_EINVAL;
+    struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
+    aqc_enter();
+    int status = ep_take(ep, event);
+    if (ep->has_handle) {
+        ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
+        if (ep->spins < AQC_SPINS) ep_park(ep);
+    }
+    aqc_unlock();
+    return status;
+}
+
+static void ep_returned(struct aqc_event *event)
+{
+    struct aqc_conn *conn = event->conn;
+    if (event->pub.type == CCI_EVENT_RECV && conn != NULL) {
+        conn->freed += event->units;
+        conn->held -= event->units;
+        if (conn->starved) {
+            conn->starved = false;
+            conn->ep->starved--;
+        }
+        if (conn->freed - conn->told_freed >= AQC_WINDOW / 4) aqc_conn_activate(conn);
+    }
+    bool refused = false;
+    if (event->pub.type == CCI_EVENT_CONNECT_REQUEST) {
+        conn->asked = false;
+        refused = conn->state == AQC_GONE && !conn->left;
+    }
+    if (refused) aqc_conn_close(conn);
+    aqc_event_free(event);
+}
+
+int cci_return_event(cci_event_t *event)
+{
+    if (event == NULL) return CCI_EINVAL;
+    aqc_enter();
+    ep_returned(AQI_OF(event, struct aqc_event, pub));
+    aqc_unlock();
+    return CCI_SUCCESS;
+}
+
+/* --- options --------------------------------------------------------------------------------- */
+
+/* Whether it is an endpoint or a connection: options of the two are distinct. */
+static bool option_is_of_connection(cci_opt_name_t name)
+{
+    return name == CCI_OPT_CONN_SEND_TIMEOUT || name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT;
+}
+
+static int option_set_connection(struct aqc_conn *conn, cci_opt_name_t name, uint32_t value)
+{
+    *(name == CCI_OPT_CONN_SEND_TIMEOUT ? &conn->send_timeout : &conn->keepalive) = value;
+    aqc_conn_watch(conn);
+    return CCI_SUCCESS;
+}
+
+static int option_set_endpoint(struct aqc_ep *ep, cci_opt_name_t name, uint32_t value)
+{
+    if (name == CCI_OPT_ENDPT_SEND_TIMEOUT) {
+        ep->send_timeout = value;
+        return CCI_SUCCESS;
+    }
+    ep->keepalive = value;
+    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next)
+        (void)option_set_connection(AQI_OF(at, struct aqc_conn, link),
+                                    CCI_OPT_CONN_KEEPALIVE_TIMEOUT, value);
+    return CCI_SUCCESS;
+}
+
+int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
+{
+    uint32_t value;
+    if (handle == NULL || val == NULL) return CCI_EINVAL;
+    switch (name) {
+    case CCI_OPT_ENDPT_SEND_TIMEOUT:
+    case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
+    case CCI_OPT_CONN_SEND_TIMEOUT:
+    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
+        break;
+    case CCI_OPT_ENDPT_RECV_BUF_COUNT:
+    case CCI_OPT_ENDPT_SEND_BUF_COUNT:
+        return CCI_ERR_NOT_IMPLEMENTED;
+    default:
+        return CCI_EINVAL;
+    }
+    memcpy(&value, val, sizeof(value));
+    aqc_enter();
+    int status = option_is_of_connection(name)
+                     ? option_set_connection(AQI_OF(handle, struct aqc_conn, pub), name, value)
+                     : option_set_endpoint(AQI_OF(handle, struct aqc_ep, pub), name, value);
+    aqc_unlock();
+    return status;
+}
+
+static int option_get_uri(const struct aqc_ep *ep, char **uri)
+{
+    *uri = strdup(ep->uri);
+    return *uri != NULL ? CCI_SUCCESS : CCI_ENOMEM;
+}
+
+static int option_get(const void *handle, cci_opt_name_t name, void *val)
+{
+    const struct aqc_ep *ep = AQI_OF(handle, const struct aqc_ep, pub);
+    const struct aqc_conn *conn = AQI_OF(handle, const struct aqc_conn, pub);
+    uint32_t value;
+    switch (name) {
+    case CCI_OPT_ENDPT_SEND_TIMEOUT:
+        value = ep->send_timeout;
+        break;
+    case CCI_OPT_ENDPT_RECV_BUF_COUNT: /* of the smallest messages */
+        value = AQC_WINDOW / 2;
+        break;
+    case CCI_OPT_ENDPT_SEND_BUF_COUNT:
+        value = AQC_QUEUED;
+        break;
+    case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
+        value = ep->keepalive;
+        break;
+    case CCI_OPT_CONN_SEND_TIMEOUT:
+        value = conn->send_timeout;
+        break;
+    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
+        value = conn->keepalive;
+        break;
+    case CCI_OPT_ENDPT_URI:
+        return option_get_uri(ep, val);
+    case CCI_OPT_ENDPT_RMA_ALIGN:
+        memset(val, 0, sizeof(cci_alignment_t));
+        return CCI_SUCCESS;
+    default:
+        return CCI_EINVAL;
+    }
+    memcpy(val, &value, sizeof(value));
+    return CCI_SUCCESS;
+}
+
+int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val)
+{
+    if (handle == NULL || val == NULL) return CCI_EINVAL;
+    aqc_enter();
+    int status = option_get(handle, name, val);
+    aqc_unlock();
+    return status;
+}

@@ -1,0 +1,267 @@
+/*
+ * The interface of CCI 2.2 (ABI version 2), implemented by Aqueduct's connections: docs/cci.md.
+ *
+ * All functions return a status (enum cci_status), 0 on success, and may be called by any thread.
+ * None blocks unless its flags contain CCI_FLAG_BLOCKING.
+ */
+#ifndef CCI_H
+#define CCI_H
+
+#include <cci/public_config.h>
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/time.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+BEGIN_C_DECLS
+
+/** Pass it to cci_init. */
+#define CCI_ABI_VERSION 2
+/** The most bytes of data with cci_connect. */
+#define CCI_CONN_REQ_LEN 1024
+
+/** A status: the result of every call, and the outcome that an event reports. */
+typedef enum cci_status {
+    CCI_SUCCESS = 0,
+    CCI_ERROR = 1,               /**< any other failure */
+    CCI_ERR_DISCONNECTED = 2,    /**< either side has disconnected, or the peer has ended */
+    CCI_ERR_RNR = 3,             /**< the peer had no room for the message until the timeout */
+    CCI_ERR_DEVICE_DEAD = 4,     /**< the local device is gone */
+    CCI_ERR_RMA_HANDLE = 5,      /**< the peer refuses access to the memory */
+    CCI_ERR_RMA_OP = 6,          /**< the peer cannot do the operation */
+    CCI_ERR_NOT_IMPLEMENTED = 7, /**< nor will it be later */
+    CCI_ERR_NOT_FOUND = 8,       /**< there is no such thing */
+    CCI_EAGAIN = EAGAIN,         /**< nothing is there now */
+    CCI_ENOMEM = ENOMEM,
+    CCI_EBUSY = EBUSY, /**< the service is in use */
+    CCI_ENODEV = ENODEV,
+    CCI_EINVAL = EINVAL,
+    CCI_ERANGE = ERANGE,
+    CCI_ENOMSG = ENOMSG,
+    CCI_EMSGSIZE = EMSGSIZE, /**< longer than max_send_size */
+    CCI_EADDRNOTAVAIL = EADDRNOTAVAIL,
+    CCI_ENETDOWN = ENETDOWN, /**< the device is down */
+    CCI_ENOBUFS = ENOBUFS,   /**< no room now: return events, and try again */
+    CCI_ETIMEDOUT = ETIMEDOUT,
+    CCI_ECONNREFUSED = ECONNREFUSED
+} cci_status_t;
+
+/** Properties of a connection. */
+typedef enum cci_conn_attribute {
+    CCI_CONN_ATTR_RO = 0,       /**< reliable: messages and completions come in order */
+    CCI_CONN_ATTR_RU = 1,       /**< reliable, unordered */
+    CCI_CONN_ATTR_UU = 2,       /**< unreliable, unordered: a SEND event is local; no RMA */
+    CCI_CONN_ATTR_UU_MC_TX = 3, /**< as CCI_CONN_ATTR_UU: multicast is not implemented */
+    CCI_CONN_ATTR_UU_MC_RX = 4  /**< likewise */
+} cci_conn_attribute_t;
+
+typedef enum cci_event_type {
+    CCI_EVENT_NONE = 0,
+    CCI_EVENT_SEND = 1,
+    CCI_EVENT_RECV = 2,
+    CCI_EVENT_CONNECT = 3,
+    CCI_EVENT_CONNECT_REQUEST = 4,
+    CCI_EVENT_ACCEPT = 5,
+    CCI_EVENT_KEEPALIVE_TIMEDOUT = 6,
+    CCI_EVENT_ENDPOINT_DEVICE_FAILED = 7
+} cci_event_type_t;
+
+typedef enum cci_opt_name {
+    CCI_OPT_ENDPT_SEND_TIMEOUT = 0,
+    CCI_OPT_ENDPT_RECV_BUF_COUNT = 1,
+    CCI_OPT_ENDPT_SEND_BUF_COUNT = 2,
+    CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT = 3,
+    CCI_OPT_ENDPT_URI = 4,
+    CCI_OPT_ENDPT_RMA_ALIGN = 5,
+    CCI_OPT_CONN_SEND_TIMEOUT = 6,
+    CCI_OPT_CONN_KEEPALIVE_TIMEOUT = 7
+} cci_opt_name_t;
+
+typedef enum cci_endpoint_flags { bogus_must_have_something_here = 0 } cci_endpoint_flags_t;
+
+#define CCI_FLAG_BLOCKING 1  /**< cci_send, cci_sendv, cci_rma: return when complete; no event */
+#define CCI_FLAG_NO_COPY  2  /**< a hint, without effect: the source may be reused on return */
+#define CCI_FLAG_SILENT   8  /**< no SEND event */
+#define CCI_FLAG_READ     16 /**< cci_rma, cci_rma_register: peers may read, or read from the peer */
+#define CCI_FLAG_WRITE    32 /**< likewise, writing */
+#define CCI_FLAG_FENCE    64 /**< cci_rma: after all earlier ones on the connection are complete */
+
+/** For select() and poll(); not to be read. Readable while the endpoint may have events. */
+typedef int cci_os_handle_t;
+
+/** An endpoint or a connection, for options. */
+typedef const void cci_opt_handle_t;
+
+typedef const struct cci_device {
+    const char *name;
+    const char *transport;
+    unsigned up;                   /**< 1: it can be used */
+    const char *info;              /**< NULL */
+    const char *const *conf_argv;  /**< "key=value", then NULL */
+    uint32_t max_send_size;        /**< bytes of the largest message */
+    uint64_t rate;                 /**< in bit/s; 0: not known */
+    struct {
+        uint32_t domain, bus, dev, func;
+    } pci; /**< all UINT32_MAX: no PCI device */
+} cci_device_t;
+
+typedef const struct cci_endpoint {
+    cci_device_t *device;
+} cci_endpoint_t;
+
+typedef const struct cci_connection {
+    uint32_t max_send_size;
+    cci_endpoint_t *endpoint;
+    cci_conn_attribute_t attribute;
+    void *context; /**< as given to cci_connect or cci_accept */
+} cci_connection_t;
+
+/** May be copied to peers, which pass a pointer to their copy as the remote handle. */
+typedef struct cci_rma_handle {
+    uint64_t stuff[4];
+} cci_rma_handle_t;
+
+/** Demands on addresses and lengths; 0: none. */
+typedef struct cci_alignment {
+    uint32_t rma_write_local_addr;
+    uint32_t rma_write_remote_addr;
+    uint32_t rma_write_length;
+    uint32_t rma_read_local_addr;
+    uint32_t rma_read_remote_addr;
+    uint32_t rma_read_length;
+} cci_alignment_t;
+
+typedef const struct cci_event_send {
+    cci_event_type_t type;
+    cci_status_t status;
+    cci_connection_t *connection;
+    void *context;
+} cci_event_send_t;
+
+typedef const struct cci_event_recv {
+    cci_event_type_t type;
+    uint32_t len;
+    const void *ptr; /**< 16-byte aligned, followed by a 0 byte; valid until the event is returned */
+    cci_connection_t *connection;
+} cci_event_recv_t;
+
+typedef const struct cci_event_connect {
+    cci_event_type_t type;
+    cci_status_t status;
+    void *context;
+    cci_connection_t *connection; /**< NULL unless `status` is 0 */
+} cci_event_connect_t;
+
+typedef const struct cci_event_connect_request {
+    cci_event_type_t type;
+    uint32_t data_len;
+    const void *data_ptr; /**< valid until the event is returned */
+    cci_conn_attribute_t attribute;
+} cci_event_connect_request_t;
+
+typedef const struct cci_event_accept {
+    cci_event_type_t type;
+    cci_status_t status;
+    void *context;
+    cci_connection_t *connection; /**< NULL unless `status` is 0 */
+} cci_event_accept_t;
+
+typedef const struct cci_event_keepalive_timedout {
+    cci_event_type_t type;
+    cci_connection_t *connection;
+} cci_event_keepalive_timedout_t;
+
+typedef const struct cci_event_endpoint_device_failed {
+    cci_event_type_t type;
+    cci_endpoint_t *endpoint;
+} cci_event_endpoint_device_failed_t;
+
+typedef const union cci_event {
+    cci_event_type_t type;
+    struct cci_event_send send;
+    struct cci_event_recv recv;
+    struct cci_event_connect connect;
+    struct cci_event_connect_request request;
+    struct cci_event_accept accept;
+    struct cci_event_keepalive_timedout keepalive;
+    struct cci_event_endpoint_device_failed dev_failed;
+} cci_event_t;
+
+/** Open the library, or count one more user of it. `flags` is 0; `*caps` becomes 0. */
+CCI_DECLSPEC int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps);
+/** The last one of as many calls as there were of cci_init closes it, and endpoints left open. */
+CCI_DECLSPEC int cci_finalize(void);
+/** The name of a status; never NULL. `endpoint` may be NULL. */
+CCI_DECLSPEC const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
+
+/** The devices, best first, and a NULL; valid until the last cci_finalize. */
+CCI_DECLSPEC int cci_get_devices(cci_device_t *const **devices);
+
+/** `device` NULL: the default one; `fd` NULL: no handle for select() is wanted. */
+CCI_DECLSPEC int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint,
+                                     cci_os_handle_t *fd);
+/** With a port (sock, tcp) or "PID/ID" (sm) of the program's choice. CCI_EBUSY: it is in use. */
+CCI_DECLSPEC int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
+                                        cci_endpoint_t **endpoint, cci_os_handle_t *fd);
+/** Ends its connections, events and registrations. What was sent before is delivered. */
+CCI_DECLSPEC int cci_destroy_endpoint(cci_endpoint_t *endpoint);
+
+CCI_DECLSPEC int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val);
+CCI_DECLSPEC int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val);
+
+/** Exactly one CONNECT event follows success. `timeout` NULL or negative: no limit. */
+CCI_DECLSPEC int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *data_ptr,
+                             uint32_t data_len, cci_conn_attribute_t attribute, const void *context,
+                             int flags, const struct timeval *timeout);
+CCI_DECLSPEC int cci_accept(cci_event_t *conn_req, const void *context);
+CCI_DECLSPEC int cci_reject(cci_event_t *conn_req);
+/** Delivers what was sent; the peer's next use fails. Events of the connection are dropped. */
+CCI_DECLSPEC int cci_disconnect(cci_connection_t *connection);
+
+CCI_DECLSPEC int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event);
+CCI_DECLSPEC int cci_return_event(cci_event_t *event);
+/** CCI_ERR_NOT_IMPLEMENTED: the handle needs none. */
+CCI_DECLSPEC int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags);
+
+CCI_DECLSPEC int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
+                          const void *context, int flags);
+CCI_DECLSPEC int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt,
+                           const void *context, int flags);
+
+CCI_DECLSPEC int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags,
+                                  cci_rma_handle_t **rma_handle);
+CCI_DECLSPEC int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle);
+/** With `msg_len` > 0 the peer gets the message after the transfer is complete. */
+CCI_DECLSPEC int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
+                         cci_rma_handle_t *local_handle, uint64_t local_offset,
+                         cci_rma_handle_t *remote_handle, uint64_t remote_offset, uint64_t data_len,
+                         const void *context, int flags);
+
+static inline const char *cci_event_type_str(cci_event_type_t type)
+{
+    switch (type) {
+    case CCI_EVENT_NONE:
+        return "CCI_EVENT_NONE";
+    case CCI_EVENT_SEND:
+        return "CCI_EVENT_SEND";
+    case CCI_EVENT_RECV:
+        return "CCI_EVENT_RECV";
+    case CCI_EVENT_CONNECT:
+        return "CCI_EVENT_CONNECT";
+    case CCI_EVENT_CONNECT_REQUEST:
+        return "CCI_EVENT_CONNECT_REQUEST";
+    case CCI_EVENT_ACCEPT:
+        return "CCI_EVENT_ACCEPT";
+    case CCI_EVENT_KEEPALIVE_TIMEDOUT:
+        return "CCI_EVENT_KEEPALIVE_TIMEDOUT";
+    case CCI_EVENT_ENDPOINT_DEVICE_FAILED:
+        return "CCI_EVENT_ENDPOINT_DEVICE_FAILED";
+    }
+    return "Unknown event";
+}
+
+END_C_DECLS
+#endif

@@ -1,0 +1,304 @@
+/* cci: opening and closing, progress, and the thread that makes progress for the program. */
+#include "front/cci/impl.h"
+
+#include "base/clock.h"
+#include "lib/alone.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+struct aqc aqc;
+
+enum {
+    LIBRARY_ROUNDS = 64,  /* of progress between two looks for connection events */
+    LIBRARY_SPINS = 4096, /* rounds of a blocking call before it sleeps */
+    LIBRARY_GRACE_MS = 1, /* without a call by the program, before the thread acts */
+    LIBRARY_LOOK_MS = 5,  /* between two looks at timeouts */
+    LIBRARY_MS = 1000000  /* in ns */
+};
+
+/* --- statuses -------------------------------------------------------------------------------- */
+
+const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status)
+{
+#define NAMED(status)                                                                              \
+    case status:                                                                                   \
+        return #status;
+    (void)endpoint;
+    switch (status) {
+        NAMED(CCI_SUCCESS)
+        NAMED(CCI_ERROR)
+        NAMED(CCI_ERR_DISCONNECTED)
+        NAMED(CCI_ERR_RNR)
+        NAMED(CCI_ERR_DEVICE_DEAD)
+        NAMED(CCI_ERR_RMA_HANDLE)
+        NAMED(CCI_ERR_RMA_OP)
+        NAMED(CCI_ERR_NOT_IMPLEMENTED)
+        NAMED(CCI_ERR_NOT_FOUND)
+        NAMED(CCI_EAGAIN)
+        NAMED(CCI_ENOMEM)
+        NAMED(CCI_EBUSY)
+        NAMED(CCI_ENODEV)
+        NAMED(CCI_EINVAL)
+        NAMED(CCI_ERANGE)
+        NAMED(CCI_ENOMSG)
+        NAMED(CCI_EMSGSIZE)
+        NAMED(CCI_EADDRNOTAVAIL)
+        NAMED(CCI_ENETDOWN)
+        NAMED(CCI_ENOBUFS)
+        NAMED(CCI_ETIMEDOUT)
+        NAMED(CCI_ECONNREFUSED)
+    }
+#undef NAMED
+    return "unknown error";
+}
+
+cci_status_t aqc_status(aq_status st)
+{
+    switch (st) {
+    case AQ_OK:
+        return CCI_SUCCESS;
+    case AQ_AGAIN:
+        return CCI_ENOBUFS;
+    case AQ_ENOMEM:
+    case AQ_ELIMIT:
+        return CCI_ENOMEM;
+    case AQ_EPEER:
+        return CCI_ERR_DISCONNECTED;
+    case AQ_EREFUSED:
+    case AQ_EACCESS:
+    case AQ_EMISMATCH:
+        return CCI_ECONNREFUSED;
+    case AQ_ETIMEOUT:
+        return CCI_ETIMEDOUT;
+    case AQ_ERANGE:
+        return CCI_ERR_RMA_HANDLE;
+    case AQ_EINVAL:
+        return CCI_EINVAL;
+    case AQ_ENOTSUP:
+        return CCI_ENODEV;
+    default:
+        return CCI_ERROR;
+    }
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+static int library_open(void)
+{
+    aqi_list_init(&aqc.eps);
+    aqi_list_init(&aqc.active);
+    aqi_pool_init(&aqc.ops, sizeof(struct aqc_op), 64, false);
+    aqi_pool_init(&aqc.small, sizeof(struct aqc_event) + 16 + AQC_SMALL, 64, false);
+    aqc.thread_wake = -1;
+    aq_status st = lib_alone_open(aqc_conn_may_access, &aqc.world);
+    if (st == AQ_OK) st = aq_wait_fd(&aqc.fd);
+    if (st == AQ_OK) st = aqc_wire_open();
+    if (st == AQ_OK) st = aqc_devices_open();
+    if (st != AQ_OK) {
+        aqc_devices_close();
+        lib_alone_close();
+    }
+    return (int)aqc_status(st);
+}
+
+int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps)
+{
+    int status = CCI_SUCCESS;
+    if (abi_ver != CCI_ABI_VERSION || caps == NULL) return CCI_EINVAL;
+    aqc_lock();
+    if (aqc.users == 0) {
+        if (flags > 1) status = CCI_EINVAL;
+        if (status == CCI_SUCCESS) status = library_open();
+        aqc.flags = flags;
+    } else if (flags != aqc.flags) {
+        status = CCI_ERR_NOT_IMPLEMENTED;
+    }
+    if (status == CCI_SUCCESS) aqc.users++;
+    aqc_unlock();
+    if (status == CCI_SUCCESS) *caps = 0;
+    return status;
+}
+
+static void library_stop_thread(void)
+{
+    if (!aqc.thread_runs) return;
+    aqc.thread_stops = true;
+    aqc_wake_thread();
+    aqc_unlock();
+    pthread_join(aqc.thread, NULL);
+    aqc_lock();
+    aqc.thread_runs = aqc.thread_stops = false;
+    close(aqc.thread_wake);
+    aqc.thread_wake = -1;
+}
+
+int cci_finalize(void)
+{
+    aqc_enter();
+    if (aqc.users == 0) {
+        aqc_unlock();
+        return CCI_ERROR;
+    }
+    if (--aqc.users == 0) {
+        while (!aqi_list_is_empty(&aqc.eps))
+            aqc_ep_close(AQI_OF(aqc.eps.next, struct aqc_ep, link));
+        library_stop_thread();
+        aqc_devices_close();
+        lib_alone_close();
+        (void)aqi_pool_destroy(&aqc.ops);
+        (void)aqi_pool_destroy(&aqc.small);
+    }
+    aqc_unlock();
+    return CCI_SUCCESS;
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+static void library_times(void)
+{
+    uint64_t now = aqi_now_ns();
+    if (now < aqc.look_at) return;
+    aqc.look_at = now + LIBRARY_LOOK_MS * LIBRARY_MS;
+    for (struct aqi_node *ep = aqc.eps.next; ep != &aqc.eps; ep = ep->next) {
+        struct aqi_node *conns = &AQI_OF(ep, struct aqc_ep, link)->conns;
+        for (struct aqi_node *at = conns->next; at != conns; at = at->next)
+            aqc_conn_times(AQI_OF(at, struct aqc_conn, link), now);
+    }
+}
+
+void aqc_progress(void)
+{
+    (void)aq_poll();
+    aqc.rounds++;
+    if (aqc.calling != 0 || aqc.rounds % LIBRARY_ROUNDS == 0) aqc_conn_events();
+    for (struct aqi_node *at = aqc.active.next, *next; at != &aqc.active; at = next) {
+        next = at->next;
+        aqc_conn_push(AQI_OF(at, struct aqc_conn, active));
+    }
+    if (AQI_UNLIKELY(aqc.timed != 0)) library_times();
+}
+
+bool aqc_may_sleep(void)
+{
+    aqc_conn_events();
+    for (struct aqi_node *at = aqc.active.next; at != &aqc.active; at = at->next) {
+        const struct aqc_conn *conn = AQI_OF(at, const struct aqc_conn, active);
+        if (conn->again || conn->fresh || conn->got != conn->told) return false;
+    }
+    return aq_wait_prepare() == AQ_OK;
+}
+
+void aqc_pause(unsigned rounds)
+{
+    struct pollfd fd = {.fd = aqc.fd, .events = POLLIN};
+    bool sleep = rounds >= LIBRARY_SPINS && aqc_may_sleep();
+    aqc_unlock();
+    if (sleep)
+        (void)poll(&fd, 1, LIBRARY_GRACE_MS);
+    else if (rounds % LIBRARY_ROUNDS == 0)
+        sched_yield();
+    aqc_enter();
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+void aqc_wake_thread(void)
+{
+    uint64_t one = 1;
+    aqc.asleep = false;
+    if (aqc.thread_wake >= 0 && write(aqc.thread_wake, &one, sizeof(one)) < 0) {
+        /* It is signaled already. */
+    }
+}
+
+static void library_drain(int fd)
+{
+    uint64_t count;
+    if (read(fd, &count, sizeof(count)) < 0) {
+        /* It was not signaled. */
+    }
+}
+
+/* Sleep until something arrives, the program makes a call, or a timeout has to be looked at. */
+static void library_sleep(bool armed)
+{
+    struct pollfd fds[2] = {{.fd = aqc.thread_wake, .events = POLLIN},
+                            {.fd = aqc.fd, .events = POLLIN}};
+    int ms = !armed ? LIBRARY_GRACE_MS : aqc.timed != 0 ? LIBRARY_LOOK_MS : -1;
+    aqc.asleep = armed;
+    aqc_unlock();
+    (void)poll(fds, armed ? 2 : 1, ms);
+    aqc_lock();
+    if (armed && !aqc.asleep) library_drain(aqc.thread_wake);
+    aqc.asleep = false;
+}
+
+/* Something is to be tried again. */
+static void library_yield(unsigned rounds)
+{
+    if (rounds >= LIBRARY_ROUNDS) {
+        library_sleep(false);
+        return;
+    }
+    aqc_unlock();
+    sched_yield();
+    aqc_lock();
+}
+
+/*
+ * A program that makes calls makes progress by them. Once it has made none for a millisecond, this
+ * thread does it, until the next call.
+ */
+static void *library_run(void *unused)
+{
+    uint32_t seen = 0;
+    unsigned busy = 0;
+    (void)unused;
+    aqc_lock();
+    while (!aqc.thread_stops) {
+        if (aqc.calls != seen) {
+            seen = aqc.calls;
+            library_sleep(false);
+            continue;
+        }
+        aqc_progress();
+        bool sleep = aqc_may_sleep();
+        for (struct aqi_node *at = aqc.eps.next; at != &aqc.eps; at = at->next)
+            aqc_ep_signal(AQI_OF(at, struct aqc_ep, link));
+        if (!sleep) {
+            library_yield(++busy);
+            continue;
+        }
+        busy = 0;
+        library_sleep(true);
+        /* A program that sleeps on a handle has been woken, too. */
+        if (aqc.handles != 0 && aqc.calls == seen && !aqc.thread_stops) library_sleep(false);
+    }
+    aqc_unlock();
+    return NULL;
+}
+
+int aqc_thread_start(void)
+{
+    sigset_t all, last;
+    if (aqc.thread_runs) return CCI_SUCCESS;
+    aqc.thread_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (aqc.thread_wake < 0) return CCI_ENOMEM;
+    sigfillset(&all); /* signals are the program's */
+    pthread_sigmask(SIG_SETMASK, &all, &last);
+    int err = pthread_create(&aqc.thread, NULL, library_run, NULL);
+    pthread_sigmask(SIG_SETMASK, &last, NULL);
+    if (err != 0) {
+        close(aqc.thread_wake);
+        aqc.thread_wake = -1;
+        return CCI_ENOMEM;
+    }
+    aqc.thread_runs = true;
+    return CCI_SUCCESS;
+}

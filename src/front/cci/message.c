@@ -1,0 +1,507 @@
+/*
+ * cci: messages and what is known of them.
+ *
+ * Every message has a number, and is delivered in that order: the library below promises none. Both
+ * sides acknowledge by counting: messages that have arrived, which completes sends, and room that
+ * the program has given back by returning events, which lets the other side send. Both counts go
+ * with each message, and in notes where none goes that way.
+ */
+#include "front/cci/impl.h"
+
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_HANDLER = AQ_HANDLER_BASE, MESSAGE_NOTE = AQ_HANDLER_BASE + 1 };
+enum { MESSAGE_SEQ, MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS };
+enum { NOTE_GOT, NOTE_FREED, NOTE_PING, NOTE_ARGS };
+enum { MESSAGE_OWED = 32 /* messages, which are acknowledged though more arrive */ };
+/* Of a keepalive time: how often a silent peer is asked in it. */
+enum { MESSAGE_PINGS = 4 };
+
+static uint32_t message_units(uint32_t len)
+{
+    return 2 + len / AQC_UNIT; /* with the event that holds it */
+}
+
+static bool message_is_ordered(const struct aqc_conn *conn)
+{
+    return conn->pub.attribute == CCI_CONN_ATTR_RO;
+}
+
+static bool message_is_reliable(const struct aqc_conn *conn)
+{
+    return conn->pub.attribute < CCI_CONN_ATTR_UU || conn->pub.attribute > CCI_CONN_ATTR_UU_MC_RX;
+}
+
+/* --- completion ------------------------------------------------------------------------------ */
+
+static void op_finish(struct aqc_op *op)
+{
+    free(op->msg);
+    op->msg = NULL;
+    op->finished = true;
+    op->event.pub.send.status = op->status;
+    if ((op->flags & CCI_FLAG_BLOCKING) != 0) return;
+    if ((op->flags & CCI_FLAG_SILENT) != 0 || op->event.conn->left)
+        aqc_event_free(&op->event);
+    else
+        aqc_event_push(&op->event);
+}
+
+static bool op_is_complete(const struct aqc_conn *conn, const struct aqc_op *op)
+{
+    if (op->type != AQC_SEND && !op->done) return false;
+    if (op->status != CCI_SUCCESS) return true;
+    if (op->type != AQC_SEND && op->len == 0) return true;
+    return op->sent && (!message_is_reliable(conn) || (int32_t)(conn->acked - op->seq) > 0);
+}
+
+static void conn_complete(struct aqc_conn *conn)
+{
+    for (struct aqc_op *op; (op = conn->ops) != NULL && op_is_complete(conn, op);) {
+        conn->ops = op->next;
+        if (conn->last == op) conn->last = NULL;
+        if (conn->unsent == op) conn->unsent = op->next;
+        if (conn->unstarted == op) conn->unstarted = op->next;
+        if (!op->sent) conn->queued--; /* a message that no transfer precedes any more */
+        op_finish(op);
+    }
+}
+
+static void op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status)
+{
+    if (op->status == CCI_SUCCESS) op->status = status;
+    if (!op->sent && conn->queued != 0) conn->queued--;
+    op->sent = true;
+    if (!op->started) op->started = op->done = true;
+}
+
+void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status)
+{
+    if (conn->broken == CCI_SUCCESS) conn->broken = status;
+    for (struct aqc_op *op = conn->ops; op != NULL; op = op->next)
+        op_fail(conn, op, status);
+    conn->unsent = conn->unstarted = NULL;
+    conn->again = false;
+    conn_complete(conn);
+    if (!aqi_list_is_empty(&conn->under_way)) aqc_conn_activate(conn);
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+static void message_deliver(struct aqc_conn *conn, struct aqc_event *event)
+{
+    conn->got++;
+    if (conn->state != AQC_OPEN)
+        aqi_list_append(&conn->early, &event->link);
+    else
+        aqc_event_push(event);
+}
+
+void aqc_conn_opened(struct aqc_conn *conn)
+{
+    while (!aqi_list_is_empty(&conn->early)) {
+        struct aqc_event *event = AQI_OF(conn->early.next, struct aqc_event, link);
+        aqi_list_remove(&event->link);
+        aqc_event_push(event);
+    }
+    if (conn->ops != NULL || conn->got != conn->told) aqc_conn_activate(conn);
+}
+
+/* It has overtaken others. */
+static void message_stash(struct aqc_conn *conn, struct aqc_event *event)
+{
+    struct aqi_node *at = conn->stash.prev;
+    while (at != &conn->stash &&
+           (int32_t)(AQI_OF(at, struct aqc_event, link)->seq - event->seq) > 0)
+        at = at->prev;
+    aqi_list_append(at->next, &event->link);
+}
+
+static void message_unstash(struct aqc_conn *conn)
+{
+    while (!aqi_list_is_empty(&conn->stash)) {
+        struct aqc_event *event = AQI_OF(conn->stash.next, struct aqc_event, link);
+        if (event->seq != conn->got) return;
+        aqi_list_remove(&event->link);
+        message_deliver(conn, event);
+    }
+}
+
+/* What the peer says of our messages. */
+static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t freed)
+{
+    conn->heard = 0; /* aqc_conn_times puts the time there */
+    if (freed != conn->freed_there) {
+        conn->freed_there = freed;
+        if (conn->unsent != NULL) aqc_conn_activate(conn);
+    }
+    if (got == conn->acked) return;
+    conn->acked = got;
+    if (conn->ops != NULL) conn_complete(conn);
+}
+
+static struct aqc_event *message_new(struct aqc_conn *conn, const aq_am *am, uint32_t units)
+{
+    struct aqc_event *event = aqc_event_new(conn->ep, am->nbytes + 1);
+    if (event == NULL) return NULL;
+    unsigned char *payload = AQC_PAYLOAD(event);
+    memcpy(payload, am->payload, am->nbytes);
+    payload[am->nbytes] = 0;
+    event->pub.recv = (struct cci_event_recv){.type = CCI_EVENT_RECV,
+                                              .len = (uint32_t)am->nbytes,
+                                              .ptr = payload,
+                                              .connection = &conn->pub};
+    event->conn = conn;
+    event->units = units;
+    event->seq = (uint32_t)am->args[MESSAGE_SEQ];
+    conn->refs++;
+    conn->held += units;
+    return event;
+}
+
+static void message_received(aq_am *am)
+{
+    struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
+    if (conn == NULL || conn->left) return;
+    uint32_t units = message_units((uint32_t)am->nbytes);
+    int32_t ahead = (int32_t)((uint32_t)am->args[MESSAGE_SEQ] - conn->got);
+    /* A peer that sends more than it may, or what it has sent before, is not of our kind. */
+    if (ahead < 0 || conn->held + units > AQC_WINDOW) return;
+    struct aqc_event *event = message_new(conn, am, units);
+    if (event == NULL) return; /* nothing that follows is delivered */
+    message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
+    if (AQI_LIKELY(ahead == 0)) {
+        message_deliver(conn, event);
+        message_unstash(conn);
+    } else {
+        message_stash(conn, event);
+    }
+    if (!conn->starved && conn->held > AQC_WINDOW - message_units(AQC_MESSAGE)) {
+        conn->starved = true;
+        conn->ep->starved++;
+    }
+    conn->fresh = true;
+    aqc_conn_activate(conn);
+}
+
+static void note_received(aq_am *am)
+{
+    struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
+    if (conn == NULL || conn->left) return;
+    message_acknowledged(conn, (uint32_t)am->args[NOTE_GOT], (uint32_t)am->args[NOTE_FREED]);
+    if (am->args[NOTE_PING] == 0) return;
+    conn->ping = true;
+    aqc_conn_activate(conn);
+}
+
+aq_status aqc_wire_open(void)
+{
+    aq_handler_entry table[] = {{.index = MESSAGE_HANDLER,
+                                 .nargs = MESSAGE_ARGS,
+                                 .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST,
+                                 .fn = message_received,
+                                 .name = "message"},
+                                {.index = MESSAGE_NOTE,
+                                 .nargs = NOTE_ARGS,
+                                 .accepts = AQ_AM_SHORT | AQ_AM_REQUEST,
+                                 .fn = note_received,
+                                 .name = "note"}};
+    return aq_am_register(aq_team_ep(aqc.world), table, AQI_COUNT_OF(table));
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+/* What the peer is told by the message or note that has been sent. */
+static void conn_told(struct aqc_conn *conn)
+{
+    conn->told = conn->got;
+    conn->told_freed = conn->freed;
+}
+
+static bool conn_has_credit(const struct aqc_conn *conn, uint32_t len)
+{
+    return conn->units - conn->freed_there + message_units(len) <= AQC_WINDOW;
+}
+
+static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
+                             uint32_t len, const aq_arg *args)
+{
+    aq_am_buffer buffer;
+    if (count <= 1)
+        return aq_am_medium(conn->team, 1, MESSAGE_HANDLER, len != 0 ? iov->iov_base : NULL, len,
+                            args, MESSAGE_ARGS, AQ_IMMEDIATE, NULL);
+    aq_status st = aq_am_reserve(conn->team, 1, AQ_AM_MEDIUM, NULL, len, len, MESSAGE_ARGS,
+                                 AQ_IMMEDIATE, &buffer);
+    if (st != AQ_OK) return st;
+    unsigned char *to = buffer.addr;
+    for (unsigned i = 0; i < count; to += iov[i++].iov_len)
+        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
+    return aq_am_commit(&buffer, MESSAGE_HANDLER, len, NULL, args, MESSAGE_ARGS, AQ_IMMEDIATE);
+}
+
+/* AQ_AGAIN: not now. */
+static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
+                              uint32_t len)
+{
+    const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->seq, (aq_arg)conn->got, (aq_arg)conn->freed};
+    if (!conn_has_credit(conn, len)) return AQ_AGAIN;
+    aq_status st = message_put(conn, iov, count, len, args);
+    if (AQI_UNLIKELY(st != AQ_OK)) {
+        conn->again = st == AQ_AGAIN;
+        return st;
+    }
+    conn->again = false;
+    conn->seq++;
+    conn->units += message_units(len);
+    conn_told(conn);
+    return AQ_OK;
+}
+
+static void conn_note(struct aqc_conn *conn, bool ping)
+{
+    const aq_arg args[NOTE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed, ping};
+    aq_status st =
+        aq_am_short(conn->team, 1, MESSAGE_NOTE, args, NOTE_ARGS, AQ_IMMEDIATE);
+    if (st == AQ_AGAIN) conn->again = true;
+    if (st != AQ_OK) return;
+    conn->ping = false;
+    conn_told(conn);
+}
+
+/* A message after a transfer leaves when that is complete, and all that follow wait for it. */
+static void conn_push_messages(struct aqc_conn *conn)
+{
+    for (struct aqc_op *op; (op = conn->unsent) != NULL; conn->unsent = op->next) {
+        if (op->sent || (op->type != AQC_SEND && op->len == 0)) continue;
+        if (op->type != AQC_SEND && !op->done) return;
+        if (op->status == CCI_SUCCESS) {
+            const struct iovec iov = {.iov_base = op->msg, .iov_len = op->len};
+            uint32_t seq = conn->seq;
+            aq_status st = message_send(conn, &iov, 1, op->len);
+            if (st == AQ_AGAIN) return;
+            op->seq = seq;
+            if (st != AQ_OK) op->status = aqc_status(st);
+        }
+        op->sent = true;
+        conn->queued--;
+    }
+}
+
+void aqc_conn_push(struct aqc_conn *conn)
+{
+    bool fresh = conn->fresh;
+    conn->fresh = conn->again = false;
+    if (AQI_UNLIKELY(conn->unstarted != NULL || !aqi_list_is_empty(&conn->under_way)))
+        aqc_rma_push(conn);
+    if (conn->state != AQC_OPEN) {
+        conn_complete(conn);
+        if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn);
+        return;
+    }
+    if (conn->unsent != NULL) conn_push_messages(conn);
+    if (conn->ops != NULL) conn_complete(conn);
+    uint32_t owed = conn->got - conn->told;
+    if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) || conn->ping ||
+        conn->freed - conn->told_freed >= AQC_WINDOW / 4)
+        conn_note(conn, false);
+    if (!conn->again && conn->got == conn->told && conn->unstarted == NULL &&
+        aqi_list_is_empty(&conn->under_way))
+        aqi_list_remove(&conn->active);
+}
+
+/* --- operations ------------------------------------------------------------------------------ */
+
+struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context, int flags)
+{
+    struct aqc_op *op = aqi_pool_get(&aqc.ops);
+    if (op == NULL) return NULL;
+    memset(op, 0, sizeof(*op));
+    op->type = type;
+    op->flags = flags;
+    op->event.pub.send = (struct cci_event_send){.type = CCI_EVENT_SEND,
+                                                 .connection = &conn->pub,
+                                                 .context = (void *)(uintptr_t)context};
+    op->event.ep = conn->ep;
+    op->event.conn = conn;
+    op->event.pool = &aqc.ops;
+    conn->refs++;
+    aqi_list_init(&op->event.link);
+    aqi_list_init(&op->rma);
+    if (conn->send_timeout != 0)
+        op->deadline = aqi_now_ns() + (uint64_t)conn->send_timeout * 1000;
+    return op;
+}
+
+bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len)
+{
+    unsigned char *to = op->msg = malloc(aqi_max(len, 1));
+    op->len = len;
+    if (to == NULL) return false;
+    for (unsigned i = 0; i < count; to += iov[i++].iov_len)
+        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
+    return true;
+}
+
+void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op)
+{
+    op->next = NULL;
+    if (conn->last != NULL)
+        conn->last->next = op;
+    else
+        conn->ops = op;
+    conn->last = op;
+    if (op->sent) return;
+    conn->queued++;
+    if (conn->unsent == NULL) conn->unsent = op;
+    if (conn->unstarted == NULL && op->type != AQC_SEND) conn->unstarted = op;
+    aqc_conn_activate(conn);
+}
+
+int aqc_op_wait(struct aqc_op *op)
+{
+    for (unsigned rounds = 0; !op->finished; rounds++) {
+        aqc_progress();
+        if (!op->finished) aqc_pause(rounds);
+    }
+    int status = (int)op->status;
+    aqc_event_free(&op->event);
+    return status;
+}
+
+/* --- the calls ------------------------------------------------------------------------------- */
+
+static uint32_t send_len(const struct iovec *iov, unsigned count, bool *fits)
+{
+    size_t len = 0;
+    for (unsigned i = 0; i < count; i++) {
+        if (iov[i].iov_len > AQC_MESSAGE) *fits = false;
+        len += aqi_min(iov[i].iov_len, (size_t)AQC_MESSAGE + 1);
+    }
+    return (uint32_t)aqi_min(len, (size_t)UINT32_MAX);
+}
+
+/* The message has left; what remains is to report that. */
+static int send_left(struct aqc_conn *conn, uint32_t seq, const void *context, int flags)
+{
+    if ((flags & CCI_FLAG_SILENT) != 0) return CCI_SUCCESS;
+    struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
+    if (op == NULL) return CCI_ENOMEM;
+    op->sent = true;
+    op->seq = seq;
+    aqc_op_append(conn, op);
+    if (!message_is_reliable(conn)) conn_complete(conn);
+    return (flags & CCI_FLAG_BLOCKING) != 0 ? aqc_op_wait(op) : CCI_SUCCESS;
+}
+
+static int send_later(struct aqc_conn *conn, const struct iovec *iov, unsigned count, uint32_t len,
+                      const void *context, int flags)
+{
+    if (conn->queued >= AQC_QUEUED) return CCI_ENOBUFS;
+    struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
+    if (op == NULL || !aqc_op_keep(op, iov, count, len)) {
+        if (op != NULL) aqc_event_free(&op->event);
+        return CCI_ENOMEM;
+    }
+    aqc_op_append(conn, op);
+    return (flags & CCI_FLAG_BLOCKING) != 0 ? aqc_op_wait(op) : CCI_SUCCESS;
+}
+
+static int send_failed(struct aqc_conn *conn, const void *context, int flags, cci_status_t status)
+{
+    if ((flags & (CCI_FLAG_SILENT | CCI_FLAG_BLOCKING)) != 0) return (int)status;
+    struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
+    if (op == NULL) return CCI_ENOMEM;
+    op->status = status;
+    op->sent = true;
+    aqc_op_append(conn, op);
+    conn_complete(conn);
+    return CCI_SUCCESS;
+}
+
+static int send_message(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
+                        uint32_t len, const void *context, int flags)
+{
+    if (AQI_UNLIKELY(conn->broken != CCI_SUCCESS))
+        return send_failed(conn, context, flags, conn->broken);
+    if (conn->unsent == NULL && conn->state == AQC_OPEN) {
+        uint32_t seq = conn->seq;
+        aq_status st = message_send(conn, iov, count, len);
+        if (AQI_LIKELY(st == AQ_OK)) return send_left(conn, seq, context, flags);
+        if (st != AQ_AGAIN) return send_failed(conn, context, flags, aqc_status(st));
+    }
+    return send_later(conn, iov, count, len, context, flags);
+}
+
+static int send_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
+                     const void *context, int flags)
+{
+    bool fits = true;
+    uint32_t len = send_len(iov, count, &fits);
+    if (connection == NULL) return CCI_EINVAL;
+    if (!fits || len > connection->max_send_size) return CCI_EMSGSIZE;
+    struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
+    if ((flags & CCI_FLAG_BLOCKING) != 0) flags &= ~CCI_FLAG_SILENT;
+    aqc_enter();
+    int status = send_message(conn, iov, count, len, context, flags);
+    aqc_unlock();
+    return status;
+}
+
+int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
+             const void *context, int flags)
+{
+    const struct iovec iov = {.iov_base = (void *)(uintptr_t)msg_ptr, .iov_len = msg_len};
+    if (msg_ptr == NULL && msg_len != 0) return CCI_EINVAL;
+    return send_call(connection, &iov, 1, context, flags);
+}
+
+int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt,
+              const void *context, int flags)
+{
+    if (data == NULL && iovcnt != 0) return CCI_EINVAL;
+    return send_call(connection, data, iovcnt, context, flags);
+}
+
+/* --- timeouts -------------------------------------------------------------------------------- */
+
+void aqc_conn_watch(struct aqc_conn *conn)
+{
+    bool watch = conn->send_timeout != 0 || conn->keepalive != 0;
+    if (watch && !conn->watched) aqc.timed++;
+    if (!watch && conn->watched) aqc.timed--;
+    conn->watched = watch;
+}
+
+/* On an ordered connection all that follows what has failed fails, too. */
+static void conn_send_times(struct aqc_conn *conn, uint64_t now)
+{
+    for (struct aqc_op *op; (op = conn->ops) != NULL; conn_complete(conn)) {
+        if (op->type != AQC_SEND || op->deadline == 0 || now < op->deadline) return;
+        cci_status_t status = op->sent ? CCI_ETIMEDOUT : CCI_ERR_RNR;
+        if (message_is_ordered(conn)) {
+            aqc_conn_fail(conn, status);
+            return;
+        }
+        op_fail(conn, op, status);
+    }
+}
+
+void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
+{
+    if (!conn->watched || conn->state != AQC_OPEN) return;
+    if (conn->send_timeout != 0) conn_send_times(conn, now);
+    if (conn->keepalive == 0) return;
+    uint64_t limit = (uint64_t)conn->keepalive * 1000;
+    if (conn->heard == 0) conn->heard = now;
+    if (now - conn->heard >= limit) {
+        conn->keepalive = 0; /* until it is set again */
+        aqc_conn_watch(conn);
+        aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
+    } else if (now - aqi_max(conn->heard, conn->pinged) >= limit / MESSAGE_PINGS) {
+        conn->pinged = now;
+        conn_note(conn, true);
+    }
+}

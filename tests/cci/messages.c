@@ -1,0 +1,332 @@
+/* Connections, messages and their completions, each call and attribute. */
+#include "side.h"
+
+#include <unistd.h>
+
+enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, SECOND_US = 1000000 };
+
+static unsigned char bytes[LARGEST + 1];
+
+static uint32_t length(uint32_t i)
+{
+    static const uint32_t lengths[] = {0, 1, 7, 64, 255, 256, 257, 4000, 20000, LARGEST};
+    return i < 10 ? lengths[i] : (i * 2654435761u) % (i % 16 == 0 ? 9000 : 300);
+}
+
+static void send_one(cci_connection_t *connection, uint32_t i, int flags)
+{
+    uint32_t len = length(i);
+    const struct iovec parts[] = {{.iov_base = bytes, .iov_len = len / 3},
+                                  {.iov_base = NULL, .iov_len = 0},
+                                  {.iov_base = bytes + len / 3, .iov_len = len - len / 3}};
+    void *context = (void *)(uintptr_t)i;
+    fill(bytes, len, i);
+    int status = i % 3 == 0 ? cci_sendv(connection, parts, 3, context, flags)
+                            : cci_send(connection, bytes, len, context, flags);
+    memset(bytes, 0, len); /* it may be reused */
+    CHECK_OK(status);
+}
+
+static void check_message(cci_event_t *event, cci_connection_t *connection, uint32_t i)
+{
+    const unsigned char *got = event->recv.ptr;
+    CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+    CHECK_EQUAL(event->recv.len, length(i));
+    CHECK(event->recv.connection == connection);
+    CHECK(filled(got, event->recv.len, i));
+    CHECK_EQUAL((uintptr_t)got % 8, 0);
+    CHECK_EQUAL(got[event->recv.len], 0);
+}
+
+/* All of `from` to `to`, with completions unless `flags` say otherwise, in order. */
+static void stream(struct pair *pair, bool back, int flags)
+{
+    cci_endpoint_t *from = back ? pair->called : pair->caller;
+    cci_endpoint_t *to = back ? pair->caller : pair->called;
+    cci_connection_t *out = back ? pair->in : pair->out, *in = back ? pair->out : pair->in;
+    bool silent = (flags & (CCI_FLAG_SILENT | CCI_FLAG_BLOCKING)) != 0;
+    uint32_t sent = 0, done = silent ? MANY : 0, got = 0;
+    double limit = side_now() + 60;
+    cci_event_t *event;
+    while (got < MANY || done < MANY) {
+        CHECK(side_now() < limit);
+        if (sent < MANY && sent < got + 100) send_one(out, sent++, flags);
+        if (cci_get_event(from, &event) == CCI_SUCCESS) {
+            CHECK_EQUAL(event->type, CCI_EVENT_SEND);
+            CHECK_EQUAL(event->send.status, CCI_SUCCESS);
+            CHECK(event->send.connection == out);
+            CHECK(event->send.context == (void *)(uintptr_t)done);
+            done++;
+            CHECK_OK(cci_return_event(event));
+        }
+        if (cci_get_event(to, &event) == CCI_SUCCESS) {
+            check_message(event, in, got++);
+            CHECK_OK(cci_return_event(event));
+        }
+    }
+    side_nothing(from);
+    side_nothing(to);
+}
+
+static void attributes(void)
+{
+    static const cci_conn_attribute_t all[] = {CCI_CONN_ATTR_RO, CCI_CONN_ATTR_RU,
+                                               CCI_CONN_ATTR_UU};
+    for (int i = 0; i < 3; i++) {
+        struct pair pair;
+        pair_open(&pair, all[i]);
+        stream(&pair, false, 0);
+        stream(&pair, true, CCI_FLAG_NO_COPY);
+        stream(&pair, false, CCI_FLAG_SILENT);
+        stream(&pair, true, CCI_FLAG_BLOCKING);
+        pair_close(&pair);
+    }
+}
+
+static void refusals(void)
+{
+    struct pair pair;
+    cci_event_t *event;
+    struct timeval second = {.tv_sec = 1};
+    const struct timeval negative = {.tv_sec = -1};
+    static char data[CCI_CONN_REQ_LEN + 1];
+    uint32_t caps;
+    CHECK_STATUS(cci_init(1, 0, &caps), CCI_EINVAL);
+    CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_init(CCI_ABI_VERSION, 1, &caps), CCI_ERR_NOT_IMPLEMENTED);
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    char *uri = side_uri(pair.called);
+    CHECK_STATUS(cci_connect(pair.caller, uri, data, sizeof(data), CCI_CONN_ATTR_RO, NULL, 0, NULL),
+                 CCI_EINVAL);
+    CHECK_STATUS(cci_connect(pair.caller, "ftp://x", NULL, 0, CCI_CONN_ATTR_RO, NULL, 0, NULL),
+                 CCI_EINVAL);
+    CHECK_STATUS(cci_send(NULL, data, 1, NULL, 0), CCI_EINVAL);
+    CHECK_STATUS(cci_send(pair.out, bytes, LARGEST + 1, NULL, 0), CCI_EMSGSIZE);
+    CHECK_STATUS(cci_send(pair.out, bytes, pair.out->max_send_size + 1, NULL, 0), CCI_EMSGSIZE);
+    CHECK_STATUS(cci_arm_os_handle(NULL, 0), CCI_EINVAL);
+    CHECK_STATUS(cci_destroy_endpoint(NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_disconnect(NULL), CCI_EINVAL);
+
+    /* An unknown attribute, a negative timeout and the most data. */
+    CHECK_OK(cci_connect(pair.caller, uri, data, CCI_CONN_REQ_LEN, (cci_conn_attribute_t)123, &pair,
+                         0, &negative));
+    event = side_expect(pair.called, pair.caller, CCI_EVENT_CONNECT_REQUEST);
+    CHECK_EQUAL(event->request.data_len, CCI_CONN_REQ_LEN);
+    CHECK_OK(cci_reject(event));
+    CHECK_STATUS(cci_reject(event), CCI_EINVAL);
+    CHECK_EQUAL(event->request.data_len, CCI_CONN_REQ_LEN);
+    CHECK(memcmp(event->request.data_ptr, data, CCI_CONN_REQ_LEN) == 0);
+    CHECK_OK(cci_return_event(event));
+    event = side_expect(pair.caller, pair.called, CCI_EVENT_CONNECT);
+    CHECK_EQUAL(event->connect.status, CCI_ECONNREFUSED);
+    CHECK(event->connect.connection == NULL && event->connect.context == &pair);
+    CHECK_OK(cci_return_event(event));
+    side_nothing(pair.called);
+
+    /* A request that is not answered. */
+    CHECK_OK(cci_connect(pair.caller, uri, NULL, 0, CCI_CONN_ATTR_RU, NULL, 0, &second));
+    event = side_expect(pair.called, pair.caller, CCI_EVENT_CONNECT_REQUEST);
+    CHECK_EQUAL(event->request.data_len, 0);
+    CHECK_OK(cci_return_event(event));
+    event = side_expect(pair.caller, pair.called, CCI_EVENT_CONNECT);
+    CHECK_EQUAL(event->connect.status, CCI_ETIMEDOUT);
+    CHECK_OK(cci_return_event(event));
+
+    /* Nobody listens. */
+    pair_close(&pair);
+    pair.caller = side_open(NULL);
+    CHECK_OK(cci_connect(pair.caller, uri, NULL, 0, CCI_CONN_ATTR_RU, data, 0, &second));
+    event = side_expect(pair.caller, NULL, CCI_EVENT_CONNECT);
+    CHECK(event->connect.status == CCI_ECONNREFUSED || event->connect.status == CCI_ETIMEDOUT);
+    CHECK(event->connect.context == data);
+    CHECK_OK(cci_return_event(event));
+    CHECK_OK(cci_destroy_endpoint(pair.caller));
+    free(uri);
+}
+
+/* An endpoint may call itself, and several connections between the same two are independent. */
+static void to_itself(void)
+{
+    struct pair pair, again;
+    pair.caller = pair.called = side_open(NULL);
+    pair_connect(&pair, CCI_CONN_ATTR_RO, &pair, &again);
+    again = pair;
+    pair_connect(&again, CCI_CONN_ATTR_RU, &again, &pair);
+    CHECK(again.out != pair.out && again.in != pair.in);
+    CHECK_OK(cci_send(pair.out, "one", 4, NULL, CCI_FLAG_SILENT));
+    cci_event_t *event = side_expect(pair.caller, NULL, CCI_EVENT_RECV);
+    CHECK(event->recv.connection == pair.in);
+    CHECK_OK(cci_return_event(event));
+    CHECK_OK(cci_send(again.in, "two", 4, NULL, CCI_FLAG_SILENT));
+    event = side_expect(pair.caller, NULL, CCI_EVENT_RECV);
+    CHECK(event->recv.connection == again.out && strcmp(event->recv.ptr, "two") == 0);
+    CHECK_OK(cci_destroy_endpoint(pair.caller)); /* with an event */
+}
+
+/* The receiver takes nothing: the sender's memory is bounded, and nothing is lost. */
+static void flood(void)
+{
+    struct pair pair;
+    cci_event_t *event;
+    uint32_t sent = 0, got = 0;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    int status;
+    while ((status = cci_send(pair.out, &sent, sizeof(sent), NULL, CCI_FLAG_SILENT)) == CCI_SUCCESS)
+        CHECK(++sent < 2 * FLOOD);
+    CHECK_STATUS(status, CCI_ENOBUFS);
+    CHECK(sent > 16384);
+    for (double limit = side_now() + 60; got < sent;) {
+        CHECK(side_now() < limit);
+        (void)cci_get_event(pair.caller, &event);
+        if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
+        CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+        CHECK(memcmp(event->recv.ptr, &got, sizeof(got)) == 0);
+        got++;
+        CHECK_OK(cci_return_event(event));
+    }
+    CHECK_OK(cci_send(pair.out, &sent, sizeof(sent), NULL, CCI_FLAG_BLOCKING));
+    pair_close(&pair);
+}
+
+/* All that the receiver may keep is lent to a program that returns nothing. */
+static void hoard(void)
+{
+    struct pair pair;
+    static cci_event_t *kept[FLOOD];
+    uint32_t sent = 0, got = 0;
+    cci_event_t *event;
+    int status = CCI_EAGAIN;
+    pair_open(&pair, CCI_CONN_ATTR_RU);
+    while (cci_send(pair.out, bytes, 4096, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
+        sent++;
+    for (double limit = side_now() + 60; status != CCI_ENOBUFS;) {
+        CHECK(side_now() < limit);
+        (void)cci_get_event(pair.caller, &event);
+        status = cci_get_event(pair.called, &event);
+        if (status == CCI_SUCCESS) kept[got++] = event;
+    }
+    CHECK(got < sent);
+    for (uint32_t i = got; i-- != 0;)
+        CHECK_OK(cci_return_event(kept[i]));
+    for (double limit = side_now() + 60; got < sent;) {
+        CHECK(side_now() < limit);
+        (void)cci_get_event(pair.caller, &event);
+        if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
+        got++;
+        CHECK_OK(cci_return_event(event));
+    }
+    side_nothing(pair.called);
+    pair_close(&pair);
+}
+
+/*
+ * The peer's library takes messages, though its program does not look for them, until it has no
+ * room; on an ordered connection all that follow fail, too.
+ */
+static void timeouts(void)
+{
+    struct pair pair;
+    uint32_t us = SECOND_US / 2, value = 0, sent = 0, failed = 0;
+    enum cci_status why = CCI_SUCCESS;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    CHECK_OK(cci_set_opt(pair.out, CCI_OPT_CONN_SEND_TIMEOUT, &us));
+    CHECK_OK(cci_get_opt(pair.out, CCI_OPT_CONN_SEND_TIMEOUT, &value));
+    CHECK_EQUAL(value, us);
+    while (cci_send(pair.out, bytes, 65000, &sent, 0) == CCI_SUCCESS && sent < 1000)
+        sent++;
+    for (uint32_t done = 0; done < sent; done++) {
+        cci_event_t *event = side_expect(pair.caller, NULL, CCI_EVENT_SEND);
+        if (event->send.status == CCI_SUCCESS) {
+            CHECK_EQUAL(failed, 0);
+        } else if (failed++ == 0) {
+            why = event->send.status;
+            CHECK(why == CCI_ERR_RNR || why == CCI_ETIMEDOUT); /* the latter on a busy machine */
+        } else {
+            CHECK_EQUAL(event->send.status, why);
+        }
+        CHECK_OK(cci_return_event(event));
+    }
+    CHECK(failed != 0 && failed <= sent);
+    CHECK_STATUS(cci_send(pair.out, bytes, 1, NULL, CCI_FLAG_BLOCKING), why);
+    pair_close(&pair);
+}
+
+static void disconnects(void)
+{
+    struct pair pair;
+    cci_event_t *event;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    CHECK_OK(cci_send(pair.out, "bye", 3, NULL, CCI_FLAG_SILENT));
+    CHECK_OK(cci_disconnect(pair.out));
+    event = side_expect(pair.called, pair.caller, CCI_EVENT_RECV);
+    CHECK(strcmp(event->recv.ptr, "bye") == 0 && event->recv.connection == pair.in);
+    CHECK_OK(cci_return_event(event));
+    double limit = side_now() + 60;
+    enum cci_status status = CCI_SUCCESS;
+    while (status == CCI_SUCCESS) { /* until it is known here */
+        CHECK(side_now() < limit);
+        CHECK_OK(cci_send(pair.in, "x", 1, &pair, 0));
+        event = side_expect(pair.called, pair.caller, CCI_EVENT_SEND);
+        CHECK(event->send.context == &pair && event->send.connection == pair.in);
+        status = event->send.status;
+        CHECK_OK(cci_return_event(event));
+    }
+    CHECK_STATUS(status, CCI_ERR_DISCONNECTED);
+    CHECK_STATUS(cci_send(pair.in, "x", 1, &pair, CCI_FLAG_BLOCKING), CCI_ERR_DISCONNECTED);
+    CHECK_OK(cci_disconnect(pair.in));
+    pair_close(&pair);
+}
+
+static void options(void)
+{
+    cci_os_handle_t fd = -1;
+    cci_endpoint_t *endpoint = side_open(&fd);
+    cci_alignment_t align;
+    uint32_t value = 7, set = 1234;
+    CHECK(fd >= 0);
+    CHECK_STATUS(cci_arm_os_handle(endpoint, 0), CCI_ERR_NOT_IMPLEMENTED);
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_SEND_TIMEOUT, &value));
+    CHECK_EQUAL(value, 0);
+    CHECK_OK(cci_set_opt(endpoint, CCI_OPT_ENDPT_SEND_TIMEOUT, &set));
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_SEND_TIMEOUT, &value));
+    CHECK_EQUAL(value, set);
+    CHECK_OK(cci_set_opt(endpoint, CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT, &set));
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT, &value));
+    CHECK_EQUAL(value, set);
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_RECV_BUF_COUNT, &value));
+    CHECK(value >= 1024);
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_SEND_BUF_COUNT, &value));
+    CHECK(value >= 1024);
+    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_RECV_BUF_COUNT, &set), CCI_ERR_NOT_IMPLEMENTED);
+    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_SEND_BUF_COUNT, &set), CCI_ERR_NOT_IMPLEMENTED);
+    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_URI, &set), CCI_EINVAL);
+    memset(&align, 1, sizeof(align));
+    CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_RMA_ALIGN, &align));
+    CHECK_EQUAL(align.rma_read_length | align.rma_write_local_addr, 0);
+    CHECK_STATUS(cci_get_opt(NULL, CCI_OPT_ENDPT_URI, &value), CCI_EINVAL);
+    CHECK_STATUS(cci_get_opt(endpoint, CCI_OPT_ENDPT_URI, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_get_opt(endpoint, (cci_opt_name_t)99, &value), CCI_EINVAL);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+}
+
+int main(int argc, char **argv)
+{
+    uint32_t caps;
+    side_init(argc, argv);
+    attributes();
+    refusals();
+    to_itself();
+    flood();
+    hoard();
+    timeouts();
+    disconnects();
+    options();
+    CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
+    CHECK_OK(cci_finalize());
+    (void)side_open(NULL); /* closed with the library */
+    CHECK_OK(cci_finalize());
+    CHECK_STATUS(cci_finalize(), CCI_ERROR);
+    side_init(argc, argv);
+    CHECK_OK(cci_finalize());
+    return 0;
+}

@@ -1,0 +1,313 @@
+/*
+ * Two processes: a program that sleeps on the handle before each look, one that computes, threads,
+ * keepalive of a stopped peer, and a peer that dies.
+ *
+ * usage: processes TRANSPORT
+ */
+#include "side.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { TURNS = 2000, WRITES = 400, THREADS = 4, LEN = 1 << 16, BUSY_SENDS = 200 };
+
+static int (*child_main)(cci_endpoint_t *endpoint, cci_os_handle_t fd);
+static int pipes[2];
+static pid_t child;
+
+/* Start a process that opens an endpoint, and return the endpoint's URI. */
+static char *child_start(int argc, char **argv, int (*run)(cci_endpoint_t *, cci_os_handle_t),
+                         bool handle)
+{
+    static char uri[256];
+    cci_os_handle_t fd = -1;
+    CHECK(pipe(pipes) == 0);
+    child_main = run;
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        side_init(argc, argv);
+        cci_endpoint_t *endpoint = side_open(handle ? &fd : NULL);
+        char *own = side_uri(endpoint);
+        CHECK(write(pipes[1], own, strlen(own) + 1) > 0);
+        free(own);
+        _exit(run(endpoint, fd));
+    }
+    CHECK(read(pipes[0], uri, sizeof(uri)) > 0);
+    return uri;
+}
+
+static void child_end(void)
+{
+    int status;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_EQUAL(status, 0);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+}
+
+/* Sleep until the handle is readable, then look once: as programs do. */
+static cci_event_t *sleep_for(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    struct pollfd wanted = {.fd = fd, .events = POLLIN};
+    cci_event_t *event;
+    int status;
+    do {
+        CHECK_EQUAL(poll(&wanted, 1, 60000), 1);
+        status = cci_get_event(endpoint, &event);
+    } while (status == CCI_EAGAIN);
+    CHECK_OK(status);
+    return event;
+}
+
+static cci_event_t *next(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    return fd >= 0 ? sleep_for(endpoint, fd) : side_event(endpoint, NULL);
+}
+
+static cci_connection_t *accept_one(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    cci_event_t *event = next(endpoint, fd);
+    CHECK_EQUAL(event->type, CCI_EVENT_CONNECT_REQUEST);
+    CHECK_OK(cci_accept(event, endpoint));
+    CHECK_OK(cci_return_event(event));
+    event = next(endpoint, fd);
+    CHECK_EQUAL(event->type, CCI_EVENT_ACCEPT);
+    CHECK_OK(event->accept.status);
+    cci_connection_t *connection = event->accept.connection;
+    CHECK_OK(cci_return_event(event));
+    return connection;
+}
+
+static cci_connection_t *call(cci_endpoint_t *endpoint, cci_os_handle_t fd, const char *uri)
+{
+    CHECK_OK(cci_connect(endpoint, uri, NULL, 0, CCI_CONN_ATTR_RO, endpoint, 0, NULL));
+    cci_event_t *event = next(endpoint, fd);
+    CHECK_EQUAL(event->type, CCI_EVENT_CONNECT);
+    CHECK_OK(event->connect.status);
+    cci_connection_t *connection = event->connect.connection;
+    CHECK_OK(cci_return_event(event));
+    return connection;
+}
+
+/* Answer each message, until "bye", which is not returned: the endpoint is destroyed with it. */
+static int echo(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    cci_connection_t *connection = accept_one(endpoint, fd);
+    for (;;) {
+        cci_event_t *event = next(endpoint, fd);
+        if (event->type == CCI_EVENT_SEND) {
+            CHECK_OK(event->send.status);
+        } else {
+            CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+            if (event->recv.len == 3) break;
+            CHECK_OK(cci_send(connection, event->recv.ptr, event->recv.len, NULL, 0));
+        }
+        CHECK_OK(cci_return_event(event));
+    }
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK_OK(cci_finalize());
+    return 0;
+}
+
+static void say_bye(cci_endpoint_t *endpoint, cci_connection_t *connection, cci_os_handle_t fd)
+{
+    CHECK_OK(cci_send(connection, "bye", 3, &child, 0));
+    cci_event_t *event;
+    while ((event = next(endpoint, fd))->type != CCI_EVENT_SEND || event->send.context != &child)
+        CHECK_OK(cci_return_event(event));
+    CHECK_OK(event->send.status);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+}
+
+static void turns(int argc, char **argv, bool handle)
+{
+    char *uri = child_start(argc, argv, echo, handle);
+    cci_os_handle_t fd = -1;
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(handle ? &fd : NULL);
+    cci_connection_t *connection = call(endpoint, fd, uri);
+    for (uint32_t i = 0; i < TURNS; i++) {
+        bool back = false, done = false;
+        CHECK_OK(cci_send(connection, &i, sizeof(i), &i, 0));
+        while (!back || !done) {
+            cci_event_t *event = next(endpoint, fd);
+            if (event->type == CCI_EVENT_SEND) {
+                CHECK_OK(event->send.status);
+                done = true;
+            } else {
+                CHECK_EQUAL(event->recv.len, sizeof(i));
+                CHECK(memcmp(event->recv.ptr, &i, sizeof(i)) == 0);
+                back = true;
+            }
+            CHECK_OK(cci_return_event(event));
+        }
+    }
+    say_bye(endpoint, connection, fd);
+    child_end();
+    CHECK_OK(cci_finalize());
+}
+
+/* It makes no calls until told by a pipe; the peer's sends are complete before that. */
+static int compute(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    uint32_t got = 0;
+    char go;
+    cci_connection_t *connection = accept_one(endpoint, fd);
+    CHECK_EQUAL(read(pipes[0], &go, 1), 1);
+    while (got < BUSY_SENDS) {
+        cci_event_t *event = next(endpoint, fd);
+        CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+        CHECK(event->recv.connection == connection);
+        CHECK(memcmp(event->recv.ptr, &got, sizeof(got)) == 0);
+        got++;
+        CHECK_OK(cci_return_event(event));
+    }
+    CHECK_OK(cci_finalize());
+    return 0;
+}
+
+static void computing(int argc, char **argv)
+{
+    int back[2];
+    CHECK(pipe(back) == 0);
+    char *uri = child_start(argc, argv, compute, false);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *connection = call(endpoint, -1, uri);
+    for (uint32_t i = 0; i < BUSY_SENDS; i++)
+        CHECK_OK(cci_send(connection, &i, sizeof(i), NULL, i % 2 ? CCI_FLAG_BLOCKING : 0));
+    for (uint32_t i = 0; i < BUSY_SENDS / 2; i++)
+        CHECK_OK(cci_return_event(side_expect(endpoint, NULL, CCI_EVENT_SEND)));
+    CHECK(write(pipes[1], "g", 1) == 1);
+    child_end();
+    CHECK(close(back[0]) == 0 && close(back[1]) == 0);
+    CHECK_OK(cci_finalize());
+}
+
+/* Send the handle of memory, then take messages after writes, and check them. */
+static int target(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    static unsigned char memory[THREADS * LEN];
+    cci_rma_handle_t *handle;
+    cci_connection_t *connection = accept_one(endpoint, fd);
+    CHECK_OK(cci_rma_register(endpoint, memory, sizeof(memory), CCI_FLAG_WRITE, &handle));
+    CHECK_OK(cci_send(connection, handle, sizeof(*handle), NULL, CCI_FLAG_SILENT));
+    for (int i = 0; i < THREADS * WRITES; i++) {
+        uint32_t said[2];
+        cci_event_t *event = next(endpoint, fd);
+        CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+        memcpy(said, event->recv.ptr, sizeof(said));
+        CHECK(filled(memory + said[0] * LEN, LEN, said[1]));
+        CHECK_OK(cci_return_event(event));
+        CHECK_OK(cci_send(connection, said, sizeof(said), NULL, CCI_FLAG_SILENT));
+    }
+    CHECK_EQUAL(next(endpoint, fd)->recv.len, 3);
+    CHECK_OK(cci_finalize());
+    return 0;
+}
+
+static struct {
+    cci_connection_t *connection;
+    cci_rma_handle_t *local;
+    struct cci_rma_handle remote;
+    unsigned char memory[THREADS * LEN];
+    _Atomic int go[THREADS];
+} writer;
+
+static void *write_all(void *arg)
+{
+    uint32_t self = (uint32_t)(uintptr_t)arg;
+    for (uint32_t i = 0; i < WRITES; i++) {
+        uint32_t said[2] = {self, i * THREADS + self};
+        while (writer.go[self] == 0)
+            sched_yield();
+        writer.go[self] = 0;
+        fill(writer.memory + self * LEN, LEN, said[1]);
+        CHECK_OK(cci_rma(writer.connection, said, sizeof(said), writer.local, self * LEN,
+                         &writer.remote, self * LEN, LEN, NULL,
+                         CCI_FLAG_WRITE | (i % 2 ? CCI_FLAG_SILENT : CCI_FLAG_BLOCKING)));
+    }
+    return NULL;
+}
+
+/* Threads write on one connection while another one takes the events. */
+static void threads(int argc, char **argv)
+{
+    pthread_t all[THREADS];
+    char *uri = child_start(argc, argv, target, false);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    writer.connection = call(endpoint, -1, uri);
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+    memcpy(&writer.remote, event->recv.ptr, sizeof(writer.remote));
+    CHECK_OK(cci_return_event(event));
+    CHECK_OK(cci_rma_register(endpoint, writer.memory, sizeof(writer.memory), 0, &writer.local));
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        writer.go[i] = 1;
+        CHECK(pthread_create(&all[i], NULL, write_all, (void *)i) == 0);
+    }
+    for (int i = 0; i < THREADS * WRITES; i++) {
+        uint32_t said[2];
+        event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+        memcpy(said, event->recv.ptr, sizeof(said));
+        CHECK_OK(cci_return_event(event));
+        writer.go[said[0]] = 1;
+    }
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    say_bye(endpoint, writer.connection, -1);
+    child_end();
+    CHECK_OK(cci_finalize());
+}
+
+static int idle(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    (void)accept_one(endpoint, fd);
+    for (;;)
+        CHECK_OK(cci_return_event(next(endpoint, fd)));
+    return 0;
+}
+
+/* A peer that is stopped is noticed, and the connection goes on when it does; one that dies ends it. */
+static void silence(int argc, char **argv)
+{
+    uint32_t us = 300000;
+    char *uri = child_start(argc, argv, idle, true);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *connection = call(endpoint, -1, uri);
+    cci_event_t *event;
+    CHECK_OK(cci_set_opt(connection, CCI_OPT_CONN_KEEPALIVE_TIMEOUT, &us));
+    for (double until = side_now() + 1; side_now() < until;)
+        CHECK_STATUS(cci_get_event(endpoint, &event), CCI_EAGAIN);
+    CHECK(kill(child, SIGSTOP) == 0);
+    event = side_expect(endpoint, NULL, CCI_EVENT_KEEPALIVE_TIMEDOUT);
+    CHECK(event->keepalive.connection == connection);
+    CHECK_OK(cci_return_event(event));
+    side_nothing(endpoint);
+    CHECK(kill(child, SIGCONT) == 0);
+    CHECK_OK(cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING));
+    CHECK(kill(child, SIGKILL) == 0);
+    double limit = side_now() + 60;
+    while (cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING) != CCI_ERR_DISCONNECTED)
+        CHECK(side_now() < limit);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+    CHECK_OK(cci_finalize());
+}
+
+int main(int argc, char **argv)
+{
+    const char *transport = argc > 1 ? argv[1] : "sm";
+    char *copy[] = {argv[0], (char *)(uintptr_t)transport, NULL};
+    turns(2, copy, true);
+    turns(2, copy, false);
+    computing(2, copy);
+    threads(2, copy);
+    silence(2, copy);
+    return 0;
+}
