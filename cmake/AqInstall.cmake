@@ -1,5 +1,5 @@
-# Installed files and their places, in the components runtime, dev, tools, doc and fi
-# (src/front/fi). No installed file
+# Installed files and their places, in the components runtime, dev, tools, doc, fi (src/front/fi)
+# and cci (src/front/cci). No installed file
 # contains the prefix, so that the tree may be moved (tests/install does).
 include(CMakePackageConfigHelpers)
 

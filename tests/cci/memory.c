@@ -1,4 +1,5 @@
-/* Registered memory: writes and reads, completion messages, ranges, rights that are gone, fences. */
+/* Registered memory: writes and reads, completion messages, ranges, rights that are gone, fences.
+ */
 #include "side.h"
 
 #include <sys/mman.h>
@@ -48,8 +49,8 @@ static void one(struct pair *pair, int way, uint32_t i, size_t len, size_t from,
     memset(dst, 0, len);
     fill(src, len, i);
     int flags = way | (i % 5 == 0 ? CCI_FLAG_FENCE : 0) | (i % 7 == 0 ? CCI_FLAG_BLOCKING : 0);
-    CHECK_OK(cci_rma(pair->out, text, (uint32_t)strlen(text), local, from, &copy, to, len, text,
-                     flags));
+    CHECK_OK(
+        cci_rma(pair->out, text, (uint32_t)strlen(text), local, from, &copy, to, len, text, flags));
     if (i % 7 != 0) expect_done(pair, CCI_SUCCESS, text);
     CHECK(filled(dst, len, i));
     if (*text != '\0') expect_message(pair, text);

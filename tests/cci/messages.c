@@ -132,7 +132,7 @@ static void refusals(void)
     CHECK_EQUAL(event->connect.status, CCI_ETIMEDOUT);
     CHECK_OK(cci_return_event(event));
 
-    /* Nobody listens. */
+    /* No endpoint listens. */
     pair_close(&pair);
     pair.caller = side_open(NULL);
     CHECK_OK(cci_connect(pair.caller, uri, NULL, 0, CCI_CONN_ATTR_RU, data, 0, &second));
@@ -297,8 +297,10 @@ static void options(void)
     CHECK(value >= 1024);
     CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_SEND_BUF_COUNT, &value));
     CHECK(value >= 1024);
-    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_RECV_BUF_COUNT, &set), CCI_ERR_NOT_IMPLEMENTED);
-    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_SEND_BUF_COUNT, &set), CCI_ERR_NOT_IMPLEMENTED);
+    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_RECV_BUF_COUNT, &set),
+                 CCI_ERR_NOT_IMPLEMENTED);
+    CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_SEND_BUF_COUNT, &set),
+                 CCI_ERR_NOT_IMPLEMENTED);
     CHECK_STATUS(cci_set_opt(endpoint, CCI_OPT_ENDPT_URI, &set), CCI_EINVAL);
     memset(&align, 1, sizeof(align));
     CHECK_OK(cci_get_opt(endpoint, CCI_OPT_ENDPT_RMA_ALIGN, &align));

@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +30,7 @@ static char *child_start(int argc, char **argv, int (*run)(cci_endpoint_t *, cci
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
         side_init(argc, argv);
         cci_endpoint_t *endpoint = side_open(handle ? &fd : NULL);
         char *own = side_uri(endpoint);
@@ -151,7 +152,7 @@ static void turns(int argc, char **argv, bool handle)
     CHECK_OK(cci_finalize());
 }
 
-/* It makes no calls until told by a pipe; the peer's sends are complete before that. */
+/* It makes no calls before a byte comes from a pipe; the peer's sends complete before that. */
 static int compute(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     uint32_t got = 0;
@@ -272,10 +273,11 @@ static int idle(cci_endpoint_t *endpoint, cci_os_handle_t fd)
     return 0;
 }
 
-/* A peer that is stopped is noticed, and the connection goes on when it does; one that dies ends it. */
+/* A peer that is stopped is noticed, and the connection goes on when it does; one that dies ends
+ * it. */
 static void silence(int argc, char **argv)
 {
-    uint32_t us = 300000;
+    uint32_t us = 3000000;
     char *uri = child_start(argc, argv, idle, true);
     side_init(argc, argv);
     cci_endpoint_t *endpoint = side_open(NULL);

@@ -74,6 +74,13 @@ project >"$top/cmake.log" 2>&1 ||
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$top/readme.c"
 eval "$cc -std=c11 -Wall -Wextra -Werror -o $top/readme $top/readme.c" \
     "$(pkg-config --cflags --libs aqueduct)"
+# A client of CCI's interface, in C and C++.
+for compiler in "$cc -x c" "$cxx -x c++ -std=c++11"; do
+    (export PKG_CONFIG_PATH="$prefix/lib/aqueduct/cci/lib/pkgconfig"
+     eval "$compiler -Wall -Wextra -Werror -o $top/cci $here/cci.c -x none" \
+         "$(pkg-config --cflags --libs cci)" "$(pkg-config --variable=run_path cci)"
+     [ "$("$top/cci")" = "CCI: hello" ]) || fail "the client of CCI's interface"
+done
 for way in shared static; do
     for language in c cc; do
         cp "$top/project/$way-$language" "$top/bin/cmake-$way-$language"

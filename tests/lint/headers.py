@@ -20,6 +20,7 @@ INTERNAL = (("c", ["-std=c11", "-D_GNU_SOURCE"]),)
 # How clients of the GASNet interface are compiled: each threading mode in old C and C++; one of
 # them in the newest C++, which may refuse more, but the same in every mode.
 GASNET = "src/front/gasnet"
+CCI = "src/front/cci/include"
 GASNET_STANDARDS = (("c", "c99"), ("c++", "c++98"), ("c++", "c++20"))
 GASNET_NEWEST = "c++20"
 GASNET_MODELESS = ("gasnet_fwd", "gasnet_config", "gasnet_portable_platform", "gasnet_tools")
@@ -29,7 +30,8 @@ GASNET_MODES = ("SEQ", "PAR", "PARSYNC")
 def attempt(job):
     compiler, language, flags, root, include = job
     source = f"#include <{include}>\n#include <{include}>\nextern int aq_lint_not_empty;\n"
-    folders = [] if include.startswith("gasnet") else [f"-I{root}/include", f"-I{root}/src"]
+    folders = ([] if include.startswith("gasnet") else
+               [f"-I{root}/include", f"-I{root}/src", f"-I{root}/{CCI}"])
     command = [compiler, "-x", language, *flags, *STRICT, *folders, "-"]
     result = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
     if result.returncode == 0:

@@ -37,6 +37,7 @@ RULES = (
     ("src/job/hub", ("job/hub/", "job/", "base/", "aqueduct/status.h")),
     ("src/job", ("job/", "job/hub/hub.h", "job/manager/manager.h", "base/", "aqueduct/status.h")),
     ("src/front/fi", ("aqueduct/", "front/fi/", "lib/alone.h", "base/")),
+    ("src/front/cci", ("aqueduct/", "cci.h", "cci/", "front/cci/", "lib/alone.h", "base/")),
     ("src/front/gasnet", ("aqueduct/", "gasnet.h", "gasnetex.h", "aqg/")),
     ("src/lib", ("lib/", "job/", "core/", "transport/", "transport/layers/fault.h",
                  "reg/limits.h", "base/", "aqueduct/")),

@@ -88,7 +88,7 @@ static unsigned long device_number(const struct aqc_device *device, const char *
 
 /* --- interfaces ------------------------------------------------------------------------------ */
 
-/* What the kernel says of an interface. */
+/* Rate and PCI address, as the kernel reports them. */
 static void device_describe(struct aqc_device *device, const char *interface)
 {
     char path[128], text[256];
@@ -153,14 +153,15 @@ static bool device_finish(struct aqc_device *device)
     unsigned long priority = device_number(device, "priority", 101);
     device->priority = priority <= 100 ? (int)priority : device_kinds[device->kind].priority;
     device->is_default = device_get(device, "default") != NULL;
-    device->anybody = device_number(device, "anybody", 0) != 0;
     unsigned long most = AQC_MESSAGE;
     if (device->kind == AQC_SM) {
         device->pub.up = 1;
+        device->anyone = device_number(device, "other_users", 0) != 0;
         device->pid = (unsigned)device_number(device, "pid", 0);
         device->next_id = (unsigned)device_number(device, "id", 0);
         most = device_number(device, "mss", AQC_MESSAGE);
     } else {
+        device->anyone = getenv("AQ_CONNECT_SECRET") == NULL;
         unsigned long mtu = device_number(device, "mtu", AQC_MESSAGE + DEVICE_HEADERS);
         most = mtu > DEVICE_HEADERS ? mtu - DEVICE_HEADERS : 0;
         device->port = (uint16_t)device_number(device, "port", 0);
@@ -260,7 +261,8 @@ static aq_status device_find_all(void)
 /* Up before down, then the default one, then by priority and rate. */
 static int device_compare(const void *a, const void *b)
 {
-    const struct aqc_device *x = *(struct aqc_device *const *)a, *y = *(struct aqc_device *const *)b;
+    const struct aqc_device *x = *(struct aqc_device *const *)a;
+    const struct aqc_device *y = *(struct aqc_device *const *)b;
     if (x->pub.up != y->pub.up) return x->pub.up ? -1 : 1;
     if (x->is_default != y->is_default) return x->is_default ? -1 : 1;
     if (x->priority != y->priority) return x->priority > y->priority ? -1 : 1;
@@ -293,7 +295,7 @@ int cci_get_devices(cci_device_t *const **devices)
     if (devices == NULL) return CCI_EINVAL;
     aqc_enter();
     int status = aqc.users != 0 ? CCI_SUCCESS : CCI_ERROR;
-    /* What the program sees of a device is its beginning. */
+    /* The public part of a device comes first. */
     *devices = (cci_device_t *const *)(void *)aqc.devices;
     aqc_unlock();
     return status;
@@ -314,9 +316,8 @@ static int device_shm_uri(struct aqc_device *device, const char *service, char *
     char host[65] = "";
     unsigned pid = device->pid != 0 ? device->pid : (unsigned)getpid();
     (void)gethostname(host, sizeof(host) - 1);
-    int n = service == NULL
-                ? snprintf(uri, len, "sm:///cci/%s/%u/%u", host, pid, device->next_id++)
-                : snprintf(uri, len, "sm:///cci/%s/%s", host, service);
+    int n = service == NULL ? snprintf(uri, len, "sm:///cci/%s/%u/%u", host, pid, device->next_id++)
+                            : snprintf(uri, len, "sm:///cci/%s/%s", host, service);
     if (service != NULL && !device_service_is_valid(service)) return CCI_EINVAL;
     return n > 0 && (size_t)n < len ? CCI_SUCCESS : CCI_EINVAL;
 }

@@ -14,12 +14,12 @@
 #include <pthread.h>
 
 enum {
-    AQC_MESSAGE = 65408,  /* bytes of the largest message; a device may offer less */
-    AQC_SMALL = 256,      /* bytes of a message that is kept in an event of the pool */
-    AQC_QUEUED = 16384,   /* sends of a connection that wait to leave */
-    AQC_UNIT = 64,        /* bytes: what a message takes at its receiver is counted in units */
-    AQC_WINDOW = 131072,  /* units of a connection that its receiver keeps, 8 MB */
-    AQC_SPINS = 16        /* empty looks in a row by a program that does not sleep */
+    AQC_MESSAGE = 65408, /* bytes of the largest message; a device may offer less */
+    AQC_SMALL = 256,     /* bytes of a message that is kept in an event of the pool */
+    AQC_QUEUED = 16384,  /* sends of a connection that wait to leave */
+    AQC_UNIT = 64,       /* bytes: what a message takes at its receiver is counted in units */
+    AQC_WINDOW = 131072, /* units of a connection that its receiver keeps, 8 MB */
+    AQC_SPINS = 16       /* empty looks in a row by a program that does not sleep */
 };
 
 /* --- devices --------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ struct aqc_device {
     int priority;
     char address[64]; /* sock, tcp: where to listen */
     uint16_t port;    /* 0: any */
-    bool anybody;     /* sm: also programs of other users may connect */
+    bool anyone;      /* may connect; else the same user, or programs with the secret */
     unsigned pid;     /* sm: in place of the process's; 0: none */
     unsigned next_id; /* sm: of the next endpoint */
     const char **arguments;
@@ -70,9 +70,9 @@ struct aqc_ep {
     struct aqc_mr **mrs;
     size_t mr_count, mr_room, mr_free, mr_last;
     uint32_t send_timeout, keepalive; /* us; 0: none */
-    uint32_t starved; /* connections whose room is nearly all lent to the program */
-    uint32_t takes;   /* of events, since progress was made */
-    unsigned spins;   /* empty looks in a row */
+    uint32_t starved;                 /* connections whose room is nearly all lent to the program */
+    uint32_t takes;                   /* of events, since progress was made */
+    unsigned spins;                   /* empty looks in a row */
     bool has_handle, signaled;
     int handle, signal; /* the epoll set that the program sleeps on; the event in it */
 };
@@ -173,24 +173,37 @@ void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
 /* Remove it and release what it holds; events that name it may live on. */
 void aqc_conn_close(struct aqc_conn *conn);
-/* Nothing of it is under way: give up the connection below. */
+/* Close the connection below; no transfer is under way. */
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
 bool aqc_conn_may_access(void *context, uint64_t addr, size_t len);
 cci_status_t aqc_status(aq_status st);
 
+static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
+{
+    return conn->pub.attribute < CCI_CONN_ATTR_UU || conn->pub.attribute > CCI_CONN_ATTR_UU_MC_RX;
+}
+
+/* op.c */
+struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
+                          int flags);
+/* Copy the message of it, which leaves later. */
+bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len);
+void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
+/* Report what is complete, in order. */
+void aqc_op_complete(struct aqc_conn *conn);
+void aqc_op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status);
+int aqc_op_wait(struct aqc_op *op); /* returns the status, and frees it */
+/* Fail all of them, and all that follow. */
+void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
+
 /* message.c */
 aq_status aqc_wire_open(void);
+/* Send and acknowledge what can be. */
 void aqc_conn_push(struct aqc_conn *conn);
-void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
 void aqc_conn_opened(struct aqc_conn *conn); /* deliver what came early */
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
 void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
-int aqc_op_wait(struct aqc_op *op);         /* returns the status, and frees it */
-struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
-                          int flags);
-void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
-bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len);
 
 /* rma.c */
 void aqc_rma_push(struct aqc_conn *conn);
@@ -215,9 +228,10 @@ struct aqc {
     unsigned rounds;
     uint64_t look_at; /* for timeouts */
     /* Of the thread that makes progress while the program does not. */
-    uint32_t calls;
+    _Atomic uint32_t calls;
     bool asleep;
-    bool thread_runs, thread_stops;
+    bool thread_runs;
+    atomic_bool thread_stops;
     int thread_wake;
     pthread_t thread;
 };
@@ -237,10 +251,14 @@ void aqc_wake_thread(void);
 static inline void aqc_enter(void)
 {
     aqc_lock();
-    aqc.calls++;
+    /* Only this thread writes it now. */
+    atomic_store_explicit(&aqc.calls, atomic_load_explicit(&aqc.calls, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (AQI_UNLIKELY(aqc.asleep)) aqc_wake_thread();
 }
 void aqc_progress(void);
+/* The part of it that follows aq_poll. */
+void aqc_progress_rest(void);
 /* True: whatever arrives from now on makes aqc.fd readable. */
 bool aqc_may_sleep(void);
 /* Between two rounds of a blocking call: let other threads go on, then sleep. */

@@ -175,6 +175,11 @@ static void library_times(void)
 void aqc_progress(void)
 {
     (void)aq_poll();
+    aqc_progress_rest();
+}
+
+void aqc_progress_rest(void)
+{
     aqc.rounds++;
     if (aqc.calling != 0 || aqc.rounds % LIBRARY_ROUNDS == 0) aqc_conn_events();
     for (struct aqi_node *at = aqc.active.next, *next; at != &aqc.active; at = next) {
@@ -225,30 +230,55 @@ static void library_drain(int fd)
     }
 }
 
-/* Sleep until something arrives, the program makes a call, or a timeout has to be looked at. */
-static void library_sleep(bool armed)
+static uint32_t library_calls(void)
 {
-    struct pollfd fds[2] = {{.fd = aqc.thread_wake, .events = POLLIN},
-                            {.fd = aqc.fd, .events = POLLIN}};
-    int ms = !armed ? LIBRARY_GRACE_MS : aqc.timed != 0 ? LIBRARY_LOOK_MS : -1;
-    aqc.asleep = armed;
-    aqc_unlock();
-    (void)poll(fds, armed ? 2 : 1, ms);
-    aqc_lock();
-    if (armed && !aqc.asleep) library_drain(aqc.thread_wake);
-    aqc.asleep = false;
+    return atomic_load_explicit(&aqc.calls, memory_order_relaxed);
 }
 
-/* Something is to be tried again. */
-static void library_yield(unsigned rounds)
+/* Without the lock. */
+static void library_nap(void)
 {
-    if (rounds >= LIBRARY_ROUNDS) {
-        library_sleep(false);
-        return;
-    }
+    struct pollfd wake = {.fd = aqc.thread_wake, .events = POLLIN};
+    if (poll(&wake, 1, LIBRARY_GRACE_MS) > 0) library_drain(aqc.thread_wake);
+}
+
+/*
+ * The program makes calls, which make progress. The lock is left alone: a thread that is preempted
+ * with it delays the program. Returns the number of calls once there was none for a while.
+ */
+static uint32_t library_await_silence(uint32_t seen)
+{
+    for (uint32_t now; (now = library_calls()) != seen; seen = now)
+        library_nap();
+    return seen;
+}
+
+/* Sleep until something arrives, the program makes a call, or a timeout has to be looked at. */
+static void library_sleep(void)
+{
+    struct pollfd fds[] = {{.fd = aqc.thread_wake, .events = POLLIN},
+                           {.fd = aqc.fd, .events = POLLIN}};
+    int ms = aqc.timed != 0 ? LIBRARY_LOOK_MS : -1;
+    bool grace = aqc.handles != 0;
+    aqc.asleep = true;
     aqc_unlock();
-    sched_yield();
+    (void)poll(fds, AQI_COUNT_OF(fds), ms);
+    if ((fds[0].revents & POLLIN) != 0)
+        library_drain(aqc.thread_wake);
+    else if (grace)
+        library_nap(); /* a program that sleeps on a handle has been woken, too */
+}
+
+/* Make progress. Returns whether to sleep; the lock is held then. */
+static bool library_turn(void)
+{
     aqc_lock();
+    aqc_progress();
+    bool sleep = aqc_may_sleep() && !aqc.thread_stops;
+    for (struct aqi_node *at = aqc.eps.next; at != &aqc.eps; at = at->next)
+        aqc_ep_signal(AQI_OF(at, struct aqc_ep, link));
+    if (!sleep) aqc_unlock();
+    return sleep;
 }
 
 /*
@@ -260,27 +290,20 @@ static void *library_run(void *unused)
     uint32_t seen = 0;
     unsigned busy = 0;
     (void)unused;
-    aqc_lock();
     while (!aqc.thread_stops) {
-        if (aqc.calls != seen) {
-            seen = aqc.calls;
-            library_sleep(false);
-            continue;
+        seen = library_await_silence(seen);
+        if (library_turn()) {
+            busy = 0;
+            library_sleep();
+            aqc_lock();
+            aqc.asleep = false;
+            aqc_unlock();
+        } else if (++busy >= LIBRARY_ROUNDS) {
+            library_nap();
+        } else {
+            sched_yield();
         }
-        aqc_progress();
-        bool sleep = aqc_may_sleep();
-        for (struct aqi_node *at = aqc.eps.next; at != &aqc.eps; at = at->next)
-            aqc_ep_signal(AQI_OF(at, struct aqc_ep, link));
-        if (!sleep) {
-            library_yield(++busy);
-            continue;
-        }
-        busy = 0;
-        library_sleep(true);
-        /* A program that sleeps on a handle has been woken, too. */
-        if (aqc.handles != 0 && aqc.calls == seen && !aqc.thread_stops) library_sleep(false);
     }
-    aqc_unlock();
     return NULL;
 }
 

@@ -25,70 +25,6 @@ static uint32_t message_units(uint32_t len)
     return 2 + len / AQC_UNIT; /* with the event that holds it */
 }
 
-static bool message_is_ordered(const struct aqc_conn *conn)
-{
-    return conn->pub.attribute == CCI_CONN_ATTR_RO;
-}
-
-static bool message_is_reliable(const struct aqc_conn *conn)
-{
-    return conn->pub.attribute < CCI_CONN_ATTR_UU || conn->pub.attribute > CCI_CONN_ATTR_UU_MC_RX;
-}
-
-/* --- completion ------------------------------------------------------------------------------ */
-
-static void op_finish(struct aqc_op *op)
-{
-    free(op->msg);
-    op->msg = NULL;
-    op->finished = true;
-    op->event.pub.send.status = op->status;
-    if ((op->flags & CCI_FLAG_BLOCKING) != 0) return;
-    if ((op->flags & CCI_FLAG_SILENT) != 0 || op->event.conn->left)
-        aqc_event_free(&op->event);
-    else
-        aqc_event_push(&op->event);
-}
-
-static bool op_is_complete(const struct aqc_conn *conn, const struct aqc_op *op)
-{
-    if (op->type != AQC_SEND && !op->done) return false;
-    if (op->status != CCI_SUCCESS) return true;
-    if (op->type != AQC_SEND && op->len == 0) return true;
-    return op->sent && (!message_is_reliable(conn) || (int32_t)(conn->acked - op->seq) > 0);
-}
-
-static void conn_complete(struct aqc_conn *conn)
-{
-    for (struct aqc_op *op; (op = conn->ops) != NULL && op_is_complete(conn, op);) {
-        conn->ops = op->next;
-        if (conn->last == op) conn->last = NULL;
-        if (conn->unsent == op) conn->unsent = op->next;
-        if (conn->unstarted == op) conn->unstarted = op->next;
-        if (!op->sent) conn->queued--; /* a message that no transfer precedes any more */
-        op_finish(op);
-    }
-}
-
-static void op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status)
-{
-    if (op->status == CCI_SUCCESS) op->status = status;
-    if (!op->sent && conn->queued != 0) conn->queued--;
-    op->sent = true;
-    if (!op->started) op->started = op->done = true;
-}
-
-void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status)
-{
-    if (conn->broken == CCI_SUCCESS) conn->broken = status;
-    for (struct aqc_op *op = conn->ops; op != NULL; op = op->next)
-        op_fail(conn, op, status);
-    conn->unsent = conn->unstarted = NULL;
-    conn->again = false;
-    conn_complete(conn);
-    if (!aqi_list_is_empty(&conn->under_way)) aqc_conn_activate(conn);
-}
-
 /* --- receiving ------------------------------------------------------------------------------- */
 
 static void message_deliver(struct aqc_conn *conn, struct aqc_event *event)
@@ -130,7 +66,7 @@ static void message_unstash(struct aqc_conn *conn)
     }
 }
 
-/* What the peer says of our messages. */
+/* The peer has taken so many messages, and its program has returned so many units. */
 static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t freed)
 {
     conn->heard = 0; /* aqc_conn_times puts the time there */
@@ -140,7 +76,7 @@ static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t f
     }
     if (got == conn->acked) return;
     conn->acked = got;
-    if (conn->ops != NULL) conn_complete(conn);
+    if (conn->ops != NULL) aqc_op_complete(conn);
 }
 
 static struct aqc_event *message_new(struct aqc_conn *conn, const aq_am *am, uint32_t units)
@@ -172,13 +108,14 @@ static void message_received(aq_am *am)
     if (ahead < 0 || conn->held + units > AQC_WINDOW) return;
     struct aqc_event *event = message_new(conn, am, units);
     if (event == NULL) return; /* nothing that follows is delivered */
-    message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
     if (AQI_LIKELY(ahead == 0)) {
         message_deliver(conn, event);
-        message_unstash(conn);
+        if (!aqi_list_is_empty(&conn->stash)) message_unstash(conn);
     } else {
         message_stash(conn, event);
     }
+    /* Last, so that a program answers before it looks at what it has sent. */
+    message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
     if (!conn->starved && conn->held > AQC_WINDOW - message_units(AQC_MESSAGE)) {
         conn->starved = true;
         conn->ep->starved++;
@@ -187,7 +124,7 @@ static void message_received(aq_am *am)
     aqc_conn_activate(conn);
 }
 
-static void note_received(aq_am *am)
+static void message_note_received(aq_am *am)
 {
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
@@ -207,21 +144,21 @@ aq_status aqc_wire_open(void)
                                 {.index = MESSAGE_NOTE,
                                  .nargs = NOTE_ARGS,
                                  .accepts = AQ_AM_SHORT | AQ_AM_REQUEST,
-                                 .fn = note_received,
+                                 .fn = message_note_received,
                                  .name = "note"}};
     return aq_am_register(aq_team_ep(aqc.world), table, AQI_COUNT_OF(table));
 }
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* What the peer is told by the message or note that has been sent. */
-static void conn_told(struct aqc_conn *conn)
+/* A message or note with our counts has been sent. */
+static void message_told(struct aqc_conn *conn)
 {
     conn->told = conn->got;
     conn->told_freed = conn->freed;
 }
 
-static bool conn_has_credit(const struct aqc_conn *conn, uint32_t len)
+static bool message_has_credit(const struct aqc_conn *conn, uint32_t len)
 {
     return conn->units - conn->freed_there + message_units(len) <= AQC_WINDOW;
 }
@@ -247,7 +184,7 @@ static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, un
                               uint32_t len)
 {
     const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->seq, (aq_arg)conn->got, (aq_arg)conn->freed};
-    if (!conn_has_credit(conn, len)) return AQ_AGAIN;
+    if (!message_has_credit(conn, len)) return AQ_AGAIN;
     aq_status st = message_put(conn, iov, count, len, args);
     if (AQI_UNLIKELY(st != AQ_OK)) {
         conn->again = st == AQ_AGAIN;
@@ -256,23 +193,22 @@ static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, un
     conn->again = false;
     conn->seq++;
     conn->units += message_units(len);
-    conn_told(conn);
+    message_told(conn);
     return AQ_OK;
 }
 
-static void conn_note(struct aqc_conn *conn, bool ping)
+static void message_note(struct aqc_conn *conn, bool ping)
 {
     const aq_arg args[NOTE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed, ping};
-    aq_status st =
-        aq_am_short(conn->team, 1, MESSAGE_NOTE, args, NOTE_ARGS, AQ_IMMEDIATE);
+    aq_status st = aq_am_short(conn->team, 1, MESSAGE_NOTE, args, NOTE_ARGS, AQ_IMMEDIATE);
     if (st == AQ_AGAIN) conn->again = true;
     if (st != AQ_OK) return;
     conn->ping = false;
-    conn_told(conn);
+    message_told(conn);
 }
 
 /* A message after a transfer leaves when that is complete, and all that follow wait for it. */
-static void conn_push_messages(struct aqc_conn *conn)
+static void message_push(struct aqc_conn *conn)
 {
     for (struct aqc_op *op; (op = conn->unsent) != NULL; conn->unsent = op->next) {
         if (op->sent || (op->type != AQC_SEND && op->len == 0)) continue;
@@ -297,83 +233,24 @@ void aqc_conn_push(struct aqc_conn *conn)
     if (AQI_UNLIKELY(conn->unstarted != NULL || !aqi_list_is_empty(&conn->under_way)))
         aqc_rma_push(conn);
     if (conn->state != AQC_OPEN) {
-        conn_complete(conn);
+        aqc_op_complete(conn);
         if (aqi_list_is_empty(&conn->under_way)) aqc_conn_release(conn);
         return;
     }
-    if (conn->unsent != NULL) conn_push_messages(conn);
-    if (conn->ops != NULL) conn_complete(conn);
+    if (conn->unsent != NULL) message_push(conn);
+    if (conn->ops != NULL) aqc_op_complete(conn);
     uint32_t owed = conn->got - conn->told;
     if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) || conn->ping ||
         conn->freed - conn->told_freed >= AQC_WINDOW / 4)
-        conn_note(conn, false);
+        message_note(conn, false);
     if (!conn->again && conn->got == conn->told && conn->unstarted == NULL &&
         aqi_list_is_empty(&conn->under_way))
         aqi_list_remove(&conn->active);
 }
 
-/* --- operations ------------------------------------------------------------------------------ */
-
-struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context, int flags)
-{
-    struct aqc_op *op = aqi_pool_get(&aqc.ops);
-    if (op == NULL) return NULL;
-    memset(op, 0, sizeof(*op));
-    op->type = type;
-    op->flags = flags;
-    op->event.pub.send = (struct cci_event_send){.type = CCI_EVENT_SEND,
-                                                 .connection = &conn->pub,
-                                                 .context = (void *)(uintptr_t)context};
-    op->event.ep = conn->ep;
-    op->event.conn = conn;
-    op->event.pool = &aqc.ops;
-    conn->refs++;
-    aqi_list_init(&op->event.link);
-    aqi_list_init(&op->rma);
-    if (conn->send_timeout != 0)
-        op->deadline = aqi_now_ns() + (uint64_t)conn->send_timeout * 1000;
-    return op;
-}
-
-bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len)
-{
-    unsigned char *to = op->msg = malloc(aqi_max(len, 1));
-    op->len = len;
-    if (to == NULL) return false;
-    for (unsigned i = 0; i < count; to += iov[i++].iov_len)
-        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
-    return true;
-}
-
-void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op)
-{
-    op->next = NULL;
-    if (conn->last != NULL)
-        conn->last->next = op;
-    else
-        conn->ops = op;
-    conn->last = op;
-    if (op->sent) return;
-    conn->queued++;
-    if (conn->unsent == NULL) conn->unsent = op;
-    if (conn->unstarted == NULL && op->type != AQC_SEND) conn->unstarted = op;
-    aqc_conn_activate(conn);
-}
-
-int aqc_op_wait(struct aqc_op *op)
-{
-    for (unsigned rounds = 0; !op->finished; rounds++) {
-        aqc_progress();
-        if (!op->finished) aqc_pause(rounds);
-    }
-    int status = (int)op->status;
-    aqc_event_free(&op->event);
-    return status;
-}
-
 /* --- the calls ------------------------------------------------------------------------------- */
 
-static uint32_t send_len(const struct iovec *iov, unsigned count, bool *fits)
+static uint32_t message_len(const struct iovec *iov, unsigned count, bool *fits)
 {
     size_t len = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -384,7 +261,7 @@ static uint32_t send_len(const struct iovec *iov, unsigned count, bool *fits)
 }
 
 /* The message has left; what remains is to report that. */
-static int send_left(struct aqc_conn *conn, uint32_t seq, const void *context, int flags)
+static int message_left(struct aqc_conn *conn, uint32_t seq, const void *context, int flags)
 {
     if ((flags & CCI_FLAG_SILENT) != 0) return CCI_SUCCESS;
     struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
@@ -392,12 +269,12 @@ static int send_left(struct aqc_conn *conn, uint32_t seq, const void *context, i
     op->sent = true;
     op->seq = seq;
     aqc_op_append(conn, op);
-    if (!message_is_reliable(conn)) conn_complete(conn);
+    if (!aqc_conn_is_reliable(conn)) aqc_op_complete(conn);
     return (flags & CCI_FLAG_BLOCKING) != 0 ? aqc_op_wait(op) : CCI_SUCCESS;
 }
 
-static int send_later(struct aqc_conn *conn, const struct iovec *iov, unsigned count, uint32_t len,
-                      const void *context, int flags)
+static int message_later(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
+                         uint32_t len, const void *context, int flags)
 {
     if (conn->queued >= AQC_QUEUED) return CCI_ENOBUFS;
     struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
@@ -409,7 +286,8 @@ static int send_later(struct aqc_conn *conn, const struct iovec *iov, unsigned c
     return (flags & CCI_FLAG_BLOCKING) != 0 ? aqc_op_wait(op) : CCI_SUCCESS;
 }
 
-static int send_failed(struct aqc_conn *conn, const void *context, int flags, cci_status_t status)
+static int message_failed(struct aqc_conn *conn, const void *context, int flags,
+                          cci_status_t status)
 {
     if ((flags & (CCI_FLAG_SILENT | CCI_FLAG_BLOCKING)) != 0) return (int)status;
     struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
@@ -417,35 +295,35 @@ static int send_failed(struct aqc_conn *conn, const void *context, int flags, cc
     op->status = status;
     op->sent = true;
     aqc_op_append(conn, op);
-    conn_complete(conn);
+    aqc_op_complete(conn);
     return CCI_SUCCESS;
 }
 
-static int send_message(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
-                        uint32_t len, const void *context, int flags)
+static int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned count, uint32_t len,
+                       const void *context, int flags)
 {
     if (AQI_UNLIKELY(conn->broken != CCI_SUCCESS))
-        return send_failed(conn, context, flags, conn->broken);
+        return message_failed(conn, context, flags, conn->broken);
     if (conn->unsent == NULL && conn->state == AQC_OPEN) {
         uint32_t seq = conn->seq;
         aq_status st = message_send(conn, iov, count, len);
-        if (AQI_LIKELY(st == AQ_OK)) return send_left(conn, seq, context, flags);
-        if (st != AQ_AGAIN) return send_failed(conn, context, flags, aqc_status(st));
+        if (AQI_LIKELY(st == AQ_OK)) return message_left(conn, seq, context, flags);
+        if (st != AQ_AGAIN) return message_failed(conn, context, flags, aqc_status(st));
     }
-    return send_later(conn, iov, count, len, context, flags);
+    return message_later(conn, iov, count, len, context, flags);
 }
 
-static int send_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
-                     const void *context, int flags)
+static int message_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
+                        const void *context, int flags)
 {
     bool fits = true;
-    uint32_t len = send_len(iov, count, &fits);
+    uint32_t len = message_len(iov, count, &fits);
     if (connection == NULL) return CCI_EINVAL;
     if (!fits || len > connection->max_send_size) return CCI_EMSGSIZE;
     struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
     if ((flags & CCI_FLAG_BLOCKING) != 0) flags &= ~CCI_FLAG_SILENT;
     aqc_enter();
-    int status = send_message(conn, iov, count, len, context, flags);
+    int status = message_try(conn, iov, count, len, context, flags);
     aqc_unlock();
     return status;
 }
@@ -455,14 +333,14 @@ int cci_send(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len
 {
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)msg_ptr, .iov_len = msg_len};
     if (msg_ptr == NULL && msg_len != 0) return CCI_EINVAL;
-    return send_call(connection, &iov, 1, context, flags);
+    return message_call(connection, &iov, 1, context, flags);
 }
 
 int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t iovcnt,
               const void *context, int flags)
 {
     if (data == NULL && iovcnt != 0) return CCI_EINVAL;
-    return send_call(connection, data, iovcnt, context, flags);
+    return message_call(connection, data, iovcnt, context, flags);
 }
 
 /* --- timeouts -------------------------------------------------------------------------------- */
@@ -476,23 +354,23 @@ void aqc_conn_watch(struct aqc_conn *conn)
 }
 
 /* On an ordered connection all that follows what has failed fails, too. */
-static void conn_send_times(struct aqc_conn *conn, uint64_t now)
+static void message_send_times(struct aqc_conn *conn, uint64_t now)
 {
-    for (struct aqc_op *op; (op = conn->ops) != NULL; conn_complete(conn)) {
+    for (struct aqc_op *op; (op = conn->ops) != NULL; aqc_op_complete(conn)) {
         if (op->type != AQC_SEND || op->deadline == 0 || now < op->deadline) return;
         cci_status_t status = op->sent ? CCI_ETIMEDOUT : CCI_ERR_RNR;
-        if (message_is_ordered(conn)) {
+        if (conn->pub.attribute == CCI_CONN_ATTR_RO) {
             aqc_conn_fail(conn, status);
             return;
         }
-        op_fail(conn, op, status);
+        aqc_op_fail(conn, op, status);
     }
 }
 
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
 {
     if (!conn->watched || conn->state != AQC_OPEN) return;
-    if (conn->send_timeout != 0) conn_send_times(conn, now);
+    if (conn->send_timeout != 0) message_send_times(conn, now);
     if (conn->keepalive == 0) return;
     uint64_t limit = (uint64_t)conn->keepalive * 1000;
     if (conn->heard == 0) conn->heard = now;
@@ -502,6 +380,6 @@ void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
         aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
     } else if (now - aqi_max(conn->heard, conn->pinged) >= limit / MESSAGE_PINGS) {
         conn->pinged = now;
-        conn_note(conn, true);
+        message_note(conn, true);
     }
 }

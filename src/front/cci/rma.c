@@ -101,10 +101,9 @@ void aqc_rma_close(struct aqc_ep *ep)
 static aq_status rma_start(struct aqc_conn *conn, struct aqc_op *op)
 {
     void *remote = (void *)(uintptr_t)op->remote;
-    return op->type == AQC_WRITE ? aq_put_nb(conn->team, 1, remote, op->local, op->size,
-                                             AQ_IMMEDIATE, &op->transfer)
-                                 : aq_get_nb(conn->team, 1, op->local, remote, op->size,
-                                             AQ_IMMEDIATE, &op->transfer);
+    return op->type == AQC_WRITE
+               ? aq_put_nb(conn->team, 1, remote, op->local, op->size, AQ_IMMEDIATE, &op->transfer)
+               : aq_get_nb(conn->team, 1, op->local, remote, op->size, AQ_IMMEDIATE, &op->transfer);
 }
 
 static void rma_done(struct aqc_conn *conn, struct aqc_op *op, aq_status st)
@@ -153,7 +152,7 @@ void aqc_rma_push(struct aqc_conn *conn)
 
 /* --- the call -------------------------------------------------------------------------------- */
 
-struct rma_call {
+struct aqc_rma_call {
     const void *msg;
     uint32_t msg_len;
     uint64_t local_offset, remote_offset, size;
@@ -162,7 +161,8 @@ struct rma_call {
     int flags;
 };
 
-static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr, const struct rma_call *call)
+static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr,
+                     const struct aqc_rma_call *call)
 {
     const uint64_t *there = call->remote->stuff;
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)call->msg, .iov_len = call->msg_len};
@@ -203,14 +203,14 @@ int cci_rma(cci_connection_t *connection, const void *msg_ptr, uint32_t msg_len,
     struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
     aqc_enter();
     int status = rma_begin(conn, rma_find(conn->ep, local_handle),
-                           &(struct rma_call){.msg = msg_ptr,
-                                              .msg_len = msg_len,
-                                              .local_offset = local_offset,
-                                              .remote_offset = remote_offset,
-                                              .size = data_len,
-                                              .remote = remote_handle,
-                                              .context = context,
-                                              .flags = flags});
+                           &(struct aqc_rma_call){.msg = msg_ptr,
+                                                  .msg_len = msg_len,
+                                                  .local_offset = local_offset,
+                                                  .remote_offset = remote_offset,
+                                                  .size = data_len,
+                                                  .remote = remote_handle,
+                                                  .context = context,
+                                                  .flags = flags});
     aqc_unlock();
     return status;
 }

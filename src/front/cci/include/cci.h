@@ -85,8 +85,8 @@ typedef enum cci_endpoint_flags { bogus_must_have_something_here = 0 } cci_endpo
 #define CCI_FLAG_BLOCKING 1  /**< cci_send, cci_sendv, cci_rma: return when complete; no event */
 #define CCI_FLAG_NO_COPY  2  /**< a hint, without effect: the source may be reused on return */
 #define CCI_FLAG_SILENT   8  /**< no SEND event */
-#define CCI_FLAG_READ     16 /**< cci_rma, cci_rma_register: peers may read, or read from the peer */
-#define CCI_FLAG_WRITE    32 /**< likewise, writing */
+#define CCI_FLAG_READ     16 /**< cci_rma: read from the peer; cci_rma_register: peers may read */
+#define CCI_FLAG_WRITE    32 /**< the same for writing */
 #define CCI_FLAG_FENCE    64 /**< cci_rma: after all earlier ones on the connection are complete */
 
 /** For select() and poll(); not to be read. Readable while the endpoint may have events. */
@@ -98,11 +98,11 @@ typedef const void cci_opt_handle_t;
 typedef const struct cci_device {
     const char *name;
     const char *transport;
-    unsigned up;                   /**< 1: it can be used */
-    const char *info;              /**< NULL */
-    const char *const *conf_argv;  /**< "key=value", then NULL */
-    uint32_t max_send_size;        /**< bytes of the largest message */
-    uint64_t rate;                 /**< in bit/s; 0: not known */
+    unsigned up;                  /**< 1: it can be used */
+    const char *info;             /**< NULL */
+    const char *const *conf_argv; /**< "key=value", then NULL */
+    uint32_t max_send_size;       /**< bytes of the largest message */
+    uint64_t rate;                /**< in bit/s; 0: not known */
     struct {
         uint32_t domain, bus, dev, func;
     } pci; /**< all UINT32_MAX: no PCI device */
@@ -144,7 +144,8 @@ typedef const struct cci_event_send {
 typedef const struct cci_event_recv {
     cci_event_type_t type;
     uint32_t len;
-    const void *ptr; /**< 16-byte aligned, followed by a 0 byte; valid until the event is returned */
+    const void
+        *ptr; /**< 16-byte aligned, followed by a 0 byte; valid until the event is returned */
     cci_connection_t *connection;
 } cci_event_recv_t;
 

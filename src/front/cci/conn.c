@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CONN_MAGIC    0x32494343u /* "CCI2" */
+#define CONN_MAGIC    0x32494343u                 /* "CCI2" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000) /* to deliver what was sent before a disconnect */
+#define CONN_FLUSH_NS UINT64_C(2000000000)        /* to deliver what was sent before a disconnect */
 
 /* Precedes the data of a call, and is the answer. */
 struct conn_hello {
@@ -73,10 +73,7 @@ void aqc_conn_release(struct aqc_conn *conn)
     (void)lib_alone_patience(patience);
 }
 
-/*
- * What was accepted is sent, what has arrived is acknowledged, and transfers end, since they use
- * the program's memory.
- */
+/* Send and acknowledge everything, and wait for transfers, which use the program's memory. */
 static void conn_flush(struct aqc_conn *conn)
 {
     uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
@@ -150,9 +147,7 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
     params.data = all;
     params.nbytes = sizeof(hello) + len;
     params.timeout_ns = patience;
-    params.flags = conn->ep->device->kind == AQC_SM && !conn->ep->device->anybody
-                       ? 0
-                       : AQ_CONNECT_ANYBODY;
+    params.flags = conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0;
     params.context = conn;
     return aq_connect_start(uri, &params, &conn->link_to);
 }
@@ -227,11 +222,10 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     conn_limit(conn, hello);
     aq_connection_set_context(below, conn);
     uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
-    event->pub.request =
-        (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
-                                           .data_len = len,
-                                           .data_ptr = len != 0 ? hello + 1 : NULL,
-                                           .attribute = conn->pub.attribute};
+    event->pub.request = (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
+                                                            .data_len = len,
+                                                            .data_ptr = len != 0 ? hello + 1 : NULL,
+                                                            .attribute = conn->pub.attribute};
     event->conn = conn;
     event->answered = false;
     conn->asked = true;
@@ -262,12 +256,13 @@ int cci_accept(cci_event_t *conn_req, const void *context)
         params.nbytes = sizeof(hello);
         params.context = conn;
         conn->pub.context = (void *)(uintptr_t)context;
-        aq_status st = conn->state == AQC_ASKED ? aq_connection_accept(conn->link_to, &params)
-                                                : AQ_EPEER;
+        aq_status st =
+            conn->state == AQC_ASKED ? aq_connection_accept(conn->link_to, &params) : AQ_EPEER;
         if (st == AQ_OK)
             conn_set_state(conn, AQC_JOINING);
         else
-            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller has given up */
+            conn_failed(conn, CCI_EVENT_ACCEPT,
+                        CCI_ETIMEDOUT); /* the caller does not wait any longer */
     }
     aqc_unlock();
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;

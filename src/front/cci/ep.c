@@ -1,6 +1,7 @@
-/* cci: endpoints, their events, and options. */
+/* cci: endpoints and their events. */
 #include "front/cci/impl.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -8,7 +9,12 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { ENDPOINT_TAKES = 8, ENDPOINT_TRIES = 8 };
+enum {
+    EP_TAKES = 8, /* events taken between two rounds of progress */
+    EP_TRIES = 8,
+    EP_PATIENT = 512, /* empty looks in a row, */
+    EP_YIELD = 16     /* after which one in so many yields */
+};
 
 /* --- the handle that a program sleeps on ------------------------------------------------------ */
 
@@ -31,8 +37,8 @@ static void ep_set_signal(struct aqc_ep *ep, bool on)
     uint64_t count = 1;
     if (on == ep->signaled) return;
     ep->signaled = on;
-    ssize_t done = on ? write(ep->signal, &count, sizeof(count))
-                      : read(ep->signal, &count, sizeof(count));
+    ssize_t done =
+        on ? write(ep->signal, &count, sizeof(count)) : read(ep->signal, &count, sizeof(count));
     (void)done; /* the counter is 0 or 1, as `signaled` says */
 }
 
@@ -45,11 +51,11 @@ void aqc_ep_signal(struct aqc_ep *ep)
 /* The program may sleep next: the handle has to be readable when there is something to take. */
 static void ep_park(struct aqc_ep *ep)
 {
-    for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < ENDPOINT_TRIES; i++) {
+    for (unsigned i = 0; aqi_list_is_empty(&ep->queue) && i < EP_TRIES; i++) {
         if (aqc_may_sleep()) break;
         aqc_progress();
         /* Let it come again. */
-        if (i == ENDPOINT_TRIES - 1) {
+        if (i == EP_TRIES - 1) {
             ep_set_signal(ep, true);
             return;
         }
@@ -63,9 +69,9 @@ static int ep_listen(struct aqc_ep *ep, const char *service)
 {
     char uri[256], inside[256];
     struct aqc_device *device = ep->device;
-    unsigned flags = device->kind == AQC_SM && !device->anybody ? 0 : AQ_LISTEN_ANYBODY;
+    unsigned flags = device->anyone ? AQ_LISTEN_ANYBODY : 0;
     aq_status st = AQ_ESTATE;
-    for (unsigned i = 0; st == AQ_ESTATE && i < ENDPOINT_TRIES; i++) {
+    for (unsigned i = 0; st == AQ_ESTATE && i < EP_TRIES; i++) {
         int status = aqc_device_uri(device, service, uri, sizeof(uri));
         if (status != CCI_SUCCESS) return status;
         if (!aqc_uri_inside(device->kind, uri, inside, sizeof(inside))) return CCI_EINVAL;
@@ -181,9 +187,8 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags)
 struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len)
 {
     struct aqi_pool *pool = len <= AQC_SMALL ? &aqc.small : NULL;
-    struct aqc_event *event = pool != NULL
-                                  ? aqi_pool_get(pool)
-                                  : malloc(sizeof(struct aqc_event) + 16 + len);
+    struct aqc_event *event =
+        pool != NULL ? aqi_pool_get(pool) : malloc(sizeof(struct aqc_event) + 16 + len);
     if (event == NULL) return NULL;
     event->pool = pool;
     event->ep = ep;
@@ -217,10 +222,8 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
         event->pub.keepalive =
             (struct cci_event_keepalive_timedout){.type = type, .connection = known};
     else
-        event->pub.connect = (struct cci_event_connect){.type = type,
-                                                        .status = status,
-                                                        .context = conn->pub.context,
-                                                        .connection = known};
+        event->pub.connect = (struct cci_event_connect){
+            .type = type, .status = status, .context = conn->pub.context, .connection = known};
     event->conn = conn;
     conn->refs++;
     aqc_event_push(event);
@@ -229,7 +232,11 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
 static int ep_take(struct aqc_ep *ep, cci_event_t **event)
 {
     *event = NULL;
-    if (aqi_list_is_empty(&ep->queue) || ++ep->takes >= ENDPOINT_TAKES) {
+    if (aqi_list_is_empty(&ep->queue)) {
+        (void)aq_poll();
+        /* An event that has just arrived goes first. */
+        if (aqi_list_is_empty(&ep->queue)) aqc_progress_rest();
+    } else if (++ep->takes >= EP_TAKES) {
         ep->takes = 0;
         aqc_progress();
     }
@@ -247,11 +254,12 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     aqc_enter();
     int status = ep_take(ep, event);
-    if (ep->has_handle) {
-        ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
-        if (ep->spins < AQC_SPINS) ep_park(ep);
-    }
+    unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
+    if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);
     aqc_unlock();
+    /* A program that polls in a loop lets the others run on a machine with more of them than cores.
+     */
+    if (AQI_UNLIKELY(spins >= EP_PATIENT && spins % EP_YIELD == 0)) sched_yield();
     return status;
 }
 
@@ -283,108 +291,4 @@ int cci_return_event(cci_event_t *event)
     ep_returned(AQI_OF(event, struct aqc_event, pub));
     aqc_unlock();
     return CCI_SUCCESS;
-}
-
-/* --- options --------------------------------------------------------------------------------- */
-
-/* Whether it is an endpoint or a connection: options of the two are distinct. */
-static bool option_is_of_connection(cci_opt_name_t name)
-{
-    return name == CCI_OPT_CONN_SEND_TIMEOUT || name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT;
-}
-
-static int option_set_connection(struct aqc_conn *conn, cci_opt_name_t name, uint32_t value)
-{
-    *(name == CCI_OPT_CONN_SEND_TIMEOUT ? &conn->send_timeout : &conn->keepalive) = value;
-    aqc_conn_watch(conn);
-    return CCI_SUCCESS;
-}
-
-static int option_set_endpoint(struct aqc_ep *ep, cci_opt_name_t name, uint32_t value)
-{
-    if (name == CCI_OPT_ENDPT_SEND_TIMEOUT) {
-        ep->send_timeout = value;
-        return CCI_SUCCESS;
-    }
-    ep->keepalive = value;
-    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next)
-        (void)option_set_connection(AQI_OF(at, struct aqc_conn, link),
-                                    CCI_OPT_CONN_KEEPALIVE_TIMEOUT, value);
-    return CCI_SUCCESS;
-}
-
-int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val)
-{
-    uint32_t value;
-    if (handle == NULL || val == NULL) return CCI_EINVAL;
-    switch (name) {
-    case CCI_OPT_ENDPT_SEND_TIMEOUT:
-    case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
-    case CCI_OPT_CONN_SEND_TIMEOUT:
-    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
-        break;
-    case CCI_OPT_ENDPT_RECV_BUF_COUNT:
-    case CCI_OPT_ENDPT_SEND_BUF_COUNT:
-        return CCI_ERR_NOT_IMPLEMENTED;
-    default:
-        return CCI_EINVAL;
-    }
-    memcpy(&value, val, sizeof(value));
-    aqc_enter();
-    int status = option_is_of_connection(name)
-                     ? option_set_connection(AQI_OF(handle, struct aqc_conn, pub), name, value)
-                     : option_set_endpoint(AQI_OF(handle, struct aqc_ep, pub), name, value);
-    aqc_unlock();
-    return status;
-}
-
-static int option_get_uri(const struct aqc_ep *ep, char **uri)
-{
-    *uri = strdup(ep->uri);
-    return *uri != NULL ? CCI_SUCCESS : CCI_ENOMEM;
-}
-
-static int option_get(const void *handle, cci_opt_name_t name, void *val)
-{
-    const struct aqc_ep *ep = AQI_OF(handle, const struct aqc_ep, pub);
-    const struct aqc_conn *conn = AQI_OF(handle, const struct aqc_conn, pub);
-    uint32_t value;
-    switch (name) {
-    case CCI_OPT_ENDPT_SEND_TIMEOUT:
-        value = ep->send_timeout;
-        break;
-    case CCI_OPT_ENDPT_RECV_BUF_COUNT: /* of the smallest messages */
-        value = AQC_WINDOW / 2;
-        break;
-    case CCI_OPT_ENDPT_SEND_BUF_COUNT:
-        value = AQC_QUEUED;
-        break;
-    case CCI_OPT_ENDPT_KEEPALIVE_TIMEOUT:
-        value = ep->keepalive;
-        break;
-    case CCI_OPT_CONN_SEND_TIMEOUT:
-        value = conn->send_timeout;
-        break;
-    case CCI_OPT_CONN_KEEPALIVE_TIMEOUT:
-        value = conn->keepalive;
-        break;
-    case CCI_OPT_ENDPT_URI:
-        return option_get_uri(ep, val);
-    case CCI_OPT_ENDPT_RMA_ALIGN:
-        memset(val, 0, sizeof(cci_alignment_t));
-        return CCI_SUCCESS;
-    default:
-        return CCI_EINVAL;
-    }
-    memcpy(val, &value, sizeof(value));
-    return CCI_SUCCESS;
-}
-
-int cci_get_opt(cci_opt_handle_t *handle, cci_opt_name_t name, void *val)
-{
-    if (handle == NULL || val == NULL) return CCI_EINVAL;
-    aqc_enter();
-    int status = option_get(handle, name, val);
-    aqc_unlock();
-    return status;
 }
