@@ -341,33 +341,6 @@ static void places(void)
     pair_close(&pair);
 }
 
-/* Thousands of addresses that are never used cost little. */
-static void many_addresses(void)
-{
-    enum { COUNT = 5000 };
-    struct pair pair;
-    struct pair_wish wish = {0};
-    unsigned char name[64];
-    size_t len = sizeof(name);
-    fi_addr_t addr;
-    int got = 0, value = 7;
-    pair_open(&pair, &wish);
-    CHECK_EQUAL(fi_getname(&pair.b.ep->fid, name, &len), 0);
-    for (unsigned i = 0; i < COUNT; i++) {
-        memcpy(name + 8, &i, sizeof(i)); /* another endpoint's id */
-        CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
-    }
-    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
-    PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
-    (void)pair_next(&pair, pair.b.rx, NULL);
-    CHECK_EQUAL(got, 7);
-    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, addr, &value)); /* there is none */
-    struct fi_cq_tagged_entry first = pair_next(&pair, pair.a.tx, NULL);
-    CHECK(first.op_context == NULL);
-    CHECK(pair_error(&pair, pair.a.tx).op_context == &value);
-    pair_close(&pair);
-}
-
 int main(void)
 {
     events();
@@ -381,7 +354,6 @@ int main(void)
     broken();
     in_use();
     places();
-    many_addresses();
     puts("ok");
     return 0;
 }

@@ -13,7 +13,7 @@ static struct afi_av *av_of(struct fid_av *fid)
 
 fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
 {
-    if (av == NULL) return FI_ADDR_NOTAVAIL;
+    if (av == NULL || ident->places == 0) return FI_ADDR_NOTAVAIL;
     if (ident->av == av && afi_av_ident(av, ident->addr) == ident) return ident->addr;
     for (size_t i = 0; i < av->count; i++)
         if (av->idents[i] == ident) return i;
@@ -31,6 +31,7 @@ static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr
     if (!aqi_array_reserve(&av->idents, &av->room, at + 1, sizeof(av->idents[0]))) return FI_ENOMEM;
     struct afi_ident *ident = afi_ident_get(av->domain, name);
     if (ident == NULL) return FI_ENOMEM;
+    ident->places++;
     ident->av = av;
     ident->addr = *addr = at;
     av->idents[at] = ident;
@@ -99,6 +100,7 @@ static void av_remove_one(struct afi_av *av, fi_addr_t addr)
     if (ident == NULL) return;
     av->idents[addr] = NULL;
     av->first_free = aqi_min(av->first_free, addr);
+    ident->places--;
     if (ident->av == av && ident->addr == addr) ident->av = NULL;
     afi_ident_put(ident);
 }

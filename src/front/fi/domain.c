@@ -4,15 +4,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOMAIN_MR_BUCKETS = 256 };
+enum { DOMAIN_MR_BUCKETS = 256, DOMAIN_IDENT_BUCKETS = 256 };
+
+static struct afi_link *domain_new_buckets(size_t count)
+{
+    struct afi_link *buckets = malloc(count * sizeof(*buckets));
+    for (size_t i = 0; buckets != NULL && i < count; i++)
+        afi_list_init(&buckets[i]);
+    return buckets;
+}
 
 /* --- endpoints that are known ---------------------------------------------------------------- */
 
-struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name)
+static struct afi_link *domain_ident_bucket(const struct afi_domain *domain,
+                                            const struct afi_name *name)
 {
     uint64_t word;
     memcpy(&word, name->id, sizeof(word));
-    struct afi_link *bucket = &domain->ident_buckets[word % AFI_IDENTS];
+    uint64_t hash = aqi_hash(AQI_HASH_SEED, word);
+    return &domain->ident_buckets[(hash ^ hash >> 29) & (domain->ident_room - 1)];
+}
+
+/* If there is no memory, lists get longer. */
+static void domain_grow_idents(struct afi_domain *domain)
+{
+    size_t had = domain->ident_room;
+    struct afi_link *old = domain->ident_buckets, *grown = domain_new_buckets(2 * had);
+    if (grown == NULL) return;
+    domain->ident_buckets = grown;
+    domain->ident_room = 2 * had;
+    for (size_t i = 0; i < had; i++)
+        while (!afi_list_is_empty(&old[i])) {
+            struct afi_ident *ident = AFI_OF(old[i].next, struct afi_ident, link);
+            afi_list_remove(&ident->link);
+            afi_list_append(domain_ident_bucket(domain, &ident->name), &ident->link);
+        }
+    free(old);
+}
+
+struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name)
+{
+    struct afi_link *bucket = domain_ident_bucket(domain, name);
     for (struct afi_link *at = bucket->next; at != bucket; at = at->next) {
         struct afi_ident *ident = AFI_OF(at, struct afi_ident, link);
         if (memcmp(ident->name.id, name->id, AFI_ID) != 0) continue;
@@ -21,9 +53,11 @@ struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name
     }
     struct afi_ident *ident = calloc(1, sizeof(*ident));
     if (ident == NULL) return NULL;
+    ident->domain = domain;
     ident->name = *name;
     ident->users = 1;
     afi_list_append(bucket, &ident->link);
+    if (++domain->ident_count > domain->ident_room) domain_grow_idents(domain);
     return ident;
 }
 
@@ -31,6 +65,7 @@ void afi_ident_put(struct afi_ident *ident)
 {
     if (--ident->users != 0) return;
     afi_list_remove(&ident->link);
+    ident->domain->ident_count--;
     free(ident);
 }
 
@@ -214,6 +249,13 @@ static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
                                           .srx_ctx = afi_srx_open,
                                           .query_atomic = afi_atomic_query};
 
+static void domain_free(struct afi_domain *domain)
+{
+    free(domain->ident_buckets);
+    free(domain->mr_buckets);
+    free(domain);
+}
+
 static int domain_close(struct fid *fid)
 {
     struct afi_domain *domain = AFI_OF(fid, struct afi_domain, fid.fid);
@@ -223,8 +265,7 @@ static int domain_close(struct fid *fid)
     if (!busy && --afi.domains == 0) afi_library_close();
     afi_unlock();
     if (busy) return -FI_EBUSY;
-    free(domain->mr_buckets);
-    free(domain);
+    domain_free(domain);
     return 0;
 }
 
@@ -253,10 +294,12 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     int err = afi_info_check(info);
     if (err != 0) return err;
     struct afi_domain *domain = calloc(1, sizeof(*domain));
-    struct afi_link *buckets = malloc(DOMAIN_MR_BUCKETS * sizeof(*buckets));
-    if (domain == NULL || buckets == NULL) {
+    struct afi_link *mrs = domain_new_buckets(DOMAIN_MR_BUCKETS);
+    struct afi_link *idents = domain_new_buckets(DOMAIN_IDENT_BUCKETS);
+    if (domain == NULL || mrs == NULL || idents == NULL) {
         free(domain);
-        free(buckets);
+        free(mrs);
+        free(idents);
         return -FI_ENOMEM;
     }
     *domain = (struct afi_domain){
@@ -266,21 +309,18 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
         .version = fabric->api_version,
         .av_type = info->domain_attr->av_type,
         .progresses = info->domain_attr->data_progress == FI_PROGRESS_AUTO,
-        .mr_buckets = buckets,
+        .ident_buckets = idents,
+        .ident_room = DOMAIN_IDENT_BUCKETS,
+        .mr_buckets = mrs,
         .next_key = 1};
     domain_choose_mr(domain, info->domain_attr->mr_mode);
-    for (unsigned i = 0; i < DOMAIN_MR_BUCKETS; i++)
-        afi_list_init(&buckets[i]);
-    for (unsigned i = 0; i < AFI_IDENTS; i++)
-        afi_list_init(&domain->ident_buckets[i]);
     afi_lock();
     err = afi_library_open();
     if (err == 0 && domain->progresses) err = afi_thread_start();
     afi.domains += err == 0;
     afi_unlock();
     if (err != 0) {
-        free(buckets);
-        free(domain);
+        domain_free(domain);
         return err;
     }
     *out = &domain->fid;

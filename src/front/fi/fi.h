@@ -62,7 +62,6 @@ static inline size_t afi_error_bytes(uint32_t version, size_t offset_of_size)
 
 /* --- objects of a domain --------------------------------------------------------------------- */
 
-enum { AFI_IDENTS = 256 };
 struct afi_domain {
     struct fid_domain fid;
     uint32_t version;  /* of libfabric, for which the program was written */
@@ -70,8 +69,9 @@ struct afi_domain {
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
     bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
     enum fi_av_type av_type;
-    struct afi_link ident_buckets[AFI_IDENTS]; /* by their id */
-    struct afi_link *mr_buckets;               /* by their key */
+    struct afi_link *ident_buckets; /* by their id */
+    size_t ident_room, ident_count; /* buckets, a power of two; and what is in them */
+    struct afi_link *mr_buckets;    /* by their key */
     uint64_t next_key;
     uint32_t mr_count;
     uint32_t users;
@@ -90,9 +90,11 @@ struct afi_mr {
 /* Another endpoint, as it is known in the domain. */
 struct afi_ident {
     struct afi_link link;
+    struct afi_domain *domain;
     struct afi_name name;
     struct afi_av *av; /* into which it was inserted last, or NULL */
     fi_addr_t addr;    /* there */
+    uint32_t places;   /* in all vectors */
     uint32_t users;
 };
 
@@ -253,7 +255,8 @@ enum afi_state { AFI_IDLE, AFI_CALLING, AFI_UP, AFI_CLOSING };
 
 struct afi_peer {
     struct afi_link link;
-    struct afi_link active; /* in afi.active, if something is to be sent */
+    struct afi_link active;      /* in afi.active, if something is to be sent */
+    struct afi_link caller_link; /* in afi.callers, while its call waits for others */
     struct afi_ep *ep;
     struct afi_ident *ident;
     enum afi_state state;
@@ -332,6 +335,7 @@ struct afi {
     uint32_t domains; /* the last one closes it */
     aq_team *world;
     struct afi_link eps, active, fetches;
+    struct afi_link callers; /* peers that are to be called when there are fewer calls */
     struct aqi_pool op_pool, rx_pool;
     struct {
         struct afi_op *op;
@@ -456,6 +460,7 @@ struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident);
 struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: it is of none */
 int afi_peer_listen(struct afi_ep *ep);
 void afi_peer_close_all(struct afi_ep *ep);
+void afi_peer_call_more(void); /* those that wait for it */
 void afi_peer_call(struct afi_peer *peer);
 void afi_peer_event(const aq_connection_event *event);
 void afi_peer_fail(struct afi_peer *peer, int err);

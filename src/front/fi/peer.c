@@ -11,7 +11,8 @@
 
 enum {
     PEER_DUPLICATE = 1, /* code of a rejected call: the other one is used */
-    PEER_STRANGER = 2
+    PEER_STRANGER = 2,
+    PEER_CALLS = 64 /* at a time: listeners turn away what is more */
 };
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
@@ -57,6 +58,7 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
                               .local = peer_is_local(ident),
                               .here = memcmp(ident->name.host, ep->name.host, AFI_ID) == 0};
     afi_list_init(&peer->active);
+    afi_list_init(&peer->caller_link);
     afi_list_init(&peer->notes);
     afi_list_init(&peer->waiting);
     afi_list_init(&peer->under_way);
@@ -165,6 +167,7 @@ void afi_peer_fail(struct afi_peer *peer, int err)
             afi_op_end(AFI_OF(lists[i]->next, struct afi_op, link), err);
     peer->waiting_count = 0;
     afi_list_remove(&peer->active);
+    afi_list_remove(&peer->caller_link);
 }
 
 static aq_status peer_start(struct afi_peer *peer, const char *uri, bool alone)
@@ -185,6 +188,12 @@ void afi_peer_call(struct afi_peer *peer)
 {
     char uri[128], next[128];
     if (peer->state != AFI_IDLE) return;
+    if (afi.calling >= PEER_CALLS) {
+        if (afi_list_is_empty(&peer->caller_link))
+            afi_list_append(&afi.callers, &peer->caller_link);
+        return;
+    }
+    afi_list_remove(&peer->caller_link);
     const struct afi_name *self = &peer->ep->name, *name = &peer->ident->name;
     if (peer->since == 0) peer->since = afi_now();
     bool alone = !afi_name_uri(self, name, 1, next, sizeof(next));
@@ -203,6 +212,15 @@ void afi_peer_call(struct afi_peer *peer)
         afi.calling++;
     } else {
         afi_peer_fail(peer, -afi_error(st));
+    }
+}
+
+void afi_peer_call_more(void)
+{
+    while (afi.calling < PEER_CALLS && !afi_list_is_empty(&afi.callers)) {
+        struct afi_peer *peer = AFI_OF(afi.callers.next, struct afi_peer, caller_link);
+        afi_list_remove(&peer->caller_link);
+        if (!afi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
     }
 }
 
