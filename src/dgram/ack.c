@@ -45,8 +45,10 @@ static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dg
         dgram_list_remove(&conn->lost, packet);
     }
     news->bytes += packet->len + packet->bulk_len;
-    if (packet->tries == 1 && packet->sent > news->sent) news->sent = packet->sent;
-    if (packet->tries == 1 && packet->sent < news->first) news->first = packet->sent;
+    if (packet->tries == 1 && packet->sent != 0) {
+        news->sent = aqi_max(news->sent, packet->sent);
+        news->first = aqi_min(news->first, packet->sent);
+    }
     if (packet->tries > 1 && packet->flying && packet->sent > news->again) {
         news->again = packet->sent;
         news->since = packet->first;

@@ -66,7 +66,7 @@ struct dgram_packet {
     uint32_t seq;
     uint32_t order; /* of its latest transmission */
     uint64_t sent;  /* 0: in a call without a time, see transmit_time; */
-    uint64_t first; /* likewise, for the first time */
+    uint64_t first; /* likewise, for the first time; if lost before that was known, for the next */
     uint8_t channel, lane, tries;
     bool flying, asks;
     bool overtaken;  /* counted as lost because later packets have overtaken it */

@@ -51,11 +51,88 @@ static void test_measured_without_progress(void **state)
     pair_close();
 }
 
+/* Connected, after short answers; so late that the time 0 is far away. */
+static void open_late(void)
+{
+    pair_open(1, 10 * SECOND, 1);
+    net.now = 1000 * SECOND;
+    for (unsigned i = 0; i < 20; i++) {
+        assert_int_equal(say(0, 0), AQ_OK);
+        run(MS);
+    }
+}
+
+static void close_timely(void)
+{
+    struct aqi_dgram_peer_info info;
+    run(SECOND / 10);
+    assert_true(aqi_dgram_peer_info(net.end[0], 1, &info));
+    assert_in_range(info.rto, 1, 10 * MS);
+    pair_close();
+}
+
+/* The program of 0 computes while 1 takes what 0 has sent and answers; then that comes. */
+static void answer(void)
+{
+    net.now += 20 * US;
+    unsigned sent = net.flying;
+    for (unsigned i = 0; i < sent; i++)
+        aqi_dgram_input(net.end[1], net.wire[i].bytes, net.wire[i].len, true, 0, net.now);
+    aqi_dgram_progress(net.end[1], true, net.now);
+    for (unsigned i = sent; i < net.flying; i++)
+        aqi_dgram_input(net.end[0], net.wire[i].bytes, net.wire[i].len, true, 0, net.now);
+    net.flying = 0;
+}
+
+/* One acknowledgement for what left in progress, and for what left outside of it since. */
+static void test_left_at_unknown_time(void **state)
+{
+    enum { MANY = 2000 };
+    (void)state;
+    open_late();
+    assert_int_equal(say(0, 0), AQ_OK);
+    aqi_dgram_progress(net.end[0], true, net.now);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_int_equal(say(0, 0), AQ_OK);
+    assert_in_range(net.flying, 3, FLYING);
+    answer();
+    close_timely();
+}
+
+/*
+ * One packet of several that left outside of progress is found lost before the next progress, is
+ * sent again, and then both come.
+ */
+static void test_lost_at_unknown_time(void **state)
+{
+    enum { BYTES = 16 * LARGEST };
+    static unsigned char from[BYTES], to[BYTES];
+    (void)state;
+    open_late();
+    net.memory = from;
+    net.apart = from;
+    assert_int_equal(aqi_dgram_put(net.end[0], 1, (uintptr_t)to, from, BYTES, false, NULL, 0, from),
+                     AQ_OK);
+    assert_in_range(net.flying, 16, FLYING);
+    struct copy late = net.wire[1];
+    net.wire[1] = net.wire[--net.flying];
+    answer();
+    aqi_dgram_progress(net.end[0], true, net.now);
+    net.wire[net.flying++] = late;
+    answer();
+    assert_int_equal(aqi_dgram_count(net.end[0], AQI_DGRAM_RESENT), 1);
+    assert_int_equal(aqi_dgram_count(net.end[1], AQI_DGRAM_DUPLICATES), 1);
+    assert_int_equal(net.complete, 1);
+    close_timely();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_computes_before_it_sends),
         cmocka_unit_test(test_measured_without_progress),
+        cmocka_unit_test(test_left_at_unknown_time),
+        cmocka_unit_test(test_lost_at_unknown_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
     packet->sent = env->timed ? env->now : 0;
-    if (packet->tries == 0) packet->first = packet->sent;
+    if (packet->first == 0) packet->first = packet->sent;
     if (packet->sent == 0) conn->untimed = true;
     packet->flying = true;
     dgram_list_append(&tx->flying, packet);
