@@ -5,9 +5,14 @@
 
 #define POOL_ALIGN 16
 
-/* A chunk begins with the link to the next; its objects begin at the next multiple of 16. */
+/*
+ * A chunk begins with the link to the next; its objects begin with the next cache line. Otherwise
+ * the first object of a large chunk would begin 32 bytes behind the beginning of a page. From there
+ * some processors (AMD EPYC) copy slowly to 44 bytes behind another one, which is where Linux puts
+ * the contents of UDP packets: 1.6 us more for 4 KB.
+ */
 struct pool_chunk {
-    alignas(POOL_ALIGN) struct pool_chunk *next;
+    struct pool_chunk *next;
 };
 
 void aqi_pool_init(struct aqi_pool *pool, size_t object_size, size_t chunk_objects, bool locked)
@@ -35,13 +40,14 @@ static AQI_COLD bool pool_grow(struct aqi_pool *pool)
 {
     size_t bytes;
     if (__builtin_mul_overflow(pool->object_size, pool->chunk_objects, &bytes) ||
-        __builtin_add_overflow(bytes, sizeof(struct pool_chunk), &bytes))
+        __builtin_add_overflow(bytes, sizeof(struct pool_chunk) + AQI_CACHE_LINE, &bytes))
         return false;
     struct pool_chunk *chunk = calloc(1, bytes);
     if (chunk == NULL) return false;
     chunk->next = pool->chunks;
     pool->chunks = chunk;
-    pool->fresh = (unsigned char *)(chunk + 1);
+    uintptr_t begin = aqi_round_up((uintptr_t)(chunk + 1), AQI_CACHE_LINE);
+    pool->fresh = (unsigned char *)begin;
     pool->fresh_count = pool->chunk_objects;
     return true;
 }

@@ -17,15 +17,17 @@ static bool all_bytes(const unsigned char *bytes, size_t len, unsigned char valu
 static void objects_are_separate_aligned_and_zero(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {0, 1, 8, 16, 17, 100};
+    static const size_t sizes[] = {0, 1, 8, 16, 17, 100, 8944};
+    enum { CHUNK = 7 };
     for (size_t s = 0; s < AQI_COUNT_OF(sizes); s++) {
         struct aqi_pool pool;
         static unsigned char *objects[OBJECTS];
-        aqi_pool_init(&pool, sizes[s], 7, false);
+        aqi_pool_init(&pool, sizes[s], CHUNK, false);
         for (size_t i = 0; i < OBJECTS; i++) {
             objects[i] = aqi_pool_get(&pool);
             assert_non_null(objects[i]);
-            assert_int_equal((uintptr_t)objects[i] % 16, 0);
+            size_t aligned = i % CHUNK == 0 ? AQI_CACHE_LINE : 16;
+            assert_int_equal((uintptr_t)objects[i] % aligned, 0);
             assert_true(all_bytes(objects[i], sizes[s], 0));
             memset(objects[i], (int)(i % 255 + 1), sizes[s]);
         }
