@@ -58,15 +58,18 @@ class Runs:
     def __init__(self, providers, folder):
         self.providers, self.folder = providers, folder
 
-    def run(self, ranks, transport, command, settings=None, over=True):
-        """The output of a job, over the provider or over Open MPI's own transports."""
+    def run(self, ranks, transport, command, settings=None, over=True, around=()):
+        """The output of a job, over the provider or over Open MPI's own transports.
+
+        `around` is a command that starts it.
+        """
         settings = dict(settings or {}, FI_PROVIDER_PATH=self.providers,
                         AQ_TRANSPORTS=f"loop,{transport}")
         choice = ["--mca", "pml", "cm", "--mca", "mtl", "ofi",
                   "--mca", "mtl_ofi_provider_include", "aqueduct"] if over else []
         passed = [option for name in settings for option in ("-x", name)]
         choice += ["--mca", "btl_vader_backing_directory", self.folder]  # not in /dev/shm
-        job = [LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *passed,
+        job = [*around, LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *passed,
                "-np", str(ranks), *command]
         done = subprocess.run(job, env=dict(os.environ, TMPDIR=self.folder, **settings),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -76,11 +79,11 @@ class Runs:
             sys.exit(f"mpi.py: {LAUNCHER} ended with {done.returncode}")
         return done.stdout
 
-    def expect(self, pattern, *arguments, **options):
+    def expect(self, pattern, *arguments, times=1, **options):
         said = self.run(*arguments, **options)
         print(said)
-        if not re.search(pattern, said):
-            sys.exit(f"mpi.py: the output does not contain {pattern}")
+        if len(re.findall(pattern, said)) != times:
+            sys.exit(f"mpi.py: the output does not contain {pattern}, {times} times")
 
 
 def own_program(runs, source, ranks, transport, settings=None, arguments=()):
@@ -94,15 +97,34 @@ def own_program(runs, source, ranks, transport, settings=None, arguments=()):
                 settings=settings)
 
 
-def both(runs, source, transport):
-    """A program of MPI that uses Aqueduct itself, too."""
+def build(runs, source, name):
+    """A program of ours that uses Aqueduct."""
     library = pathlib.Path(runs.providers).parents[2]
     tree = pathlib.Path(source).resolve().parents[2]
-    program = f"{runs.folder}/both"
-    subprocess.run([COMPILER, "-O2", f"-I{tree}/include", "-o", program,
-                    tree / "tests/fi/both.c", f"-L{library}", f"-Wl,-rpath,{library}",
-                    "-laqueduct"], check=True)
-    runs.expect("3 ranks: all right", 3, transport, [program])
+    program = f"{runs.folder}/{pathlib.Path(name).stem}"
+    subprocess.run([COMPILER, "-O2", f"-I{tree}/include", "-o", program, tree / name,
+                    f"-L{library}", f"-Wl,-rpath,{library}", "-laqueduct"], check=True)
+    return program
+
+
+def both(runs, source, transport):
+    """A program of MPI that uses Aqueduct itself, too."""
+    runs.expect("3 ranks: all right", 3, transport, [build(runs, source, "tests/fi/both.c")])
+
+
+def nested(runs, source):
+    """Jobs of aqrun in the processes of mpirun, and those of mpirun in the ranks of aqrun."""
+    aqrun = [pathlib.Path(runs.providers).parents[3] / "tools/aqrun/aqrun", "-n", "2"]
+    mpi = f"{runs.folder}/mpi"
+    subprocess.run([COMPILER, "-O2", "-o", mpi, source], check=True)
+    runs.expect("hello from rank [01] of 2", 2, "shm",
+                [*aqrun, build(runs, source, "examples/hello.c")], times=4)
+    # Two mpirun at once fail now and then to make the same folder.
+    each = [*aqrun, "sh", "-c", 'TMPDIR=$TMPDIR/$AQ_RANK; mkdir -p "$TMPDIR"; exec "$@"', "sh"]
+    runs.expect("2 ranks: all right", 2, "shm", [mpi], around=each, times=2)
+    # A program that uses Aqueduct itself is in the inner job only if it is not in the outer one.
+    runs.expect("2 ranks: all right", 2, "shm", [build(runs, source, "tests/fi/both.c")],
+                around=[*each, "env", "-u", "AQ_BOOT_FD"], times=2)
 
 
 def objects(runs, transport):
@@ -164,6 +186,7 @@ def main():
         "udp.2": lambda runs: own_program(runs, source, 2, "udp"),
         "udp.4": lambda runs: own_program(runs, source, 4, "udp"),
         "udp.loss": lambda runs: own_program(runs, source, 3, "udp", LOSS),
+        "nested": lambda runs: nested(runs, source),
         "shm.large": lambda runs: own_program(runs, source, 2, "shm", None, ["large"]),
         "udp.large": lambda runs: own_program(runs, source, 2, "udp", None, ["large"]),
     }
