@@ -1,13 +1,16 @@
 /*
- * Many peers in one process: addresses that are never used cost little, and a thousand endpoints
- * that talk with one answer it.
+ * usage: many [PEERS]
+ *
+ * Many peers in one process: addresses that are never used cost little, endpoints that talk with
+ * one answer it, and connections that are closed and made again lose nothing.
  */
 #include "fi/pair.h"
+#include "front/fi/fi.h"
 
 #include <malloc.h>
 #include <stdio.h>
 
-enum { PEERS = 1000, BYTES_PER_ADDRESS = 256 };
+enum { PEERS = 1000, /* at most */ BYTES_PER_ADDRESS = 256 };
 
 /* Insert made-up addresses; the bytes of memory that each takes. */
 static size_t insert_many(struct pair *pair, uint32_t count, fi_addr_t *addr)
@@ -47,10 +50,10 @@ static void unused_addresses(void)
 }
 
 /* Endpoints in the domain of `b`, which report to its queues. */
-static void open_peers(struct pair *pair, struct fid_ep **eps, fi_addr_t *addrs)
+static void open_peers(struct pair *pair, unsigned count, struct fid_ep **eps, fi_addr_t *addrs)
 {
     char name[64];
-    for (unsigned i = 0; i < PEERS; i++) {
+    for (unsigned i = 0; i < count; i++) {
         size_t len = sizeof(name);
         CHECK_EQUAL(fi_endpoint(pair->b.domain, pair->b.info, &eps[i], NULL), 0);
         CHECK_EQUAL(fi_ep_bind(eps[i], &pair->b.av->fid, 0), 0);
@@ -62,7 +65,7 @@ static void open_peers(struct pair *pair, struct fid_ep **eps, fi_addr_t *addrs)
     }
 }
 
-static void used_peers(void)
+static void used_peers(unsigned count)
 {
     static struct fid_ep *eps[PEERS];
     static fi_addr_t addrs[PEERS];
@@ -70,34 +73,107 @@ static void used_peers(void)
     struct pair pair;
     struct pair_wish wish = {0};
     pair_open(&pair, &wish);
-    open_peers(&pair, eps, addrs);
+    open_peers(&pair, count, eps, addrs);
     for (unsigned round = 0; round < 3; round++) {
-        for (uint32_t i = 0; i < PEERS; i++) {
+        for (uint32_t i = 0; i < count; i++) {
             uint32_t value = round * PEERS + i;
             PAIR_CALL(&pair, fi_recv(eps[i], &asked[i], 4, NULL, FI_ADDR_UNSPEC, &asked[i]));
             PAIR_CALL(&pair, fi_trecv(pair.a.in, &answers[i], 4, NULL, addrs[i], i, 0, NULL));
             PAIR_CALL(&pair, fi_inject(pair.a.ep, &value, 4, addrs[i]));
         }
-        for (uint32_t i = 0; i < PEERS; i++) {
+        for (uint32_t i = 0; i < count; i++) {
             struct fi_cq_tagged_entry entry = pair_next(&pair, pair.b.rx, NULL);
             size_t which = (size_t)((uint32_t *)entry.op_context - asked);
             CHECK_EQUAL(asked[which], round * PEERS + which);
             PAIR_CALL(&pair, fi_tinject(eps[which], &asked[which], 4, pair.b.other, which));
         }
-        for (uint32_t i = 0; i < PEERS; i++)
+        for (uint32_t i = 0; i < count; i++)
             (void)pair_next(&pair, pair.a.rx, NULL);
-        for (uint32_t i = 0; i < PEERS; i++)
+        for (uint32_t i = 0; i < count; i++)
             CHECK_EQUAL(answers[i], round * PEERS + i);
     }
-    for (unsigned i = 0; i < PEERS; i++)
+    for (unsigned i = 0; i < count; i++)
         CHECK_EQUAL(fi_close(&eps[i]->fid), 0);
     pair_close(&pair);
 }
 
-int main(void)
+static uint64_t seed = 1;
+
+static unsigned any(unsigned below)
+{
+    seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+    return (unsigned)(seed >> 33) % below;
+}
+
+/* All connections that are not in use just now, and are not found to be by the other side. */
+static void close_unused(void)
+{
+    afi_lock();
+    afi_peer_sweep();
+    afi_peer_sweep();
+    afi_unlock();
+}
+
+/*
+ * All connections that have not been used for a moment are closed, at any time. Numbered messages
+ * of three kinds go both ways: short ones, which may wait for their receive, and long ones.
+ */
+static void unused_connections(void)
+{
+    enum { SOME = 12, ROUNDS = 3000, LONG = 20000 };
+    static struct fid_ep *eps[SOME];
+    static fi_addr_t addrs[SOME];
+    static uint32_t sent[2][SOME], expected[2][SOME];
+    static uint32_t from[LONG / 4], to[LONG / 4];
+    struct pair pair;
+    struct pair_wish wish = {0};
+    unsigned opened = 0, parted = 0;
+    pair_open(&pair, &wish);
+    open_peers(&pair, SOME, eps, addrs);
+    afi.most = 0;
+    afi.sweep_ns = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        unsigned which = any(SOME), back = any(2), count = 1 + any(3), kind = any(4);
+        struct fid_ep *source = back != 0 ? eps[which] : pair.a.ep;
+        struct fid_ep *sink = back != 0 ? pair.a.in : eps[which];
+        struct fid_cq *sent_to = back != 0 ? pair.b.tx : pair.a.tx;
+        fi_addr_t addr = back != 0 ? pair.b.other : addrs[which];
+        uint32_t up = afi.up;
+        for (unsigned i = 0; i < count; i++) {
+            from[0] = sent[back][which]++;
+            if (kind == 0)
+                PAIR_CALL(&pair, fi_tsend(source, from, LONG, NULL, addr, which, NULL));
+            else
+                PAIR_CALL(&pair, fi_tinject(source, from, 4, addr, which));
+            if (any(4) == 0) close_unused();
+            for (unsigned n = any(200); kind < 2 && n != 0; n--)
+                pair_move(&pair);
+            if (kind != 0 && i + 1 < count) continue;
+            for (unsigned left = kind != 0 ? count : 1; left != 0; left--) {
+                PAIR_CALL(&pair, fi_trecv(sink, to, LONG, NULL, FI_ADDR_UNSPEC, which, 0, NULL));
+                (void)pair_next(&pair, back != 0 ? pair.a.rx : pair.b.rx, NULL);
+                CHECK_EQUAL(to[0], expected[back][which]++);
+            }
+            if (kind == 0) (void)pair_next(&pair, sent_to, NULL);
+        }
+        opened += afi.up > up;
+        parted += afi.up < up;
+        for (unsigned n = any(100); n != 0; n--)
+            pair_move(&pair);
+        if (any(20) == 0) close_unused();
+    }
+    printf("connections: opened in %u rounds, closed in %u\n", opened, parted);
+    CHECK(opened > 100 && parted > 20);
+    for (unsigned i = 0; i < SOME; i++)
+        CHECK_EQUAL(fi_close(&eps[i]->fid), 0);
+    pair_close(&pair);
+}
+
+int main(int argc, char **argv)
 {
     unused_addresses();
-    used_peers();
+    used_peers(argc > 1 ? (unsigned)atoi(argv[1]) : PEERS);
+    unused_connections();
     puts("ok");
     return 0;
 }

@@ -251,7 +251,16 @@ struct afi_ep {
     size_t peer_of_room;
 };
 
-enum afi_state { AFI_IDLE, AFI_CALLING, AFI_UP, AFI_CLOSING };
+enum afi_state {
+    AFI_IDLE,
+    AFI_CALLING,
+    AFI_UP,
+    AFI_CLOSING, /* it is to be closed, and its operations fail */
+    /* An unused connection is being closed; no further operation is sent. */
+    AFI_LEAVING, /* we have asked for it */
+    AFI_AGREED,  /* the peer has asked, and closes it */
+    AFI_PARTING  /* we have, and close it */
+};
 
 struct afi_peer {
     struct afi_link link;
@@ -271,6 +280,8 @@ struct afi_peer {
     uint64_t retry_at;          /* when to call again, if the other's call has not come, in ns */
     uint32_t epoch;             /* another number for each connection */
     uint32_t sent, received;    /* numbers of the last messages */
+    uint32_t seen;              /* the sum of both, when unused connections were last looked for */
+    uint32_t kept;              /* messages here that have no receive */
     struct afi_early *early;    /* messages that overtook others, in order */
     uint32_t left;              /* bytes that may be sent without a receive */
     uint32_t owed;              /* and that are to be given back to the peer */
@@ -342,7 +353,11 @@ struct afi {
         uint32_t uses; /* how often this slot was used: the high bits of the handle */
     } * ops;           /* by the low bits */
     size_t op_room, op_free;
-    uint32_t calling; /* connections that are being opened */
+    uint32_t calling;    /* connections that are being opened */
+    uint32_t up;         /* and that are open */
+    uint32_t most;       /* beyond so many, unused ones are closed */
+    uint64_t sweep_ns;   /* how long one has to be unused */
+    uint64_t next_sweep; /* the time to look again, in ns */
     uint32_t rounds;
     int fd; /* to sleep on */
 };
@@ -461,6 +476,7 @@ struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: it is 
 int afi_peer_listen(struct afi_ep *ep);
 void afi_peer_close_all(struct afi_ep *ep);
 void afi_peer_call_more(void); /* those that wait for it */
+void afi_peer_sweep(void);     /* close connections that were not used since the last time */
 void afi_peer_call(struct afi_peer *peer);
 void afi_peer_event(const aq_connection_event *event);
 void afi_peer_fail(struct afi_peer *peer, int err);
@@ -480,6 +496,8 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len);
 /* Send what waits, as far as there is room. */
 void afi_wire_push(struct afi_peer *peer);
 void afi_wire_forget(struct afi_peer *peer); /* what has come early, and notes */
+/* Ask the peer whether the connection may be closed, if it is unused. */
+void afi_wire_leave(struct afi_peer *peer);
 /* Whether nothing waits to be sent to it. */
 static inline bool afi_wire_is_free(const struct afi_peer *peer)
 {

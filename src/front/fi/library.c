@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 struct afi afi;
 
@@ -16,10 +17,20 @@ enum {
     LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
     LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
     LIBRARY_ROUND_MS = 200,
-    LIBRARY_MS = 1000000 /* in ns */
+    LIBRARY_MS = 1000000, /* in ns */
+    LIBRARY_SWEEP_NS = 100 * LIBRARY_MS,
+    LIBRARY_MOST = 2048 /* connections, before those that are not used are closed */
 };
 
 /* --- opening --------------------------------------------------------------------------------- */
+
+/* Each connection takes some descriptors, and the program needs others. */
+static uint32_t library_most(void)
+{
+    struct rlimit limit = {.rlim_cur = 1024};
+    (void)getrlimit(RLIMIT_NOFILE, &limit);
+    return (uint32_t)aqi_min(limit.rlim_cur / 8, LIBRARY_MOST);
+}
 
 int afi_library_open(void)
 {
@@ -37,6 +48,9 @@ int afi_library_open(void)
         lib_alone_close();
         return afi_error(st);
     }
+    afi.up = 0;
+    afi.most = library_most();
+    afi.sweep_ns = LIBRARY_SWEEP_NS;
     afi.open = true;
     return 0;
 }

@@ -16,6 +16,7 @@ enum {
 };
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
+#define PEER_ROOM_NS     UINT64_C(10000000000)  /* for connections to be closed for it */
 #define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
 #define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the other that is on its way */
 #define PEER_CLOSE_NS                                                                              \
@@ -137,6 +138,7 @@ static void peer_drop_connection(struct afi_peer *peer)
 {
     aq_connection *connection = peer->connection;
     if (peer->state == AFI_CALLING) afi.calling--;
+    if (peer->team != NULL) afi.up--;
     peer->state = AFI_IDLE;
     peer->connection = NULL;
     peer->team = NULL;
@@ -148,11 +150,9 @@ static void peer_drop_connection(struct afi_peer *peer)
     (void)lib_alone_patience(patience);
 }
 
-/* Fail all operations to it. The next one calls again. */
-void afi_peer_fail(struct afi_peer *peer, int err)
+/* As it was before the first connection. */
+static void peer_reset(struct afi_peer *peer)
 {
-    struct afi_link *lists[] = {&peer->under_way, &peer->waiting};
-    afi_fetch_abort(peer);
     peer_drop_connection(peer);
     peer->since = 0;
     peer->tries = 0;
@@ -161,6 +161,22 @@ void afi_peer_fail(struct afi_peer *peer, int err)
     peer->left = AFI_WINDOW;
     peer->owed = 0;
     afi_wire_forget(peer);
+}
+
+/* Both ends have agreed to close the connection. What waits since then needs another one. */
+static void peer_part(struct afi_peer *peer)
+{
+    peer_reset(peer);
+    afi_list_remove(&peer->active);
+    if (!afi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
+}
+
+/* Fail all operations to it. The next one calls again. */
+void afi_peer_fail(struct afi_peer *peer, int err)
+{
+    struct afi_link *lists[] = {&peer->under_way, &peer->waiting};
+    afi_fetch_abort(peer);
+    peer_reset(peer);
     afi_receive_peer_gone(peer, false);
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
         while (!afi_list_is_empty(lists[i]))
@@ -168,6 +184,36 @@ void afi_peer_fail(struct afi_peer *peer, int err)
     peer->waiting_count = 0;
     afi_list_remove(&peer->active);
     afi_list_remove(&peer->caller_link);
+}
+
+/* Close connections that have not been used since the last time. */
+static void peer_sweep(struct afi_ep *ep)
+{
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        for (struct afi_link *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next) {
+            struct afi_peer *peer = AFI_OF(at, struct afi_peer, link);
+            uint32_t used = peer->sent + peer->received;
+            if (used == peer->seen) afi_wire_leave(peer);
+            peer->seen = used;
+        }
+}
+
+void afi_peer_sweep(void)
+{
+    uint64_t now = afi_now();
+    if (now < afi.next_sweep) return;
+    afi.next_sweep = now + afi.sweep_ns;
+    for (struct afi_link *at = afi.eps.next; at != &afi.eps; at = at->next)
+        peer_sweep(AFI_OF(at, struct afi_ep, link));
+}
+
+/* Call later, though no event tells when. */
+static void peer_call_at(struct afi_peer *peer, uint64_t ns)
+{
+    peer->state = AFI_CALLING;
+    afi.calling++;
+    peer->retry_at = ns;
+    afi_peer_activate(peer);
 }
 
 static aq_status peer_start(struct afi_peer *peer, const char *uri, bool alone)
@@ -210,6 +256,10 @@ void afi_peer_call(struct afi_peer *peer)
         peer->caller = true;
         peer->state = AFI_CALLING;
         afi.calling++;
+    } else if (st == AQ_ELIMIT && afi.up != 0 && afi_now() - peer->since < PEER_ROOM_NS) {
+        peer->tries--;
+        afi_peer_sweep();
+        peer_call_at(peer, afi_now() + PEER_RETRY_NS);
     } else {
         afi_peer_fail(peer, -afi_error(st));
     }
@@ -271,7 +321,9 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     } else if (peer->state == AFI_CALLING && peer->connection != NULL && peer_mine_wins(peer)) {
         peer_reject(connection, PEER_DUPLICATE, "called already");
     } else {
-        if (peer->state == AFI_UP) /* it has lost the connection that we still have */
+        if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)
+            peer_reset(peer);
+        else if (peer->team != NULL) /* it has lost the connection that we still have */
             afi_peer_fail(peer, FI_ECONNRESET);
         else
             peer_drop_connection(peer);
@@ -305,7 +357,9 @@ static void peer_opened(struct afi_peer *peer)
     }
     if (answer != NULL) peer->void_calls = answer->call;
     peer->state = AFI_UP;
+    peer->seen = UINT32_MAX;
     afi.calling--;
+    if (++afi.up > afi.most) afi_peer_sweep();
     peer->since = 0;
     peer->tries = 0;
     peer->team = aq_connection_team(peer->connection);
@@ -317,10 +371,7 @@ static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t co
 {
     peer_drop_connection(peer);
     if (code == PEER_DUPLICATE) {
-        peer->state = AFI_CALLING;
-        afi.calling++;
-        peer->retry_at = afi_now() + PEER_RETRY_NS;
-        afi_peer_activate(peer);
+        peer_call_at(peer, afi_now() + PEER_RETRY_NS);
         return;
     }
     bool more = status == AQ_ETIMEOUT && afi_now() - peer->since < PEER_PATIENCE_NS;
@@ -340,6 +391,8 @@ void afi_peer_look(struct afi_peer *peer)
     afi_list_remove(&peer->active);
     if (peer->state == AFI_CLOSING) {
         afi_peer_fail(peer, FI_EIO);
+    } else if (peer->state == AFI_PARTING) {
+        peer_part(peer);
     } else if (waits) {
         peer_drop_connection(peer);
         afi_peer_call(peer);
@@ -381,7 +434,10 @@ void afi_peer_event(const aq_connection_event *event)
         peer_not_called(peer, event->status, code);
         break;
     default:
-        afi_peer_fail(peer, FI_ECONNRESET);
+        if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)
+            peer_part(peer);
+        else
+            afi_peer_fail(peer, FI_ECONNRESET);
         break;
     }
 }
@@ -391,7 +447,7 @@ void afi_peer_event(const aq_connection_event *event)
 /* Whether something is still to be sent that was reported as complete. */
 static bool peer_is_owed(const struct afi_peer *peer)
 {
-    if (peer->self || peer->state != AFI_UP) return false;
+    if (peer->self || peer->team == NULL) return false;
     return !afi_list_is_empty(&peer->notes) || !afi_list_is_empty(&peer->waiting) ||
            !afi_list_is_empty(&peer->under_way);
 }

@@ -38,6 +38,7 @@ static void receive_drop_arrival(struct afi_arrival *arrival)
 {
     afi_match_drop(&arrival->stray);
     afi_list_remove(&arrival->claimed);
+    arrival->peer->kept--;
     free(arrival);
 }
 
@@ -188,6 +189,7 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
     *arrival = (struct afi_arrival){
         .stray = {.tag = message->tag, .source = peer->ident}, .peer = peer, .message = *message};
     arrival->message.bytes = arrival->bytes;
+    peer->kept++;
     afi_list_init(&arrival->claimed);
     memcpy(arrival->bytes, message->bytes, message->nbytes);
     return arrival;

@@ -196,7 +196,7 @@ static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *hea
 void afi_wire_note(struct afi_peer *peer, const struct afi_wire *head, const struct iovec *iov,
                    unsigned count)
 {
-    if (peer->state != AFI_UP) return;
+    if (peer->state != AFI_UP && peer->state != AFI_LEAVING) return;
     if (peer->self) {
         (void)wire_transmit(peer, head, iov, count, afi_iov_len(iov, count));
         return;
@@ -425,7 +425,7 @@ static void wire_take_own(struct afi_peer *peer)
 
 void afi_wire_push(struct afi_peer *peer)
 {
-    if (peer->state != AFI_UP) {
+    if (peer->state != AFI_UP && peer->state != AFI_AGREED) {
         afi_peer_look(peer);
         return;
     }
@@ -433,6 +433,10 @@ void afi_wire_push(struct afi_peer *peer)
         wire_take_own(peer);
     else
         wire_push_notes(peer);
+    if (peer->state == AFI_AGREED) {
+        if (afi_list_is_empty(&peer->notes)) afi_list_remove(&peer->active);
+        return;
+    }
     while ((peer->self || afi_list_is_empty(&peer->notes)) && !afi_list_is_empty(&peer->waiting)) {
         if (wire_send(AFI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
         peer->waiting_count--;
@@ -453,6 +457,56 @@ void afi_wire_forget(struct afi_peer *peer)
         peer->early = early->next;
         free(early);
     }
+}
+
+/* --- closing a connection that is not used --------------------------------------------------- */
+
+/*
+ * This end has nothing to send or to answer, and keeps no message. If the other one finds the same,
+ * and has got back all credit for what it has sent, nothing is under way that would be lost.
+ */
+static bool wire_is_unused(const struct afi_peer *peer)
+{
+    return !peer->self && afi_list_is_empty(&peer->waiting) &&
+           afi_list_is_empty(&peer->under_way) && afi_list_is_empty(&peer->notes) &&
+           peer->early == NULL && peer->kept == 0;
+}
+
+void afi_wire_leave(struct afi_peer *peer)
+{
+    static const struct afi_wire head = {.kind = AFI_LEAVE};
+    if (peer->state != AFI_UP || !wire_is_unused(peer)) return;
+    if (wire_transmit(peer, &head, NULL, 0, 0) == AQ_OK) peer->state = AFI_LEAVING;
+}
+
+static bool wire_on_leave(struct afi_peer *peer)
+{
+    static const struct afi_wire agree = {.kind = AFI_AGREE}, stay = {.kind = AFI_STAY};
+    /* Both ask at once: the one with the larger id answers. */
+    bool both = peer->state == AFI_LEAVING;
+    if (both && memcmp(peer->ep->name.id, peer->ident->name.id, AFI_ID) < 0) return true;
+    if (peer->state != AFI_UP && !both) return false;
+    bool agreed = wire_is_unused(peer) && peer->left == AFI_WINDOW;
+    peer->state = AFI_UP;
+    afi_wire_note(peer, agreed ? &agree : &stay, NULL, 0);
+    if (agreed && peer->state == AFI_UP) peer->state = AFI_AGREED;
+    return true;
+}
+
+static bool wire_on_agree(struct afi_peer *peer)
+{
+    if (peer->state != AFI_LEAVING) return false;
+    peer->state = AFI_PARTING;
+    afi_peer_activate(peer);
+    return true;
+}
+
+static bool wire_on_stay(struct afi_peer *peer)
+{
+    if (peer->state != AFI_LEAVING) return false;
+    peer->state = AFI_UP;
+    afi_peer_activate(peer);
+    return true;
 }
 
 /* --- arriving -------------------------------------------------------------------------------- */
@@ -584,6 +638,15 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
     case AFI_CREDIT:
         fine = len == 0;
         break;
+    case AFI_LEAVE:
+        fine = len == 0 && wire_on_leave(peer);
+        break;
+    case AFI_AGREE:
+        fine = len == 0 && wire_on_agree(peer);
+        break;
+    case AFI_STAY:
+        fine = len == 0 && wire_on_stay(peer);
+        break;
     default:
         fine = false;
         break;
@@ -612,7 +675,7 @@ static void wire_keep_early(struct afi_peer *peer, uint32_t number, const void *
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;
-    if (peer->state != AFI_UP && peer->state != AFI_CALLING) return;
+    if (peer->state != AFI_UP && peer->state != AFI_CALLING && peer->state != AFI_LEAVING) return;
     if (len < sizeof(struct afi_wire)) {
         wire_broken(peer);
         return;

@@ -18,6 +18,9 @@ enum afi_kind {
     AFI_GRANT,   /* or the pieces of memory from which to fetch it */
     AFI_ATOMIC_REQUEST, /* the places follow, and then the operands */
     AFI_CREDIT,         /* nothing but what every message has */
+    AFI_LEAVE,          /* close this connection? The sender sends nothing until the answer: */
+    AFI_AGREE,          /* yes; nothing more is sent, and the one that asked closes it */
+    AFI_STAY            /* no */
 };
 
 enum {
