@@ -133,7 +133,8 @@ static void library_stop_thread(void)
     aqc_unlock();
     pthread_join(aqc.thread, NULL);
     aqc_lock();
-    aqc.thread_runs = aqc.thread_stops = false;
+    aqc.thread_runs = false;
+    aqc.thread_stops = false;
     close(aqc.thread_wake);
     aqc.thread_wake = -1;
 }

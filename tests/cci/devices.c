@@ -1,0 +1,164 @@
+/* Devices: the file of CCI_CONFIG, those found without one, and endpoints at a given service. */
+#include "side.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+static void configure(const char *text)
+{
+    char path[64];
+    int fd = memfd_create("cci", 0);
+    CHECK(fd >= 0);
+    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    CHECK(setenv("CCI_CONFIG", path, 1) == 0);
+}
+
+static cci_device_t *const *begin(void)
+{
+    uint32_t caps;
+    cci_device_t *const *devices;
+    CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
+    CHECK_STATUS(cci_get_devices(NULL), CCI_EINVAL);
+    CHECK_OK(cci_get_devices(&devices));
+    return devices;
+}
+
+static bool has(const cci_device_t *device, const char *argument)
+{
+    for (const char *const *at = device->conf_argv; *at != NULL; at++)
+        if (strcmp(*at, argument) == 0) return true;
+    return false;
+}
+
+static void check_names(cci_device_t *const *devices, const char *const *names)
+{
+    unsigned i = 0;
+    for (; names[i] != NULL; i++) {
+        CHECK(devices[i] != NULL);
+        if (strcmp(devices[i]->name, names[i]) != 0)
+            check_failed(__FILE__, __LINE__, "device %u is %s, expected %s", i, devices[i]->name,
+                         names[i]);
+    }
+    CHECK(devices[i] == NULL);
+}
+
+static void of_a_file(void)
+{
+    static const char *const order[] = {"last but default", "a", "b", "down", NULL};
+    configure("# a comment\n"
+              "key = before any section\n"
+              "[b]\ntransport = sock # and a comment\nip=127.0.0.1\npriority = 10\nmtu = 9000\n"
+              "[a]\n  transport=sm\n mss = 1024 more\nodd key=odd\nno equals sign\npriority = 20\n"
+              "[none]\nip = 127.0.0.1\n"
+              "[twice]\ntransport = sm\ntransport = sm\n"
+              "[strange]\ntransport = ether\n"
+              "[down]\ntransport = tcp\nip = 192.0.2.1\ndefault = 1\n"
+              "[last but default]\ntransport = tcp\ninterface = lo\ndefault = 0\npriority = 101\n");
+    cci_device_t *const *devices = begin();
+    check_names(devices, order);
+    CHECK(strcmp(devices[0]->transport, "tcp") == 0 && has(devices[0], "priority=101"));
+    CHECK_EQUAL(devices[1]->max_send_size, 1024);
+    CHECK(has(devices[1], "transport=sm") && has(devices[1], "mss=1024") &&
+          has(devices[1], "odd key=odd"));
+    CHECK(devices[2]->max_send_size > 8000 && devices[2]->max_send_size < 9000);
+    CHECK_EQUAL(devices[2]->up, 1);
+    CHECK_EQUAL(devices[3]->up, 0);
+    CHECK_EQUAL(devices[2]->pci.bus, UINT32_MAX);
+    cci_endpoint_t *endpoint;
+    CHECK_STATUS(cci_create_endpoint(devices[3], 0, &endpoint, NULL), CCI_ENETDOWN);
+    CHECK_STATUS(cci_create_endpoint((cci_device_t *)order, 0, &endpoint, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_create_endpoint(NULL, 1, &endpoint, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_create_endpoint(NULL, 0, NULL, NULL), CCI_EINVAL);
+    CHECK_OK(cci_create_endpoint(NULL, 0, &endpoint, NULL));
+    CHECK(endpoint->device == devices[0]);
+    CHECK_OK(cci_finalize());
+}
+
+static void at(cci_device_t *device, const char *service, const char *wrong)
+{
+    cci_endpoint_t *endpoint, *second;
+    CHECK_STATUS(cci_create_endpoint_at(NULL, service, 0, &endpoint, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_create_endpoint_at(device, NULL, 0, &endpoint, NULL), CCI_EINVAL);
+    CHECK_STATUS(cci_create_endpoint_at(device, wrong, 0, &endpoint, NULL), CCI_EINVAL);
+    CHECK_OK(cci_create_endpoint_at(device, service, 0, &endpoint, NULL));
+    char *uri = side_uri(endpoint);
+    CHECK(strstr(uri, service) != NULL);
+    CHECK_STATUS(cci_create_endpoint_at(device, service, 0, &second, NULL), CCI_EBUSY);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK_OK(cci_create_endpoint_at(device, service, 0, &endpoint, NULL));
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    free(uri);
+}
+
+static void at_a_service(void)
+{
+    char port[16], pid[32];
+    configure("[sm]\ntransport = sm\npriority = 2\n[sock]\ntransport = sock\nip = 127.0.0.1\n"
+              "priority = 1\n");
+    cci_device_t *const *devices = begin();
+    cci_endpoint_t *endpoint;
+    CHECK_OK(cci_create_endpoint(devices[1], 0, &endpoint, NULL));
+    char *uri = side_uri(endpoint);
+    snprintf(port, sizeof(port), "%s", strrchr(uri, ':') + 1); /* one that is free afterwards */
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    free(uri);
+    snprintf(pid, sizeof(pid), "%d/8", (int)getpid());
+    at(devices[0], pid, "7/8/../x");
+    at(devices[1], port, "70000");
+    CHECK_OK(cci_finalize());
+}
+
+static void without_a_file(void)
+{
+    char name[32];
+    CHECK(setenv("CCI_CONFIG", "", 1) == 0);
+    cci_device_t *const *devices = begin();
+    bool found = false;
+    snprintf(name, sizeof(name), "sm%d", (int)getpid());
+    for (; *devices != NULL; devices++) {
+        CHECK(strcmp((*devices)->name, "lo") != 0);
+        CHECK((*devices)->max_send_size >= 256 && (*devices)->conf_argv != NULL);
+        found = found || (strcmp((*devices)->name, name) == 0 && (*devices)->up);
+    }
+    CHECK(found);
+    CHECK_OK(cci_finalize());
+}
+
+static void unreadable(void)
+{
+    uint32_t caps;
+    CHECK(setenv("CCI_CONFIG", "/nonexistent/cci.ini", 1) == 0);
+    CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERROR);
+    CHECK_STATUS(cci_finalize(), CCI_ERROR);
+    configure("nothing");
+    cci_endpoint_t *endpoint;
+    CHECK(begin()[0] == NULL);
+    CHECK_STATUS(cci_create_endpoint(NULL, 0, &endpoint, NULL), CCI_ENODEV);
+    CHECK_OK(cci_finalize());
+}
+
+static void texts(void)
+{
+    CHECK(strcmp(cci_strerror(NULL, CCI_ECONNREFUSED), "CCI_ECONNREFUSED") == 0);
+    CHECK(strcmp(cci_strerror(NULL, CCI_SUCCESS), "CCI_SUCCESS") == 0);
+    CHECK(cci_strerror(NULL, (enum cci_status)9999) != NULL);
+    CHECK(strcmp(cci_event_type_str(CCI_EVENT_RECV), "CCI_EVENT_RECV") == 0);
+    CHECK(strcmp(cci_event_type_str((cci_event_type_t)99), "Unknown event") == 0);
+    CHECK_EQUAL(sizeof(struct cci_device), 72);
+    CHECK_EQUAL(sizeof(struct cci_connection), 32);
+    CHECK_EQUAL(sizeof(union cci_event), 24);
+    CHECK_EQUAL(sizeof(struct cci_rma_handle), 32);
+    CHECK_EQUAL(offsetof(struct cci_device, max_send_size), 40);
+    CHECK_EQUAL(offsetof(struct cci_device, pci), 56);
+}
+
+int main(void)
+{
+    texts();
+    of_a_file();
+    at_a_service();
+    without_a_file();
+    unreadable();
+    return 0;
+}
