@@ -46,7 +46,7 @@ static void stream(struct pair *pair, bool back, int flags)
     cci_connection_t *out = back ? pair->in : pair->out, *in = back ? pair->out : pair->in;
     bool silent = (flags & (CCI_FLAG_SILENT | CCI_FLAG_BLOCKING)) != 0;
     uint32_t sent = 0, done = silent ? MANY : 0, got = 0;
-    double limit = side_now() + 60;
+    double limit = side_now() + PATIENCE;
     cci_event_t *event;
     while (got < MANY || done < MANY) {
         CHECK(side_now() < limit);
@@ -175,7 +175,7 @@ static void flood(void)
         CHECK(++sent < 2 * FLOOD);
     CHECK_STATUS(status, CCI_ENOBUFS);
     CHECK(sent > 16384);
-    for (double limit = side_now() + 60; got < sent;) {
+    for (double limit = side_now() + PATIENCE; got < sent;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
@@ -199,7 +199,7 @@ static void hoard(void)
     pair_open(&pair, CCI_CONN_ATTR_RU);
     while (cci_send(pair.out, bytes, 4096, NULL, CCI_FLAG_SILENT) == CCI_SUCCESS)
         sent++;
-    for (double limit = side_now() + 60; status != CCI_ENOBUFS;) {
+    for (double limit = side_now() + PATIENCE; status != CCI_ENOBUFS;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         status = cci_get_event(pair.called, &event);
@@ -208,7 +208,7 @@ static void hoard(void)
     CHECK(got < sent);
     for (uint32_t i = got; i-- != 0;)
         CHECK_OK(cci_return_event(kept[i]));
-    for (double limit = side_now() + 60; got < sent;) {
+    for (double limit = side_now() + PATIENCE; got < sent;) {
         CHECK(side_now() < limit);
         (void)cci_get_event(pair.caller, &event);
         if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
@@ -261,7 +261,7 @@ static void disconnects(void)
     event = side_expect(pair.called, pair.caller, CCI_EVENT_RECV);
     CHECK(strcmp(event->recv.ptr, "bye") == 0 && event->recv.connection == pair.in);
     CHECK_OK(cci_return_event(event));
-    double limit = side_now() + 60;
+    double limit = side_now() + PATIENCE;
     enum cci_status status = CCI_SUCCESS;
     while (status == CCI_SUCCESS) { /* until it is known here */
         CHECK(side_now() < limit);

@@ -294,7 +294,7 @@ static void silence(int argc, char **argv)
     CHECK(kill(child, SIGCONT) == 0);
     CHECK_OK(cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING));
     CHECK(kill(child, SIGKILL) == 0);
-    double limit = side_now() + 60;
+    double limit = side_now() + PATIENCE;
     while (cci_send(connection, "x", 1, NULL, CCI_FLAG_BLOCKING) != CCI_ERR_DISCONNECTED)
         CHECK(side_now() < limit);
     CHECK_EQUAL(waitpid(child, NULL, 0), child);

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PATIENCE = 60, ROUNDS = 2000 };
+enum { ROUNDS = 2000 };
 
 static cci_device_t *device;
 
