@@ -55,17 +55,38 @@ static void name_add_ranked(struct afi_name *name, const struct ifaddrs *all,
             continue;
         const struct sockaddr_in *in = (const void *)at->ifa_addr;
         memcpy(name->address[name->count++], &in->sin_addr, sizeof(in->sin_addr));
+        name->transports = AFI_BY_UDP;
     }
 }
 
-/* The best first, as there may be more than fit; a loopback address only if there is no other. */
+static void name_add_six(struct afi_name *name, const struct ifaddrs *all,
+                         enum aqi_interface_rank rank)
+{
+    for (const struct ifaddrs *at = all; at != NULL && name->count == 0; at = at->ifa_next) {
+        if (aqi_sockaddr_rank(at->ifa_addr) != 1 ||
+            aqi_interface_rank(at->ifa_name, at->ifa_flags) != rank)
+            continue;
+        const struct sockaddr_in6 *six = (const void *)at->ifa_addr;
+        memcpy(name->address, &six->sin6_addr, sizeof(six->sin6_addr));
+        name->count = 1;
+        name->transports = AFI_BY_UDP6;
+    }
+}
+
+/*
+ * The best first, as there may be more than fit; a loopback address only if there is no other. An
+ * address of IPv6 only where there is none of IPv4, for want of room.
+ */
 static void name_find_addresses(struct afi_name *name)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return;
     name_add_ranked(name, all, AQI_INTERFACE_REAL);
     name_add_ranked(name, all, AQI_INTERFACE_VIRTUAL);
+    name_add_six(name, all, AQI_INTERFACE_REAL);
+    name_add_six(name, all, AQI_INTERFACE_VIRTUAL);
     if (name->count == 0) name_add_ranked(name, all, AQI_INTERFACE_LOOPBACK);
+    name_add_six(name, all, AQI_INTERFACE_LOOPBACK);
     freeifaddrs(all);
 }
 
@@ -83,7 +104,8 @@ int afi_name_make(struct afi_name *name)
 bool afi_name_is_valid(const struct afi_name *name)
 {
     return memcmp(name->magic, name_magic, sizeof(name_magic)) == 0 &&
-           name->count <= AFI_ADDRESSES && (name->transports & (AFI_BY_SHM | AFI_BY_UDP)) != 0;
+           name->count <= AFI_ADDRESSES &&
+           (name->transports & (AFI_BY_SHM | AFI_BY_UDP | AFI_BY_UDP6)) != 0;
 }
 
 static void name_hex(const uint8_t id[AFI_ID], char text[2 * AFI_ID + 1])
@@ -92,11 +114,18 @@ static void name_hex(const uint8_t id[AFI_ID], char text[2 * AFI_ID + 1])
         snprintf(text + 2 * i, 3, "%02x", id[i]);
 }
 
+static bool name_is_by_udp(const struct afi_name *name)
+{
+    return (name->transports & (AFI_BY_UDP | AFI_BY_UDP6)) != 0;
+}
+
 static void name_address_uri(const struct afi_name *name, unsigned n, char *uri, size_t len)
 {
-    char text[INET_ADDRSTRLEN];
-    inet_ntop(AF_INET, name->address[n], text, sizeof(text));
-    snprintf(uri, len, "udp://%s:%u", text, name->port);
+    char text[INET6_ADDRSTRLEN];
+    bool six = (name->transports & AFI_BY_UDP6) != 0;
+    inet_ntop(six ? AF_INET6 : AF_INET, six ? name->address[0] : name->address[n], text,
+              sizeof(text));
+    snprintf(uri, len, six ? "udp://[%s]:%u" : "udp://%s:%u", text, name->port);
 }
 
 bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
@@ -109,7 +138,7 @@ bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsi
         snprintf(uri, len, "shm:///aqueduct-fi/%s", id);
         return n == 0;
     }
-    if ((self->transports & name->transports & AFI_BY_UDP) == 0 || n >= name->count) return false;
+    if (!name_is_by_udp(self) || !name_is_by_udp(name) || n >= name->count) return false;
     name_address_uri(name, n, uri, len);
     return true;
 }
@@ -118,8 +147,7 @@ int afi_name_text(const struct afi_name *name, char *text, size_t len)
 {
     char id[2 * AFI_ID + 1], at[64] = "";
     name_hex(name->id, id);
-    if (name->count != 0 && (name->transports & AFI_BY_UDP) != 0)
-        name_address_uri(name, 0, at, sizeof(at));
+    if (name->count != 0 && name_is_by_udp(name)) name_address_uri(name, 0, at, sizeof(at));
     return snprintf(text, len, "fi_aqueduct://%s%s%s", id, at[0] != 0 ? "@" : "", at);
 }
 

@@ -15,13 +15,16 @@ struct afi_name {
     uint8_t id[AFI_ID]; /* random: of the endpoint, and its name in shared memory */
     uint8_t host[AFI_ID];
     uint8_t secret[AFI_SECRET];        /* known to holders of the name only */
-    uint8_t address[AFI_ADDRESSES][4]; /* IPv4 */
+    uint8_t address[AFI_ADDRESSES][4]; /* IPv4; or one of IPv6 and zeros */
 };
 static_assert(sizeof(struct afi_name) == 64, "as peers of this version expect");
 
-enum { AFI_BY_SHM = 1, AFI_BY_UDP = 2 };
+enum { AFI_BY_SHM = 1, AFI_BY_UDP = 2, AFI_BY_UDP6 = 4 };
 
-/* Fill in all but the transports and the port; a negative error. */
+/*
+ * Fill in all but the port, with that transport by which others may reach the addresses. A negative
+ * error.
+ */
 int afi_name_make(struct afi_name *name);
 bool afi_name_is_valid(const struct afi_name *name);
 /* The n-th of the URIs to try; false: there are fewer. */

@@ -2,6 +2,7 @@
 #include "front/fi/fi.h"
 
 #include "base/array.h"
+#include "base/fail.h"
 #include "base/mac.h"
 #include "lib/alone.h"
 
@@ -101,13 +102,14 @@ struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-static aq_status peer_listen_udp(struct afi_ep *ep)
+static aq_status peer_listen_udp(struct afi_ep *ep, uint8_t by)
 {
-    aq_status st = aq_listen("udp://0.0.0.0:0", AQ_LISTEN_ANYBODY, ep, &ep->listeners[1]);
+    const char *uri = by == AFI_BY_UDP6 ? "udp://[::]:0" : "udp://0.0.0.0:0";
+    aq_status st = aq_listen(uri, AQ_LISTEN_ANYBODY, ep, &ep->listeners[1]);
     if (st != AQ_OK) return st;
     const char *colon = strrchr(aq_listener_uri(ep->listeners[1]), ':');
     ep->name.port = (uint16_t)strtoul(colon + 1, NULL, 10);
-    ep->name.transports |= AFI_BY_UDP;
+    ep->name.transports |= by;
     return AQ_OK;
 }
 
@@ -125,11 +127,18 @@ static aq_status peer_listen_shm(struct afi_ep *ep)
 int afi_peer_listen(struct afi_ep *ep)
 {
     int err = afi_name_make(&ep->name);
+    uint8_t by = ep->name.transports;
     aq_status st = AQ_OK;
     if (err != 0) return err;
+    ep->name.transports = 0;
     if (lib_alone_may_use("shm")) st = peer_listen_shm(ep);
-    if (lib_alone_may_use("udp")) st = peer_listen_udp(ep);
-    return ep->name.transports != 0 ? 0 : afi_error(st);
+    if (lib_alone_may_use("udp") && by != 0) st = peer_listen_udp(ep, by);
+    if (ep->name.transports != 0) return 0;
+    if (st == AQ_OK)
+        st = aqi_fail(AQ_ENOTSUP, "fi",
+                      "no peer could reach an endpoint: AQ_TRANSPORTS allows "
+                      "neither shm nor udp, or no interface that is up has an address");
+    return afi_error(st);
 }
 
 /* --- calling --------------------------------------------------------------------------------- */
