@@ -32,6 +32,7 @@ enum {
     CONNECT_LAST_PAUSE = 500000000,
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
     CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
+    CONNECT_GOING_ON = 7, /* of a search that does; the first are for peers that answer at once */
     CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
     CONNECT_RESET_PAUSE = 1000000
 };
@@ -447,8 +448,9 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     peer->packet = hello->packet;
     peer->conn->agreed = false; /* the next round may say so again */
     dgram_search_begin(&peer->conn->search, peer->packet, way);
-    peer->tries = 0;
-    peer->hello_at = dgram->env.now + CONNECT_FIRST_PAUSE;
+    /* A search goes on with rounds that are long enough for it. */
+    peer->tries = peer->conn->search.small != 0 ? CONNECT_GOING_ON : 0;
+    peer->hello_at = dgram->env.now + connect_pause(dgram, peer, true);
     connect_confirm(dgram, peer);
 }
 
@@ -506,6 +508,7 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (peer->state != DGRAM_CONNECTING || len < hello->packet) return;
     if (hello->nonces[0] != peer->nonces[0] || hello->nonces[1] != peer->nonces[1]) return;
     peer->conn->heard = dgram->env.now;
+    dgram_silence_begin(&dgram->env, peer->conn);
     if (hello->packet != peer->packet || (hello->agreed != 0) != peer->conn->agreed) {
         if (hello->agreed == 0 && !peer->conn->agreed)
             dgram_search_passed(&peer->conn->search, hello->packet);

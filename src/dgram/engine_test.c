@@ -23,7 +23,8 @@ struct node {
     struct aqi_dgram *dgram;
     uint32_t id;
     unsigned char *memory; /* that peers may reach */
-    unsigned requests, replies, lost, small;
+    unsigned requests, replies, lost, small, silent;
+    size_t usable;
     uint64_t sum;
     bool answers;
 };
@@ -45,6 +46,7 @@ static struct {
     unsigned bursts, packets; /* of DATA */
     uint64_t detour;          /* ns that DATA takes longer, */
     uint64_t late;            /* and everything */
+    uint64_t turn;            /* ns: the processor of node 1 is another's, but once in so long */
 } world;
 static uint64_t dead_after; /* of nodes that are opened */
 
@@ -83,6 +85,7 @@ static bool transmit(void *arg, enum aqi_dgram_channel channel, const struct aqi
         uint64_t delay = world.late + (channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000);
         *f = (struct flying){world.now + delay + dice(1000), to->bytes[0], n,
                              aligned_alloc(16, (n + 15) & ~(size_t)15)};
+        if (world.turn != 0 && f->to == 1) f->due = (f->due / world.turn + 1) * world.turn;
         memcpy(f->bytes, all + at, n);
     }
     return true;
@@ -153,10 +156,18 @@ static size_t path(void *arg, uint32_t id)
     return world.known != 0 ? world.known : SIZE_MAX;
 }
 
+static void silent(void *arg, uint32_t id, uint64_t waited_ns)
+{
+    struct node *node = arg;
+    (void)id, (void)waited_ns;
+    node->silent++;
+}
+
 static void small_path(void *arg, uint32_t id, size_t usable)
 {
     struct node *node = arg;
-    (void)id, (void)usable;
+    (void)id;
+    node->usable = usable;
     node->small++;
 }
 
@@ -189,6 +200,7 @@ static void open_node(unsigned i, uint64_t epoch, bool authenticate)
     config.idle_close = 2000000000;
     config.dead_after = dead_after;
     config.authenticate = authenticate;
+    config.warn_after = 5000000000;
     memcpy(config.key, "a secret of test", 16);
     const struct aqi_dgram_hooks hooks = {.transmit = transmit,
                                           .deliver = deliver,
@@ -199,6 +211,7 @@ static void open_node(unsigned i, uint64_t epoch, bool authenticate)
                                           .lost = lost,
                                           .path = path,
                                           .small_path = small_path,
+                                          .silent = silent,
                                           .mac = mac,
                                           .arg = node};
     node->id = i;
@@ -725,6 +738,29 @@ static void test_choked_path(void **state)
     }
 }
 
+/*
+ * So is one to a peer on a busy machine, which answers late and all at once: soon enough, and
+ * without a warning of silence, as answers do come.
+ */
+static void test_small_path_to_busy(void **state)
+{
+    (void)state;
+    static const uint64_t turns_ms[] = {5, 20, 50, 100, 150, 200, 300, 400};
+    for (unsigned i = 0; i < 4 * AQI_COUNT_OF(turns_ms); i++) {
+        begin(0, false);
+        world.random = 100 + i;
+        world.path = 1472;
+        world.turn = turns_ms[i / 4] * 1000000;
+        assert_int_equal(send_one(&world.node[0], 20000, i), AQ_OK);
+        run(5000000000);
+        assert_int_equal(world.node[1].requests, 1);
+        assert_int_equal(world.node[0].small, 1);
+        assert_int_equal(world.node[0].silent + world.node[1].silent, 0);
+        assert_int_equal(world.node[0].usable, 1472);
+        end();
+    }
+}
+
 /* A path that is small and loses packets, too, is found out; in one direction as well. */
 static void test_small_lossy_path(void **state)
 {
@@ -783,16 +819,27 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),         cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),         cmocka_unit_test(test_crossing),
-        cmocka_unit_test(test_transfers),        cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads),       cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),           cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_longer_path),      cmocka_unit_test(test_small_path),
-        cmocka_unit_test(test_known_path),       cmocka_unit_test(test_choked_path),
-        cmocka_unit_test(test_small_lossy_path), cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_acknowledgements),
-        cmocka_unit_test(test_window_lost),      cmocka_unit_test(test_down),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_longer_path),
+        cmocka_unit_test(test_small_path),
+        cmocka_unit_test(test_known_path),
+        cmocka_unit_test(test_choked_path),
+        cmocka_unit_test(test_small_path_to_busy),
+        cmocka_unit_test(test_small_lossy_path),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_window_lost),
+        cmocka_unit_test(test_down),
         cmocka_unit_test(test_unheard_beginner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,7 +43,7 @@ enum {
     REFUSALS = 8           /* packets in a row, of REFUSAL_TIME, */
 };
 
-#define REFUSAL_TIME  2000000000u /* ns, */
+#define REFUSAL_TIME  4000000000u /* ns, before a peer counts as silent, */
 #define REFUSAL_PAUSE 1000000000u /* without a longer pause */
 
 /* Packets that the interface drops for their size, it seems. */
