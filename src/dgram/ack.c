@@ -263,6 +263,23 @@ void dgram_ack_recovered(struct dgram_conn *conn)
     conn->recovered = 0;
 }
 
+void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer)
+{
+    struct dgram_conn *conn = peer->conn;
+    uint64_t late = ack_late(conn);
+    if (conn->pace.srtt == 0) return;
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
+        struct dgram_tx *tx = &conn->tx[c];
+        /* Of bulk more arrives that shows the loss. */
+        if (tx->base == tx->next || (c == AQI_DGRAM_DATA && tx->flights > 1)) continue;
+        struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
+        if (!packet->flying || packet->sent == 0 || packet->sent + late >= env->arrived) continue;
+        dgram_pace_lost(&conn->pace, packet->len + packet->bulk_len);
+        ack_lost(conn, packet);
+        dgram_make_ready(env, peer);
+    }
+}
+
 bool dgram_ack_sack(struct dgram_env *env, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes,
                     struct dgram_news *news)

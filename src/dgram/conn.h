@@ -307,6 +307,12 @@ bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer);
 /* Nothing has been acknowledged for long: send the oldest of each channel again, and ask for an
  * answer. What has become of the others the answer says. */
 void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer);
+/*
+ * A probe has come of a packet that had come before. The peer sent it after it had taken what had
+ * arrived there, and acknowledges all of that. So if the oldest packet of a channel should have
+ * arrived by then, it is lost: perhaps the answer for which the peer probes.
+ */
+void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer);
 /* Count as lost everything that conn->recovered shows to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct dgram_env *env, struct dgram_conn *conn);

@@ -126,6 +126,33 @@ static void test_lost_at_unknown_time(void **state)
     close_timely();
 }
 
+/* A program that computes lets answers to 1 take long; then one that it waits for is lost. */
+static void test_answer_lost_after_absence(void **state)
+{
+    struct aqi_dgram_peer_info info;
+    (void)state;
+    open_late();
+    for (unsigned i = 0; i < 5; i++) {
+        assert_int_equal(say(0, 0), AQ_OK);
+        run(20 * US);
+        assert_int_equal(say(1, 0), AQ_OK);
+        run(20 * US);
+    }
+    assert_int_equal(say(1, 0), AQ_OK);
+    net.now += 20 * MS;
+    run(MS);
+    assert_true(aqi_dgram_peer_info(net.end[1], 0, &info));
+    assert_in_range(info.rto, 5 * MS, SECOND);
+    unsigned before = net.came[0];
+    assert_int_equal(say(0, 0), AQ_OK);
+    run(20 * US);
+    assert_int_equal(say(1, 0), AQ_OK);
+    net.flying = 0;
+    run(2 * MS);
+    assert_int_equal(net.came[0], before + 1);
+    pair_close();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -133,6 +160,7 @@ int main(void)
         cmocka_unit_test(test_measured_without_progress),
         cmocka_unit_test(test_left_at_unknown_time),
         cmocka_unit_test(test_lost_at_unknown_time),
+        cmocka_unit_test(test_answer_lost_after_absence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -460,7 +460,8 @@ static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /* Perhaps the acknowledgement was lost. */
-static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer)
+static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                             const struct dgram_head *head)
 {
     struct dgram_conn *conn = peer->conn;
     dgram_count(&dgram->env, AQI_DGRAM_DUPLICATES);
@@ -468,6 +469,7 @@ static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->repeated = true;
     conn->ack_now = true;
     dgram_make_ready(&dgram->env, peer);
+    if (head->flags & DGRAM_ASKS) dgram_ack_asked(&dgram->env, peer);
 }
 
 static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
@@ -481,7 +483,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (!dgram_seen_fits(&rx->seen, head->seq)) {
         bool old = dgram_diff(head->seq, rx->seen.base) < 0;
         if (old)
-            receive_repeated(dgram, peer);
+            receive_repeated(dgram, peer, head);
         else
             dgram_count(&dgram->env, AQI_DGRAM_DROP_WINDOW);
         return;
@@ -489,7 +491,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (!rx->ordered || (int16_t)(head->order - rx->order) > 0) rx->order = head->order;
     rx->ordered = true;
     if (dgram_seen_has(&rx->seen, head->seq)) {
-        receive_repeated(dgram, peer);
+        receive_repeated(dgram, peer, head);
         return;
     }
     bool requests = (head->flags & DGRAM_REQUESTS) != 0;
