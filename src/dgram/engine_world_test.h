@@ -1,0 +1,311 @@
+/*
+ * Two engines and a wire between them, for tests of the engine. What the tests have in common; each
+ * test begins and ends a world.
+ */
+#ifndef ENGINE_WORLD_TEST_H
+#define ENGINE_WORLD_TEST_H
+
+#include "dgram/dgram.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { NODES = 2, WIRE = 4096, MEMORY = 1 << 20, LARGEST = 9000, HEAD = 32 };
+
+struct flying {
+    uint64_t due;
+    uint32_t to;
+    size_t len;
+    unsigned char *bytes;
+};
+
+struct node {
+    struct aqi_dgram *dgram;
+    uint32_t id;
+    unsigned char *memory; /* that peers may reach */
+    unsigned requests, replies, lost, small, silent;
+    size_t usable;
+    uint64_t sum;
+    bool answers;
+};
+
+static struct {
+    struct node node[NODES];
+    struct flying wire[WIRE];
+    unsigned flying;
+    uint64_t now, random;
+    unsigned loss;            /* in 1/1000 */
+    unsigned choke;           /* likewise, more of DATA */
+    bool deaf;                /* node 0 hears nothing */
+    bool headless;            /* what node 0 sends on COMMAND is lost, but for the handshake */
+    bool unasked;             /* node 0 does not begin: its HELLO is lost */
+    bool computes;            /* node 1 makes no call, and is helped */
+    size_t path;              /* bytes of the largest packet that passes, */
+    bool one_way;             /* to node 1 only */
+    size_t known;             /* bytes that it is known to carry; 0: nothing is */
+    unsigned bursts, packets; /* of DATA */
+    uint64_t detour;          /* ns that DATA takes longer, */
+    uint64_t late;            /* and everything */
+    uint64_t turn;            /* ns: the processor of node 1 is another's, but once in so long */
+} world;
+static uint64_t dead_after; /* of nodes that are opened */
+
+static inline unsigned dice(unsigned sides)
+{
+    world.random = world.random * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(world.random >> 33) % sides;
+}
+
+static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
+                            const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
+                            size_t segment, unsigned packets)
+{
+    static unsigned char all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
+    size_t len = 0;
+    (void)arg;
+    if (channel == AQI_DGRAM_DATA) {
+        world.bursts++;
+        world.packets += packets;
+    }
+    for (unsigned i = 0; i < niov; i++) {
+        memcpy(all + len, iov[i].iov_base, iov[i].iov_len);
+        len += iov[i].iov_len;
+    }
+    assert_int_equal(packets, (len + segment - 1) / segment);
+    assert_true(packets <= AQI_DGRAM_BURST_COUNT);
+    assert_true(packets == 1 || len <= AQI_DGRAM_BURST);
+    for (size_t at = 0; at < len; at += segment) {
+        size_t n = len - at < segment ? len - at : segment;
+        if (n > world.path && (to->bytes[0] == 1 || !world.one_way)) continue;
+        if (dice(1000) < world.loss || world.flying == WIRE) continue;
+        if (channel == AQI_DGRAM_DATA && dice(1000) < world.choke) continue;
+        if (world.deaf && to->bytes[0] == 0) continue;
+        if (world.headless && to->bytes[0] == 1 && channel == AQI_DGRAM_COMMAND) continue;
+        if (world.unasked && to->bytes[0] == 1 && n == 112 && all[at + 9] == 1) continue;
+        struct flying *f = &world.wire[world.flying++];
+        uint64_t delay = world.late + (channel == AQI_DGRAM_DATA ? 5000 + world.detour : 5000);
+        *f = (struct flying){world.now + delay + dice(1000), to->bytes[0], n,
+                             aligned_alloc(16, (n + 15) & ~(size_t)15)};
+        if (world.turn != 0 && f->to == 1) f->due = (f->due / world.turn + 1) * world.turn;
+        memcpy(f->bytes, all + at, n);
+    }
+    return true;
+}
+
+static inline void deliver(void *arg, uint32_t source, bool request, unsigned char *message,
+                           size_t len)
+{
+    struct node *node = arg;
+    static const char answer[HEAD] = "    an answer";
+    assert_int_equal((uintptr_t)message % 16, 0);
+    for (size_t i = HEAD; i < len; i++)
+        assert_int_equal(message[i], (unsigned char)(i - HEAD + message[8]));
+    node->sum += len;
+    if (request)
+        node->requests++;
+    else
+        node->replies++;
+    if (request && node->answers)
+        assert_int_equal(aqi_dgram_send(node->dgram, source, true, answer, sizeof(answer), NULL, 0),
+                         AQ_OK);
+}
+
+struct done {
+    unsigned local, remote;
+    aq_status status;
+};
+
+static inline void local(void *arg, void *user, aq_status status)
+{
+    struct done *done = user;
+    (void)arg;
+    done->local++;
+    done->status = status;
+}
+
+static inline void remote(void *arg, void *user, aq_status status)
+{
+    struct done *done = user;
+    (void)arg;
+    done->remote++;
+    done->status = status;
+}
+
+static inline bool range_ok(void *arg, uint64_t addr, size_t len)
+{
+    struct node *node = arg;
+    uint64_t begin = (uintptr_t)node->memory;
+    return addr >= begin && len <= MEMORY && addr - begin <= MEMORY - len;
+}
+
+static inline aq_status lookup(void *arg, uint32_t id, struct aqi_dgram_addr *addr)
+{
+    (void)arg;
+    *addr = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)id}};
+    return AQ_OK;
+}
+
+static inline void lost(void *arg, uint32_t id, const char *why)
+{
+    struct node *node = arg;
+    (void)id, (void)why;
+    node->lost++;
+}
+
+static inline size_t path(void *arg, uint32_t id)
+{
+    (void)arg, (void)id;
+    return world.known != 0 ? world.known : SIZE_MAX;
+}
+
+static inline void silent(void *arg, uint32_t id, uint64_t waited_ns)
+{
+    struct node *node = arg;
+    (void)id, (void)waited_ns;
+    node->silent++;
+}
+
+static inline void small_path(void *arg, uint32_t id, size_t usable)
+{
+    struct node *node = arg;
+    (void)id;
+    node->usable = usable;
+    node->small++;
+}
+
+/* No cryptography, but what is altered shows. */
+static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
+                       uint8_t tag[16])
+{
+    uint64_t hash[2];
+    (void)arg;
+    memcpy(hash, key, 16);
+    for (unsigned i = 0; i < niov; i++)
+        for (size_t at = 0; at < iov[i].iov_len; at++) {
+            hash[0] = (hash[0] ^ ((unsigned char *)iov[i].iov_base)[at]) * 1099511628211u;
+            hash[1] = (hash[1] + hash[0]) * 0x9e3779b97f4a7c15u;
+        }
+    memcpy(tag, hash, 16);
+}
+
+static inline void open_node(unsigned i, uint64_t epoch, bool authenticate)
+{
+    struct node *node = &world.node[i];
+    struct aqi_dgram_config config;
+    aqi_dgram_defaults(&config);
+    config.self = i;
+    config.size = NODES;
+    config.packet = LARGEST / 16 * 16;
+    config.epoch = epoch;
+    config.seed = epoch + 1;
+    config.address = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)i}};
+    config.idle_close = 2000000000;
+    config.dead_after = dead_after;
+    config.authenticate = authenticate;
+    config.warn_after = 5000000000;
+    memcpy(config.key, "a secret of test", 16);
+    const struct aqi_dgram_hooks hooks = {.transmit = transmit,
+                                          .deliver = deliver,
+                                          .local = local,
+                                          .remote = remote,
+                                          .range_ok = range_ok,
+                                          .lookup = lookup,
+                                          .lost = lost,
+                                          .path = path,
+                                          .small_path = small_path,
+                                          .silent = silent,
+                                          .mac = mac,
+                                          .arg = node};
+    node->id = i;
+    if (node->memory == NULL) node->memory = aligned_alloc(64, MEMORY);
+    assert_int_equal(aqi_dgram_create(&config, &hooks, &node->dgram), AQ_OK);
+    for (uint32_t id = 0; id < NODES; id++)
+        if (id != i) assert_int_equal(aqi_dgram_peer(node->dgram, id), AQ_OK);
+}
+
+static inline void begin(unsigned loss, bool authenticate)
+{
+    memset(&world, 0, sizeof(world));
+    world.loss = loss;
+    world.random = 42;
+    world.now = 1000;
+    world.path = SIZE_MAX;
+    for (unsigned i = 0; i < NODES; i++)
+        open_node(i, 100 + i, authenticate);
+}
+
+static inline void end(void)
+{
+    for (unsigned i = 0; i < NODES; i++) {
+        aqi_dgram_destroy(world.node[i].dgram);
+        free(world.node[i].memory);
+    }
+    while (world.flying > 0)
+        free(world.wire[--world.flying].bytes);
+}
+
+/* The full microsecond at which something is due next, at the latest at `until`. */
+static inline uint64_t next_time(uint64_t until)
+{
+    uint64_t next = until;
+    for (unsigned i = 0; i < world.flying; i++)
+        next = aqi_min(next, world.wire[i].due);
+    for (unsigned i = 0; i < NODES; i++)
+        next = aqi_min(next, aqi_dgram_deadline(world.node[i].dgram));
+    return aqi_max((next + 999) / 1000 * 1000, world.now + 1000);
+}
+
+/* One step: what is due arrives, and both make progress. */
+static inline void step(uint64_t until)
+{
+    world.now = next_time(until);
+    for (unsigned i = 0; i < world.flying;) {
+        struct flying f = world.wire[i];
+        if (f.due > world.now) {
+            i++;
+            continue;
+        }
+        world.wire[i] = world.wire[--world.flying];
+        if (world.computes && f.to == 1)
+            aqi_dgram_answer(world.node[f.to].dgram, f.bytes, f.len, 0, world.now);
+        else
+            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, 0, world.now);
+        free(f.bytes);
+    }
+    for (unsigned i = 0; i < NODES; i++)
+        aqi_dgram_progress(world.node[i].dgram, !(world.computes && i == 1), world.now);
+}
+
+static inline void run(uint64_t ns)
+{
+    for (uint64_t until = world.now + ns; world.now < until;)
+        step(until);
+}
+
+/* Until nothing is under way; within `ns`. */
+static inline void settle(uint64_t ns)
+{
+    uint64_t until = world.now + ns;
+    while (!aqi_dgram_idle(world.node[0].dgram) || !aqi_dgram_idle(world.node[1].dgram) ||
+           world.flying != 0) {
+        step(until);
+        assert_true(world.now < until);
+    }
+}
+
+static inline aq_status send_one(struct node *node, size_t body_len, unsigned serial)
+{
+    static unsigned char body[70000];
+    unsigned char head[HEAD] = {0};
+    head[8] = (unsigned char)serial;
+    for (size_t i = 0; i < body_len; i++)
+        body[i] = (unsigned char)(i + serial);
+    return aqi_dgram_send(node->dgram, 1 - node->id, false, head, HEAD, body, body_len);
+}
+
+#endif
