@@ -16,7 +16,8 @@ RANKS = int(ARGUMENTS[0])
 QUICK = ("--min-time", "50us", "--repeats", "5", "--sizes", "8,4K")
 UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-ring": "ns",
          "am-short-rate": "M/s", "am-medium-rate": "M/s", "am-reserve-rate": "M/s",
-         "am-long-rate": "M/s", "am-short-pairs": "M/s", "am-medium-pairs": "M/s",
+         "am-long-rate": "M/s", "am-long-bw": "GB/s",
+         "am-short-pairs": "M/s", "am-medium-pairs": "M/s",
          "am-long-pairs": "M/s", "am-short-in": "M/s", "poll-empty": "ns",
          "am-self": "ns", "am-self-reply": "ns", "put-self": "ns", "put-lat": "ns", "get-lat": "ns",
          "put-value": "ns",

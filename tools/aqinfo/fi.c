@@ -1,34 +1,13 @@
 /* The provider for libfabric: where it is, whether libfabric finds it, and how to switch it on. */
 #include "data.h"
+#include "provider.h"
 #include <dlfcn.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #ifdef AQINFO_WITH_FI
 #include <rdma/fabric.h>
 #endif
-
-/* Where it may be, from the folder of this program: installed, or in the build tree. */
-static const char *const places[] = {"../" AQINFO_LIBDIR "/libfabric",
-                                     "../../src/front/fi/libfabric"};
-
-/* The folder that contains it, in `folder`; 0: there is none. */
-static int find_provider(char folder[PATH_MAX])
-{
-    char self[PATH_MAX], path[2 * PATH_MAX], file[3 * PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
-    if (len <= 0) return 0;
-    self[len] = '\0';
-    *strrchr(self, '/') = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        snprintf(path, sizeof(path), "%s/%s", self, places[i]);
-        snprintf(file, sizeof(file), "%s/libaqueduct-fi.so", path);
-        if (access(file, R_OK) == 0 && realpath(path, folder) != NULL) return 1;
-    }
-    return 0;
-}
 
 #ifdef AQINFO_WITH_FI
 /* Whether libfabric finds the provider in this environment; NULL, or the reason why not. */
@@ -59,8 +38,8 @@ static const char *ask_libfabric(uint32_t *version)
 
 int fi_show(void)
 {
-    char folder[PATH_MAX];
-    if (!find_provider(folder)) {
+    char folder[PROVIDER_PATH];
+    if (!provider_find(folder)) {
         puts("fi: the provider for libfabric, libaqueduct-fi.so, is not installed: build Aqueduct "
              "with libfabric's headers (libfabric-dev)");
         return 1;

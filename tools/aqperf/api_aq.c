@@ -115,7 +115,7 @@ static void start(struct perf *perf)
     CHECK(aq_info_route(api_aq_world, perf->peer, &perf->transport));
 }
 
-static struct shared *segment(unsigned rank, struct shared **mapped)
+struct shared *api_aq_segment(unsigned rank, struct shared **mapped)
 {
     aq_segment_info info;
     CHECK(aq_segment_query(api_aq_world, rank, &info));
@@ -135,7 +135,7 @@ static struct shared *place_everything(const struct perf *perf)
     return mine;
 }
 
-static void barrier(void)
+void api_aq_barrier(void)
 {
     CHECK(aq_barrier(api_aq_world));
 }
@@ -290,8 +290,8 @@ const struct api api_aq = {
     .finish = finish,
     .quit = aq_exit,
     .max_size = api_aq_max_size,
-    .barrier = barrier,
-    .segment = segment,
+    .barrier = api_aq_barrier,
+    .segment = api_aq_segment,
     .put_word = api_aq_put_word,
     .get_word = api_aq_get_word,
     .ask = api_aq_ask,

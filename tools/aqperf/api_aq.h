@@ -23,6 +23,8 @@ void api_aq_ask(struct perf *perf, enum command what, size_t size);
 void api_aq_until(int (*over)(void *arg), void *arg);
 void api_aq_poll(void);
 void api_aq_hello(unsigned rank);
+void api_aq_barrier(void);
+struct shared *api_aq_segment(unsigned rank, struct shared **mapped);
 
 /* api_aq_connection.c: whether the connection has ended. For rank 0, that ends the program. */
 bool api_aq_connection_ended(void);

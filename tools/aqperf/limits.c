@@ -409,4 +409,13 @@ const struct limit limits[LIMIT_COUNT] = {
                "by messages of verbs, over the adapter of ibv",
                "a write by verbs until it is complete (get: ibv-get, a read)",
                "writes or reads of that size by verbs, 64 under way"),
+#if AQPERF_OFI
+    [LIMIT_FI_TAGGED_RTT] = {.doc = "", BOTH_RUN(api_fi_tagged_rtt)},
+    [LIMIT_FI_MSG_RTT] = {.doc = "", BOTH_RUN(api_fi_msg_rtt)},
+    [LIMIT_FI_STREAM] = {.doc = "", BOTH_RUN(api_fi_stream)},
+    [LIMIT_FI_WRITE] = {.doc = "", BOTH_RUN(api_fi_write)},
+    [LIMIT_FI_READ] = {.doc = "", BOTH_RUN(api_fi_read)},
+    [LIMIT_FI_WRITES] = {.doc = "", BOTH_RUN(api_fi_writes)},
+    [LIMIT_FI_READS] = {.doc = "", BOTH_RUN(api_fi_reads)},
+#endif
 };

@@ -15,7 +15,7 @@
 #define MAX_TIME_NS     60e9
 #define MAX_INTERVAL_NS 10e9
 
-const struct api *const apis[] = {&api_aq, &api_gasnet, NULL};
+const struct api *const apis[] = {&api_aq, &api_gasnet, &api_fi, NULL};
 
 /* Whether this process may print before it has joined the job. */
 static bool is_first_rank(void)
@@ -208,7 +208,8 @@ static const struct command_row rows[] = {
      .flag = &given.all_pairs},
     {0, "no-pin", NULL, "do not bind rank r to the r-th core (bound if there are enough cores)",
      .flag = &given.unpinned},
-    {0, "api", "A", "programming interface to measure: aq, gasnet", .take = set_api},
+    {0, "api", "A", "programming interface to measure: aq, gasnet, fi (libfabric)",
+     .take = set_api},
     {0, "listen", "URI",
      "wait for another aqperf to connect at URI, such as shm:///perf, and serve it; can be "
      "combined with --transport and --no-pin only",
@@ -265,7 +266,8 @@ void options_parse(struct options *options, int argc, char **argv)
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
         if (patterns[i].kind->computing == COMPUTING_NEVER &&
-            (given.api != &api_connection || measure_connects(patterns[i].kind)))
+            (given.api != &api_connection || measure_connects(patterns[i].kind)) &&
+            (given.api != &api_fi || patterns[i].kind->fi != LIMIT_NONE))
             add_pattern(&patterns[i]);
     bool timed = given.interval_count > 0;
     for (size_t i = 0; !timed && i < sizeof usual / sizeof usual[0]; i++)

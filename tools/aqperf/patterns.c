@@ -35,6 +35,7 @@ static const struct sizes longs = {{8, 64, 512, 4 * K, 64 * K}, .count = 5},
 static const struct sizes seldom = {{8, 4 * K, 64 * K}, .count = 3};
 static const struct sizes tables = {{64 * K, 4 * M}, .count = 2},
                           rows = {{512, 4 * K, 64 * K}, .count = 3};
+static const struct sizes bulk = {{64 * K, 1 * M, 16 * M}, .count = 3};
 static const struct sizes large = {{4 * K, 64 * K, 1 * M, 4 * M}, .count = 4},
                           sets = {{4 * K, 1 * M}, .count = 2};
 static const struct sizes scattered_8 = {{8, 512, 4 * K, 128 * K}, .count = 4, .piece = 8};
@@ -48,15 +49,21 @@ static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .p
 #define ALL      .work = {.all_ranks = true}
 #define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .least = 8
 #define BY_BYTES .unit = UNIT_BANDWIDTH, .least = 1
-static const struct kind rtt = {.limit = LIMIT_LINE_RTT};
-static const struct kind medium_rtt = {.limit = LIMIT_LINE_ECHO, .carrier = CARRIER_MEDIUM};
-static const struct kind long_rtt = {.limit = LIMIT_LINE_ECHO, .carrier = CARRIER_LONG};
+static const struct kind rtt = {.limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT};
+static const struct kind medium_rtt = {
+    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_TAGGED_RTT};
+static const struct kind long_rtt = {
+    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_LONG, .fi = LIMIT_FI_MSG_RTT};
 static const struct kind ring = {.limit = LIMIT_LINE_HOP,
                                  .work = {.all_ranks = true, .parts = talk_ring_hops}};
-static const struct kind flood = {FLOOD}, pairs = {STREAM};
-static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM};
+static const struct kind flood = {FLOOD, .fi = LIMIT_FI_STREAM}, pairs = {STREAM};
+static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_STREAM};
+static const struct kind reserved_flood = {FLOOD, .carrier = CARRIER_MEDIUM};
 static const struct kind medium_pairs = {STREAM, .carrier = CARRIER_MEDIUM};
 static const struct kind long_flood = {FLOOD, .carrier = CARRIER_LONG};
+static const struct kind long_bw = {BY_BYTES, .limit = LIMIT_LINE_STREAM, .carrier = CARRIER_LONG,
+                                    .work = {.after = talk_await_floods, .threads = true},
+                                    .fi = LIMIT_FI_STREAM};
 static const struct kind long_pairs = {STREAM, .carrier = CARRIER_LONG};
 static const struct kind flood_in = {
     .unit = UNIT_RATE,
@@ -65,22 +72,24 @@ static const struct kind called = {.limit = LIMIT_CALL};
 static const struct kind called_own = {.limit = LIMIT_CALL, .endpoints = true};
 static const struct kind put_self = {
     .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE, .endpoints = true};
-static const struct kind put_lat = {
-    .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE, .second = LIMIT_CMA_WRITE};
+static const struct kind put_lat = {.limit = LIMIT_MEMCPY_OUT,
+                                    .word = LIMIT_STORE,
+                                    .second = LIMIT_CMA_WRITE,
+                                    .fi = LIMIT_FI_WRITE};
 static const struct kind get_lat = {
-    .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD, .second = LIMIT_CMA_READ};
+    .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD, .second = LIMIT_CMA_READ, .fi = LIMIT_FI_READ};
 static const struct kind put_value = {.limit = LIMIT_STORE}, get_value = {.limit = LIMIT_LOAD};
 static const struct kind atomic = {.limit = LIMIT_ATOMIC};
 static const struct kind atomic_rate = {RATE, .limit = LIMIT_ATOMIC};
 static const struct kind atomic_shared = {.limit = LIMIT_ATOMIC_SHARED, ALL};
 static const struct kind put_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_OUT, .second = LIMIT_CMA_WRITE,
-                                   .work = {.threads = true}};
+                                   .work = {.threads = true}, .fi = LIMIT_FI_WRITES};
 static const struct kind get_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_IN, .second = LIMIT_CMA_READ,
-                                   .work = {.threads = true}};
+                                   .work = {.threads = true}, .fi = LIMIT_FI_READS};
 static const struct kind put_rate = {RATE, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
-                                     .least = 1};
-static const struct kind get_rate = {RATE, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
-                                     .least = 1};
+                                     .least = 1, .fi = LIMIT_FI_WRITES};
+static const struct kind get_rate = {RATE, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD, .least = 1,
+                                     .fi = LIMIT_FI_READS};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
 /* The limit of the private ones is the better of two ways. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true
@@ -146,10 +155,11 @@ const struct pattern patterns[] = {
      "flood of Short requests, until the last one has been handled"},
     {"am-medium-rate", &medium_flood, &mediums, BOTH(mediums),
      "flood of Medium requests, until the last one has been handled"},
-    {"am-reserve-rate", &medium_flood, &small, BOTH(reserved),
+    {"am-reserve-rate", &reserved_flood, &small, BOTH(reserved),
      "am-medium-rate, the payloads written into buffers of the library"},
     {"am-long-rate", &long_flood, &floods, BOTH(longs),
      "flood of Long requests whose sources complete later, until all are handled"},
+    {"am-long-bw", &long_bw, &bulk, BOTH(longs), "am-long-rate, by bytes"},
     {"am-short-pairs", &pairs, &none, BOTH(short_pairs),
      "flood of Short requests, until the last one has been answered by a Short"},
     {"am-medium-pairs", &medium_pairs, &mediums, BOTH(medium_pairs),

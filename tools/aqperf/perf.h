@@ -111,7 +111,14 @@ enum limit_id {
     LIMIT_SOCKET,
     LIMIT_OFI = LIMIT_SOCKET + PLAIN_COUNT,
     LIMIT_IBV = LIMIT_OFI + PLAIN_COUNT,
-    LIMIT_COUNT = LIMIT_IBV + PLAIN_COUNT
+    LIMIT_FI_TAGGED_RTT = LIMIT_IBV + PLAIN_COUNT, /* what --api fi measures */
+    LIMIT_FI_MSG_RTT,
+    LIMIT_FI_STREAM,
+    LIMIT_FI_WRITE,
+    LIMIT_FI_READ,
+    LIMIT_FI_WRITES,
+    LIMIT_FI_READS,
+    LIMIT_COUNT
 };
 
 /* The limits with which the library is compared; limits.c. */
@@ -152,6 +159,7 @@ struct kind {
     enum limit_id word;   /* for up to 8 bytes, if different */
     enum limit_id second; /* shown next to it: CMA */
     bool either;          /* the limit is the better of these two */
+    enum limit_id fi;     /* over libfabric; LIMIT_NONE: it has no meaning there */
 };
 
 struct sizes {
@@ -167,7 +175,7 @@ struct pattern {
     loop_fn *aq, *gasnet;      /* by interface */
     const char *doc;
 };
-enum { PATTERN_COUNT = 72 };
+enum { PATTERN_COUNT = 73 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
 /* A row of the table. */
@@ -265,7 +273,7 @@ struct api {
     void (*poll)(void);
     void (*look)(void); /* end the program if the peer is gone; NULL: the job handles that */
 };
-extern const struct api api_aq, api_gasnet, api_connection;
+extern const struct api api_aq, api_gasnet, api_fi, api_connection;
 extern const struct api *const apis[]; /* ended by NULL */
 
 /* The loops of the patterns through each interface. */
@@ -281,6 +289,9 @@ loop_fn BOTH(strided_put), BOTH(strided_get), BOTH(vector_put), BOTH(vector_get)
 loop_fn BOTH(indexed_put), BOTH(indexed_get), BOTH(team_split), BOTH(bcast), BOTH(reduce);
 loop_fn BOTH(allreduce), BOTH(gather), BOTH(allgather), BOTH(scatter), BOTH(alltoall);
 loop_fn BOTH(updates), BOTH(halo), BOTH(steal_rtt);
+/* In both ranks. */
+loop_fn api_fi_tagged_rtt, api_fi_msg_rtt, api_fi_stream, api_fi_write, api_fi_read;
+loop_fn api_fi_writes, api_fi_reads;
 
 struct options {
     const struct api *api;

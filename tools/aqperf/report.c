@@ -141,11 +141,15 @@ void report_skip(const struct row *row, const char *why)
 void report_end(const struct perf *perf)
 {
     if (state.quiet || perf->result_count == 0) return;
-    printf("\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
-           "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
-           "The limit is what the machine did between the same cores, in the same run, without\n"
-           "the library; aqperf --list says how%s.\n",
-           state.has_second ? ". In brackets: the same size moved by CMA" : "");
+    printf(
+        "\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
+        "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
+        "%s%s.\n",
+        perf->api == &api_fi
+            ? "The limit is the same by Aqueduct's own interface, in the same run"
+            : "The limit is what the machine did between the same cores, in the same run, without\n"
+              "the library; aqperf --list says how",
+        state.has_second ? ". In brackets: the same size moved by CMA" : "");
 }
 
 void report_list(void)

@@ -1,0 +1,322 @@
+/*
+ * The patterns through libfabric, over the provider libaqueduct-fi.so, as MPI programs use it. The
+ * job and everything that is not measured go through Aqueduct's own interface, with which each
+ * figure is compared; the provider contains a second copy of the library.
+ */
+#include "api_aq.h"
+#include "provider.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if AQPERF_OFI
+#include "transport/ofi/ofi_library.h"
+#include <rdma/fi_tagged.h>
+
+enum {
+    NAME_MAX_BYTES = 128,
+    UNDER_WAY = 64,
+    WORD = 8,
+    BATCH = 16,
+    LOOK = 4096, /* turns */
+    TAG = 1
+};
+
+/* Address and memory of a rank. */
+struct card {
+    unsigned char name[NAME_MAX_BYTES];
+    uint64_t key, incoming;
+};
+
+static struct {
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    struct fid_mr *mr;
+    fi_addr_t peer;
+    uint64_t key, there;
+    unsigned char *outgoing, *incoming; /* private memory, as that of MPI programs */
+    size_t len;
+    struct fi_context2 contexts[4 * UNDER_WAY];
+    unsigned context;
+    uint64_t posted[2], over[2]; /* 1: receives, 0: all others */
+} fi;
+
+/* --- opening --------------------------------------------------------------------------------- */
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "aqperf: --api fi: %s: %s\n", what, why);
+    aq_exit(1);
+}
+
+static void check(long err, const char *what)
+{
+    if (err != 0) fail(what, ofi_library.strerror((int)-err));
+}
+
+/* Where the provider of this build or installation is, unless the environment says another. */
+static void find_provider(void)
+{
+    char folder[PROVIDER_PATH];
+    bool chosen = getenv("FI_PROVIDER_PATH") != NULL;
+    if (!chosen && !provider_find(folder))
+        fail("libaqueduct-fi.so is not installed",
+             "build Aqueduct with libfabric's headers (libfabric-dev)");
+    if (!chosen) (void)setenv("FI_PROVIDER_PATH", folder, 1);
+    const char *missing = ofi_library_missing();
+    if (missing != NULL) fail("libfabric is missing", missing);
+    struct fi_info *hints = ofi_library.dupinfo(NULL);
+    if (hints == NULL) fail("fi_getinfo", "no memory");
+    hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV;
+    hints->mode = FI_CONTEXT | FI_CONTEXT2;
+    hints->ep_attr->type = FI_EP_RDM;
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+    hints->fabric_attr->prov_name = strdup("aqueduct");
+    if (ofi_library_getinfo(hints, &fi.info) != 0)
+        fail("libfabric does not find libaqueduct-fi.so", getenv("FI_PROVIDER_PATH"));
+    ofi_library.freeinfo(hints);
+}
+
+static void open_endpoint(struct card *card)
+{
+    struct fi_av_attr av = {.type = fi.info->domain_attr->av_type};
+    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
+    size_t len = sizeof(card->name);
+    check(ofi_library.fabric(fi.info->fabric_attr, &fi.fabric, NULL), "fi_fabric");
+    check(fi_domain(fi.fabric, fi.info, &fi.domain, NULL), "fi_domain");
+    check(fi_av_open(fi.domain, &av, &fi.av, NULL), "fi_av_open");
+    check(fi_cq_open(fi.domain, &cq, &fi.cq, NULL), "fi_cq_open");
+    check(fi_endpoint(fi.domain, fi.info, &fi.ep, NULL), "fi_endpoint");
+    check(fi_ep_bind(fi.ep, &fi.av->fid, 0), "fi_ep_bind");
+    check(fi_ep_bind(fi.ep, &fi.cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
+    check(fi_enable(fi.ep), "fi_enable");
+    check(fi_mr_reg(fi.domain, fi.incoming, fi.len, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0,
+                    &fi.mr, NULL),
+          "fi_mr_reg");
+    check(fi_getname(&fi.ep->fid, card->name, &len), "fi_getname");
+    bool virtual = (fi.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    card->key = fi_mr_key(fi.mr);
+    card->incoming = virtual ? (uintptr_t)fi.incoming : 0;
+}
+
+static void attach(struct perf *perf)
+{
+    struct card mine = {.key = 0}, *cards = calloc(perf->ranks, sizeof(*cards));
+    api_aq.attach(perf);
+    fi.len = (perf->max_size + 4095) & ~(size_t)4095;
+    fi.outgoing = aligned_alloc(4096, 2 * fi.len);
+    if (cards == NULL || fi.outgoing == NULL) CHECK(AQ_ENOMEM);
+    memset(fi.outgoing, 1, 2 * fi.len);
+    fi.incoming = fi.outgoing + fi.len;
+    if (perf->rank <= 1) open_endpoint(&mine);
+    CHECK(aq_coll_allgather(api_aq_world, cards, &mine, sizeof(mine), 0));
+    if (perf->rank <= 1 && fi_av_insert(fi.av, cards[perf->peer].name, 1, &fi.peer, 0, NULL) != 1)
+        fail("fi_av_insert", "the address of the peer is malformed");
+    fi.key = cards[perf->peer].key;
+    fi.there = cards[perf->peer].incoming;
+    free(cards);
+}
+
+static void start(struct perf *perf)
+{
+    api_aq.start(perf);
+    if (perf->ranks < 2) fail("needs another rank", "aqrun -n 2 aqperf --api fi");
+    if (perf->rank <= 1) find_provider();
+}
+
+static void drop(struct fid *fid)
+{
+    if (fid != NULL) (void)fi_close(fid);
+}
+
+static void finish(void)
+{
+    drop(fi.mr != NULL ? &fi.mr->fid : NULL);
+    drop(fi.ep != NULL ? &fi.ep->fid : NULL);
+    drop(fi.cq != NULL ? &fi.cq->fid : NULL);
+    drop(fi.av != NULL ? &fi.av->fid : NULL);
+    drop(fi.domain != NULL ? &fi.domain->fid : NULL);
+    drop(fi.fabric != NULL ? &fi.fabric->fid : NULL);
+    if (fi.info != NULL) ofi_library.freeinfo(fi.info);
+    free(fi.outgoing);
+    api_aq.finish();
+}
+
+/* --- single operations ----------------------------------------------------------------------- */
+
+enum op { TAGGED_SEND, SEND, TAGGED_RECEIVE, RECEIVE, WRITE, READ };
+
+/* The library's last message may still have to be sent. */
+static void turn(struct perf *perf, unsigned *turns)
+{
+    struct fi_cq_tagged_entry found[BATCH];
+    struct fi_cq_err_entry error = {0};
+    ssize_t got = fi_cq_read(fi.cq, found, BATCH);
+    for (ssize_t i = 0; i < got; i++)
+        fi.over[(found[i].flags & FI_RECV) != 0]++;
+    if (got > 0) return;
+    if (got != -FI_EAGAIN) {
+        (void)fi_cq_readerr(fi.cq, &error, 0);
+        fail("an operation failed", ofi_library.strerror(error.err));
+    }
+    limits_wait_turn(perf, turns);
+    if (*turns % LOOK == 0) perf->api->poll();
+}
+
+/* How many may be under way: all others have completed. */
+static void await(struct perf *perf, bool receives, uint64_t under_way)
+{
+    unsigned turns = 0;
+    while (fi.posted[receives] - fi.over[receives] > under_way)
+        turn(perf, &turns);
+}
+
+static ssize_t try(enum op op, size_t size, bool injected, void *context)
+{
+    struct iovec part = {op == READ ? fi.incoming : fi.outgoing, size};
+    struct fi_rma_iov there = {.addr = fi.there, .len = size, .key = fi.key};
+    struct fi_msg_rma msg = {.msg_iov = &part,
+                             .iov_count = 1,
+                             .addr = fi.peer,
+                             .rma_iov = &there,
+                             .rma_iov_count = 1,
+                             .context = context};
+    switch (op) {
+    case TAGGED_SEND:
+        return injected ? fi_tinject(fi.ep, fi.outgoing, size, fi.peer, TAG)
+                        : fi_tsend(fi.ep, fi.outgoing, size, NULL, fi.peer, TAG, context);
+    case SEND:
+        return injected ? fi_inject(fi.ep, fi.outgoing, size, fi.peer)
+                        : fi_send(fi.ep, fi.outgoing, size, NULL, fi.peer, context);
+    case TAGGED_RECEIVE:
+        return fi_trecv(fi.ep, fi.incoming, size, NULL, fi.peer, TAG, 0, context);
+    case RECEIVE:
+        return fi_recv(fi.ep, fi.incoming, size, NULL, fi.peer, context);
+    case WRITE:
+        return fi_writemsg(fi.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+    default:
+        return fi_readmsg(fi.ep, &msg, FI_COMPLETION);
+    }
+}
+
+static void give(struct perf *perf, enum op op, size_t size)
+{
+    bool receives = op == TAGGED_RECEIVE || op == RECEIVE;
+    bool injected = op <= SEND && size <= fi.info->tx_attr->inject_size;
+    void *context = &fi.contexts[fi.context++ % (4 * UNDER_WAY)];
+    unsigned turns = 0;
+    ssize_t err;
+    while ((err = try(op, size, injected, context)) == -FI_EAGAIN)
+        turn(perf, &turns);
+    check(err, "an operation was refused");
+    fi.posted[receives] += !injected;
+}
+
+/* --- the loops, in both ranks ---------------------------------------------------------------- */
+
+static size_t at_least_word(size_t size)
+{
+    return size < WORD ? WORD : size;
+}
+
+static void echo(struct perf *perf, enum op send, size_t size, uint64_t n)
+{
+    enum op receive = send == SEND ? RECEIVE : TAGGED_RECEIVE;
+    size = at_least_word(size);
+    for (uint64_t i = 0; i < n; i++) {
+        give(perf, receive, size);
+        if (perf->rank == 0) give(perf, send, size);
+        await(perf, true, 0);
+        if (perf->rank != 0) give(perf, send, size);
+    }
+    await(perf, false, 0);
+}
+
+void api_fi_tagged_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    echo(perf, TAGGED_SEND, size, n);
+}
+
+void api_fi_msg_rtt(struct perf *perf, size_t size, uint64_t n)
+{
+    echo(perf, SEND, size, n);
+}
+
+/* Rank 1 answers each batch once it has posted the receives for the next one. */
+void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
+{
+    enum op op = perf->rank == 0 ? TAGGED_SEND : TAGGED_RECEIVE;
+    size = at_least_word(size);
+    uint64_t left = n, batch = n < UNDER_WAY ? n : UNDER_WAY;
+    for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
+        give(perf, op, size);
+    while (left > 0) {
+        if (perf->rank == 0) give(perf, TAGGED_RECEIVE, WORD);
+        for (uint64_t i = 0; perf->rank == 0 && i < batch; i++)
+            give(perf, op, size);
+        await(perf, false, 0);
+        await(perf, true, 0);
+        left -= batch;
+        if (left < batch) batch = left;
+        for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
+            give(perf, op, size);
+        if (perf->rank != 0) give(perf, TAGGED_SEND, WORD);
+    }
+    await(perf, false, 0);
+}
+
+/* Rank 1 makes progress until a message says that rank 0 has done. */
+static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
+{
+    for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
+        give(perf, op, size);
+        await(perf, false, under_way - 1);
+    }
+    await(perf, false, 0);
+    echo(perf, TAGGED_SEND, WORD, 1);
+}
+
+#define MOVES(name, op, under_way)                                                                 \
+    void api_fi_##name(struct perf *perf, size_t size, uint64_t n)                                 \
+    {                                                                                              \
+        move(perf, op, size, n, under_way);                                                        \
+    }
+MOVES(write, WRITE, 1)
+MOVES(read, READ, 1)
+MOVES(writes, WRITE, UNDER_WAY)
+MOVES(reads, READ, UNDER_WAY)
+
+#else
+
+static void start(struct perf *perf)
+{
+    (void)perf;
+    fprintf(stderr, "aqperf: --api fi: this aqperf was built without libfabric's headers "
+                    "(libfabric-dev)\n");
+    exit(1);
+}
+#endif
+
+const struct api api_fi = {
+    .name = "fi",
+    .doc = "libfabric, over the provider libaqueduct-fi.so; compared with aq",
+    .start = start,
+#if AQPERF_OFI
+    .attach = attach,
+    .finish = finish,
+#endif
+    .quit = aq_exit,
+    .max_size = api_aq_max_size,
+    .barrier = api_aq_barrier,
+    .segment = api_aq_segment,
+    .put_word = api_aq_put_word,
+    .get_word = api_aq_get_word,
+    .ask = api_aq_ask,
+    .until = api_aq_until,
+    .poll = api_aq_poll,
+};
