@@ -322,12 +322,28 @@ aq_status aq_am_short(aq_team *team, aq_rank rank, aq_handler handler, const aq_
     return AQ_OK;
 }
 
+static AQI_NOINLINE aq_status am_medium_any(aq_team *team, aq_rank rank, aq_handler handler,
+                                            const void *src, size_t nbytes, const aq_arg *args,
+                                            unsigned nargs, unsigned flags, aq_event *local)
+{
+    return am_request("aq_am_medium", AM_SEND, team, rank, AQI_AM_MEDIUM, handler, src, nbytes,
+                      NULL, args, nargs, flags, local);
+}
+
 aq_status aq_am_medium(aq_team *team, aq_rank rank, aq_handler handler, const void *src,
                        size_t nbytes, const aq_arg *args, unsigned nargs, unsigned flags,
                        aq_event *local)
 {
-    return am_request(__func__, AM_SEND, team, rank, AQI_AM_MEDIUM, handler, src, nbytes, NULL,
-                      args, nargs, flags, local);
+    struct core_route *route =
+        am_usual_route(team, rank, handler, args, nargs, flags & ~AQ_IMMEDIATE);
+    if (AQI_UNLIKELY(route == NULL || route->self || nbytes > route->max_medium ||
+                     (src == NULL && nbytes != 0)))
+        return am_medium_any(team, rank, handler, src, nbytes, args, nargs, flags, local);
+    const struct aqi_am am =
+        am_message_of(AQI_AM_MEDIUM, handler, src, nbytes, NULL, args, nargs, 0);
+    aq_status st = send_now(route, &am, NULL, flags, __func__);
+    if (AQI_LIKELY(st == AQ_OK)) am_complete_locally(local); /* it has been copied */
+    return st;
 }
 
 aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler handler, const void *src,

@@ -310,15 +310,39 @@ static unsigned conn_look(void)
     return n;
 }
 
+/* As the transports of a job: what no word tells of needs a whole round. */
+static bool conn_by_words(enum aqi_progress_mode mode)
+{
+    const struct core_thread *me = core_thread_mine;
+    return mode == AQI_PROGRESS_ALL && me != NULL &&
+           (me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
+           atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0;
+}
+
+static inline unsigned conn_progress(aq_connection *conn, bool by_words,
+                                     enum aqi_progress_mode mode, uint64_t now)
+{
+    struct aqi_tp *tp = conn->tp;
+    if (!by_words || !tp->watched ||
+        AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed) ||
+                     atomic_load_explicit(&conn->ending, memory_order_relaxed) != 0))
+        return tp->ops.progress(tp, mode, now);
+    uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+    uint32_t watch = aqi_watch_moved(tp->watch, count);
+    if (AQI_LIKELY(watch == count)) return 0;
+    return tp->moved != NULL ? tp->moved(tp, watch) : tp->ops.progress(tp, mode, now);
+}
+
 static unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
 {
     unsigned n = 0;
+    bool by_words = conn_by_words(mode);
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
     for (uint32_t i = 0; i < high; i++) {
         aq_connection *conn = conn_enter(i);
         if (conn == NULL) continue;
         if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN)) {
-            unsigned got = conn->tp->ops.progress(conn->tp, mode, now);
+            unsigned got = conn_progress(conn, by_words, mode, now);
             n += got;
             if (got == 0 && mode == AQI_PROGRESS_ALL) {
                 if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
