@@ -100,8 +100,8 @@ static void take(const uint8_t *data, size_t len)
     uint32_t number = world.peer->received + 1;
     if (bytes == NULL) abort();
     memcpy(bytes, data, len);
-    if (len >= sizeof(struct afi_wire))
-        memcpy(bytes + offsetof(struct afi_wire, number), &number, sizeof(number));
+    if (len >= sizeof(struct afi_brief))
+        memcpy(bytes + offsetof(struct afi_brief, number), &number, sizeof(number));
     afi_wire_input(world.peer, bytes, len);
     free(bytes);
 }

@@ -12,7 +12,8 @@ enum {
     WIRE_COST = 192, /* bytes that a message without a receive takes besides its own */
     WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
-    WIRE_SLOT_BITS = 20, /* of a handle; above them, how often the slot was used */
+    WIRE_OWED = AFI_WINDOW / 8, /* bytes that the next message gives back, whatever its head */
+    WIRE_SLOT_BITS = 20,        /* of a handle; above them, how often the slot was used */
     WIRE_SLOTS = 1 << WIRE_SLOT_BITS
 };
 
@@ -270,6 +271,26 @@ static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
            len + WIRE_COST + AFI_WINDOW / 4 <= peer->left;
 }
 
+/* False: there is no room, or it needs the longer head. */
+static bool wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
+                            const struct iovec *iov, unsigned count, size_t len)
+{
+    union {
+        struct afi_brief head;
+        unsigned char bytes[WIRE_SHORT];
+    } message;
+    if (len > WIRE_SHORT - sizeof(message.head) || peer->owed >= WIRE_OWED || peer->self)
+        return false;
+    message.head = (struct afi_brief){
+        .kind = AFI_BRIEF, .flags = flags, .number = peer->sent + 1, .tag = tag, .data = data};
+    afi_iov_gather(iov, count, message.bytes + sizeof(message.head));
+    if (aq_am_medium(peer->team, 1, WIRE_HANDLER, message.bytes, sizeof(message.head) + len, NULL,
+                     0, AQ_IMMEDIATE, NULL) != AQ_OK)
+        return false;
+    peer->sent++;
+    return true;
+}
+
 bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
                    const struct iovec *iov, unsigned count, size_t len)
 {
@@ -279,7 +300,9 @@ bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t t
         .tag = tag,
         .data = data,
         .len = len};
-    if (!wire_is_eager(peer, len) || wire_transmit(peer, &head, iov, count, len) != AQ_OK)
+    if (!wire_is_eager(peer, len)) return false;
+    if (!wire_send_brief(peer, head.flags, tag, data, iov, count, len) &&
+        wire_transmit(peer, &head, iov, count, len) != AQ_OK)
         return false;
     peer->left -= (uint32_t)(len + WIRE_COST);
     return true;
@@ -591,6 +614,24 @@ static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
     return true;
 }
 
+static bool wire_on_brief(struct afi_peer *peer, const unsigned char *bytes, size_t len)
+{
+    struct afi_brief brief;
+    memcpy(&brief, bytes, sizeof(brief));
+    len -= sizeof(brief);
+    const struct afi_message message = {.tagged = (brief.flags & AFI_TAGGED_FLAG) != 0,
+                                        .flags = brief.flags,
+                                        .epoch = peer->epoch,
+                                        .tag = brief.tag,
+                                        .data = brief.data,
+                                        .len = len,
+                                        .bytes = bytes + sizeof(brief),
+                                        .nbytes = len};
+    if ((brief.flags & ~(AFI_TAGGED_FLAG | AFI_DATA_FLAG)) != 0) return false;
+    afi_receive(peer, &message);
+    return true;
+}
+
 /* A peer that breaks the protocol. */
 static void wire_broken(struct afi_peer *peer)
 {
@@ -602,6 +643,14 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
 {
     struct afi_wire head;
     bool fine;
+    if (AQI_LIKELY(bytes[0] == AFI_BRIEF)) {
+        if (!wire_on_brief(peer, bytes, len)) wire_broken(peer);
+        return;
+    }
+    if (len < sizeof(head)) {
+        wire_broken(peer);
+        return;
+    }
     memcpy(&head, bytes, sizeof(head));
     bytes += sizeof(head);
     len -= sizeof(head);
@@ -676,7 +725,7 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;
     if (peer->state != AFI_UP && peer->state != AFI_CALLING && peer->state != AFI_LEAVING) return;
-    if (len < sizeof(struct afi_wire)) {
+    if (len < sizeof(struct afi_brief)) {
         wire_broken(peer);
         return;
     }

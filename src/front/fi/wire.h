@@ -20,7 +20,8 @@ enum afi_kind {
     AFI_CREDIT,         /* nothing but what every message has */
     AFI_LEAVE,          /* close this connection? The sender sends nothing until the answer: */
     AFI_AGREE,          /* yes; nothing more is sent, and the one that asked closes it */
-    AFI_STAY            /* no */
+    AFI_STAY,           /* no */
+    AFI_BRIEF           /* AFI_MESSAGE with its bytes, by a head of its own */
 };
 
 enum {
@@ -43,6 +44,17 @@ struct afi_wire {
     uint64_t len; /* of the message, or of the data of an operation */
 };
 static_assert(sizeof(struct afi_wire) == 40, "as peers of this version expect");
+
+/* The head of short messages: with 8 bytes and that of a Medium they fill one cache line. */
+struct afi_brief {
+    uint8_t kind, flags;
+    uint16_t unused;
+    uint32_t number;
+    uint64_t tag, data;
+};
+static_assert(sizeof(struct afi_brief) == 24, "as peers of this version expect");
+static_assert(offsetof(struct afi_brief, number) == offsetof(struct afi_wire, number),
+              "messages are put in order by it");
 
 struct afi_place {
     uint64_t addr, len, key;
