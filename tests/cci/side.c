@@ -50,6 +50,14 @@ void side_init(int argc, char **argv)
     CHECK_OK(cci_get_devices(&devices));
     device = devices[0];
     CHECK(device != NULL && devices[1] == NULL);
+    cci_endpoint_t *endpoint;
+    int status = cci_create_endpoint(device, 0, &endpoint, NULL);
+    if (status == CCI_ENODEV) { /* libcrypto is missing, as the library has said */
+        printf("skipped: nothing can listen by %s\n", device->transport);
+        exit(77);
+    }
+    CHECK_OK(status);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
 }
 
 cci_endpoint_t *side_open(cci_os_handle_t *fd)
