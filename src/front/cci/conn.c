@@ -155,12 +155,10 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
 static void conn_failed(struct aqc_conn *conn, cci_event_type_t type, cci_status_t status)
 {
     aqc_event_about(conn, type, status);
-    conn->refs++;
     aqi_list_remove(&conn->link);
     conn_set_state(conn, AQC_GONE);
     aqc_conn_release(conn);
     conn->left = true;
-    aqc_conn_unref(conn);
     aqc_conn_unref(conn);
 }
 
