@@ -655,11 +655,11 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
     bytes += sizeof(head);
     len -= sizeof(head);
     if (head.credit != 0) {
-        peer->left += head.credit;
-        if (peer->left > AFI_WINDOW) {
+        if (head.credit > AFI_WINDOW - peer->left) {
             wire_broken(peer);
             return;
         }
+        peer->left += head.credit;
         if (!afi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
     }
     switch (head.kind) {
@@ -706,6 +706,10 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
 static void wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
 {
     struct afi_early **at = &peer->early;
+    if ((int32_t)(number - peer->received) <= 0) { /* it has come before */
+        wire_broken(peer);
+        return;
+    }
     while (*at != NULL && (int32_t)((*at)->number - number) < 0)
         at = &(*at)->next;
     struct afi_early *early = malloc(sizeof(*early) + len);

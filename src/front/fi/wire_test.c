@@ -1,0 +1,504 @@
+/*
+ * Tests wire.c and rma.c: what a peer may send, and what it may not. One endpoint and one peer,
+ * whose messages are made here; each test sends one message that is valid, and the same with one
+ * thing wrong.
+ */
+#include "front/fi/wire.h"
+
+#include "base/capture_test.h"
+
+#include <rdma/providers/fi_prov.h>
+#include <stdlib.h>
+
+enum { MEMORY = 4096, KEY = 7, OPS = 4, OP_BYTES = 16, GUARD = 64 };
+#define HANDLE(i) (UINT32_C(1) << 20 | (i))
+
+struct fi_provider *fi_prov_ini(void);
+
+static struct {
+    struct fid_domain *domain;
+    struct fid_mr *mr;
+    struct afi_ep *ep;
+    struct afi_peer *peer;
+    struct afi_cq *cq;
+    unsigned char memory[MEMORY + GUARD], target[OP_BYTES + GUARD];
+} world;
+
+static int open_world(void **state)
+{
+    static struct fid_fabric *fabric;
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+    struct fi_info *hints = fi_allocinfo(), *info;
+    struct fi_av_attr av_attr = {.type = FI_AV_MAP};
+    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
+    struct afi_name name;
+    (void)state;
+    assert_int_equal(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info), 0);
+    assert_int_equal(fi_prov_ini()->fabric(info->fabric_attr, &fabric, NULL), 0);
+    assert_int_equal(fi_domain(fabric, info, &world.domain, NULL), 0);
+    assert_int_equal(fi_av_open(world.domain, &av_attr, &av, NULL), 0);
+    assert_int_equal(fi_cq_open(world.domain, &cq_attr, &cq, NULL), 0);
+    assert_int_equal(fi_endpoint(world.domain, info, &ep, NULL), 0);
+    assert_int_equal(fi_ep_bind(ep, &av->fid, 0), 0);
+    assert_int_equal(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
+    assert_int_equal(fi_mr_reg(world.domain, world.memory, MEMORY, FI_REMOTE_READ | FI_REMOTE_WRITE,
+                               0, KEY, 0, &world.mr, NULL),
+                     0);
+    assert_int_equal(afi_name_make(&name), 0);
+    name.transports = AFI_BY_SHM;
+    world.ep = AFI_OF(ep, struct afi_ep, fid);
+    world.cq = AFI_OF(cq, struct afi_cq, fid);
+    world.peer = afi_peer_get(world.ep, afi_ident_get(world.ep->domain, &name));
+    assert_non_null(world.peer);
+    afi.ops = calloc(OPS, sizeof(*afi.ops));
+    assert_non_null(afi.ops);
+    afi.op_room = OPS;
+    fi_freeinfo(hints);
+    fi_freeinfo(info);
+    return 0;
+}
+
+/* The peer may answer these: a send, a read, an atomic operation with a result, and a write. */
+static int begin(void **state)
+{
+    static const enum afi_type types[OPS] = {AFI_SEND, AFI_READ, AFI_ATOMIC_OP, AFI_WRITE};
+    (void)state;
+    world.peer->state = AFI_UP;
+    world.peer->eager = 8192;
+    world.peer->left = AFI_WINDOW / 2;
+    for (unsigned i = 0; i < OPS; i++) {
+        struct afi_op *op = afi_op_new(world.peer, 0, false, NULL);
+        assert_non_null(op);
+        op->type = types[i];
+        op->handle = HANDLE(i);
+        op->fetches = types[i] == AFI_ATOMIC_OP;
+        op->sent = true;
+        op->iov[0] = (struct iovec){.iov_base = world.target, .iov_len = OP_BYTES};
+        op->count = 1;
+        op->len = OP_BYTES;
+        afi.ops[i].op = op;
+        afi_list_append(&world.peer->under_way, &op->link);
+    }
+    memset(world.memory, 0, sizeof(world.memory));
+    memset(world.target, 0, sizeof(world.target));
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    struct fi_cq_err_entry error;
+    afi_peer_fail(world.peer, FI_ECONNRESET);
+    afi_receive_peer_gone(world.peer, true);
+    afi_rxq_close(&world.ep->own);
+    afi_rxq_init(&world.ep->own);
+    world.cq->count = 0;
+    while (world.cq->errors != NULL)
+        assert_int_equal(fi_cq_readerr(&world.cq->fid, &error, 0), 1);
+    for (unsigned i = 0; i < OPS; i++)
+        assert_null(afi.ops[i].op);
+    for (unsigned i = 0; i < GUARD; i++) {
+        assert_int_equal(world.memory[MEMORY + i], 0);
+        assert_int_equal(world.target[OP_BYTES + i], 0);
+    }
+    return 0;
+}
+
+/* The buffer ends where a sanitizer sees the first byte beyond. */
+static void send_as(uint32_t number, const struct afi_wire *head, const void *bytes, size_t len)
+{
+    unsigned char *message = malloc(sizeof(*head) + len);
+    struct afi_wire numbered = *head;
+    assert_non_null(message);
+    numbered.number = number;
+    memcpy(message, &numbered, sizeof(numbered));
+    if (len != 0) memcpy(message + sizeof(numbered), bytes, len);
+    afi_wire_input(world.peer, message, sizeof(numbered) + len);
+    free(message);
+}
+
+static void again(void)
+{
+    end(NULL);
+    begin(NULL);
+}
+
+/* Whether the peer may send it; then all is as it was. */
+static bool takes(const struct afi_wire *head, const void *bytes, size_t len)
+{
+    again();
+    send_as(world.peer->received + 1, head, bytes, len);
+    return world.peer->state == AFI_UP;
+}
+
+static const unsigned char data[OP_BYTES + 8] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+
+static void test_results(void **state)
+{
+    struct afi_wire head = {.kind = AFI_BYTES};
+    (void)state;
+    for (uint32_t i = 0; i < OPS; i++) {
+        bool has_result = i == 1 || i == 2;
+        head.op = HANDLE(i);
+        assert_int_equal(takes(&head, data, OP_BYTES), has_result);
+        assert_int_equal(afi.ops[i].op == NULL, has_result);
+        assert_int_equal(memcmp(world.target, data, OP_BYTES) == 0, has_result);
+        assert_false(takes(&head, data, OP_BYTES - 1));
+        assert_false(takes(&head, data, OP_BYTES + 1));
+        assert_false(takes(&head, data, 0));
+    }
+    head.op = HANDLE(OPS);
+    assert_false(takes(&head, data, OP_BYTES));
+    head.op = 2 << 20 | 1; /* an earlier or later use of the slot */
+    assert_false(takes(&head, data, OP_BYTES));
+    head.op = 1;
+    assert_false(takes(&head, data, OP_BYTES));
+}
+
+static void test_ends_of_operations(void **state)
+{
+    struct afi_wire head = {.kind = AFI_DONE, .op = HANDLE(3)};
+    struct fi_cq_err_entry error;
+    (void)state;
+    assert_true(takes(&head, NULL, 0));
+    assert_null(afi.ops[3].op);
+    assert_null(world.cq->errors);
+    send_as(world.peer->received + 1, &head, NULL, 0);
+    assert_int_equal(world.peer->state, AFI_CLOSING); /* it has ended */
+    head.tag = FI_EACCES;
+    assert_true(takes(&head, NULL, 0));
+    assert_int_equal(fi_cq_readerr(&world.cq->fid, &error, 0), 1);
+    assert_int_equal(error.err, FI_EACCES);
+    head.op = HANDLE(OPS);
+    assert_false(takes(&head, NULL, 0));
+    again();
+    afi.ops[3].op->sent = false; /* the peer cannot know it yet */
+    head.op = HANDLE(3);
+    send_as(world.peer->received + 1, &head, NULL, 0);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+}
+
+static void test_lists_of_pieces(void **state)
+{
+    struct afi_piece pieces[AFI_IOVS + 1] = {{1, 5}, {2, 7}};
+    struct afi_wire head = {.pieces = 2, .len = 12};
+    const void *bytes = pieces;
+    size_t one = sizeof(pieces[0]);
+    (void)state;
+    assert_true(afi_wire_has_pieces(&head, bytes, 2 * one));
+    assert_false(afi_wire_has_pieces(&head, bytes, one));
+    assert_false(afi_wire_has_pieces(&head, bytes, 2 * one + 1));
+    head.len = 11;
+    assert_false(afi_wire_has_pieces(&head, bytes, 2 * one));
+    head.len = 13;
+    assert_false(afi_wire_has_pieces(&head, bytes, 2 * one));
+    head.pieces = AFI_IOVS;
+    head.len = 12;
+    assert_true(afi_wire_has_pieces(&head, bytes, AFI_IOVS * one));
+    head.pieces = AFI_IOVS + 1;
+    assert_false(afi_wire_has_pieces(&head, bytes, (AFI_IOVS + 1) * one));
+    head.pieces = 2; /* the sum is at most that of a message, and does not wrap */
+    pieces[0].len = AFI_MAX_MESSAGE - 7;
+    head.len = AFI_MAX_MESSAGE;
+    assert_true(afi_wire_has_pieces(&head, bytes, 2 * one));
+    pieces[0].len++;
+    head.len++;
+    assert_false(afi_wire_has_pieces(&head, bytes, 2 * one));
+    pieces[0].len = UINT64_MAX - 3;
+    head.len = 3;
+    assert_false(afi_wire_has_pieces(&head, bytes, 2 * one));
+}
+
+static void test_grants(void **state)
+{
+    struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
+    struct afi_wire head = {.kind = AFI_GRANT, .pieces = 1};
+    (void)state;
+    for (uint32_t i = 0; i < OPS; i++) {
+        if (i == 1) continue; /* it would be fetched */
+        head.op = HANDLE(i);
+        head.len = OP_BYTES;
+        assert_false(takes(&head, &piece, sizeof(piece)));
+    }
+    head.op = HANDLE(1);
+    for (head.len = OP_BYTES - 1; head.len <= OP_BYTES + 1; head.len += 2) {
+        piece.len = head.len;
+        assert_false(takes(&head, &piece, sizeof(piece)));
+    }
+    head.len = OP_BYTES; /* not that of the piece */
+    assert_false(takes(&head, &piece, sizeof(piece)));
+    head.op = HANDLE(OPS);
+    piece.len = OP_BYTES;
+    assert_false(takes(&head, &piece, sizeof(piece)));
+}
+
+static void test_messages(void **state)
+{
+    struct afi_wire head = {.kind = AFI_MESSAGE, .len = OP_BYTES};
+    struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
+    (void)state;
+    assert_true(takes(&head, data, OP_BYTES));
+    assert_false(afi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_true(afi_list_is_empty(&world.peer->notes));
+    assert_false(takes(&head, data, OP_BYTES - 1));
+    assert_false(takes(&head, data, OP_BYTES + 1));
+    head.flags = AFI_TAGGED_FLAG | AFI_ACK_ARRIVED;
+    assert_true(takes(&head, data, OP_BYTES));
+    assert_false(afi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(afi_list_is_empty(&world.peer->notes)); /* the answer */
+    head.flags = AFI_REMOTE;
+    head.pieces = 1;
+    assert_true(takes(&head, &piece, sizeof(piece)));
+    head.pieces = 0;
+    assert_false(takes(&head, &piece, sizeof(piece)));
+    head.pieces = 1;
+    head.len++;
+    assert_false(takes(&head, &piece, sizeof(piece)));
+}
+
+struct access {
+    struct afi_place places[AFI_IOVS + 1];
+    unsigned char bytes[OP_BYTES * 2 + 8];
+};
+
+/* With so many places, and so many bytes behind them. */
+static bool accesses(struct afi_wire *head, const struct access *access, unsigned count, size_t len)
+{
+    unsigned char bytes[sizeof(*access)];
+    head->count = (uint8_t)count;
+    memcpy(bytes, access->places, count * sizeof(access->places[0]));
+    memcpy(bytes + count * sizeof(access->places[0]), access->bytes, len);
+    return takes(head, bytes, count * sizeof(access->places[0]) + len);
+}
+
+static void test_writes(void **state)
+{
+    struct access access = {.places = {{0, 5, KEY}, {100, 11, KEY}}, .bytes = {1, 2, 3, 4, 5, 6}};
+    struct afi_wire head = {.kind = AFI_PUT, .len = 16, .op = 9};
+    (void)state;
+    assert_true(accesses(&head, &access, 2, 16));
+    assert_memory_equal(world.memory, access.bytes, 5);
+    assert_int_equal(world.memory[5], 0);
+    assert_memory_equal(world.memory + 100, access.bytes + 5, 11);
+    assert_false(accesses(&head, &access, 2, 15));
+    assert_false(accesses(&head, &access, 2, 17));
+    assert_false(accesses(&head, &access, 1, 16)); /* other bytes than the head says */
+    head.len = 15;
+    assert_false(accesses(&head, &access, 2, 16));
+    head.len = 16;
+    head.len = 0;
+    access = (struct access){0};
+    for (unsigned i = 0; i <= AFI_IOVS; i++)
+        access.places[i].key = KEY;
+    assert_true(accesses(&head, &access, AFI_IOVS, 0));
+    assert_false(accesses(&head, &access, AFI_IOVS + 1, 0));
+    head.count = 1; /* the place is not complete */
+    assert_false(takes(&head, access.places, sizeof(access.places[0]) - 1));
+    access.places[0].len = UINT64_MAX; /* the sum must not wrap */
+    access.places[1].len = 17;
+    head.len = 16;
+    assert_false(accesses(&head, &access, 2, 16));
+}
+
+/* Memory that is not registered is refused in an answer, not by the end of the connection. */
+static void test_places_outside(void **state)
+{
+    static const struct afi_place places[] = {{MEMORY - 15, 16, KEY}, {MEMORY, 16, KEY},
+                                              {MEMORY + 1, 16, KEY},  {UINT64_MAX - 7, 16, KEY},
+                                              {0, 16, KEY + 1},       {UINT64_MAX - 15, 16, KEY}};
+    struct access access = {.bytes = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(places); i++) {
+        struct afi_wire head = {.kind = AFI_PUT, .len = 16};
+        access.places[0] = places[i];
+        assert_true(accesses(&head, &access, 1, 16));
+        assert_false(afi_list_is_empty(&world.peer->notes));
+        for (unsigned k = 0; k < MEMORY; k++)
+            assert_int_equal(world.memory[k], 0);
+    }
+    access.places[0] = (struct afi_place){MEMORY - 16, 16, KEY};
+    struct afi_wire head = {.kind = AFI_PUT, .len = 16};
+    assert_true(accesses(&head, &access, 1, 16));
+    assert_memory_equal(world.memory + MEMORY - 16, access.bytes, 16);
+}
+
+static void test_reads(void **state)
+{
+    struct access access = {.places = {{0, 16, KEY}}};
+    struct afi_wire head = {.kind = AFI_GET, .len = 16};
+    (void)state;
+    assert_true(accesses(&head, &access, 1, 0));
+    assert_false(afi_list_is_empty(&world.peer->notes));
+    assert_false(accesses(&head, &access, 1, 1));
+    head.len = 17;
+    assert_false(accesses(&head, &access, 1, 0));
+}
+
+static void test_atomic_operations(void **state)
+{
+    struct access access = {.places = {{8, 16, KEY}}, .bytes = {1}};
+    struct afi_wire head = {.kind = AFI_ATOMIC_REQUEST, .len = 16, .tag = FI_UINT64 | FI_SUM << 8};
+    uint64_t sum;
+    (void)state;
+    assert_true(accesses(&head, &access, 1, 16));
+    memcpy(&sum, world.memory + 8, sizeof(sum));
+    assert_int_equal(sum, 1);
+    assert_false(accesses(&head, &access, 1, 15));
+    assert_false(accesses(&head, &access, 1, 32));
+    head.tag = FI_UINT64 | FI_CSWAP << 8; /* operands, and what to compare with */
+    assert_true(accesses(&head, &access, 1, 32));
+    assert_false(accesses(&head, &access, 1, 16));
+    head.tag = FI_UINT64 | FI_ATOMIC_READ << 8 | 1 << 16;
+    assert_true(accesses(&head, &access, 1, 0));
+    assert_false(accesses(&head, &access, 1, 16));
+    head.tag = 0xff | FI_SUM << 8;
+    assert_false(accesses(&head, &access, 1, 16));
+    head.tag = FI_UINT64 | 0xff << 8;
+    assert_false(accesses(&head, &access, 1, 16));
+    head.tag = FI_UINT64 | FI_SUM << 8; /* half an element */
+    head.len = access.places[0].len = 12;
+    assert_false(accesses(&head, &access, 1, 12));
+    access.places[1] = (struct afi_place){64, 4, KEY};
+    head.len = 16;
+    assert_false(accesses(&head, &access, 2, 16));
+    head.tag = FI_UINT64 | FI_ATOMIC_READ << 8 | 1 << 16; /* the most, and more */
+    head.len = access.places[0].len = AFI_ATOMIC;
+    assert_true(accesses(&head, &access, 1, 0));
+    head.len = access.places[0].len = AFI_ATOMIC + 8;
+    assert_false(accesses(&head, &access, 1, 0));
+}
+
+static void test_credits(void **state)
+{
+    struct afi_wire head = {.kind = AFI_CREDIT, .credit = AFI_WINDOW / 2};
+    (void)state;
+    assert_true(takes(&head, NULL, 0));
+    assert_int_equal(world.peer->left, AFI_WINDOW);
+    assert_false(takes(&head, data, 1));
+    head.credit++;
+    assert_false(takes(&head, NULL, 0));
+    head.credit = UINT32_MAX; /* which would take some back */
+    assert_false(takes(&head, NULL, 0));
+}
+
+static void test_kinds(void **state)
+{
+    struct afi_wire head = {.kind = AFI_NONE};
+    (void)state;
+    assert_false(takes(&head, NULL, 0));
+    head.kind = AFI_BRIEF + 1;
+    assert_false(takes(&head, NULL, 0));
+    head.kind = UINT8_MAX;
+    assert_false(takes(&head, NULL, 0));
+    again();
+    head.kind = AFI_CREDIT;
+    head.number = world.peer->received + 1;
+    afi_wire_input(world.peer, &head, sizeof(head) - 1);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+}
+
+static bool takes_brief(uint8_t flags, size_t len)
+{
+    again();
+    struct afi_brief head = {.kind = AFI_BRIEF, .flags = flags, .number = world.peer->received + 1};
+    unsigned char *message = calloc(1, len);
+    assert_non_null(message);
+    memcpy(message, &head, aqi_min(len, sizeof(head)));
+    afi_wire_input(world.peer, message, len);
+    free(message);
+    return world.peer->state == AFI_UP;
+}
+
+static void test_brief_messages(void **state)
+{
+    (void)state;
+    assert_true(takes_brief(AFI_DATA_FLAG, sizeof(struct afi_brief)));
+    assert_false(afi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_true(takes_brief(AFI_TAGGED_FLAG, sizeof(struct afi_brief) + 8));
+    assert_false(afi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(takes_brief(0, sizeof(struct afi_brief) - 1));
+    assert_false(takes_brief(AFI_ACK_ARRIVED, sizeof(struct afi_brief)));
+    assert_false(takes_brief(AFI_ACK_DELIVERED, sizeof(struct afi_brief)));
+    assert_false(takes_brief(AFI_REMOTE, sizeof(struct afi_brief)));
+}
+
+/* Closing a connection without use: an answer must have a question, and none has more than a head.
+ */
+static void test_leaving(void **state)
+{
+    struct afi_wire leave = {.kind = AFI_LEAVE}, agree = {.kind = AFI_AGREE},
+                    stay = {.kind = AFI_STAY};
+    (void)state;
+    assert_true(takes(&leave, NULL, 0)); /* operations are under way: no */
+    assert_false(takes(&leave, data, 1));
+    assert_false(takes(&agree, NULL, 0));
+    assert_false(takes(&stay, NULL, 0));
+    again();
+    world.peer->state = AFI_LEAVING;
+    send_as(world.peer->received + 1, &stay, data, 1);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    again();
+    world.peer->state = AFI_LEAVING;
+    send_as(world.peer->received + 1, &stay, NULL, 0);
+    assert_int_equal(world.peer->state, AFI_UP);
+    again();
+    world.peer->state = AFI_LEAVING;
+    send_as(world.peer->received + 1, &agree, data, 1);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    again();
+    world.peer->state = AFI_LEAVING;
+    send_as(world.peer->received + 1, &agree, NULL, 0);
+    assert_int_equal(world.peer->state, AFI_PARTING);
+}
+
+/* Messages that overtake others wait; none comes twice. */
+static void test_order(void **state)
+{
+    struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
+    (void)state;
+    again();
+    uint32_t first = world.peer->received + 1, left = world.peer->left;
+    send_as(first + 2, &head, NULL, 0);
+    send_as(first + 1, &head, NULL, 0);
+    send_as(first + 3, &head, NULL, 0);
+    assert_int_equal(world.peer->left, left);
+    send_as(first, &head, NULL, 0);
+    assert_int_equal(world.peer->left, left + 4);
+    assert_null(world.peer->early);
+    assert_int_equal(world.peer->state, AFI_UP);
+    send_as(first + 3, &head, NULL, 0); /* the last one again */
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    again();
+    first = world.peer->received + 1;
+    send_as(first + 1, &head, NULL, 0);
+    send_as(first + 1, &head, NULL, 0); /* one that waits, again */
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    again();
+    world.peer->state = AFI_CLOSING; /* nothing more is taken */
+    uint32_t received = world.peer->received;
+    send_as(received + 1, &head, NULL, 0);
+    assert_int_equal(world.peer->received, received);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_results, begin, end),
+        cmocka_unit_test_setup_teardown(test_ends_of_operations, begin, end),
+        cmocka_unit_test_setup_teardown(test_lists_of_pieces, begin, end),
+        cmocka_unit_test_setup_teardown(test_grants, begin, end),
+        cmocka_unit_test_setup_teardown(test_messages, begin, end),
+        cmocka_unit_test_setup_teardown(test_writes, begin, end),
+        cmocka_unit_test_setup_teardown(test_places_outside, begin, end),
+        cmocka_unit_test_setup_teardown(test_reads, begin, end),
+        cmocka_unit_test_setup_teardown(test_atomic_operations, begin, end),
+        cmocka_unit_test_setup_teardown(test_credits, begin, end),
+        cmocka_unit_test_setup_teardown(test_kinds, begin, end),
+        cmocka_unit_test_setup_teardown(test_brief_messages, begin, end),
+        cmocka_unit_test_setup_teardown(test_leaving, begin, end),
+        cmocka_unit_test_setup_teardown(test_order, begin, end),
+    };
+    return cmocka_run_group_tests(tests, open_world, NULL);
+}
