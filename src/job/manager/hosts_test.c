@@ -57,6 +57,12 @@ static void mappings_of_nobody(void **state)
         "(vector,(0,1,1),)",
         "(vector,(0,1,4294967296))",
         "(vector,(0,1,99999999999))",
+        "(vector,(0,1,4294967297))",
+        "(vector,(,1,1))",
+        "(vector,(0,1,))",
+        "(vector,(0;1,1))",
+        "(vector,(0,1,1;)",
+        "(vectox,(0,1,1))",
         "(flat,(0,1,1))",
         "(vector,(0,1,1))x",
         "(vector,( 0,1,1))",
@@ -116,6 +122,103 @@ static void hosts_are_numbered_by_ranks(void **state)
     free(manager.host_of);
 }
 
+/* A manager without a mapping, which passes on what ranks put. */
+static struct {
+    uint64_t other; /* what ranks 1 and 2 have put */
+    uint64_t mine;
+    size_t other_len;
+    uint32_t missing; /* this rank has put nothing */
+    aq_status put, fence;
+    bool fenced;
+} asked;
+
+static aq_status asked_put(struct aqi_manager *manager, const char *key, const void *value,
+                           size_t len)
+{
+    (void)manager;
+    assert_string_equal(key, "aq-host");
+    assert_int_equal(len, sizeof(asked.mine));
+    memcpy(&asked.mine, value, len);
+    return asked.put;
+}
+
+static aq_status asked_fence(struct aqi_manager *manager)
+{
+    (void)manager;
+    asked.fenced = true;
+    return asked.fence;
+}
+
+static aq_status asked_get(struct aqi_manager *manager, uint32_t rank, const char *key, void *value,
+                           size_t room, size_t *len)
+{
+    (void)manager, (void)key;
+    assert_true(asked.fenced);
+    assert_int_equal(room, sizeof(uint64_t));
+    if (rank == asked.missing) return AQ_EINVAL;
+    bool other = rank == 1 || rank == 2;
+    *len = other ? asked.other_len : sizeof(uint64_t);
+    memcpy(value, other ? &asked.other : &asked.mine, *len);
+    return AQ_OK;
+}
+
+static const struct aqi_manager_kind asked_kind = {
+    .name = "test", .put = asked_put, .fence = asked_fence, .get = asked_get};
+
+static aq_status ask(const char *mapping, struct aqi_manager *manager)
+{
+    *manager = (struct aqi_manager){.kind = &asked_kind, .info = {.rank = 3, .size = 4}};
+    asked.fenced = false;
+    return manager_map_hosts(manager, mapping);
+}
+
+static void names_are_exchanged_without_a_mapping(void **state)
+{
+    static const char *const mappings[] = {NULL, "", "(flat,(0,1,1))"};
+    struct aqi_manager manager;
+    (void)state;
+    memset(&asked, 0, sizeof(asked));
+    asked.other_len = sizeof(uint64_t);
+    asked.missing = UINT32_MAX;
+    for (size_t i = 0; i < AQI_COUNT_OF(mappings); i++) {
+        asked.other = 7;
+        assert_int_equal(ask(mappings[i], &manager), AQ_OK);
+        assert_true(asked.mine != 0 && asked.mine != manager_hash(""));
+        assert_int_equal(manager.info.hosts, 2);
+        assert_int_equal(manager.info.host, 0);
+        assert_int_equal(manager.info.local_rank, 1);
+        assert_int_equal(manager.info.local_size, 2);
+        assert_int_equal(manager.info.host_of[1], 1);
+        assert_int_equal(manager.info.host_of[2], 1);
+        free(manager.host_of);
+    }
+    assert_int_equal(ask("(vector,(0,1,4))", &manager), AQ_OK);
+    assert_false(asked.fenced);
+    assert_int_equal(manager.info.hosts, 1);
+    free(manager.host_of);
+    asked.other_len = 4;
+    assert_int_equal(ask(NULL, &manager), AQ_EPROTO);
+    asked.other_len = sizeof(uint64_t);
+    asked.missing = 0;
+    assert_int_equal(ask(NULL, &manager), AQ_EINVAL);
+    asked.missing = UINT32_MAX;
+    asked.fence = AQ_EPEER;
+    assert_int_equal(ask(NULL, &manager), AQ_EPEER);
+    asked.put = AQ_EREFUSED;
+    assert_int_equal(ask(NULL, &manager), AQ_EREFUSED);
+    assert_false(asked.fenced);
+}
+
+/* Names differ in any of their bytes. */
+static void hashes_of_names(void **state)
+{
+    (void)state;
+    assert_true(manager_hash("node1") == manager_hash("node1"));
+    assert_true(manager_hash("node1") != manager_hash("node2"));
+    assert_true(manager_hash("node1") != manager_hash("mode1"));
+    assert_true(manager_hash("node1") != manager_hash("node"));
+}
+
 static void ranks_that_cannot_be(void **state)
 {
     static const struct {
@@ -139,6 +242,8 @@ int main(void)
         cmocka_unit_test(mappings_of_nobody),
         cmocka_unit_test(a_mapping_of_too_many_blocks),
         cmocka_unit_test(hosts_are_numbered_by_ranks),
+        cmocka_unit_test(names_are_exchanged_without_a_mapping),
+        cmocka_unit_test(hashes_of_names),
         cmocka_unit_test(ranks_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -124,6 +124,42 @@ static void pieces_that_do_not_fit(void **state)
     }
 }
 
+/* The last piece may be a single byte. */
+static void a_piece_of_one_byte(void **state)
+{
+    uint8_t value[22], again[22];
+    size_t len = 0;
+    (void)state;
+    memset(&kept, 0, sizeof(kept));
+    kept.refuse_after = 64;
+    memset(value, 5, sizeof(value));
+    assert_int_equal(manager_put_words(&manager, &words, "key", value, sizeof(value)), AQ_OK);
+    assert_int_equal(kept.count, 2);
+    assert_int_equal(strlen(kept.text[1]), 1);
+    assert_int_equal(manager_get_words(&manager, &words, 3, "key", again, 22, &len), AQ_OK);
+    assert_int_equal(len, 22);
+    assert_memory_equal(value, again, 22);
+    kept.text[1][0] = '\0'; /* a manager that returns nothing is not asked again and again */
+    strcpy(kept.key[2], "aq.key.3.2");
+    strcpy(kept.text[2], "A");
+    kept.count = 3;
+    assert_int_equal(get(3, "key", 22), AQ_EPROTO);
+}
+
+/* No manager is asked for them. */
+static void values_that_cannot_be(void **state)
+{
+    (void)state;
+    memset(&kept, 0, sizeof(kept));
+    strcpy(kept.key[0], "aq.key.5.0");
+    strcpy(kept.key[1], "aq.ke.y.3.0");
+    strcpy(kept.text[0], "0.");
+    strcpy(kept.text[1], "0.");
+    kept.count = 2;
+    assert_int_equal(get(5, "key", 200), AQ_EINVAL);
+    assert_int_equal(get(3, "ke.y", 200), AQ_EINVAL);
+}
+
 static void what_cannot_be_put(void **state)
 {
     static const uint8_t value[64];
@@ -144,7 +180,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_bytes_there_and_back), cmocka_unit_test(texts_of_nobody),
         cmocka_unit_test(values_in_pieces),         cmocka_unit_test(pieces_that_do_not_fit),
-        cmocka_unit_test(what_cannot_be_put),
+        cmocka_unit_test(what_cannot_be_put),       cmocka_unit_test(a_piece_of_one_byte),
+        cmocka_unit_test(values_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
