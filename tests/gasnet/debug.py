@@ -61,7 +61,7 @@ CASES = (
       "MPIRUN_CMD =    (default)\n", "PMIRUN_CMD =    (default)\n",
       "GASNET_VAPI_SPAWNER = *not set*   (default)\n"), ()),
     ("none", {"GASNET_RCV_THREAD": "perhaps"}, None,
-     ("GASNET_RCV_THREAD=\"perhaps\" is not valid",), ()),
+     ("GASNET_RCV_THREAD=\"perhaps\" is not valid",), ("aq_exit",)),
     ("none", {"GASNET_MAX_THREADS": "few"}, None, ("GASNET_MAX_THREADS is \"few\"",), ()),
     ("none", {"GASNET_COLL_SCRATCH_SIZE": "8Q"}, None,
      ("GASNET_COLL_SCRATCH_SIZE is \"8Q\"",), ()),

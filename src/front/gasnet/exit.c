@@ -3,10 +3,13 @@
 
 #include <signal.h>
 
-/* As in GASNet, processes that reach their end one after the other all complete. */
+/*
+ * As in GASNet, processes that reach their end one after the other all complete. Clients also call
+ * it after gasnet_init has failed.
+ */
 void gasnet_exit(int exitcode)
 {
-    (void)aq_exit_together(exitcode, AQGI_EXIT_WAIT);
+    if (aqgi.open) (void)aq_exit_together(exitcode, AQGI_EXIT_WAIT);
     aq_exit(exitcode);
 }
 
