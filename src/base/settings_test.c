@@ -114,7 +114,7 @@ static const struct aqi_setting rows_c[] = {
      .doc = "Word.",
      AQI_SETTING_IN(TEXT, __typeof__(values_c), word)},
 };
-static const char *const others[] = {"GASNET_FREEZE", "GASNET_TEST_*", NULL};
+static const char *const others[] = {"GASNET_FREEZE", "GASNET_TEST_*", "GASNET_DEPTHS", NULL};
 static struct aqi_settings_table table_c = {
     .group = "c", .rows = rows_c, .count = AQI_COUNT_OF(rows_c), .values = &values_c};
 static struct aqi_settings_table table_a = {
@@ -197,6 +197,7 @@ static void alias_counts_after_the_name(void **state)
     assert_string_equal(capture.text, "");
     assert_int_equal(values_a.slots, 128);
     assert_string_equal(aqi_setting_origin(&table_a, 0), "GASNET_SLOTS");
+    assert_string_equal(aqi_setting_variable("AQ_SHM_SLOTS"), "GASNET_SLOTS");
     setenv("AQ_SHM_SLOTS", "256", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(values_a.slots, 256);
@@ -376,6 +377,7 @@ static void names_near_to_an_alias_are_answered(void **state)
     setenv("GASNET_FREEEZE", "1", 1);
     setenv("GASNET_FREEZE", "1", 1);
     setenv("GASNET_TEST_DEPTH", "1", 1);
+    setenv("GASNET_DEPTHS", "1", 1); /* a known name that is near to another one */
     setenv("GASNET_QUIETLY", "1", 1);
     setenv("GASNET_OLDE", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);
@@ -384,6 +386,7 @@ static void names_near_to_an_alias_are_answered(void **state)
     assert_non_null(strstr(capture.text, "maybe GASNET_FREEZE?\n"));
     assert_non_null(strstr(capture.text, "maybe GASNET_OLD?\n"));
     assert_null(strstr(capture.text, "GASNET_TEST"));
+    assert_null(strstr(capture.text, "GASNET_DEPTHS"));
     assert_null(strstr(capture.text, "GASNET_QUIETLY"));
     assert_int_equal(load(&capture), AQ_OK);
     assert_string_equal(capture.text, "");

@@ -87,6 +87,8 @@ TESTS = {
     "src/job/control.c": ["fuzz.control", "unit.job.control"],
     "src/job/hub/note.c": HUB,
     "src/job/hub/flow.c": HUB,
+    "src/job/manager/fields.c": ["unit.job_manager.fields", "fuzz.manager"],
+    "src/job/manager/values.c": ["unit.job_manager.values", "fuzz.manager"],
     "tools/aqrun/ticket.c": ["fuzz.ticket", "unit.aqrun.ticket"],
 }
 

@@ -49,6 +49,7 @@ static void lists(void **state)
         {"fe80::1,2001:db8::2*3", "fe80::1*1 2001:db8::2*3"},
         {"[fe80::1],[fe80::2]:4,[fe80::3%eth0]*2", "fe80::1*1 fe80::2*4 fe80::3%eth0*2"},
         {"n1*65536", "n1*65536"},
+        {"a0z9,A0Z8", "a0z9 A0Z8"},
     };
     for (size_t i = 0; i < AQI_COUNT_OF(cases); i++) {
         struct hosts hosts = {0};

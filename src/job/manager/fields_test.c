@@ -83,6 +83,8 @@ static void words_that_can_be_sent(void **state)
 {
     (void)state;
     assert_true(manager_is_word("kvs_1:2.host"));
+    assert_true(manager_is_word("!~"));
+    assert_false(manager_is_word("\177"));
     assert_false(manager_is_word(""));
     assert_false(manager_is_word("a b"));
     assert_false(manager_is_word("a\nb"));
