@@ -342,6 +342,7 @@ struct afi_fetch {
 
 struct afi {
     struct aqi_spin lock;
+    atomic_uint waiters; /* threads that wait for the lock */
     bool open;
     uint32_t domains; /* the last one closes it */
     aq_team *world;
@@ -365,13 +366,17 @@ extern struct afi afi;
 
 int afi_library_open(void); /* 0, or a negative error */
 void afi_library_close(void);
+void afi_lock_contend(void);
+void afi_lock_hand_over(void);
 static inline void afi_lock(void)
 {
-    aqi_spin_lock(&afi.lock);
+    if (AQI_UNLIKELY(!aqi_spin_try(&afi.lock))) afi_lock_contend();
 }
 static inline void afi_unlock(void)
 {
     aqi_spin_unlock(&afi.lock);
+    if (AQI_UNLIKELY(atomic_load_explicit(&afi.waiters, memory_order_relaxed) != 0))
+        afi_lock_hand_over();
 }
 /* With the lock held. */
 void afi_progress(void);

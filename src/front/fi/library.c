@@ -22,6 +22,24 @@ enum {
     LIBRARY_MOST = 2048 /* connections, before those that are not used are closed */
 };
 
+/* --- the lock -------------------------------------------------------------------------------- */
+
+AQI_COLD void afi_lock_contend(void)
+{
+    atomic_fetch_add_explicit(&afi.waiters, 1, memory_order_relaxed);
+    aqi_spin_contend(&afi.lock);
+    atomic_fetch_sub_explicit(&afi.waiters, 1, memory_order_relaxed);
+}
+
+/*
+ * A thread that polls takes the lock again at once. On a core that it shares with those that wait,
+ * these would find it taken each time they run, without end.
+ */
+AQI_COLD void afi_lock_hand_over(void)
+{
+    sched_yield();
+}
+
 /* --- opening --------------------------------------------------------------------------------- */
 
 /* Each connection takes some descriptors, and the program needs others. */
