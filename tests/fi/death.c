@@ -1,6 +1,10 @@
 /*
+ * usage: death [exit|fork|orphan|minute]
+ *
  * Two processes: the other one is stopped for a while, which delays messages and loses none, and is
- * then killed, after which operations to it end with an error and the endpoint lives on.
+ * then killed, after which operations to it end with an error and the endpoint lives on. Or it
+ * exits without closing anything; or both fork, and the children exit; or a program that it has
+ * started survives it; or it is stopped for a minute.
  */
 #include "fi/pair.h"
 
@@ -26,16 +30,47 @@ static void meet(int fd)
     side_know(&pair.a, other, sizeof(other));
 }
 
-/* Sends back the first bytes of whatever comes. */
+static const char *mode;
+
+/* Children that exit as programs do, with all that libraries do then. */
+static void fork_and_exit(void)
+{
+    int status;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) exit(0);
+    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    CHECK_EQUAL(status, 0);
+}
+
+/* Another program, which lives until `fd` is closed at the other side. */
+static void fork_and_stay(int fd)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child != 0) return;
+    CHECK_EQUAL(dup2(fd, 0), 0);
+    execlp("cat", "cat", NULL);
+    _exit(1);
+}
+
+static bool mode_is(const char *what)
+{
+    return strcmp(mode, what) == 0;
+}
+
+/* Sends back the first bytes of whatever comes, and exits, with all open, when it shall. */
 static void serve(int fd)
 {
-    char *bytes = malloc(LARGE);
+    char *bytes = malloc(LARGE), byte;
     meet(fd);
-    for (;;) {
+    for (unsigned i = 0;; i++) {
+        if (i == 60 && mode_is("fork")) fork_and_exit();
+        if (i == 20 && mode_is("orphan")) fork_and_stay(fd);
         PAIR_CALL(&pair, fi_recv(pair.a.ep, bytes, LARGE, NULL, FI_ADDR_UNSPEC, NULL));
         struct fi_cq_tagged_entry entry;
         while (fi_cq_read(pair.a.rx, &entry, 1) != 1)
-            if (getppid() == 1) exit(0);
+            if (recv(fd, &byte, 1, MSG_DONTWAIT) >= 0) exit(0);
         PAIR_CALL(&pair, fi_inject(pair.a.ep, bytes, 8, pair.a.other));
     }
 }
@@ -50,35 +85,76 @@ static void ask(char *bytes, size_t len)
     CHECK(memcmp(answer, bytes, sizeof(answer)) == 0);
 }
 
-int main(void)
+static void ask_all(char *bytes)
 {
-    int fds[2], status;
-    char *bytes = malloc(LARGE), answer[8];
-    CHECK_EQUAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) serve(fds[1]);
-    meet(fds[0]);
-    pattern_fill(bytes, LARGE, 1);
     for (unsigned i = 0; i < 50; i++)
         ask(bytes, i % 2 == 0 ? 8 : LARGE);
+}
 
+static void stop(pid_t child)
+{
+    int status;
     CHECK_EQUAL(kill(child, SIGSTOP), 0);
     CHECK_EQUAL(waitpid(child, &status, WUNTRACED), child);
+}
+
+static void stop_for_a_while(pid_t child, char *bytes)
+{
+    char answer[8];
+    uint64_t until = pair_now() + UINT64_C(62000000000);
+    stop(child);
     PAIR_CALL(&pair, fi_recv(pair.a.ep, answer, sizeof(answer), NULL, FI_ADDR_UNSPEC, NULL));
     PAIR_CALL(&pair, fi_send(pair.a.ep, bytes, LARGE, NULL, pair.a.other, NULL));
-    pair_none(&pair, pair.a.tx);
+    do
+        pair_none(&pair, pair.a.tx);
+    while (mode_is("minute") && pair_now() < until);
     CHECK_EQUAL(kill(child, SIGCONT), 0);
     (void)pair_next(&pair, pair.a.tx, NULL);
     (void)pair_next(&pair, pair.a.rx, NULL);
     ask(bytes, 8);
+}
 
-    CHECK_EQUAL(kill(child, SIGSTOP), 0);
-    CHECK_EQUAL(waitpid(child, &status, WUNTRACED), child);
+/* It dies with a message under way to it, or exits. */
+static void end(pid_t child, int fd, char *bytes)
+{
+    int status;
+    if (mode_is("exit")) {
+        CHECK_EQUAL(write(fd, "x", 1), 1);
+        CHECK_EQUAL(waitpid(child, &status, 0), child);
+        CHECK_EQUAL(status, 0);
+    } else {
+        stop(child);
+    }
     PAIR_CALL(&pair, fi_send(pair.a.ep, bytes, LARGE, NULL, pair.a.other, bytes));
-    CHECK_EQUAL(kill(child, SIGKILL), 0);
-    CHECK_EQUAL(waitpid(child, &status, 0), child);
+    if (!mode_is("exit")) {
+        CHECK_EQUAL(kill(child, SIGKILL), 0);
+        CHECK_EQUAL(waitpid(child, &status, 0), child);
+    }
     CHECK(pair_error(&pair, pair.a.tx).op_context == bytes);
+}
+
+int main(int argc, char **argv)
+{
+    int fds[2];
+    char *bytes = malloc(LARGE), answer[8];
+    mode = argc > 1 ? argv[1] : "";
+    CHECK_EQUAL(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        close(fds[0]);
+        serve(fds[1]);
+    }
+    close(fds[1]);
+    meet(fds[0]);
+    pattern_fill(bytes, LARGE, 1);
+    ask_all(bytes);
+    if (mode_is("fork")) {
+        fork_and_exit();
+        ask_all(bytes);
+    }
+    stop_for_a_while(child, bytes);
+    end(child, fds[0], bytes);
     PAIR_CALL(&pair, fi_send(pair.a.ep, bytes, 8, NULL, pair.a.other, answer));
     CHECK(pair_error(&pair, pair.a.tx).op_context == answer);
     PAIR_CALL(&pair, fi_recv(pair.a.ep, answer, 8, NULL, pair.a.self, NULL));

@@ -1,10 +1,13 @@
 /*
  * An MPI program that checks what it gets: storms from any source, rings of all sizes, collectives,
- * probes, cancels, derived types, persistent requests, splits, one-sided accesses, a large message.
+ * probes, cancels, derived types, persistent requests, splits, threads, one-sided accesses, a large
+ * message.
  *
- * usage: mpi [large]
+ * usage: mpi [large|one-sided]
  */
 #include <mpi.h>
+#include <pthread.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,6 +159,87 @@ static void types(void)
     MPI_Type_free(&vector);
 }
 
+/* A block of a matrix, and a structure with gaps, whose pieces are many. */
+static void more_types(void)
+{
+    enum { N = 300 };
+    struct pair {
+        char tag;
+        double value;
+    };
+    static int out[N][N], in[N][N];
+    static struct pair pairs[1000], got[1000];
+    const int sizes[] = {N, N}, parts[] = {200, 100}, starts[] = {50, 150};
+    const int lengths[] = {1, 1};
+    const MPI_Aint places[] = {offsetof(struct pair, tag), offsetof(struct pair, value)};
+    const MPI_Datatype kinds[] = {MPI_CHAR, MPI_DOUBLE};
+    MPI_Datatype block, fields, pair;
+    MPI_Type_create_subarray(2, sizes, parts, starts, MPI_ORDER_C, MPI_INT, &block);
+    MPI_Type_create_struct(2, lengths, places, kinds, &fields);
+    MPI_Type_create_resized(fields, 0, sizeof(struct pair), &pair);
+    MPI_Type_commit(&block);
+    MPI_Type_commit(&pair);
+    for (int i = 0; i < N * N; i++) {
+        out[i / N][i % N] = rank * N * N + i;
+        in[i / N][i % N] = -1;
+    }
+    for (int i = 0; i < 1000; i++)
+        pairs[i] = (struct pair){.tag = (char)(i % 100), .value = rank * 1000 + i};
+    MPI_Sendrecv(out, 1, block, next, 4, in, 1, block, previous, 4, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(pairs, 1000, pair, next, 5, got, 1000, pair, previous, 5, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    for (int i = 0; i < N * N; i++) {
+        int within = i / N >= 50 && i / N < 250 && i % N >= 150 && i % N < 250;
+        check(in[i / N][i % N] == (within ? previous * N * N + i : -1), "a block of a matrix");
+    }
+    for (int i = 0; i < 1000; i++)
+        check(got[i].tag == i % 100 && got[i].value == previous * 1000 + i, "a structure");
+    MPI_Type_free(&block);
+    MPI_Type_free(&fields);
+    MPI_Type_free(&pair);
+}
+
+/* Threads with a communicator each, and others that share one. */
+enum { THREADS = 4 };
+static MPI_Comm thread_comms[THREADS];
+
+static void *thread_main(void *arg)
+{
+    static const int lens[] = {1, 500, 40000};
+    int me = *(const int *)arg;
+    int *out = malloc(40000 * sizeof(*out)), *in = malloc(40000 * sizeof(*in));
+    for (int round = 0; round < 12; round++) {
+        int len = lens[round % 3];
+        MPI_Comm comm = round % 2 != 0 ? thread_comms[me] : MPI_COMM_WORLD;
+        for (int i = 0; i < len; i++)
+            out[i] = rank * 1000000 + me * 100000 + round + i;
+        MPI_Sendrecv(out, len, MPI_INT, next, 1000 + me, in, len, MPI_INT, previous, 1000 + me,
+                     comm, MPI_STATUS_IGNORE);
+        for (int i = 0; i < len; i++)
+            check(in[i] == previous * 1000000 + me * 100000 + round + i, "a thread's message");
+    }
+    free(out);
+    free(in);
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t each[THREADS];
+    int numbers[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_dup(MPI_COMM_WORLD, &thread_comms[i]);
+    for (int i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        check(pthread_create(&each[i], NULL, thread_main, &numbers[i]) == 0, "a thread");
+    }
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(each[i], NULL);
+    for (int i = 0; i < THREADS; i++)
+        MPI_Comm_free(&thread_comms[i]);
+}
+
 static void persistent(void)
 {
     int out, in;
@@ -214,6 +298,87 @@ static void one_sided(void)
     MPI_Win_free(&window);
 }
 
+/* Larger accesses, locks, requests, and epochs of two processes. */
+static void more_one_sided(void)
+{
+    enum { COUNT = 300000, ROUNDS = 20 };
+    MPI_Win window;
+    MPI_Datatype spread;
+    MPI_Group all, after, before;
+    MPI_Request request;
+    int *memory, *values = malloc(COUNT * sizeof(int)), *got = malloc(COUNT * sizeof(int));
+    MPI_Type_vector(1000, 2, 5, MPI_INT, &spread);
+    MPI_Type_commit(&spread);
+    MPI_Win_allocate(COUNT * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &memory,
+                     &window);
+    memset(memory, 0, COUNT * sizeof(int));
+    for (int i = 0; i < COUNT; i++)
+        values[i] = rank * COUNT + i;
+    MPI_Win_fence(0, window);
+    MPI_Put(values, COUNT, MPI_INT, next, 0, COUNT, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    for (int i = 0; i < COUNT; i++)
+        check(memory[i] == previous * COUNT + i, "a large put");
+    MPI_Get(got, COUNT, MPI_INT, next, 0, COUNT, MPI_INT, window);
+    MPI_Win_fence(0, window);
+    for (int i = 0; i < COUNT; i++)
+        check(got[i] == rank * COUNT + i, "a large get");
+    memset(memory, 0, COUNT * sizeof(int));
+    MPI_Win_fence(0, window);
+    MPI_Put(values, 1, spread, next, 10, 1, spread, window);
+    MPI_Win_fence(0, window);
+    for (int i = 0; i < 4997; i++)
+        check(memory[10 + i] == (i % 5 < 2 ? previous * COUNT + i : 0), "a put of pieces");
+
+    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Group_incl(all, 1, &next, &after);
+    MPI_Group_incl(all, 1, &previous, &before);
+    MPI_Win_post(before, 0, window);
+    MPI_Win_start(after, 0, window);
+    MPI_Put(values, 100, MPI_INT, next, 20000, 100, MPI_INT, window);
+    MPI_Win_complete(window);
+    MPI_Win_wait(window);
+    check(memory[20099] == previous * COUNT + 99, "a put between two");
+    MPI_Group_free(&all);
+    MPI_Group_free(&after);
+    MPI_Group_free(&before);
+
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < ROUNDS; i++) {
+        int value;
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, window);
+        MPI_Get(&value, 1, MPI_INT, 0, 50000, 1, MPI_INT, window);
+        MPI_Win_flush(0, window);
+        value++;
+        MPI_Put(&value, 1, MPI_INT, 0, 50000, 1, MPI_INT, window);
+        MPI_Win_unlock(0, window);
+    }
+    MPI_Win_lock_all(0, window);
+    for (int seen = rank, old = -1; old != seen;) { /* one after another */
+        int mine = rank + 1;
+        MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
+        MPI_Win_flush(0, window);
+    }
+    MPI_Rput(values, 500, MPI_INT, next, 60000, 500, MPI_INT, window, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Win_flush(next, window);
+    MPI_Rget(got, 500, MPI_INT, next, 60000, 500, MPI_INT, window, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    check(got[499] == rank * COUNT + 499, "a put and a get with requests");
+    MPI_Win_unlock_all(window);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
+        check(memory[50000] == ROUNDS * size, "a value behind a lock");
+        check(memory[50001] == size, "a value that each rank swapped");
+        MPI_Win_unlock(0, window);
+    }
+    MPI_Win_free(&window);
+    MPI_Type_free(&spread);
+    free(values);
+    free(got);
+}
+
 /* 2 GiB + 1 bytes. */
 static void large(void)
 {
@@ -239,15 +404,20 @@ static void large(void)
 
 int main(int argc, char **argv)
 {
-    int threads;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &threads);
+    const char *mode = argc > 1 ? argv[1] : "";
+    int alone = strcmp(mode, "one-sided") == 0; /* osc/pt2pt refuses threads */
+    int wanted = alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, got;
+    MPI_Init_thread(&argc, &argv, wanted, &got);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     next = (rank + 1) % size;
     previous = (rank + size - 1) % size;
-    check(threads == MPI_THREAD_MULTIPLE, "the thread level");
-    if (argc > 1) {
+    check(got >= wanted, "the thread level");
+    if (strcmp(mode, "large") == 0) {
         large();
+    } else if (alone) {
+        one_sided();
+        more_one_sided();
     } else {
         storm();
         for (size_t len = 0; len < 3000000; len = 3 * len + 1)
@@ -257,8 +427,10 @@ int main(int argc, char **argv)
             collectives(count);
         probes();
         types();
+        more_types();
         persistent();
         splits();
+        threads();
         one_sided();
     }
     MPI_Barrier(MPI_COMM_WORLD);

@@ -58,10 +58,10 @@ class Runs:
     def __init__(self, providers, folder):
         self.providers, self.folder = providers, folder
 
-    def run(self, ranks, transport, command, settings=None, over=True, around=()):
+    def run(self, ranks, transport, command, settings=None, over=True, around=(), options=()):
         """The output of a job, over the provider or over Open MPI's own transports.
 
-        `around` is a command that starts it.
+        `around` is a command that starts it, `options` are further ones of mpirun.
         """
         settings = dict(settings or {}, FI_PROVIDER_PATH=self.providers,
                         AQ_TRANSPORTS=f"loop,{transport}")
@@ -69,8 +69,8 @@ class Runs:
                   "--mca", "mtl_ofi_provider_include", "aqueduct"] if over else []
         passed = [option for name in settings for option in ("-x", name)]
         choice += ["--mca", "btl_vader_backing_directory", self.folder]  # not in /dev/shm
-        job = [*around, LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *passed,
-               "-np", str(ranks), *command]
+        job = [*around, LAUNCHER, "--allow-run-as-root", "--oversubscribe", *choice, *options,
+               *passed, "-np", str(ranks), *command]
         done = subprocess.run(job, env=dict(os.environ, TMPDIR=self.folder, **settings),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               cwd=self.folder, check=False)
@@ -86,15 +86,15 @@ class Runs:
             sys.exit(f"mpi.py: the output does not contain {pattern}, {times} times")
 
 
-def own_program(runs, source, ranks, transport, settings=None, arguments=()):
+def own_program(runs, source, ranks, transport, settings=None, arguments=(), options=()):
     """The program beside this file, which checks what it receives."""
-    if arguments and memory() < 6 << 30:
+    if "large" in arguments and memory() < 6 << 30:
         print("skipped: less than 6 GB of memory are available")
         sys.exit(77)
     program = f"{runs.folder}/mpi"
     subprocess.run([COMPILER, "-O2", "-o", program, source], check=True)
     runs.expect(f"{ranks} ranks: all right", ranks, transport, [program, *arguments],
-                settings=settings)
+                settings=settings, options=options)
 
 
 def build(runs, source, name):
@@ -191,6 +191,8 @@ def main():
         "udp.large": lambda runs: own_program(runs, source, 2, "udp", None, ["large"]),
     }
     for transport in ("shm", "udp"):
+        cases[f"{transport}.osc"] = lambda runs, transport=transport: own_program(
+            runs, source, 3, transport, None, ["one-sided"], ["--mca", "osc", "pt2pt"])
         cases[f"{transport}.both"] = \
             lambda runs, transport=transport: both(runs, source, transport)
         for test in (objects, netpipe, hpcc, lammps):

@@ -16,7 +16,7 @@ void check_failed(const char *file, int line, const char *format, ...)
     exit(1);
 }
 
-static uint64_t pair_now(void)
+uint64_t pair_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

@@ -51,6 +51,7 @@ struct pair {
     struct side a, b;
 };
 
+uint64_t pair_now(void);                                            /* in ns */
 int pair_find(const struct pair_wish *wish, struct fi_info **info); /* as fi_getinfo */
 void side_open(struct side *side, const struct pair_wish *wish);
 void side_know(struct side *side, const void *other, size_t len); /* its name, and our own */
