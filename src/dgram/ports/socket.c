@@ -11,6 +11,7 @@
 #include "base/shmem.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/interface.h"
+#include "dgram/ports/receive_error.h"
 #include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
 
@@ -449,6 +450,27 @@ static uint64_t socket_waited(struct socket_port *self, struct msghdr *message)
     return AQI_DGRAM_NEVER;
 }
 
+static AQI_COLD void socket_deaf(struct socket_port *self, int error,
+                                 const struct ports_receive_error *row)
+{
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be received: %s; %s",
+                 self->port.limits.text, strerror(error), row->reason);
+}
+
+/* Whether there may be packets behind an error. */
+static AQI_COLD bool socket_reread(struct socket_port *self, enum aqi_dgram_channel channel,
+                                   int error)
+{
+    const struct ports_receive_error *row = ports_receive_error(error);
+    if (row->verdict == PORTS_REREAD) return true;
+    if (row->verdict == PORTS_NOTHING) return false;
+    /* The socket counts as readable until its errors are read. */
+    atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+    if (row->verdict == PORTS_DEAF) socket_deaf(self, error, row);
+    return row->verdict == PORTS_REPORTED;
+}
+
 /* Read once; false: nothing is there. With little to hear, which is no message, the kernel has less
  * to write, as with little to say (socket_call). */
 static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
@@ -463,12 +485,7 @@ static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel
             *len = (size_t)got;
             return true;
         }
-        if (AQI_LIKELY(errno == EAGAIN)) return false;
-        /*
-         * An error that the network reported for a packet of ours; there may be packets behind it.
-         */
-        if (errno != EINTR)
-            atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
+        if (AQI_LIKELY(errno == EAGAIN) || !socket_reread(self, channel, errno)) return false;
         if (message != NULL) *message = blank;
     }
     return false;
@@ -538,10 +555,15 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
 static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char *buffer)
 {
     int fd = self->fd[AQI_DGRAM_COMMAND];
+    size_t len;
     socket_set(fd, IPPROTO_UDP, UDP_GRO, on);
     self->gro = on;
-    while (!on && (recv(fd, buffer, LARGEST, 0) >= 0 || errno != EAGAIN))
-        continue;
+    for (unsigned i = 0; !on && socket_read(self, AQI_DGRAM_COMMAND, buffer, NULL, &len); i++) {
+        if (i < WARM) continue;
+        socket_gro(self, true, buffer); /* they come faster than they can be dropped */
+        self->company = CROWD;
+        return;
+    }
 }
 
 /* One look at COMMAND found `n` packets; `empty`: and after them that nothing was left. */

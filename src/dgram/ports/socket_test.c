@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/udp.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -605,6 +606,43 @@ static void what_cannot_be_read_is_told(void **state)
     b->ops->close(b);
 }
 
+/* A program that closes the library's descriptors, or opens files in their place, is warned once;
+ * no look waits for the error to pass, not even the one that switches GRO off. */
+static void a_descriptor_that_is_gone_is_reported(void **state)
+{
+    (void)state;
+    static struct capture capture;
+    struct aqi_port *a = open_at(hosts[0]), *b = open_at(hosts[0]);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    int fds[2], file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    b->ops->descriptors(b, fds);
+    int kept = dup(fds[AQI_DGRAM_COMMAND]);
+    assert_true(file >= 0 && kept >= 0);
+    if (gro_of(b, AQI_DGRAM_DATA) == 1) send_until(a, b, arrivals, 32, 1);
+    memset(arrivals, 0, sizeof(*arrivals));
+    capture_start(&capture);
+    bool deaf = true;
+    for (unsigned i = 0; i < 200; i++) { /* fewer switch it off */
+        bool sent = packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64);
+        deaf = deaf && sent && b->ops->receive(b, AQI_PORT_SHORT, packet_take, arrivals) == 1;
+        deaf = deaf && dup2(file, fds[AQI_DGRAM_COMMAND]) >= 0;
+        deaf = deaf && b->ops->receive(b, AQI_PORT_SHORT, packet_take, arrivals) == 0;
+        deaf = deaf && dup2(kept, fds[AQI_DGRAM_COMMAND]) >= 0;
+    }
+    const char *text = capture_end(&capture);
+    assert_true(deaf);
+    const char *told = strstr(text, "cannot be received");
+    assert_non_null(told);
+    assert_non_null(strstr(told, "must not close descriptors"));
+    assert_null(strstr(told + 1, "cannot be received"));
+    assert_all(arrivals, 0, 200);
+    close(file);
+    close(kept);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -627,6 +665,7 @@ int main(void)
         cmocka_unit_test(what_is_no_address_is_lost_and_told),
         cmocka_unit_test(peers_of_another_family_are_told),
         cmocka_unit_test(what_cannot_be_read_is_told),
+        cmocka_unit_test(a_descriptor_that_is_gone_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
