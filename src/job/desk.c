@@ -411,7 +411,7 @@ static void desk_caller_ready(struct aqi_source *source)
 
 static void desk_listener_ready(struct aqi_source *source)
 {
-    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = aqi_source_accept(source);
     if (fd < 0) return;
     struct desk_caller *caller = calloc(1, sizeof(*caller));
     bool full = desk.calling >= desk.count + DESK_STRANGERS;

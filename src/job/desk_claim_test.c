@@ -1,6 +1,8 @@
 /* Tests desk.c: processes that connect by themselves, and strangers that do. */
 #include "job/desk_world_test.h"
 
+#include <sys/resource.h>
+
 static void open_listener(void)
 {
     open_world();
@@ -67,6 +69,36 @@ static void places_are_claimed(void **state)
     close(own);
     close(fd);
     close(other);
+    turns();
+    close_world();
+}
+
+/* A call that comes while there are no descriptors is taken later, without spinning until then. */
+static void without_descriptors_calls_wait(void **state)
+{
+    (void)state;
+    struct rlimit all, none;
+    struct aqi_control message = {.type = AQI_CONTROL_CLAIM, .rank = FIRST};
+    open_listener();
+    int fd = call(), page;
+    memcpy(message.key, secret, sizeof(secret));
+    assert_int_equal(aqi_channel_send(fd, &message, -1), AQ_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    none = all;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    unsigned rounds = 0;
+    for (uint64_t until = aqi_now_ns() + 300000000; aqi_now_ns() < until; rounds++)
+        aqi_loop_once(until);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_true(rounds < 50);
+    assert_int_equal(aqi_desk_claimed(), 0);
+    uint64_t limit = aqi_now_ns() + 10000000000;
+    while (aqi_desk_claimed() == 0 && aqi_now_ns() < limit)
+        aqi_loop_once(aqi_now_ns() + 10000000);
+    expect_job(fd, FIRST, &page);
+    close(page);
+    close(fd);
     turns();
     close_world();
 }
@@ -215,6 +247,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_claimed),
+        cmocka_unit_test(without_descriptors_calls_wait),
         cmocka_unit_test(strangers_claim_nothing),
         cmocka_unit_test(another_user_claims_nothing),
         cmocka_unit_test(a_claimed_place_that_was_left),

@@ -7,17 +7,21 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define LOOP_EVENTS         64
 #define LOOP_NS_PER_MS      1000000u
 #define LOOP_LONGEST_NAP_MS 60000u
+#define LOOP_REST_NS        100000000u
 
 static struct {
     int epoll;
     void (*failed)(const char *why);
     struct epoll_event *events; /* those being handled: [next, count) */
     int next, count;
+    struct aqi_source *resting; /* listeners, until rest_ns */
+    uint64_t rest_ns;
 } loop = {.epoll = -1};
 
 static void loop_failed(const char *what, int error)
@@ -47,6 +51,7 @@ void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi
     source->fd = fd;
     source->watched = 0;
     source->ready = ready;
+    source->resting = NULL;
 }
 
 int aqi_source_try_watch(struct aqi_source *source, uint32_t events)
@@ -68,9 +73,35 @@ void aqi_source_watch(struct aqi_source *source, uint32_t events)
     loop_failed(what, error);
 }
 
+int aqi_source_accept(struct aqi_source *source)
+{
+    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS))
+        return fd;
+    aqi_source_watch(source, 0);
+    source->resting = loop.resting;
+    loop.resting = source;
+    loop.rest_ns = aqi_now_ns() + LOOP_REST_NS;
+    return -1;
+}
+
+static void loop_wake(void)
+{
+    if (loop.resting == NULL || aqi_now_ns() < loop.rest_ns) return;
+    while (loop.resting != NULL) {
+        struct aqi_source *source = loop.resting;
+        loop.resting = source->resting;
+        aqi_source_watch(source, EPOLLIN);
+    }
+}
+
 void aqi_source_close(struct aqi_source *source)
 {
     if (source->fd < 0) return;
+    struct aqi_source **at = &loop.resting;
+    while (*at != NULL && *at != source)
+        at = &(*at)->resting;
+    if (*at != NULL) *at = source->resting;
     aqi_source_watch(source, 0);
     close(source->fd);
     source->fd = -1;
@@ -89,6 +120,8 @@ static int loop_nap_ms(uint64_t deadline_ns)
 void aqi_loop_once(uint64_t deadline_ns)
 {
     struct epoll_event events[LOOP_EVENTS];
+    loop_wake();
+    if (loop.resting != NULL) deadline_ns = aqi_min(deadline_ns, loop.rest_ns);
     int count = epoll_wait(loop.epoll, events, LOOP_EVENTS, loop_nap_ms(deadline_ns));
     if (count < 0 && errno != EINTR) loop_failed("epoll_wait", errno);
     loop.events = events;

@@ -12,6 +12,7 @@ struct aqi_source {
     int fd;                   /* -1: closed */
     uint32_t watched, events; /* of epoll: those to wait for, and the last ones reported */
     void (*ready)(struct aqi_source *source);
+    struct aqi_source *resting; /* the next one that aqi_source_accept has silenced */
 };
 
 #define AQI_SOURCE_OF(pointer, type, member)                                                       \
@@ -33,6 +34,12 @@ void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi
 void aqi_source_watch(struct aqi_source *source, uint32_t events);
 /* The same if a refusal is not fatal: returns an errno, or 0. */
 int aqi_source_try_watch(struct aqi_source *source, uint32_t events);
+/*
+ * Accept a connection of a listener that is watched for EPOLLIN: a descriptor, or -1. Without
+ * descriptors or memory it would be ready, and fail, again and again: it is then left alone for a
+ * tenth of a second.
+ */
+int aqi_source_accept(struct aqi_source *source);
 /* Closes the descriptor, too; it may be freed at once, also in a callback. */
 void aqi_source_close(struct aqi_source *source);
 

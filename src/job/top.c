@@ -215,7 +215,7 @@ static bool top_may_watch(int fd)
 
 static void top_listener_ready(struct aqi_source *source)
 {
-    int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = aqi_source_accept(source);
     if (fd < 0) return;
     struct top_watcher *watcher = calloc(1, sizeof(*watcher));
     if (watcher == NULL || top.watching >= TOP_WATCHERS || !top_may_watch(fd)) {

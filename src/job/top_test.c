@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 
 #define MS 1000000ull
 /* Maximum number of watchers, as in top.c. */
@@ -153,6 +154,35 @@ static void test_refused_watchers(void **state)
     shows_at(2);
 }
 
+/* Without descriptors it waits for some, and does not spin. */
+static void test_no_descriptors(void **state)
+{
+    struct rlimit all, none;
+    struct sockaddr_un address;
+    (void)state;
+    socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
+    ask(fd, AQI_TOP_VERSION, 200);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    none = all;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    unsigned rounds = 0;
+    for (uint64_t until = aqi_now_ns() + 300 * MS; aqi_now_ns() < until; rounds++)
+        aqi_loop_once(until);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_true(rounds < 50);
+    uint64_t limit = aqi_now_ns() + 10000 * MS;
+    while (told_ns != 200 * MS) {
+        assert_true(aqi_now_ns() < limit);
+        aqi_loop_once(aqi_now_ns() + 10 * MS);
+        shows_at(aqi_now_ns());
+    }
+    close(fd);
+    shows_at(1);
+}
+
 static void ask_peers(int fd)
 {
     const struct aqi_top_ask words = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};
@@ -217,8 +247,9 @@ static void test_peers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SHOWS_TEST(test_counters),  SHOWS_TEST(test_refused_counters), SHOWS_TEST(test_shown),
-        SHOWS_TEST(test_intervals), SHOWS_TEST(test_refused_watchers), SHOWS_TEST(test_peers),
+        SHOWS_TEST(test_counters),       SHOWS_TEST(test_refused_counters), SHOWS_TEST(test_shown),
+        SHOWS_TEST(test_intervals),      SHOWS_TEST(test_refused_watchers), SHOWS_TEST(test_peers),
+        SHOWS_TEST(test_no_descriptors),
     };
     return cmocka_run_group_tests(tests, share, unshare);
 }
