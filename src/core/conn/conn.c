@@ -310,12 +310,14 @@ static unsigned conn_look(void)
     return n;
 }
 
-/* As the transports of a job: what no word tells of needs a whole round. */
+/*
+ * As for the transports of a job: what no word tells of needs a whole round, which is one in so
+ * many, whichever threads make them.
+ */
 static bool conn_by_words(enum aqi_progress_mode mode)
 {
-    const struct core_thread *me = core_thread_mine;
-    return mode == AQI_PROGRESS_ALL && me != NULL &&
-           (me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
+    uint32_t round = atomic_load_explicit(&conns.rounds, memory_order_relaxed);
+    return mode == AQI_PROGRESS_ALL && round % AQI_POLLS_PER_ROUND != 0 &&
            atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0;
 }
 
