@@ -121,7 +121,7 @@ static void woken(void)
     int value = 1, got;
     pair_open(&pair, &wish);
     int fd = descriptor_of(&pair.b.rx->fid);
-    const struct afi_cq *cq = AFI_OF(pair.b.rx, const struct afi_cq, fid);
+    const struct afi_cq *cq = AQI_OF(pair.b.rx, const struct afi_cq, fid);
     for (unsigned i = 0; i < 3; i++) {
         PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
         prepare(&pair, &pair.b, &pair.b.rx->fid);
@@ -193,7 +193,7 @@ static void broken(void)
     for (unsigned i = 0; i < 1000; i++)
         pair_move(&pair);
     afi_lock();
-    struct afi_peer *peer = afi_peer_of(AFI_OF(pair.b.ep, struct afi_ep, fid), pair.b.other);
+    struct afi_peer *peer = afi_peer_of(AQI_OF(pair.b.ep, struct afi_ep, fid), pair.b.other);
     CHECK_EQUAL(peer->state, AFI_UP);
     afi_peer_fail(peer, FI_ECONNRESET);
     afi_unlock();

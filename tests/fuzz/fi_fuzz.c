@@ -49,8 +49,8 @@ static void open_world(void)
                    NULL));
     must(afi_name_make(&name));
     name.transports = AFI_BY_SHM;
-    world.ep = AFI_OF(ep, struct afi_ep, fid);
-    world.cq = AFI_OF(cq, struct afi_cq, fid);
+    world.ep = AQI_OF(ep, struct afi_ep, fid);
+    world.cq = AQI_OF(cq, struct afi_cq, fid);
     world.peer = afi_peer_get(world.ep, afi_ident_get(world.ep->domain, &name));
     afi.ops = calloc(4, sizeof(*afi.ops));
     afi.op_room = 4;
@@ -74,7 +74,7 @@ static void begin_operations(void)
         op->count = 1;
         op->len = 16;
         afi.ops[i].op = op;
-        afi_list_append(&world.peer->under_way, &op->link);
+        aqi_list_append(&world.peer->under_way, &op->link);
     }
 }
 

@@ -8,7 +8,7 @@
 
 static struct afi_av *av_of(struct fid_av *fid)
 {
-    return AFI_OF(fid, struct afi_av, fid);
+    return AQI_OF(fid, struct afi_av, fid);
 }
 
 fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
@@ -144,7 +144,7 @@ static struct fi_ops_av av_ops = {.size = sizeof(struct fi_ops_av),
 
 static int av_close(struct fid *fid)
 {
-    struct afi_av *av = AFI_OF(fid, struct afi_av, fid.fid);
+    struct afi_av *av = AQI_OF(fid, struct afi_av, fid.fid);
     afi_lock();
     bool busy = av->users != 0;
     for (size_t i = 0; !busy && i < av->count; i++)
@@ -161,7 +161,7 @@ static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     (void)flags;
     if (bfid->fclass != FI_CLASS_EQ) return -FI_EINVAL;
-    AFI_OF(fid, struct afi_av, fid.fid)->eq = AFI_OF(bfid, struct afi_eq, fid.fid);
+    AQI_OF(fid, struct afi_av, fid.fid)->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
     return 0;
 }
 
@@ -174,7 +174,7 @@ static struct fi_ops av_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **out,
                 void *context)
 {
-    struct afi_domain *owner = AFI_OF(domain, struct afi_domain, fid);
+    struct afi_domain *owner = AQI_OF(domain, struct afi_domain, fid);
     if (attr->name != NULL || attr->rx_ctx_bits != 0) return -FI_ENOSYS;
     struct afi_av *av = calloc(1, sizeof(*av));
     if (av == NULL) return -FI_ENOMEM;

@@ -5,7 +5,7 @@
 
 static struct afi_cntr *cntr_of(struct fid_cntr *fid)
 {
-    return AFI_OF(fid, struct afi_cntr, fid);
+    return AQI_OF(fid, struct afi_cntr, fid);
 }
 
 static uint64_t cntr_read(struct fid_cntr *fid)
@@ -87,7 +87,7 @@ static struct fi_ops_cntr cntr_ops = {.size = sizeof(struct fi_ops_cntr),
 
 static int cntr_close(struct fid *fid)
 {
-    struct afi_cntr *cntr = AFI_OF(fid, struct afi_cntr, fid.fid);
+    struct afi_cntr *cntr = AQI_OF(fid, struct afi_cntr, fid.fid);
     afi_lock();
     bool busy = cntr->users != 0;
     if (!busy) cntr->domain->users--;
@@ -100,7 +100,7 @@ static int cntr_close(struct fid *fid)
 
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
-    return afi_wait_control(&AFI_OF(fid, struct afi_cntr, fid.fid)->wait, command, arg);
+    return afi_wait_control(&AQI_OF(fid, struct afi_cntr, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops cntr_fid_ops = {.size = sizeof(struct fi_ops),
@@ -117,7 +117,7 @@ int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct f
     *cntr = (struct afi_cntr){
         .fid = {.fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops},
                 .ops = &cntr_ops},
-        .domain = AFI_OF(domain, struct afi_domain, fid)};
+        .domain = AQI_OF(domain, struct afi_domain, fid)};
     afi_wait_init(&cntr->wait, attr->wait_obj);
     afi_lock();
     cntr->domain->users++;

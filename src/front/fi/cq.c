@@ -63,7 +63,7 @@ static ssize_t cq_take(struct afi_cq *cq, void *buf, size_t count, fi_addr_t *so
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source)
 {
-    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
     afi_lock();
     if (cq->count == 0) afi_progress();
     ssize_t got = cq_take(cq, buf, count, source);
@@ -78,7 +78,7 @@ static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint64_t flags)
 {
-    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
     (void)flags;
     afi_lock();
     struct afi_cq_error *error = cq->errors;
@@ -99,7 +99,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf, uint6
 static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_t *source,
                             const void *cond, int timeout)
 {
-    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid);
+    struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
     uint64_t deadline = afi_deadline(timeout);
     size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
     ssize_t got = -FI_EAGAIN;
@@ -124,7 +124,7 @@ static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count, const void 
 static int cq_signal(struct fid_cq *fid)
 {
     afi_lock();
-    AFI_OF(fid, struct afi_cq, fid)->signalled = true;
+    AQI_OF(fid, struct afi_cq, fid)->signalled = true;
     afi_unlock();
     return 0;
 }
@@ -149,7 +149,7 @@ static struct fi_ops_cq cq_ops = {.size = sizeof(struct fi_ops_cq),
 
 static int cq_close(struct fid *fid)
 {
-    struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid.fid);
+    struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid.fid);
     afi_lock();
     bool busy = cq->users != 0;
     if (!busy) cq->domain->users--;
@@ -168,7 +168,7 @@ static int cq_close(struct fid *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_wait_control(&AFI_OF(fid, struct afi_cq, fid.fid)->wait, command, arg);
+    return afi_wait_control(&AQI_OF(fid, struct afi_cq, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops cq_fid_ops = {.size = sizeof(struct fi_ops),
@@ -192,7 +192,7 @@ int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
     *cq = (struct afi_cq){
         .fid = {.fid = {.fclass = FI_CLASS_CQ, .context = context, .ops = &cq_fid_ops},
                 .ops = &cq_ops},
-        .domain = AFI_OF(domain, struct afi_domain, fid),
+        .domain = AQI_OF(domain, struct afi_domain, fid),
         .format = attr->format,
         .cond = attr->wait_cond,
         .ring = ring,

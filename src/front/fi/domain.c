@@ -6,17 +6,17 @@
 
 enum { DOMAIN_MR_BUCKETS = 256, DOMAIN_IDENT_BUCKETS = 256 };
 
-static struct afi_link *domain_new_buckets(size_t count)
+static struct aqi_node *domain_new_buckets(size_t count)
 {
-    struct afi_link *buckets = malloc(count * sizeof(*buckets));
+    struct aqi_node *buckets = malloc(count * sizeof(*buckets));
     for (size_t i = 0; buckets != NULL && i < count; i++)
-        afi_list_init(&buckets[i]);
+        aqi_list_init(&buckets[i]);
     return buckets;
 }
 
 /* --- endpoints that are known ---------------------------------------------------------------- */
 
-static struct afi_link *domain_ident_bucket(const struct afi_domain *domain,
+static struct aqi_node *domain_ident_bucket(const struct afi_domain *domain,
                                             const struct afi_name *name)
 {
     uint64_t word;
@@ -29,24 +29,24 @@ static struct afi_link *domain_ident_bucket(const struct afi_domain *domain,
 static void domain_grow_idents(struct afi_domain *domain)
 {
     size_t had = domain->ident_room;
-    struct afi_link *old = domain->ident_buckets, *grown = domain_new_buckets(2 * had);
+    struct aqi_node *old = domain->ident_buckets, *grown = domain_new_buckets(2 * had);
     if (grown == NULL) return;
     domain->ident_buckets = grown;
     domain->ident_room = 2 * had;
     for (size_t i = 0; i < had; i++)
-        while (!afi_list_is_empty(&old[i])) {
-            struct afi_ident *ident = AFI_OF(old[i].next, struct afi_ident, link);
-            afi_list_remove(&ident->link);
-            afi_list_append(domain_ident_bucket(domain, &ident->name), &ident->link);
+        while (!aqi_list_is_empty(&old[i])) {
+            struct afi_ident *ident = AQI_OF(old[i].next, struct afi_ident, link);
+            aqi_list_remove(&ident->link);
+            aqi_list_append(domain_ident_bucket(domain, &ident->name), &ident->link);
         }
     free(old);
 }
 
 struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name *name)
 {
-    struct afi_link *bucket = domain_ident_bucket(domain, name);
-    for (struct afi_link *at = bucket->next; at != bucket; at = at->next) {
-        struct afi_ident *ident = AFI_OF(at, struct afi_ident, link);
+    struct aqi_node *bucket = domain_ident_bucket(domain, name);
+    for (struct aqi_node *at = bucket->next; at != bucket; at = at->next) {
+        struct afi_ident *ident = AQI_OF(at, struct afi_ident, link);
         if (memcmp(ident->name.id, name->id, AFI_ID) != 0) continue;
         ident->users++;
         return ident;
@@ -56,7 +56,7 @@ struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name
     ident->domain = domain;
     ident->name = *name;
     ident->users = 1;
-    afi_list_append(bucket, &ident->link);
+    aqi_list_append(bucket, &ident->link);
     if (++domain->ident_count > domain->ident_room) domain_grow_idents(domain);
     return ident;
 }
@@ -64,23 +64,23 @@ struct afi_ident *afi_ident_get(struct afi_domain *domain, const struct afi_name
 void afi_ident_put(struct afi_ident *ident)
 {
     if (--ident->users != 0) return;
-    afi_list_remove(&ident->link);
+    aqi_list_remove(&ident->link);
     ident->domain->ident_count--;
     free(ident);
 }
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static struct afi_link *domain_mr_bucket(struct afi_domain *domain, uint64_t key)
+static struct aqi_node *domain_mr_bucket(struct afi_domain *domain, uint64_t key)
 {
     return &domain->mr_buckets[aqi_hash(AQI_HASH_SEED, key) % DOMAIN_MR_BUCKETS];
 }
 
 struct afi_mr *afi_mr_of(struct afi_domain *domain, uint64_t key)
 {
-    struct afi_link *bucket = domain_mr_bucket(domain, key);
-    for (struct afi_link *at = bucket->next; at != bucket; at = at->next)
-        if (AFI_OF(at, struct afi_mr, link)->fid.key == key) return AFI_OF(at, struct afi_mr, link);
+    struct aqi_node *bucket = domain_mr_bucket(domain, key);
+    for (struct aqi_node *at = bucket->next; at != bucket; at = at->next)
+        if (AQI_OF(at, struct afi_mr, link)->fid.key == key) return AQI_OF(at, struct afi_mr, link);
     return NULL;
 }
 
@@ -98,9 +98,9 @@ struct afi_mr *afi_mr_find(struct afi_domain *domain, uint64_t key, uint64_t add
 bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, uint64_t access)
 {
     for (unsigned i = 0; domain->mr_count != 0 && i < DOMAIN_MR_BUCKETS; i++)
-        for (struct afi_link *at = domain->mr_buckets[i].next; at != &domain->mr_buckets[i];
+        for (struct aqi_node *at = domain->mr_buckets[i].next; at != &domain->mr_buckets[i];
              at = at->next) {
-            const struct afi_mr *mr = AFI_OF(at, struct afi_mr, link);
+            const struct afi_mr *mr = AQI_OF(at, struct afi_mr, link);
             if ((mr->access & access) == access &&
                 aqi_within(addr, len, (uintptr_t)mr->at, mr->len))
                 return true;
@@ -110,9 +110,9 @@ bool afi_mr_covers(const struct afi_domain *domain, uint64_t addr, size_t len, u
 
 static int domain_mr_close(struct fid *fid)
 {
-    struct afi_mr *mr = AFI_OF(fid, struct afi_mr, fid.fid);
+    struct afi_mr *mr = AQI_OF(fid, struct afi_mr, fid.fid);
     afi_lock();
-    afi_list_remove(&mr->link);
+    aqi_list_remove(&mr->link);
     mr->domain->users--;
     mr->domain->mr_count--;
     if (mr->cntr != NULL) mr->cntr->users--;
@@ -123,11 +123,11 @@ static int domain_mr_close(struct fid *fid)
 
 static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-    struct afi_mr *mr = AFI_OF(fid, struct afi_mr, fid.fid);
+    struct afi_mr *mr = AQI_OF(fid, struct afi_mr, fid.fid);
     if (bfid->fclass == FI_CLASS_EP) return 0; /* it is open to all endpoints of the domain */
     if (bfid->fclass != FI_CLASS_CNTR || (flags & ~(FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
         return -FI_EINVAL;
-    mr->cntr = AFI_OF(bfid, struct afi_cntr, fid.fid);
+    mr->cntr = AQI_OF(bfid, struct afi_cntr, fid.fid);
     mr->cntr->users++;
     return 0;
 }
@@ -156,7 +156,7 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
     }
     mr->fid.key = key;
     mr->fid.mem_desc = mr;
-    afi_list_append(domain_mr_bucket(domain, key), &mr->link);
+    aqi_list_append(domain_mr_bucket(domain, key), &mr->link);
     domain->users++;
     domain->mr_count++;
     return 0;
@@ -165,7 +165,7 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
 static int domain_mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
                              struct fid_mr **out)
 {
-    struct afi_domain *domain = AFI_OF(fid, struct afi_domain, fid.fid);
+    struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
     if (fid->fclass != FI_CLASS_DOMAIN || attr->iov_count != 1 || attr->mr_iov == NULL ||
         attr->offset != 0)
         return -FI_EINVAL;
@@ -258,7 +258,7 @@ static void domain_free(struct afi_domain *domain)
 
 static int domain_close(struct fid *fid)
 {
-    struct afi_domain *domain = AFI_OF(fid, struct afi_domain, fid.fid);
+    struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
     afi_lock();
     bool busy = domain->users != 0;
     if (!busy && domain->progresses) afi_thread_stop();
@@ -294,8 +294,8 @@ int afi_domain_open(struct fid_fabric *fabric, struct fi_info *info, struct fid_
     int err = afi_info_check(info);
     if (err != 0) return err;
     struct afi_domain *domain = calloc(1, sizeof(*domain));
-    struct afi_link *mrs = domain_new_buckets(DOMAIN_MR_BUCKETS);
-    struct afi_link *idents = domain_new_buckets(DOMAIN_IDENT_BUCKETS);
+    struct aqi_node *mrs = domain_new_buckets(DOMAIN_MR_BUCKETS);
+    struct aqi_node *idents = domain_new_buckets(DOMAIN_IDENT_BUCKETS);
     if (domain == NULL || mrs == NULL || idents == NULL) {
         free(domain);
         free(mrs);

@@ -44,20 +44,20 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
 {
     switch (bfid->fclass) {
     case FI_CLASS_CQ:
-        return ep_bind_cq(ep, AFI_OF(bfid, struct afi_cq, fid.fid), flags);
+        return ep_bind_cq(ep, AQI_OF(bfid, struct afi_cq, fid.fid), flags);
     case FI_CLASS_CNTR:
-        return ep_bind_cntr(ep, AFI_OF(bfid, struct afi_cntr, fid.fid), flags);
+        return ep_bind_cntr(ep, AQI_OF(bfid, struct afi_cntr, fid.fid), flags);
     case FI_CLASS_AV:
         if (ep->av != NULL) return -FI_EINVAL;
-        ep->av = AFI_OF(bfid, struct afi_av, fid.fid);
+        ep->av = AQI_OF(bfid, struct afi_av, fid.fid);
         ep->av->users++;
         return 0;
     case FI_CLASS_EQ:
-        ep->eq = AFI_OF(bfid, struct afi_eq, fid.fid);
+        ep->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
         return 0;
     case FI_CLASS_SRX_CTX:
         if (ep->srx != NULL) return -FI_EINVAL;
-        ep->srx = AFI_OF(bfid, struct afi_srx, fid.fid);
+        ep->srx = AQI_OF(bfid, struct afi_srx, fid.fid);
         ep->srx->users++;
         ep->rxq = &ep->srx->rxq;
         return 0;
@@ -70,7 +70,7 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     afi_lock();
     int err = ep->enabled ? -FI_EOPBADSTATE : ep_bind_locked(ep, bfid, flags);
     afi_unlock();
@@ -109,7 +109,7 @@ static int ep_get_flags(const struct afi_ep *ep, uint64_t *flags)
 
 static int ep_control(struct fid *fid, int command, void *arg)
 {
-    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     afi_lock();
     int err = command == FI_ENABLE       ? ep_enable(ep)
               : command == FI_SETOPSFLAG ? ep_set_flags(ep, *(uint64_t *)arg)
@@ -121,15 +121,15 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 static struct afi_rxq *ep_rxq(struct fid *fid)
 {
-    return fid->fclass == FI_CLASS_SRX_CTX ? &AFI_OF(fid, struct afi_srx, fid.fid)->rxq
-                                           : AFI_OF(fid, struct afi_ep, fid.fid)->rxq;
+    return fid->fclass == FI_CLASS_SRX_CTX ? &AQI_OF(fid, struct afi_srx, fid.fid)->rxq
+                                           : AQI_OF(fid, struct afi_ep, fid.fid)->rxq;
 }
 
 static ssize_t ep_cancel(struct fid *fid, void *context)
 {
     struct afi_cq *cq = fid->fclass == FI_CLASS_SRX_CTX
-                            ? AFI_OF(fid, struct afi_srx, fid.fid)->cq
-                            : afi_rx_cq(AFI_OF(fid, struct afi_ep, fid.fid));
+                            ? AQI_OF(fid, struct afi_srx, fid.fid)->cq
+                            : afi_rx_cq(AQI_OF(fid, struct afi_ep, fid.fid));
     afi_lock();
     int err = afi_rxq_cancel(ep_rxq(fid), cq, context);
     afi_unlock();
@@ -192,7 +192,7 @@ static int ep_setname(struct fid *fid, void *addr, size_t addrlen)
 
 static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
 {
-    const struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    const struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     size_t room = *addrlen;
     *addrlen = sizeof(ep->name);
     if (!ep->enabled) return -FI_EOPBADSTATE;
@@ -256,12 +256,12 @@ static void ep_unbind(struct afi_ep *ep)
 /* Pending operations end without a completion. */
 static int ep_close(struct fid *fid)
 {
-    struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid.fid);
+    struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     afi_lock();
     afi_peer_close_all(ep);
     afi_rxq_close(&ep->own);
     ep_unbind(ep);
-    afi_list_remove(&ep->link);
+    aqi_list_remove(&ep->link);
     afi_unlock();
     free(ep);
     return 0;
@@ -287,16 +287,16 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
                 .rma = &afi_rma_ops,
                 .tagged = &afi_tagged_ops,
                 .atomic = &afi_atomic_ops},
-        .domain = AFI_OF(domain, struct afi_domain, fid),
+        .domain = AQI_OF(domain, struct afi_domain, fid),
         .caps = info->caps,
         .tx_flags = info->tx_attr != NULL ? info->tx_attr->op_flags : 0};
     afi_rxq_init(&ep->own);
     ep->own.flags = info->rx_attr != NULL ? info->rx_attr->op_flags : 0;
     ep->rxq = &ep->own;
     for (unsigned i = 0; i < AFI_PEERS; i++)
-        afi_list_init(&ep->peers[i]);
+        aqi_list_init(&ep->peers[i]);
     afi_lock();
-    afi_list_append(&afi.eps, &ep->link);
+    aqi_list_append(&afi.eps, &ep->link);
     ep->domain->users++;
     afi_unlock();
     *out = &ep->fid;
@@ -307,7 +307,7 @@ int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep *
 
 static int ep_srx_close(struct fid *fid)
 {
-    struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid.fid);
+    struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid.fid);
     afi_lock();
     bool busy = srx->users != 0;
     if (!busy) {
@@ -323,14 +323,14 @@ static int ep_srx_close(struct fid *fid)
 
 static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-    struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid.fid);
+    struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid.fid);
     if (bfid->fclass == FI_CLASS_AV) {
-        srx->av = AFI_OF(bfid, struct afi_av, fid.fid);
+        srx->av = AQI_OF(bfid, struct afi_av, fid.fid);
         return 0;
     }
     if (bfid->fclass != FI_CLASS_CQ || srx->cq != NULL) return -FI_EINVAL;
     afi_lock();
-    srx->cq = AFI_OF(bfid, struct afi_cq, fid.fid);
+    srx->cq = AQI_OF(bfid, struct afi_cq, fid.fid);
     srx->cq->users++;
     srx->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
     afi_unlock();
@@ -360,7 +360,7 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
                 .cm = &ep_cm_ops,
                 .msg = &afi_msg_ops,
                 .tagged = &afi_tagged_ops},
-        .domain = AFI_OF(domain, struct afi_domain, fid)};
+        .domain = AQI_OF(domain, struct afi_domain, fid)};
     afi_rxq_init(&srx->rxq);
     srx->rxq.flags = attr != NULL ? attr->op_flags : 0;
     afi_lock();

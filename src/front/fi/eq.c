@@ -39,7 +39,7 @@ static ssize_t eq_take(struct afi_eq *eq, uint32_t *type, void *buf, size_t len,
 
 static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, uint64_t flags)
 {
-    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid);
     afi_lock();
     if (eq->events == NULL) afi_progress();
     ssize_t got = eq_take(eq, type, buf, len, flags);
@@ -49,7 +49,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *type, void *buf, size_t len
 
 static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint64_t flags)
 {
-    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid);
     size_t size = afi_error_bytes(eq->version, offsetof(struct fi_eq_err_entry, err_data_size));
     (void)flags;
     afi_lock();
@@ -67,7 +67,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 {
     (void)flags;
     afi_lock();
-    int err = afi_eq_write(AFI_OF(fid, struct afi_eq, fid), type, buf, len);
+    int err = afi_eq_write(AQI_OF(fid, struct afi_eq, fid), type, buf, len);
     afi_unlock();
     return err == 0 ? (ssize_t)len : err;
 }
@@ -75,7 +75,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t len, int timeout,
                         uint64_t flags)
 {
-    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid);
+    struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid);
     uint64_t deadline = afi_deadline(timeout);
     if (eq->wait.obj == FI_WAIT_NONE) return -FI_ENOSYS;
     afi_lock();
@@ -104,7 +104,7 @@ static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
 
 static int eq_close(struct fid *fid)
 {
-    struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
+    struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
     while (eq->events != NULL)
         eq_drop_first(eq);
     afi_wait_close(&eq->wait);
@@ -114,7 +114,7 @@ static int eq_close(struct fid *fid)
 
 static int eq_control(struct fid *fid, int command, void *arg)
 {
-    return afi_wait_control(&AFI_OF(fid, struct afi_eq, fid.fid)->wait, command, arg);
+    return afi_wait_control(&AQI_OF(fid, struct afi_eq, fid.fid)->wait, command, arg);
 }
 
 static struct fi_ops eq_fid_ops = {.size = sizeof(struct fi_ops),

@@ -20,7 +20,7 @@ struct afi_fetch *afi_fetch_new(struct afi_peer *peer)
 
 void afi_fetch_begin(struct afi_fetch *fetch)
 {
-    afi_list_append(&afi.fetches, &fetch->link);
+    aqi_list_append(&afi.fetches, &fetch->link);
 }
 
 /* AQ_AGAIN: not now. */
@@ -79,15 +79,15 @@ static bool fetch_move(struct afi_fetch *fetch)
 
 static void fetch_end(struct afi_fetch *fetch)
 {
-    afi_list_remove(&fetch->link);
+    aqi_list_remove(&fetch->link);
     fetch->done(fetch);
     free(fetch);
 }
 
 void afi_fetch_progress(void)
 {
-    for (struct afi_link *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {
-        struct afi_fetch *fetch = AFI_OF(at, struct afi_fetch, link);
+    for (struct aqi_node *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {
+        struct afi_fetch *fetch = AQI_OF(at, struct afi_fetch, link);
         next = at->next;
         if (fetch_move(fetch)) fetch_end(fetch);
     }
@@ -95,8 +95,8 @@ void afi_fetch_progress(void)
 
 void afi_fetch_abort(const struct afi_peer *peer)
 {
-    for (struct afi_link *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {
-        struct afi_fetch *fetch = AFI_OF(at, struct afi_fetch, link);
+    for (struct aqi_node *at = afi.fetches.next, *next; at != &afi.fetches; at = next) {
+        struct afi_fetch *fetch = AQI_OF(at, struct afi_fetch, link);
         next = at->next;
         if (fetch->peer != peer) continue;
         aq_status st = aq_event_wait_all(fetch->events, AQI_COUNT_OF(fetch->events), FETCH_END_NS);

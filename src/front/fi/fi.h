@@ -10,9 +10,9 @@
 #ifndef AFI_FI_H
 #define AFI_FI_H
 
+#include "base/list.h"
 #include "base/pool.h"
 #include "base/spin.h"
-#include "front/fi/list.h"
 #include "front/fi/match.h"
 #include "front/fi/name.h"
 
@@ -69,9 +69,9 @@ struct afi_domain {
     bool virtual;      /* remote addresses are virtual (FI_MR_VIRT_ADDR), not offsets */
     bool chooses_keys; /* we do (FI_MR_PROV_KEY), not the caller */
     enum fi_av_type av_type;
-    struct afi_link *ident_buckets; /* by their id */
+    struct aqi_node *ident_buckets; /* by their id */
     size_t ident_room, ident_count; /* buckets, a power of two; and what is in them */
-    struct afi_link *mr_buckets;    /* by their key */
+    struct aqi_node *mr_buckets;    /* by their key */
     uint64_t next_key;
     uint32_t mr_count;
     uint32_t users;
@@ -79,7 +79,7 @@ struct afi_domain {
 
 struct afi_mr {
     struct fid_mr fid;
-    struct afi_link link;
+    struct aqi_node link;
     struct afi_domain *domain;
     unsigned char *at;
     size_t len;
@@ -89,7 +89,7 @@ struct afi_mr {
 
 /* Another endpoint, as it is known in the domain. */
 struct afi_ident {
-    struct afi_link link;
+    struct aqi_node link;
     struct afi_domain *domain;
     struct afi_name name;
     struct afi_av *av; /* into which it was inserted last, or NULL */
@@ -168,7 +168,7 @@ struct afi_eq {
 /* Where receives are posted: an endpoint's own, or a shared receive context. */
 struct afi_rxq {
     struct afi_match matches[2]; /* of messages; of tagged ones */
-    struct afi_link posted, claimed;
+    struct aqi_node posted, claimed;
     uint64_t flags; /* default flags of receives */
     size_t least;   /* bytes that a buffer for many must have left (FI_OPT_MIN_MULTI_RECV) */
 };
@@ -185,7 +185,7 @@ struct afi_srx {
 
 struct afi_rx {
     struct afi_want want; /* in a match, until a message has filled it */
-    struct afi_link link; /* of all that are in a match; else in no list */
+    struct aqi_node link; /* of all that are in a match; else in no list */
     struct afi_rxq *rxq;
     struct afi_ident *source; /* the only one, or NULL */
     bool tagged, many, report;
@@ -210,7 +210,7 @@ struct afi_message {
 /* A message without a receive. */
 struct afi_arrival {
     struct afi_stray stray;
-    struct afi_link claimed; /* in the queue's list, while it is claimed */
+    struct aqi_node claimed; /* in the queue's list, while it is claimed */
     struct afi_peer *peer;
     struct afi_message message;
     unsigned char bytes[];
@@ -231,7 +231,7 @@ enum afi_counts {
 enum { AFI_PEERS = 256 /* buckets */ };
 struct afi_ep {
     struct fid_ep fid;
-    struct afi_link link; /* of all endpoints */
+    struct aqi_node link; /* of all endpoints */
     struct afi_domain *domain;
     struct afi_av *av;
     struct afi_eq *eq;
@@ -246,7 +246,7 @@ struct afi_ep {
     struct afi_rxq *rxq; /* its own, or that of `srx` */
     struct afi_name name;
     aq_listener *listeners[2];
-    struct afi_link peers[AFI_PEERS];
+    struct aqi_node peers[AFI_PEERS];
     struct afi_peer **peer_of; /* by fi_addr_t in `av`, or NULL */
     size_t peer_of_room;
 };
@@ -263,9 +263,9 @@ enum afi_state {
 };
 
 struct afi_peer {
-    struct afi_link link;
-    struct afi_link active;      /* in afi.active, if something is to be sent */
-    struct afi_link caller_link; /* in afi.callers, while its call waits for others */
+    struct aqi_node link;
+    struct aqi_node active;      /* in afi.active, if something is to be sent */
+    struct aqi_node caller_link; /* in afi.callers, while its call waits for others */
     struct afi_ep *ep;
     struct afi_ident *ident;
     enum afi_state state;
@@ -285,16 +285,16 @@ struct afi_peer {
     struct afi_early *early;    /* messages that overtook others, in order */
     uint32_t left;              /* bytes that may be sent without a receive */
     uint32_t owed;              /* and that are to be given back to the peer */
-    struct afi_link notes;      /* messages of the protocol that found no room */
-    struct afi_link waiting;    /* operations that have not been sent */
-    struct afi_link under_way;  /* and that await an answer */
+    struct aqi_node notes;      /* messages of the protocol that found no room */
+    struct aqi_node waiting;    /* operations that have not been sent */
+    struct aqi_node under_way;  /* and that await an answer */
     uint32_t waiting_count;
 };
 
 /* An operation of the caller that is not complete. */
 enum afi_type { AFI_SEND, AFI_WRITE, AFI_READ, AFI_ATOMIC_OP };
 struct afi_op {
-    struct afi_link link;
+    struct aqi_node link;
     uint32_t handle;
     enum afi_type type;
     struct afi_peer *peer;
@@ -319,7 +319,7 @@ struct afi_piece {
     uint64_t addr, len;
 };
 struct afi_fetch {
-    struct afi_link link;
+    struct aqi_node link;
     struct afi_peer *peer;
     struct afi_piece from[AFI_IOVS];
     struct iovec to[AFI_IOVS];
@@ -346,8 +346,8 @@ struct afi {
     bool open;
     uint32_t domains; /* the last one closes it */
     aq_team *world;
-    struct afi_link eps, active, fetches;
-    struct afi_link callers; /* peers that are to be called when there are fewer calls */
+    struct aqi_node eps, active, fetches;
+    struct aqi_node callers; /* peers that are to be called when there are fewer calls */
     struct aqi_pool op_pool, rx_pool;
     struct {
         struct afi_op *op;
@@ -492,7 +492,7 @@ void afi_peer_look(struct afi_peer *peer);
 bool afi_peer_may_access(void *peer, uint64_t addr, size_t len);
 static inline void afi_peer_activate(struct afi_peer *peer)
 {
-    if (afi_list_is_empty(&peer->active)) afi_list_append(&afi.active, &peer->active);
+    if (aqi_list_is_empty(&peer->active)) aqi_list_append(&afi.active, &peer->active);
 }
 
 /* wire.c */
@@ -506,8 +506,8 @@ void afi_wire_leave(struct afi_peer *peer);
 /* Whether nothing waits to be sent to it. */
 static inline bool afi_wire_is_free(const struct afi_peer *peer)
 {
-    return peer->state == AFI_UP && afi_list_is_empty(&peer->waiting) &&
-           (peer->self || afi_list_is_empty(&peer->notes));
+    return peer->state == AFI_UP && aqi_list_is_empty(&peer->waiting) &&
+           (peer->self || aqi_list_is_empty(&peer->notes));
 }
 /* Send a short message that needs no answer; false: it has to become an operation. */
 bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,

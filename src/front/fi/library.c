@@ -53,10 +53,10 @@ static uint32_t library_most(void)
 int afi_library_open(void)
 {
     if (afi.open) return 0;
-    afi_list_init(&afi.eps);
-    afi_list_init(&afi.active);
-    afi_list_init(&afi.fetches);
-    afi_list_init(&afi.callers);
+    aqi_list_init(&afi.eps);
+    aqi_list_init(&afi.active);
+    aqi_list_init(&afi.fetches);
+    aqi_list_init(&afi.callers);
     aqi_pool_init(&afi.op_pool, sizeof(struct afi_op), 64, false);
     aqi_pool_init(&afi.rx_pool, sizeof(struct afi_rx), 64, false);
     aq_status st = lib_alone_open(afi_peer_may_access, &afi.world);
@@ -136,11 +136,11 @@ void afi_progress(void)
     if (AQI_UNLIKELY(!afi.open)) return; /* an event queue without a domain */
     (void)aq_poll();
     if (afi.calling != 0 || ++afi.rounds % LIBRARY_EVENTS == 0) library_events();
-    if (AQI_UNLIKELY(!afi_list_is_empty(&afi.callers))) afi_peer_call_more();
-    if (!afi_list_is_empty(&afi.fetches)) afi_fetch_progress();
-    for (struct afi_link *at = afi.active.next, *next; at != &afi.active; at = next) {
+    if (AQI_UNLIKELY(!aqi_list_is_empty(&afi.callers))) afi_peer_call_more();
+    if (!aqi_list_is_empty(&afi.fetches)) afi_fetch_progress();
+    for (struct aqi_node *at = afi.active.next, *next; at != &afi.active; at = next) {
         next = at->next;
-        afi_wire_push(AFI_OF(at, struct afi_peer, active));
+        afi_wire_push(AQI_OF(at, struct afi_peer, active));
     }
 }
 
@@ -152,7 +152,7 @@ uint64_t afi_deadline(int timeout)
 bool afi_may_sleep(void)
 {
     afi_peer_call_more();
-    return afi_list_is_empty(&afi.fetches) && afi_list_is_empty(&afi.active) &&
+    return aqi_list_is_empty(&afi.fetches) && aqi_list_is_empty(&afi.active) &&
            aq_wait_prepare() == AQ_OK;
 }
 

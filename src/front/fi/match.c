@@ -5,9 +5,9 @@
 
 enum { MATCH_LEAST = 64, MATCH_LOAD = 2 /* receives in a bucket, on average, before it grows */ };
 
-static struct afi_want *match_want(struct afi_link *link)
+static struct afi_want *match_want(struct aqi_node *link)
 {
-    return AFI_OF(link, struct afi_want, link);
+    return AQI_OF(link, struct afi_want, link);
 }
 
 static size_t match_hash(uint64_t tag, const void *source)
@@ -16,14 +16,14 @@ static size_t match_hash(uint64_t tag, const void *source)
     return (size_t)(hash ^ hash >> 29);
 }
 
-static struct afi_link *match_bucket(const struct afi_class *class, uint64_t tag,
+static struct aqi_node *match_bucket(const struct afi_class *class, uint64_t tag,
                                      const void *source)
 {
     size_t hash = match_hash(tag & ~class->ignore, class->any ? NULL : source);
     return &class->buckets[hash & (class->size - 1)];
 }
 
-static struct afi_link *match_sources(struct afi_match *match, const void *source)
+static struct aqi_node *match_sources(struct afi_match *match, const void *source)
 {
     return &match->strays_by_source[match_hash(0, source) % AFI_SOURCES];
 }
@@ -31,10 +31,10 @@ static struct afi_link *match_sources(struct afi_match *match, const void *sourc
 void afi_match_init(struct afi_match *match)
 {
     *match = (struct afi_match){.stamp = 0};
-    afi_list_init(&match->others);
-    afi_list_init(&match->strays);
+    aqi_list_init(&match->others);
+    aqi_list_init(&match->strays);
     for (unsigned i = 0; i < AFI_SOURCES; i++)
-        afi_list_init(&match->strays_by_source[i]);
+        aqi_list_init(&match->strays_by_source[i]);
 }
 
 void afi_match_close(struct afi_match *match)
@@ -54,12 +54,12 @@ static bool match_grow(struct afi_class *class)
     grown.buckets = malloc(grown.size * sizeof(*grown.buckets));
     if (grown.buckets == NULL) return class->size != 0;
     for (size_t i = 0; i < grown.size; i++)
-        afi_list_init(&grown.buckets[i]);
+        aqi_list_init(&grown.buckets[i]);
     for (size_t i = 0; i < class->size; i++)
-        while (!afi_list_is_empty(&class->buckets[i])) {
+        while (!aqi_list_is_empty(&class->buckets[i])) {
             struct afi_want *want = match_want(class->buckets[i].next);
-            afi_list_remove(&want->link);
-            afi_list_append(match_bucket(&grown, want->tag, want->source), &want->link);
+            aqi_list_remove(&want->link);
+            aqi_list_append(match_bucket(&grown, want->tag, want->source), &want->link);
         }
     free(class->buckets);
     *class = grown;
@@ -93,19 +93,19 @@ void afi_match_post(struct afi_match *match, struct afi_want *want)
     want->stamp = match->stamp++;
     want->class = AFI_CLASSES;
     if (class == NULL) {
-        afi_list_append(&match->others, &want->link);
+        aqi_list_append(&match->others, &want->link);
         return;
     }
     if (class->count >= MATCH_LOAD * class->size) (void)match_grow(class);
     class->count++;
     want->class = (unsigned)(class - match->classes);
-    afi_list_append(match_bucket(class, want->tag, want->source), &want->link);
+    aqi_list_append(match_bucket(class, want->tag, want->source), &want->link);
 }
 
 void afi_match_cancel(struct afi_match *match, struct afi_want *want)
 {
     if (want->class < AFI_CLASSES) match->classes[want->class].count--;
-    afi_list_remove(&want->link);
+    aqi_list_remove(&want->link);
 }
 
 static bool match_agrees(const struct afi_want *want, uint64_t tag, const void *source)
@@ -114,9 +114,9 @@ static bool match_agrees(const struct afi_want *want, uint64_t tag, const void *
            (want->source == NULL || want->source == source);
 }
 
-static struct afi_want *match_in(struct afi_link *list, uint64_t tag, const void *source)
+static struct afi_want *match_in(struct aqi_node *list, uint64_t tag, const void *source)
 {
-    for (struct afi_link *at = list->next; at != list; at = at->next)
+    for (struct aqi_node *at = list->next; at != list; at = at->next)
         if (match_agrees(match_want(at), tag, source)) return match_want(at);
     return NULL;
 }
@@ -137,23 +137,23 @@ struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const voi
 
 void afi_match_keep(struct afi_match *match, struct afi_stray *stray)
 {
-    afi_list_append(&match->strays, &stray->all);
-    afi_list_append(match_sources(match, stray->source), &stray->by_source);
+    aqi_list_append(&match->strays, &stray->all);
+    aqi_list_append(match_sources(match, stray->source), &stray->by_source);
 }
 
 void afi_match_drop(struct afi_stray *stray)
 {
-    afi_list_remove(&stray->all);
-    afi_list_remove(&stray->by_source);
+    aqi_list_remove(&stray->all);
+    aqi_list_remove(&stray->by_source);
 }
 
 struct afi_stray *afi_match_find_stray(struct afi_match *match, uint64_t tag, uint64_t ignore,
                                        const void *source)
 {
-    struct afi_link *list = source != NULL ? match_sources(match, source) : &match->strays;
-    for (struct afi_link *at = list->next; at != list; at = at->next) {
-        struct afi_stray *stray = source != NULL ? AFI_OF(at, struct afi_stray, by_source)
-                                                 : AFI_OF(at, struct afi_stray, all);
+    struct aqi_node *list = source != NULL ? match_sources(match, source) : &match->strays;
+    for (struct aqi_node *at = list->next; at != list; at = at->next) {
+        struct afi_stray *stray = source != NULL ? AQI_OF(at, struct afi_stray, by_source)
+                                                 : AQI_OF(at, struct afi_stray, all);
         if (((stray->tag ^ tag) & ~ignore) == 0 && (source == NULL || stray->source == source))
             return stray;
     }

@@ -13,13 +13,13 @@
 #ifndef AFI_MATCH_H
 #define AFI_MATCH_H
 
-#include "front/fi/list.h"
+#include "base/list.h"
 
 enum { AFI_CLASSES = 16 };
 
 /* A posted receive: embedded in the caller's own. */
 struct afi_want {
-    struct afi_link link;
+    struct aqi_node link;
     uint64_t tag, ignore;
     const void *source; /* NULL: any */
     uint64_t stamp;     /* the order of posting */
@@ -28,8 +28,8 @@ struct afi_want {
 
 /* A message without a receive: embedded in the caller's own. */
 struct afi_stray {
-    struct afi_link all;       /* in order of arrival, ... */
-    struct afi_link by_source; /* ... and among those that may come from the same source */
+    struct aqi_node all;       /* in order of arrival, ... */
+    struct aqi_node by_source; /* ... and among those that may come from the same source */
     uint64_t tag;
     const void *source;
 };
@@ -39,16 +39,16 @@ struct afi_class {
     bool any;     /* its receives name no source */
     size_t count; /* of receives in it */
     size_t size;  /* of `buckets`: a power of two, or 0 */
-    struct afi_link *buckets;
+    struct aqi_node *buckets;
 };
 
 enum { AFI_SOURCES = 64 };
 struct afi_match {
     struct afi_class classes[AFI_CLASSES];
     unsigned class_count;
-    struct afi_link others;
+    struct aqi_node others;
     uint64_t stamp;
-    struct afi_link strays, strays_by_source[AFI_SOURCES];
+    struct aqi_node strays, strays_by_source[AFI_SOURCES];
 };
 
 void afi_match_init(struct afi_match *match);

@@ -86,7 +86,7 @@ static ssize_t message_start(struct afi_ep *ep, const struct message_send *send)
 static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 {
     afi_lock();
-    ssize_t err = message_start(AFI_OF(fid, struct afi_ep, fid), send);
+    ssize_t err = message_start(AQI_OF(fid, struct afi_ep, fid), send);
     afi_unlock();
     return err;
 }
@@ -94,7 +94,7 @@ static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
 /* Those without flags have the endpoint's. */
 static uint64_t message_tx_flags(const struct fid_ep *fid)
 {
-    return AFI_OF(fid, const struct afi_ep, fid)->tx_flags;
+    return AQI_OF(fid, const struct afi_ep, fid)->tx_flags;
 }
 
 /* --- receiving ------------------------------------------------------------------------------- */
@@ -106,13 +106,13 @@ static ssize_t message_receive_at(struct fid_ep *fid, struct afi_receive_request
     struct afi_av *av;
     bool selective;
     if (fid->fid.fclass == FI_CLASS_SRX_CTX) {
-        struct afi_srx *srx = AFI_OF(fid, struct afi_srx, fid);
+        struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid);
         rxq = &srx->rxq;
         av = srx->av;
         request->cq = srx->cq;
         selective = srx->selective;
     } else {
-        struct afi_ep *ep = AFI_OF(fid, struct afi_ep, fid);
+        struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
         if (!ep->enabled || ep->srx != NULL) return -FI_EOPBADSTATE;
         rxq = ep->rxq;
         av = ep->av;
@@ -141,8 +141,8 @@ static ssize_t message_receive(struct fid_ep *fid, struct afi_receive_request *r
 static uint64_t message_rx_flags(const struct fid_ep *fid)
 {
     if (fid->fid.fclass == FI_CLASS_SRX_CTX)
-        return AFI_OF(fid, const struct afi_srx, fid)->rxq.flags;
-    return AFI_OF(fid, const struct afi_ep, fid)->rxq->flags;
+        return AQI_OF(fid, const struct afi_srx, fid)->rxq.flags;
+    return AQI_OF(fid, const struct afi_ep, fid)->rxq->flags;
 }
 
 /* --- messages -------------------------------------------------------------------------------- */

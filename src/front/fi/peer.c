@@ -36,15 +36,15 @@ struct peer_hello {
 
 /* --- finding them ---------------------------------------------------------------------------- */
 
-static struct afi_link *peer_bucket(struct afi_ep *ep, const struct afi_ident *ident)
+static struct aqi_node *peer_bucket(struct afi_ep *ep, const struct afi_ident *ident)
 {
     return &ep->peers[aqi_hash(AQI_HASH_SEED, (uintptr_t)ident) % AFI_PEERS];
 }
 
 static bool peer_is_local(const struct afi_ident *ident)
 {
-    for (struct afi_link *at = afi.eps.next; at != &afi.eps; at = at->next)
-        if (memcmp(AFI_OF(at, struct afi_ep, link)->name.id, ident->name.id, AFI_ID) == 0)
+    for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next)
+        if (memcmp(AQI_OF(at, struct afi_ep, link)->name.id, ident->name.id, AFI_ID) == 0)
             return true;
     return false;
 }
@@ -59,12 +59,12 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
                               .self = memcmp(ident->name.id, ep->name.id, AFI_ID) == 0,
                               .local = peer_is_local(ident),
                               .here = memcmp(ident->name.host, ep->name.host, AFI_ID) == 0};
-    afi_list_init(&peer->active);
-    afi_list_init(&peer->caller_link);
-    afi_list_init(&peer->notes);
-    afi_list_init(&peer->waiting);
-    afi_list_init(&peer->under_way);
-    afi_list_append(peer_bucket(ep, ident), &peer->link);
+    aqi_list_init(&peer->active);
+    aqi_list_init(&peer->caller_link);
+    aqi_list_init(&peer->notes);
+    aqi_list_init(&peer->waiting);
+    aqi_list_init(&peer->under_way);
+    aqi_list_append(peer_bucket(ep, ident), &peer->link);
     ident->users++;
     if (peer->self) {
         peer->state = AFI_UP;
@@ -75,10 +75,10 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
 
 struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident)
 {
-    struct afi_link *bucket = peer_bucket(ep, ident);
-    for (struct afi_link *at = bucket->next; at != bucket; at = at->next)
-        if (AFI_OF(at, struct afi_peer, link)->ident == ident)
-            return AFI_OF(at, struct afi_peer, link);
+    struct aqi_node *bucket = peer_bucket(ep, ident);
+    for (struct aqi_node *at = bucket->next; at != bucket; at = at->next)
+        if (AQI_OF(at, struct afi_peer, link)->ident == ident)
+            return AQI_OF(at, struct afi_peer, link);
     return peer_new(ep, ident);
 }
 
@@ -176,31 +176,31 @@ static void peer_reset(struct afi_peer *peer)
 static void peer_part(struct afi_peer *peer)
 {
     peer_reset(peer);
-    afi_list_remove(&peer->active);
-    if (!afi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
+    aqi_list_remove(&peer->active);
+    if (!aqi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
 }
 
 /* Fail all operations to it. The next one calls again. */
 void afi_peer_fail(struct afi_peer *peer, int err)
 {
-    struct afi_link *lists[] = {&peer->under_way, &peer->waiting};
+    struct aqi_node *lists[] = {&peer->under_way, &peer->waiting};
     afi_fetch_abort(peer);
     peer_reset(peer);
     afi_receive_peer_gone(peer, false);
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
-        while (!afi_list_is_empty(lists[i]))
-            afi_op_end(AFI_OF(lists[i]->next, struct afi_op, link), err);
+        while (!aqi_list_is_empty(lists[i]))
+            afi_op_end(AQI_OF(lists[i]->next, struct afi_op, link), err);
     peer->waiting_count = 0;
-    afi_list_remove(&peer->active);
-    afi_list_remove(&peer->caller_link);
+    aqi_list_remove(&peer->active);
+    aqi_list_remove(&peer->caller_link);
 }
 
 /* Close connections that have not been used since the last time. */
 static void peer_sweep(struct afi_ep *ep)
 {
     for (unsigned i = 0; i < AFI_PEERS; i++)
-        for (struct afi_link *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next) {
-            struct afi_peer *peer = AFI_OF(at, struct afi_peer, link);
+        for (struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next) {
+            struct afi_peer *peer = AQI_OF(at, struct afi_peer, link);
             uint32_t used = peer->sent + peer->received;
             if (used == peer->seen) afi_wire_leave(peer);
             peer->seen = used;
@@ -212,8 +212,8 @@ void afi_peer_sweep(void)
     uint64_t now = afi_now();
     if (now < afi.next_sweep) return;
     afi.next_sweep = now + afi.sweep_ns;
-    for (struct afi_link *at = afi.eps.next; at != &afi.eps; at = at->next)
-        peer_sweep(AFI_OF(at, struct afi_ep, link));
+    for (struct aqi_node *at = afi.eps.next; at != &afi.eps; at = at->next)
+        peer_sweep(AQI_OF(at, struct afi_ep, link));
 }
 
 /* Call later, though no event tells when. */
@@ -244,11 +244,11 @@ void afi_peer_call(struct afi_peer *peer)
     char uri[128], next[128];
     if (peer->state != AFI_IDLE) return;
     if (afi.calling >= PEER_CALLS) {
-        if (afi_list_is_empty(&peer->caller_link))
-            afi_list_append(&afi.callers, &peer->caller_link);
+        if (aqi_list_is_empty(&peer->caller_link))
+            aqi_list_append(&afi.callers, &peer->caller_link);
         return;
     }
-    afi_list_remove(&peer->caller_link);
+    aqi_list_remove(&peer->caller_link);
     const struct afi_name *self = &peer->ep->name, *name = &peer->ident->name;
     if (peer->since == 0) peer->since = afi_now();
     bool alone = !afi_name_uri(self, name, 1, next, sizeof(next));
@@ -276,10 +276,10 @@ void afi_peer_call(struct afi_peer *peer)
 
 void afi_peer_call_more(void)
 {
-    while (afi.calling < PEER_CALLS && !afi_list_is_empty(&afi.callers)) {
-        struct afi_peer *peer = AFI_OF(afi.callers.next, struct afi_peer, caller_link);
-        afi_list_remove(&peer->caller_link);
-        if (!afi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
+    while (afi.calling < PEER_CALLS && !aqi_list_is_empty(&afi.callers)) {
+        struct afi_peer *peer = AQI_OF(afi.callers.next, struct afi_peer, caller_link);
+        aqi_list_remove(&peer->caller_link);
+        if (!aqi_list_is_empty(&peer->waiting)) afi_peer_call(peer);
     }
 }
 
@@ -373,7 +373,7 @@ static void peer_opened(struct afi_peer *peer)
     peer->tries = 0;
     peer->team = aq_connection_team(peer->connection);
     peer->eager = aq_am_max_medium(peer->team);
-    if (!afi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+    if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
 }
 
 static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t code)
@@ -397,7 +397,7 @@ void afi_peer_look(struct afi_peer *peer)
 {
     bool waits = peer->state == AFI_CALLING && peer->connection == NULL;
     if (waits && afi_now() < peer->retry_at) return;
-    afi_list_remove(&peer->active);
+    aqi_list_remove(&peer->active);
     if (peer->state == AFI_CLOSING) {
         afi_peer_fail(peer, FI_EIO);
     } else if (peer->state == AFI_PARTING) {
@@ -412,8 +412,8 @@ bool afi_peer_may_access(void *context, uint64_t addr, size_t len)
 {
     const struct afi_peer *peer = context;
     if (peer == NULL) return false;
-    for (struct afi_link *at = peer->under_way.next; at != &peer->under_way; at = at->next) {
-        const struct afi_op *op = AFI_OF(at, const struct afi_op, link);
+    for (struct aqi_node *at = peer->under_way.next; at != &peer->under_way; at = at->next) {
+        const struct afi_op *op = AQI_OF(at, const struct afi_op, link);
         if (op->type != AFI_SEND && op->type != AFI_WRITE) continue;
         for (unsigned i = 0; i < op->count; i++)
             if (aqi_within(addr, len, (uintptr_t)op->iov[i].iov_base, op->iov[i].iov_len))
@@ -457,8 +457,8 @@ void afi_peer_event(const aq_connection_event *event)
 static bool peer_is_owed(const struct afi_peer *peer)
 {
     if (peer->self || peer->team == NULL) return false;
-    return !afi_list_is_empty(&peer->notes) || !afi_list_is_empty(&peer->waiting) ||
-           !afi_list_is_empty(&peer->under_way);
+    return !aqi_list_is_empty(&peer->notes) || !aqi_list_is_empty(&peer->waiting) ||
+           !aqi_list_is_empty(&peer->under_way);
 }
 
 static void peer_drain(struct afi_peer *peer)
@@ -471,19 +471,19 @@ void afi_peer_close_all(struct afi_ep *ep)
 {
     ep->close_by = afi_now() + PEER_CLOSE_NS;
     for (unsigned i = 0; i < AFI_PEERS; i++)
-        for (struct afi_link *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
-            peer_drain(AFI_OF(at, struct afi_peer, link));
+        for (struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
+            peer_drain(AQI_OF(at, struct afi_peer, link));
     ep->closing = true;
     for (unsigned i = 0; i < AQI_COUNT_OF(ep->listeners); i++) {
         (void)aq_listener_close(ep->listeners[i]);
         ep->listeners[i] = NULL;
     }
     for (unsigned i = 0; i < AFI_PEERS; i++)
-        while (!afi_list_is_empty(&ep->peers[i])) {
-            struct afi_peer *peer = AFI_OF(ep->peers[i].next, struct afi_peer, link);
+        while (!aqi_list_is_empty(&ep->peers[i])) {
+            struct afi_peer *peer = AQI_OF(ep->peers[i].next, struct afi_peer, link);
             afi_peer_fail(peer, FI_ECANCELED);
             afi_receive_peer_gone(peer, true);
-            afi_list_remove(&peer->link);
+            aqi_list_remove(&peer->link);
             afi_ident_put(peer->ident);
             free(peer);
         }

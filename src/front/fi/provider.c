@@ -262,7 +262,7 @@ int afi_no_ops_open(struct fid *fid, const char *name, uint64_t flags, void **op
 
 static int provider_fabric_close(struct fid *fid)
 {
-    free(AFI_OF(fid, struct fid_fabric, fid));
+    free(AQI_OF(fid, struct fid_fabric, fid));
     return 0;
 }
 
@@ -285,17 +285,17 @@ static int provider_no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr
 static struct afi_wait *provider_wait_of(struct fid *fid, bool *news)
 {
     if (fid->fclass == FI_CLASS_CQ) {
-        struct afi_cq *cq = AFI_OF(fid, struct afi_cq, fid.fid);
+        struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid.fid);
         *news = cq->count != 0 || cq->errors != NULL;
         return &cq->wait;
     }
     if (fid->fclass == FI_CLASS_EQ) {
-        struct afi_eq *eq = AFI_OF(fid, struct afi_eq, fid.fid);
+        struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
         *news = eq->events != NULL;
         return &eq->wait;
     }
     if (fid->fclass == FI_CLASS_CNTR) {
-        struct afi_cntr *cntr = AFI_OF(fid, struct afi_cntr, fid.fid);
+        struct afi_cntr *cntr = AQI_OF(fid, struct afi_cntr, fid.fid);
         *news = cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
         return &cntr->wait;
     }

@@ -10,8 +10,8 @@ void afi_rxq_init(struct afi_rxq *rxq)
 {
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++)
         afi_match_init(&rxq->matches[i]);
-    afi_list_init(&rxq->posted);
-    afi_list_init(&rxq->claimed);
+    aqi_list_init(&rxq->posted);
+    aqi_list_init(&rxq->claimed);
     rxq->least = RECEIVE_MULTI_LEAST;
 }
 
@@ -23,7 +23,7 @@ static void receive_free(struct afi_rx *rx)
 
 static bool receive_is_posted(const struct afi_rx *rx)
 {
-    return !afi_list_is_empty(&rx->link);
+    return !aqi_list_is_empty(&rx->link);
 }
 
 /* It takes no further message. */
@@ -31,13 +31,13 @@ static void receive_unpost(struct afi_rx *rx)
 {
     if (!receive_is_posted(rx)) return;
     afi_match_cancel(&rx->rxq->matches[rx->tagged], &rx->want);
-    afi_list_remove(&rx->link);
+    aqi_list_remove(&rx->link);
 }
 
 static void receive_drop_arrival(struct afi_arrival *arrival)
 {
     afi_match_drop(&arrival->stray);
-    afi_list_remove(&arrival->claimed);
+    aqi_list_remove(&arrival->claimed);
     arrival->peer->kept--;
     free(arrival);
 }
@@ -46,13 +46,13 @@ void afi_rxq_close(struct afi_rxq *rxq)
 {
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
         struct afi_match *match = &rxq->matches[i];
-        while (!afi_list_is_empty(&match->strays))
-            receive_drop_arrival(AFI_OF(match->strays.next, struct afi_arrival, stray.all));
+        while (!aqi_list_is_empty(&match->strays))
+            receive_drop_arrival(AQI_OF(match->strays.next, struct afi_arrival, stray.all));
     }
-    while (!afi_list_is_empty(&rxq->claimed))
-        receive_drop_arrival(AFI_OF(rxq->claimed.next, struct afi_arrival, claimed));
-    while (!afi_list_is_empty(&rxq->posted)) {
-        struct afi_rx *rx = AFI_OF(rxq->posted.next, struct afi_rx, link);
+    while (!aqi_list_is_empty(&rxq->claimed))
+        receive_drop_arrival(AQI_OF(rxq->claimed.next, struct afi_arrival, claimed));
+    while (!aqi_list_is_empty(&rxq->posted)) {
+        struct afi_rx *rx = AQI_OF(rxq->posted.next, struct afi_rx, link);
         receive_unpost(rx);
         receive_free(rx);
     }
@@ -190,7 +190,7 @@ static struct afi_arrival *receive_keep(struct afi_peer *peer, const struct afi_
         .stray = {.tag = message->tag, .source = peer->ident}, .peer = peer, .message = *message};
     arrival->message.bytes = arrival->bytes;
     peer->kept++;
-    afi_list_init(&arrival->claimed);
+    aqi_list_init(&arrival->claimed);
     memcpy(arrival->bytes, message->bytes, message->nbytes);
     return arrival;
 }
@@ -201,7 +201,7 @@ void afi_receive(struct afi_peer *peer, const struct afi_message *message)
     struct afi_match *match = &rxq->matches[message->tagged];
     struct afi_want *want = afi_match_find(match, message->tag, peer->ident);
     if (want != NULL)
-        receive_deliver(AFI_OF(want, struct afi_rx, want), peer, message);
+        receive_deliver(AQI_OF(want, struct afi_rx, want), peer, message);
     else
         afi_match_keep(match, &receive_keep(peer, message)->stray);
 }
@@ -220,17 +220,17 @@ static void receive_purge(struct afi_arrival *arrival, const struct afi_peer *pe
 void afi_receive_peer_gone(struct afi_peer *peer, bool all)
 {
     struct afi_rxq *rxq = peer->ep->rxq;
-    struct afi_link *next;
+    struct aqi_node *next;
     for (unsigned i = 0; i < AQI_COUNT_OF(rxq->matches); i++) {
-        struct afi_link *list = &rxq->matches[i].strays;
-        for (struct afi_link *at = list->next; at != list; at = next) {
+        struct aqi_node *list = &rxq->matches[i].strays;
+        for (struct aqi_node *at = list->next; at != list; at = next) {
             next = at->next;
-            receive_purge(AFI_OF(at, struct afi_arrival, stray.all), peer, all);
+            receive_purge(AQI_OF(at, struct afi_arrival, stray.all), peer, all);
         }
     }
-    for (struct afi_link *at = rxq->claimed.next; all && at != &rxq->claimed; at = next) {
+    for (struct aqi_node *at = rxq->claimed.next; all && at != &rxq->claimed; at = next) {
         next = at->next;
-        receive_purge(AFI_OF(at, struct afi_arrival, claimed), peer, all);
+        receive_purge(AQI_OF(at, struct afi_arrival, claimed), peer, all);
     }
 }
 
@@ -244,7 +244,7 @@ static struct afi_rx *receive_new(struct afi_rxq *rxq, const struct afi_receive_
     rx->want.ignore = request->ignore;
     rx->want.source = rx->source = request->source;
     if (rx->source != NULL) rx->source->users++; /* though it is removed from the vector */
-    afi_list_init(&rx->link);
+    aqi_list_init(&rx->link);
     rx->rxq = rxq;
     rx->tagged = request->tagged;
     rx->many = (request->flags & FI_MULTI_RECV) != 0;
@@ -300,13 +300,13 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
         if (request->cq != NULL) afi_cq_fail(request->cq, &entry, FI_ADDR_NOTAVAIL);
         return 0;
     }
-    struct afi_arrival *arrival = AFI_OF(stray, struct afi_arrival, stray);
+    struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
     receive_report_peek(request, arrival);
     if ((request->flags & FI_DISCARD) != 0) {
         receive_discard(arrival);
     } else if ((request->flags & FI_CLAIM) != 0) {
         afi_match_drop(stray);
-        afi_list_append(&rxq->claimed, &arrival->claimed);
+        aqi_list_append(&rxq->claimed, &arrival->claimed);
         ((struct fi_context *)request->context)->internal[0] = arrival;
     }
     return 0;
@@ -316,9 +316,9 @@ static int receive_peek(struct afi_rxq *rxq, const struct afi_receive_request *r
 static struct afi_arrival *receive_claimed(struct afi_rxq *rxq, const void *context)
 {
     const void *claimed = ((const struct fi_context *)context)->internal[0];
-    for (struct afi_link *at = rxq->claimed.next; at != &rxq->claimed; at = at->next)
-        if (AFI_OF(at, struct afi_arrival, claimed) == claimed)
-            return AFI_OF(at, struct afi_arrival, claimed);
+    for (struct aqi_node *at = rxq->claimed.next; at != &rxq->claimed; at = at->next)
+        if (AQI_OF(at, struct afi_arrival, claimed) == claimed)
+            return AQI_OF(at, struct afi_arrival, claimed);
     return NULL;
 }
 
@@ -348,13 +348,13 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
     if (rx == NULL) return -FI_ENOMEM;
     stray = afi_match_find_stray(match, request->tag, request->ignore, request->source);
     if (stray != NULL && !rx->many) {
-        receive_deliver_arrival(rx, AFI_OF(stray, struct afi_arrival, stray));
+        receive_deliver_arrival(rx, AQI_OF(stray, struct afi_arrival, stray));
         return 0;
     }
-    afi_list_append(&rxq->posted, &rx->link);
+    aqi_list_append(&rxq->posted, &rx->link);
     afi_match_post(match, &rx->want);
     while (stray != NULL) {
-        struct afi_arrival *arrival = AFI_OF(stray, struct afi_arrival, stray);
+        struct afi_arrival *arrival = AQI_OF(stray, struct afi_arrival, stray);
         size_t left = rx->len - rx->used;
         bool stays = left - aqi_min(left, arrival->message.len) >= rxq->least;
         receive_deliver_arrival(rx, arrival); /* frees the receive if it does not stay */
@@ -366,8 +366,8 @@ int afi_receive_post(struct afi_rxq *rxq, const struct afi_receive_request *requ
 
 int afi_rxq_cancel(struct afi_rxq *rxq, struct afi_cq *cq, void *context)
 {
-    for (struct afi_link *at = rxq->posted.next; at != &rxq->posted; at = at->next) {
-        struct afi_rx *rx = AFI_OF(at, struct afi_rx, link);
+    for (struct aqi_node *at = rxq->posted.next; at != &rxq->posted; at = at->next) {
+        struct afi_rx *rx = AQI_OF(at, struct afi_rx, link);
         if (rx->context != context) continue;
         receive_unpost(rx);
         if (rx->fetching != 0) return 0; /* it ends with what is on its way */

@@ -46,14 +46,14 @@ static ssize_t rma_start(struct afi_ep *ep, const struct rma_call *call, enum af
 static ssize_t rma_call(struct fid_ep *fid, const struct rma_call *call, enum afi_type type)
 {
     afi_lock();
-    ssize_t err = rma_start(AFI_OF(fid, struct afi_ep, fid), call, type);
+    ssize_t err = rma_start(AQI_OF(fid, struct afi_ep, fid), call, type);
     afi_unlock();
     return err;
 }
 
 static uint64_t rma_flags(const struct fid_ep *fid)
 {
-    return AFI_OF(fid, const struct afi_ep, fid)->tx_flags;
+    return AQI_OF(fid, const struct afi_ep, fid)->tx_flags;
 }
 
 static ssize_t rma_vector(struct fid_ep *ep, const struct iovec *iov, size_t count,

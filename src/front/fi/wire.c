@@ -19,7 +19,7 @@ enum {
 
 /* A message that waits for room; and one that has come early. */
 struct wire_note {
-    struct afi_link link;
+    struct aqi_node link;
     size_t len;
     unsigned char bytes[]; /* with the head */
 };
@@ -49,7 +49,7 @@ struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, vo
     struct afi_op *op = aqi_pool_get(&afi.op_pool);
     if (op == NULL) return NULL;
     *op = none;
-    afi_list_init(&op->link);
+    aqi_list_init(&op->link);
     op->peer = peer;
     op->context = context;
     op->report = afi_tx_reports(peer->ep, flags, silent);
@@ -92,7 +92,7 @@ static struct afi_op *wire_find_op(const struct afi_peer *peer, uint32_t handle)
 void afi_op_free(struct afi_op *op)
 {
     if (op->handle != 0) afi.ops[wire_slot(op->handle)].op = NULL;
-    afi_list_remove(&op->link);
+    aqi_list_remove(&op->link);
     free(op->copy);
     aqi_pool_put(&afi.op_pool, op);
 }
@@ -136,7 +136,7 @@ static void wire_abandon(struct afi_peer *peer)
     afi_peer_activate(peer);
 }
 
-static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const struct iovec *iov,
+static bool wire_keep(struct aqi_node *list, const struct afi_wire *head, const struct iovec *iov,
                       unsigned count)
 {
     size_t len = sizeof(*head) + afi_iov_len(iov, count);
@@ -145,7 +145,7 @@ static bool wire_keep(struct afi_link *list, const struct afi_wire *head, const 
     note->len = len;
     memcpy(note->bytes, head, sizeof(*head));
     afi_iov_gather(iov, count, note->bytes + sizeof(*head));
-    afi_list_append(list, &note->link);
+    aqi_list_append(list, &note->link);
     return true;
 }
 
@@ -220,7 +220,7 @@ void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes)
     static const struct afi_wire head = {.kind = AFI_CREDIT};
     if (epoch != peer->epoch) return;
     peer->owed += (uint32_t)(bytes + WIRE_COST);
-    if (peer->owed >= AFI_WINDOW / 2 && afi_list_is_empty(&peer->notes))
+    if (peer->owed >= AFI_WINDOW / 2 && aqi_list_is_empty(&peer->notes))
         afi_wire_note(peer, &head, NULL, 0);
 }
 
@@ -373,15 +373,15 @@ static aq_status wire_send_access(struct afi_op *op)
 static aq_status wire_send(struct afi_op *op)
 {
     struct afi_peer *peer = op->peer;
-    if (op->fence && !afi_list_is_empty(&peer->under_way)) return AQ_AGAIN;
+    if (op->fence && !aqi_list_is_empty(&peer->under_way)) return AQ_AGAIN;
     aq_status st = op->type == AFI_SEND ? wire_send_message(op) : wire_send_access(op);
     if (st != AQ_OK) return st;
     if (op->ack == 0) {
         afi_op_end(op, 0);
         return AQ_OK;
     }
-    afi_list_remove(&op->link);
-    afi_list_append(&peer->under_way, &op->link);
+    aqi_list_remove(&op->link);
+    aqi_list_append(&peer->under_way, &op->link);
     op->sent = true;
     return AQ_OK;
 }
@@ -396,7 +396,7 @@ static int wire_start(struct afi_op *op)
     }
     if (peer->waiting_count >= AFI_QUEUED) return -FI_EAGAIN;
     if (wire_is_injected(op) && !wire_own(op)) return -FI_EAGAIN;
-    afi_list_append(&peer->waiting, &op->link);
+    aqi_list_append(&peer->waiting, &op->link);
     peer->waiting_count++;
     if (peer->state == AFI_UP)
         afi_peer_activate(peer);
@@ -416,19 +416,19 @@ int afi_op_start(struct afi_op *op, int err)
 
 static struct wire_note *wire_first_note(struct afi_peer *peer)
 {
-    return AFI_OF(peer->notes.next, struct wire_note, link);
+    return AQI_OF(peer->notes.next, struct wire_note, link);
 }
 
 static void wire_push_notes(struct afi_peer *peer)
 {
-    while (!afi_list_is_empty(&peer->notes)) {
+    while (!aqi_list_is_empty(&peer->notes)) {
         struct wire_note *note = wire_first_note(peer);
         struct afi_wire head;
         const struct iovec iov = {.iov_base = note->bytes + sizeof(head),
                                   .iov_len = note->len - sizeof(head)};
         memcpy(&head, note->bytes, sizeof(head));
         if (wire_transmit(peer, &head, &iov, 1, iov.iov_len) != AQ_OK) return;
-        afi_list_remove(&note->link);
+        aqi_list_remove(&note->link);
         free(note);
     }
 }
@@ -436,11 +436,11 @@ static void wire_push_notes(struct afi_peer *peer)
 /* Those that are there now, as each may lead to another. */
 static void wire_take_own(struct afi_peer *peer)
 {
-    struct afi_link *last = peer->notes.prev;
-    for (bool more = !afi_list_is_empty(&peer->notes); more;) {
+    struct aqi_node *last = peer->notes.prev;
+    for (bool more = !aqi_list_is_empty(&peer->notes); more;) {
         struct wire_note *note = wire_first_note(peer);
         more = &note->link != last;
-        afi_list_remove(&note->link);
+        aqi_list_remove(&note->link);
         afi_wire_input(peer, note->bytes, note->len);
         free(note);
     }
@@ -457,22 +457,22 @@ void afi_wire_push(struct afi_peer *peer)
     else
         wire_push_notes(peer);
     if (peer->state == AFI_AGREED) {
-        if (afi_list_is_empty(&peer->notes)) afi_list_remove(&peer->active);
+        if (aqi_list_is_empty(&peer->notes)) aqi_list_remove(&peer->active);
         return;
     }
-    while ((peer->self || afi_list_is_empty(&peer->notes)) && !afi_list_is_empty(&peer->waiting)) {
-        if (wire_send(AFI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
+    while ((peer->self || aqi_list_is_empty(&peer->notes)) && !aqi_list_is_empty(&peer->waiting)) {
+        if (wire_send(AQI_OF(peer->waiting.next, struct afi_op, link)) != AQ_OK) break;
         peer->waiting_count--;
     }
-    if (afi_list_is_empty(&peer->notes) && afi_list_is_empty(&peer->waiting))
-        afi_list_remove(&peer->active);
+    if (aqi_list_is_empty(&peer->notes) && aqi_list_is_empty(&peer->waiting))
+        aqi_list_remove(&peer->active);
 }
 
 void afi_wire_forget(struct afi_peer *peer)
 {
-    while (!afi_list_is_empty(&peer->notes)) {
+    while (!aqi_list_is_empty(&peer->notes)) {
         struct wire_note *note = wire_first_note(peer);
-        afi_list_remove(&note->link);
+        aqi_list_remove(&note->link);
         free(note);
     }
     while (peer->early != NULL) {
@@ -490,8 +490,8 @@ void afi_wire_forget(struct afi_peer *peer)
  */
 static bool wire_is_unused(const struct afi_peer *peer)
 {
-    return !peer->self && afi_list_is_empty(&peer->waiting) &&
-           afi_list_is_empty(&peer->under_way) && afi_list_is_empty(&peer->notes) &&
+    return !peer->self && aqi_list_is_empty(&peer->waiting) &&
+           aqi_list_is_empty(&peer->under_way) && aqi_list_is_empty(&peer->notes) &&
            peer->early == NULL && peer->kept == 0;
 }
 
@@ -660,7 +660,7 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
             return;
         }
         peer->left += head.credit;
-        if (!afi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+        if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
     }
     switch (head.kind) {
     case AFI_MESSAGE:

@@ -48,8 +48,8 @@ static int open_world(void **state)
                      0);
     assert_int_equal(afi_name_make(&name), 0);
     name.transports = AFI_BY_SHM;
-    world.ep = AFI_OF(ep, struct afi_ep, fid);
-    world.cq = AFI_OF(cq, struct afi_cq, fid);
+    world.ep = AQI_OF(ep, struct afi_ep, fid);
+    world.cq = AQI_OF(cq, struct afi_cq, fid);
     world.peer = afi_peer_get(world.ep, afi_ident_get(world.ep->domain, &name));
     assert_non_null(world.peer);
     afi.ops = calloc(OPS, sizeof(*afi.ops));
@@ -79,7 +79,7 @@ static int begin(void **state)
         op->count = 1;
         op->len = OP_BYTES;
         afi.ops[i].op = op;
-        afi_list_append(&world.peer->under_way, &op->link);
+        aqi_list_append(&world.peer->under_way, &op->link);
     }
     memset(world.memory, 0, sizeof(world.memory));
     memset(world.target, 0, sizeof(world.target));
@@ -240,14 +240,14 @@ static void test_messages(void **state)
     struct afi_piece piece = {.addr = 1, .len = OP_BYTES};
     (void)state;
     assert_true(takes(&head, data, OP_BYTES));
-    assert_false(afi_list_is_empty(&world.ep->own.matches[0].strays));
-    assert_true(afi_list_is_empty(&world.peer->notes));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_true(aqi_list_is_empty(&world.peer->notes));
     assert_false(takes(&head, data, OP_BYTES - 1));
     assert_false(takes(&head, data, OP_BYTES + 1));
     head.flags = AFI_TAGGED_FLAG | AFI_ACK_ARRIVED;
     assert_true(takes(&head, data, OP_BYTES));
-    assert_false(afi_list_is_empty(&world.ep->own.matches[1].strays));
-    assert_false(afi_list_is_empty(&world.peer->notes)); /* the answer */
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(aqi_list_is_empty(&world.peer->notes)); /* the answer */
     head.flags = AFI_REMOTE;
     head.pieces = 1;
     assert_true(takes(&head, &piece, sizeof(piece)));
@@ -314,7 +314,7 @@ static void test_places_outside(void **state)
         struct afi_wire head = {.kind = AFI_PUT, .len = 16};
         access.places[0] = places[i];
         assert_true(accesses(&head, &access, 1, 16));
-        assert_false(afi_list_is_empty(&world.peer->notes));
+        assert_false(aqi_list_is_empty(&world.peer->notes));
         for (unsigned k = 0; k < MEMORY; k++)
             assert_int_equal(world.memory[k], 0);
     }
@@ -330,7 +330,7 @@ static void test_reads(void **state)
     struct afi_wire head = {.kind = AFI_GET, .len = 16};
     (void)state;
     assert_true(accesses(&head, &access, 1, 0));
-    assert_false(afi_list_is_empty(&world.peer->notes));
+    assert_false(aqi_list_is_empty(&world.peer->notes));
     assert_false(accesses(&head, &access, 1, 1));
     head.len = 17;
     assert_false(accesses(&head, &access, 1, 0));
@@ -415,9 +415,9 @@ static void test_brief_messages(void **state)
 {
     (void)state;
     assert_true(takes_brief(AFI_DATA_FLAG, sizeof(struct afi_brief)));
-    assert_false(afi_list_is_empty(&world.ep->own.matches[0].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[0].strays));
     assert_true(takes_brief(AFI_TAGGED_FLAG, sizeof(struct afi_brief) + 8));
-    assert_false(afi_list_is_empty(&world.ep->own.matches[1].strays));
+    assert_false(aqi_list_is_empty(&world.ep->own.matches[1].strays));
     assert_false(takes_brief(0, sizeof(struct afi_brief) - 1));
     assert_false(takes_brief(AFI_ACK_ARRIVED, sizeof(struct afi_brief)));
     assert_false(takes_brief(AFI_ACK_DELIVERED, sizeof(struct afi_brief)));
