@@ -8,7 +8,7 @@
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-static_assert(HCA_RAILS <= AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
+static_assert((int)HCA_RAILS <= (int)AQI_RDMA_RAILS && HCA_RAILS * sizeof(uint32_t) <= AQI_RDMA_KEY,
               "the engine has room for the registrations and keys of all rails");
 
 static void hca_driver_dereg(struct aqi_rdma *rdma, void *mr[AQI_RDMA_RAILS])
