@@ -313,7 +313,9 @@ done
 runs_itself 1 ' [4]' env AQ_BOOT=single "$program" 4
 if manager=$(command -v mpiexec.hydra); then
     runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -n 2 "$program" 4
-    runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -pmi-port -n 2 "$program" 4
+    # It names this host then.
+    ! getent hosts "$(hostname)" >/dev/null ||
+        runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -pmi-port -n 2 "$program" 4
 fi
 plans "any 'o p' -np 2 $program 'a b'" \
     env MPIRUN_CMD="any 'o p' -np %N %C" "$run" -t -spawner=mpi -n 2 "$program" 'a b'

@@ -200,7 +200,10 @@ static void loopback_needs_no_name(void **state)
     (void)state;
     if (access("/etc/hosts", F_OK) == 0) {
         assert_int_equal(unshare(CLONE_NEWNS), 0);
-        assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+        if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+            print_message("skipped: mounts cannot be private here, as in a chroot\n");
+            skip();
+        }
         assert_int_equal(mount("/dev/null", "/etc/hosts", NULL, MS_BIND, NULL), 0);
     }
     assert_finds(NULL, "localhost", "lo", "127.0.0.1");
