@@ -11,8 +11,10 @@ import re
 import subprocess
 import sys
 
-# Root may lock any amount of memory, and open all devices.
-USER = "setpriv --reuid 65534 --regid 65534 --clear-groups"
+# Root may lock any amount of memory, and open all devices. The user reads the build wherever it is,
+# such as in root's home.
+USER = ("setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search "
+        "--ambient-caps +dac_read_search")
 NOBODY = f"ulimit -l 64; exec {USER}"
 CLOSED = f"chmod 600 /dev/infiniband/*; trap 'chmod 666 /dev/infiniband/*' EXIT; {USER}"
 # The network between the ports drops packets that both ports would carry.
