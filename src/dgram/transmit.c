@@ -5,6 +5,8 @@
  */
 #include "dgram/conn.h"
 
+#include "base/iov.h"
+
 #include <stdlib.h>
 
 enum {
@@ -153,13 +155,9 @@ static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
 /* Many small pieces cost the kernel more than a copy that makes them one. */
 static void transmit_gather(struct dgram_env *env, struct dgram_burst *burst)
 {
-    size_t at = 0;
     if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED || burst->copied) return;
-    for (unsigned i = 0; i < burst->niov; i++) {
-        memcpy(env->gathered + at, burst->iov[i].iov_base, burst->iov[i].iov_len);
-        at += burst->iov[i].iov_len;
-    }
-    burst->iov[0] = (struct iovec){.iov_base = env->gathered, .iov_len = at};
+    size_t len = aqi_iov_gather(burst->iov, burst->niov, env->gathered);
+    burst->iov[0] = (struct iovec){.iov_base = env->gathered, .iov_len = len};
     burst->niov = 1;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/iov.h"
 #include "job/link_impl.h"
 
 #include <endian.h>
@@ -169,12 +170,9 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
                   link->backlog);
         return;
     }
-    uint8_t *payload = item->bytes + AQI_SEAL_HEAD, *at = payload;
-    for (unsigned i = 0; i < niov; i++) {
-        if (iov[i].iov_len != 0) memcpy(at, iov[i].iov_base, iov[i].iov_len);
-        at += iov[i].iov_len;
-    }
-    aqi_seal_frame(&link->seal, kind, payload, len, item->bytes, at);
+    uint8_t *payload = item->bytes + AQI_SEAL_HEAD;
+    uint8_t *tag = payload + aqi_iov_gather(iov, niov, payload);
+    aqi_seal_frame(&link->seal, kind, payload, len, item->bytes, tag);
     item->next = NULL;
     item->len = whole;
     *link->last = item;

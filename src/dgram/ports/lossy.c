@@ -1,6 +1,7 @@
 /* A port around another one that loses, repeats, delays and alters packets, always the same ones
  * for a seed and a sequence of packets. */
 #include "base/fail.h"
+#include "base/iov.h"
 #include "base/spin.h"
 #include "dgram/ports/port.h"
 #include "dgram/ports/slice.h"
@@ -56,16 +57,6 @@ static enum fate lossy_fate(struct lossy_port *self)
     return at < end + weather->corruption ? ALTER : PASS;
 }
 
-static size_t lossy_copy(const struct iovec *iov, unsigned niov, unsigned char *to)
-{
-    size_t len = 0;
-    for (unsigned i = 0; i < niov; i++) {
-        memcpy(to + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
-    }
-    return len;
-}
-
 static bool lossy_pass_one(struct lossy_port *self, enum aqi_dgram_channel channel,
                            const struct aqi_dgram_addr *to, unsigned char *bytes, size_t len)
 {
@@ -103,7 +94,7 @@ static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
     held->wait = 2 + (unsigned)wait; /* it is itself the first that is sent */
     held->channel = channel;
     held->to = *to;
-    held->len = lossy_copy(iov, niov, held->bytes);
+    held->len = aqi_iov_gather(iov, niov, held->bytes);
     self->holding++;
     self->idle = 0;
 }
@@ -124,7 +115,7 @@ static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram
         lossy_hold(self, channel, to, iov, niov);
         return true;
     }
-    (void)lossy_copy(iov, niov, self->altered);
+    (void)aqi_iov_gather(iov, niov, self->altered);
     uint64_t bit = lossy_random(self) % (8 * len);
     self->altered[bit / 8] ^= (unsigned char)(1u << bit % 8);
     return lossy_pass_one(self, channel, to, self->altered, len);

@@ -5,6 +5,7 @@
  * peers behind a router or packets that come through other queues than the first.
  */
 #include "base/fail.h"
+#include "base/iov.h"
 #include "base/spin.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
@@ -244,11 +245,7 @@ static uint32_t xdp_write(const struct xdp_port *self, unsigned char *frame,
                           const struct iovec *iov, unsigned niov)
 {
     struct xdp_headers headers = self->headers;
-    size_t len = HEADERS;
-    for (unsigned i = 0; i < niov; i++) {
-        memcpy(frame + len, iov[i].iov_base, iov[i].iov_len);
-        len += iov[i].iov_len;
-    }
+    size_t len = HEADERS + aqi_iov_gather(iov, niov, frame + HEADERS);
     memcpy(headers.to, ethernet, 6);
     headers.len = htons((uint16_t)(len - ETHERNET));
     headers.udp_len = htons((uint16_t)(len - IP));

@@ -10,6 +10,7 @@
 #ifndef AFI_FI_H
 #define AFI_FI_H
 
+#include "base/iov.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/spin.h"
@@ -577,10 +578,9 @@ unsigned afi_iov_part(const struct iovec *iov, unsigned count, size_t at, size_t
                       struct iovec *part);
 /* The same memory as a message names it to a peer, without empty pieces. */
 unsigned afi_iov_pieces(const struct iovec *iov, unsigned count, struct afi_piece *pieces);
-/* Copy to [at, at + len) of these pieces of memory, as much as there is; and all from them. */
+/* Copy to [at, at + len) of these pieces of memory, as much as there is. */
 void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, const void *bytes,
                           size_t len);
-void afi_iov_gather_many(const struct iovec *iov, unsigned count, void *bytes);
 
 static inline void afi_iov_scatter(const struct iovec *iov, unsigned count, size_t at,
                                    const void *bytes, size_t len)
@@ -589,14 +589,6 @@ static inline void afi_iov_scatter(const struct iovec *iov, unsigned count, size
         memcpy((unsigned char *)iov->iov_base + at, bytes, len);
     else
         afi_iov_scatter_many(iov, count, at, bytes, len);
-}
-
-static inline void afi_iov_gather(const struct iovec *iov, unsigned count, void *bytes)
-{
-    if (AQI_LIKELY(count == 1 && iov->iov_len != 0))
-        memcpy(bytes, iov->iov_base, iov->iov_len);
-    else
-        afi_iov_gather_many(iov, count, bytes);
 }
 
 #endif

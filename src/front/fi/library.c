@@ -249,12 +249,3 @@ void afi_iov_scatter_many(const struct iovec *iov, unsigned count, size_t at, co
     for (unsigned i = 0; i < count; from += part[i++].iov_len)
         memcpy(part[i].iov_base, from, part[i].iov_len);
 }
-
-void afi_iov_gather_many(const struct iovec *iov, unsigned count, void *bytes)
-{
-    unsigned char *to = bytes;
-    for (unsigned i = 0; i < count; i++) {
-        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
-        to += iov[i].iov_len;
-    }
-}

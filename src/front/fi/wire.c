@@ -144,7 +144,7 @@ static bool wire_keep(struct aqi_node *list, const struct afi_wire *head, const 
     if (note == NULL) return false;
     note->len = len;
     memcpy(note->bytes, head, sizeof(*head));
-    afi_iov_gather(iov, count, note->bytes + sizeof(*head));
+    (void)aqi_iov_gather(iov, count, note->bytes + sizeof(*head));
     aqi_list_append(list, &note->link);
     return true;
 }
@@ -157,7 +157,7 @@ static aq_status wire_post(struct afi_peer *peer, const struct afi_wire *head,
         aq_am_reserve(peer->team, 1, AQ_AM_MEDIUM, NULL, len, len, 0, AQ_IMMEDIATE, &buffer);
     if (st != AQ_OK) return st;
     memcpy(buffer.addr, head, sizeof(*head));
-    afi_iov_gather(iov, count, (unsigned char *)buffer.addr + sizeof(*head));
+    (void)aqi_iov_gather(iov, count, (unsigned char *)buffer.addr + sizeof(*head));
     st = aq_am_commit(&buffer, WIRE_HANDLER, len, NULL, NULL, 0, AQ_IMMEDIATE);
     if (st == AQ_AGAIN) aq_am_cancel(&buffer);
     return st;
@@ -169,7 +169,7 @@ static aq_status wire_post_short(struct afi_peer *peer, const struct afi_wire *h
 {
     unsigned char bytes[WIRE_SHORT];
     memcpy(bytes, head, sizeof(*head));
-    afi_iov_gather(iov, count, bytes + sizeof(*head));
+    (void)aqi_iov_gather(iov, count, bytes + sizeof(*head));
     return aq_am_medium(peer->team, 1, WIRE_HANDLER, bytes, len, NULL, 0, AQ_IMMEDIATE, NULL);
 }
 
@@ -230,7 +230,7 @@ static bool wire_own(struct afi_op *op)
     if (op->copy != NULL || op->len == 0) return true;
     op->copy = malloc(op->len);
     if (op->copy == NULL) return false;
-    afi_iov_gather(op->iov, op->count, op->copy);
+    (void)aqi_iov_gather(op->iov, op->count, op->copy);
     op->iov[0] = (struct iovec){.iov_base = op->copy, .iov_len = op->len};
     op->count = 1;
     return true;
@@ -283,7 +283,7 @@ static bool wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, 
         return false;
     message.head = (struct afi_brief){
         .kind = AFI_BRIEF, .flags = flags, .number = peer->sent + 1, .tag = tag, .data = data};
-    afi_iov_gather(iov, count, message.bytes + sizeof(message.head));
+    (void)aqi_iov_gather(iov, count, message.bytes + sizeof(message.head));
     if (aq_am_medium(peer->team, 1, WIRE_HANDLER, message.bytes, sizeof(message.head) + len, NULL,
                      0, AQ_IMMEDIATE, NULL) != AQ_OK)
         return false;
