@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 enum {
     EP_TAKES = 8, /* events taken between two rounds of progress */
@@ -22,7 +20,7 @@ static int ep_open_handle(struct aqc_ep *ep)
 {
     struct epoll_event wanted = {.events = EPOLLIN};
     ep->handle = epoll_create1(EPOLL_CLOEXEC);
-    ep->signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    ep->signal = aqi_kick_new();
     if (ep->handle < 0 || ep->signal < 0) return CCI_ENOMEM;
     if (epoll_ctl(ep->handle, EPOLL_CTL_ADD, ep->signal, &wanted) != 0 ||
         epoll_ctl(ep->handle, EPOLL_CTL_ADD, aqc.fd, &wanted) != 0)
@@ -34,12 +32,12 @@ static int ep_open_handle(struct aqc_ep *ep)
 
 static void ep_set_signal(struct aqc_ep *ep, bool on)
 {
-    uint64_t count = 1;
     if (on == ep->signaled) return;
     ep->signaled = on;
-    ssize_t done =
-        on ? write(ep->signal, &count, sizeof(count)) : read(ep->signal, &count, sizeof(count));
-    (void)done; /* the counter is 0 or 1, as `signaled` says */
+    if (on)
+        aqi_kick(ep->signal);
+    else
+        (void)aqi_kick_take(ep->signal);
 }
 
 void aqc_ep_signal(struct aqc_ep *ep)

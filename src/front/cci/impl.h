@@ -5,6 +5,8 @@
 #ifndef AQC_IMPL_H
 #define AQC_IMPL_H
 
+#include "base/iov.h"
+#include "base/kick.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/spin.h"
@@ -37,7 +39,7 @@ struct aqc_device {
     unsigned pid;     /* sm: in place of the process's; 0: none */
     unsigned next_id; /* sm: of the next endpoint */
     const char **arguments;
-    unsigned count, room;
+    unsigned count;
 };
 
 aq_status aqc_devices_open(void);

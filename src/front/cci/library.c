@@ -9,8 +9,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 struct aqc aqc;
 
@@ -216,19 +214,8 @@ void aqc_pause(unsigned rounds)
 
 void aqc_wake_thread(void)
 {
-    uint64_t one = 1;
     aqc.asleep = false;
-    if (aqc.thread_wake >= 0 && write(aqc.thread_wake, &one, sizeof(one)) < 0) {
-        /* It is signaled already. */
-    }
-}
-
-static void library_drain(int fd)
-{
-    uint64_t count;
-    if (read(fd, &count, sizeof(count)) < 0) {
-        /* It was not signaled. */
-    }
+    if (aqc.thread_wake >= 0) aqi_kick(aqc.thread_wake);
 }
 
 static uint32_t library_calls(void)
@@ -240,7 +227,7 @@ static uint32_t library_calls(void)
 static void library_nap(void)
 {
     struct pollfd wake = {.fd = aqc.thread_wake, .events = POLLIN};
-    if (poll(&wake, 1, LIBRARY_GRACE_MS) > 0) library_drain(aqc.thread_wake);
+    if (poll(&wake, 1, LIBRARY_GRACE_MS) > 0) (void)aqi_kick_take(aqc.thread_wake);
 }
 
 /*
@@ -265,7 +252,7 @@ static void library_sleep(void)
     aqc_unlock();
     (void)poll(fds, AQI_COUNT_OF(fds), ms);
     if ((fds[0].revents & POLLIN) != 0)
-        library_drain(aqc.thread_wake);
+        (void)aqi_kick_take(aqc.thread_wake);
     else if (grace)
         library_nap(); /* a program that sleeps on a handle has been woken, too */
 }
@@ -312,7 +299,7 @@ int aqc_thread_start(void)
 {
     sigset_t all, last;
     if (aqc.thread_runs) return CCI_SUCCESS;
-    aqc.thread_wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    aqc.thread_wake = aqi_kick_new();
     if (aqc.thread_wake < 0) return CCI_ENOMEM;
     sigfillset(&all); /* signals are the program's */
     pthread_sigmask(SIG_SETMASK, &all, &last);

@@ -173,9 +173,7 @@ static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, uns
     aq_status st = aq_am_reserve(conn->team, 1, AQ_AM_MEDIUM, NULL, len, len, MESSAGE_ARGS,
                                  AQ_IMMEDIATE, &buffer);
     if (st != AQ_OK) return st;
-    unsigned char *to = buffer.addr;
-    for (unsigned i = 0; i < count; to += iov[i++].iov_len)
-        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
+    (void)aqi_iov_gather(iov, count, buffer.addr);
     return aq_am_commit(&buffer, MESSAGE_HANDLER, len, NULL, args, MESSAGE_ARGS, AQ_IMMEDIATE);
 }
 
@@ -250,14 +248,13 @@ void aqc_conn_push(struct aqc_conn *conn)
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-static uint32_t message_len(const struct iovec *iov, unsigned count, bool *fits)
+/* Bytes of all pieces; more than `most` if that is less. */
+static size_t message_len(const struct iovec *iov, unsigned count, size_t most)
 {
     size_t len = 0;
-    for (unsigned i = 0; i < count; i++) {
-        if (iov[i].iov_len > AQC_MESSAGE) *fits = false;
-        len += aqi_min(iov[i].iov_len, (size_t)AQC_MESSAGE + 1);
-    }
-    return (uint32_t)aqi_min(len, (size_t)UINT32_MAX);
+    for (unsigned i = 0; i < count && len <= most; i++)
+        len += aqi_min(iov[i].iov_len, most + 1);
+    return len;
 }
 
 /* The message has left; what remains is to report that. */
@@ -316,14 +313,13 @@ static int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned 
 static int message_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
                         const void *context, int flags)
 {
-    bool fits = true;
-    uint32_t len = message_len(iov, count, &fits);
     if (connection == NULL) return CCI_EINVAL;
-    if (!fits || len > connection->max_send_size) return CCI_EMSGSIZE;
+    size_t len = message_len(iov, count, connection->max_send_size);
+    if (len > connection->max_send_size) return CCI_EMSGSIZE;
     struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
     if ((flags & CCI_FLAG_BLOCKING) != 0) flags &= ~CCI_FLAG_SILENT;
     aqc_enter();
-    int status = message_try(conn, iov, count, len, context, flags);
+    int status = message_try(conn, iov, count, (uint32_t)len, context, flags);
     aqc_unlock();
     return status;
 }

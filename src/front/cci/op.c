@@ -87,11 +87,10 @@ struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void 
 
 bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len)
 {
-    unsigned char *to = op->msg = malloc(aqi_max(len, 1));
+    op->msg = malloc(aqi_max(len, 1));
     op->len = len;
-    if (to == NULL) return false;
-    for (unsigned i = 0; i < count; to += iov[i++].iov_len)
-        if (iov[i].iov_len != 0) memcpy(to, iov[i].iov_base, iov[i].iov_len);
+    if (op->msg == NULL) return false;
+    (void)aqi_iov_gather(iov, count, op->msg);
     return true;
 }
 

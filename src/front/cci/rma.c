@@ -47,9 +47,9 @@ static struct aqc_mr *rma_free_place(struct aqc_ep *ep)
 /* The registration that the program's pointer names; NULL: it names none. */
 static struct aqc_mr *rma_find(const struct aqc_ep *ep, const cci_rma_handle_t *handle)
 {
-    for (size_t i = 0; i < ep->mr_count; i++)
-        if (&ep->mrs[i]->pub == handle) return ep->mrs[i]->used ? ep->mrs[i] : NULL;
-    return NULL;
+    uint64_t place = handle->stuff[RMA_PLACE];
+    struct aqc_mr *mr = place < ep->mr_count ? ep->mrs[place] : NULL;
+    return mr != NULL && &mr->pub == handle && mr->used ? mr : NULL;
 }
 
 int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags,
