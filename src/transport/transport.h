@@ -633,6 +633,19 @@ struct aqi_tp {
     struct aqi_fault *fault;      /* with AQ_FAULT */
 };
 
+/*
+ * Whether a poll has to do anything for it; false: its words say that nothing is there. `*watch` is
+ * the index of the word that says otherwise, 0 if it has none.
+ */
+static inline bool aqi_tp_has_moved(const struct aqi_tp *tp, uint32_t *watch)
+{
+    *watch = 0;
+    if (!tp->watched) return true;
+    uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+    *watch = aqi_watch_moved(tp->watch, count);
+    return *watch != count;
+}
+
 /* registry.c: all transports in order of preference, ended by NULL. */
 extern const struct aqi_transport *const aqi_transports[];
 

@@ -325,13 +325,12 @@ static inline unsigned conn_progress(aq_connection *conn, bool by_words,
                                      enum aqi_progress_mode mode, uint64_t now)
 {
     struct aqi_tp *tp = conn->tp;
+    uint32_t watch;
     if (!by_words || !tp->watched ||
         AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed) ||
                      atomic_load_explicit(&conn->ending, memory_order_relaxed) != 0))
         return tp->ops.progress(tp, mode, now);
-    uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
-    uint32_t watch = aqi_watch_moved(tp->watch, count);
-    if (AQI_LIKELY(watch == count)) return 0;
+    if (AQI_LIKELY(!aqi_tp_has_moved(tp, &watch))) return 0;
     return tp->moved != NULL ? tp->moved(tp, watch) : tp->ops.progress(tp, mode, now);
 }
 

@@ -146,12 +146,8 @@ static inline unsigned progress_once(struct core_thread *me)
     unsigned n = 0;
     if (!progress_by_words(me)) return progress_whole();
     for (struct aqi_tp *const *look = core.looked_at, *tp; (tp = *look) != NULL; look++) {
-        uint32_t watch = 0;
-        if (tp->watched) {
-            uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
-            watch = aqi_watch_moved(tp->watch, count);
-            if (AQI_LIKELY(watch == count)) continue;
-        }
+        uint32_t watch;
+        if (AQI_LIKELY(!aqi_tp_has_moved(tp, &watch))) continue;
         n += AQI_LIKELY(tp->moved != NULL) ? tp->moved(tp, watch) : progress_of_all(tp);
     }
     if (n != 0) core_progressed();
