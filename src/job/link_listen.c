@@ -83,7 +83,7 @@ static void link_listen_ready(struct aqi_source *source)
         int fd = accept4(source->fd, &from.any, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             link_listen_take(links, fd, &from);
-        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        } else if (aqi_lacks_descriptors(errno)) {
             link_listen_pause(links);
             return;
         } else if (errno == EAGAIN) {

@@ -76,8 +76,7 @@ void aqi_source_watch(struct aqi_source *source, uint32_t events)
 int aqi_source_accept(struct aqi_source *source)
 {
     int fd = accept4(source->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS))
-        return fd;
+    if (fd >= 0 || !aqi_lacks_descriptors(errno)) return fd;
     aqi_source_watch(source, 0);
     source->resting = loop.resting;
     loop.resting = source;

@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 
+#include <errno.h>
 #include <sys/epoll.h>
 
 /* Part of the owner's struct, which `ready` finds with AQI_SOURCE_OF. */
@@ -34,6 +35,11 @@ void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi
 void aqi_source_watch(struct aqi_source *source, uint32_t events);
 /* The same if a refusal is not fatal: returns an errno, or 0. */
 int aqi_source_try_watch(struct aqi_source *source, uint32_t events);
+/* Whether accept or the like has failed for want of descriptors or memory. */
+static inline bool aqi_lacks_descriptors(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+}
 /*
  * Accept a connection of a listener that is watched for EPOLLIN: a descriptor, or -1. Without
  * descriptors or memory it would be ready, and fail, again and again: it is then left alone for a
