@@ -10,7 +10,7 @@
 #include <string.h>
 
 #if AQPERF_OFI
-#include "transport/ofi/ofi_library.h"
+#include "ofi_objects.h"
 #include <rdma/fi_tagged.h>
 
 enum {
@@ -29,13 +29,7 @@ struct card {
 };
 
 static struct {
-    struct fi_info *info;
-    struct fid_fabric *fabric;
-    struct fid_domain *domain;
-    struct fid_av *av;
-    struct fid_cq *cq;
-    struct fid_ep *ep;
-    struct fid_mr *mr;
+    struct ofi_objects open;
     fi_addr_t peer;
     uint64_t key, there;
     unsigned char *outgoing, *incoming; /* private memory, as that of MPI programs */
@@ -77,30 +71,24 @@ static void find_provider(void)
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
     hints->fabric_attr->prov_name = strdup("aqueduct");
-    if (ofi_library_getinfo(hints, &fi.info) != 0)
+    if (ofi_library_getinfo(hints, &fi.open.info) != 0)
         fail("libfabric does not find libaqueduct-fi.so", getenv("FI_PROVIDER_PATH"));
     ofi_library.freeinfo(hints);
 }
 
 static void open_endpoint(struct card *card)
 {
-    struct fi_av_attr av = {.type = fi.info->domain_attr->av_type};
-    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
+    const struct fi_cq_attr queue = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_NONE};
+    const char *what;
     size_t len = sizeof(card->name);
-    check(ofi_library.fabric(fi.info->fabric_attr, &fi.fabric, NULL), "fi_fabric");
-    check(fi_domain(fi.fabric, fi.info, &fi.domain, NULL), "fi_domain");
-    check(fi_av_open(fi.domain, &av, &fi.av, NULL), "fi_av_open");
-    check(fi_cq_open(fi.domain, &cq, &fi.cq, NULL), "fi_cq_open");
-    check(fi_endpoint(fi.domain, fi.info, &fi.ep, NULL), "fi_endpoint");
-    check(fi_ep_bind(fi.ep, &fi.av->fid, 0), "fi_ep_bind");
-    check(fi_ep_bind(fi.ep, &fi.cq->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
-    check(fi_enable(fi.ep), "fi_enable");
-    check(fi_mr_reg(fi.domain, fi.incoming, fi.len, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0,
-                    &fi.mr, NULL),
+    int err = ofi_objects_open(&fi.open, &queue, &what);
+    check(err, what);
+    check(fi_mr_reg(fi.open.domain, fi.incoming, fi.len, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1, 0,
+                    &fi.open.mr, NULL),
           "fi_mr_reg");
-    check(fi_getname(&fi.ep->fid, card->name, &len), "fi_getname");
-    bool virtual = (fi.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-    card->key = fi_mr_key(fi.mr);
+    check(fi_getname(&fi.open.ep->fid, card->name, &len), "fi_getname");
+    bool virtual = (fi.open.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    card->key = fi_mr_key(fi.open.mr);
     card->incoming = virtual ? (uintptr_t)fi.incoming : 0;
 }
 
@@ -115,7 +103,8 @@ static void attach(struct perf *perf)
     fi.incoming = fi.outgoing + fi.len;
     if (perf->rank <= 1) open_endpoint(&mine);
     CHECK(aq_coll_allgather(api_aq_world, cards, &mine, sizeof(mine), 0));
-    if (perf->rank <= 1 && fi_av_insert(fi.av, cards[perf->peer].name, 1, &fi.peer, 0, NULL) != 1)
+    if (perf->rank <= 1 &&
+        fi_av_insert(fi.open.av, cards[perf->peer].name, 1, &fi.peer, 0, NULL) != 1)
         fail("fi_av_insert", "the address of the peer is malformed");
     fi.key = cards[perf->peer].key;
     fi.there = cards[perf->peer].incoming;
@@ -129,20 +118,9 @@ static void start(struct perf *perf)
     if (perf->rank <= 1) find_provider();
 }
 
-static void drop(struct fid *fid)
-{
-    if (fid != NULL) (void)fi_close(fid);
-}
-
 static void finish(void)
 {
-    drop(fi.mr != NULL ? &fi.mr->fid : NULL);
-    drop(fi.ep != NULL ? &fi.ep->fid : NULL);
-    drop(fi.cq != NULL ? &fi.cq->fid : NULL);
-    drop(fi.av != NULL ? &fi.av->fid : NULL);
-    drop(fi.domain != NULL ? &fi.domain->fid : NULL);
-    drop(fi.fabric != NULL ? &fi.fabric->fid : NULL);
-    if (fi.info != NULL) ofi_library.freeinfo(fi.info);
+    ofi_objects_close(&fi.open);
     free(fi.outgoing);
     api_aq.finish();
 }
@@ -156,12 +134,12 @@ static void turn(struct perf *perf, unsigned *turns)
 {
     struct fi_cq_tagged_entry found[BATCH];
     struct fi_cq_err_entry error = {0};
-    ssize_t got = fi_cq_read(fi.cq, found, BATCH);
+    ssize_t got = fi_cq_read(fi.open.cq, found, BATCH);
     for (ssize_t i = 0; i < got; i++)
         fi.over[(found[i].flags & FI_RECV) != 0]++;
     if (got > 0) return;
     if (got != -FI_EAGAIN) {
-        (void)fi_cq_readerr(fi.cq, &error, 0);
+        (void)fi_cq_readerr(fi.open.cq, &error, 0);
         fail("an operation failed", ofi_library.strerror(error.err));
     }
     limits_wait_turn(perf, turns);
@@ -188,26 +166,26 @@ static ssize_t try(enum op op, size_t size, bool injected, void *context)
                              .context = context};
     switch (op) {
     case TAGGED_SEND:
-        return injected ? fi_tinject(fi.ep, fi.outgoing, size, fi.peer, TAG)
-                        : fi_tsend(fi.ep, fi.outgoing, size, NULL, fi.peer, TAG, context);
+        return injected ? fi_tinject(fi.open.ep, fi.outgoing, size, fi.peer, TAG)
+                        : fi_tsend(fi.open.ep, fi.outgoing, size, NULL, fi.peer, TAG, context);
     case SEND:
-        return injected ? fi_inject(fi.ep, fi.outgoing, size, fi.peer)
-                        : fi_send(fi.ep, fi.outgoing, size, NULL, fi.peer, context);
+        return injected ? fi_inject(fi.open.ep, fi.outgoing, size, fi.peer)
+                        : fi_send(fi.open.ep, fi.outgoing, size, NULL, fi.peer, context);
     case TAGGED_RECEIVE:
-        return fi_trecv(fi.ep, fi.incoming, size, NULL, fi.peer, TAG, 0, context);
+        return fi_trecv(fi.open.ep, fi.incoming, size, NULL, fi.peer, TAG, 0, context);
     case RECEIVE:
-        return fi_recv(fi.ep, fi.incoming, size, NULL, fi.peer, context);
+        return fi_recv(fi.open.ep, fi.incoming, size, NULL, fi.peer, context);
     case WRITE:
-        return fi_writemsg(fi.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+        return fi_writemsg(fi.open.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     default:
-        return fi_readmsg(fi.ep, &msg, FI_COMPLETION);
+        return fi_readmsg(fi.open.ep, &msg, FI_COMPLETION);
     }
 }
 
 static void give(struct perf *perf, enum op op, size_t size)
 {
     bool receives = op == TAGGED_RECEIVE || op == RECEIVE;
-    bool injected = op <= SEND && size <= fi.info->tx_attr->inject_size;
+    bool injected = op <= SEND && size <= fi.open.info->tx_attr->inject_size;
     void *context = &fi.contexts[fi.context++ % (4 * UNDER_WAY)];
     unsigned turns = 0;
     ssize_t err;

@@ -3,7 +3,7 @@
  * requirements.
  */
 #include "limits_fabric.h"
-#include "transport/ofi/ofi_library.h"
+#include "ofi_objects.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,13 +18,7 @@ struct slot {
 };
 
 static struct {
-    struct fi_info *info;
-    struct fid_fabric *fabric;
-    struct fid_domain *domain;
-    struct fid_av *av;
-    struct fid_cq *cq;
-    struct fid_ep *ep;
-    struct fid_mr *mr;
+    struct ofi_objects open;
     struct fabric_memory memory;
     fi_addr_t peer;
     uint64_t key, there;
@@ -68,53 +62,31 @@ static int ofi_find(void)
         found = info;
         if (!loopback) break;
     }
-    if (found != NULL) ofi.info = ofi_library.dupinfo(found);
+    if (found != NULL) ofi.open.info = ofi_library.dupinfo(found);
     if (list != NULL) ofi_library.freeinfo(list);
     if (hints != NULL) ofi_library.freeinfo(hints);
-    return ofi.info != NULL ? 0 : err != 0 ? err : -FI_ENODATA;
-}
-
-/*
- * With a descriptor if the provider supports it, as in the library: some providers then poll their
- * sockets in another, faster way.
- */
-static int ofi_open_queue(void)
-{
-    struct fi_cq_attr attr = {
-        .size = 2 * SLOTS, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
-    if (fi_cq_open(ofi.domain, &attr, &ofi.cq, NULL) == 0) return 0;
-    attr.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(ofi.domain, &attr, &ofi.cq, NULL);
-}
-
-static int ofi_open_endpoint(void)
-{
-    struct fi_av_attr av = {.type = ofi.info->domain_attr->av_type, .count = 2};
-    int err = ofi_library.fabric(ofi.info->fabric_attr, &ofi.fabric, NULL);
-    if (err == 0) err = fi_domain(ofi.fabric, ofi.info, &ofi.domain, NULL);
-    if (err == 0) err = fi_av_open(ofi.domain, &av, &ofi.av, NULL);
-    if (err == 0) err = ofi_open_queue();
-    if (err == 0) err = fi_endpoint(ofi.domain, ofi.info, &ofi.ep, NULL);
-    if (err == 0) err = fi_ep_bind(ofi.ep, &ofi.av->fid, 0);
-    if (err == 0) err = fi_ep_bind(ofi.ep, &ofi.cq->fid, FI_TRANSMIT | FI_RECV);
-    return err == 0 ? fi_enable(ofi.ep) : err;
+    return ofi.open.info != NULL ? 0 : err != 0 ? err : -FI_ENODATA;
 }
 
 static int ofi_register(void)
 {
     uint64_t access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-    int err = fi_mr_reg(ofi.domain, ofi.memory.outgoing, 2 * ofi.memory.len, access, 0, 1, 0,
-                        &ofi.mr, NULL);
-    if (err != 0 || (ofi.info->domain_attr->mr_mode & FI_MR_ENDPOINT) == 0) return err;
-    err = fi_mr_bind(ofi.mr, &ofi.ep->fid, 0);
-    return err == 0 ? fi_mr_enable(ofi.mr) : err;
+    int err = fi_mr_reg(ofi.open.domain, ofi.memory.outgoing, 2 * ofi.memory.len, access, 0, 1, 0,
+                        &ofi.open.mr, NULL);
+    if (err != 0 || (ofi.open.info->domain_attr->mr_mode & FI_MR_ENDPOINT) == 0) return err;
+    err = fi_mr_bind(ofi.open.mr, &ofi.open.ep->fid, 0);
+    return err == 0 ? fi_mr_enable(ofi.open.mr) : err;
 }
 
 static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
                        uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
+    /* With a descriptor if the provider supports it, as in the library: some providers then poll
+     * their sockets in another, faster way. */
+    const struct fi_cq_attr queue = {
+        .size = 2 * SLOTS, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
     size_t len = NAME_WORDS * sizeof(*card);
-    const char *missing = ofi_library_missing();
+    const char *missing = ofi_library_missing(), *what;
     (void)rank;
     ofi.memory = *memory;
     for (unsigned i = 0; i < SLOTS; i++) {
@@ -122,42 +94,31 @@ static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
         ofi.free = &ofi.slots[i];
     }
     int err = missing == NULL ? ofi_find() : 0;
-    if (missing == NULL && err == 0) err = ofi_open_endpoint();
+    if (missing == NULL && err == 0) err = ofi_objects_open(&ofi.open, &queue, &what);
     if (missing == NULL && err == 0) err = ofi_register();
-    if (missing == NULL && err == 0) err = fi_getname(&ofi.ep->fid, card, &len);
+    if (missing == NULL && err == 0) err = fi_getname(&ofi.open.ep->fid, card, &len);
     if (missing != NULL || err != 0) {
         snprintf(why, FABRIC_WHY, "%s", missing != NULL ? missing : ofi_library.strerror(-err));
         return 0;
     }
-    bool virtual = (ofi.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-    card[NAME_WORDS] = fi_mr_key(ofi.mr);
+    bool virtual = (ofi.open.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    card[NAME_WORDS] = fi_mr_key(ofi.open.mr);
     card[NAME_WORDS + 1] = (virtual ? (uintptr_t)memory->outgoing : 0) + memory->len;
-    return ofi.info->ep_attr->max_msg_size;
+    return ofi.open.info->ep_attr->max_msg_size;
 }
 
 static bool ofi_meet(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
     ofi.key = card[NAME_WORDS];
     ofi.there = card[NAME_WORDS + 1];
-    if (fi_av_insert(ofi.av, card, 1, &ofi.peer, 0, NULL) == 1) return true;
+    if (fi_av_insert(ofi.open.av, card, 1, &ofi.peer, 0, NULL) == 1) return true;
     snprintf(why, FABRIC_WHY, "the address of the peer is malformed");
     return false;
 }
 
-static void ofi_drop(struct fid *fid)
-{
-    if (fid != NULL) (void)fi_close(fid);
-}
-
 static void ofi_close(void)
 {
-    ofi_drop(ofi.mr != NULL ? &ofi.mr->fid : NULL);
-    ofi_drop(ofi.ep != NULL ? &ofi.ep->fid : NULL);
-    ofi_drop(ofi.cq != NULL ? &ofi.cq->fid : NULL);
-    ofi_drop(ofi.av != NULL ? &ofi.av->fid : NULL);
-    ofi_drop(ofi.domain != NULL ? &ofi.domain->fid : NULL);
-    ofi_drop(ofi.fabric != NULL ? &ofi.fabric->fid : NULL);
-    if (ofi.info != NULL) ofi_library.freeinfo(ofi.info);
+    ofi_objects_close(&ofi.open);
 }
 
 /* --- operations ------------------------------------------------------------------------------ */
@@ -165,7 +126,7 @@ static void ofi_close(void)
 static ssize_t ofi_give(enum fabric_op op, size_t size, struct slot *slot)
 {
     bool out = op == FABRIC_SEND || op == FABRIC_PUT;
-    void *desc = fi_mr_desc(ofi.mr);
+    void *desc = fi_mr_desc(ofi.open.mr);
     struct iovec part = {out ? ofi.memory.outgoing : ofi.memory.incoming, size};
     struct fi_rma_iov there = {.addr = ofi.there, .len = size, .key = ofi.key};
     struct fi_msg_rma msg = {.msg_iov = &part,
@@ -177,21 +138,21 @@ static ssize_t ofi_give(enum fabric_op op, size_t size, struct slot *slot)
                              .context = slot};
     switch (op) {
     case FABRIC_SEND:
-        return fi_send(ofi.ep, part.iov_base, size, desc, ofi.peer, slot);
+        return fi_send(ofi.open.ep, part.iov_base, size, desc, ofi.peer, slot);
     case FABRIC_RECEIVE:
-        return fi_recv(ofi.ep, part.iov_base, size, desc, FI_ADDR_UNSPEC, slot);
+        return fi_recv(ofi.open.ep, part.iov_base, size, desc, FI_ADDR_UNSPEC, slot);
     case FABRIC_PUT:
-        return fi_writemsg(ofi.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
+        return fi_writemsg(ofi.open.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
     default:
-        return fi_readmsg(ofi.ep, &msg, FI_COMPLETION);
+        return fi_readmsg(ofi.open.ep, &msg, FI_COMPLETION);
     }
 }
 
 static bool ofi_post(enum fabric_op op, size_t size)
 {
     struct slot *slot = ofi.free;
-    if (op == FABRIC_SEND && size <= ofi.info->tx_attr->inject_size) {
-        bool left = fi_inject(ofi.ep, ofi.memory.outgoing, size, ofi.peer) == 0;
+    if (op == FABRIC_SEND && size <= ofi.open.info->tx_attr->inject_size) {
+        bool left = fi_inject(ofi.open.ep, ofi.memory.outgoing, size, ofi.peer) == 0;
         ofi.injected += left;
         return left;
     }
@@ -212,10 +173,10 @@ static int ofi_poll(enum fabric_op *over, char why[FABRIC_WHY])
         return 1;
     }
     if (ofi.found_first == ofi.found_count) {
-        ssize_t got = fi_cq_read(ofi.cq, ofi.found, BATCH);
+        ssize_t got = fi_cq_read(ofi.open.cq, ofi.found, BATCH);
         if (got == -FI_EAGAIN) return 0;
         if (got <= 0) {
-            if (fi_cq_readerr(ofi.cq, &error, 0) == 1) got = -error.err;
+            if (fi_cq_readerr(ofi.open.cq, &error, 0) == 1) got = -error.err;
             snprintf(why, FABRIC_WHY, "%s", ofi_library.strerror((int)-got));
             return -1;
         }
