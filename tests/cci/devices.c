@@ -1,18 +1,7 @@
 /* Devices: the file of CCI_CONFIG, those found without one, and endpoints at a given service. */
 #include "side.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
-
-static void configure(const char *text)
-{
-    char path[64];
-    int fd = memfd_create("cci", 0);
-    CHECK(fd >= 0);
-    CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    CHECK(setenv("CCI_CONFIG", path, 1) == 0);
-}
 
 static cci_device_t *const *begin(void)
 {
@@ -46,15 +35,16 @@ static void check_names(cci_device_t *const *devices, const char *const *names)
 static void of_a_file(void)
 {
     static const char *const order[] = {"last but default", "a", "b", "down", NULL};
-    configure("# a comment\n"
-              "key = before any section\n"
-              "[b]\ntransport = sock # and a comment\nip=127.0.0.1\npriority = 10\nmtu = 9000\n"
-              "[a]\n  transport=sm\n mss = 1024 more\nodd key=odd\nno equals sign\npriority = 20\n"
-              "[none]\nip = 127.0.0.1\n"
-              "[twice]\ntransport = sm\ntransport = sm\n"
-              "[strange]\ntransport = ether\n"
-              "[down]\ntransport = tcp\nip = 192.0.2.1\ndefault = 1\n"
-              "[last but default]\ntransport = tcp\ninterface = lo\ndefault = 0\npriority = 101\n");
+    side_configure(
+        "# a comment\n"
+        "key = before any section\n"
+        "[b]\ntransport = sock # and a comment\nip=127.0.0.1\npriority = 10\nmtu = 9000\n"
+        "[a]\n  transport=sm\n mss = 1024 more\nodd key=odd\nno equals sign\npriority = 20\n"
+        "[none]\nip = 127.0.0.1\n"
+        "[twice]\ntransport = sm\ntransport = sm\n"
+        "[strange]\ntransport = ether\n"
+        "[down]\ntransport = tcp\nip = 192.0.2.1\ndefault = 1\n"
+        "[last but default]\ntransport = tcp\ninterface = lo\ndefault = 0\npriority = 101\n");
     cci_device_t *const *devices = begin();
     check_names(devices, order);
     CHECK(strcmp(devices[0]->transport, "tcp") == 0 && has(devices[0], "priority=101"));
@@ -94,8 +84,8 @@ static void at(cci_device_t *device, const char *service, const char *wrong)
 static void at_a_service(void)
 {
     char port[16], pid[32];
-    configure("[sm]\ntransport = sm\npriority = 2\n[sock]\ntransport = sock\nip = 127.0.0.1\n"
-              "priority = 1\n");
+    side_configure("[sm]\ntransport = sm\npriority = 2\n[sock]\ntransport = sock\nip = 127.0.0.1\n"
+                   "priority = 1\n");
     cci_device_t *const *devices = begin();
     cci_endpoint_t *endpoint;
     CHECK_OK(cci_create_endpoint(devices[1], 0, &endpoint, NULL));
@@ -131,7 +121,7 @@ static void unreadable(void)
     CHECK(setenv("CCI_CONFIG", "/nonexistent/cci.ini", 1) == 0);
     CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERROR);
     CHECK_STATUS(cci_finalize(), CCI_ERROR);
-    configure("nothing");
+    side_configure("nothing");
     cci_endpoint_t *endpoint;
     CHECK(begin()[0] == NULL);
     CHECK_STATUS(cci_create_endpoint(NULL, 0, &endpoint, NULL), CCI_ENODEV);

@@ -1,7 +1,6 @@
 /* Two endpoints in one process. */
 #include "side.h"
 
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,17 +9,6 @@ enum { ROUNDS = 2000 };
 
 static cci_device_t *device;
 
-void check_failed(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    exit(1);
-}
-
 double side_now(void)
 {
     struct timespec now;
@@ -28,15 +16,13 @@ double side_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* A file with one device, in memory. */
-static void side_configure(const char *transport)
+void side_configure(const char *text)
 {
-    char path[64], text[128];
-    snprintf(text, sizeof(text), "[test]\ntransport = %s\nip = 127.0.0.1\n", transport);
+    char path[64];
     int fd = memfd_create("cci", 0);
     CHECK(fd >= 0);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     CHECK(setenv("CCI_CONFIG", path, 1) == 0);
 }
 
@@ -44,7 +30,10 @@ void side_init(int argc, char **argv)
 {
     uint32_t caps = 1;
     cci_device_t *const *devices;
-    side_configure(argc > 1 ? argv[1] : "sm");
+    char text[128];
+    snprintf(text, sizeof(text), "[test]\ntransport = %s\nip = 127.0.0.1\n",
+             argc > 1 ? argv[1] : "sm");
+    side_configure(text);
     CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
     CHECK_EQUAL(caps, 0);
     CHECK_OK(cci_get_devices(&devices));

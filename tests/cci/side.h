@@ -29,6 +29,8 @@ struct pair {
     cci_connection_t *out, *in; /* both ends of a connection */
 };
 
+/* A file of CCI_CONFIG with this text, in memory. */
+void side_configure(const char *text);
 /* The device of the transport in the first argument: "sm", "sock" or "tcp". */
 void side_init(int argc, char **argv);
 cci_endpoint_t *side_open(cci_os_handle_t *fd);

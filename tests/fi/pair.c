@@ -1,20 +1,8 @@
 /* Two endpoints of the provider in one process, for tests of single calls. */
 #include "fi/pair.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
-
-void check_failed(const char *file, int line, const char *format, ...)
-{
-    va_list args;
-    fprintf(stderr, "%s:%d: ", file, line);
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    exit(1);
-}
 
 uint64_t pair_now(void)
 {

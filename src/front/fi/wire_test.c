@@ -3,84 +3,24 @@
  * whose messages are made here; each test sends one message that is valid, and the same with one
  * thing wrong.
  */
-#include "front/fi/wire.h"
+#include "front/fi/wire_world_test.h"
 
 #include "base/capture_test.h"
 
-#include <rdma/providers/fi_prov.h>
-#include <stdlib.h>
-
-enum { MEMORY = 4096, KEY = 7, OPS = 4, OP_BYTES = 16, GUARD = 64 };
-#define HANDLE(i) (UINT32_C(1) << 20 | (i))
-
-struct fi_provider *fi_prov_ini(void);
-
-static struct {
-    struct fid_domain *domain;
-    struct fid_mr *mr;
-    struct afi_ep *ep;
-    struct afi_peer *peer;
-    struct afi_cq *cq;
-    unsigned char memory[MEMORY + GUARD], target[OP_BYTES + GUARD];
-} world;
-
 static int open_world(void **state)
 {
-    static struct fid_fabric *fabric;
-    struct fid_av *av;
-    struct fid_cq *cq;
-    struct fid_ep *ep;
-    struct fi_info *hints = fi_allocinfo(), *info;
-    struct fi_av_attr av_attr = {.type = FI_AV_MAP};
-    struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
-    struct afi_name name;
     (void)state;
-    assert_int_equal(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info), 0);
-    assert_int_equal(fi_prov_ini()->fabric(info->fabric_attr, &fabric, NULL), 0);
-    assert_int_equal(fi_domain(fabric, info, &world.domain, NULL), 0);
-    assert_int_equal(fi_av_open(world.domain, &av_attr, &av, NULL), 0);
-    assert_int_equal(fi_cq_open(world.domain, &cq_attr, &cq, NULL), 0);
-    assert_int_equal(fi_endpoint(world.domain, info, &ep, NULL), 0);
-    assert_int_equal(fi_ep_bind(ep, &av->fid, 0), 0);
-    assert_int_equal(fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV), 0);
-    assert_int_equal(fi_mr_reg(world.domain, world.memory, MEMORY, FI_REMOTE_READ | FI_REMOTE_WRITE,
-                               0, KEY, 0, &world.mr, NULL),
-                     0);
-    assert_int_equal(afi_name_make(&name), 0);
-    name.transports = AFI_BY_SHM;
-    world.ep = AQI_OF(ep, struct afi_ep, fid);
-    world.cq = AQI_OF(cq, struct afi_cq, fid);
-    world.peer = afi_peer_get(world.ep, afi_ident_get(world.ep->domain, &name));
-    assert_non_null(world.peer);
-    afi.ops = calloc(OPS, sizeof(*afi.ops));
-    assert_non_null(afi.ops);
-    afi.op_room = OPS;
-    fi_freeinfo(hints);
-    fi_freeinfo(info);
+    world_open();
     return 0;
 }
 
-/* The peer may answer these: a send, a read, an atomic operation with a result, and a write. */
 static int begin(void **state)
 {
-    static const enum afi_type types[OPS] = {AFI_SEND, AFI_READ, AFI_ATOMIC_OP, AFI_WRITE};
     (void)state;
     world.peer->state = AFI_UP;
     world.peer->eager = 8192;
     world.peer->left = AFI_WINDOW / 2;
-    for (unsigned i = 0; i < OPS; i++) {
-        struct afi_op *op = afi_op_new(world.peer, 0, false, NULL);
-        assert_non_null(op);
-        op->type = types[i];
-        op->handle = HANDLE(i);
-        op->fetches = types[i] == AFI_ATOMIC_OP;
-        op->sent = true;
-        op->iov[0] = (struct iovec){.iov_base = world.target, .iov_len = OP_BYTES};
-        op->count = 1;
-        op->len = OP_BYTES;
-        afi.ops[i].op = op;
-        aqi_list_append(&world.peer->under_way, &op->link);
-    }
+    world_begin_operations();
     memset(world.memory, 0, sizeof(world.memory));
     memset(world.target, 0, sizeof(world.target));
     return 0;
@@ -89,14 +29,7 @@ static int begin(void **state)
 static int end(void **state)
 {
     (void)state;
-    struct fi_cq_err_entry error;
-    afi_peer_fail(world.peer, FI_ECONNRESET);
-    afi_receive_peer_gone(world.peer, true);
-    afi_rxq_close(&world.ep->own);
-    afi_rxq_init(&world.ep->own);
-    world.cq->count = 0;
-    while (world.cq->errors != NULL)
-        assert_int_equal(fi_cq_readerr(&world.cq->fid, &error, 0), 1);
+    world_disconnect();
     for (unsigned i = 0; i < OPS; i++)
         assert_null(afi.ops[i].op);
     for (unsigned i = 0; i < GUARD; i++) {
@@ -424,6 +357,16 @@ static void test_brief_messages(void **state)
     assert_false(takes_brief(AFI_REMOTE, sizeof(struct afi_brief)));
 }
 
+/* The state in which this answer leaves a peer that we have asked. */
+static enum afi_state answered(enum afi_kind kind, size_t len)
+{
+    const struct afi_wire head = {.kind = (uint8_t)kind};
+    again();
+    world.peer->state = AFI_LEAVING;
+    send_as(world.peer->received + 1, &head, data, len);
+    return world.peer->state;
+}
+
 /* Closing a connection without use: an answer must have a question, and none has more than a head.
  */
 static void test_leaving(void **state)
@@ -435,22 +378,10 @@ static void test_leaving(void **state)
     assert_false(takes(&leave, data, 1));
     assert_false(takes(&agree, NULL, 0));
     assert_false(takes(&stay, NULL, 0));
-    again();
-    world.peer->state = AFI_LEAVING;
-    send_as(world.peer->received + 1, &stay, data, 1);
-    assert_int_equal(world.peer->state, AFI_CLOSING);
-    again();
-    world.peer->state = AFI_LEAVING;
-    send_as(world.peer->received + 1, &stay, NULL, 0);
-    assert_int_equal(world.peer->state, AFI_UP);
-    again();
-    world.peer->state = AFI_LEAVING;
-    send_as(world.peer->received + 1, &agree, data, 1);
-    assert_int_equal(world.peer->state, AFI_CLOSING);
-    again();
-    world.peer->state = AFI_LEAVING;
-    send_as(world.peer->received + 1, &agree, NULL, 0);
-    assert_int_equal(world.peer->state, AFI_PARTING);
+    assert_int_equal(answered(AFI_STAY, 1), AFI_CLOSING);
+    assert_int_equal(answered(AFI_STAY, 0), AFI_UP);
+    assert_int_equal(answered(AFI_AGREE, 1), AFI_CLOSING);
+    assert_int_equal(answered(AFI_AGREE, 0), AFI_PARTING);
 }
 
 /* Messages that overtake others wait; none comes twice. */
