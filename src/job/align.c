@@ -1,6 +1,8 @@
 /* The clocks of two hosts: the best of the last samples, approached without a step. */
 #include "job/align.h"
 
+#include "base/clock.h"
+
 #include <string.h>
 
 enum { ALIGN_ENOUGH = 4, ALIGN_SLEW = 2000, ALIGN_DRIFT = 10000, ALIGN_STEP_NS = 10000000 };
@@ -8,7 +10,7 @@ enum { ALIGN_ENOUGH = 4, ALIGN_SLEW = 2000, ALIGN_DRIFT = 10000, ALIGN_STEP_NS =
 /* Two quartz clocks drift apart by at most 1/ALIGN_DRIFT (100 ppm) of the elapsed time. */
 static uint64_t align_aged(const struct aqi_align_sample *sample, uint64_t now)
 {
-    return sample->error + (now > sample->at ? now - sample->at : 0) / ALIGN_DRIFT;
+    return sample->error + aqi_elapsed_ns(now, sample->at) / ALIGN_DRIFT;
 }
 
 static const struct aqi_align_sample *align_best(const struct aqi_align *align, uint64_t now)

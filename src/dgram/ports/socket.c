@@ -260,20 +260,21 @@ static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_d
     size_t least = atomic_load_explicit(&refusal->size, memory_order_relaxed);
     if (least == 0 || size < least)
         atomic_store_explicit(&refusal->size, size, memory_order_relaxed);
-    if (least == 0 || now - before > REFUSAL_PAUSE) {
+    if (least == 0 || aqi_elapsed_ns(now, before) > REFUSAL_PAUSE) {
         atomic_store_explicit(&refusal->times, 0, memory_order_relaxed);
         atomic_store_explicit(&refusal->since, now, memory_order_relaxed);
     }
     unsigned times = atomic_fetch_add_explicit(&refusal->times, 1, memory_order_relaxed);
     uint64_t since = atomic_load_explicit(&refusal->since, memory_order_relaxed);
-    if (times < REFUSALS || now - since < REFUSAL_TIME) return;
+    if (times < REFUSALS || aqi_elapsed_ns(now, since) < REFUSAL_TIME) return;
     ports_address_text(to, peer, sizeof(peer));
     aqi_log_once(
         &once, AQI_LOG_WARN, "udp",
         "interface %s has dropped all packets of %zu bytes and more for %.1f s, now one to "
         "%s (%s): its queue is stuck or, where it is an end of a veth pair, the other "
         "end's MTU is smaller now (\"ip link\" shows it)",
-        self->port.limits.interface, size, (double)(now - since) / 1e9, peer, strerror(ENOBUFS));
+        self->port.limits.interface, size, (double)aqi_elapsed_ns(now, since) / 1e9, peer,
+        strerror(ENOBUFS));
 }
 
 /* One has left. */

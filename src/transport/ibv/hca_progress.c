@@ -159,8 +159,7 @@ static void hca_progress_look(struct hca_tp *hca)
 unsigned hca_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
-    aqi_rdma_lock(&hca->rdma);
-    hca->rdma.now = aqi_max(hca->rdma.now, now);
+    aqi_rdma_begin_round(&hca->rdma, now);
     bool held = AQI_UNLIKELY(hca->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
     unsigned n = held ? aqi_rdma_deliver_held(&hca->rdma) : 0;
     n += hca_progress_queues(hca, mode);

@@ -132,6 +132,35 @@ static void who_goes_on_breaking_is_lost(void **state)
     assert_non_null(strstr(peer.rdma.why, "torn"));
 }
 
+static ssize_t nothing_read(struct fid_cq *cq, void *buf, size_t count)
+{
+    (void)cq, (void)buf, (void)count;
+    return -FI_EAGAIN;
+}
+
+/* Of two threads in progress, the one that read its clock first may get the lock last. */
+static void thread_whose_clock_is_older_breaks_nothing(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct aqi_rdma_peer *peers[] = {NULL, NULL, NULL, &peer.rdma};
+    struct fi_ops_cq ops = {.size = sizeof(ops), .read = nothing_read};
+    struct fid_cq queue = {.ops = &ops};
+    (void)state;
+    begin(&ofi, &peer);
+    ofi.rdma.peers = peers;
+    ofi.rdma.params.size = 4;
+    ofi.cq = &queue;
+    ofi_config.repair_ns = 60 * SECOND;
+    ofi_flush_broken(&ofi, &peer, "torn");
+    (void)ofi_progress(&ofi.rdma.tp, AQI_PROGRESS_ALL, 2 * SECOND);
+    assert_int_equal(peer.broken, 2 * SECOND);
+    ofi_flush_broken(&ofi, &peer, "torn again");
+    (void)ofi_progress(&ofi.rdma.tp, AQI_PROGRESS_ALL, 1 * SECOND);
+    assert_false(peer.rdma.down);
+    assert_int_equal(ofi.rdma.now, 2 * SECOND);
+}
+
 /* A query from the peer, at this second, while the first of our messages has not arrived. */
 static bool is_lost_after_call(struct ofi_tp *ofi, struct ofi_peer *peer, unsigned s)
 {
@@ -179,10 +208,12 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(counts_of_the_peer_release),
-                                       cmocka_unit_test(each_comes_once_and_in_order),
-                                       cmocka_unit_test(what_is_late_is_asked_for),
-                                       cmocka_unit_test(who_goes_on_breaking_is_lost),
-                                       cmocka_unit_test(who_calls_and_gets_nothing_is_lost)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_of_the_peer_release),
+        cmocka_unit_test(each_comes_once_and_in_order),
+        cmocka_unit_test(what_is_late_is_asked_for),
+        cmocka_unit_test(who_goes_on_breaking_is_lost),
+        cmocka_unit_test(who_calls_and_gets_nothing_is_lost),
+        cmocka_unit_test(thread_whose_clock_is_older_breaks_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

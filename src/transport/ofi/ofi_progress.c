@@ -167,8 +167,7 @@ static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mo
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
 {
     struct ofi_tp *ofi = (struct ofi_tp *)tp;
-    aqi_rdma_lock(&ofi->rdma);
-    ofi->rdma.now = now;
+    aqi_rdma_begin_round(&ofi->rdma, now);
     bool held = AQI_UNLIKELY(ofi->rdma.held != NULL) && mode == AQI_PROGRESS_ALL;
     unsigned n = held ? aqi_rdma_deliver_held(&ofi->rdma) : 0;
     n += ofi_progress_queue(ofi, mode);

@@ -80,7 +80,7 @@ struct aqi_rdma {
     bool locks, draining;
     bool whole;       /* the next round must check more than the completions */
     uint32_t stamp;   /* in each message */
-    uint64_t now;     /* as passed to progress */
+    uint64_t now;     /* the latest that was passed to progress; never goes back */
     size_t buffer;    /* bytes of one */
     uint64_t most;    /* buffers to send from, but for those that replies may have besides */
     uint32_t bounced; /* that are in use */
@@ -195,6 +195,14 @@ void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char
 void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
 /* Without the lock: report lost peers, and hand over what the network has refused. */
 AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
+/* The start of a round of progress: takes the lock. A thread that read its clock at `now` may have
+ * waited for the lock while others began later rounds: time must not go back for it. */
+static inline void aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
+{
+    aqi_rdma_lock(rdma);
+    rdma->now = aqi_max(rdma->now, now);
+}
+
 /* The end of a round of progress. Releases the lock. */
 static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progress_mode mode)
 {
