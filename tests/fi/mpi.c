@@ -354,11 +354,17 @@ static void more_one_sided(void)
         MPI_Win_unlock(0, window);
     }
     MPI_Win_lock_all(0, window);
-    for (int seen = rank, old = -1; old != seen;) { /* one after another */
-        int mine = rank + 1;
-        MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
-        MPI_Win_flush(0, window);
-    }
+    /* One after another. Not by trying until it succeeds: osc/pt2pt may serve one rank's attempts
+     * for ever and leave another's waiting, over Open MPI's own transports, too. */
+    int mine = rank + 1, seen = rank, old = -1;
+    if (rank > 0) MPI_Recv(NULL, 0, MPI_INT, previous, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
+    MPI_Win_flush(0, window);
+    check(old == rank, "the value before the swap");
+    MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
+    MPI_Win_flush(0, window);
+    check(old == mine, "the value after a swap that does not match");
+    if (rank < size - 1) MPI_Send(NULL, 0, MPI_INT, next, 2, MPI_COMM_WORLD);
     MPI_Rput(values, 500, MPI_INT, next, 60000, 500, MPI_INT, window, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     MPI_Win_flush(next, window);
