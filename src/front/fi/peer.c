@@ -168,7 +168,7 @@ static void peer_reset(struct afi_peer *peer)
     peer->epoch++;
     peer->sent = peer->received = 0;
     peer->left = AFI_WINDOW;
-    peer->owed = 0;
+    peer->owed = peer->taken = 0;
     afi_wire_forget(peer);
 }
 

@@ -17,17 +17,11 @@ enum {
     WIRE_SLOTS = 1 << WIRE_SLOT_BITS
 };
 
-/* A message that waits for room; and one that has come early. */
+/* A message that waits for room. */
 struct wire_note {
     struct aqi_node link;
     size_t len;
     unsigned char bytes[]; /* with the head */
-};
-struct afi_early {
-    struct afi_early *next;
-    uint32_t number;
-    size_t len;
-    unsigned char bytes[];
 };
 
 /* --- operations of the program --------------------------------------------------------------- */
@@ -190,6 +184,7 @@ static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *hea
         if (st != AQ_OK) return st;
     }
     peer->sent++;
+    peer->taken -= peer->owed;
     peer->owed = 0;
     return AQ_OK;
 }
@@ -475,11 +470,7 @@ void afi_wire_forget(struct afi_peer *peer)
         aqi_list_remove(&note->link);
         free(note);
     }
-    while (peer->early != NULL) {
-        struct afi_early *early = peer->early;
-        peer->early = early->next;
-        free(early);
-    }
+    afi_early_drop(&peer->early);
 }
 
 /* --- closing a connection that is not used --------------------------------------------------- */
@@ -492,7 +483,7 @@ static bool wire_is_unused(const struct afi_peer *peer)
 {
     return !peer->self && aqi_list_is_empty(&peer->waiting) &&
            aqi_list_is_empty(&peer->under_way) && aqi_list_is_empty(&peer->notes) &&
-           peer->early == NULL && peer->kept == 0;
+           peer->early.count == 0 && peer->kept == 0;
 }
 
 void afi_wire_leave(struct afi_peer *peer)
@@ -534,6 +525,14 @@ static bool wire_on_stay(struct afi_peer *peer)
 
 /* --- arriving -------------------------------------------------------------------------------- */
 
+/* Whether a message of so many bytes is within the window that its sender keeps to. */
+static inline bool wire_has_window(struct afi_peer *peer, size_t bytes)
+{
+    if (AQI_UNLIKELY(bytes + WIRE_COST > AFI_WINDOW - peer->taken)) return false;
+    peer->taken += (uint32_t)(bytes + WIRE_COST);
+    return true;
+}
+
 bool afi_wire_has_pieces(const struct afi_wire *head, const unsigned char *bytes, size_t len)
 {
     struct afi_piece pieces[AFI_IOVS];
@@ -561,6 +560,7 @@ static bool wire_on_message(struct afi_peer *peer, const struct afi_wire *head,
                                   .bytes = bytes,
                                   .nbytes = len};
     if (message.remote ? !afi_wire_has_pieces(head, bytes, len) : len != head->len) return false;
+    if (!wire_has_window(peer, message.remote ? 0 : len)) return false;
     if ((head->flags & AFI_ACK_ARRIVED) != 0) afi_wire_answer(peer, peer->epoch, head->op, 0);
     afi_receive(peer, &message);
     return true;
@@ -628,6 +628,7 @@ static bool wire_on_brief(struct afi_peer *peer, const unsigned char *bytes, siz
                                         .bytes = bytes + sizeof(brief),
                                         .nbytes = len};
     if ((brief.flags & ~(AFI_TAGGED_FLAG | AFI_DATA_FLAG)) != 0) return false;
+    if (!wire_has_window(peer, len)) return false;
     afi_receive(peer, &message);
     return true;
 }
@@ -703,28 +704,6 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
     if (!fine) wire_broken(peer);
 }
 
-static void wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
-{
-    struct afi_early **at = &peer->early;
-    if ((int32_t)(number - peer->received) <= 0) { /* it has come before */
-        wire_broken(peer);
-        return;
-    }
-    while (*at != NULL && (int32_t)((*at)->number - number) < 0)
-        at = &(*at)->next;
-    struct afi_early *early = malloc(sizeof(*early) + len);
-    if (early == NULL || (*at != NULL && (*at)->number == number)) {
-        free(early);
-        wire_broken(peer);
-        return;
-    }
-    early->next = *at;
-    early->number = number;
-    early->len = len;
-    memcpy(early->bytes, bytes, len);
-    *at = early;
-}
-
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;
@@ -736,14 +715,15 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
     memcpy(&number, (const unsigned char *)bytes + offsetof(struct afi_wire, number),
            sizeof(number));
     if (AQI_UNLIKELY(number != peer->received + 1)) {
-        wire_keep_early(peer, number, bytes, len);
+        if (!afi_early_keep(&peer->early, peer->received + 1, number, bytes, len))
+            wire_broken(peer);
         return;
     }
     peer->received++;
     wire_take(peer, bytes, len);
-    while (AQI_UNLIKELY(peer->early != NULL) && peer->early->number == peer->received + 1) {
-        struct afi_early *early = peer->early;
-        peer->early = early->next;
+    while (AQI_UNLIKELY(peer->early.count != 0)) {
+        struct afi_early_message *early = afi_early_take(&peer->early, peer->received + 1);
+        if (early == NULL) break;
         peer->received++;
         wire_take(peer, early->bytes, early->len);
         free(early);

@@ -384,6 +384,20 @@ static void test_leaving(void **state)
     assert_int_equal(answered(AFI_AGREE, 0), AFI_PARTING);
 }
 
+/* Messages without a receive take no more memory than the window, whatever the peer claims. */
+static void test_window(void **state)
+{
+    struct afi_wire head = {.kind = AFI_MESSAGE, .flags = AFI_TAGGED_FLAG, .tag = 77, .len = 64};
+    (void)state;
+    again();
+    uint32_t kept = world.peer->kept, most = AFI_WINDOW / 64;
+    for (uint32_t i = 0; i < most && world.peer->state == AFI_UP; i++)
+        send_as(world.peer->received + 1, &head, data, 64);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    assert_true(world.peer->kept - kept > AFI_WINDOW / 512);
+    assert_true(world.peer->taken <= AFI_WINDOW);
+}
+
 /* Messages that overtake others wait; none comes twice. */
 static void test_order(void **state)
 {
@@ -397,7 +411,7 @@ static void test_order(void **state)
     assert_int_equal(world.peer->left, left);
     send_as(first, &head, NULL, 0);
     assert_int_equal(world.peer->left, left + 4);
-    assert_null(world.peer->early);
+    assert_int_equal(world.peer->early.count, 0);
     assert_int_equal(world.peer->state, AFI_UP);
     send_as(first + 3, &head, NULL, 0); /* the last one again */
     assert_int_equal(world.peer->state, AFI_CLOSING);
@@ -429,6 +443,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_kinds, begin, end),
         cmocka_unit_test_setup_teardown(test_brief_messages, begin, end),
         cmocka_unit_test_setup_teardown(test_leaving, begin, end),
+        cmocka_unit_test_setup_teardown(test_window, begin, end),
         cmocka_unit_test_setup_teardown(test_order, begin, end),
     };
     return cmocka_run_group_tests(tests, open_world, NULL);

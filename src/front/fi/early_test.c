@@ -1,0 +1,83 @@
+/* Messages that have overtaken others. */
+#include "front/fi/early.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static bool keep(struct afi_early *early, uint32_t next, uint32_t number)
+{
+    return afi_early_keep(early, next, number, &number, sizeof(number));
+}
+
+static void take(struct afi_early *early, uint32_t number)
+{
+    struct afi_early_message *message = afi_early_take(early, number);
+    assert_non_null(message);
+    assert_int_equal(message->len, sizeof(number));
+    assert_memory_equal(message->bytes, &number, sizeof(number));
+    free(message);
+}
+
+/* Numbers wrap; the room grows while messages are there. */
+static void test_each_is_found_by_its_number(void **state)
+{
+    struct afi_early early = {0};
+    const uint32_t first = UINT32_MAX - 40, count = 5000;
+    (void)state;
+    for (uint32_t i = count; i > 0; i--)
+        assert_true(keep(&early, first, first + i));
+    assert_int_equal(early.count, count);
+    assert_null(afi_early_take(&early, first));
+    for (uint32_t i = 1; i <= count; i++)
+        take(&early, first + i);
+    assert_int_equal(early.count, 0);
+    assert_int_equal(early.bytes, 0);
+    assert_null(afi_early_take(&early, first + 1));
+    afi_early_drop(&early);
+}
+
+static void test_room_grows_in_the_middle(void **state)
+{
+    struct afi_early early = {0};
+    (void)state;
+    for (uint32_t next = 7; next < 1000; next++) {
+        assert_true(keep(&early, next, next + next));
+        struct afi_early_message *message = afi_early_take(&early, next);
+        assert_int_equal(message != NULL, next >= 14 && next % 2 == 0);
+        free(message);
+    }
+    afi_early_drop(&early);
+    assert_int_equal(early.room, 0);
+}
+
+static void test_what_an_honest_peer_does_not_send(void **state)
+{
+    struct afi_early early = {0};
+    (void)state;
+    assert_false(keep(&early, 10, 10)); /* its turn has come */
+    assert_false(keep(&early, 10, 9));
+    assert_false(keep(&early, 10, 10 - (uint32_t)AFI_EARLY_MESSAGES));
+    assert_true(keep(&early, 10, 12));
+    assert_false(keep(&early, 10, 12)); /* twice */
+    assert_true(keep(&early, 10, 9 + AFI_EARLY_MESSAGES));
+    assert_false(keep(&early, 10, 10 + AFI_EARLY_MESSAGES));
+    early.bytes += AFI_EARLY_BYTES - 12; /* as if others took it */
+    assert_true(keep(&early, 10, 13));
+    assert_false(keep(&early, 10, 14));
+    early.bytes -= AFI_EARLY_BYTES - 12;
+    afi_early_drop(&early);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_is_found_by_its_number),
+        cmocka_unit_test(test_room_grows_in_the_middle),
+        cmocka_unit_test(test_what_an_honest_peer_does_not_send),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
