@@ -354,8 +354,8 @@ static void more_one_sided(void)
         MPI_Win_unlock(0, window);
     }
     MPI_Win_lock_all(0, window);
-    /* One after another. Not by trying until it succeeds: osc/pt2pt may serve one rank's attempts
-     * for ever and leave another's waiting, over Open MPI's own transports, too. */
+    /* One after another. Not by trying until it succeeds: osc/pt2pt may serve one rank alone
+     * and starve the others, also over Open MPI's own transports. */
     int mine = rank + 1, seen = rank, old = -1;
     if (rank > 0) MPI_Recv(NULL, 0, MPI_INT, previous, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
