@@ -263,6 +263,16 @@ void dgram_ack_recovered(struct dgram_conn *conn)
     conn->recovered = 0;
 }
 
+void dgram_ack_too_large(struct dgram_conn *conn)
+{
+    for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
+        for (struct dgram_packet *packet = conn->tx[c].flying.first, *next; packet != NULL;
+             packet = next) {
+            next = packet->next;
+            if (packet->len + packet->bulk_len > conn->packet) ack_lost(conn, packet);
+        }
+}
+
 void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;

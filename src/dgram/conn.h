@@ -62,7 +62,8 @@ struct dgram_packet {
     struct dgram_op *op;              /* whose bytes follow the frame */
     const unsigned char *bulk;
     uint32_t bulk_len;
-    uint32_t len; /* bytes of the frame; the first 32 are for the head */
+    uint32_t len;    /* bytes of the frame; the first 32 are for the head */
+    uint32_t sliced; /* bytes that have left in slices, until all have */
     uint32_t seq;
     uint32_t order; /* of its latest transmission */
     uint64_t sent;  /* 0: in a call without a time, see transmit_time; */
@@ -112,6 +113,17 @@ struct dgram_incoming {
     size_t message_len;
 };
 
+/* A packet of the peer that comes in slices, since the path no longer carries it: an image of it.
+ */
+struct dgram_slices {
+    uint8_t channel;
+    uint32_t seq;
+    size_t total, missing; /* bytes, multiples of 16 of them */
+    uint64_t have[AQI_DGRAM_MOST_PACKET / 16 / 64];
+    unsigned char *bytes; /* NULL: it is complete, and was taken */
+};
+static_assert(AQI_DGRAM_MOST_PACKET % (16 * 64) == 0, "a bit for each");
+
 enum {
     DGRAM_HELD = 8,
     DGRAM_INCOMING_LISTS = 16,
@@ -133,15 +145,19 @@ struct dgram_conn {
     struct dgram_op *ops;   /* all */
     struct dgram_op *bulk, **bulk_end;
     struct dgram_pace pace;
-    size_t room;                /* bytes of DATA under way that the peer takes */
-    size_t queued[DGRAM_LANES]; /* bytes in the queues */
-    uint32_t own_ops;           /* of them those that are not SERVE */
-    bool own, busy;             /* counted in struct aqi_dgram */
-    bool proved;                /* the peer has sent something over it */
-    bool accepted;              /* we have said ACCEPT, */
-    uint64_t accepted_at;       /* lately at */
-    bool agreed;                /* the path does not carry the largest packet */
-    struct dgram_search search; /* for what it does carry, by the side that begins the connection */
+    size_t room;                 /* bytes of DATA under way that the peer takes */
+    size_t queued[DGRAM_LANES];  /* bytes in the queues */
+    uint32_t own_ops;            /* of them those that are not SERVE */
+    bool own, busy;              /* counted in struct aqi_dgram */
+    bool proved;                 /* the peer has sent something over it */
+    bool accepted;               /* we have said ACCEPT, */
+    uint64_t accepted_at;        /* lately at */
+    bool agreed;                 /* the path does not carry the largest packet */
+    struct dgram_search search;  /* for what it does carry, by the side that begins the connection;
+                                  * and later by a side whose packets do not arrive any more */
+    uint32_t searches;           /* shrink.c: how many of the latter, */
+    bool searching;              /* and whether there is one */
+    struct dgram_slices *slices; /* NULL: no packet has come in slices */
     struct dgram_incoming *incoming[DGRAM_INCOMING_LISTS];
     unsigned incoming_count;
     /* Numbers that are not acknowledged although they have come, until the refusal has arrived. */
@@ -178,6 +194,8 @@ struct dgram_conn {
     uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
     uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
+    uint64_t shrink_at;                 /* likewise: does the path still carry large packets? */
+    uint64_t judged;                    /* when that was answered last */
     uint64_t active_until;              /* counts among those that share config.room; 0: does not */
     uint64_t sent_count, resent_count, received_count, duplicate_count;
 };
@@ -241,6 +259,20 @@ static inline void dgram_make_ready(struct dgram_env *env, struct dgram_peer *pe
     peer->next_ready = NULL;
     *env->ready_end = peer;
     env->ready_end = &peer->next_ready;
+}
+
+enum {
+    DGRAM_STUCK_TRIES = 2,
+    DGRAM_STUCK_AFTER = 1000000000 /* ns */
+};
+
+/* When the path may have become too small for a packet that was sent again and again. */
+static inline uint64_t dgram_stuck_at(const struct dgram_conn *conn,
+                                      const struct dgram_packet *packet)
+{
+    bool large = packet->len + packet->bulk_len > AQI_DGRAM_LEAST_PACKET;
+    if (packet->tries < DGRAM_STUCK_TRIES || packet->first == 0 || !large) return AQI_DGRAM_NEVER;
+    return aqi_max(packet->first, conn->judged) + DGRAM_STUCK_AFTER;
 }
 
 static inline size_t dgram_in_flight(const struct dgram_conn *conn)
@@ -313,6 +345,8 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer);
  * arrived by then, it is lost: perhaps the answer for which the peer probes.
  */
 void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer);
+/* Count as lost everything in flight that is larger than the path carries, as turned out. */
+void dgram_ack_too_large(struct dgram_conn *conn);
 /* Count as lost everything that conn->recovered shows to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct dgram_env *env, struct dgram_conn *conn);

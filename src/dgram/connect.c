@@ -105,7 +105,7 @@ static void connect_conn_init(const struct aqi_dgram *dgram, struct dgram_conn *
 {
     conn->packet = aqi_min(AQI_DGRAM_LEAST_PACKET, dgram->env.config.packet);
     conn->room = 64 << 10;
-    conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
+    conn->ack_at = conn->probe_at = conn->pace_at = conn->shrink_at = AQI_DGRAM_NEVER;
     conn->heard = conn->used = dgram->env.now;
     conn->reorder = DGRAM_REORDER;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
@@ -173,6 +173,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
             dgram_list_remove(packet->flying ? &tx->flying : &conn->lost, packet);
             packet->flying = false;
             packet->tries = packet->release = 0;
+            packet->sliced = 0;
             tx->ring[seq % tx->ring_size] = NULL;
             dgram_list_prepend(&tx->queue, packet);
             conn->queued[packet->lane] += packet->len;
@@ -181,6 +182,7 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
         tx->in_flight = 0;
         conn->rx[c] = (struct dgram_rx){0};
     }
+    dgram_receive_forget_slices(conn);
     memset(conn->held, 0, sizeof(conn->held));
     conn->search = (struct dgram_search){0};
     conn->agreed = conn->accepted = false;
@@ -190,7 +192,8 @@ static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer
     conn->recovered = 0;
     conn->probes = 0;
     conn->ack_now = conn->gap = conn->untimed = conn->proved = false;
-    conn->ack_at = conn->probe_at = conn->pace_at = AQI_DGRAM_NEVER;
+    conn->searching = false;
+    conn->ack_at = conn->probe_at = conn->pace_at = conn->shrink_at = AQI_DGRAM_NEVER;
     peer->state = DGRAM_IDLE;
     dgram_make_ready(&dgram->env, peer);
 }
@@ -561,8 +564,7 @@ static void connect_on_closed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                               const struct connect_hello *hello)
 {
     struct dgram_conn *conn = peer->conn;
-    if (peer->state != DGRAM_CLOSING && (peer->state != DGRAM_UP || dgram->env.hooks.way == NULL))
-        return;
+    if (peer->state != DGRAM_CLOSING && peer->state != DGRAM_UP) return;
     if (memcmp(conn->nonces, hello->nonces, sizeof(conn->nonces)) != 0) return;
     if (!connect_quiet(dgram, conn)) {
         connect_begin_again(dgram, peer);
@@ -667,6 +669,12 @@ static void connect_hear(struct aqi_dgram *dgram, struct dgram_peer *peer,
         break;
     case CONNECT_MOVED:
         dgram_way_on_moved(dgram, peer, hello, len);
+        break;
+    case CONNECT_PROBE:
+        dgram_shrink_on_probe(dgram, peer, hello, len);
+        break;
+    case CONNECT_PROBED:
+        dgram_shrink_on_probed(dgram, peer, hello);
         break;
     case CONNECT_KINDS:
         break;

@@ -67,9 +67,12 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
 
 /* ways.c. Nothing comes: look for another way to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* shrink.c: large packets are sent again and again: does the path still carry them? */
+void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* receive.c: records of peers. */
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
+void dgram_receive_forget_slices(struct dgram_conn *conn);
 /* Deliver kept messages. */
 unsigned dgram_receive_kept(struct aqi_dgram *dgram);
 void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer);

@@ -81,7 +81,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
     if (conn != NULL) {
         dgram_note(dgram, conn);
         when = aqi_min(conn->ack_at, conn->pace_at);
-        if (peer->state == DGRAM_UP) when = aqi_min(when, conn->probe_at);
+        if (peer->state == DGRAM_UP) when = aqi_min(when, aqi_min(conn->probe_at, conn->shrink_at));
         if (conn->active_until != 0) when = aqi_min(when, conn->active_until);
         if (peer->state == DGRAM_UP) when = aqi_min(when, dgram_connect_idle_at(dgram, conn));
         if (peer->state != DGRAM_UP) when = aqi_min(when, peer->hello_at);
@@ -134,6 +134,7 @@ static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
         if (peer->conn == NULL) return; /* it was lost */
         dgram_ack_set_probe(&dgram->env, conn);
     }
+    if (peer->state == DGRAM_UP && conn->shrink_at <= now) dgram_shrink_look(dgram, peer);
     if (peer->state == DGRAM_UP && dgram_connect_idle_at(dgram, conn) <= now)
         dgram_connect_close(dgram, peer);
     else if (peer->state != DGRAM_UP)

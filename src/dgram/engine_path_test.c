@@ -119,11 +119,132 @@ static void test_small_lossy_path(void **state)
     }
 }
 
+/*
+ * A path that carries less from some time on, in one direction or in both: what is under way
+ * arrives, in slices, and the user is warned.
+ */
+static void test_path_that_shrinks(void **state)
+{
+    enum { FIRST = 5, ALL = 40 };
+    (void)state;
+    struct aqi_dgram_peer_info info;
+    for (unsigned i = 0; i < 32; i++) {
+        begin(i % 4 / 2 * 20, i % 2 != 0);
+        world.random = 100 + i;
+        for (unsigned k = 0; k < ALL; k++) {
+            if (k == FIRST) {
+                settle(1000000000);
+                assert_int_equal(world.node[0].small + world.node[1].small, 0);
+                world.path = i % 3 == 0 ? AQI_DGRAM_LEAST_PACKET : i % 3 == 1 ? 1000 : 4000;
+                world.one_way = i % 8 / 4;
+            }
+            assert_int_equal(send_one(&world.node[k % 2], k % 3 == 0 ? 20000 : 700, k), AQ_OK);
+        }
+        struct done put = {0}, get = {0};
+        unsigned char *mine = world.node[0].memory, *theirs = world.node[1].memory;
+        for (unsigned k = 0; k < MEMORY; k++) {
+            mine[k] = (unsigned char)(k * 7 >> 3);
+            theirs[k] = (unsigned char)(k * 11 >> 3);
+        }
+        enum { HALF = MEMORY / 2 };
+        assert_int_equal(aqi_dgram_put(world.node[0].dgram, 1, (uintptr_t)theirs, mine, HALF, false,
+                                       NULL, 0, &put),
+                         AQ_OK);
+        assert_int_equal(aqi_dgram_get(world.node[0].dgram, 1, (uintptr_t)theirs + HALF,
+                                       mine + HALF, HALF, &get),
+                         AQ_OK);
+        settle(60000000000);
+        assert_int_equal(world.node[0].requests + world.node[1].requests, ALL);
+        assert_true(put.remote == 1 && put.status == AQ_OK);
+        assert_true(get.remote == 1 && get.status == AQ_OK);
+        assert_memory_equal(mine, theirs, MEMORY);
+        assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
+        assert_int_equal(info.packet, world.path / 16 * 16);
+        assert_int_equal(world.node[0].small, 1);
+        assert_int_equal(world.node[1].small, world.one_way ? 0 : 1);
+        assert_int_equal(world.node[0].silent + world.node[1].silent, 0);
+        end();
+    }
+}
+
+/* It may become smaller once more, and be too small for the first slices. */
+static void test_path_that_shrinks_again(void **state)
+{
+    (void)state;
+    begin(0, true);
+    assert_int_equal(send_one(&world.node[0], 60000, 0), AQ_OK);
+    settle(1000000000);
+    static const size_t paths[] = {4000, 1472, AQI_DGRAM_LEAST_PACKET};
+    for (unsigned i = 0; i < AQI_COUNT_OF(paths); i++) {
+        world.path = paths[i];
+        assert_int_equal(send_one(&world.node[0], 60000, i), AQ_OK);
+        run(1300000000); /* some of the search */
+    }
+    settle(60000000000);
+    assert_int_equal(world.node[1].requests, 4);
+    assert_int_equal(world.node[0].usable, AQI_DGRAM_LEAST_PACKET);
+    end();
+}
+
+/* A peer that computes acknowledges nothing, but answers probes: the path is what it was. */
+static void test_computing_is_no_small_path(void **state)
+{
+    (void)state;
+    struct aqi_dgram_peer_info info;
+    begin(0, false);
+    assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);
+    settle(1000000000);
+    world.computes = true;
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(send_one(&world.node[0], 20000, i), AQ_OK);
+    run(30000000000);
+    world.computes = false;
+    assert_int_equal(world.node[1].requests, 1);
+    (void)aqi_dgram_resume(world.node[1].dgram, true, world.now);
+    settle(1000000000);
+    assert_int_equal(world.node[1].requests, 9);
+    assert_true(aqi_dgram_peer_info(world.node[0].dgram, 1, &info));
+    assert_int_equal(info.packet, LARGEST / 16 * 16);
+    assert_int_equal(world.node[0].small, 0);
+    end();
+}
+
+/* Slices are taken for a process that computes, too; what they make is parked. */
+static void test_path_to_computing_shrinks(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        begin(0, i != 0);
+        assert_int_equal(send_one(&world.node[0], 20000, 0), AQ_OK);
+        settle(1000000000);
+        world.computes = true;
+        world.path = 1000;
+        assert_int_equal(send_one(&world.node[0], 20000, 1), AQ_OK);
+        run(20000000000);
+        assert_int_equal(world.node[0].small, 1);
+        world.path = 0; /* nothing comes any more: it has all of it */
+        world.one_way = true;
+        run(1000000000);
+        world.computes = false;
+        (void)aqi_dgram_resume(world.node[1].dgram, true, world.now);
+        assert_int_equal(world.node[1].requests, 2);
+        world.path = 1000;
+        settle(10000000000);
+        end();
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_path),         cmocka_unit_test(test_small_path),
-        cmocka_unit_test(test_longer_path),        cmocka_unit_test(test_choked_path),
-        cmocka_unit_test(test_small_path_to_busy), cmocka_unit_test(test_small_lossy_path)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_known_path),
+                                       cmocka_unit_test(test_small_path),
+                                       cmocka_unit_test(test_longer_path),
+                                       cmocka_unit_test(test_choked_path),
+                                       cmocka_unit_test(test_small_path_to_busy),
+                                       cmocka_unit_test(test_small_lossy_path),
+                                       cmocka_unit_test(test_path_that_shrinks),
+                                       cmocka_unit_test(test_path_that_shrinks_again),
+                                       cmocka_unit_test(test_computing_is_no_small_path),
+                                       cmocka_unit_test(test_path_to_computing_shrinks)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

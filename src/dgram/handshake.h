@@ -14,6 +14,8 @@ enum connect_kind {
     CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
     CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the how many-th question */
     CONNECT_MOVED,  /* I do; the same numbers */
+    CONNECT_PROBE,  /* as long as it says: does it arrive? numbers: the way, the search */
+    CONNECT_PROBED, /* it has; the same numbers */
     CONNECT_KINDS
 };
 
@@ -59,5 +61,11 @@ void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len);
 void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
                         const struct connect_hello *hello, size_t len);
+
+/* shrink.c */
+void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                           const struct connect_hello *hello, size_t len);
+void dgram_shrink_on_probed(struct aqi_dgram *dgram, struct dgram_peer *peer,
+                            const struct connect_hello *hello);
 
 #endif

@@ -32,6 +32,7 @@ static const struct {
     [DGRAM_BYTES] = {.least = 1, .most = UINT16_MAX, .other = true},
     [DGRAM_REFUSED] = {.other = true},
     [DGRAM_SACK] = {.least = 8, .most = 8 * DGRAM_SACK_WORDS, .unnumbered = true},
+    [DGRAM_SLICE] = {.least = 1, .most = UINT16_MAX, .unnumbered = true},
 };
 
 static bool packet_record_valid(const struct dgram_record *record, size_t nbytes, uint8_t flags)

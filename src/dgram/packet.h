@@ -12,7 +12,7 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are copied to the wire as is");
 
-#define DGRAM_VERSION   2
+#define DGRAM_VERSION   3
 #define DGRAM_HANDSHAKE 0x31676d6172676441ull /* "Adgramg1": never a cookie */
 #define DGRAM_TAG       16                    /* bytes of a MAC at the end, where there is one */
 
@@ -49,6 +49,7 @@ enum dgram_record_kind {
     DGRAM_BYTES,    /* of the answer to get `id`: where = offset, bytes */
     DGRAM_REFUSED,  /* of operation `id` */
     DGRAM_SACK,     /* of channel `flags`: see DGRAM_SACK_WORDS */
+    DGRAM_SLICE,    /* of packet `id` of channel `flags`: where = total << 32 | offset, bytes */
     DGRAM_RECORDS
 };
 

@@ -36,6 +36,7 @@ static const struct kind {
     {DGRAM_BYTES, 0, DGRAM_NUMBERED, 17},
     {DGRAM_REFUSED, 0, DGRAM_NUMBERED, 0},
     {DGRAM_SACK, 1, 0, 16},
+    {DGRAM_SLICE, 1, 0, 32},
 };
 
 /* Where so many bytes end at the end of the memory: a read of one more ends the test. */
@@ -112,10 +113,15 @@ static void each_kind_at_its_bounds(void **state)
         uint8_t kind, flags, head_flags;
         size_t least, most; /* 0: as much as a packet has */
     } bounds[] = {
-        {DGRAM_MESSAGE, 0, DGRAM_NUMBERED, 8, 0}, {DGRAM_FRAGMENT, 0, DGRAM_NUMBERED, 1, 0},
-        {DGRAM_PUT, 0, DGRAM_NUMBERED, 1, 0},     {DGRAM_LONG, 0, DGRAM_NUMBERED, 8, 0},
-        {DGRAM_GET, 0, DGRAM_NUMBERED, 8, 8},     {DGRAM_BYTES, 0, DGRAM_NUMBERED, 1, 0},
-        {DGRAM_REFUSED, 0, DGRAM_NUMBERED, 0, 0}, {DGRAM_SACK, 1, 0, 8, 8 * DGRAM_SACK_WORDS},
+        {DGRAM_MESSAGE, 0, DGRAM_NUMBERED, 8, 0},
+        {DGRAM_FRAGMENT, 0, DGRAM_NUMBERED, 1, 0},
+        {DGRAM_PUT, 0, DGRAM_NUMBERED, 1, 0},
+        {DGRAM_LONG, 0, DGRAM_NUMBERED, 8, 0},
+        {DGRAM_GET, 0, DGRAM_NUMBERED, 8, 8},
+        {DGRAM_BYTES, 0, DGRAM_NUMBERED, 1, 0},
+        {DGRAM_REFUSED, 0, DGRAM_NUMBERED, 0, 0},
+        {DGRAM_SACK, 1, 0, 8, 8 * DGRAM_SACK_WORDS},
+        {DGRAM_SLICE, 0, 0, 1, 0},
     };
     (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(bounds); i++) {

@@ -23,6 +23,7 @@ struct dgram_arrival {
     struct dgram_packet *refusal; /* tells which puts in it are refused */
     struct dgram_incoming *done;  /* complete, to be delivered; in no list */
     const char *broken;           /* why the connection cannot go on: the packet counts as come */
+    bool sliced;                  /* the last slice of a packet has come */
 };
 
 /* Acknowledged data cannot come again: without memory for it the connection cannot go on. */
@@ -70,9 +71,17 @@ static void receive_forget(struct aqi_dgram *dgram, struct dgram_incoming *incom
     aqi_pool_put(&dgram->incoming_pool, incoming);
 }
 
+void dgram_receive_forget_slices(struct dgram_conn *conn)
+{
+    if (conn->slices != NULL) free(conn->slices->bytes);
+    free(conn->slices);
+    conn->slices = NULL;
+}
+
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     struct dgram_incoming *incoming;
+    dgram_receive_forget_slices(conn);
     for (unsigned i = 0; i < DGRAM_INCOMING_LISTS; i++)
         while ((incoming = conn->incoming[i]) != NULL) {
             conn->incoming[i] = incoming->next;
@@ -387,6 +396,46 @@ static bool receive_sack(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     return dgram_ack_sack(&dgram->env, arrival->peer, record, bytes, n, &arrival->news);
 }
 
+static struct dgram_slices *receive_slices(struct dgram_conn *conn,
+                                           const struct dgram_record *record, size_t total)
+{
+    struct dgram_slices *slices = conn->slices;
+    if (slices == NULL) slices = conn->slices = calloc(1, sizeof(*slices));
+    if (slices == NULL) return NULL;
+    if (slices->bytes != NULL && slices->channel == record->flags && slices->seq == record->id &&
+        slices->total == total)
+        return slices;
+    /* The peer sends one packet after the other: what is missing of another one was lost. */
+    unsigned char *bytes = realloc(slices->bytes, dgram_round16(total) + DGRAM_TAG);
+    if (bytes == NULL) return NULL;
+    *slices = (struct dgram_slices){.channel = record->flags,
+                                    .seq = record->id,
+                                    .total = total,
+                                    .missing = dgram_round16(total),
+                                    .bytes = bytes};
+    return slices;
+}
+
+/* Slices come in any order, repeatedly, and cut otherwise the next time. */
+static bool receive_slice(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                          const struct dgram_record *record, const unsigned char *bytes, size_t n)
+{
+    size_t total = record->where >> 32, offset = (uint32_t)record->where;
+    if (record->flags >= AQI_DGRAM_CHANNELS || total > dgram->env.config.packet) return false;
+    if (offset % 16 != 0 || offset >= total || n > total - offset) return false;
+    if (n % 16 != 0 && n != total - offset) return false;
+    struct dgram_slices *slices = receive_slices(arrival->peer->conn, record, total);
+    if (slices == NULL) return true; /* no memory */
+    memcpy(slices->bytes + offset, bytes, n);
+    for (size_t i = offset / 16; i < dgram_round16(offset + n) / 16; i++) {
+        uint64_t bit = UINT64_C(1) << i % 64;
+        if ((slices->have[i / 64] & bit) == 0) slices->missing -= 16;
+        slices->have[i / 64] |= bit;
+    }
+    if (slices->missing == 0) arrival->sliced = true;
+    return true;
+}
+
 /* False: malformed, or there is no memory for it. */
 static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
                                                   const struct dgram_record *,
@@ -394,7 +443,7 @@ static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgr
     [DGRAM_FRAGMENT] = receive_fragment, [DGRAM_PUT] = receive_put,
     [DGRAM_LONG] = receive_long,         [DGRAM_GET] = receive_get,
     [DGRAM_BYTES] = receive_bytes,       [DGRAM_REFUSED] = receive_refused,
-    [DGRAM_SACK] = receive_sack,
+    [DGRAM_SACK] = receive_sack,         [DGRAM_SLICE] = receive_slice,
 };
 
 static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
@@ -585,6 +634,35 @@ static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
 enum receive_how { RECEIVE_ANSWER, RECEIVE_REPLIES, RECEIVE_ALL };
 
 static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
+                           enum receive_how how);
+
+/*
+ * A packet that has come in slices: like any other, but it has a number. The connection may end.
+ * The slices had a MAC each, perhaps of several transmissions, whose heads differ; the packet gets
+ * its own.
+ */
+static void receive_sliced(struct aqi_dgram *dgram, const struct dgram_conn *conn,
+                           enum receive_how how)
+{
+    struct dgram_slices *slices = conn->slices;
+    unsigned char *packet = slices->bytes;
+    size_t total = slices->total;
+    slices->bytes = NULL;
+    struct dgram_head head = {0};
+    memcpy(&head, packet, aqi_min(total, sizeof(head)));
+    if (dgram->env.config.authenticate) {
+        const struct iovec all = {.iov_base = packet, .iov_len = total};
+        dgram->env.hooks.mac(dgram->env.hooks.arg, conn->mac_key, &all, 1, packet + total);
+        total += DGRAM_TAG;
+    }
+    if (head.flags & DGRAM_NUMBERED && head.cookie != DGRAM_HANDSHAKE)
+        receive_packet(dgram, packet, total, how);
+    else
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
+    free(packet);
+}
+
+static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
                            enum receive_how how)
 {
     struct dgram_head head;
@@ -628,6 +706,7 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
         receive_numbered(dgram, &arrival, &head, packet, len);
     } else {
         receive_unnumbered(dgram, &arrival, &head, packet, len);
+        if (arrival.sliced) receive_sliced(dgram, conn, how);
     }
 }
 

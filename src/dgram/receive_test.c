@@ -535,6 +535,127 @@ static void test_turns(void **state)
     options.least = 8;
 }
 
+/* --- packets in slices -------------------------------------------------------------------------
+ */
+
+enum { PACKET = 1472 }; /* the largest */
+
+static bool slice(uint64_t total, uint64_t offset, const unsigned char *bytes, size_t n)
+{
+    begin(LIAR, 0);
+    add(
+        (struct dgram_record){
+            .kind = DGRAM_SLICE, .flags = AQI_DGRAM_DATA, .id = 7, .where = total << 32 | offset},
+        n);
+    if (bytes != NULL) memcpy(forged.bytes + sizeof(struct dgram_head) + 16, bytes, n);
+    return refuses();
+}
+
+/* The packet that was forged last, but without the MAC; with what is in its head. */
+static size_t image_of(unsigned char *image)
+{
+    memcpy(forged.bytes, &forged.head, sizeof(forged.head));
+    memcpy(image, forged.bytes, forged.len);
+    return forged.len;
+}
+
+static size_t image_of_message(unsigned char *image)
+{
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_PUT, .where = (uintptr_t)reach}, 100);
+    add((struct dgram_record){.kind = DGRAM_FRAGMENT, .id = 9, .where = UINT64_C(40) << 32}, 40);
+    return image_of(image);
+}
+
+/* In any order, repeatedly, and cut otherwise. */
+static void test_slices(void **state)
+{
+    unsigned char image[PACKET];
+    (void)state;
+    open_world(false);
+    size_t len = image_of_message(image);
+    assert_true(len > 160);
+    for (unsigned i = 0; i < 3; i++)
+        for (size_t at = 32; at < len; at += 32)
+            assert_false(slice(len, at, image + at, aqi_min(32, len - at)));
+    assert_int_equal(world.delivered, 0);
+    assert_int_equal(reach[0], 0);
+    assert_false(slice(len, 0, image, 16));
+    assert_int_equal(world.delivered, 0);
+    assert_false(slice(len, 0, image, 48));
+    assert_int_equal(world.delivered, 1);
+    assert_int_equal(reach[0], 1);
+    /* Once more: it is acknowledged again. */
+    uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);
+    assert_false(slice(len, 0, image, 64));
+    assert_false(slice(len, 64, image + 64, len - 64));
+    assert_int_equal(aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES), before + 1);
+    assert_int_equal(world.delivered, 1);
+    close_world();
+}
+
+static void test_bounds_of_slices(void **state)
+{
+    (void)state;
+    open_world(false);
+    assert_false(slice(PACKET, 0, NULL, 16));
+    assert_true(slice(PACKET + 1, 0, NULL, 16));
+    assert_true(slice(UINT32_MAX, 0, NULL, 16));
+    assert_true(slice(0, 0, NULL, 16));
+    assert_true(slice(64, 64, NULL, 16));
+    assert_true(slice(64, UINT32_MAX & ~15u, NULL, 16));
+    assert_true(slice(64, 48, NULL, 32));
+    assert_true(slice(64, 8, NULL, 16));
+    assert_true(slice(64, 16, NULL, 24));
+    assert_true(slice(56, 32, NULL, 23));
+    assert_false(slice(56, 32, NULL, 24));
+    begin(LIAR, 0);
+    add((struct dgram_record){.kind = DGRAM_SLICE,
+                              .flags = AQI_DGRAM_CHANNELS,
+                              .where = UINT64_C(64) << 32},
+        16);
+    assert_true(refuses());
+    begin(LIAR, DGRAM_NUMBERED); /* it has no number of its own */
+    add((struct dgram_record){.kind = DGRAM_SLICE, .where = UINT64_C(64) << 32}, 16);
+    assert_true(refuses());
+    assert_int_equal(world.delivered + world.lost, 0);
+    close_world();
+}
+
+/* A packet with a number, as any other: no handshake, nor slices in slices. */
+static void test_what_slices_make(void **state)
+{
+    unsigned char image[PACKET], other[PACKET];
+    (void)state;
+    open_world(false);
+    size_t len = image_of_message(image);
+    assert_false(slice(len, 0, image, 32)); /* a slice of another packet is forgotten, */
+    begin(LIAR, 0);
+    add((struct dgram_record){.kind = DGRAM_SLICE, .id = 8, .where = (uint64_t)len << 32}, 32);
+    assert_false(refuses());
+    assert_false(slice(len, 32, image + 32, len - 32));
+    assert_int_equal(world.delivered, 0);
+    assert_false(slice(len + 16, 0, image, 32)); /* and one of another length */
+    assert_int_equal(world.delivered, 0);
+    begin(LIAR, 0);
+    add((struct dgram_record){.kind = DGRAM_SLICE, .id = 7, .where = UINT64_C(48) << 32}, 48);
+    size_t nested = image_of(other);
+    assert_true(slice(nested, 0, other, nested));
+    assert_true(slice(16, 0, image, 16));
+    memcpy(other, image, len);
+    ((struct dgram_head *)(void *)other)->cookie = DGRAM_HANDSHAKE;
+    assert_true(slice(len, 0, other, len));
+    memcpy(other, image, len);
+    ((struct dgram_head *)(void *)other)->cookie ^= 1;
+    uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DROP_COOKIE);
+    assert_false(slice(len, 0, other, len));
+    assert_int_equal(aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DROP_COOKIE), before + 1);
+    assert_int_equal(world.delivered, 0);
+    assert_false(slice(len, 0, image, len));
+    assert_int_equal(world.delivered, 1);
+    close_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +672,9 @@ int main(void)
         cmocka_unit_test(test_macs),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_bounds_of_slices),
+        cmocka_unit_test(test_what_slices_make),
         cmocka_unit_test(test_not_closed),
         cmocka_unit_test(test_who_is_active),
         cmocka_unit_test(test_turns),

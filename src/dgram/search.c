@@ -10,6 +10,7 @@ enum {
     SEARCH_ROUGHLY_SURE = 4,
     SEARCH_MOST = 24,    /* rounds, then what has passed will do */
     SEARCH_SILENCES = 5, /* in succession, half a second: so long few peers wait for a processor */
+    SEARCH_FORGET = 12,  /* likewise, then what has passed may pass no more */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide what is left, */
     SEARCH_JUMBO = 8960 /* above this few, as they take long: what jumbo frames carry */
@@ -120,11 +121,21 @@ static enum dgram_verdict search_verdict(struct dgram_search *search)
     return DGRAM_FOUND;
 }
 
+static void search_forget(struct dgram_search *search)
+{
+    *search = (struct dgram_search){.largest = search->largest,
+                                    .way = search->way,
+                                    .silences = SEARCH_SILENCES,
+                                    .rough = true,
+                                    .crowded = true};
+}
+
 enum dgram_verdict dgram_search_judge(struct dgram_search *search)
 {
     if (search->sent) search->silences = search->best != 0 ? 0 : search->silences + 1;
     if (search->partial || search->silences >= SEARCH_SILENCES) search->crowded = true;
     enum dgram_verdict verdict = search->sent ? search_verdict(search) : DGRAM_SILENT;
+    if (search->silences >= SEARCH_FORGET && search->small != 0) search_forget(search);
     search->best = search->passed = 0;
     search->sent = search->partial = false;
     return verdict;

@@ -14,6 +14,7 @@ enum {
     TRANSMIT_LEAST_WINDOW = 16 << 10, /* of COMMAND, however small the congestion window */
     TRANSMIT_GATHERED = 2048,         /* bytes: packets up to that are copied into one piece */
     TRANSMIT_PIECES = 4,              /* of a packet: frame, bulk, padding, MAC */
+    TRANSMIT_ALONE = 2,               /* of one with no number, besides the MAC */
     TRANSMIT_REREAD = 1000000         /* ns, after a source could not be read */
 };
 
@@ -136,6 +137,7 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
     else
         conn->resent_count++;
     if (packet->tries < UINT8_MAX) packet->tries++;
+    conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(conn, packet));
 }
 
 /* As if it had not been tried. */
@@ -150,6 +152,17 @@ static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
     tx->ring[packet->seq % tx->ring_size] = NULL;
     dgram_list_prepend(&tx->queue, packet);
     conn->queued[packet->lane] += packet->len;
+}
+
+/* Packets have left, and with them an acknowledgement. */
+static void transmit_acknowledged(struct dgram_env *env, struct dgram_conn *conn, size_t bytes)
+{
+    conn->used = env->now;
+    conn->unacked = 0;
+    conn->unsure = conn->repeated = false;
+    conn->ack_at = AQI_DGRAM_NEVER;
+    if (!conn->gap) conn->ack_now = false;
+    dgram_pace_spend(&conn->pace, bytes);
 }
 
 /* Many small pieces cost the kernel more than a copy that makes them one. */
@@ -172,14 +185,7 @@ static void transmit_flush(struct dgram_env *env, struct dgram_burst *burst)
         transmit_done(env, conn, burst->packet[i]);
     for (unsigned i = burst->packets; !ok && i-- > 0;)
         transmit_undo(conn, burst->packet[i]);
-    if (ok) {
-        conn->used = env->now;
-        conn->unacked = 0;
-        conn->unsure = conn->repeated = false;
-        conn->ack_at = AQI_DGRAM_NEVER;
-        if (!conn->gap) conn->ack_now = false;
-        dgram_pace_spend(&conn->pace, burst->bytes);
-    }
+    if (ok) transmit_acknowledged(env, conn, burst->bytes);
     burst->failed = !ok;
     burst->copied = false;
     burst->niov = burst->packets = 0;
@@ -217,6 +223,90 @@ static const void *transmit_source(struct dgram_env *env, struct dgram_burst *bu
     return at;
 }
 
+/* --- slices ------------------------------------------------------------------------------------
+ */
+
+/* A packet with no number: `iov` and a MAC. False: the port has no room. */
+static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
+                           enum aqi_dgram_channel channel, const struct iovec iov[TRANSMIT_ALONE])
+{
+    uint8_t tag[DGRAM_TAG];
+    struct iovec all[TRANSMIT_ALONE + 1] = {iov[0], iov[1], {.iov_base = tag}};
+    if (env->config.authenticate) {
+        env->hooks.mac(env->hooks.arg, peer->conn->mac_key, iov, TRANSMIT_ALONE, tag);
+        all[TRANSMIT_ALONE].iov_len = sizeof(tag);
+    }
+    size_t len = all[0].iov_len + all[1].iov_len + all[TRANSMIT_ALONE].iov_len;
+    unsigned n = env->config.authenticate ? TRANSMIT_ALONE + 1 : TRANSMIT_ALONE;
+    return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, all, n, len, 1);
+}
+
+/* The packet without its MAC, in env->gathered; NULL: its source cannot be read. */
+static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *burst,
+                                     const struct dgram_packet *packet)
+{
+    struct dgram_conn *conn = burst->peer->conn;
+    unsigned char *image = env->gathered, *end = image + packet->len;
+    burst->bytes = packet->len; /* where a copy of the source goes */
+    const void *bulk = transmit_source(env, burst, packet);
+    burst->bytes = 0;
+    burst->copied = false;
+    if (bulk == NULL && packet->bulk_len != 0) return NULL;
+    struct dgram_head head = transmit_head(env, conn);
+    transmit_head_packet(&head, packet);
+    memcpy(image, packet->frame, packet->len);
+    if (packet->bulk_len != 0 && bulk != end) memcpy(end, bulk, packet->bulk_len);
+    return image;
+}
+
+/* False: not all of it has left; the rest is next. */
+static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
+                            struct dgram_packet *packet, unsigned char *image)
+{
+    struct {
+        struct dgram_head head;
+        struct dgram_record record;
+    } start = {.head = transmit_head(env, peer->conn)};
+    size_t total = packet->len + packet->bulk_len, len;
+    size_t most = (dgram_capacity(env, peer->conn, AQI_DGRAM_DATA) - sizeof(start)) & ~(size_t)15;
+    for (; packet->sliced < total; packet->sliced += (uint32_t)len) {
+        size_t offset = packet->sliced;
+        len = aqi_min(most, total - offset);
+        start.record = (struct dgram_record){.len = (uint16_t)(sizeof(start.record) + len),
+                                             .kind = DGRAM_SLICE,
+                                             .flags = packet->channel,
+                                             .id = packet->seq,
+                                             .where = (uint64_t)total << 32 | offset};
+        const struct iovec iov[TRANSMIT_ALONE] = {{.iov_base = &start, .iov_len = sizeof(start)},
+                                                  {.iov_base = image + offset, .iov_len = len}};
+        if (!transmit_alone(env, peer, AQI_DGRAM_DATA, iov)) return false;
+    }
+    packet->sliced = 0;
+    return true;
+}
+
+/* Send a packet that was made before the path became too small for it. */
+static void transmit_sliced(struct dgram_env *env, struct dgram_burst *burst,
+                            struct dgram_packet *packet)
+{
+    struct dgram_conn *conn = burst->peer->conn;
+    transmit_flush(env, burst);
+    unsigned char *image = NULL;
+    packet->order = conn->tx[packet->channel].order;
+    if (!burst->failed) image = transmit_image(env, burst, packet);
+    bool ok = image != NULL && transmit_slices(env, burst->peer, packet, image);
+    if (image != NULL && !ok) burst->failed = true;
+    if (!ok) {
+        if (packet->sliced != 0)
+            packet->tries = (uint8_t)aqi_max(packet->tries, 1); /* its number is taken */
+        transmit_undo(conn, packet);
+        return;
+    }
+    conn->tx[packet->channel].order++;
+    transmit_done(env, conn, packet);
+    transmit_acknowledged(env, conn, transmit_size(env, packet));
+}
+
 /* Add a packet that is in no list and has a number. */
 static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
                          struct dgram_packet *packet)
@@ -225,6 +315,10 @@ static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
     struct dgram_conn *conn = burst->peer->conn;
     size_t size = transmit_size(env, packet);
     enum aqi_dgram_channel channel = packet->tries != 0 ? AQI_DGRAM_DATA : packet->channel;
+    if (AQI_UNLIKELY(size > conn->packet)) {
+        transmit_sliced(env, burst, packet);
+        return;
+    }
     if (burst->packets != 0 && !transmit_fits(env, burst, channel, size))
         transmit_flush(env, burst);
     const void *bulk = burst->failed ? NULL : transmit_source(env, burst, packet);
@@ -416,17 +510,9 @@ static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
     memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
         len += transmit_sack(conn, c, bytes + len, room - len);
-    uint8_t tag[DGRAM_TAG];
-    struct iovec iov[2] = {{.iov_base = bytes, .iov_len = len},
-                           {.iov_base = tag, .iov_len = sizeof(tag)}};
-    unsigned niov = 1;
-    if (env->config.authenticate) {
-        env->hooks.mac(env->hooks.arg, conn->mac_key, iov, 1, tag);
-        niov = 2;
-        len += sizeof(tag);
-    }
-    if (!env->hooks.transmit(env->hooks.arg, AQI_DGRAM_COMMAND, &peer->addr, iov, niov, len, 1))
-        return false;
+    const struct iovec iov[TRANSMIT_ALONE] = {{.iov_base = bytes, .iov_len = len},
+                                              {.iov_base = bytes}};
+    if (!transmit_alone(env, peer, AQI_DGRAM_COMMAND, iov)) return false;
     dgram_count(env, AQI_DGRAM_ACKS);
     conn->unacked = 0;
     conn->ack_now = conn->asks = conn->unsure = conn->repeated = false;

@@ -63,6 +63,7 @@ TESTS = {
     "src/dgram/connect.c": DGRAM,
     "src/dgram/ack.c": DGRAM,
     "src/dgram/park.c": DGRAM,
+    "src/dgram/shrink.c": DGRAM,
     "src/dgram/search.c": ["unit.dgram.search", *DGRAM],
     "src/transport/am.c": ["unit.transport.am", "fuzz.am_codec"],
     "src/transport/hello.c": ["unit.transport.hello", "fuzz.hello"],

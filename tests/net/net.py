@@ -191,6 +191,20 @@ class Wire(Case):
                     talk.round()
                     self.assertEqual(warnings(talk.end()), [])
 
+    def test_path_that_shrinks(self):
+        """From some time on larger packets do not arrive, at one host or at both: the job goes on,
+        with one warning."""
+        for hosts, limit, carries in ((HOSTS, "1400", "1388"), ((1,), "4000", "3996")):
+            with (self.subTest(hosts=hosts), contextlib.ExitStack() as stack,
+                  Talk(ranks=4) as talk):
+                for host in hosts:
+                    drop = f"iifname wire meta length > {limit} drop"
+                    stack.enter_context(rules(host, ("prerouting", drop)))
+                for _ in range(3):
+                    talk.round()
+                advice = self.advice(warnings(talk.end()), r"10\.9\.0\.", "wire")
+                self.assertEqual(advice, carries)
+
     def test_refused(self):
         """The interface drops packets larger than the other end of the pair takes, and reports
         that it has no room."""
@@ -200,11 +214,22 @@ class Wire(Case):
                 self.assertEqual(self.advice(warnings(talk.end()), r"10\.8\.0\.", "big"), "1500")
 
     def test_refused_later(self):
-        """Then nothing goes on until it is mended, which is reported."""
+        """From some time on: packets become smaller."""
+        with between("9000") as resize, Talk(NET="10.8.0.") as talk:
+            talk.round()
+            resize("1500")
+            for _ in range(3):
+                talk.round()
+            said = [line for line in warnings(talk.end()) if "interface big has" not in line]
+        self.assertEqual(self.advice(said, r"10\.8\.0\.", "big"), "1500")
+
+    def test_all_refused_later(self):
+        """Not even the smallest full packets leave from some time on: nothing goes on until that
+        is mended, which is reported."""
         with (between("9000") as resize,
               Talk(NET="10.8.0.", AQ_UDP_RTO_MAX="20ms") as talk):
             talk.round()
-            resize("1500")
+            resize("400")
             talk.ask()
             limit = time.monotonic() + PATIENCE
             while not warnings(talk.said()) and time.monotonic() < limit:

@@ -90,6 +90,9 @@ static const char *net_loses(struct sim *sim, const struct sim_packet *packet)
     const struct sim_plan *plan = &sim->plan;
     if (sim_has(sim, SIM_MTU) && packet->len > plan->mtu && (packet->from | packet->to) % 2 != 0)
         return "larger than the path carries";
+    if (sim->now >= plan->shrunk_at && packet->len > plan->shrunk &&
+        (packet->from | packet->to) % 2 != 0)
+        return "larger than the path carries by now";
     if (sim->clear) return NULL;
     if (other_side(sim, packet->from, packet->to)) return "a partition";
     if (packet->from == sim->one_way_from && packet->to == sim->one_way_to) return "one way only";

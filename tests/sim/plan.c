@@ -127,6 +127,16 @@ static void plan_sizes(struct sim *sim, struct sim_plan *plan)
     plan->size = draw(sim, least, most);
 }
 
+/* Likewise. */
+static void plan_shrink(struct sim *sim, struct sim_plan *plan)
+{
+    bool drawn = sim_chance(sim, SIM_OF_PLAN, 1, 8);
+    if (sim->options.drawn && drawn) plan->faults |= 1u << SIM_SHRINK;
+    plan->shrunk = draw(sim, AQI_DGRAM_LEAST_PACKET, plan->config.packet);
+    plan->shrunk_at = SIM_BEGIN + sim_below(sim, SIM_OF_PLAN, plan->horizon);
+    if (!sim_has(sim, SIM_SHRINK)) plan->shrunk_at = SIM_NEVER;
+}
+
 void sim_plan(struct sim *sim)
 {
     struct sim_plan *plan = &sim->plan;
@@ -146,6 +156,7 @@ void sim_plan(struct sim *sim)
     plan_work(sim, plan);
     if (options->quota != 0) plan->quota = options->quota;
     plan_sizes(sim, plan);
+    plan_shrink(sim, plan);
 }
 
 void sim_print_plan(const struct sim *sim)

@@ -81,6 +81,7 @@ static size_t proc_path_to(const struct sim_proc *proc, uint32_t id)
     size_t bytes = sim->plan.config.packet;
     bool odd = ((proc->id | id) & 1) != 0;
     if (sim_has(sim, SIM_MTU) && odd) bytes = aqi_min(bytes, sim->plan.mtu);
+    if (sim->now >= sim->plan.shrunk_at && odd) bytes = aqi_min(bytes, sim->plan.shrunk);
     bytes = aqi_min(bytes, proc_room_for(proc));
     return aqi_min(bytes, proc_room_for(&sim->procs[id]));
 }
@@ -190,7 +191,7 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable)
                 "process %u: the path to %u carries %zu bytes, not %zu", proc->id, id, most,
                 usable);
     /* Losses may make it seem smaller than it is. */
-    bool calm = (sim->plan.faults & ~(1u << SIM_MTU | 1u << SIM_SIZE)) == 0;
+    bool calm = (sim->plan.faults & ~(1u << SIM_MTU | 1u << SIM_SIZE | 1u << SIM_SHRINK)) == 0;
     SIM_REQUIRE(sim, !calm || sim->plan.limit < 5 * SIM_MS || usable == most / 16 * 16,
                 "process %u: the path to %u carries %zu bytes, not only %zu", proc->id, id, most,
                 usable);

@@ -47,7 +47,8 @@
     X(RESTART, "restart") /* processes restart at the same address */                              \
     X(FORGET, "forget")   /* memory disappears while peers read and write it */                    \
     X(HOSTILE, "hostile") /* an attacker on the wire */                                            \
-    X(SIZE, "size")       /* ports never have room for large packets */
+    X(SIZE, "size")       /* ports never have room for large packets */                            \
+    X(SHRINK, "shrink")   /* a path carries only smaller packets from some time on */
 enum sim_fault {
 #define X(name, text) SIM_##name,
     SIM_FAULTS(X)
@@ -94,6 +95,8 @@ struct sim_plan {
     uint64_t burst_every, burst_last; /* ns, mean */
     size_t room;                      /* bytes, per channel */
     size_t mtu;                       /* of paths to odd processes */
+    size_t shrunk;                    /* likewise, from this time on: */
+    uint64_t shrunk_at;
     size_t size; /* size of the largest packet for which ports of odd processes have room */
     bool spin;   /* processes poll as soon as something arrives */
     bool plain;  /* one kind of heads and replies */
