@@ -1,10 +1,10 @@
 /*
- * usage: death [exit|fork|orphan|minute]
+ * usage: death [exit|fork|orphan|heir|minute]
  *
  * Two processes: the other one is stopped for a while, which delays messages and loses none, and is
  * then killed, after which operations to it end with an error and the endpoint lives on. Or it
  * exits without closing anything; or both fork, and the children exit; or a program that it has
- * started survives it; or it is stopped for a minute.
+ * started, or a forked child, survives it; or it is stopped for a minute.
  */
 #include "fi/pair.h"
 
@@ -43,20 +43,24 @@ static void fork_and_exit(void)
     CHECK_EQUAL(status, 0);
 }
 
-/* Another program, which lives until `fd` is closed at the other side. */
+static bool mode_is(const char *what)
+{
+    return strcmp(mode, what) == 0;
+}
+
+/* A child that lives until `fd` is closed at the other side: another program or, as an heir, this
+ * one. */
 static void fork_and_stay(int fd)
 {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child != 0) return;
     CHECK_EQUAL(dup2(fd, 0), 0);
+    char byte;
+    while (mode_is("heir"))
+        if (read(0, &byte, 1) <= 0) _exit(0);
     execlp("cat", "cat", NULL);
     _exit(1);
-}
-
-static bool mode_is(const char *what)
-{
-    return strcmp(mode, what) == 0;
 }
 
 /* Sends back the first bytes of whatever comes, and exits, with all open, when it shall. */
@@ -66,7 +70,7 @@ static void serve(int fd)
     meet(fd);
     for (unsigned i = 0;; i++) {
         if (i == 60 && mode_is("fork")) fork_and_exit();
-        if (i == 20 && mode_is("orphan")) fork_and_stay(fd);
+        if (i == 20 && (mode_is("orphan") || mode_is("heir"))) fork_and_stay(fd);
         PAIR_CALL(&pair, fi_recv(pair.a.ep, bytes, LARGE, NULL, FI_ADDR_UNSPEC, NULL));
         struct fi_cq_tagged_entry entry;
         while (fi_cq_read(pair.a.rx, &entry, 1) != 1)

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/shmem.h"
+#include "base/unforked.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/interface.h"
 #include "dgram/ports/receive_error.h"
@@ -134,6 +135,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
         return aqi_fail_no_fd(errno, "udp", "a socket is opened");
     if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
     self->fd[channel] = fd;
+    aqi_unforked_add(fd);
     socket_options(fd, at.any.sa_family);
     if (channel == AQI_DGRAM_DATA) socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
     if (self->port.other_count != 0) {
@@ -212,7 +214,7 @@ static void socket_close(struct aqi_port *port)
 {
     struct socket_port *self = (struct socket_port *)port;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
-        if (self->fd[i] >= 0) close(self->fd[i]);
+        if (self->fd[i] >= 0) aqi_unforked_close(self->fd[i]);
     for (unsigned i = 0; i < NESTING; i++)
         free(self->buffer[i]);
     free(self);

@@ -2,6 +2,7 @@
 #include "dgram/ports/xdp_rings.h"
 
 #include "base/fail.h"
+#include "base/unforked.h"
 #include "dgram/ports/xdp_program.h"
 
 #include <errno.h>
@@ -87,6 +88,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
     (void)madvise(memory, rings->memory_len, MADV_DONTFORK); /* a child's copy would part us */
     rings->fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (rings->fd < 0) return ports_xdp_failed(errno, name, "opening a socket", privilege);
+    aqi_unforked_add(rings->fd);
     struct xdp_umem_reg reg = {.addr = (uintptr_t)memory,
                                .len = rings->memory_len,
                                .chunk_size = PORTS_XDP_FRAME,
@@ -137,7 +139,7 @@ void ports_xdp_close(struct ports_xdp_rings *rings)
                                     &rings->send};
     for (unsigned i = 0; i < AQI_COUNT_OF(all); i++)
         if (all[i]->map != NULL) munmap(all[i]->map, all[i]->map_len);
-    if (rings->fd >= 0) close(rings->fd);
+    if (rings->fd >= 0) aqi_unforked_close(rings->fd);
     if (rings->memory != NULL) munmap(rings->memory, rings->memory_len);
     memset(rings, 0, sizeof(*rings));
     rings->fd = -1;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/shmem.h"
 #include "base/stats.h"
+#include "base/unforked.h"
 #include "transport/shm/shm_impl.h"
 
 #include <fcntl.h>
@@ -203,6 +204,7 @@ static struct aqi_control_channel *shm_rendezvous_channel_new(struct aqi_rendezv
         free(channel);
         return NULL;
     }
+    aqi_unforked_add(fd);
     channel->at = &rendezvous->channels;
     channel->next = rendezvous->channels;
     if (channel->next != NULL) channel->next->at = &channel->next;
@@ -213,7 +215,7 @@ static struct aqi_control_channel *shm_rendezvous_channel_new(struct aqi_rendezv
 static void shm_rendezvous_close_channel(struct aqi_control_channel *channel)
 {
     if (!channel->over) shm_rendezvous_unwatch(channel->rendezvous, &channel->end);
-    close(channel->end.fd);
+    aqi_unforked_close(channel->end.fd);
     *channel->at = channel->next;
     if (channel->next != NULL) channel->next->at = channel->at;
     free(channel);
@@ -296,7 +298,7 @@ static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
         at = &(*at)->next;
     *at = listener->next;
     shm_rendezvous_unwatch(rendezvous, &listener->end);
-    close(listener->end.fd);
+    aqi_unforked_close(listener->end.fd);
     free(listener);
 }
 
@@ -376,6 +378,7 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
         free(listener);
         return st;
     }
+    aqi_unforked_add(fd);
     listener->next = rendezvous->listeners;
     rendezvous->listeners = listener;
     memcpy(uri_out, chosen, sizeof(chosen));

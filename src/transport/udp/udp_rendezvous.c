@@ -9,6 +9,7 @@
 #include "base/shmem.h"
 #include "base/stats.h"
 #include "base/timer.h"
+#include "base/unforked.h"
 #include "dgram/ports/interface.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
@@ -501,6 +502,7 @@ static aq_status udp_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
         free(listener);
         return st;
     }
+    aqi_unforked_add(fd);
     udp_rendezvous_lock(rendezvous);
     listener->next = rendezvous->listeners;
     rendezvous->listeners = listener;
@@ -526,9 +528,9 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
         udp_rendezvous_needs_turn(c);
     }
     udp_rendezvous_unlock(rendezvous);
-    /* Close alone does not end the watch: a forked child may hold the same socket open. */
+    /* Close alone does not end the watch if a child made by a bare clone() holds the socket. */
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, listener->end.fd, NULL);
-    close(listener->end.fd);
+    aqi_unforked_close(listener->end.fd);
     free(listener);
 }
 

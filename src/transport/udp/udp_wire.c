@@ -1,6 +1,7 @@
 /* One connected UDP socket as a port: for what needs neither speed nor a socket of its own for each
  * channel. */
 #include "base/fail.h"
+#include "base/unforked.h"
 #include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
 #include "transport/udp/udp_channel.h"
@@ -23,7 +24,7 @@ struct wire_port {
 
 static void udp_wire_close(struct aqi_port *port)
 {
-    close(((struct wire_port *)port)->fd);
+    aqi_unforked_close(((struct wire_port *)port)->fd);
     free(port);
 }
 
@@ -134,6 +135,7 @@ aq_status udp_wire_open(int fd, struct aqi_port **port)
     self->port.address.len = 1; /* the engine asks for some */
     self->port.limits = (struct aqi_port_limits){.packet = WIRE_PACKET, .room = WIRE_ROOM};
     self->fd = fd;
+    aqi_unforked_add(fd);
     *port = &self->port;
     return AQ_OK;
 }

@@ -1,0 +1,15 @@
+/*
+ * Descriptors that a forked child must not hold: as long as it did, the end of its parent would
+ * not close a connection, and a port would stay open that no process reads. In the child they refer to
+ * /dev/null, with the same numbers, so that closing them there closes nothing else.
+ */
+#ifndef AQI_UNFORKED_H
+#define AQI_UNFORKED_H
+
+/* Any thread, without locks. Descriptors from 65,536 on are not covered, nor is a child made by a
+ * bare clone(): they stay open there. */
+void aqi_unforked_add(int fd);
+/* Close a descriptor that was added. */
+void aqi_unforked_close(int fd);
+
+#endif
