@@ -54,12 +54,14 @@ typedef struct aq_connection_info {
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
     const void *data;   /**< data from the peer's call or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
-    uint64_t aqi_reserved[4];
+    unsigned flags;     /**< AQ_CONNECT_ORDERED, as the client asked for it */
+    uint64_t aqi_reserved[3];
 } aq_connection_info;
 
 #define AQ_LISTEN_ANYBODY  0x100000u /**< accept calls from all users, also without a secret */
 #define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user; no secret is needed */
 #define AQ_CONNECT_WAIT    0x400000u /**< while nothing listens, keep trying until the timeout */
+#define AQ_CONNECT_ORDERED 0x800000u /**< keep the order of messages, see aq_connection_team */
 
 /** Options of aq_connect. Zero and NULL are defaults: begin with aq_connect_defaults(). */
 typedef struct aq_connect_params {
@@ -306,6 +308,12 @@ AQ_API aq_status aq_connection_close(aq_connection *connection);
  * has no collectives. Handlers see messages of the peer with `source` 1 and find the connection
  * with aq_connection_of. Once the peer is lost, operations fail with AQ_EPEER. The team is valid
  * until the connection is closed.
+ *
+ * Ordering    If the client asked for AQ_CONNECT_ORDERED, handlers of requests run in the order in
+ *             which the peer's calls sent them, one after the other, and those of replies likewise;
+ *             requests and replies have no order between them. In this order, a Long has the place
+ *             at which its payload arrived, unless the call waits for that. Puts, gets and atomics
+ *             have none. Otherwise there is no order.
  *
  * Threads     Any; may be called from a handler.
  *

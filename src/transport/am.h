@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define AQI_AM_MAX_ARGS  16
-#define AQI_AM_WIRE_ARGS (AQI_AM_MAX_ARGS + 1) /* with AQI_AM_CREDITS */
+#define AQI_AM_WIRE_ARGS (AQI_AM_MAX_ARGS + 2) /* with AQI_AM_CREDITS, and a number: order.h */
 
 enum aqi_am_kind {
     AQI_AM_NONE = 0,
@@ -36,10 +36,11 @@ static inline bool aqi_am_has_payload(uint8_t kind)
 
 /*
  * Bits of `flags`. With AQI_AM_CREDITS the last argument is not the handler's: it is a word of
- * request credits that ride home, made and taken off by credit_gate.c. It may be the 17th; frames
- * need no more room for it, since the payload after 16 arguments begins no earlier. (It is an
- * argument, not the idle `addr` of a Short or Medium, because replies of every kind carry it, and
- * a Long has an address.)
+ * request credits that ride home, made and taken off by credit_gate.c. It may be the 18th, with the
+ * number of an ordered message before it; frames need no more room for them, since the
+ * payload after 16 arguments begins no earlier. What a peer adds beyond that fallback.c drops. (It
+ * is an argument, not the idle `addr` of a Short or Medium, because replies of every kind carry it,
+ * and a Long has an address.)
  *
  * The other bits are the indices of the endpoints that the message goes to and comes from, which
  * arrive as they were sent. All of them 0, the first endpoints, is the usual case.
@@ -136,7 +137,7 @@ static inline size_t aqi_am_payload_offset(unsigned nargs)
 }
 static_assert(((sizeof(struct aqi_am_wire) + 4 * AQI_AM_MAX_ARGS + 15) & ~(size_t)15) ==
                   ((sizeof(struct aqi_am_wire) + 4 * AQI_AM_WIRE_ARGS + 15) & ~(size_t)15),
-              "the word of credits fits where 16 arguments do");
+              "what layers add fits where 16 arguments do");
 
 /*
  * Decode a header and its arguments from `len` bytes that a peer wrote, trusting nothing: the
@@ -163,7 +164,7 @@ static AQI_INLINE aq_status aqi_am_decode_here(const void *frame, size_t len, si
     if (wire.kind == AQI_AM_NONE || wire.kind > AQI_AM_LONG_LATE || wire.kind == AQI_AM_LONG)
         return AQ_EPROTO;
     bool credits = (wire.flags & AQI_AM_CREDITS) != 0;
-    if (wire.nargs > AQI_AM_MAX_ARGS + credits || wire.nargs < credits) return AQ_EPROTO;
+    if (wire.nargs > AQI_AM_WIRE_ARGS || wire.nargs < credits) return AQ_EPROTO;
     if (len < sizeof(wire) + 4u * wire.nargs) return AQ_EPROTO;
     if (wire.kind == AQI_AM_SHORT && wire.nbytes != 0) return AQ_EPROTO;
     if (aqi_am_has_payload(wire.kind) && wire.nbytes > max_payload) return AQ_EPROTO;
@@ -186,7 +187,7 @@ static inline void aqi_am_encode_here(void *frame, const struct aqi_am *am, uint
     wire->addr = am->addr;
     unsigned char *to = (unsigned char *)(wire + 1);
     const unsigned char *from = (const unsigned char *)am->args;
-    /* At most 17, copied by the bits of their count: a loop would take longer to begin and end. */
+    /* At most 18, copied by the bits of their count: a loop would take longer to begin and end. */
     for (unsigned n = 16, count = am->nargs; n != 0; n >>= 1) {
         if ((count & n) == 0) continue;
         memcpy(to, from, 4u * n);

@@ -13,7 +13,7 @@ enum { LINE = 64, LINES_LEAST = 512 / LINE, LINES_MOST = (1 << 20) / LINE };
 struct hello_wire {
     uint64_t magic;
     uint16_t version;
-    uint8_t type, objects, memory, unused[3];
+    uint8_t type, objects, memory, traits, unused[2];
     uint32_t code, status;
     uint64_t segment_addr, segment_size, segment_offset;
     uint32_t nbytes;
@@ -40,6 +40,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
                               .type = hello->type,
                               .objects = hello->objects,
                               .memory = hello->memory,
+                              .traits = hello->traits,
                               .code = htole32(hello->code),
                               .status = htole32((uint32_t)hello->status),
                               .segment_addr = htole64(hello->segment_addr),
@@ -61,6 +62,8 @@ static bool hello_plausible(const struct aqi_hello *hello)
 {
     if (hello->type == 0 || hello->type >= AQI_HELLO_END) return false;
     if (hello->objects > AQI_RENDEZVOUS_FDS || hello->memory > 1) return false;
+    if ((hello->traits & ~(hello->type == AQI_HELLO_CALL ? AQI_HELLO_TRAITS : 0u)) != 0)
+        return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
     if (hello->memory && hello->segment_size == 0) return false;
     uint32_t lines = hello->max_medium / LINE;
@@ -87,6 +90,7 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
     struct aqi_hello out = {.type = wire.type,
                             .objects = wire.objects,
                             .memory = wire.memory,
+                            .traits = wire.traits,
                             .code = le32toh(wire.code),
                             .status = (int32_t)le32toh(wire.status),
                             .max_medium = (uint32_t)le16toh(wire.medium_lines) * LINE,

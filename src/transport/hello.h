@@ -15,7 +15,7 @@
 
 #include "transport/transport.h"
 
-#define AQI_HELLO_VERSION  3
+#define AQI_HELLO_VERSION  4
 #define AQI_HELLO_HEADER   64
 #define AQI_HELLO_DATA_MAX (32u << 10)
 #define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_ADDR_MAX + AQI_KEY_MAX + AQI_HELLO_DATA_MAX)
@@ -30,10 +30,15 @@ enum aqi_hello_type {
     AQI_HELLO_END
 };
 
+/* Traits of a connection, as its caller wants them. */
+#define AQI_HELLO_ORDERED 0x1u
+#define AQI_HELLO_TRAITS  0x1u
+
 struct aqi_hello {
     uint8_t type;
     uint8_t objects; /* descriptors that come along: objects of the transport … */
     uint8_t memory;  /* … and then, 0 or 1, the one that the segment lies in */
+    uint8_t traits;  /* CALL: of the connection, AQI_HELLO_ORDERED … */
     uint32_t code;   /* REFUSE: the program's own */
     int32_t status;  /* REFUSE: an aq_status, below 0 */
     /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; the smaller one is for

@@ -3,6 +3,7 @@
 #include "transport/ibv/ibv.h"
 #include "transport/layers/fallback.h"
 #include "transport/layers/fault.h"
+#include "transport/layers/order.h"
 #include "transport/loop/loop.h"
 #include "transport/ofi/ofi.h"
 #include "transport/shm/shm.h"
@@ -98,6 +99,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
 {
     struct aqi_tp_params inner;
     struct aqi_fallback *fallback;
+    struct aqi_order *order = NULL;
     struct aqi_tp *open;
     unsigned caps = aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
     if (transport->absent != NULL)
@@ -106,13 +108,17 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     if (st != AQ_OK) return st;
     st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);
     if (st != AQ_OK) return st;
-    st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
-                            : transport->open(&inner, &open);
+    if (params->ordered) st = aqi_order_create(&inner, &order);
+    if (st == AQ_OK)
+        st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
+                                : transport->open(&inner, &open);
     if (st != AQ_OK) {
+        aqi_order_destroy(order);
         aqi_fallback_destroy(fallback);
         return st;
     }
     if (open->ops.open == NULL) open->ops = *transport;
+    if (order != NULL) aqi_order_complete(order, open);
     if (caps & AQI_CAP_CREDITS) open->ops.caps |= AQI_CAP_CREDITS;
     aqi_fallback_complete(fallback, open);
     *tp = open;
@@ -122,7 +128,9 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
 void aqi_tp_close(struct aqi_tp *tp)
 {
     struct aqi_fallback *fallback = tp->fallback;
+    struct aqi_order *order = tp->order;
     tp->ops.close(tp);
+    aqi_order_destroy(order);
     aqi_fallback_destroy(fallback);
 }
 

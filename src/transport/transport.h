@@ -266,6 +266,7 @@ struct aqi_tp_params {
     bool threads;    /* several threads call at once */
     bool on_demand;  /* segments may be too large to be registered: modes large, everything */
     bool stranger;   /* the peer may be another user: do nothing with our rights on its word */
+    bool ordered;    /* layers/order.h: of a transport of two ranks */
     uint8_t key[16]; /* the job's secret */
     uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
                                  where the transport has to find out; 0: never */
@@ -631,6 +632,7 @@ struct aqi_tp {
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
     struct aqi_fault *fault;      /* with AQ_FAULT */
+    struct aqi_order *order;      /* with params.ordered */
 };
 
 /*

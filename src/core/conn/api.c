@@ -174,7 +174,7 @@ static aq_status conn_api_take_params(aq_connection *conn, const void *data, siz
 static aq_status conn_api_read_connect(const char *call, const aq_connect_params *given,
                                        aq_connect_params *params)
 {
-    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT;
+    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT | AQ_CONNECT_ORDERED;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
     aq_status st = conn_api_check_size(call, given->struct_size, "aq_connect_params");
@@ -438,7 +438,8 @@ aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *inf
                                  .pid = conn->peer_id.pid,
                                  .uid = conn->peer_id.uid,
                                  .data = conn->data,
-                                 .nbytes = conn->nbytes};
+                                 .nbytes = conn->nbytes,
+                                 .flags = conn->flags & AQ_CONNECT_ORDERED};
     return AQ_OK;
 }
 

@@ -35,7 +35,8 @@ struct aq_connection {
     bool armed;  /* its transport announces what arrives */
     bool was_open;
     bool nobody; /* listened when it called last */
-    unsigned t, flags;
+    unsigned t;
+    unsigned flags; /* AQ_CONNECT_; at the server, those that the client asked for */
     struct aqi_control_channel *channel; /* NULL: between two calls, or over */
     aq_listener *listener;               /* of a request */
     struct aqi_writer peer_id;

@@ -111,6 +111,7 @@ void conn_connect(aq_connection *conn)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = (uint8_t)conn->object_count,
+                              .traits = conn->flags & AQ_CONNECT_ORDERED ? AQI_HELLO_ORDERED : 0,
                               .max_medium = (uint32_t)core.max_medium,
                               .data = conn->sent,
                               .nbytes = conn->nsent};
@@ -211,6 +212,7 @@ static aq_connection *conn_handshake_take_call(aq_listener *listener,
     listener->waiting++;
     conn->peer_id = *writer;
     conn->peer_medium = hello->max_medium;
+    if ((hello->traits & AQI_HELLO_ORDERED) != 0) conn->flags |= AQ_CONNECT_ORDERED;
     conn->addr_len = hello->addr_len;
     memcpy(conn->addr, hello->addr, hello->addr_len);
     for (unsigned i = 0; i < message->nfds; i++) {

@@ -19,9 +19,10 @@
 static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0))
+    bool more = am->nargs > AQI_AM_MAX_ARGS;
+    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0 && !more))
         fb->up.deliver(fb->up.arg, source, am);
-    else if (am->flags & AQI_AM_CREDITS) /* that no gate of ours has removed */
+    else if ((am->flags & AQI_AM_CREDITS) || more) /* that no layer of ours has removed */
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     else if (!fallback_serve(fb, source, am))
         fb->up.deliver(fb->up.arg, source, am);
@@ -30,7 +31,10 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
 static void fallback_hook_deliver_credited(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct aqi_fallback *fb = arg;
-    if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM)) /* the gate removes its credits */
+    bool credits = (am->flags & AQI_AM_CREDITS) != 0;
+    if (AQI_UNLIKELY(am->nargs > AQI_AM_MAX_ARGS + credits))
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+    else if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM)) /* the gate removes its credits */
         aqi_credit_gate_deliver(fb->gate, source, am, fb->up.deliver, fb->up.arg);
     else
         aqi_credit_gate_deliver(fb->gate, source, am, fallback_hook_deliver, fb);

@@ -7,6 +7,7 @@
 #include "base/pool.h"
 #include "base/spin.h"
 #include "transport/layers/fault_credits.h"
+#include "transport/layers/fault_swap.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 static struct {
     bool on;
     unsigned hide;
-    uint64_t again, late, credits, seed;
+    uint64_t again, late, swap, credits, seed;
     uint64_t depth; /* 0: as requested */
     uint64_t die_id;
     uint64_t die_after; /* 0: no peer dies */
@@ -26,9 +27,9 @@ static const struct {
     uint64_t max;
     uint64_t *value;
 } numbers[] = {
-    {"again", 95, &fault_config.again},       {"late", 1000, &fault_config.late},
-    {"credits", 1, &fault_config.credits},    {"depth", UINT32_MAX, &fault_config.depth},
-    {"seed", UINT64_MAX, &fault_config.seed},
+    {"again", 95, &fault_config.again},         {"late", 1000, &fault_config.late},
+    {"swap", 95, &fault_config.swap},           {"credits", 1, &fault_config.credits},
+    {"depth", UINT32_MAX, &fault_config.depth}, {"seed", UINT64_MAX, &fault_config.seed},
 };
 
 static const struct {
@@ -104,12 +105,12 @@ aq_status aqi_fault_configure(const char *spec)
     return AQ_OK;
 bad:
     memset(&fault_config, 0, sizeof(fault_config));
-    return aqi_fail(
-        AQ_ESETTING, "fault",
-        "AQ_FAULT=\"%s\" is not valid: a comma list of again=0..95, late=0..1000, "
-        "die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= with a + list of reserve "
-        "put get atomic fill pull long rows map reg alloc wait",
-        spec);
+    return aqi_fail(AQ_ESETTING, "fault",
+                    "AQ_FAULT=\"%s\" is not valid: a comma list of again=0..95, late=0..1000, "
+                    "swap=0..95, die=ID@CALLS, seed=NUMBER, credits=0..1, depth=NUMBER and hide= "
+                    "with a + list of reserve "
+                    "put get atomic fill pull long rows map reg alloc wait",
+                    spec);
 }
 
 bool aqi_fault_wanted(void)
@@ -169,6 +170,7 @@ struct aqi_fault {
     atomic_bool dead, told;
     struct aqi_pool pool;
     struct late_op *late;
+    struct fault_swap swap;
     struct fault_credits *credits; /* NULL: not enforced */
 };
 
@@ -321,6 +323,15 @@ static unsigned fault_release_late(struct aqi_fault *f)
     return n;
 }
 
+static bool fault_is_swapped(struct aqi_fault *f)
+{
+    if (fault_config.swap == 0) return false;
+    aqi_spin_lock(&f->lock);
+    bool swapped = fault_draw(f, 100) < fault_config.swap;
+    aqi_spin_unlock(&f->lock);
+    return swapped;
+}
+
 static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                                struct aqi_comp *comp)
 {
@@ -328,8 +339,11 @@ static aq_status fault_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const s
     aq_status st = fault_gate(f, peer);
     if (st != AQ_OK) return st;
     fault_credits_sent(f->credits, peer->id, am, true);
+    if (comp == NULL && fault_is_swapped(f) && fault_swap_keep(&f->swap, peer, am) == AQ_OK)
+        return AQ_OK;
     st = f->own.am_send(tp, peer, am, comp);
     if (st != AQ_OK) fault_credits_sent(f->credits, peer->id, am, false);
+    if (st == AQ_OK && fault_swap_holds(&f->swap)) (void)fault_swap_send(&f->swap, tp, &f->own);
     return st;
 }
 
@@ -428,6 +442,7 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
 {
     struct aqi_fault *f = tp->fault;
     unsigned n = f->own.progress(tp, mode, now) + fault_release_late(f);
+    if (fault_swap_holds(&f->swap)) n += fault_swap_send(&f->swap, tp, &f->own);
     if (mode == AQI_PROGRESS_ALL && atomic_load(&f->dead) && !atomic_exchange(&f->told, true)) {
         f->up.peer_lost(f->up.arg, (uint32_t)fault_config.die_id, "AQ_FAULT says that it died");
         n++;
@@ -437,12 +452,14 @@ static unsigned fault_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, u
 
 static aq_status fault_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
-    return fault_holds_back(tp->fault) ? AQ_AGAIN : tp->fault->own.quiet(tp, peer);
+    if (fault_holds_back(tp->fault) || fault_swap_holds(&tp->fault->swap)) return AQ_AGAIN;
+    return tp->fault->own.quiet(tp, peer);
 }
 
 static void fault_free(struct aqi_fault *f)
 {
     aqi_pool_destroy(&f->pool);
+    fault_swap_drop(&f->swap, NULL);
     fault_credits_free(f->credits);
     free(f);
 }
@@ -458,6 +475,7 @@ static void fault_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_fault *f = tp->fault;
     fault_credits_forget(f->credits, peer->id);
+    fault_swap_drop(&f->swap, peer);
     aqi_spin_lock(&f->lock);
     for (struct late_op *op = f->late; op != NULL; op = op->next)
         if (op->kind != LATE_BEGUN && op->end.peer == peer) fault_fail_late(op, AQ_EPEER);
@@ -479,13 +497,14 @@ static aq_status fault_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct a
     if (am != NULL) fault_credits_sent(f->credits, peer->id, am, true);
     aq_status st = f->own.am_commit(tp, peer, slot, am);
     if (st != AQ_OK && am != NULL) fault_credits_sent(f->credits, peer->id, am, false);
+    if (fault_swap_holds(&f->swap)) (void)fault_swap_send(&f->swap, tp, &f->own);
     return st;
 }
 
 /* Held-back completions need polls, not arrivals. */
 static aq_status fault_arm(struct aqi_tp *tp, bool on)
 {
-    if (on && fault_holds_back(tp->fault)) return AQ_AGAIN;
+    if (on && (fault_holds_back(tp->fault) || fault_swap_holds(&tp->fault->swap))) return AQ_AGAIN;
     return tp->fault->own.arm(tp, on);
 }
 
@@ -539,6 +558,7 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
     struct aqi_fault *f = calloc(1, sizeof(*f));
     if (f == NULL) return aqi_fail(AQ_ENOMEM, "fault", "no memory to open");
     aqi_pool_init(&f->pool, sizeof(struct late_op), 32, true);
+    fault_swap_init(&f->swap);
     struct aqi_tp_params inner = *params;
     aq_status st =
         fault_config.credits != 0 ? fault_credits_new(params, &inner, &f->credits) : AQ_OK;

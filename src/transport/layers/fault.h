@@ -4,6 +4,7 @@
  *
  *   again=P     am_send, put, get and atomic say AQ_AGAIN in P percent of the calls, in bursts
  *   late=N      completions come 1 to N progress calls late
+ *   swap=P      P percent of the messages are overtaken by later ones
  *   hide=A+B…   the transport seems to lack: reserve put get atomic fill pull long rows map reg
  *               alloc wait
  *   die=ID@N    after N calls to peer ID it is lost

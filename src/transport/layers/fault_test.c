@@ -11,12 +11,10 @@
 
 static void legal(void **state)
 {
-    static const char *const specs[] = {"again=30",
-                                        "late=5",
-                                        "hide=put+get+map",
-                                        "die=1@100",
-                                        "again=0,late=0,seed=18446744073709551615",
-                                        "credits=1,depth=2"};
+    static const char *const specs[] = {
+        "again=30",         "swap=20",   "late=5",
+        "hide=put+get+map", "die=1@100", "again=0,late=0,seed=18446744073709551615",
+        "credits=1,depth=2"};
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
         assert_int_equal(aqi_fault_configure(specs[i]), AQ_OK);
@@ -29,8 +27,9 @@ static void legal(void **state)
 static void illegal(void **state)
 {
     static const char *const specs[] = {
-        "again",  "again=",  "again=96", "again=-1", "late=1001", "hide=", "hide=all",  "die=1",
-        "die=@5", "die=1@0", "seed=one", "color=1",  "again=3 %", "=",     "credits=2", "depth=x"};
+        "again",   "again=",    "again=96", "swap=96",   "again=-1", "late=1001",
+        "hide=",   "hide=all",  "die=1",    "die=@5",    "die=1@0",  "seed=one",
+        "color=1", "again=3 %", "=",        "credits=2", "depth=x"};
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(specs); i++) {
         assert_int_equal(aqi_fault_configure(specs[i]), AQ_ESETTING);

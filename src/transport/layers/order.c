@@ -1,0 +1,274 @@
+/* The order layer: numbers what is sent, and keeps what has overtaken others until these come. */
+#include "transport/layers/order.h"
+
+#include "base/fail.h"
+#include "base/spin.h"
+#include "base/stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * The most that a peer may send ahead of a message that has not come. No transport has that much
+ * under way; a peer that does has left one out, and would have us keep everything.
+ */
+enum { ORDER_MOST = 1 << 15, ORDER_MOST_BYTES = 64 << 20 };
+
+/* A message that has overtaken others, with its arguments and payload behind it. */
+struct order_kept {
+    struct order_kept *next;
+    uint32_t number, source;
+    struct aqi_am am;
+    int32_t args[AQI_AM_WIRE_ARGS];
+};
+
+struct order_in {
+    uint32_t next;           /* the number to pass on */
+    bool running;            /* one is being passed on */
+    struct order_kept *kept; /* by number */
+    size_t bytes;
+};
+
+struct aqi_order {
+    struct aqi_transport own;
+    struct aqi_tp_hooks up;
+    bool threads;
+    atomic_bool broken, told;
+    uint32_t source;            /* of the message that broke it */
+    struct aqi_spin send[2];    /* numbers are given in the order of sending */
+    uint32_t out[2];            /* of requests, of replies */
+    struct aqi_spin receive[2]; /* what follows */
+    struct order_in in[2];
+};
+
+static inline unsigned order_stream(const struct aqi_am *am)
+{
+    return am->flags & AQI_AM_IS_REPLY;
+}
+
+static inline void order_lock(const struct aqi_order *order, struct aqi_spin *lock)
+{
+    if (order->threads) aqi_spin_lock(lock);
+}
+
+static inline void order_unlock(const struct aqi_order *order, struct aqi_spin *lock)
+{
+    if (order->threads) aqi_spin_unlock(lock);
+}
+
+/* --- sending --------------------------------------------------------------------------------- */
+
+/* The word of credits stays the last: layers below read it. */
+static void order_swap_last(int32_t *args, unsigned nargs)
+{
+    int32_t last = args[nargs - 1];
+    args[nargs - 1] = args[nargs - 2];
+    args[nargs - 2] = last;
+}
+
+/* (Even the address of a Short may be in use: core/am/asked.c.) */
+static inline void order_number(struct aqi_am *am, uint32_t number, int32_t *args)
+{
+    if (am->nargs != 0) memcpy(args, am->args, am->nargs * sizeof(args[0]));
+    args[am->nargs++] = (int32_t)number;
+    am->args = args;
+    if (AQI_UNLIKELY(am->flags & AQI_AM_CREDITS)) order_swap_last(args, am->nargs);
+}
+
+static aq_status order_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
+                               struct aqi_comp *comp)
+{
+    struct aqi_order *order = tp->order;
+    unsigned stream = order_stream(am);
+    int32_t args[AQI_AM_WIRE_ARGS];
+    struct aqi_am out = *am;
+    if (AQI_UNLIKELY(am->kind == AQI_AM_INTERNAL)) return order->own.am_send(tp, peer, am, comp);
+    order_lock(order, &order->send[stream]);
+    order_number(&out, order->out[stream], args);
+    aq_status st = order->own.am_send(tp, peer, &out, comp);
+    if (AQI_LIKELY(st == AQ_OK)) order->out[stream]++;
+    order_unlock(order, &order->send[stream]);
+    return st;
+}
+
+static aq_status order_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
+                                  unsigned nargs, size_t nbytes, struct aqi_slot *slot)
+{
+    return tp->order->own.am_reserve(tp, peer, reply, nargs + 1, nbytes, slot);
+}
+
+static aq_status order_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slot *slot,
+                                 const struct aqi_am *am)
+{
+    struct aqi_order *order = tp->order;
+    int32_t args[AQI_AM_WIRE_ARGS];
+    if (am == NULL || am->kind == AQI_AM_INTERNAL) return order->own.am_commit(tp, peer, slot, am);
+    unsigned stream = order_stream(am);
+    struct aqi_am out = *am;
+    order_lock(order, &order->send[stream]);
+    order_number(&out, order->out[stream], args);
+    aq_status st = order->own.am_commit(tp, peer, slot, &out);
+    if (AQI_LIKELY(st == AQ_OK)) order->out[stream]++;
+    order_unlock(order, &order->send[stream]);
+    return st;
+}
+
+/* --- receiving ------------------------------------------------------------------------------- */
+
+/* Reported by progress: here a handler may be running. */
+static AQI_COLD void order_break(struct aqi_order *order, uint32_t source)
+{
+    aqi_count(AQI_CTR_AM_DROPPED, 1);
+    order->source = source;
+    atomic_store_explicit(&order->broken, true, memory_order_release);
+}
+
+/* With the lock held. False: no memory, or too much. */
+static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t source,
+                                const struct aqi_am *am)
+{
+    size_t nbytes = aqi_am_payload(am);
+    if (number - in->next >= ORDER_MOST || in->bytes + nbytes > ORDER_MOST_BYTES) return false;
+    struct order_kept **at = &in->kept;
+    while (*at != NULL && (int32_t)((*at)->number - number) < 0)
+        at = &(*at)->next;
+    if (*at != NULL && (*at)->number == number) return false;
+    size_t head = aqi_round_up(sizeof(struct order_kept), 16);
+    struct order_kept *kept = aligned_alloc(16, head + aqi_round_up(nbytes, 16));
+    if (kept == NULL) return false;
+    *kept = (struct order_kept){.next = *at, .number = number, .source = source, .am = *am};
+    if (am->nargs != 0) memcpy(kept->args, am->args, am->nargs * sizeof(kept->args[0]));
+    kept->am.args = kept->args;
+    if (nbytes != 0) {
+        memcpy((unsigned char *)kept + head, am->payload, nbytes);
+        kept->am.payload = (unsigned char *)kept + head;
+    }
+    *at = kept;
+    in->bytes += nbytes;
+    return true;
+}
+
+/* With the lock held: the next one, if it has come. */
+static struct order_kept *order_unkeep(struct order_in *in)
+{
+    struct order_kept *kept = in->kept;
+    if (kept == NULL || kept->number != in->next) return NULL;
+    in->kept = kept->next;
+    in->bytes -= aqi_am_payload(&kept->am);
+    in->next++;
+    return kept;
+}
+
+/* With the lock held, which is released while handlers run. */
+static AQI_COLD void order_pass_kept(struct aqi_order *order, struct aqi_spin *lock,
+                                     struct order_in *in)
+{
+    for (struct order_kept *kept; (kept = order_unkeep(in)) != NULL;) {
+        order_unlock(order, lock);
+        order->up.deliver(order->up.arg, kept->source, &kept->am);
+        free(kept);
+        order_lock(order, lock);
+    }
+}
+
+static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    struct aqi_order *order = arg;
+    struct aqi_am plain = *am;
+    int32_t args[AQI_AM_WIRE_ARGS];
+    if (AQI_UNLIKELY(am->kind == AQI_AM_INTERNAL)) {
+        order->up.deliver(order->up.arg, source, am);
+        return;
+    }
+    bool credits = (am->flags & AQI_AM_CREDITS) != 0;
+    if (AQI_UNLIKELY(am->nargs < 1 + credits)) {
+        order_break(order, source);
+        return;
+    }
+    if (AQI_UNLIKELY(credits)) {
+        memcpy(args, am->args, am->nargs * sizeof(args[0]));
+        order_swap_last(args, am->nargs);
+        plain.args = args;
+    }
+    uint32_t number = (uint32_t)plain.args[--plain.nargs];
+    unsigned stream = order_stream(am);
+    struct aqi_spin *lock = &order->receive[stream];
+    struct order_in *in = &order->in[stream];
+    order_lock(order, lock);
+    /* Another thread runs the handler of one before it: that thread passes this one on, too. */
+    if (AQI_UNLIKELY(number != in->next || in->running)) {
+        bool kept = order_keep(in, number, source, &plain);
+        order_unlock(order, lock);
+        if (!kept) order_break(order, source);
+        return;
+    }
+    in->next++;
+    in->running = true;
+    order_unlock(order, lock);
+    order->up.deliver(order->up.arg, source, &plain);
+    order_lock(order, lock);
+    if (AQI_UNLIKELY(in->kept != NULL)) order_pass_kept(order, lock, in);
+    in->running = false;
+    order_unlock(order, lock);
+}
+
+static void order_hook_peer_lost(void *arg, uint32_t id, const char *why)
+{
+    struct aqi_order *order = arg;
+    atomic_store(&order->told, true);
+    order->up.peer_lost(order->up.arg, id, why);
+}
+
+static unsigned order_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now)
+{
+    struct aqi_order *order = tp->order;
+    unsigned n = order->own.progress(tp, mode, now);
+    if (AQI_UNLIKELY(atomic_load_explicit(&order->broken, memory_order_acquire)) &&
+        mode == AQI_PROGRESS_ALL && !atomic_exchange(&order->told, true)) {
+        order->up.peer_lost(order->up.arg, order->source,
+                            "it left out a message of an ordered connection");
+        n++;
+    }
+    return n;
+}
+
+/* --- opening and closing --------------------------------------------------------------------- */
+
+aq_status aqi_order_create(struct aqi_tp_params *inner, struct aqi_order **out)
+{
+    struct aqi_order *order = calloc(1, sizeof(*order));
+    if (order == NULL) return aqi_fail(AQ_ENOMEM, "transport", "no memory to keep an order");
+    order->up = inner->hooks;
+    order->threads = inner->threads;
+    inner->hooks.deliver = order_hook_deliver;
+    inner->hooks.peer_lost = order_hook_peer_lost;
+    inner->hooks.arg = order;
+    *out = order;
+    return AQ_OK;
+}
+
+void aqi_order_complete(struct aqi_order *order, struct aqi_tp *tp)
+{
+    struct aqi_transport *ops = &tp->ops;
+    order->own = *ops;
+    tp->order = order;
+    ops->am_send = order_am_send;
+    ops->progress = order_progress;
+    if (ops->am_reserve != NULL) {
+        ops->am_reserve = order_am_reserve;
+        ops->am_commit = order_am_commit;
+    }
+    /* A Long of the transport's own has no place among the others: its header is a message. */
+    ops->am_long = NULL;
+}
+
+void aqi_order_destroy(struct aqi_order *order)
+{
+    if (order == NULL) return;
+    for (unsigned i = 0; i < AQI_COUNT_OF(order->in); i++)
+        for (struct order_kept *kept; (kept = order->in[i].kept) != NULL;) {
+            order->in[i].kept = kept->next;
+            free(kept);
+        }
+    free(order);
+}
