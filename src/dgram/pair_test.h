@@ -36,6 +36,7 @@ static struct {
     unsigned silent[ENDS], lost[ENDS]; /* reported to the other about each; the last report: */
     uint64_t waited;
     const char *why;
+    size_t usable; /* of a path that has turned out to be small */
     unsigned flying;
     struct copy wire[FLYING];
     struct copy move; /* the first MOVE to 1 */
@@ -118,6 +119,12 @@ static inline void pair_silent(void *arg, uint32_t id, uint64_t waited)
     net.waited = waited;
 }
 
+static inline void pair_small(void *arg, uint32_t id, size_t usable)
+{
+    (void)arg, (void)id;
+    net.usable = usable;
+}
+
 static inline void pair_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
@@ -180,6 +187,7 @@ static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t 
                                               .lookup = pair_lookup,
                                               .way = networks > 1 ? pair_way : NULL,
                                               .silent = pair_silent,
+                                              .small_path = pair_small,
                                               .lost = pair_lost,
                                               .now = pair_now,
                                               .mac = pair_mac,
@@ -224,11 +232,17 @@ static inline void run(uint64_t ns)
     }
 }
 
-static inline aq_status say(uint32_t from, uint32_t number)
+static inline aq_status say_much(uint32_t from, uint32_t number, size_t len)
 {
+    static const unsigned char body[1 << 16];
     unsigned char head[32] = {0};
     memcpy(head + 4, &number, sizeof(number));
-    return aqi_dgram_send(net.end[from], 1 - from, false, head, sizeof(head), NULL, 0);
+    return aqi_dgram_send(net.end[from], 1 - from, false, head, sizeof(head), body, len);
+}
+
+static inline aq_status say(uint32_t from, uint32_t number)
+{
+    return say_much(from, number, 0);
 }
 
 #endif

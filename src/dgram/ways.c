@@ -3,16 +3,17 @@
  * way, soon by all, and goes on by the one that is answered first (in the spirit of RFC 8305); its
  * packets name its address for that way, at which the peer answers. When nothing arrives any more
  * both ends look for another way, each for itself: MOVE goes by all of them, and MOVED comes back.
- * Both are as long as the largest packet of the connection, since what is under way must fit the
- * new way.
+ * Both are as long as the largest packet of the connection, since what is under way should fit the
+ * new way. If no way carries so much, any will do (shrink.c).
  */
 #include "dgram/handshake.h"
 
 #include <string.h>
 
 enum {
-    WAYS_LEAD = 6,               /* tries by one way, 126 ms, then by all */
-    WAYS_MOVE_AFTER = 1000000000 /* ns of silence, then another way is looked for */
+    WAYS_LEAD = 6,                /* tries by one way, 126 ms, then by all */
+    WAYS_MOVE_AFTER = 1000000000, /* ns of silence, then another way is looked for, */
+    WAYS_ANY_AFTER = 3000000000   /* and then also one that carries less */
 };
 
 bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
@@ -64,6 +65,13 @@ static bool ways_others(const struct aqi_dgram *dgram, const struct dgram_peer *
     return false;
 }
 
+static void ways_move(struct aqi_dgram *dgram, struct dgram_peer *peer, struct connect_by *by,
+                      size_t size)
+{
+    by->numbers[1] = ++peer->conn->moves;
+    dgram_say(dgram, peer, by, CONNECT_MOVE, peer->conn->nonces, size, size);
+}
+
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -71,8 +79,8 @@ void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer)
     if (conn->waited < WAYS_MOVE_AFTER || !ways_others(dgram, peer)) return;
     for (unsigned way = 0; way < AQI_DGRAM_WAYS; way++) {
         if (!dgram_way(dgram, peer, way, &by)) continue;
-        by.numbers[1] = ++conn->moves;
-        dgram_say(dgram, peer, &by, CONNECT_MOVE, conn->nonces, conn->packet, conn->packet);
+        ways_move(dgram, peer, &by, conn->packet);
+        if (conn->waited >= WAYS_ANY_AFTER) ways_move(dgram, peer, &by, AQI_DGRAM_LEAST_PACKET);
     }
 }
 
@@ -95,6 +103,7 @@ void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
     if (!ways_is_over(peer, hello) || hello->numbers[1] <= peer->conn->moved_in) return;
     peer->conn->moved_in = hello->numbers[1];
+    peer->conn->searching = false;
     dgram_way_adopt(dgram, peer, hello);
     dgram_way_answer(dgram, peer, hello, CONNECT_MOVED, hello->nonces, hello->packet,
                      hello->packet);
@@ -110,11 +119,12 @@ void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     struct connect_by by;
     if (!ways_is_over(peer, hello) || hello->numbers[0] >= AQI_DGRAM_WAYS) return;
-    if (len < peer->conn->packet) return;
+    if (len < hello->packet) return;
     if (hello->numbers[1] <= peer->conn->moved_back || hello->numbers[1] > peer->conn->moves)
         return;
     if (!dgram_way(dgram, peer, hello->numbers[0], &by)) return;
     peer->conn->moved_back = peer->conn->moves;
+    peer->conn->searching = false;
     peer->way = (uint8_t)hello->numbers[0];
     peer->addr = by.to;
     peer->conn->heard = dgram->env.now;

@@ -61,7 +61,35 @@ static void test_moves(void **state)
     }
 }
 
-/* A network for which packets are too large is none; the other may come back. */
+/*
+ * To a network for which packets are too large it moves if no other answers for longer; what is
+ * under way arrives in slices, and the next packets are smaller.
+ */
+static void test_moves_to_smaller(void **state)
+{
+    (void)state;
+    for (uint32_t from = 0; from < ENDS; from++) {
+        pair_open(NETWORKS, 20 * SECOND, 4);
+        net.most = 1000;
+        assert_int_equal(say(0, 1), AQ_OK);
+        run(SECOND);
+        net.cut[0] = true;
+        assert_int_equal(say_much(from, 2, 40000), AQ_OK);
+        run(2500 * MS);
+        assert_int_equal(way_of(from), 0);
+        for (unsigned i = 0; i < 60 && net.came[0] + net.came[1] < 2; i++)
+            run(100 * MS);
+        assert_int_equal(net.came[0] + net.came[1], 2);
+        assert_int_equal(way_of(from), 1);
+        assert_int_equal(net.usable, 992);
+        assert_int_equal(say_much(from, 3, 40000), AQ_OK);
+        run(SECOND);
+        assert_int_equal(net.came[0] + net.came[1], 3);
+        pair_close();
+    }
+}
+
+/* If its own comes back before, it stays. */
 static void test_stays(void **state)
 {
     (void)state;
@@ -71,11 +99,12 @@ static void test_stays(void **state)
     run(SECOND);
     net.cut[0] = true;
     assert_int_equal(say(0, 2), AQ_OK);
-    run(4 * SECOND);
-    assert_int_equal(way_of(0), 0);
+    run(2500 * MS);
     net.cut[0] = false;
     run(SECOND);
+    assert_int_equal(way_of(0), 0);
     assert_int_equal(net.came[1], 2);
+    assert_int_equal(net.usable, 0);
     pair_close();
 }
 
@@ -133,9 +162,9 @@ static void test_any_cuts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_connects), cmocka_unit_test(test_moves),
-        cmocka_unit_test(test_stays),    cmocka_unit_test(test_closes),
-        cmocka_unit_test(test_any_cuts),
+        cmocka_unit_test(test_connects),         cmocka_unit_test(test_moves),
+        cmocka_unit_test(test_moves_to_smaller), cmocka_unit_test(test_stays),
+        cmocka_unit_test(test_closes),           cmocka_unit_test(test_any_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
