@@ -95,7 +95,7 @@ struct aqi_rendezvous_ops {
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
     /* The text for users about a call that was not answered in time. */
-    const char *(*unanswered)(struct aqi_control_channel *channel);
+    void (*unanswered)(struct aqi_control_channel *channel, char *why, size_t len);
     /* Whether it can be known if a writer is `ours`. */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
     bool objects; /* descriptors can travel with messages; else they are AQ_ENOTSUP */

@@ -451,6 +451,82 @@ class Cut(Case):
                 self.assertIn("packets to 10.9.0.2:", said[0])
 
 
+class Connections(Case):
+    """Programs that connect at a URI while the wire between them has a fault: what they say."""
+
+    @contextlib.contextmanager
+    def server(self, address):
+        with tempfile.TemporaryDirectory() as folder:
+            secret = pathlib.Path(folder, "secret")
+            secret.write_text("a secret of this test", encoding="ascii")
+            secret.chmod(0o600)
+            self.settings = {"AQ_CONNECT_SECRET": f"file:{secret}", "AQ_CONN_TIMEOUT": "3s",
+                             "AQ_UDP_KEEPALIVE": "3s"}
+            with subprocess.Popen(within(1, BUILD / "examples/server", f"udp://{address}:0"),
+                                  env=environment(self.settings), stdout=subprocess.PIPE,
+                                  text=True) as server:
+                try:
+                    self.uri = re.search(r"listening at (udp://\S+)", server.stdout.readline())[1]
+                    self.printed = server.stdout
+                    yield self.uri.rpartition(":")[2]
+                finally:
+                    server.kill()
+
+    def client(self, *words, uri=None, code=0):
+        result = run(*within(2, BUILD / "examples/client", uri or self.uri, *words),
+                     **self.settings)
+        return self.expect(result, code)
+
+    def test_start(self):
+        """Whatever a firewall drops: an error that names the ends and the possible causes."""
+        with self.server("10.9.0.1") as port:
+            self.client("set", "color", "blue")
+            for host, rule, says in (
+                    (1, "meta l4proto udp drop", "no answer comes from {}: no program listens "
+                     "there, .* or a firewall drops UDP"),
+                    (2, "meta l4proto udp drop", "no answer comes from {}: .* firewall drops UDP"),
+                    (1, f"udp dport != {port} drop", "the server is there, but nothing comes from "
+                     "{}, the port of this connection: .* a firewall lets only packets of the "
+                     "listener's port through"),
+                    (2, f"udp sport != {port} drop", "the server is there, but nothing comes from "
+                     "{}, the port of this connection")):
+                with self.subTest(host=host, rule=rule), rules(host, ("input", rule)):
+                    ends = r"10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ \(interface wire\)"
+                    self.assertRegex(self.client("get", "color", code=1).stderr, says.format(ends))
+            self.assertEqual(self.client("get", "color").stdout, "blue\n")
+
+    def test_name(self):
+        """A name with an address that does not answer, in front of one that does."""
+        hosts = pathlib.Path("/run/hosts")
+        hosts.write_text("10.9.0.77 twice\n10.9.0.1 twice\nfd09::77 both\n10.9.0.1 both\n",
+                         encoding="ascii")
+        call("mount", "--bind", str(hosts), "/etc/hosts")
+        try:
+            with self.server("0.0.0.0") as port:
+                for name in ("twice", "both"):
+                    self.settings["AQ_CONN_TIMEOUT"] = "30s"
+                    self.client("set", "color", "red", uri=f"udp://{name}:{port}")
+        finally:
+            call("umount", "/etc/hosts")
+
+    def test_cut(self):
+        """A cut for good ends both sides after AQ_UDP_KEEPALIVE; the server goes on."""
+        with self.server("10.9.0.1"):
+            client = subprocess.Popen(
+                within(2, BUILD / "examples/client", self.uri, "time", "1000000000"),
+                env=environment(self.settings), stderr=subprocess.PIPE, text=True)
+            try:
+                self.assertIn("is connected", self.printed.readline())
+                with rules(1, ("input", "meta l4proto udp drop")):
+                    said = client.communicate(timeout=PATIENCE)[1]
+            finally:
+                client.kill()
+                client.wait()
+            self.assertEqual(client.returncode, 1, said)
+            self.assertIn("the server has ended", said)
+            self.client("set", "color", "green")
+
+
 class Xdp(Case):
     """Small packets that bypass the kernel's network stack."""
 

@@ -48,7 +48,7 @@ struct aq_connection {
     /* How it ended. */
     aq_status status;
     uint32_t code;
-    char reason[200];
+    char reason[320];
 
     /* Being set up. */
     uint64_t deadline_ns, retry_ns, pause_ns;

@@ -138,10 +138,10 @@ void conn_times(uint64_t now_ns)
             conn_handshake_end(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT,
                                "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
-            const char *reason =
-                conn->channel != NULL && !conn->nobody
-                    ? conn_rendezvous(conn)->unanswered(conn->channel)
-                    : "the call was not taken in time: there is no listener, or it is full";
+            char reason[sizeof(conn->reason)] =
+                "the call was not taken in time: there is no listener, or it is full";
+            if (conn->channel != NULL && !conn->nobody)
+                conn_rendezvous(conn)->unanswered(conn->channel, reason, sizeof(reason));
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);

@@ -452,10 +452,10 @@ static int shm_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
     return rendezvous->epoll;
 }
 
-static const char *shm_rendezvous_unanswered(struct aqi_control_channel *channel)
+static void shm_rendezvous_unanswered(struct aqi_control_channel *channel, char *why, size_t len)
 {
     (void)channel;
-    return "it does not answer: the server is busy or stopped";
+    snprintf(why, len, "it does not answer: the server is busy or stopped");
 }
 
 static bool shm_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)

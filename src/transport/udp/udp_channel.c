@@ -226,6 +226,13 @@ static uint32_t udp_channel_peer(const struct aqi_control_channel *channel)
     return channel->caller ? CHANNEL_LISTENER : CHANNEL_CALLER;
 }
 
+bool udp_channel_reached(const struct aqi_control_channel *channel)
+{
+    struct aqi_dgram_peer_info info;
+    return channel->dgram != NULL &&
+           aqi_dgram_peer_info(channel->dgram, udp_channel_peer(channel), &info) && info.reached;
+}
+
 static aq_status udp_channel_append(struct aqi_control_channel *channel, enum channel_kind kind,
                                     const void *bytes, size_t len)
 {

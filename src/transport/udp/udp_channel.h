@@ -110,12 +110,17 @@ void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packe
 void udp_channel_turn(struct aqi_control_channel *channel);
 /* Send what is written, outside of progress. */
 void udp_channel_flush(struct aqi_control_channel *channel);
+/* Something has come over it, not only from the listener. */
+bool udp_channel_reached(const struct aqi_control_channel *channel);
 /* Nothing keeps it any more. */
 bool udp_channel_done(const struct aqi_control_channel *channel);
 void udp_channel_free(struct aqi_control_channel *channel);
 
 /* A packet of its engine has come while the program makes no call. */
 void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
+
+/* udp_unanswered.c: the text for users about a call that was not answered in time. */
+void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why, size_t len);
 
 /* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);

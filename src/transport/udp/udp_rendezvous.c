@@ -724,14 +724,11 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
     return AQ_OK;
 }
 
-static const char *udp_rendezvous_unanswered(struct aqi_control_channel *channel)
+static void udp_rendezvous_unanswered(struct aqi_control_channel *channel, char *why, size_t len)
 {
     udp_rendezvous_lock(channel->rendezvous);
-    bool reached = channel->dgram != NULL;
+    udp_channel_unanswered(channel, why, len);
     udp_rendezvous_unlock(channel->rendezvous);
-    return reached ? "the server is there, but does not accept: it computes without a call, or is "
-                     "busy"
-                   : "it does not answer: the server is stopped, full or out of reach";
 }
 
 static bool udp_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous)

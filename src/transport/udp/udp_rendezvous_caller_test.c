@@ -141,7 +141,10 @@ static void test_answers_that_end_a_call(void **state)
         say(fd, UDP_CALL_TAKEN, &call);
         assert_int_equal(world.ends, i + 1);
         assert_null(world.channel->dgram);
-        assert_non_null(strstr(udp_rendezvous.unanswered(world.channel), "does not answer"));
+        char why[300];
+        udp_rendezvous.unanswered(world.channel, why, sizeof(why));
+        assert_non_null(strstr(why, "no answer comes from 127.0.0.1:"));
+        assert_non_null(strstr(why, "(interface lo): no program listens there"));
         udp_rendezvous.close_channel(world.channel);
         assert_null(world.rendezvous->channels);
         close(fd);

@@ -1,0 +1,64 @@
+/* udp: texts about calls of connections that were not answered in time. */
+#include "dgram/ports/interface.h"
+#include "transport/udp/udp_channel.h"
+
+#include <ifaddrs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+/* The name of the interface with this address; "" if there is none. */
+static void udp_unanswered_interface(const union aqi_sockaddr *own, char name[IF_NAMESIZE])
+{
+    struct ifaddrs *all = NULL;
+    union aqi_sockaddr bare = *own;
+    name[0] = '\0';
+    *aqi_sockaddr_port(&bare) = 0;
+    if (getifaddrs(&all) != 0) return;
+    for (const struct ifaddrs *at = all; at != NULL && name[0] == '\0'; at = at->ifa_next) {
+        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != bare.any.sa_family) continue;
+        union aqi_sockaddr one = {.any.sa_family = 0};
+        memcpy(&one, at->ifa_addr, aqi_sockaddr_len(&bare));
+        bool same = bare.any.sa_family == AF_INET6
+                        ? memcmp(&one.v6.sin6_addr, &bare.v6.sin6_addr, 16) == 0
+                        : one.v4.sin_addr.s_addr == bare.v4.sin_addr.s_addr;
+        if (same) snprintf(name, IF_NAMESIZE, "%s", at->ifa_name);
+    }
+    freeifaddrs(all);
+}
+
+/* "10.0.0.7:4000 to 10.0.0.8:41234 (interface eth0)" */
+static void udp_unanswered_ends(const struct aqi_control_channel *channel, char *text, size_t size)
+{
+    union aqi_sockaddr peer = {.any.sa_family = 0}, own = {.any.sa_family = 0};
+    socklen_t peer_len = sizeof(peer), own_len = sizeof(own);
+    char to[AQI_SOCKADDR_TEXT], from[AQI_SOCKADDR_TEXT], interface[IF_NAMESIZE];
+    if (getpeername(channel->end.fd, &peer.any, &peer_len) != 0 ||
+        getsockname(channel->end.fd, &own.any, &own_len) != 0) {
+        snprintf(text, size, "its address");
+        return;
+    }
+    udp_unanswered_interface(&own, interface);
+    snprintf(text, size, "%s to %s (interface %s)", aqi_sockaddr_text(&peer, to),
+             aqi_sockaddr_text(&own, from), interface[0] != '\0' ? interface : "?");
+}
+
+void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why, size_t len)
+{
+    char ends[2 * AQI_SOCKADDR_TEXT + 40];
+    udp_unanswered_ends(channel, ends, sizeof(ends));
+    if (udp_channel_reached(channel))
+        snprintf(why, len,
+                 "the server is there, but does not accept: it computes without a call, "
+                 "or is busy");
+    else if (channel->dgram != NULL)
+        snprintf(why, len,
+                 "the server is there, but nothing comes from %s, the port of this connection: it "
+                 "is stopped, or a firewall lets only packets of the listener's port through",
+                 ends);
+    else
+        snprintf(why, len,
+                 "no answer comes from %s: no program listens there, it is stopped or full, or a "
+                 "firewall drops UDP; \"aqinfo udp HOST\" tries it",
+                 ends);
+}
