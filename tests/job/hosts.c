@@ -354,7 +354,7 @@ static void test_output_files(void **state)
     expect_text(&run, ERR, "/0 for the output of rank 0: No such device");
     run_free(&run);
     unlink(in_top("0"));
-    /* A full disk is an error of the program. */
+    /* The program writes to a device itself. */
     assert_int_equal(symlink("/dev/full", in_top("0.out")), 0);
     job_run(&run, "--output", top, "sh", "-c", "echo text || exit 9");
     expect_code(&run, 9);

@@ -94,6 +94,25 @@ class Files(far.Near):
             for rank in (0, 3):
                 text = pathlib.Path(place, f"{rank}.out").read_text(encoding="utf-8")
                 self.assertEqual(text, "1\n2\n3\n" * 2)
+    def test_full(self):
+        """Programs that do not look whether they could write lose nothing silently, on the host of
+        aqrun as on others."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as place:
+            words = ("mount", "-t", "tmpfs", "-o", "size=256k", "full", place)
+            if subprocess.run(words, check=False, capture_output=True).returncode != 0:
+                self.skipTest("a full file system needs root and mount()")
+            try:
+                for hosts in (["localhost"], ["localhost", "far"], self.hosts(2)):
+                    said = self.fails("--output", place, "sh", "-c", "yes | head -c 200000; true",
+                                      ranks=4, hosts=hosts, says="cannot write .*: No space left")
+                    more = re.search(r"(\d) more files of --output are incomplete", said)
+                    whole = sum(os.stat(f"{place}/{rank}.out").st_size == 200000
+                                for rank in range(4))
+                    self.assertEqual(more and int(more[1]), 3 - whole, said)
+            finally:
+                subprocess.run(("umount", "-l", place), check=True)
+
+    def test_cannot_be_created(self):
         self.fails("--output", "/dev/null/%r", "true", ranks=4,
                    says="cannot open /dev/null/0 for the output of rank 0: Not a directory")
 

@@ -113,8 +113,15 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
     return false;
 }
 
-/* --- those of ranks on other hosts --------------------------------------------------------------
- */
+bool files_are_regular(const int fds[2])
+{
+    struct stat info;
+    for (int i = 0; i < 2; i++)
+        if (fstat(fds[i], &info) != 0 || !S_ISREG(info.st_mode)) return false;
+    return true;
+}
+
+/* --- written by us ---------------------------------------------------------------------------- */
 
 enum { FILES_OPEN = 64 };
 
@@ -122,6 +129,7 @@ enum { FILES_OPEN = 64 };
 static struct {
     char *name; /* NULL: none */
     int fd;
+    uint32_t rank;
 } files_open_ones[FILES_OPEN];
 
 static struct {
@@ -147,6 +155,7 @@ static bool files_is_lost(const char *name)
 
 static void files_lose(const char *name, uint32_t rank, int err)
 {
+    if (files_is_lost(name)) return;
     size_t bytes = (files_lost_ones.count + 1) * sizeof(char *);
     char **names = realloc(files_lost_ones.names, bytes);
     if (names == NULL || (names[files_lost_ones.count] = strdup(name)) == NULL)
@@ -157,8 +166,18 @@ static void files_lose(const char *name, uint32_t rank, int err)
             name, strerror(err), rank);
 }
 
+/* Some file systems report only here that they have no room. */
+static void files_close(size_t at)
+{
+    if (files_open_ones[at].name == NULL) return;
+    if (close(files_open_ones[at].fd) != 0 && errno != EINTR)
+        files_lose(files_open_ones[at].name, files_open_ones[at].rank, errno);
+    free(files_open_ones[at].name);
+    files_open_ones[at].name = NULL;
+}
+
 /* Open it if it is closed; -1 with errno on failure. */
-static int files_reach(char *name)
+static int files_reach(char *name, uint32_t rank)
 {
     size_t hash = AQI_HASH_SEED;
     for (const char *c = name; *c != '\0'; c++)
@@ -170,10 +189,10 @@ static int files_reach(char *name)
     char *copy = fd >= 0 ? strdup(name) : NULL;
     if (fd >= 0 && copy == NULL) die("no memory for the name of a file");
     if (fd < 0) return -1;
-    if (files_open_ones[at].name != NULL) close(files_open_ones[at].fd);
-    free(files_open_ones[at].name);
+    files_close(at);
     files_open_ones[at].name = copy;
     files_open_ones[at].fd = fd;
+    files_open_ones[at].rank = rank;
     return fd;
 }
 
@@ -184,7 +203,7 @@ void files_append(const char *pattern, uint32_t rank, unsigned stream, const cha
     size_t done = 0;
     if (!files_name(pattern, rank, files_streams[stream], job_id, name) || files_is_lost(name))
         return;
-    int fd = files_reach(name);
+    int fd = files_reach(name, rank);
     while (fd >= 0 && done < len) {
         ssize_t n = write(fd, (const char *)bytes + done, len - done);
         if (n < 0 && errno == EINTR) continue;
@@ -194,7 +213,9 @@ void files_append(const char *pattern, uint32_t rank, unsigned stream, const cha
     if (fd < 0 || done < len) files_lose(name, rank, errno);
 }
 
-unsigned files_lost(void)
+unsigned files_end(void)
 {
+    for (size_t i = 0; i < FILES_OPEN; i++)
+        files_close(i);
     return files_lost_ones.count;
 }

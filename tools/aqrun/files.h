@@ -24,15 +24,18 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 /* Whether both streams of a rank go to one file. */
 bool files_are_same(const char *pattern);
 
+/* Neither is a FIFO or a device. */
+bool files_are_regular(const int fds[2]);
+
 /*
- * For ranks of other hosts, whose output comes to the aqrun that the user has started: create their
- * files, and write received output. A failed write is reported once, for all of them, and the rest
- * of that file is dropped.
+ * For output that comes to the aqrun that the user has started: create the files of ranks on other
+ * hosts, and write what any rank has printed. A failed write is reported once, for all of them, and
+ * the rest of that file is dropped.
  */
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
 void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,
                   const void *bytes, size_t len);
-/* The number of incomplete files. */
-unsigned files_lost(void);
+/* Close them; the number of incomplete ones. */
+unsigned files_end(void);
 
 #endif

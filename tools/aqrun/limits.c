@@ -8,7 +8,7 @@
 
 /*
  * Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
- * socket, the pidfd of a program under a shell, and with --prefix two pipes. Also those for
+ * socket, the pidfd of a program under a shell, and for relayed output two pipes. Also those for
  * counters, statistics, trace and warnings.
  */
 enum {
@@ -33,8 +33,8 @@ static _Noreturn void limits_too_low(const char *what, unsigned long long need,
 static void limits_check_files(void)
 {
     if (getrlimit(RLIMIT_NOFILE, &limits_files) != 0) die("getrlimit: %s", strerror(errno));
-    unsigned each =
-        LIMITS_RANK_FILES + (job.options.prefix || job.agents > 1 ? LIMITS_PREFIX_FILES : 0);
+    bool relays = job.options.prefix || job.options.output != NULL || job.agents > 1;
+    unsigned each = LIMITS_RANK_FILES + (relays ? LIMITS_PREFIX_FILES : 0);
     rlim_t need =
         LIMITS_OWN_FILES + (rlim_t)job.count * each + (rlim_t)LIMITS_AGENT_FILES * (job.agents - 1);
     rlim_t wanted = aqi_min(need + (rlim_t)job.count * LIMITS_SHOWN_FILES, limits_files.rlim_max);

@@ -246,7 +246,7 @@ static void main_begin_files(void)
 /* Incomplete output is a failure. */
 static void main_end_files(void)
 {
-    unsigned lost = files_lost();
+    unsigned lost = files_end();
     if (lost > 1) say("%u more files of --output are incomplete, too", lost - 1);
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }

@@ -1,4 +1,5 @@
 /* Line-wise relays of the output of ranks. */
+#include "files.h"
 #include "job.h"
 
 #include <errno.h>
@@ -71,17 +72,25 @@ static void relay_pause(struct relay *relay)
     aqi_source_watch(&relay->source, 0);
 }
 
+static void relay_to_file(const struct relay *relay, const char *bytes, size_t len)
+{
+    if (job.agent == 0)
+        files_append(job.options.output, relay->rank, relay->stream, job.id, bytes, len);
+    else
+        aqi_hub_printed(job.hub, relay->rank, AQI_STREAM_FILES + relay->stream, bytes, len);
+}
+
 /* Read once; false if nothing is available now. Closes at the end. */
 static bool relay_read(struct relay *relay)
 {
     char chunk[RELAY_CHUNK];
-    if (relay->to == NULL && !aqi_hub_has_room(job.hub)) {
+    if (relay->to == NULL && job.agent != 0 && !aqi_hub_has_room(job.hub)) {
         relay_pause(relay);
         return false;
     }
     ssize_t got = read(relay->source.fd, chunk, sizeof(chunk));
     if (got > 0 && relay->to == NULL) {
-        aqi_hub_printed(job.hub, relay->rank, AQI_STREAM_FILES + relay->stream, chunk, (size_t)got);
+        relay_to_file(relay, chunk, (size_t)got);
         return true;
     }
     if (got > 0) {

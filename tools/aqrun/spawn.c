@@ -187,20 +187,28 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
         die("descriptor for the output of rank %u: %s", rank->number, strerror(errno));
 }
 
-/* The destination of its output, if not ours: files are on the host of the root. */
+/*
+ * The destination of its output, if not ours. Files are on the host of the root, which writes them,
+ * since few programs look whether what they print arrives. FIFOs and devices of this host are left
+ * to the rank, since they might block us.
+ */
 static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
 {
     char why[FILES_WHY];
     bool to_file = job.options.output != NULL;
-    if (to_file ? job.agent != 0 : job.options.prefix || job.agents > 1)
-        spawn_open_relays(rank, files);
-    if (!to_file || job.agent != 0 ||
-        files_open(job.options.output, rank->number, job.id, files->standard + 1, why))
-        return true;
-    close(files->place);
-    aqi_desk_leave(rank->number);
-    aqi_hub_failed(job.hub, AQI_EXIT_FAILED, "%s", why);
-    return false;
+    if (to_file && job.agent == 0) {
+        if (!files_open(job.options.output, rank->number, job.id, files->standard + 1, why)) {
+            close(files->place);
+            aqi_desk_leave(rank->number);
+            aqi_hub_failed(job.hub, AQI_EXIT_FAILED, "%s", why);
+            return false;
+        }
+        if (!files_are_regular(files->standard + 1)) return true;
+        close(files->standard[1]);
+        close(files->standard[2]);
+    }
+    if (to_file || job.options.prefix || job.agents > 1) spawn_open_relays(rank, files);
+    return true;
 }
 
 static void spawn_rank(struct rank *rank)
