@@ -1,4 +1,5 @@
-/* The reaction to each error of sendmsg: one table, with the reasons. */
+/* The reaction to each error of sendmsg, and of sendto where it starts an AF_XDP ring: one table,
+ * with the reasons. */
 #include "dgram/ports/send_error.h"
 
 #include <errno.h>
@@ -9,16 +10,24 @@
  * stays, for all packets or for large ones, is met by what meets losses: other sizes are tried,
  * pauses grow, and there is a word about it. */
 static const struct ports_send_error rows[] = {
-    {.error = EINTR, .verdict = PORTS_REPEAT, .reason = "a signal came before anything was sent"},
+    {.error = EINTR,
+     .verdict = PORTS_REPEAT,
+     .stays = true,
+     .reason = "a signal came before anything was sent"},
     {.error = EAGAIN,
      .verdict = PORTS_NO_ROOM,
+     .stays = true,
      .reason = "the socket's buffer is full; the interface empties it"},
-    {.error = ENOMEM, .verdict = PORTS_NO_ROOM, .reason = "the kernel is short of memory"},
+    {.error = ENOMEM,
+     .verdict = PORTS_NO_ROOM,
+     .stays = true,
+     .reason = "the kernel is short of memory"},
     /* The queue may be full, but the kernel does not say so. The end of a veth pair says the same
-     * of each packet that is larger than the other end's MTU. */
+     * of each packet that is larger than the other end's MTU. An AF_XDP ring says it of memory. */
     {.error = ENOBUFS,
      .verdict = PORTS_LOST,
      .silent = true,
+     .stays = true,
      .reason = "the interface has dropped it: its queue is full, or it takes none so large"},
     {.error = EFAULT,
      .verdict = PORTS_UNREADABLE,
@@ -93,12 +102,24 @@ static const struct ports_send_error rows[] = {
     {.error = ENETDOWN,
      .verdict = PORTS_LOST,
      .late = true,
+     .stays = true,
      .reason = "the interface is down; it may come up again",
      .advice = ROUTE},
     {.error = ENODEV,
      .verdict = PORTS_LOST,
      .late = true,
      .reason = "the interface has been taken away",
+     .advice = ROUTE},
+    {.error = ENXIO,
+     .verdict = PORTS_LOST,
+     .late = true,
+     .reason = "the interface of an AF_XDP ring has been taken away",
+     .advice = ROUTE},
+    {.error = EBUSY,
+     .verdict = PORTS_LOST,
+     .late = true,
+     .stays = true,
+     .reason = "the interface has dropped a packet of an AF_XDP ring; others may follow",
      .advice = ROUTE},
     {.error = EADDRNOTAVAIL,
      .verdict = PORTS_LOST,

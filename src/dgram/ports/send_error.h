@@ -1,4 +1,4 @@
-/* The reaction to each error of sendmsg. */
+/* The reaction to each error of sendmsg, and of sendto where it starts an AF_XDP ring. */
 #ifndef PORTS_SEND_ERROR_H
 #define PORTS_SEND_ERROR_H
 
@@ -18,6 +18,7 @@ struct ports_send_error {
     bool late;   /* it may be what the network said of an earlier packet: the next call counts */
     bool uncut;  /* of a burst: the kernel may only be unable to cut it into packets */
     bool silent; /* not reported to users */
+    bool stays;  /* of an AF_XDP ring: what is in it may still leave; otherwise nothing ever will */
     const char *reason;
     const char *advice; /* NULL: none */
 };

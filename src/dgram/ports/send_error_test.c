@@ -1,4 +1,5 @@
-/* Every error that sendmsg may report has a decision of its own, once, and a reason. */
+/* Every error that sendmsg, or an AF_XDP ring, may report has a decision of its own, once, and a
+ * reason. */
 #include "dgram/ports/send_error.h"
 
 #include <errno.h>
@@ -35,6 +36,8 @@ static const struct {
     {EPROTO, PORTS_LOST, true, false},
     {ENETDOWN, PORTS_LOST, true, false},
     {ENODEV, PORTS_LOST, true, false},
+    {ENXIO, PORTS_LOST, true, false},
+    {EBUSY, PORTS_LOST, true, false},
     {EADDRNOTAVAIL, PORTS_LOST, true, false},
     {EAFNOSUPPORT, PORTS_LOST, true, false},
     {EDESTADDRREQ, PORTS_LOST, true, false},
@@ -74,6 +77,10 @@ static void all_others_are_losses(void **state)
         if (row->verdict == PORTS_NO_ROOM) assert_true(error == EAGAIN || error == ENOMEM);
         if (!in_list) assert_int_equal(row->verdict, PORTS_LOST);
         if (!in_list) assert_false(row->silent);
+        /* xsk_sendmsg; any other error ends the use of the ring. */
+        bool stays = error == EINTR || error == EAGAIN || error == ENOMEM || error == ENOBUFS ||
+                     error == ENETDOWN || error == EBUSY;
+        assert_int_equal(row->stays, stays);
     }
 }
 

@@ -6,9 +6,11 @@
  */
 #include "base/fail.h"
 #include "base/iov.h"
+#include "base/log.h"
 #include "base/spin.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/port.h"
+#include "dgram/ports/send_error.h"
 #include "dgram/ports/xdp_program.h"
 #include "dgram/ports/xdp_rings.h"
 
@@ -57,6 +59,7 @@ struct xdp_port {
     int epoll;
     struct aqi_spin lock; /* of sending */
     atomic_bool waits;    /* the kernel needs another call to send */
+    atomic_bool stuck;    /* it will not send again */
     unsigned warm;
     _Atomic uint64_t lost;
 };
@@ -256,12 +259,24 @@ static uint32_t xdp_write(const struct xdp_port *self, unsigned char *frame,
     return (uint32_t)len;
 }
 
+/* From now on all packets leave through the sockets. Those in the ring are lost. */
+static AQI_COLD void xdp_give_up(struct xdp_port *self, int error)
+{
+    static atomic_bool once;
+    if (atomic_exchange_explicit(&self->stuck, true, memory_order_relaxed)) return;
+    atomic_fetch_add_explicit(&self->lost, ports_xdp_waiting(self->rings), memory_order_relaxed);
+    aqi_log_once(&once, AQI_LOG_WARN, "udp",
+                 "AF_XDP on interface %s sends no more: %s; packets leave through sockets",
+                 self->port.limits.interface, strerror(error));
+}
+
 static void xdp_kick(struct xdp_port *self)
 {
     int error = ports_xdp_kick(self->rings);
-    bool again = error == EAGAIN || error == EBUSY || error == ENOBUFS || error == EINTR;
-    atomic_store_explicit(&self->waits, again, memory_order_relaxed);
-    if (error != 0 && !again) atomic_fetch_add_explicit(&self->lost, 1, memory_order_relaxed);
+    bool stays = error != 0 && ports_send_error(error)->stays;
+    atomic_store_explicit(&self->waits, stays, memory_order_relaxed);
+    if (error == EBUSY) atomic_fetch_add_explicit(&self->lost, 1, memory_order_relaxed);
+    if (AQI_UNLIKELY(error != 0 && !stays)) xdp_give_up(self, error);
 }
 
 /* Peers of our network whose Ethernet address is known, that are not on this host. */
@@ -282,7 +297,8 @@ static bool xdp_send(struct aqi_port *port, enum aqi_dgram_channel channel,
     union aqi_sockaddr at;
     const uint8_t *ethernet = NULL;
     unsigned char *frame = NULL;
-    if (channel == AQI_DGRAM_COMMAND && packets == 1 && segment <= LONGEST - HEADERS)
+    if (channel == AQI_DGRAM_COMMAND && packets == 1 && segment <= LONGEST - HEADERS &&
+        !atomic_load_explicit(&self->stuck, memory_order_relaxed))
         ethernet = xdp_reaches(self, to, &at);
     if (ethernet != NULL) {
         aqi_spin_lock(&self->lock);

@@ -195,6 +195,12 @@ int ports_xdp_kick(struct ports_xdp_rings *rings)
     return errno;
 }
 
+unsigned ports_xdp_waiting(const struct ports_xdp_rings *rings)
+{
+    uint32_t end = atomic_load_explicit(rings->send.producer, memory_order_relaxed);
+    return end - atomic_load_explicit(rings->send.consumer, memory_order_acquire);
+}
+
 uint64_t ports_xdp_drops(const struct ports_xdp_rings *rings)
 {
     struct xdp_statistics statistics;

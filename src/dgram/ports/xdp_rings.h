@@ -52,6 +52,9 @@ void ports_xdp_submit(struct ports_xdp_rings *rings, unsigned char *frame, uint3
 /* Make the kernel send what is submitted: an errno, or 0. */
 int ports_xdp_kick(struct ports_xdp_rings *rings);
 
+/* The number of frames that the kernel has not taken yet. */
+unsigned ports_xdp_waiting(const struct ports_xdp_rings *rings);
+
 /* Packets that found no frame, or were refused. */
 uint64_t ports_xdp_drops(const struct ports_xdp_rings *rings);
 

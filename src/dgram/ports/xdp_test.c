@@ -224,6 +224,112 @@ static void a_full_ring_loses_and_tells(void **state)
     free(arrivals);
 }
 
+/* The kernel tells a little later that an interface runs. */
+static bool runs(unsigned space)
+{
+    struct ifreq request = {0};
+    enter(space);
+    strcpy(request.ifr_name, names[space]);
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    bool is = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
+    close(fd);
+    return is;
+}
+
+static void both_run(void)
+{
+    for (unsigned i = 0; i < 10000 && !(runs(0) && runs(1)); i++)
+        (void)poll(NULL, 0, 1);
+}
+
+/* A packet arrives past the stack, or through it. */
+static void arrives(struct aqi_port *a, struct aqi_port *b, uint32_t number, bool past)
+{
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    unsigned long before = udp_received(1);
+    assert_non_null(arrivals);
+    assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, number, 1, 64, 64));
+    while (arrivals->times[number] == 0)
+        if (b->ops->receive(b, AQI_PORT_DEEP, packet_take, arrivals) == 0) (void)waits_for(b);
+    assert_int_equal(udp_received(1), past ? before : before + 1);
+    free(arrivals);
+}
+
+/* While the interface is down its frames stay in the ring; then it goes on. */
+static void an_interface_comes_back(void **state)
+{
+    (void)state;
+    struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    assert_non_null(arrivals);
+    arrives(a, b, 2000, true);
+    enter(0);
+    assert_true(ip("link set pair0 down"));
+    capture_start(&capture);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64));
+    const char *text = capture_end(&capture);
+    assert_null(strstr(text, "AF_XDP"));
+    assert_true(ip("link set pair0 up"));
+    both_run();
+    for (unsigned i = 0; i < 10000 && arrivals->count < PORTS_XDP_SEND; i++) {
+        (void)a->ops->receive(a, AQI_PORT_DEEP, packet_take, arrivals);
+        if (b->ops->receive(b, AQI_PORT_DEEP, packet_take, arrivals) == 0) (void)poll(NULL, 0, 1);
+    }
+    assert_true(arrivals->count >= PORTS_XDP_SEND);
+    assert_int_equal(arrivals->altered, 0);
+    arrives(a, b, 2001, true);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
+/* What is none of AF_XDP comes to the place of its descriptors: packets leave through the sockets,
+ * and there is a word about it. */
+static void a_stuck_ring_is_left(void **state)
+{
+    (void)state;
+    struct aqi_port *a = port_in(0, &aqi_port_xdp);
+    int none = open("/dev/null", O_RDWR | O_CLOEXEC), count = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        int domain = 0;
+        socklen_t len = sizeof(domain);
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) != 0 || domain != AF_XDP) continue;
+        assert_int_equal(dup2(none, fd), fd);
+        count++;
+    }
+    assert_true(count > 0);
+    close(none);
+    struct aqi_port *b = port_in(1, &aqi_port_xdp);
+    capture_start(&capture);
+    assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 0, 1, 64, 64)); /* it is lost */
+    const char *text = capture_end(&capture);
+    assert_non_null(strstr(text, "AF_XDP on interface pair0 sends no more"));
+    assert_int_equal(a->ops->drops(a), 1);
+    a->ops->close(a);
+    b->ops->close(b);
+}
+
+/* The last of the tests: there is no interface any more. */
+static void an_interface_is_taken_away(void **state)
+{
+    (void)state;
+    struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
+    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
+    assert_non_null(arrivals);
+    arrives(a, b, 2000, true);
+    enter(0);
+    assert_true(ip("link del pair0"));
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64));
+    assert_true(a->ops->drops(a) >= 1000);
+    for (unsigned i = 0; i < 1000; i++)
+        assert_int_equal(a->ops->receive(a, AQI_PORT_DEEP, packet_take, arrivals), 0);
+    a->ops->close(a);
+    b->ops->close(b);
+    free(arrivals);
+}
+
 static void others_on_the_interface_get_theirs(void **state)
 {
     (void)state;
@@ -335,18 +441,6 @@ static bool set_up(void)
            ip("link set pair1 up");
 }
 
-/* The kernel tells a little later that an interface runs. */
-static bool runs(unsigned space)
-{
-    struct ifreq request = {0};
-    enter(space);
-    strcpy(request.ifr_name, names[space]);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    bool is = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && (request.ifr_flags & IFF_RUNNING) != 0;
-    close(fd);
-    return is;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,14 +453,16 @@ int main(void)
         cmocka_unit_test(others_on_the_interface_get_theirs),
         cmocka_unit_test(what_it_cannot_use_is_named),
         cmocka_unit_test(a_missing_privilege_is_named),
+        cmocka_unit_test(an_interface_comes_back),
+        cmocka_unit_test(a_stuck_ring_is_left),
+        cmocka_unit_test(an_interface_is_taken_away),
     };
     if (geteuid() != 0 || !set_up()) {
         puts("skipped: it needs root (in a container a privileged one), network namespaces and "
              "iproute2");
         return 77;
     }
-    for (unsigned i = 0; i < 10000 && !(runs(0) && runs(1)); i++)
-        (void)poll(NULL, 0, 1);
+    both_run();
     struct aqi_port *port = NULL;
     capture_start(&capture);
     aq_status status = open_in(0, &aqi_port_xdp, &port);
