@@ -88,8 +88,10 @@ static aq_status fork_broken_socket(const struct fork_boot *fork, aq_status stat
     if (status == AQ_EPEER)
         return aqi_fail(AQ_EPEER, "job", "%s is gone (%s): it was killed, or ended the job",
                         fork_agent(fork), doing);
-    return aqi_fail_errno(status, errno, "job", "%s: control socket to %s", doing,
-                          fork_agent(fork));
+    bool taken = errno == EBADF || errno == ENOTSOCK;
+    return aqi_fail_errno(
+        status, errno, "job", "%s: control socket to %s%s", doing, fork_agent(fork),
+        taken ? " (the program must not close descriptors that are not its own)" : "");
 }
 
 /* Take one message if there is one: AQ_AGAIN when not. Text and data are valid until the next. */

@@ -250,6 +250,8 @@ const struct exit_case exit_cases[] = {
      .said = "rank @ sent a message to endpoint 3, which does not exist"},
     {"deaf_endpoint", "barrier", .code = 1,
      .said = "rank @ sent a message to endpoint 1, which has no messages"},
+    {"closes", "barrier", .code = 1, .said = "the program must not close descriptors"},
+    {"replaces", "barrier", .code = 1, .said = "the program must not close descriptors"},
     /* In other waits of the library. */
     {"segv", "poll", .code = 139, .said = SEGV, .prints = PRINT_OTHERS},
     {"aq_exit7", "poll", .code = 7},

@@ -1,6 +1,7 @@
 /* How the last rank of victim ends: the choices for HOW. */
 #include "victim.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -324,6 +325,23 @@ static void end_held7(void)
     aq_exit(7);
 }
 
+/* A mistake of programs that make themselves daemons. */
+static void end_closes(void)
+{
+    for (int fd = 3; fd < 1024; fd++)
+        close(fd);
+    job_await(&received, UINT32_MAX);
+}
+
+static void end_replaces(void)
+{
+    int null = open("/dev/null", O_RDWR);
+    CHECK(null >= 0);
+    for (int fd = 3; fd < 1024; fd++)
+        if (fd != null && fcntl(fd, F_GETFD) >= 0) CHECK_EQUAL(dup2(null, fd), fd);
+    job_await(&received, UINT32_MAX);
+}
+
 /* --- after aq_finalize, and before aq_init --------------------------------------------------- */
 
 static void late_exit5(void)
@@ -460,6 +478,8 @@ static void before_joining_signal(void)
 static const struct choice ends[] = {
     {.name = "segv", .run = end_segv},
     {.name = "kill", .run = end_kill},
+    {.name = "closes", .run = end_closes},
+    {.name = "replaces", .run = end_replaces},
     {.name = "abort", .run = end_abort},
     {.name = "assert", .run = end_assert},
     {.name = "terminate", .run = end_terminate},
