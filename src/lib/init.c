@@ -287,7 +287,7 @@ static void init_boot_attend(void *arg)
     if (pthread_mutex_trylock(&control) != 0) return;
     aq_status st = boot->kind->progress(boot, init_on_event, NULL);
     pthread_mutex_unlock(&control);
-    /* What is lost now does not come again, and others may wait for it. */
+    /* A lost message is not repeated, and others may wait for it. */
     if (st < 0 && st != AQ_ELIMIT) init_leave_with_job(EXIT_FAILURE);
     init_answer();
 }

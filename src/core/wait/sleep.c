@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/kick.h"
+#include "base/log.h"
 #include "base/shmem.h"
 
 #include <errno.h>
@@ -80,6 +81,27 @@ uint32_t core_activity(void)
     return atomic_load(&waiters.activity);
 }
 
+/*
+ * The program has closed one of our descriptors if it stays closed; another thread of ours may have
+ * done so for a moment. We wait without it then, but not in a loop that never sleeps.
+ */
+static void sleep_mind_closed(const struct pollfd *fds, nfds_t n)
+{
+    enum { MANY = 16 };
+    static unsigned closed; /* in a row; of the poller */
+    static atomic_bool once;
+    nfds_t i = 0;
+    while (i < n && (fds[i].revents & POLLNVAL) == 0)
+        i++;
+    closed = i < n ? closed + 1 : 0;
+    if (AQI_LIKELY(closed < MANY)) return;
+    aqi_log_once(&once, AQI_LOG_ERROR, "core",
+                 "descriptor %d, which the library sleeps on, is closed: the program must not "
+                 "close descriptors that are not its own",
+                 fds[i].fd);
+    (void)poll(NULL, 0, 1);
+}
+
 /* Not beyond what a transport has to do by then, which may be microseconds away, and counts as an
  * event. */
 static int sleep_poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
@@ -87,6 +109,7 @@ static int sleep_poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
     struct timespec limit;
     bool early = sleep_limit(sleep_ms, core_deadline(), &limit);
     int ready = ppoll(fds, n, &limit, NULL);
+    if (ready > 0) sleep_mind_closed(fds, n);
     return early && ready == 0 ? 1 : ready;
 }
 
@@ -135,7 +158,7 @@ static bool sleep_found_arrival(const struct sleep_set *set)
 {
     bool found = false;
     for (nfds_t i = 0; i < set->of_transports && !found; i++)
-        found = set->fds[i].revents != 0;
+        found = (set->fds[i].revents & ~POLLNVAL) != 0;
     return found;
 }
 

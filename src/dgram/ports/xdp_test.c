@@ -284,7 +284,7 @@ static void an_interface_comes_back(void **state)
     free(arrivals);
 }
 
-/* What is none of AF_XDP comes to the place of its descriptors: packets leave through the sockets,
+/* Another file takes the place of its descriptors: packets leave through the sockets,
  * and there is a word about it. */
 static void a_stuck_ring_is_left(void **state)
 {

@@ -6,11 +6,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/kick.h"
+#include "base/log.h"
 #include "base/shmem.h"
 #include "base/stats.h"
 #include "base/timer.h"
 #include "base/unforked.h"
 #include "dgram/ports/interface.h"
+#include "dgram/ports/receive_error.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
 
@@ -365,6 +367,17 @@ void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_hands
     if (channel->user == NULL) udp_channel_close(channel);
 }
 
+/* Whether there may be packets behind an error. */
+static AQI_COLD bool udp_rendezvous_deaf(int error)
+{
+    static atomic_bool once;
+    const struct ports_receive_error *row = ports_receive_error(error);
+    if (row->verdict == PORTS_DEAF)
+        aqi_log_once(&once, AQI_LOG_WARN, "udp", "calls of clients cannot be received: %s; %s",
+                     strerror(error), row->reason);
+    return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
+}
+
 /* False: there is nothing to hear. */
 static bool udp_rendezvous_hear(struct aqi_listener *listener)
 {
@@ -378,7 +391,7 @@ static bool udp_rendezvous_hear(struct aqi_listener *listener)
                                     .msg_control = packet.control,
                                     .msg_controllen = sizeof(packet.control)};
     ssize_t len = recvmsg(listener->end.fd, &packet.header, MSG_DONTWAIT);
-    if (len < 0) return false;
+    if (len < 0) return errno != EAGAIN && udp_rendezvous_deaf(errno);
     packet.header.msg_flags = 0;
     struct aqi_rendezvous *rendezvous = listener->rendezvous;
     rendezvous->happened++;

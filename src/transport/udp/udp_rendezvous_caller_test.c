@@ -1,5 +1,8 @@
 /* Calls over UDP to a listener that says what none would. */
+#include "base/capture_test.h"
 #include "transport/udp/udp_rendezvous_world_test.h"
+
+#include <fcntl.h>
 
 enum {
     ANEW = 10,  /* tries with a cookie */
@@ -120,6 +123,32 @@ static void test_answers_of_strangers(void **state)
     assert_int_equal(world.channel->state, UDP_CHANNEL_CALLS);
     assert_int_equal(world.ends, 0);
     close(liar), close(fd);
+}
+
+static void ignore(void *arg, enum aqi_dgram_channel lane, const struct aqi_dgram_addr *from,
+                   unsigned char *packet, size_t len, uint64_t waited)
+{
+    (void)arg, (void)lane, (void)from, (void)packet, (void)len, (void)waited;
+    fail();
+}
+
+/* The program closes it, and opens something else: that is reported. */
+static void test_taken_socket(void **state)
+{
+    static struct capture capture;
+    int fd = listener_of_a_call(), none = open("/dev/null", O_RDWR | O_CLOEXEC);
+    struct aqi_port *port = world.channel->port;
+    (void)state;
+    assert_true(none >= 0);
+    assert_int_equal(dup2(none, world.channel->end.fd), world.channel->end.fd);
+    capture_start(&capture);
+    assert_int_equal(port->ops->receive(port, AQI_PORT_DEEP, ignore, NULL), 0);
+    assert_int_equal(port->ops->receive(port, AQI_PORT_DEEP, ignore, NULL), 0);
+    const char *text = capture_end(&capture), *said = strstr(text, "socket of a connection is of");
+    assert_non_null(said);
+    assert_non_null(strstr(said, "must not close descriptors"));
+    assert_null(strstr(said + 1, "socket of a connection"));
+    close(none), close(fd);
 }
 
 static void test_answers_that_end_a_call(void **state)
@@ -351,7 +380,7 @@ int main(void)
         WORLD_TEST(test_cookies_at_a_caller),     WORLD_TEST(test_tries_of_a_caller),
         WORLD_TEST(test_proofs_of_listeners),     WORLD_TEST(test_taken),
         WORLD_TEST(test_nobody_listens),          WORLD_TEST(test_held_channel),
-        WORLD_TEST(test_held_former_socket),
+        WORLD_TEST(test_held_former_socket),      WORLD_TEST(test_taken_socket),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());

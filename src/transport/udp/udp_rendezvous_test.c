@@ -1,5 +1,8 @@
 /* A listener for calls over UDP, and what strangers send to it. */
+#include "base/capture_test.h"
 #include "transport/udp/udp_rendezvous_world_test.h"
+
+#include <fcntl.h>
 
 enum {
     EACH = 64,  /* calls of one address that have said nothing yet, */
@@ -142,6 +145,31 @@ static void test_flood(void **state)
         world.rendezvous->happened = 0;
     }
     assert_false(udp_rendezvous_hear_all(world.rendezvous));
+    close(fd);
+}
+
+/* The program closes it, and opens something else: that is reported once, and nothing waits for it.
+ */
+static void test_taken_socket(void **state)
+{
+    static struct capture capture;
+    int fd = ((struct udp_end *)world.listener)->fd, kept = dup(fd);
+    int none = open("/dev/null", O_RDWR | O_CLOEXEC);
+    (void)state;
+    assert_true(kept >= 0 && none >= 0);
+    assert_int_equal(dup2(none, fd), fd);
+    capture_start(&capture);
+    assert_false(udp_rendezvous_hear_all(world.rendezvous));
+    assert_false(udp_rendezvous_hear_all(world.rendezvous));
+    const char *text = capture_end(&capture), *said = strstr(text, "calls of clients cannot be re");
+    assert_non_null(said);
+    assert_non_null(strstr(said, "must not close descriptors"));
+    assert_null(strstr(said + 1, "calls of clients"));
+    assert_int_equal(dup2(kept, fd), fd);
+    close(kept);
+    close(none);
+    fd = stranger("127.0.0.1");
+    hear_nonsense(fd, "", 0);
     close(fd);
 }
 
@@ -397,6 +425,7 @@ int main(void)
         WORLD_TEST(test_lengths_at_a_listener),
         WORLD_TEST(test_nonsense_at_a_listener),
         WORLD_TEST(test_flood),
+        WORLD_TEST(test_taken_socket),
         WORLD_TEST(test_cookies_of_others),
         WORLD_TEST(test_old_cookies),
         WORLD_TEST(test_repeated_calls),

@@ -1,7 +1,9 @@
 /* One connected UDP socket as a port: for what needs neither speed nor a socket of its own for each
  * channel. */
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/unforked.h"
+#include "dgram/ports/receive_error.h"
 #include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
 #include "transport/udp/udp_channel.h"
@@ -37,6 +39,14 @@ static void udp_wire_note(struct wire_port *self, int error)
                     error == ENETUNREACH || error == EACCES;
 }
 
+/* By the program, or a filter of system calls. */
+static AQI_COLD void udp_wire_broken(int error, const char *reason)
+{
+    static atomic_bool once;
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "the socket of a connection is of no use: %s; %s",
+                 strerror(error), reason);
+}
+
 static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
                           const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                           size_t segment, unsigned packets)
@@ -55,7 +65,9 @@ static bool udp_wire_send(struct aqi_port *port, enum aqi_dgram_channel channel,
             const struct ports_send_error *row = ports_send_error(error);
             if (row->verdict == PORTS_NO_ROOM) return i > 0;
             if (row->late) udp_wire_note(self, error);
-            if (!row->late && row->verdict != PORTS_REPEAT) break;
+            if (row->late || row->verdict == PORTS_REPEAT) continue;
+            if (!row->silent) udp_wire_broken(error, row->reason);
+            break;
         }
     }
     return true;
@@ -72,8 +84,13 @@ static unsigned udp_wire_receive(struct aqi_port *port, enum aqi_port_look look,
         ssize_t len = recv(self->fd, self->buffer, sizeof(self->buffer), MSG_DONTWAIT);
         if (len < 0 && errno == EAGAIN) break;
         if (len < 0) {
-            udp_wire_note(self, errno);
-            continue;
+            int error = errno;
+            const struct ports_receive_error *row = ports_receive_error(error);
+            if (row->verdict == PORTS_NOTHING) break;
+            if (row->verdict != PORTS_REREAD) udp_wire_note(self, error);
+            if (row->verdict != PORTS_DEAF) continue;
+            udp_wire_broken(error, row->reason);
+            break;
         }
         take(arg, AQI_DGRAM_COMMAND, &nobody, self->buffer, (size_t)len, 0);
         n++;
