@@ -12,8 +12,14 @@ import subprocess
 import sys
 
 WIDTH, HEIGHT, LEFT, TOP, PLOT_W, PLOT_H = 360, 320, 58, 62, 280, 190
-# Colors that people with any color vision can tell apart (Okabe and Ito), as in aqperf --plot.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+# Colors that people with any color vision can tell apart (Okabe and Ito), as in aqperf --plot, on a
+# white and on a dark background.
+COLORS = (("#0072b2", "#3d9fe0"), ("#d55e00", "#f0772b"), ("#009e73", "#2fc89b"),
+          ("#cc79a7", "#e29cc4"))
+STYLE = (".back{fill:#ffffff}text{fill:#111111}.grid{stroke:#dddddd}"
+         ".line{fill:none;stroke:currentColor;stroke-width:2}.tick{font-size:12px;fill:#444444}"
+         ".key{font-size:12px;fill:currentColor}.panel{font-size:14px;font-weight:bold}")
+DARK = ".back{fill:#14181d}text{fill:#dde3ea}.grid{stroke:#38414b}.tick{fill:#aeb8c3}"
 PICTURES = ("GB/s of four flows; ms", "bytes of a peer; peers", "packets per message; peers",
             "answered % after a partition; ms")
 
@@ -58,19 +64,25 @@ def draw(name, lines, left):
            f'text-anchor="middle">{unit}</text>')
     for i, (line, values) in enumerate(lines.items()):
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in (at(*value) for value in values))
-        yield f'<path d="M{path}" class="line" stroke="{COLORS[i % 4]}"/>'
+        yield f'<path d="M{path}" class="line c{i % 4}"/>'
         x, y = left + LEFT + 140 * (i % 2), TOP + PLOT_H + 54 + 16 * (i // 2)
-        yield f'<text x="{x}" y="{y}" class="tick" style="fill:{COLORS[i % 4]}">{line}</text>'
+        yield f'<text x="{x}" y="{y}" class="key c{i % 4}">{line}</text>'
+
+
+def style():
+    """Colors follow the reader's preference, also if the picture is shown in a page."""
+    light, dark = ("".join(f".c{i}{{color:{colors[way]}}}" for i, colors in enumerate(COLORS))
+                   for way in (0, 1))
+    return (f"<style>{STYLE}{light}\n@media (prefers-color-scheme:dark){{{DARK}{dark}"
+            "}</style>")
 
 
 def main():
     pictures = read(pathlib.Path(sys.argv[1]))
     width = WIDTH * 2
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{2 * HEIGHT + 20}" '
-           'font-family="Helvetica, Arial, sans-serif">',
-           "<style>.grid{stroke:#dddddd}.line{fill:none;stroke-width:2}"
-           ".tick{font-size:12px;fill:#444444}.panel{font-size:14px;font-weight:bold}</style>",
-           '<rect width="100%" height="100%" fill="white"/>']
+           f'viewBox="0 0 {width} {2 * HEIGHT + 20}" font-family="Helvetica, Arial, sans-serif">',
+           style(), '<rect width="100%" height="100%" class="back"/>']
     for i, name in enumerate(PICTURES):
         out.append(f'<g transform="translate(0 {i // 2 * HEIGHT})">')
         out += draw(name, pictures[name], i % 2 * WIDTH)

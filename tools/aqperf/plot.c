@@ -14,9 +14,14 @@ enum {
     LEGEND_STEP = 22
 };
 
-/* Colors that people with any color vision can tell apart (Okabe and Ito). */
-static const char *const colors[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                     "#b8860b", "#56b4e9", "#555555", "#8b1a1a"};
+/* Colors that people with any color vision can tell apart (Okabe and Ito), on a white and on a dark
+ * background. */
+static const struct color {
+    const char *light, *dark;
+} colors[] = {{"#0072b2", "#3d9fe0"}, {"#d55e00", "#f0772b"}, {"#009e73", "#2fc89b"},
+              {"#cc79a7", "#e29cc4"}, {"#b8860b", "#e0b040"}, {"#56b4e9", "#8fd3ff"},
+              {"#555555", "#b0b0b0"}, {"#8b1a1a", "#d86060"}};
+enum { COLORS = sizeof colors / sizeof colors[0] };
 
 static const char *const titles[UNIT_COUNT] = {[UNIT_NS] = "Latency: less is better",
                                                [UNIT_RATE] = "Message rate: more is better",
@@ -157,8 +162,7 @@ static void draw_x_axis(const struct panel *panel)
 
 /* The line through the medians of one pattern, or their limits: of those, a short dash where there
  * is a single one. */
-static void draw_line(const struct panel *panel, const struct pattern *pattern, const char *color,
-                      bool limit)
+static void draw_line(const struct panel *panel, const struct pattern *pattern, bool limit)
 {
     size_t points = 0;
     double x = 0, y = 0, interval_ns = 0; /* a line for each */
@@ -174,39 +178,35 @@ static void draw_line(const struct panel *panel, const struct pattern *pattern, 
         fprintf(panel->out, "%c%.1f %.1f", next ? 'L' : 'M', x, y);
     }
     if (limit && points == 1) fprintf(panel->out, "M%.1f %.1fh28", x - 14, y);
-    fprintf(panel->out, "\" class=\"%s\" stroke=\"%s\"/>\n", limit ? "limit" : "line", color);
+    fprintf(panel->out, "\" class=\"%s\"/>\n", limit ? "limit" : "line");
 }
 
-static void draw_figures(const struct panel *panel, const struct pattern *pattern,
-                         const char *color)
+static void draw_figures(const struct panel *panel, const struct pattern *pattern)
 {
-    draw_line(panel, pattern, color, false);
+    draw_line(panel, pattern, false);
     for (size_t i = 0; i < panel->perf->result_count; i++) {
         const struct result *result = &panel->perf->results[i];
         if (result->row.pattern != pattern) continue;
         double x = x_of(panel, result->row.size);
         char label[16], interval[16] = "";
         if (result->row.interval_ns > 0) report_time(result->row.interval_ns, interval);
-        fprintf(panel->out, "<path d=\"M%.1f %.1fV%.1f\" stroke=\"%s\"/>\n", x,
-                y_of(panel, result->min), y_of(panel, result->max), color);
+        fprintf(panel->out, "<path d=\"M%.1f %.1fV%.1f\" class=\"spread\"/>\n", x,
+                y_of(panel, result->min), y_of(panel, result->max));
         fprintf(panel->out,
-                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\" fill=\"%s\"><title>%s %s %s: %.4g %s "
+                "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>%s %s %s: %.4g %s "
                 "(%.4g to %.4g)</title></circle>\n",
-                x, y_of(panel, result->median), color, pattern->name,
-                report_size(result->row.size, label), interval, result->median,
-                unit_names[panel->unit], result->min, result->max);
+                x, y_of(panel, result->median), pattern->name, report_size(result->row.size, label),
+                interval, result->median, unit_names[panel->unit], result->min, result->max);
     }
 }
 
-static void draw_legend(const struct panel *panel, size_t place, const struct pattern *pattern,
-                        const char *color)
+static void draw_legend(const struct panel *panel, size_t place, const struct pattern *pattern)
 {
     double x = panel->left + PLOT_LEFT + (place % 2 == 0 ? 0 : 200);
     double y = LEGEND_TOP + (double)(place / 2) * LEGEND_STEP;
     fprintf(panel->out,
-            "<path d=\"M%.1f %.1fh26\" class=\"line\" stroke=\"%s\"/><circle cx=\"%.1f\" "
-            "cy=\"%.1f\" r=\"4\" fill=\"%s\"/>\n",
-            x, y, color, x + 13, y, color);
+            "<path d=\"M%.1f %.1fh26\" class=\"line\"/><circle cx=\"%.1f\" cy=\"%.1f\" r=\"4\"/>\n",
+            x, y, x + 13, y);
     text(panel->out, x + 34, y + 4, "class=\"key\"", pattern->name);
 }
 
@@ -229,30 +229,61 @@ static void draw_panel(const struct panel *panel)
     for (size_t id = 0; id < PATTERN_COUNT; id++) {
         const struct pattern *pattern = &patterns[id];
         if (pattern->kind->unit != panel->unit || !has_results(panel->perf, pattern)) continue;
-        const char *color = colors[place % (sizeof colors / sizeof colors[0])];
-        draw_line(panel, pattern, color, true);
-        draw_figures(panel, pattern, color);
-        draw_legend(panel, place++, pattern, color);
+        fprintf(panel->out, "<g class=\"c%zu\">\n", place % COLORS);
+        draw_line(panel, pattern, true);
+        draw_figures(panel, pattern);
+        draw_legend(panel, place++, pattern);
+        fprintf(panel->out, "</g>\n");
     }
+}
+
+/* Colors follow the reader's preference, also if the picture is shown in a page. */
+static void draw_style(FILE *out)
+{
+    fputs("<style>.back{fill:#ffffff}.grid{stroke:#c8c8c8}.fine{stroke:#eeeeee}"
+          ".frame{fill:none;stroke:#777777}text{fill:#111111}.tick{font-size:12px;fill:#444444}"
+          ".key{font-size:13px}.panel{font-size:15px;font-weight:bold}.title{font-size:18px}"
+          "circle{fill:currentColor}.line,.limit,.spread{fill:none;stroke:currentColor}"
+          ".line{stroke-width:2}.limit{stroke-width:1.6;stroke-dasharray:5 4}\n",
+          out);
+    for (size_t i = 0; i < COLORS; i++)
+        fprintf(out, ".c%zu{color:%s}", i, colors[i].light);
+    fputs("\n@media (prefers-color-scheme:dark){.back{fill:#14181d}.grid{stroke:#4a545f}"
+          ".fine{stroke:#2a323a}.frame{stroke:#8b959f}text{fill:#dde3ea}.tick{fill:#aeb8c3}",
+          out);
+    for (size_t i = 0; i < COLORS; i++)
+        fprintf(out, ".c%zu{color:%s}", i, colors[i].dark);
+    fputs("}</style>\n", out);
 }
 
 static void draw_head(FILE *out, const struct perf *perf, int width, int height)
 {
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-            "viewBox=\"0 0 %d %d\" font-family=\"Helvetica, Arial, sans-serif\">\n"
-            "<style>.grid{stroke:#c8c8c8}.fine{stroke:#eeeeee}.frame{fill:none;stroke:#777777}"
-            ".line{fill:none;stroke-width:2}.limit{fill:none;stroke-width:1.6;"
-            "stroke-dasharray:5 4}.tick{font-size:12px;fill:#444444}.key{font-size:13px}"
-            ".panel{font-size:15px;font-weight:bold}.title{font-size:18px}</style>\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n",
+            "viewBox=\"0 0 %d %d\" font-family=\"Helvetica, Arial, sans-serif\">\n",
             width, height, width, height);
+    draw_style(out);
+    fputs("<rect width=\"100%\" height=\"100%\" class=\"back\"/>\n", out);
     char title[200];
     snprintf(title, sizeof title, "Aqueduct over %s, %u rank%s on %d core%s", perf->transport,
              perf->ranks, perf->ranks == 1 ? "" : "s", perf->cores, perf->cores == 1 ? "" : "s");
     text(out, PLOT_LEFT, 36, "class=\"title\"", title);
     text(out, PLOT_LEFT, 56, "class=\"tick\"",
          "medians and spread; dashed: the machine's own limit in the same run");
+}
+
+/* The height of the legend below the panels, two patterns in each row. */
+static int legend_height(const struct panel *panels, int count)
+{
+    int most = 0;
+    for (int i = 0; i < count; i++) {
+        int keys = 0;
+        for (size_t id = 0; id < PATTERN_COUNT; id++)
+            keys += patterns[id].kind->unit == panels[i].unit &&
+                    has_results(panels[i].perf, &patterns[id]);
+        if (keys > most) most = keys;
+    }
+    return (most + 1) / 2 * LEGEND_STEP;
 }
 
 void plot_write(FILE *out, const struct perf *perf)
@@ -265,7 +296,8 @@ void plot_write(FILE *out, const struct perf *perf)
             .out = out, .perf = perf, .unit = order[i], .left = count * PANEL_WIDTH};
         if (fit(&panel)) panels[count++] = panel;
     }
-    draw_head(out, perf, (count > 0 ? count : 1) * PANEL_WIDTH, LEGEND_TOP + 5 * LEGEND_STEP);
+    draw_head(out, perf, (count > 0 ? count : 1) * PANEL_WIDTH,
+              LEGEND_TOP + legend_height(panels, count));
     for (int i = 0; i < count; i++)
         draw_panel(&panels[i]);
     fprintf(out, "</svg>\n");
