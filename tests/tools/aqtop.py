@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 from programs import AQRUN, AQTOP, ARGUMENTS, BUILD, Case, run, start
 
@@ -42,6 +43,13 @@ def ranks_of(pid):
             if rank and job:
                 found[int(rank[0])] = int(folder.name)
     return found
+
+
+def drawn():
+    """The lines of the picture in the documents, as words."""
+    picture = pathlib.Path(__file__).resolve().parents[2] / "docs/pictures/aqtop.svg"
+    texts = xml.etree.ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")
+    return [text.text.split() for text in texts]
 
 
 class Shows(Case):
@@ -103,6 +111,7 @@ class Here(Shows):
             self.assertRegex(head, rf"^job {job.pid}, .*core_stress: 3 of 3 ranks on 1 host; "
                              ".* msg/s")
             self.assertRegex(titles, r"^ +rank +host +msg/s")
+            self.assertIn(titles.split(), drawn(), "tools/dev/site/screen.py draws it again")
             self.assertEqual(sorted(int(row.split()[0]) for row in rows), [0, 1, 2])
             for options, falls in ((("-s", "out"), True), (("-s", "out", "-r"), False)):
                 out = [row["out"] for row in self.looks(job, *options)[0]["rows"]]
