@@ -6,13 +6,14 @@ TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
 JUNIT ?= $(CURDIR)/build/dev/tests.xml
 
-.PHONY: help demo test soak lint tidy format install clean
+.PHONY: help demo test soak lint tidy format install site clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo                 build, run a job of 4 processes, also over UDP, measure, show the picture'
 	@echo 'make test                 build for development and run all tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
+	@echo 'make site                 make the web site in build/site: documents, manual pages, search'
 	@echo 'make soak                 for hours: sanitizers with many ranks, thousands of seeds, fuzzing'
 	@echo 'make lint                 check style, layering, headers, exports, man pages'
 	@echo 'make tidy                 a second opinion on src and tools, by clang-tidy'
@@ -64,6 +65,10 @@ install: release
 	@case "$(PREFIX)" in /*) prefix="$(PREFIX)" ;; *) prefix="$$PWD/$(PREFIX)" ;; esac; \
 	cmake --install build/release --prefix "$$prefix" && echo \
 	    "Installed. To build with it: export PKG_CONFIG_PATH=\"$$prefix/lib/pkgconfig\""
+
+site: release
+	@.ci/install-deps.sh site
+	@python3 tools/dev/site/site.py . build/release/man build/site
 
 clean:
 	rm -rf build

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Install the Debian packages that a task needs, as far as they are missing.
 # usage: .ci/install-deps.sh build|test|all|ci   (each set includes the previous one)
-#        .ci/install-deps.sh format|tidy         (additional needs of make format and make tidy)
+#        .ci/install-deps.sh format|tidy|site    (additional needs of make format, tidy and site)
 # test: installed by `make test` itself; all: further programs that its tests use, 100 MB to
 # download, with daemons (sshd, Slurm) that may start when the system does; ci: other compilers and
-# processors, and programs of MPI.
+# processors, programs of MPI, a browser (100 MB to download), debootstrap.
 set -euo pipefail
 
 # The headers of networks are small; without them a build leaves these networks out.
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev)
-test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc iproute2 nftables tcsh \
-    spin shellcheck)
+test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc cmark-gfm iproute2 \
+    nftables tcsh spin shellcheck)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which is only in libpmix-dev.
 managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix-dev munge \
@@ -18,9 +18,11 @@ managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
 all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools)
 mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
-ci=("${all[@]}" "${other[@]}" "${mpi[@]}" clang libclang-rt-14-dev)
+browser=(chromium-headless-shell fonts-dejavu-core)
+ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" clang libclang-rt-14-dev debootstrap)
 format=(git clang-format-14)
 tidy=(git clang-tidy)
+site=(python3 mandoc cmark-gfm)
 # Commands of these packages, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
@@ -37,7 +39,8 @@ all) wanted=("${all[@]}") ;;
 ci) wanted=("${ci[@]}") ;;
 format) wanted=("${format[@]}") build_commands=("${format[@]}") ;;
 tidy) wanted=("${tidy[@]}") build_commands=("${tidy[@]}") ;;
-*) fail "give a set: build, test, all, ci, format or tidy" ;;
+site) wanted=("${site[@]}") build_commands=("${site[@]}") ;;
+*) fail "give a set: build, test, all, ci, format, tidy or site" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then
