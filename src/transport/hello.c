@@ -13,12 +13,13 @@ enum { LINE = 64, LINES_LEAST = 512 / LINE, LINES_MOST = (1 << 20) / LINE };
 struct hello_wire {
     uint64_t magic;
     uint16_t version;
-    uint8_t type, objects, memory, traits, unused[2];
+    uint8_t type, objects, memory, traits, bell, unused;
     uint32_t code, status;
     uint64_t segment_addr, segment_size, segment_offset;
     uint32_t nbytes;
     uint16_t addr_len, key_len, medium_lines;
-    uint8_t unused_too[6];
+    uint8_t unused_too[2];
+    uint32_t bell_bit;
 };
 static_assert(sizeof(struct hello_wire) == AQI_HELLO_HEADER, "the header has no padding");
 static_assert(offsetof(struct hello_wire, version) == 8 &&
@@ -41,6 +42,8 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
                               .objects = hello->objects,
                               .memory = hello->memory,
                               .traits = hello->traits,
+                              .bell = hello->bell,
+                              .bell_bit = htole32(hello->bell_bit),
                               .code = htole32(hello->code),
                               .status = htole32((uint32_t)hello->status),
                               .segment_addr = htole64(hello->segment_addr),
@@ -64,6 +67,7 @@ static bool hello_plausible(const struct aqi_hello *hello)
     if (hello->objects > AQI_RENDEZVOUS_FDS || hello->memory > 1) return false;
     if ((hello->traits & ~(hello->type == AQI_HELLO_CALL ? AQI_HELLO_TRAITS : 0u)) != 0)
         return false;
+    if (hello->bell > 1 || hello->bell_bit >= AQI_BELL_BITS) return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
     if (hello->memory && hello->segment_size == 0) return false;
     uint32_t lines = hello->max_medium / LINE;
@@ -91,6 +95,8 @@ aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
                             .objects = wire.objects,
                             .memory = wire.memory,
                             .traits = wire.traits,
+                            .bell = wire.bell,
+                            .bell_bit = le32toh(wire.bell_bit),
                             .code = le32toh(wire.code),
                             .status = (int32_t)le32toh(wire.status),
                             .max_medium = (uint32_t)le16toh(wire.medium_lines) * LINE,

@@ -36,11 +36,13 @@ enum aqi_hello_type {
 
 struct aqi_hello {
     uint8_t type;
-    uint8_t objects; /* descriptors that come along: objects of the transport … */
-    uint8_t memory;  /* … and then, 0 or 1, the one that the segment lies in */
-    uint8_t traits;  /* CALL: of the connection, AQI_HELLO_ORDERED … */
-    uint32_t code;   /* REFUSE: the program's own */
-    int32_t status;  /* REFUSE: an aq_status, below 0 */
+    uint8_t objects;   /* descriptors that come along: objects of the transport … */
+    uint8_t memory;    /* … and then, 0 or 1, the one that the segment lies in */
+    uint8_t bell;      /* … and then, 0 or 1, the sender's bell, to be rung … */
+    uint32_t bell_bit; /* … with this bit (base/bell.h) */
+    uint8_t traits;    /* CALL: of the connection, AQI_HELLO_ORDERED … */
+    uint32_t code;     /* REFUSE: the program's own */
+    int32_t status;    /* REFUSE: an aq_status, below 0 */
     /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; the smaller one is for
      * both. */
     uint32_t max_medium;

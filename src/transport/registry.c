@@ -64,6 +64,7 @@ static const struct {
     SLOT(AQI_CAP_RENDEZVOUS, rendezvous),
     SLOT(AQI_CAP_WAIT_FD, wait_fd),
     SLOT(AQI_CAP_WAIT_FD, arm),
+    SLOT(AQI_CAP_REST, rest),
 };
 
 _Atomic uint32_t aqi_tp_pending;
@@ -142,5 +143,10 @@ void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
 {
     if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be notified */
+    return aqi_fallback_waits(tp->fallback);
+}
+
+bool aqi_tp_waits(const struct aqi_tp *tp)
+{
     return aqi_fallback_waits(tp->fallback);
 }

@@ -61,7 +61,7 @@
 #ifndef AQI_TRANSPORT_H
 #define AQI_TRANSPORT_H
 
-#include "base/base.h"
+#include "base/bell.h"
 #include "transport/am.h"
 #include "transport/rendezvous.h"
 
@@ -77,6 +77,7 @@ struct aqi_peer {
     uint32_t max_medium; /* these three as in struct aqi_tp_limits; 0: as there */
     uint32_t max_piece;
     size_t max_long;
+    struct aqi_bell_rope bell; /* AQI_CAP_REST: the peer's, set by the opener; or none */
 };
 
 /*
@@ -186,6 +187,7 @@ enum aqi_caps {
                                  room naps) */
     AQI_CAP_LOCAL = 1u << 19, /* operations go better when the caller names the aqi_mem of its own
                                 memory (else it is not looked for) */
+    AQI_CAP_REST = 1u << 21,  /* rest */
     AQI_CAP_FAR = 1u << 20    /* reaches other hosts: not opened where there are none, unless it is
                                  requested by name */
 };
@@ -196,6 +198,10 @@ enum aqi_progress_mode {
     AQI_PROGRESS_REPLIES /* called while a reply waits for room: deliver replies and completions
                             only */
 };
+
+/* How a transport begins to rest, in this order with a barrier of all processors before the check;
+ * and ends. */
+enum aqi_rest { AQI_REST_BEGIN, AQI_REST_CHECK, AQI_REST_END };
 
 /* Calls from the transport up to its opener. */
 struct aqi_tp_hooks {
@@ -278,6 +284,8 @@ struct aqi_tp_params {
     const void *like;
     size_t like_len;
     const char *towards; /* the client's end of a connection: the URI that it calls. Else NULL */
+    /* AQI_CAP_REST: the opener's own, for what the transport notices by itself while it rests. */
+    struct aqi_bell_rope bell;
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
 
@@ -595,6 +603,13 @@ struct aqi_transport {
      */
     aq_status (*arm)(struct aqi_tp *tp, bool on);
 
+    /*
+     * Rest: progress need not be called until params.bell rings, by peers that send or by the
+     * transport itself; peers know their rope from connect on (aqi_peer.bell). AQ_AGAIN of BEGIN:
+     * not now. AQ_AGAIN of CHECK, also while it rests: there is something to do.
+     */
+    aq_status (*rest)(struct aqi_tp *tp, enum aqi_rest step);
+
     /* One line about the open transport, for logs and aqinfo. Returns the same as snprintf. */
     int (*describe)(struct aqi_tp *tp, char *buf, size_t len);
 };
@@ -670,6 +685,9 @@ void aqi_tp_close(struct aqi_tp *tp);
  * Whether the fallback layer holds something back for want of room. No arrival will announce room.
  */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
+
+/* Whether the fallback layer holds something back, for whatever reason. */
+bool aqi_tp_waits(const struct aqi_tp *tp);
 
 /* Notify an open transport that the job reports `id` dead: everything to it fails from now on. */
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id);

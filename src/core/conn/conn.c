@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/shmem.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +11,14 @@
 struct conns conns = {.fds = CORE_WAIT_SET_NONE};
 _Atomic uint32_t core_conn_used;
 
-/* Messages are looked for in every so many rounds of progress, unless one is awaited. */
-enum { LOOK_ROUNDS = 256, LOOK_CALLS = 16 };
+/* Messages are looked for in every so many calls for an event, unless one is awaited. */
+enum { LOOK_CALLS = 16 };
 
 /* --- the table ------------------------------------------------------------------------------- */
 
 aq_connection *conn_new(unsigned t, bool client)
 {
-    uint32_t slot = 0;
+    uint32_t slot = conns.free_from;
     while (slot < aqi_core_config.conn_max && atomic_load(&conns.slots[slot].conn) != NULL)
         slot++;
     if (slot == aqi_core_config.conn_max) return NULL;
@@ -32,6 +31,7 @@ aq_connection *conn_new(unsigned t, bool client)
     conn->client = client;
     conn->peer_id.uid = UINT32_MAX;
     atomic_store(&conns.slots[slot].conn, conn);
+    conns.free_from = slot + 1;
     if (slot >= atomic_load(&conns.high)) atomic_store(&conns.high, slot + 1);
     core_source_count(&core_conn_used, 1);
     core_set_disarmed();
@@ -56,6 +56,7 @@ void conn_destroy(aq_connection *conn)
     conn->listener = NULL;
     aqi_spin_unlock(&conns.lock);
     atomic_store(&conn->routes[1].lost, true); /* also for a reply that waits in another thread */
+    conn_retire(conn);
     conn_withdraw(conn);
     if (conn->tp != NULL) {
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
@@ -64,6 +65,8 @@ void conn_destroy(aq_connection *conn)
         core_asked_peer_down(conn->routes[1].rank);
     }
     aqi_spin_lock(&conns.lock);
+    conns.free_from = (uint32_t)aqi_min(conns.free_from, conn->slot);
+    if (conn->apart) conns.apart--;
     conn_unwatch(conn);
     conn_drop_channel(conn);
     conn_close_objects(conn);
@@ -72,6 +75,7 @@ void conn_destroy(aq_connection *conn)
     if (conn->rmem != NULL) conn->tp->ops.mem_unmap(conn->tp, conn->rmem);
     if (conn->tp != NULL) aqi_tp_close(conn->tp);
     if (conn->mapped != NULL) aqi_shmem_unmap(conn->mapped, conn->mapped_len);
+    if (conn->peer_bell != NULL) aqi_bell_unmap(conn->peer_bell);
     free(conn->sent);
     free(conn->data);
     free(conn);
@@ -142,40 +146,11 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
         conn_note_why(conn, status, reason);
         atomic_store(&conn->routes[1].lost, true); /* nothing more is worth sending */
         atomic_store_explicit(&conn->ending, type, memory_order_release);
+        conn_activate(conn);
     }
 }
 
-/* --- progress -------------------------------------------------------------------------------- */
-
-static inline aq_connection *conn_enter(uint32_t i)
-{
-    struct conn_slot *slot = &conns.slots[i];
-    aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
-    if (conn == NULL || !core.multi) return conn;
-    /* Count first, then look; conn_withdraw does the reverse. */
-    atomic_fetch_add(&slot->users, 1);
-    conn = atomic_load(&slot->conn);
-    if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
-    return conn;
-}
-
-static inline void conn_leave(uint32_t i)
-{
-    if (core.multi) atomic_fetch_sub(&conns.slots[i].users, 1);
-}
-
-/* Everything the peer sent has been delivered: end an open connection. */
-static AQI_COLD void conn_finish(aq_connection *conn)
-{
-    aqi_spin_lock(&conns.lock);
-    bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
-    if (mine)
-        conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
-    aqi_spin_unlock(&conns.lock);
-    if (!mine) return;
-    aqi_tp_peer_down(conn->tp, conn->peer->id);
-    core_asked_peer_down(conn->routes[1].rank);
-}
+/* --- progress ------------------------------------------------------------------------------- */
 
 /* A reply waits for room on a connection: not forever. */
 static void conn_stalled(struct core_wait *wait, const struct core_route *route)
@@ -187,23 +162,6 @@ static void conn_stalled(struct core_wait *wait, const struct core_route *route)
     aq_connection *conn = atomic_load(&conns.slots[route->rank - core.params.size].conn);
     if (conn != NULL)
         conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the peer takes no replies");
-    aqi_spin_unlock(&conns.lock);
-}
-
-/*
- * Its transport found the peer gone: the control channel says how, or at least that the connection
- * should end.
- */
-static AQI_COLD void conn_look_closely(aq_connection *conn)
-{
-    atomic_store(&conn->suspect, false);
-    aqi_spin_lock(&conns.lock);
-    /* The control channel gets its turn among all; but messages of others may come without an end.
-     */
-    uint32_t turns = atomic_load(&conns.high) + 1;
-    while (turns-- > 0 && atomic_load(&conn->ending) == 0 && conn_attend() != 0)
-        ;
-    conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the transport reports the peer as lost");
     aqi_spin_unlock(&conns.lock);
 }
 
@@ -227,33 +185,6 @@ void core_conns_sweep(void)
         if (forget) conn->forget = false;
         aqi_spin_unlock(&conns.lock);
         if (forget) conn_destroy(conn);
-    }
-}
-
-/* Whether all that the peer of this connection, which has ended, sent has been delivered. */
-static bool conn_delivered(aq_connection *conn)
-{
-    const struct aqi_transport *ops = &conn->tp->ops;
-    struct pollfd arrivals = {.fd = ops->wait_fd(conn->tp), .events = POLLIN};
-    aqi_spin_lock(&conns.lock);
-    bool all = (ops->caps & AQI_CAP_WAIT_FD) != 0 && ops->arm(conn->tp, true) == AQ_OK &&
-               poll(&arrivals, 1, 0) == 0;
-    (void)ops->arm(conn->tp, false);
-    conn->armed = false;
-    aqi_spin_unlock(&conns.lock);
-    return all;
-}
-
-/* The ends that progress would find, where it has nothing to deliver before. */
-static void conn_finish_delivered(void)
-{
-    for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
-        aq_connection *conn = conn_enter(i);
-        if (conn == NULL) continue;
-        if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
-            conn_delivered(conn))
-            conn_finish(conn);
-        conn_leave(i);
     }
 }
 
@@ -297,70 +228,6 @@ aq_status aq_connection_next_event(aq_connection_event *event)
     return st;
 }
 
-static unsigned conn_look(void)
-{
-    uint32_t round = atomic_load_explicit(&conns.rounds, memory_order_relaxed) + 1;
-    atomic_store_explicit(&conns.rounds, round, memory_order_relaxed);
-    bool busy = atomic_load_explicit(&conns.busy, memory_order_relaxed) != 0;
-    if (AQI_LIKELY(!busy && round % LOOK_ROUNDS != 0)) return 0;
-    if (!aqi_spin_try(&conns.lock)) return 0;
-    unsigned n = conn_attend();
-    aqi_spin_unlock(&conns.lock);
-    core_conns_sweep();
-    return n;
-}
-
-/*
- * As for the transports of a job: what no word tells of needs a whole round, which is one in so
- * many, whichever threads make them.
- */
-static bool conn_by_words(enum aqi_progress_mode mode)
-{
-    uint32_t round = atomic_load_explicit(&conns.rounds, memory_order_relaxed);
-    return mode == AQI_PROGRESS_ALL && round % AQI_POLLS_PER_ROUND != 0 &&
-           atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0;
-}
-
-static inline unsigned conn_progress(aq_connection *conn, bool by_words,
-                                     enum aqi_progress_mode mode, uint64_t now)
-{
-    struct aqi_tp *tp = conn->tp;
-    uint32_t watch;
-    if (!by_words || !tp->watched ||
-        AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed) ||
-                     atomic_load_explicit(&conn->ending, memory_order_relaxed) != 0))
-        return tp->ops.progress(tp, mode, now);
-    if (AQI_LIKELY(!aqi_tp_has_moved(tp, &watch))) return 0;
-    return tp->moved != NULL ? tp->moved(tp, watch) : tp->ops.progress(tp, mode, now);
-}
-
-static unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
-{
-    unsigned n = 0;
-    bool by_words = conn_by_words(mode);
-    uint32_t high = atomic_load_explicit(&conns.high, memory_order_acquire);
-    for (uint32_t i = 0; i < high; i++) {
-        aq_connection *conn = conn_enter(i);
-        if (conn == NULL) continue;
-        if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN)) {
-            unsigned got = conn_progress(conn, by_words, mode, now);
-            n += got;
-            if (got == 0 && mode == AQI_PROGRESS_ALL) {
-                if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
-                    conn_look_closely(conn);
-                if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)))
-                    conn_finish(conn);
-            }
-        }
-        conn_leave(i);
-    }
-    n += conn_look();
-    if (AQI_UNLIKELY(atomic_load_explicit(&conns.news, memory_order_relaxed)) &&
-        atomic_exchange(&conns.news, false))
-        n++; /* so that the program looks before it sleeps */
-    return n;
-}
-
 aq_status core_conns_open(void)
 {
     static const struct core_source source = {.busy = &core_conn_used,
@@ -381,10 +248,15 @@ aq_status core_conn_ready(void)
     if (conns.slots == NULL) {
         conns.slots = calloc(aqi_core_config.conn_max, sizeof(*conns.slots));
         if (conns.slots == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory for connections");
+        conns.active = calloc(aqi_core_config.conn_max, sizeof(*conns.active));
+        if (conns.active == NULL) st = aqi_fail(AQ_ENOMEM, "core", "no memory for connections");
         if (st == AQ_OK) st = core_wait_set_open(&conns.fds);
+        if (st == AQ_OK && (st = conn_bells_open()) != AQ_OK) core_wait_set_close(&conns.fds);
         if (st != AQ_OK) {
             free(conns.slots);
+            free(conns.active);
             conns.slots = NULL;
+            conns.active = NULL;
         }
     }
     aqi_spin_unlock(&conns.lock);
@@ -408,7 +280,9 @@ void core_conns_close(void)
     for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
         if (conns.rendezvous[t] != NULL) aqi_transports[t]->rendezvous->close(conns.rendezvous[t]);
     core_wait_set_close(&conns.fds);
+    conn_bells_close();
     free(conns.slots);
+    free(conns.active);
     conns = (struct conns){.fds = CORE_WAIT_SET_NONE};
     atomic_store(&core_conn_used, 0);
 }

@@ -9,6 +9,7 @@
 #ifndef AQI_CORE_CONN_IMPL_H
 #define AQI_CORE_CONN_IMPL_H
 
+#include "base/bell.h"
 #include "core/am/am.h"
 #include "core/mem/mem.h"
 #include "core/vis/vis.h"
@@ -34,6 +35,13 @@ struct aq_connection {
     bool forget; /* its caller left before the program knew of it */
     bool armed;  /* its transport announces what arrives */
     bool was_open;
+    bool may_rest; /* its transport and its peer can ring a bell */
+    bool apart;    /* but not wake us: the peer is in another network namespace */
+    /* Under the lock of the list, but for `last`. */
+    bool active, rests, retired;
+    uint32_t at;           /* its place in the list */
+    _Atomic uint32_t last; /* round in which something came */
+    struct aqi_bell_memory *peer_bell;
     bool nobody; /* listened when it called last */
     unsigned t;
     unsigned flags; /* AQ_CONNECT_; at the server, those that the client asked for */
@@ -83,6 +91,13 @@ struct conn_slot {
     _Atomic uint32_t users;
 };
 
+/* The user that may ring it; the last one of the table is for all that found no other. */
+struct conn_bell {
+    struct aqi_bell bell;
+    uint32_t uid;
+};
+enum { CONN_BELLS = 8 };
+
 struct conns {
     struct aqi_spin lock;
     struct conn_slot *slots; /* AQ_CONN_MAX of them */
@@ -95,7 +110,18 @@ struct conns {
     aq_connection *first, *last; /* with events */
     atomic_bool news;            /* the program has not seen one of them: no sleep until then */
     uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
-    struct core_wait_set fds;    /* see conn/wait.c */
+    uint32_t apart;              /* open connections that cannot wake us */
+    uint32_t free_from;          /* no slot below is free */
+    /* active.c */
+    struct aqi_spin active_lock; /* may be taken with `lock` held */
+    _Atomic uint32_t *active;    /* slots */
+    _Atomic uint32_t active_count;
+    _Atomic uint32_t swept;
+    struct conn_bell bells[CONN_BELLS]; /* the first one is our own user's */
+    _Atomic uint32_t bell_count;
+    atomic_bool slept;        /* wait.c: descriptors may be readable */
+    atomic_bool dozes;        /* a thread sleeps, or is about to */
+    struct core_wait_set fds; /* see conn/wait.c */
     unsigned char message[AQI_HELLO_MAX];
 };
 extern struct conns conns;
@@ -130,6 +156,14 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
 unsigned conn_attend(void);  /* messages and times */
 void core_conns_sweep(void); /* free those whose caller left before the program knew of them */
 
+/* active.c: progress. Any of these but conn_poll may be called with the lock held. */
+unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now);
+void conn_activate(aq_connection *conn); /* an open one has something to do */
+void conn_retire(aq_connection *conn);   /* it never has again */
+void conn_rest_all(void);                /* as far as they can */
+void conn_finish_delivered(void); /* the ends that progress would find, where it has nothing to
+                                     deliver before; without the lock */
+
 /* conn/handshake.c: messages, calls and their times. Under the lock. */
 aq_status conn_rendezvous_open(unsigned t);
 void conn_connect(aq_connection *conn);
@@ -148,12 +182,24 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
 aq_status conn_learn_segment(aq_connection *conn, const struct aqi_hello *hello, int fd);
 void conn_opened(aq_connection *conn);
 void conn_close_objects(aq_connection *conn);
+/* Memory that a stranger passed must not be able to fault under us. */
+aq_status conn_check_object(int fd, uint64_t size, bool exactly);
+
+/* bells.c: ours for the peer, and the peer's. */
+aq_status conn_bells_open(void);
+struct aqi_bell_rope conn_own_rope(const aq_connection *conn);
+void conn_describe_bell(aq_connection *conn, struct aqi_hello *hello, int *fd);
+aq_status conn_learn_bell(aq_connection *conn, const struct aqi_hello *hello, int fd);
+void conn_bells_close(void);
 
 /* wait.c */
 bool conn_before_sleep(struct core_sleep_plan *plan);
 aq_status conn_watch_rendezvous(unsigned t);
 void conn_watch(aq_connection *conn);
 void conn_unwatch(aq_connection *conn);
+bool conn_watch_bell(const struct conn_bell *bell);
+unsigned conn_look(void);      /* at the descriptors, under the lock */
+void conn_wait_disarmed(void); /* what a thread that sleeps has armed */
 
 extern _Atomic uint32_t core_conn_used; /* listeners and connections: 0 costs nothing */
 aq_status core_conn_ready(void);

@@ -49,7 +49,7 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
     unsigned char addr[AQI_ADDR_MAX];
     struct aqi_hello hello = {.type = type};
     struct aqi_handshake message = {.bytes = conns.message};
-    int fd = -1;
+    int fds[2] = {-1, -1};
     aq_status st = AQ_OK;
     if (type == AQI_HELLO_ACCEPT) {
         st = conn_handshake_own_address(conn, addr, &hello);
@@ -58,9 +58,12 @@ aq_status conn_write(aq_connection *conn, uint8_t type)
         hello.nbytes = conn->nsent;
     }
     if (st != AQ_OK) return st;
-    if (type != AQI_HELLO_BYE) conn_describe_segment(conn, &hello, &fd);
-    message.fds = &fd;
-    message.nfds = hello.memory;
+    if (type != AQI_HELLO_BYE) {
+        conn_describe_segment(conn, &hello, &fds[0]);
+        conn_describe_bell(conn, &hello, &fds[hello.memory]);
+    }
+    message.fds = fds;
+    message.nfds = (unsigned)hello.memory + hello.bell;
     message.len = aqi_hello_encode(&hello, conns.message);
     return conn_rendezvous(conn)->send(conn->channel, &message);
 }
@@ -171,7 +174,8 @@ static aq_status conn_handshake_check_call(const aq_listener *listener,
                                            const struct aqi_hello *hello,
                                            const struct aqi_handshake *message, char reason[200])
 {
-    if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory) {
+    if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory ||
+        hello->bell) {
         snprintf(reason, 200, "the call is malformed");
         return AQ_EPROTO;
     }
@@ -258,13 +262,23 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
 
 /* --- messages --------------------------------------------------------------------------------- */
 
+/* Take over the memory that the peer shows. */
+static aq_status conn_handshake_learn(aq_connection *conn, const struct aqi_hello *hello,
+                                      const struct aqi_handshake *message)
+{
+    aq_status st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
+    if (st == AQ_OK)
+        st = conn_learn_bell(conn, hello, hello->bell ? message->fds[hello->memory] : -1);
+    return st;
+}
+
 /* Join what the server opened, and confirm. */
 static aq_status conn_handshake_accepted(aq_connection *conn, const struct aqi_hello *hello,
                                          const struct aqi_handshake *message)
 {
     conn->peer_medium = hello->max_medium;
     aq_status st = conn_join(conn, hello->addr, hello->addr_len);
-    if (st == AQ_OK) st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
+    if (st == AQ_OK) st = conn_handshake_learn(conn, hello, message);
     if (st == AQ_OK && !conn_handshake_keep_data(conn, hello))
         st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");
     if (st == AQ_OK) st = conn_write(conn, AQI_HELLO_CONFIRM);
@@ -308,7 +322,7 @@ static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello
 static void conn_handshake_on_confirm(aq_connection *conn, const struct aqi_hello *hello,
                                       const struct aqi_handshake *message)
 {
-    aq_status st = conn_learn_segment(conn, hello, hello->memory ? message->fds[0] : -1);
+    aq_status st = conn_handshake_learn(conn, hello, message);
     if (st == AQ_OK)
         conn_opened(conn);
     else
@@ -338,7 +352,8 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_EMISMATCH && calling) {
         conn_handshake_fail(conn, st, "the server has another version of the library");
-    } else if (st != AQ_OK || message->nfds != hello.memory || hello.objects != 0) {
+    } else if (st != AQ_OK || message->nfds != (unsigned)hello.memory + hello.bell ||
+               hello.objects != 0) {
         conn_handshake_broken(conn, "the peer wrote a malformed message");
     } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
         conn_handshake_on_accept(conn, writer, &hello, message);

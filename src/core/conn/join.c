@@ -79,8 +79,7 @@ void conn_hide(const aq_segment *segment)
     }
 }
 
-/* Memory that a stranger passed must not be able to fault under us. */
-static aq_status conn_join_check_object(int fd, uint64_t size, bool exactly)
+aq_status conn_check_object(int fd, uint64_t size, bool exactly)
 {
     struct stat info;
     struct statfs system;
@@ -124,7 +123,7 @@ static aq_status conn_join_hook_share(void *arg, const char *name, size_t bytes,
     } else {
         if (i == conn->object_count)
             return aqi_fail(AQ_EPROTO, "core", "the call of a client lacks its \"%s\"", name);
-        aq_status st = conn_join_check_object(conn->objects[i], bytes, true);
+        aq_status st = conn_check_object(conn->objects[i], bytes, true);
         if (st != AQ_OK) return st;
     }
     int copy = fcntl(conn->objects[i], F_DUPFD_CLOEXEC, 0);
@@ -164,9 +163,12 @@ aq_status conn_open_tp(aq_connection *conn)
     params.like = conn->client ? NULL : conn->addr; /* it has made what both share */
     params.like_len = conn->addr_len;
     params.towards = conn->client ? conn->uri : NULL;
+    params.bell = conn_own_rope(conn);
     aq_status st = aqi_tp_open(aqi_transports[conn->t], &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
+    /* Unless the peer would need a bell that we do not have: conn_describe_bell. */
+    conn->may_rest = (tp->ops.caps & AQI_CAP_REST) != 0;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
         return aqi_fail(AQ_ENOTSUP, "core", "a connection over %s takes smaller messages",
@@ -215,6 +217,7 @@ void conn_opened(aq_connection *conn)
     conn_watch(conn);
     conn->was_open = true;
     conn_set_state(conn, AQ_CONNECTION_OPEN);
+    conn_activate(conn);
     if (!conn->silent) conn_push(conn, AQ_CONNECTION_OPENED);
     conn->silent = false;
 }
@@ -245,7 +248,7 @@ void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd
 
 static aq_status conn_join_map_segment(aq_connection *conn, const struct aqi_hello *hello, int fd)
 {
-    aq_status st = conn_join_check_object(fd, hello->segment_offset + hello->segment_size, false);
+    aq_status st = conn_check_object(fd, hello->segment_offset + hello->segment_size, false);
     if (st != AQ_OK) return st;
     if ((hello->segment_offset | hello->segment_addr) % aqi_page_size() != 0)
         return aqi_fail(AQ_EPROTO, "core", "a peer's segment begins inside a page");

@@ -1,8 +1,8 @@
 /*
  * Waiting with connections. One wait set holds the rendezvous, a timer for the times of calls, a
- * descriptor to kick a thread that sleeps, and the transport of each connection. A connection stays
- * armed until something has made its descriptor readable, so that a process with hundreds of idle
- * connections arms only the few that woke it.
+ * descriptor to kick a thread that sleeps, the bells, and the transports of connections that have a
+ * descriptor. Connections that rest (active.c) cost nothing here either: with a bell the process
+ * asks once to be woken by it, and a descriptor stays armed until something has made it readable.
  */
 #include "core/conn/conn.h"
 
@@ -13,7 +13,7 @@
 #include <sys/epoll.h>
 
 /* The source of an event of the set; from TAG_SLOT on the connection in that slot. */
-enum { TAG_RENDEZVOUS = CORE_TAG_OTHERS, TAG_SLOT };
+enum { TAG_RENDEZVOUS = CORE_TAG_OTHERS, TAG_BELL, TAG_SLOT };
 
 /* Where nothing announces what a transport has to do, look again after so long. */
 static const uint64_t look_again_ns = 1000000;
@@ -31,6 +31,11 @@ void conn_watch(aq_connection *conn)
     aqi_kick(conns.fds.kick); /* the thread that sleeps has not armed this one */
 }
 
+bool conn_watch_bell(const struct conn_bell *bell)
+{
+    return core_wait_set_add(&conns.fds, bell->bell.socket, TAG_BELL);
+}
+
 void conn_unwatch(aq_connection *conn)
 {
     int fd = conn->tp != NULL ? conn->tp->ops.wait_fd(conn->tp) : -1;
@@ -40,54 +45,101 @@ void conn_unwatch(aq_connection *conn)
 
 /* --- about to sleep -------------------------------------------------------------------------- */
 
-/* Take what made the set readable; false: messages, which are attended to at once. */
-static bool conn_wait_take_wakes(void)
+static void conn_wait_disarm_bells(void)
+{
+    for (uint32_t i = 0; i < atomic_load(&conns.bell_count); i++)
+        aqi_bell_disarm(&conns.bells[i].bell);
+}
+
+/* Polls find what has arrived on it. */
+static void conn_wait_wake(uint64_t slot)
+{
+    aq_connection *conn = atomic_load(&conns.slots[slot].conn);
+    if (conn == NULL || conn->tp == NULL) return;
+    if (conn->armed) (void)conn->tp->ops.arm(conn->tp, false);
+    conn->armed = false;
+    if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_activate(conn);
+}
+
+/* Take what made the set readable; true: messages. `kicks`: also what is for a thread that sleeps.
+ */
+static bool conn_wait_take_wakes(bool kicks)
 {
     struct epoll_event events[64];
-    bool messages = false;
+    bool messages = false, bell = false;
     int n = epoll_wait(conns.fds.epoll, events, AQI_COUNT_OF(events), 0);
     for (int i = 0; i < n; i++) {
         uint64_t tag = events[i].data.u64;
-        if (tag == CORE_TAG_KICK) (void)aqi_kick_take(conns.fds.kick);
-        if (tag == CORE_TAG_TIMER) (void)aqi_kick_take(conns.fds.timer);
-        if (tag == TAG_RENDEZVOUS) messages = true;
-        if (tag < TAG_SLOT) continue;
-        aq_connection *conn = atomic_load(&conns.slots[tag - TAG_SLOT].conn);
-        if (conn == NULL || conn->tp == NULL) continue;
-        (void)conn->tp->ops.arm(conn->tp, false);
-        conn->armed = false;
+        if (tag == CORE_TAG_KICK && kicks) (void)aqi_kick_take(conns.fds.kick);
+        if (tag == CORE_TAG_TIMER && kicks) (void)aqi_kick_take(conns.fds.timer);
+        messages = messages || tag == TAG_RENDEZVOUS;
+        bell = bell || tag == TAG_BELL;
+        if (tag >= TAG_SLOT) conn_wait_wake(tag - TAG_SLOT);
     }
-    if (messages) conn_attend();
-    return !messages;
+    if (bell) conn_wait_disarm_bells();
+    return messages;
 }
 
-/* Arm what is not; `*look_at` becomes earlier where nothing would wake us. */
+unsigned conn_look(void)
+{
+    atomic_store(&conns.slept, false);
+    if (conn_wait_take_wakes(false)) return conn_attend();
+    if (atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
+    return 0;
+}
+
+/* Have it announce itself, in `*look_at` at the latest. False: there is something already. */
+static bool conn_wait_arm(aq_connection *conn, uint64_t *look_at)
+{
+    const struct aqi_transport *ops = &conn->tp->ops;
+    bool silent = ops->wait_fd(conn->tp) < 0;
+    if ((silent && !conn->may_rest) || aqi_tp_waits_for_room(conn->tp))
+        *look_at = aqi_min(*look_at, aqi_now_ns() + look_again_ns);
+    *look_at = aqi_min(*look_at, ops->next_deadline(conn->tp));
+    if (atomic_load(&conn->suspect) || atomic_load(&conn->ending) != 0) return false;
+    if (conn->armed || (silent && conn->may_rest)) return true;
+    conn->armed = ops->arm(conn->tp, true) == AQ_OK;
+    return conn->armed;
+}
+
+/* Those that rest announce themselves. False: something has come meanwhile. */
 static bool conn_wait_arm_all(uint64_t *look_at)
 {
     bool go = true;
-    for (uint32_t i = 0; i < atomic_load(&conns.high) && go; i++) {
-        aq_connection *conn = atomic_load(&conns.slots[i].conn);
-        if (conn == NULL || conn_state(conn) != AQ_CONNECTION_OPEN) continue;
-        if (conn->tp->ops.wait_fd(conn->tp) < 0 || aqi_tp_waits_for_room(conn->tp))
-            *look_at = aqi_min(*look_at, aqi_now_ns() + look_again_ns);
-        *look_at = aqi_min(*look_at, conn->tp->ops.next_deadline(conn->tp));
-        if (atomic_load(&conn->suspect) || atomic_load(&conn->ending) != 0) go = false;
-        if (conn->armed || !go) continue;
-        go = conn->tp->ops.arm(conn->tp, true) == AQ_OK;
-        conn->armed = go;
+    for (uint32_t i = 0; i < atomic_load(&conns.active_count) && go; i++) {
+        aq_connection *conn = atomic_load(&conns.slots[atomic_load(&conns.active[i])].conn);
+        if (conn != NULL && conn_state(conn) == AQ_CONNECTION_OPEN)
+            go = conn_wait_arm(conn, look_at);
     }
+    if (go) conn_rest_all();
+    for (uint32_t i = 0; i < atomic_load(&conns.active_count) && go; i++) {
+        const aq_connection *conn = atomic_load(&conns.slots[atomic_load(&conns.active[i])].conn);
+        go = conn == NULL || conn->armed || !conn->may_rest;
+    }
+    if (conns.apart != 0) *look_at = aqi_min(*look_at, aqi_now_ns() + look_again_ns);
+    for (uint32_t i = 0; i < atomic_load(&conns.bell_count) && go; i++)
+        go = aqi_bell_arm(&conns.bells[i].bell);
     return go;
+}
+
+void conn_wait_disarmed(void)
+{
+    if (atomic_load(&conns.dozes) && atomic_exchange(&conns.dozes, false)) aqi_kick(conns.fds.kick);
 }
 
 static bool conn_wait_doze(void)
 {
     uint64_t look_at = UINT64_MAX;
     aqi_spin_lock(&conns.lock);
-    bool go = conn_wait_take_wakes();
+    /* First, so that a thread that disarms any of the following kicks us. */
+    atomic_store(&conns.dozes, true);
+    bool go = !conn_wait_take_wakes(true);
+    if (!go) conn_attend();
     if (go && atomic_load(&conns.busy) != 0) conn_times(aqi_now_ns());
     if (go) go = conn_wait_arm_all(&look_at);
     if (go) go = !atomic_exchange(&conns.news, false);
     if (go) aqi_timer_at(conns.fds.timer, aqi_min(look_at, conn_next_time()));
+    atomic_store(&conns.slept, true);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     return go;

@@ -232,6 +232,7 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
     op->pending = true;
     fallback_ops_list_op(side, op);
     fallback_wait(fb, 1);
+    if (fb->params.bell.memory != NULL) (void)aqi_bell_ring(&fb->params.bell); /* it may rest */
     fallback_lock(fb, &fb->lock);
     if (!side->queued) {
         side->queued = true;

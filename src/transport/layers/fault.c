@@ -120,6 +120,7 @@ bool aqi_fault_wanted(void)
 
 unsigned aqi_fault_caps(unsigned caps)
 {
+    caps &= ~(unsigned)AQI_CAP_REST;                              /* faults are timed by polls */
     if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* ours never announces itself */
     return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }
@@ -560,6 +561,7 @@ aq_status aqi_fault_open(const struct aqi_transport *transport, const struct aqi
     aqi_pool_init(&f->pool, sizeof(struct late_op), 32, true);
     fault_swap_init(&f->swap);
     struct aqi_tp_params inner = *params;
+    inner.bell = (struct aqi_bell_rope){0};
     aq_status st =
         fault_config.credits != 0 ? fault_credits_new(params, &inner, &f->credits) : AQ_OK;
     if (st == AQ_OK) st = transport->open(&inner, &f->tp);

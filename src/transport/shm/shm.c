@@ -376,7 +376,7 @@ const struct aqi_transport aqi_shm_transport = {
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
             AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_MEM_FD |
-            AQI_CAP_RENDEZVOUS | AQI_CAP_PULL,
+            AQI_CAP_RENDEZVOUS | AQI_CAP_PULL | AQI_CAP_REST,
     .addr_max = SHM_ADDR,
     .key_max = SHM_KEY,
     .settings = &aqi_shm_settings,
@@ -405,5 +405,6 @@ const struct aqi_transport aqi_shm_transport = {
     .rendezvous = &shm_rendezvous,
     .wait_fd = shm_wait_fd,
     .arm = shm_arm,
+    .rest = shm_rest,
     .describe = shm_describe,
 };

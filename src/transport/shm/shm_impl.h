@@ -78,7 +78,7 @@ struct shm_inbox {
     uint64_t cookie;                       /* its first word */
     _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: valid */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: the owner polls */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* receiver: 1; a process that wakes it: 0 */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* enum shm_asleep, for senders */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* of senders whose channel is not polled */
     /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
 };
@@ -90,6 +90,12 @@ struct shm_inbox {
 #define SHM_MAGIC                                                                                  \
     (0x49535141u | (uint64_t)sizeof(struct shm_inbox) << 32 |                                      \
      (uint64_t)offsetof(struct shm_inbox, calls) << 48)
+
+/*
+ * The receiver asks for a signal with each message: a byte to its socket, after which the sender
+ * clears the word, or a ring of its bell, after which the receiver does.
+ */
+enum shm_asleep { SHM_AWAKE, SHM_ASLEEP, SHM_RESTS };
 
 /* The locations in the memory object; computed from the same numbers by every rank. */
 struct shm_layout {
@@ -177,7 +183,7 @@ struct shm_tp {
     struct shm_layout layout;
     unsigned char *memory;   /* all inboxes */
     struct shm_inbox *inbox; /* ours */
-    int wake_socket;
+    int wake_socket;         /* -1: there is a bell */
     bool membarrier;
     bool apart;                  /* some peer is in another network namespace, and cannot wake us */
     struct shm_peer **peers;     /* by local rank; NULL: not connected */
@@ -298,6 +304,7 @@ void shm_barrier(const struct shm_tp *shm);
 void shm_wake(struct shm_tp *shm, struct shm_peer *peer);
 int shm_wait_fd(struct aqi_tp *tp);
 aq_status shm_arm(struct aqi_tp *tp, bool on);
+aq_status shm_rest(struct aqi_tp *tp, enum aqi_rest step);
 
 /* shm_rendezvous.c */
 extern const struct aqi_rendezvous_ops shm_rendezvous;

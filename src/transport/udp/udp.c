@@ -432,7 +432,7 @@ const struct aqi_transport aqi_udp_transport = {
     .name = "udp",
     .doc = "processes of different hosts over UDP",
     .caps = AQI_CAP_TIMERS | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_LONG | AQI_CAP_REG |
-            AQI_CAP_WAIT_FD | AQI_CAP_ROOM | AQI_CAP_FAR | AQI_CAP_RENDEZVOUS,
+            AQI_CAP_WAIT_FD | AQI_CAP_ROOM | AQI_CAP_FAR | AQI_CAP_RENDEZVOUS | AQI_CAP_REST,
     .addr_max = sizeof(struct udp_job_addr),
     .key_max = UDP_KEY,
     .settings = &aqi_udp_settings,
@@ -457,5 +457,6 @@ const struct aqi_transport aqi_udp_transport = {
     .rendezvous = &udp_rendezvous,
     .wait_fd = udp_wait_fd,
     .arm = udp_arm,
+    .rest = udp_rest,
     .describe = udp_describe,
 };

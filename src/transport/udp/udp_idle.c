@@ -40,6 +40,13 @@ static const uint64_t help_armed_ns = 1000000000;
 /* After so many rounds awake that found something, a thread does not sleep between messages. */
 enum { awake_rounds = 64 };
 
+/* Polls have to look. */
+static void udp_idle_raise(struct udp_tp *udp, memory_order order)
+{
+    atomic_store_explicit(&udp->idle.raised, 1, order);
+    if (udp->params.bell.memory != NULL) (void)aqi_bell_ring(&udp->params.bell);
+}
+
 static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
 {
     struct epoll_event event = {.events = events, .data.fd = fd};
@@ -65,8 +72,9 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
 }
 
 /* Of the thread: wake once for what arrives, or for nothing. */
-static void udp_idle_watch(struct udp_idle *idle, bool on)
+static void udp_idle_watch(struct udp_tp *udp, bool on)
 {
+    struct udp_idle *idle = &udp->idle;
     const uint32_t once = EPOLLIN | EPOLLONESHOT;
     for (unsigned i = 0; i < idle->socket_count && idle->helped; i++) {
         int fd = idle->sockets[i];
@@ -74,7 +82,7 @@ static void udp_idle_watch(struct udp_idle *idle, bool on)
             (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, fd, NULL);
         else if (!udp_idle_add(idle->watched, EPOLL_CTL_MOD, fd, once) &&
                  !udp_idle_add(idle->watched, EPOLL_CTL_ADD, fd, once))
-            atomic_store_explicit(&idle->raised, 1, memory_order_relaxed); /* polls look */
+            udp_idle_raise(udp, memory_order_relaxed);
     }
 }
 
@@ -95,7 +103,7 @@ static void udp_idle_leave(struct udp_tp *udp)
     bool some = udp->end_count != 0 || udp->lost != NULL || udp->unreadable;
     if (!some && !aqi_dgram_parked(udp->dgram)) return;
     /* Read by the polls, which then look under the lock. */
-    atomic_store_explicit(&idle->raised, 1, memory_order_release);
+    udp_idle_raise(udp, memory_order_release);
     if (idle->left) return;
     idle->left = true;
     aqi_kick(idle->leftover);
@@ -118,7 +126,7 @@ static void udp_idle_help(struct udp_tp *udp)
     (void)aqi_dgram_progress(udp->dgram, false, udp->now);
     idle->helping = false;
     udp_idle_leave(udp);
-    if (!idle->armed || n != 0) udp_idle_watch(idle, true);
+    if (!idle->armed || n != 0) udp_idle_watch(udp, true);
     uint64_t deadline = aqi_dgram_deadline(udp->dgram), pause = deadline;
     if (deadline != AQI_DGRAM_NEVER) pause -= aqi_min(udp->now, deadline);
     if (udp->unreadable) pause = aqi_max(pause, help_rarely_ns);
@@ -141,7 +149,7 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
     idle->alone = alone;
     idle->seen = idle->looks;
     if (tick) idle->pause = 0;
-    if (!tick && !alone) udp_idle_watch(idle, false);
+    if (!tick && !alone) udp_idle_watch(udp, false);
     if (alone)
         udp_idle_help(udp);
     else if (!tick && (pause == 0 || pause > help_rarely_ns))
@@ -175,7 +183,7 @@ static void *udp_idle_main(void *arg)
         if (n <= 0) continue;
         bool tick = event.data.fd == idle->tick;
         if (tick && !aqi_kick_take(idle->tick)) continue;
-        if (!tick) atomic_store_explicit(&idle->raised, 1, memory_order_release);
+        if (!tick) udp_idle_raise(udp, memory_order_release);
         udp_lock(udp);
         udp_idle_turn(udp, tick);
         udp_idle_show(udp);
@@ -212,7 +220,7 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->owner = getpid();
     udp_idle_start(udp);
     udp_lock(udp);
-    udp_idle_watch(idle, true);
+    udp_idle_watch(udp, true);
     udp_unlock(udp);
     aqi_watch_set(&idle->watch, &idle->raised, 0);
     udp->tp.watch = &idle->watch;
@@ -252,9 +260,9 @@ static void udp_idle_look_again(struct udp_tp *udp)
     struct udp_idle *idle = &udp->idle;
     idle->resting = false;
     udp_idle_rest(udp);
-    udp_idle_watch(idle, false);
+    udp_idle_watch(udp, false);
     udp_idle_tick(idle, help_after_ns);
-    atomic_store_explicit(&idle->raised, 1, memory_order_relaxed);
+    udp_idle_raise(udp, memory_order_relaxed);
 }
 
 void udp_idle_end(struct udp_tp *udp)
@@ -294,7 +302,7 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
     (void)udp_count_drops(udp);
     atomic_store_explicit(&idle->raised, 0, memory_order_relaxed);
     /* Whatever has come meanwhile raises it at once. */
-    if (!idle->armed) udp_idle_watch(idle, true);
+    if (!idle->armed) udp_idle_watch(udp, true);
 }
 
 int udp_wait_fd(struct aqi_tp *tp)
@@ -314,7 +322,7 @@ aq_status udp_arm(struct aqi_tp *tp, bool on)
     udp_lock(udp);
     idle->looks++;
     bool listed = !on || udp_idle_list(idle, true);
-    if (idle->resting && on != idle->armed) udp_idle_watch(idle, !on);
+    if (idle->resting && on != idle->armed) udp_idle_watch(udp, !on);
     idle->armed = on;
     if (on && idle->pause == 0) udp_idle_tick(idle, help_armed_ns);
     if (!on && !idle->resting && idle->pause > help_rarely_ns) udp_idle_tick(idle, help_after_ns);
@@ -325,4 +333,25 @@ aq_status udp_arm(struct aqi_tp *tp, bool on)
     if (!on && idle->resting && poll(&arrivals, 1, 0) > 0) udp_idle_end(udp);
     udp_unlock(udp);
     return some ? AQ_AGAIN : AQ_OK;
+}
+
+/*
+ * The thread announces packets, and does what is due meanwhile. Without it, or while it does not
+ * watch, polls have to look, but for a process that sleeps on the descriptors.
+ */
+aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step)
+{
+    struct udp_tp *udp = (struct udp_tp *)tp;
+    struct udp_idle *idle = &udp->idle;
+    if (step == AQI_REST_END) return AQ_OK;
+    udp_lock(udp);
+    bool rests = idle->resting && idle->helped && udp->lost == NULL &&
+                 atomic_load_explicit(&idle->raised, memory_order_relaxed) == 0;
+    uint64_t deadline = rests ? aqi_dgram_deadline(udp->dgram) : AQI_DGRAM_NEVER;
+    if (step == AQI_REST_BEGIN && rests && deadline != AQI_DGRAM_NEVER && idle->pause == 0) {
+        idle->seen = idle->looks;
+        udp_idle_tick(idle, aqi_max(deadline - aqi_min(udp->now, deadline), help_after_ns));
+    }
+    udp_unlock(udp);
+    return rests ? AQ_OK : AQ_AGAIN;
 }

@@ -296,6 +296,7 @@ void udp_idle_take_left(struct udp_tp *udp);
 void udp_idle_begin(struct udp_tp *udp, unsigned n);
 int udp_wait_fd(struct aqi_tp *tp);
 aq_status udp_arm(struct aqi_tp *tp, bool on);
+aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step);
 
 static inline void udp_began(struct udp_tp *udp)
 {

@@ -215,7 +215,7 @@ static void server(uint32_t number)
     CHECK_OK(aq_listener_close(listener));
     /* Resources for waiting and meeting are kept for the next one; no others are. */
     CHECK_EQUAL(count_maps(), maps);
-    CHECK(count_fds() <= fds + 5);
+    CHECK(count_fds() <= fds + 7);
     job_close();
 }
 

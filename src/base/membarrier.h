@@ -1,0 +1,24 @@
+/* A memory barrier on all processors that run a process which has registered for it. */
+#ifndef AQI_MEMBARRIER_H
+#define AQI_MEMBARRIER_H
+
+#include "base/base.h"
+
+#include <linux/membarrier.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* False: the kernel has none. */
+static inline bool aqi_membarrier_register(void)
+{
+    return syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0u, 0) == 0;
+}
+
+/* Processes that could not register make a fence of their own, and this one's is our half. */
+static inline void aqi_membarrier(void)
+{
+    if (syscall(__NR_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0u, 0) != 0)
+        atomic_thread_fence(memory_order_seq_cst);
+}
+
+#endif

@@ -1,0 +1,339 @@
+/*
+ * Connections: which of them are polled. Each costs a few cache lines per poll, so those on which
+ * nothing has come for a while *rest*: they are not looked at until they ring the bell of this
+ * process (base/bell.h), which is one word for all. Those that have something to do, or that cannot
+ * rest, are *active*.
+ *
+ * To rest takes three steps: the connection has its peer ring from now on, all processors pass a
+ * barrier, and it looks once more. What the peer published before the barrier is seen then; for
+ * what it publishes later it rings. So the peer needs no fence.
+ *
+ * A peer may die after it has published and before it has rung: the end of its control channel
+ * makes the connection active, and what it sent is delivered before the end. A peer that does not
+ * ring although it should, or takes back the rings of others of its user (bell.h), delays what it
+ * hides: now and then one resting connection is looked at, one after the other.
+ */
+#include "core/conn/conn.h"
+
+#include "base/membarrier.h"
+
+#include <poll.h>
+
+enum {
+    ACTIVE_MANY = 16,    /* so many are in no hurry to rest */
+    ACTIVE_SHORTLY = 64, /* rounds without anything, after which those rest that are more, */
+    ACTIVE_LONG = 4096,  /* and all */
+    ACTIVE_BATCH = 64    /* rest behind one barrier */
+};
+/* Messages are looked for in every so many rounds of progress, unless one is awaited. */
+enum { ACTIVE_LOOK = 256 };
+
+/* --- entering -------------------------------------------------------------------------------- */
+
+static inline aq_connection *active_enter(uint32_t slot_number)
+{
+    struct conn_slot *slot = &conns.slots[slot_number];
+    aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
+    if (conn == NULL || !core.multi) return conn;
+    /* Count first, then look; conn_withdraw does the reverse. */
+    atomic_fetch_add(&slot->users, 1);
+    conn = atomic_load(&slot->conn);
+    if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
+    return conn;
+}
+
+static inline void active_leave(uint32_t slot_number)
+{
+    if (core.multi) atomic_fetch_sub(&conns.slots[slot_number].users, 1);
+}
+
+/* --- the list -------------------------------------------------------------------------------- */
+
+static inline uint32_t active_count(void)
+{
+    return atomic_load_explicit(&conns.active_count, memory_order_acquire);
+}
+
+static inline uint32_t active_slot(uint32_t at)
+{
+    return atomic_load_explicit(&conns.active[at], memory_order_relaxed);
+}
+
+static inline uint32_t active_round(void)
+{
+    return atomic_load_explicit(&conns.rounds, memory_order_relaxed);
+}
+
+/* Other threads may be walking the list: they look at one connection twice or skip one. */
+static void active_put(uint32_t at, uint32_t slot)
+{
+    atomic_load(&conns.slots[slot].conn)->at = at;
+    atomic_store_explicit(&conns.active[at], slot, memory_order_relaxed);
+}
+
+static void active_remove(aq_connection *conn)
+{
+    uint32_t last = active_count() - 1;
+    conn->active = false;
+    if (conn->at != last) active_put(conn->at, active_slot(last));
+    atomic_store_explicit(&conns.active_count, last, memory_order_release);
+}
+
+void conn_activate(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.active_lock);
+    if (!conn->active && !conn->retired) {
+        uint32_t count = active_count();
+        if (conn->rests) (void)conn->tp->ops.rest(conn->tp, AQI_REST_END);
+        conn->rests = false;
+        conn->active = true;
+        atomic_store_explicit(&conn->last, active_round(), memory_order_relaxed);
+        active_put(count, conn->slot);
+        atomic_store_explicit(&conns.active_count, count + 1, memory_order_release);
+        if (AQI_UNLIKELY(core.multi)) conn_wait_disarmed();
+    }
+    aqi_spin_unlock(&conns.active_lock);
+}
+
+void conn_retire(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.active_lock);
+    conn->retired = true;
+    if (conn->active) active_remove(conn);
+    aqi_spin_unlock(&conns.active_lock);
+}
+
+/* --- resting --------------------------------------------------------------------------------- */
+
+static bool active_has_to_do(aq_connection *conn)
+{
+    return atomic_load(&conn->ending) != 0 || atomic_load(&conn->suspect) || aqi_tp_waits(conn->tp);
+}
+
+/* The connections at these places begin to rest, if they can. */
+static void active_rest_these(aq_connection *const *these, unsigned n)
+{
+    if (n != 0) aqi_membarrier();
+    for (unsigned i = 0; i < n; i++) {
+        aq_connection *conn = these[i];
+        if (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_to_do(conn)) {
+            (void)conn->tp->ops.rest(conn->tp, AQI_REST_END);
+            continue;
+        }
+        conn->rests = true;
+        active_remove(conn);
+    }
+}
+
+/* Of those on which nothing has come for so many rounds. The lock of the list is held. */
+static void active_rest_idle(uint32_t rounds)
+{
+    aq_connection *these[ACTIVE_BATCH];
+    unsigned n = 0;
+    uint32_t now = active_round();
+    for (uint32_t i = active_count(); i-- > 0 && n < ACTIVE_BATCH;) {
+        aq_connection *conn = atomic_load(&conns.slots[active_slot(i)].conn);
+        uint32_t last = atomic_load_explicit(&conn->last, memory_order_relaxed);
+        if (!conn->may_rest || now - last < rounds || active_has_to_do(conn)) continue;
+        if (conn->tp->ops.rest(conn->tp, AQI_REST_BEGIN) == AQ_OK) these[n++] = conn;
+    }
+    active_rest_these(these, n);
+}
+
+static void active_rest(uint32_t round)
+{
+    uint32_t count = active_count();
+    bool rarely = round % ACTIVE_LONG == 0;
+    if (count == 0 || (!rarely && count <= ACTIVE_MANY)) return;
+    if (!aqi_spin_try(&conns.active_lock)) return;
+    active_rest_idle(rarely ? ACTIVE_LONG : ACTIVE_SHORTLY);
+    aqi_spin_unlock(&conns.active_lock);
+}
+
+void conn_rest_all(void)
+{
+    aqi_spin_lock(&conns.active_lock);
+    for (uint32_t before = UINT32_MAX; active_count() != 0 && active_count() != before;) {
+        before = active_count();
+        active_rest_idle(0);
+    }
+    aqi_spin_unlock(&conns.active_lock);
+}
+
+/* Look at the next one that rests. */
+static void active_sweep(void)
+{
+    uint32_t high = atomic_load_explicit(&conns.high, memory_order_relaxed);
+    if (high == 0) return;
+    uint32_t slot = atomic_fetch_add_explicit(&conns.swept, 1, memory_order_relaxed) % high;
+    aq_connection *conn = active_enter(slot);
+    if (conn == NULL) return;
+    aqi_spin_lock(&conns.active_lock);
+    bool more = conn->rests &&
+                (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_to_do(conn));
+    aqi_spin_unlock(&conns.active_lock);
+    if (more) conn_activate(conn);
+    active_leave(slot);
+}
+
+static void active_rung(uint32_t slot)
+{
+    aq_connection *conn = active_enter(slot);
+    if (conn == NULL) return;
+    if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_activate(conn);
+    active_leave(slot);
+}
+
+static AQI_NOINLINE void active_answer(struct conn_bell *bell)
+{
+    aqi_bell_take(&bell->bell, atomic_load(&conns.high), active_rung);
+}
+
+static inline void active_listen(void)
+{
+    uint32_t bells = atomic_load_explicit(&conns.bell_count, memory_order_acquire);
+    for (uint32_t i = 0; i < bells; i++)
+        if (AQI_UNLIKELY(aqi_bell_is_rung(&conns.bells[i].bell))) active_answer(&conns.bells[i]);
+}
+
+/* --- progress -------------------------------------------------------------------------------- */
+
+/* Everything the peer sent has been delivered: end an open connection. */
+static AQI_COLD void active_finish(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.lock);
+    bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
+    if (mine)
+        conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
+    aqi_spin_unlock(&conns.lock);
+    if (!mine) return;
+    aqi_tp_peer_down(conn->tp, conn->peer->id);
+    core_asked_peer_down(conn->routes[1].rank);
+    conn_retire(conn);
+}
+
+/*
+ * Its transport found the peer gone: the control channel says how, or at least that the connection
+ * should end.
+ */
+static AQI_COLD void active_look_closely(aq_connection *conn)
+{
+    atomic_store(&conn->suspect, false);
+    aqi_spin_lock(&conns.lock);
+    /* The control channel gets its turn among all; but messages of others may come without an end.
+     */
+    uint32_t turns = atomic_load(&conns.high) + 1;
+    while (turns-- > 0 && atomic_load(&conn->ending) == 0 && conn_attend() != 0)
+        ;
+    conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the transport reports the peer as lost");
+    aqi_spin_unlock(&conns.lock);
+}
+
+/* Whether all that the peer of this connection, which has ended, sent has been delivered. */
+static bool active_delivered(aq_connection *conn)
+{
+    const struct aqi_transport *ops = &conn->tp->ops;
+    struct pollfd arrivals = {.fd = ops->wait_fd(conn->tp), .events = POLLIN};
+    bool all = false;
+    aqi_spin_lock(&conns.lock);
+    if (arrivals.fd < 0 && conn->may_rest) {
+        all = ops->rest(conn->tp, AQI_REST_BEGIN) == AQ_OK;
+        aqi_membarrier();
+        all = all && ops->rest(conn->tp, AQI_REST_CHECK) == AQ_OK;
+        (void)ops->rest(conn->tp, AQI_REST_END);
+    } else {
+        all = (ops->caps & AQI_CAP_WAIT_FD) != 0 && ops->arm(conn->tp, true) == AQ_OK &&
+              poll(&arrivals, 1, 0) == 0;
+        (void)ops->arm(conn->tp, false);
+        conn->armed = false;
+    }
+    aqi_spin_unlock(&conns.lock);
+    return all;
+}
+
+void conn_finish_delivered(void)
+{
+    for (uint32_t i = 0; i < active_count(); i++) {
+        uint32_t slot = active_slot(i);
+        aq_connection *conn = active_enter(slot);
+        if (conn == NULL) continue;
+        if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
+            active_delivered(conn))
+            active_finish(conn);
+        active_leave(slot);
+    }
+}
+
+static unsigned active_look(void)
+{
+    uint32_t round = active_round() + 1;
+    atomic_store_explicit(&conns.rounds, round, memory_order_relaxed);
+    if (AQI_UNLIKELY(round % ACTIVE_SHORTLY == 0)) active_rest(round);
+    bool busy = atomic_load_explicit(&conns.busy, memory_order_relaxed) != 0;
+    bool slept = atomic_load_explicit(&conns.slept, memory_order_relaxed);
+    if (AQI_LIKELY(!busy && !slept && round % ACTIVE_LOOK != 0)) return 0;
+    if (round % ACTIVE_LOOK == 0) active_sweep();
+    if (!aqi_spin_try(&conns.lock)) return 0;
+    unsigned n = conn_look();
+    aqi_spin_unlock(&conns.lock);
+    core_conns_sweep();
+    return n;
+}
+
+/*
+ * As for the transports of a job: what no word tells of needs a whole round, which is one in so
+ * many, whichever threads make them.
+ */
+static bool active_by_words(enum aqi_progress_mode mode)
+{
+    return mode == AQI_PROGRESS_ALL && active_round() % AQI_POLLS_PER_ROUND != 0 &&
+           atomic_load_explicit(&aqi_tp_pending, memory_order_relaxed) == 0;
+}
+
+static inline unsigned active_progress(aq_connection *conn, bool by_words,
+                                       enum aqi_progress_mode mode, uint64_t now)
+{
+    struct aqi_tp *tp = conn->tp;
+    uint32_t watch;
+    if (!by_words || !tp->watched ||
+        AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed) ||
+                     atomic_load_explicit(&conn->ending, memory_order_relaxed) != 0))
+        return tp->ops.progress(tp, mode, now);
+    if (AQI_LIKELY(!aqi_tp_has_moved(tp, &watch))) return 0;
+    return tp->moved != NULL ? tp->moved(tp, watch) : tp->ops.progress(tp, mode, now);
+}
+
+static inline unsigned active_poll_one(aq_connection *conn, bool by_words,
+                                       enum aqi_progress_mode mode, uint64_t now)
+{
+    unsigned got = active_progress(conn, by_words, mode, now);
+    if (got != 0) {
+        atomic_store_explicit(&conn->last, active_round(), memory_order_relaxed);
+    } else if (mode == AQI_PROGRESS_ALL) {
+        if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
+            active_look_closely(conn);
+        if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)))
+            active_finish(conn);
+    }
+    return got;
+}
+
+unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
+{
+    unsigned n = 0;
+    active_listen();
+    bool by_words = active_by_words(mode);
+    for (uint32_t i = 0; i < active_count(); i++) {
+        uint32_t slot = active_slot(i);
+        aq_connection *conn = active_enter(slot);
+        if (conn == NULL) continue;
+        if (AQI_LIKELY(conn_state(conn) == AQ_CONNECTION_OPEN))
+            n += active_poll_one(conn, by_words, mode, now);
+        active_leave(slot);
+    }
+    n += active_look();
+    if (AQI_UNLIKELY(atomic_load_explicit(&conns.news, memory_order_relaxed)) &&
+        atomic_exchange(&conns.news, false))
+        n++; /* so that the program looks before it sleeps */
+    return n;
+}
