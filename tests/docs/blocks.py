@@ -17,6 +17,7 @@ import re
 import shlex
 
 MARK = re.compile(r"<!-- (not run|run by|file|prints|before|with|needs)\b:? ?(.*?) ?-->")
+COMMAND = re.compile(r"(?:cc|aq\w+|gasnetrun_\w+) (?!.*(?:\[|\.\.\.))")
 FENCE = re.compile(r"^( *)(```+)(.*)$")
 
 
@@ -69,6 +70,19 @@ def read(path, name):
         elif line.strip():
             marks = []
     return blocks
+
+
+def manual(folder):
+    """The commands in manual pages; synopses, with words in brackets or dots, are not commands."""
+    found = []
+    for path in sorted(folder.glob("man[17]/*")):
+        page = path.read_text(encoding="utf-8")
+        for text in re.findall(r"^\.nf\n(.*?)^\.fi$", page, re.M | re.S):
+            text = text.replace("\\-", "-").replace("\\(aq", "'")
+            lines = [line for line in text.splitlines() if COMMAND.match(line)]
+            if lines:
+                found.append(Block(path.name, "sh", "\n".join(lines) + "\n", []))
+    return found
 
 
 def replaced(block):

@@ -101,11 +101,14 @@ def main():
     findings, ran = [], 0
     with tempfile.TemporaryDirectory(prefix="aqueduct-docs-", ignore_cleanup_errors=True) as top:
         world = World(build, source, pathlib.Path(top))
-        for path in check.documents(source):
-            name = str(path.relative_to(source))
-            found = blocks.read(path, name)
-            if (chosen and name not in chosen) or path.name.startswith("first-steps") or \
-                    not any(block.runs() for block in found):
+        names = [str(path.relative_to(source)) for path in check.documents(source)
+                 if not path.name.startswith("first-steps")]
+        documents = {name: blocks.read(source / name, name) for name in names}
+        documents["manual pages"] = blocks.manual(build / "man")
+        if not documents["manual pages"]:
+            findings.append(f"no commands in the manual pages of {build}: has their form changed?")
+        for name, found in documents.items():
+            if (chosen and name not in chosen) or not any(block.runs() for block in found):
                 continue
             if missing(found):
                 # The other documents are still run; the summary lists only tests skipped wholly.
