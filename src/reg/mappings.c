@@ -68,8 +68,9 @@ static bool mappings_found(const struct mappings_look *look)
     return look->at.side.from <= look->wanted.from && look->wanted.to <= look->at.side.to;
 }
 
-static void mappings_take(struct mappings_look *look, const struct mappings_line *line)
+static void mappings_take(void *arg, const struct mappings_line *line)
 {
+    struct mappings_look *look = arg;
     const struct reg_range *range = &line->range;
     struct reg_mapped *at = &look->at;
     bool joins = line->anonymous && range->from == at->side.to;
@@ -93,30 +94,53 @@ static void mappings_take(struct mappings_look *look, const struct mappings_line
     at->own.to = range->to;
 }
 
-/* Without stdio, whose buffer might be allocated in the memory being examined. */
-uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped)
+/* Without stdio, whose buffer might be allocated in the memory being examined. False: not all could
+ * be read. */
+static bool mappings_walk(void (*take)(void *arg, const struct mappings_line *line), void *arg)
 {
     char text[MAPPINGS_TEXT];
-    struct mappings_look look = {.wanted = {.from = from, .to = to}};
     size_t held = 0;
     ssize_t got;
-    *mapped = (struct reg_mapped){0};
     int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (maps < 0) return 0;
+    if (maps < 0) return false;
     while ((got = read(maps, text + held, sizeof(text) - 1 - held)) > 0) {
         char *start = text, *next;
         held += (size_t)got;
         text[held] = '\0';
         for (; (next = strchr(start, '\n')) != NULL; start = next + 1) {
             struct mappings_line line = mappings_read(start);
-            mappings_take(&look, &line);
+            take(arg, &line);
         }
         held -= (size_t)(start - text); /* the start of a line */
         memmove(text, start, held);
     }
     close(maps);
-    if (mappings_found(&look)) *mapped = look.at;
-    return got == 0 ? look.count : 0;
+    return got == 0;
+}
+
+uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped)
+{
+    struct mappings_look look = {.wanted = {.from = from, .to = to}};
+    bool all = mappings_walk(mappings_take, &look);
+    *mapped = mappings_found(&look) ? look.at : (struct reg_mapped){0};
+    return all ? look.count : 0;
+}
+
+struct mappings_visit {
+    void (*found)(void *arg, const struct reg_range *range);
+    void *arg;
+};
+
+static void mappings_visit(void *arg, const struct mappings_line *line)
+{
+    const struct mappings_visit *visit = arg;
+    if (line->anonymous) visit->found(visit->arg, &line->range);
+}
+
+void reg_mappings_each(void (*found)(void *arg, const struct reg_range *range), void *arg)
+{
+    struct mappings_visit visit = {.found = found, .arg = arg};
+    (void)mappings_walk(mappings_visit, &visit);
 }
 
 uint64_t reg_mappings_most(void)

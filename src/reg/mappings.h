@@ -16,6 +16,9 @@ struct reg_mapped {
  */
 uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped);
 
+/* Call `found` for each mapping of private anonymous memory. */
+void reg_mappings_each(void (*found)(void *arg, const struct reg_range *range), void *arg);
+
 /* The maximum number of mappings (vm.max_map_count). */
 uint64_t reg_mappings_most(void);
 

@@ -288,6 +288,38 @@ static void monitor_close_fd(struct aqi_monitor *monitor)
     pthread_mutex_unlock(&monitor_all_lock);
 }
 
+/* Whether another thread is unmapping watched memory. The kernel checks this before the rest. */
+static bool monitor_changing(const struct aqi_monitor *monitor)
+{
+    struct uffdio_writeprotect nothing = {.range = {.start = 1, .len = 1}};
+    return monitor->threads && monitor_control(monitor->fd, UFFDIO_WRITEPROTECT, &nothing) != 0 &&
+           errno == EAGAIN;
+}
+
+/* Only what can be registered is not another's, which some kernels would unregister. */
+static void monitor_unwatch(void *arg, const struct reg_range *range)
+{
+    const struct aqi_monitor *monitor = arg;
+    struct uffdio_range unwatch = {.start = range->from, .len = range->to - range->from};
+    struct uffdio_continue nothing = {.range = {.start = range->from, .len = monitor->page}};
+    if (monitor_control(monitor->fd, UFFDIO_CONTINUE, &nothing) != 0 && nothing.mapped == -ENOENT)
+        return; /* not watched: registering it would visit each page */
+    if (monitor_register(monitor, range))
+        (void)monitor_control(monitor->fd, UFFDIO_UNREGISTER, &unwatch);
+}
+
+/*
+ * Closing the descriptor does that, unless a child has it, too, that was not made by the C
+ * library's fork (see above) and has not called exec: then threads that unmap would wait for it.
+ */
+static void monitor_unwatch_all(struct aqi_monitor *monitor)
+{
+    reg_mappings_each(monitor_unwatch, monitor);
+    do
+        monitor_take(monitor);
+    while (monitor_changing(monitor) && sched_yield() == 0);
+}
+
 static void *monitor_main(void *arg)
 {
     struct aqi_monitor *monitor = arg;
@@ -301,6 +333,7 @@ static void *monitor_main(void *arg)
         if (fds[1].revents != 0) break;
         if (fds[0].revents & POLLIN) monitor_take(monitor);
     }
+    monitor_unwatch_all(monitor);
     /* Here, since the C library unmaps our stack, which may be watched, too. */
     monitor_close_fd(monitor);
     return NULL;
@@ -437,14 +470,6 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
         monitor_remember(monitor, watched == &mapped.own ? &mapped.own : &mapped.side);
     } while (!monitor_is_whole(addr, end, watched, &mapped) && ++tries < MONITOR_TRIES);
     return true;
-}
-
-/* Whether another thread is unmapping watched memory. The kernel checks this before the rest. */
-static bool monitor_changing(const struct aqi_monitor *monitor)
-{
-    struct uffdio_writeprotect nothing = {.range = {.start = 1, .len = 1}};
-    return monitor->threads && monitor_control(monitor->fd, UFFDIO_WRITEPROTECT, &nothing) != 0 &&
-           errno == EAGAIN;
 }
 
 static bool monitor_pop(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len)

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -403,6 +404,35 @@ static void a_child_that_stays_does_not_listen(void **unused)
     assert_int_equal(status, 0);
 }
 
+/* One that was made without the C library, and so has a copy of the descriptor. */
+static void a_child_of_a_system_call_does_not_listen(void **unused)
+{
+    (void)unused;
+    struct aqi_monitor *other;
+    int ends[2], status;
+    char *at = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    char *moves = map_new(MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    assert_int_equal(aqi_monitor_open(true, &other, why, sizeof(why)), AQ_OK);
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)at, SIZE));
+    assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)moves, SIZE));
+    void *moved = mremap(moves, SIZE, 1 << 20, MREMAP_MAYMOVE);
+    assert_true(moved != MAP_FAILED);
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    assert_true(child >= 0);
+    if (child == 0) {
+        syscall(SYS_close, ends[1]);
+        syscall(SYS_exit_group, syscall(SYS_read, ends[0], &status, 1) != 0);
+    }
+    close(ends[0]);
+    aqi_monitor_close(other); /* comes back, as do these */
+    assert_int_equal(munmap(at, SIZE), 0);
+    assert_int_equal(munmap(moved, 1 << 20), 0);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void more_than_can_be_kept_is_all(void **unused)
 {
     (void)unused;
@@ -522,6 +552,7 @@ int main(void)
         cmocka_unit_test(what_waits_is_told_cheaply),
         cmocka_unit_test(a_child_changes_nothing),
         cmocka_unit_test(a_child_that_stays_does_not_listen),
+        cmocka_unit_test(a_child_of_a_system_call_does_not_listen),
         cmocka_unit_test(more_than_can_be_kept_is_all),
         cmocka_unit_test(the_next_user_hears_of_it),
         cmocka_unit_test(what_grows_meanwhile_stays_whole),
