@@ -107,6 +107,25 @@ class WideNetworks(far.Bridged):
                     job.kill(job.run.pid, number=signal.SIGTERM)
                     self.assertEqual(job.wait(), 143, job.said(1))
 
+    def test_cut_at_the_end(self):
+        """While the processes finalize, likewise. A cut for good ends the job, and names the
+        host."""
+        silence, cuts = (10, (5, 10, 15, None)) if far.SOAK else (2, (3, None))
+        for cut in cuts:
+            with self.subTest(cut=cut), self.job(
+                    TALK, ranks=4, AQ_HOST_TIMEOUT=f"{silence}s", AQ_SSH_FANOUT="2",
+                    stdin=subprocess.PIPE) as job:
+                job.run.stdin.write(b"\n")
+                job.run.stdin.flush()
+                far.until(lambda job=job: "round " in job.said(0))
+                with self.apart(3, 4):
+                    job.run.stdin.close()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        job.run.wait(far.PATIENCE if cut is None else cut)
+                self.assertEqual(job.wait(), 0 if cut else 1, job.said(1))
+                if cut is None:
+                    self.assertRegex(job.said(1), r"is lost with its host 10\.8\.0\.[34]")
+
 
 if __name__ == "__main__":
     far.main()
