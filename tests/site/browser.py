@@ -106,9 +106,10 @@ class Site(unittest.TestCase):
                 if first is not None:
                     self.assertEqual(found[0], first)
                 self.assertTrue(self.chrome.ask("document.getElementById('all').hidden"))
-        self.open("contents.html?q=zyxwvut")
-        self.assertEqual(self.results(), [])
-        self.assertIn("Nothing found", self.chrome.ask("document.body.innerText"))
+        for words in ("zyxwvut", "walkthroughs+zyxwvut"):
+            self.open(f"contents.html?q={words}")
+            self.assertEqual(self.results(), [])
+            self.assertIn("Nothing found", self.chrome.ask("document.body.innerText"))
 
     def test_search_from_any_page(self):
         """The form of each page leads to the results; one of them leads to its page."""

@@ -19,7 +19,7 @@ import sys
 import pages
 
 HERE = pathlib.Path(__file__).resolve().parent
-# Every document has a place in the navigation; a title may be shortened there.
+# The navigation; a title may be shortened there. Documents that are not listed follow at the end.
 NAVIGATION = (
     ("Start", {"README.md": "Overview", "docs/first-steps-runtime.md": "For runtimes",
                "docs/first-steps-mpi.md": "For MPI programs",
@@ -40,15 +40,15 @@ IMAGE = re.compile(r'<p><img src="([^"]*)" alt="([^"]*)"[^>]*/></p>')
 
 
 def documents(root):
-    """The documents in the order of the navigation; all of docs must be there."""
+    """The documents in the order of the navigation, to which those not listed are added."""
     listed = [path for _, group in NAVIGATION for path in group]
     present = {str(path.relative_to(root)) for path in (root / "docs").glob("*.md")}
-    for path in sorted(present - set(listed)):
-        sys.exit(f"site: {path} has no place in NAVIGATION of {__file__}")
+    others = sorted(present - set(listed))
+    NAVIGATION[-1][1].update(dict.fromkeys(others))
     for path in listed:
         if not (root / path).exists():
             sys.exit(f"site: {path}, listed in NAVIGATION of {__file__}, does not exist")
-    return listed
+    return listed + others
 
 
 def navigation(found, current):
