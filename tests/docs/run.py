@@ -58,10 +58,13 @@ class World:
                         f"-L{self.prefix}/lib", "-laqueduct"], check=True, cwd=self.model)
 
     def environment(self, home):
+        # Users have no blanks in these paths, and commands do not quote them.
+        for name, path in (("source", self.source), ("build", self.build)):
+            (home / name).symlink_to(path)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         lib = self.prefix / "lib"
-        return {**kept, "HOME": str(home), "LC_ALL": "C.UTF-8", "SOURCE": str(self.source),
-                "BUILD": str(self.build), "PATH": f"{self.prefix}/bin:{kept['PATH']}",
+        return {**kept, "HOME": str(home), "LC_ALL": "C.UTF-8", "SOURCE": str(home / "source"),
+                "BUILD": str(home / "build"), "PATH": f"{self.prefix}/bin:{kept['PATH']}",
                 "PKG_CONFIG_PATH": f"{lib}/pkgconfig", "LD_LIBRARY_PATH": str(lib),
                 "AQ_SSH_CMD": str(home / "work/ssh"), "TMPDIR": str(home / "tmp"),
                 # Open MPI otherwise refuses root, and more ranks than cores.
