@@ -40,8 +40,8 @@ static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t 
     fuzz_require(am->kind != AQI_AM_NONE && am->kind <= AQI_AM_LONG_LATE && am->kind != AQI_AM_LONG,
                  "a message has a kind");
     unsigned word = (am->flags & AQI_AM_CREDITS) != 0;
-    fuzz_require(am->nargs >= word && am->nargs <= AQI_AM_MAX_ARGS + word,
-                 "a message has at most 16 arguments and the word of credits");
+    fuzz_require(am->nargs >= word && am->nargs <= AQI_AM_WIRE_ARGS,
+                 "a message has at most 16 arguments and those of two layers");
     fuzz_require(am->kind != AQI_AM_LONG_LATE || (am->flags & AQI_AM_IS_REPLY) == 0,
                  "a late message travels as a request");
     fuzz_require((aqi_am_to(aqi_am_to_ep(am->flags)) | aqi_am_from(aqi_am_from_ep(am->flags))) ==
