@@ -65,7 +65,8 @@ struct aqi_safe_text *aqi_board_begin(void)
 void aqi_board_end(void)
 {
     struct aqi_board *at = atomic_load(&board.at);
-    at->len = board.text.used;
+    at->len = (uint32_t)board.text.used;
+    at->version = aqi_wire_version(AQI_WIRE_BOARD);
     atomic_fetch_add(&at->turn, 1);
     aqi_spin_unlock(&board.lock);
 }
@@ -113,7 +114,8 @@ void aqi_board_sheet_write(struct aqi_board *sheet, const struct aqi_safe_text *
     size_t len = aqi_min(text->used, SHEET_TEXT);
     atomic_fetch_add(&sheet->turn, 1);
     memcpy(sheet->text, text->text, len);
-    sheet->len = len;
+    sheet->len = (uint32_t)len;
+    sheet->version = aqi_wire_version(AQI_WIRE_BOARD);
     atomic_fetch_add(&sheet->turn, 1);
 }
 

@@ -7,6 +7,7 @@
 #define AQI_BOARD_H
 
 #include "base/safe_text.h"
+#include "base/wire.h"
 
 #define AQI_BOARD_NAME "aqueduct-peers"
 
@@ -14,7 +15,8 @@
 struct aqi_board {
     _Atomic uint64_t turn; /* odd while the text is being written; a reader must check that it did
                               not change meanwhile */
-    uint64_t len;
+    uint32_t len;
+    uint32_t version; /* of AQI_WIRE_BOARD */
     char text[];
 };
 
@@ -48,9 +50,10 @@ bool aqi_board_print(int fd);
 
 /*
  * Call `fn` with each text of another process; it may change the text, but must not keep it. Does
- * nothing if access is denied.
+ * nothing if access is denied. Returns the version of a board that is of another version than ours,
+ * or 0.
  */
 typedef void aqi_board_text_fn(void *arg, char *text);
-void aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg);
+unsigned aqi_board_read(int pid, aqi_board_text_fn *fn, void *arg);
 
 #endif

@@ -99,8 +99,13 @@ static void sheets_come_and_go(void **state)
         printed(text, sizeof(text));
         assert_string_equal(text, "board\nsheet\n");
         text[0] = '\0';
-        aqi_board_read((int)getpid(), append, text);
+        assert_int_equal(aqi_board_read((int)getpid(), append, text), 0);
         assert_true(strcmp(text, "board\nsheet\n") == 0 || strcmp(text, "sheet\nboard\n") == 0);
+        taken[6]->version = aqi_wire_version(AQI_WIRE_BOARD) + 3;
+        text[0] = '\0';
+        assert_int_equal(aqi_board_read((int)getpid(), append, text),
+                         aqi_wire_version(AQI_WIRE_BOARD) + 3);
+        assert_string_equal(text, "board\n");
         of = (struct aqi_safe_text){.text = text, .used = sizeof(text)};
         aqi_board_sheet_write(taken[7], &of); /* is cut off */
         assert_ptr_equal(taken[5] = aqi_board_sheet_take(),

@@ -200,6 +200,16 @@ aq_status aqi_counters_share(int *fd)
     return AQ_OK;
 }
 
+uint64_t aqi_counters_form(void)
+{
+    uint64_t form = aqi_hash(AQI_HASH_SEED, AQI_COUNTERS_BYTES);
+    form = aqi_hash(form, offsetof(struct aqi_counters, doing));
+    for (unsigned i = 0; i < AQI_CTR_COUNT; i++)
+        for (const char *c = aqi_counter_rows[i].name; *c != '\0'; c++)
+            form = aqi_hash(form, (unsigned char)*c);
+    return form;
+}
+
 bool aqi_counters_read(int fd, uint64_t value[AQI_CTR_COUNT], uint32_t *doing)
 {
     unsigned char bytes[AQI_COUNTERS_SHARED * AQI_COUNTERS_BYTES]

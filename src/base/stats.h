@@ -150,6 +150,11 @@ enum { AQI_COUNTERS_SHARED = 64 };
     ((sizeof(struct aqi_counters) + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE * AQI_CACHE_LINE)
 aq_status aqi_counters_share(int *fd);
 /*
+ * A hash of the counters' names and of the layout of a block. Counters are added and removed often,
+ * so builds that exchange them compare this, and no version has to be kept in step.
+ */
+uint64_t aqi_counters_form(void);
+/*
  * Sum the blocks of such an object of another process; `doing` is that of its first thread. Returns
  * false if it is not such an object.
  */

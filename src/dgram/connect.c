@@ -215,7 +215,7 @@ bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct co
 {
     static const unsigned char zeros[AQI_DGRAM_MOST_PACKET];
     struct connect_hello hello = {.magic = DGRAM_HANDSHAKE,
-                                  .version = DGRAM_VERSION,
+                                  .version = aqi_wire_version(AQI_WIRE_UDP),
                                   .kind = (uint8_t)kind,
                                   .packet = (uint16_t)packet,
                                   .source = dgram->env.config.self,
@@ -591,7 +591,7 @@ static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, 
     if (len < sizeof(*hello)) goto drop;
     memcpy(hello, packet, sizeof(*hello));
     why = AQI_DGRAM_DROP_VERSION;
-    if (hello->version != DGRAM_VERSION) goto drop;
+    if (hello->version != aqi_wire_version(AQI_WIRE_UDP)) goto drop;
     why = AQI_DGRAM_DROP_MAC;
     connect_mac(dgram, dgram->env.config.key, hello, offsetof(struct connect_hello, tag), tag);
     if (!aqi_mac_same(tag, hello->tag)) goto drop;

@@ -211,7 +211,7 @@ static inline void begin(uint32_t from, uint8_t flags)
                                       .room = 64,
                                       .order = (uint16_t)(conn->rx[channel].order + 1),
                                       .flags = flags,
-                                      .version = DGRAM_VERSION};
+                                      .version = aqi_wire_version(AQI_WIRE_UDP)};
     forged.len = sizeof(forged.head);
 }
 

@@ -6,13 +6,12 @@
 #ifndef AQI_DGRAM_PACKET_H
 #define AQI_DGRAM_PACKET_H
 
-#include "base/base.h"
+#include "base/wire.h"
 
 #include <string.h>
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are copied to the wire as is");
 
-#define DGRAM_VERSION   3
 #define DGRAM_HANDSHAKE 0x31676d6172676441ull /* "Adgramg1": never a cookie */
 #define DGRAM_TAG       16                    /* bytes of a MAC at the end, where there is one */
 

@@ -598,7 +598,7 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
             dgram_connect_reset(dgram, peer, head->cookie);
         return NULL;
     }
-    if (head->version != DGRAM_VERSION) {
+    if (head->version != aqi_wire_version(AQI_WIRE_UDP)) {
         dgram_count(&dgram->env, AQI_DGRAM_DROP_VERSION);
         return NULL;
     }

@@ -74,7 +74,7 @@ static struct dgram_head transmit_head(const struct dgram_env *env, const struct
                               .flags = (uint8_t)((env->told ? DGRAM_TOLD : 0) |
                                                  (conn->unacked == 0 ? DGRAM_OLD : 0) |
                                                  (conn->repeated ? DGRAM_REPEATED : 0)),
-                              .version = DGRAM_VERSION};
+                              .version = aqi_wire_version(AQI_WIRE_UDP)};
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         head.ack[c] = dgram_acked_until(conn, c);
     return head;

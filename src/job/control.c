@@ -32,7 +32,7 @@ static const struct control_row control_rows[AQI_CONTROL_TYPES] = {
     [AQI_CONTROL_ENDING] = {0, {CONTROL_FIELD(code), CONTROL_FIELD(wait)}},
     [AQI_CONTROL_AGREE] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
     [AQI_CONTROL_CLAIM] = {0, {CONTROL_FIELD(rank), CONTROL_FIELD(key)}},
-    [AQI_CONTROL_SHOW] = {0, {CONTROL_FIELD(call)}},
+    [AQI_CONTROL_SHOW] = {0, {CONTROL_FIELD(call), CONTROL_FIELD(bytes)}},
     [AQI_CONTROL_AGREED] = {AQI_CONTROL_SET, {CONTROL_FIELD(status), CONTROL_FIELD(name)}},
 };
 static_assert(CONTROL_START + 6 * sizeof(uint32_t) + AQI_JOB_KEY_BYTES <= AQI_CONTROL_HEAD,
@@ -43,7 +43,7 @@ size_t aqi_control_encode(const struct aqi_control *message, uint8_t head[AQI_CO
     if (message->type == 0 || message->type >= AQI_CONTROL_TYPES) return 0;
     const struct control_row *row = &control_rows[message->type];
     if (message->len > row->max_data) return 0;
-    const uint16_t start[] = {AQI_CONTROL_VERSION, message->type};
+    const uint16_t start[] = {aqi_wire_version(AQI_WIRE_CONTROL), message->type};
     memcpy(head, start, CONTROL_START);
     return (size_t)(aqi_fields_write(row->fields, message, head + CONTROL_START) - head);
 }
@@ -77,7 +77,7 @@ aq_status aqi_control_decode(const void *buf, size_t len, struct aqi_control *me
     if (len < CONTROL_START) return AQ_EPROTO;
     memcpy(start, at, CONTROL_START);
     struct aqi_control read = {.version = start[0], .type = start[1]};
-    if (read.version != AQI_CONTROL_VERSION && read.type != AQI_CONTROL_REFUSE) {
+    if (read.version != aqi_wire_version(AQI_WIRE_CONTROL) && read.type != AQI_CONTROL_REFUSE) {
         message->version = read.version;
         message->type = read.type;
         return AQ_EMISMATCH;

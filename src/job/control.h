@@ -25,18 +25,17 @@
 #ifndef AQI_CONTROL_H
 #define AQI_CONTROL_H
 
-#include "base/base.h"
+#include "base/wire.h"
 #include "job/boot.h"
 
-#define AQI_CONTROL_VERSION 7
-#define AQI_CONTROL_CHUNK   32768u /* maximum data bytes in one message */
-#define AQI_CONTROL_HEAD    64u    /* maximum bytes before the data */
-#define AQI_CONTROL_MAX     (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
-#define AQI_CONTROL_TEXT    512u                /* maximum bytes of a text, without NUL */
-#define AQI_CONTROL_NAME    64u                 /* maximum bytes of the name of a shared object */
-#define AQI_CONTROL_PART    (1u << 20)          /* maximum bytes of a rank in an allgather */
-#define AQI_CONTROL_GATHER  (1ull << 30)        /* maximum bytes of the result of an allgather */
-#define AQI_CONTROL_SET     (AQI_MAX_RANKS / 8) /* maximum bytes of a set: a bit per rank */
+#define AQI_CONTROL_CHUNK  32768u /* maximum data bytes in one message */
+#define AQI_CONTROL_HEAD   64u    /* maximum bytes before the data */
+#define AQI_CONTROL_MAX    (AQI_CONTROL_HEAD + AQI_CONTROL_CHUNK)
+#define AQI_CONTROL_TEXT   512u                /* maximum bytes of a text, without NUL */
+#define AQI_CONTROL_NAME   64u                 /* maximum bytes of the name of a shared object */
+#define AQI_CONTROL_PART   (1u << 20)          /* maximum bytes of a rank in an allgather */
+#define AQI_CONTROL_GATHER (1ull << 30)        /* maximum bytes of the result of an allgather */
+#define AQI_CONTROL_SET    (AQI_MAX_RANKS / 8) /* maximum bytes of a set: a bit per rank */
 
 enum aqi_control_type {
     AQI_CONTROL_HELLO = 1,
@@ -76,7 +75,8 @@ struct aqi_control {
     int32_t status;  /* REFUSE, RESULT, AGREE, AGREED: aq_status */
     int32_t code;    /* EVENT, EXIT, ENDING: exit code of the job */
     uint64_t wait;   /* ENDING: how long the others may take, ns */
-    uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result */
+    uint64_t bytes;  /* CALL: of my part or of the object; RESULT: of the whole result; SHOW, of
+                        counters: aqi_counters_form */
     uint64_t offset; /* CALL: of this piece */
     uint8_t key[AQI_JOB_KEY_BYTES]; /* JOB; CLAIM: the secret of the host's agent */
     uint64_t name[2];               /* AGREE, AGREED: of the agreement */

@@ -56,6 +56,7 @@ static struct aqi_control sample(uint16_t type)
         break;
     case AQI_CONTROL_SHOW:
         message.call = AQI_SHOW_COUNTERS;
+        message.bytes = 0x0102030405060708;
         return message;
     case AQI_CONTROL_ENDING:
         message.code = 3;
@@ -105,7 +106,7 @@ static void test_each_type_comes_back(void **state)
         struct aqi_control in = sample(type), out;
         size_t len = packet(&in, buf);
         assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
-        assert_int_equal(out.version, AQI_CONTROL_VERSION);
+        assert_int_equal(out.version, aqi_wire_version(AQI_WIRE_CONTROL));
         assert_same(&in, &out);
     }
 }
@@ -116,11 +117,11 @@ static void test_bytes_are_pinned(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control refuse = {
         .type = AQI_CONTROL_REFUSE, .status = AQ_ESTATE, .data = "no", .len = 2};
-    static const uint8_t expected[] = {7, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
+    static const uint8_t expected[] = {8, 0, 3, 0, 0xfa, 0xff, 0xff, 0xff, 'n', 'o'};
     assert_int_equal(packet(&refuse, buf), sizeof(expected));
     assert_memory_equal(buf, expected, sizeof(expected));
     struct aqi_control hello = {.type = AQI_CONTROL_HELLO};
-    static const uint8_t hello_bytes[] = {7, 0, 1, 0};
+    static const uint8_t hello_bytes[] = {8, 0, 1, 0};
     assert_int_equal(packet(&hello, buf), sizeof(hello_bytes));
     assert_memory_equal(buf, hello_bytes, sizeof(hello_bytes));
 }
@@ -183,7 +184,7 @@ static void test_the_most_data_of_each_type(void **state)
 static void test_types_that_do_not_exist(void **state)
 {
     (void)state;
-    uint8_t buf[AQI_CONTROL_MAX] = {AQI_CONTROL_VERSION};
+    uint8_t buf[AQI_CONTROL_MAX] = {aqi_wire_version(AQI_WIRE_CONTROL)};
     struct aqi_control message = {.type = AQI_CONTROL_TYPES};
     assert_int_equal(aqi_control_encode(&message, buf), 0);
     message.type = 0;
@@ -246,14 +247,14 @@ static void test_other_versions(void **state)
     uint8_t buf[AQI_CONTROL_MAX];
     struct aqi_control in = sample(AQI_CONTROL_CALL), out = {0};
     size_t len = packet(&in, buf);
-    buf[0] = AQI_CONTROL_VERSION + 1;
+    buf[0] = aqi_wire_version(AQI_WIRE_CONTROL) + 1;
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_EMISMATCH);
-    assert_int_equal(out.version, AQI_CONTROL_VERSION + 1);
+    assert_int_equal(out.version, aqi_wire_version(AQI_WIRE_CONTROL) + 1);
     assert_int_equal(out.type, AQI_CONTROL_CALL);
     /* A refusal must be understood whichever version sent it. */
     in = sample(AQI_CONTROL_REFUSE);
     len = packet(&in, buf);
-    buf[0] = AQI_CONTROL_VERSION + 1;
+    buf[0] = aqi_wire_version(AQI_WIRE_CONTROL) + 1;
     assert_int_equal(aqi_control_decode(buf, len, &out), AQ_OK);
     assert_same(&in, &out);
 }
@@ -287,13 +288,13 @@ static void test_random_bytes(void **state)
         for (size_t i = 0; i < len; i++)
             buf[i] = rand() % 3 == 0 ? (uint8_t)rand() : 0;
         if (len > 2 && rand() % 8 != 0) {
-            buf[0] = AQI_CONTROL_VERSION;
+            buf[0] = aqi_wire_version(AQI_WIRE_CONTROL);
             buf[1] = buf[3 % len] = 0;
             buf[2] = (uint8_t)(rand() % (AQI_CONTROL_TYPES + 1));
         }
         struct aqi_control message;
         if (aqi_control_decode(buf, len, &message) != AQ_OK) continue;
-        if (message.version != AQI_CONTROL_VERSION) continue;
+        if (message.version != aqi_wire_version(AQI_WIRE_CONTROL)) continue;
         assert_int_equal(packet(&message, again), len);
         assert_memory_equal(buf, again, len);
     }

@@ -302,7 +302,7 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
         desk_refuse(socket, AQ_EPROTO,
                     "this program's library uses version %u of the control protocol, this aqrun "
                     "version %u: start it with the aqrun of the same installation",
-                    message.version, AQI_CONTROL_VERSION);
+                    message.version, aqi_wire_version(AQI_WIRE_CONTROL));
     } else {
         desk_garbage(seat, len);
         if (socket >= 0) close(socket);
@@ -391,6 +391,16 @@ static void desk_claim(struct desk_caller *caller, const struct aqi_control *mes
     desk_accept(seat, fd, caller->who.pid);
 }
 
+/* Its secret cannot be checked, as it may be elsewhere in that version. */
+static void desk_claim_other(struct desk_caller *caller, unsigned version)
+{
+    char why[AQI_CONTROL_TEXT];
+    int fd = fcntl(caller->source.fd, F_DUPFD_CLOEXEC, 0);
+    aqi_wire_differs(why, sizeof(why), AQI_WIRE_CONTROL, "this program's library", version,
+                     "the agent of its host");
+    if (fd >= 0) desk_refuse(fd, AQ_EPROTO, "%s", why);
+}
+
 static void desk_caller_ready(struct aqi_source *source)
 {
     struct desk_caller *caller = AQI_SOURCE_OF(source, struct desk_caller, source);
@@ -406,6 +416,8 @@ static void desk_caller_ready(struct aqi_source *source)
     if (status == AQ_OK && message.type == AQI_CONTROL_CLAIM &&
         aqi_mac_same(message.key, desk.secret))
         desk_claim(caller, &message);
+    else if (status == AQ_EMISMATCH && message.type == AQI_CONTROL_CLAIM)
+        desk_claim_other(caller, message.version);
     desk_forget_caller(caller);
 }
 
@@ -452,12 +464,22 @@ void aqi_desk_signal(uint32_t rank, int number)
 
 /* --- messages ------------------------------------------------------------------------------- */
 
-static void desk_show(uint32_t rank, enum aqi_show what, int fd)
+/* Takes the descriptor over. */
+static void desk_show(const struct desk_seat *seat, const struct aqi_control *message, int fd)
 {
-    if (what == AQI_SHOW_COUNTERS)
+    uint32_t rank = desk_rank(seat);
+    char name[AQI_RANK_NAME_BYTES];
+    if (message->call != AQI_SHOW_COUNTERS) {
+        aqi_records_take(rank, (enum aqi_show)message->call, fd);
+    } else if (message->bytes == aqi_counters_form()) {
         aqi_top_take(rank, fd);
-    else
-        aqi_records_take(rank, what, fd);
+    } else {
+        aqi_hub_say(desk.hub,
+                    "%s has other counters than this aqrun, which cannot show them: start it with "
+                    "the aqrun of the same installation",
+                    aqi_hub_name(desk.hub, rank, name));
+        close(fd);
+    }
 }
 
 /* Take a packet from the rank's own socket; false when there is none. */
@@ -478,7 +500,7 @@ static bool desk_control_take(struct desk_seat *seat)
     if (status == AQ_OK) status = aqi_control_decode(buf, len, &message);
     if (status == AQ_OK && message.type == AQI_CONTROL_SHOW) {
         /* Without one, no descriptors were available here; proceed without it. */
-        if (passed >= 0) desk_show(desk_rank(seat), (enum aqi_show)message.call, passed);
+        if (passed >= 0) desk_show(seat, &message, passed);
         return true;
     }
     if (passed >= 0) close(passed);

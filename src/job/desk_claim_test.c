@@ -73,6 +73,25 @@ static void places_are_claimed(void **state)
     close_world();
 }
 
+/* Whatever such a claim contains. */
+static void claims_of_other_versions_are_refused(void **state)
+{
+    uint8_t bytes[AQI_CONTROL_MAX] = {(uint8_t)(aqi_wire_version(AQI_WIRE_CONTROL) + 1)};
+    const uint16_t type = AQI_CONTROL_CLAIM;
+    static const size_t lengths[] = {4, 5, 24, 100, sizeof(bytes)};
+    (void)state;
+    open_listener();
+    memcpy(bytes + 2, &type, sizeof(type));
+    for (size_t i = 0; i < AQI_COUNT_OF(lengths); i++) {
+        int fd = call();
+        assert_int_equal(send(fd, bytes, lengths[i], 0), lengths[i]);
+        turns();
+        expect_refusal(fd, AQ_EPROTO, "of the format \"control\", the agent of its host version");
+    }
+    assert_int_equal(aqi_desk_claimed(), 0);
+    close_world();
+}
+
 /* A call that comes while there are no descriptors is taken later, without spinning until then. */
 static void without_descriptors_calls_wait(void **state)
 {
@@ -247,6 +266,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(places_are_claimed),
+        cmocka_unit_test(claims_of_other_versions_are_refused),
         cmocka_unit_test(without_descriptors_calls_wait),
         cmocka_unit_test(strangers_claim_nothing),
         cmocka_unit_test(another_user_claims_nothing),

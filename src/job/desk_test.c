@@ -136,7 +136,7 @@ static void a_place_that_is_given_up(void **state)
 static void another_version(void **state)
 {
     (void)state;
-    uint16_t head[2] = {AQI_CONTROL_VERSION + 1, AQI_CONTROL_HELLO};
+    uint16_t head[2] = {aqi_wire_version(AQI_WIRE_CONTROL) + 1, AQI_CONTROL_HELLO};
     open_places();
     int theirs, own = own_socket(&theirs);
     struct iovec bytes = {.iov_base = head, .iov_len = sizeof(head)};
@@ -173,7 +173,9 @@ static void garbage_of_a_rank(void **state)
     for (unsigned i = 0; i < 5; i++) {
         open_places();
         int fd = joined(FIRST), theirs, own = own_socket(&theirs);
-        const struct aqi_control show = {.type = AQI_CONTROL_SHOW, .call = AQI_SHOW_COUNTERS},
+        const struct aqi_control show = {.type = AQI_CONTROL_SHOW,
+                                         .call = AQI_SHOW_COUNTERS,
+                                         .bytes = aqi_counters_form()},
                                  job = {.type = AQI_CONTROL_JOB,
                                         .size = 1,
                                         .hosts = 1,

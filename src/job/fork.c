@@ -2,6 +2,7 @@
  * started by ranks of a manager's job. The rank's side of the control socket. */
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/stats.h"
 #include "job/channel.h"
 #include "job/control.h"
 #include "job/managed.h"
@@ -113,7 +114,7 @@ static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, 
         status = aqi_fail(AQ_EPROTO, "job",
                           "aqrun uses version %u of the control protocol, this program's library "
                           "version %u: start it with the aqrun of the same installation",
-                          message->version, AQI_CONTROL_VERSION);
+                          message->version, aqi_wire_version(AQI_WIRE_CONTROL));
     else if (status != AQ_OK)
         status =
             aqi_fail(AQ_EPROTO, "job", "aqrun sent a malformed control message of %zu bytes", len);
@@ -500,6 +501,7 @@ static aq_status fork_agree(struct aqi_boot *boot, const uint64_t name[2], aq_st
 static aq_status fork_show(struct aqi_boot *boot, enum aqi_show what, int fd)
 {
     struct aqi_control message = {.type = AQI_CONTROL_SHOW, .call = what};
+    if (what == AQI_SHOW_COUNTERS) message.bytes = aqi_counters_form();
     return fork_send(fork_of(boot), boot->fd, &message, fd);
 }
 

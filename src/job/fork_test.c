@@ -171,8 +171,9 @@ static void script_other_version(struct launcher *self)
 
 static void script_garbage(struct launcher *self)
 {
-    if (send(self->control, (const char[]){AQI_CONTROL_VERSION, 0, 99, 0, 1, 2, 3, 4, 5}, 9, 0) !=
-        9)
+    if (send(self->control,
+             (const unsigned char[]){aqi_wire_version(AQI_WIRE_CONTROL), 0, 99, 0, 1, 2, 3, 4, 5},
+             9, 0) != 9)
         abort();
 }
 

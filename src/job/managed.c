@@ -31,14 +31,22 @@ static const char managed_card_key[] = "aq-host", managed_job_key[] = "aq-key",
 
 /* Sent by the first rank of a host to the others. */
 struct managed_card {
+    uint32_t version; /* of AQI_WIRE_AGENTS; first in every version, here and below */
     uint8_t name[16]; /* of the agent's socket */
     uint8_t secret[AQI_JOB_KEY_BYTES];
 };
 
+/* Sent by rank 0 to all. */
+struct managed_key {
+    uint32_t version;
+    uint8_t key[AQI_JOB_KEY_BYTES];
+};
+static_assert(sizeof(struct managed_card) == 36 && sizeof(struct managed_key) == 20, "no padding");
+
 struct aqi_managed {
     struct aqi_manager *manager;
     struct managed_card card;
-    uint8_t key[AQI_JOB_KEY_BYTES];
+    struct managed_key key;
     int feed; /* to the agent, if we have forked it; otherwise -1 */
     int control;
     int stop; /* ends the watch */
@@ -112,6 +120,7 @@ static aq_status managed_start_agent(struct aqi_managed *managed)
     int ends[2];
     snprintf(plan.program, sizeof(plan.program), "%.60s", program_invocation_short_name);
     aq_status status = managed_random(&managed->card, sizeof(managed->card));
+    managed->card.version = aqi_wire_version(AQI_WIRE_AGENTS);
     memcpy(plan.secret, managed->card.secret, sizeof(plan.secret));
     if (status == AQ_OK) status = managed_listen(&managed->card, &plan.listener);
     if (status != AQ_OK) return status;
@@ -166,17 +175,26 @@ static aq_status managed_get(struct aqi_managed *managed, uint32_t rank, const c
     return managed->manager->kind->get(managed->manager, rank, key, bytes, room, len);
 }
 
-static aq_status managed_get_exactly(struct aqi_managed *managed, uint32_t rank, const char *key,
-                                     void *bytes, size_t want)
+/* A value that begins with a version, which is to be ours. */
+static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, const char *key,
+                                  void *bytes, size_t want)
 {
+    uint8_t value[128] = {0};
+    char them[32], why[200];
+    uint32_t version;
     size_t len = 0;
-    aq_status status = managed_get(managed, rank, key, bytes, want, &len);
-    if (status == AQ_OK && len != want)
-        status = aqi_fail(AQ_EPROTO, "job",
-                          "rank %u has put %zu bytes as %s instead of %zu: do all ranks use the "
-                          "same version of Aqueduct?",
-                          rank, len, key, want);
-    return status;
+    aq_status status = managed_get(managed, rank, key, value, sizeof(value), &len);
+    if (status != AQ_OK) return status;
+    memcpy(&version, value, sizeof(version));
+    if (len == want && version == aqi_wire_version(AQI_WIRE_AGENTS)) {
+        memcpy(bytes, value, want);
+        return AQ_OK;
+    }
+    snprintf(them, sizeof(them), "rank %u", rank);
+    aqi_wire_differs(why, sizeof(why), AQI_WIRE_AGENTS, them, version, "this process");
+    if (version != aqi_wire_version(AQI_WIRE_AGENTS)) return aqi_fail(AQ_EPROTO, "job", "%s", why);
+    return aqi_fail(AQ_EPROTO, "job", "%s has put %zu bytes as %s instead of %zu", them, len, key,
+                    want);
 }
 
 /* Agents above ours, the parent first, each ended by NUL. */
@@ -202,14 +220,13 @@ static aq_status managed_exchange(struct aqi_managed *managed)
     const struct aqi_manager_info *info = &managed->manager->info;
     struct managed_answer answer = {0};
     uint32_t first = aqi_manager_first(managed->manager, info->host);
-    aq_status status = managed_get_exactly(managed, first, managed_card_key, &managed->card,
-                                           sizeof(managed->card));
+    aq_status status =
+        managed_get_ours(managed, first, managed_card_key, &managed->card, sizeof(managed->card));
     if (status == AQ_OK)
-        status =
-            managed_get_exactly(managed, 0, managed_job_key, managed->key, sizeof(managed->key));
+        status = managed_get_ours(managed, 0, managed_job_key, &managed->key, sizeof(managed->key));
     bool leads = managed_leads(managed);
     if (status == AQ_OK && leads)
-        status = managed_feed(managed, managed->key, sizeof(managed->key));
+        status = managed_feed(managed, managed->key.key, sizeof(managed->key.key));
     if (status == AQ_OK && leads) status = managed_hear(managed, &answer);
     if (status != AQ_OK || info->hosts == 1) return status;
     if (leads) status = managed_put(managed, managed_offer_key, answer.text, strlen(answer.text));
@@ -227,9 +244,10 @@ static aq_status managed_begin(struct aqi_managed *managed)
             status = managed_put(managed, managed_card_key, &managed->card, sizeof(managed->card));
     }
     if (status == AQ_OK && managed->manager->info.rank == 0) {
-        status = managed_random(managed->key, sizeof(managed->key));
+        managed->key.version = aqi_wire_version(AQI_WIRE_AGENTS);
+        status = managed_random(managed->key.key, sizeof(managed->key.key));
         if (status == AQ_OK)
-            status = managed_put(managed, managed_job_key, managed->key, sizeof(managed->key));
+            status = managed_put(managed, managed_job_key, &managed->key, sizeof(managed->key));
     }
     if (status == AQ_OK) status = managed->manager->kind->fence(managed->manager);
     return status == AQ_OK ? managed_exchange(managed) : status;

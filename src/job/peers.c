@@ -44,13 +44,22 @@ static void peers_add(void *arg, char *text)
     peers.used += len;
 }
 
+static void peers_other(uint32_t index, unsigned version)
+{
+    char why[200], name[AQI_RANK_NAME_BYTES];
+    aqi_hub_name(peers.hub, aqi_hub_rank_at(peers.hub, index), name);
+    aqi_wire_differs(why, sizeof(why), AQI_WIRE_BOARD, name, version, "its agent");
+    aqi_hub_say(peers.hub, "%s", why);
+}
+
 static void peers_read(void)
 {
     peers.read = true;
     peers.used = peers.sent = 0;
     for (uint32_t i = 0; i < aqi_hub_local_ranks(peers.hub); i++) {
         int pid = aqi_hub_pid(peers.hub, i);
-        if (pid > 0) aqi_board_read(pid, peers_add, NULL);
+        unsigned other = pid > 0 ? aqi_board_read(pid, peers_add, NULL) : 0;
+        if (other != 0) peers_other(i, other);
     }
 }
 
@@ -62,7 +71,7 @@ static void peers_send(void)
     size_t left = peers.used - peers.sent, len = aqi_min(left, sizeof(packet.text));
     const char *end = len < left ? memrchr(at, '\n', len) : NULL;
     if (end != NULL) len = (size_t)(end - at) + 1;
-    packet = (struct aqi_top_peers){.version = AQI_TOP_VERSION,
+    packet = (struct aqi_top_peers){.version = aqi_wire_version(AQI_WIRE_TOP),
                                     .turn = peers.answered + 1,
                                     .last = len == left,
                                     .agents = aqi_hub_agents_here(peers.hub),

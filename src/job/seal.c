@@ -84,7 +84,7 @@ void aqi_seal_job_close(struct aqi_seal_job *job)
 
 static struct seal_head seal_our_head(void)
 {
-    struct seal_head head = {.version = htole16(AQI_SEAL_VERSION)};
+    struct seal_head head = {.version = htole16(aqi_wire_version(AQI_WIRE_LINK))};
     memcpy(head.magic, seal_magic, sizeof(head.magic));
     return head;
 }
@@ -167,7 +167,7 @@ static aq_status seal_check_head(struct aqi_seal *seal)
             seal, AQ_EPROTO,
             "it does not use the protocol of links: another program is at that address");
     unsigned version = le16toh(head.version);
-    if (version == AQI_SEAL_VERSION) return AQ_OK;
+    if (version == aqi_wire_version(AQI_WIRE_LINK)) return AQ_OK;
     /* The listener has already sent its version, so both sides know both. */
     if (seal->role == AQI_SEAL_CALLER) {
         head = seal_our_head();
@@ -176,7 +176,7 @@ static aq_status seal_check_head(struct aqi_seal *seal)
     return seal_fail(seal, AQ_EPROTO,
                      "it uses version %u of the protocol of links, this host version %u: install "
                      "the same Aqueduct on all hosts",
-                     version, AQI_SEAL_VERSION);
+                     version, aqi_wire_version(AQI_WIRE_LINK));
 }
 
 static aq_status seal_challenged(struct aqi_seal *seal)

@@ -20,10 +20,9 @@
 #ifndef AQI_SEAL_H
 #define AQI_SEAL_H
 
-#include "base/base.h"
 #include "base/mac.h"
+#include "base/wire.h"
 
-#define AQI_SEAL_VERSION   1u
 #define AQI_SEAL_KEY_BYTES AQI_MAC_BYTES
 #define AQI_SEAL_NONCE     16u
 #define AQI_SEAL_HEAD      4u /* bytes of a frame before the payload */

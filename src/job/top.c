@@ -109,8 +109,8 @@ static void top_send(const struct aqi_top_packet *packet)
 static void top_show(void)
 {
     static struct aqi_top_packet packet;
-    packet.version = AQI_TOP_VERSION;
-    packet.row_bytes = sizeof(packet.row[0]);
+    packet.version = aqi_wire_version(AQI_WIRE_TOP);
+    packet.form = aqi_counters_form();
     packet.ranks = aqi_hub_ranks(top.params.hub);
     packet.rows = 0;
     snprintf(packet.host, sizeof(packet.host), "%s", top.params.host);
@@ -192,7 +192,10 @@ static void top_watcher_ready(struct aqi_source *source)
     top_flush(watcher);
     ssize_t got = recv(source->fd, &ask, sizeof(ask), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (got != (ssize_t)sizeof(ask) || ask.version != AQI_TOP_VERSION) {
+    if (got != (ssize_t)sizeof(ask) || ask.version != aqi_wire_version(AQI_WIRE_TOP)) {
+        const uint32_t ours = aqi_wire_version(AQI_WIRE_TOP);
+        if (got >= (ssize_t)sizeof(ask.version) && ask.version != ours)
+            (void)send(source->fd, &ours, sizeof(ours), MSG_DONTWAIT | MSG_NOSIGNAL);
         top_forget(watcher);
         return;
     }

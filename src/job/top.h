@@ -8,14 +8,14 @@
 #define AQI_TOP_H
 
 #include "base/stats.h"
+#include "base/wire.h"
 #include "job/hub/hub.h"
 
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-#define AQI_TOP_VERSION 2u
-#define AQI_TOP_ROWS    128u /* maximum rows in a packet */
+#define AQI_TOP_ROWS 128u /* maximum rows in a packet */
 
 /* The name of the socket: this, the user ID, a point and the process ID of the root. */
 #define AQI_TOP_NAME "aq-top-"
@@ -29,6 +29,7 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
 
 /* Queries: aqtop requests counters at an interval, aqinfo once what ranks know of their peers. */
 enum aqi_top_what { AQI_TOP_COUNTERS, AQI_TOP_PEERS };
+/* Every packet begins with the version. A query of another version is answered by just ours. */
 struct aqi_top_ask {
     uint32_t version;
     uint32_t interval_ms; /* COUNTERS */
@@ -49,9 +50,10 @@ struct aqi_top_row {
 /* The answer to aqtop: packets with rows of one host. */
 struct aqi_top_packet {
     uint32_t version;
-    uint32_t row_bytes; /* if not ours: another version of the library */
-    uint32_t ranks;     /* of the job */
-    uint32_t rows;      /* in this packet */
+    uint32_t ranks; /* of the job */
+    uint64_t form;  /* aqi_counters_form; if not ours: another build of the library */
+    uint32_t rows;  /* in this packet */
+    uint32_t unused;
     char host[64], program[64];
     struct aqi_top_row row[AQI_TOP_ROWS];
 };

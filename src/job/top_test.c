@@ -79,13 +79,13 @@ static void test_shown(void **state)
     int fd = watcher();
     shows_at(1000 * MS);
     assert_int_equal(told, 0);
-    ask(fd, AQI_TOP_VERSION, 200);
+    ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     shows_at(1000 * MS);
     assert_int_equal(told_ns, 200 * MS);
     ssize_t len = hear(fd, &packet);
     assert_int_equal(len, offsetof(struct aqi_top_packet, row) + sizeof(packet.row[0]));
-    assert_int_equal(packet.version, AQI_TOP_VERSION);
-    assert_int_equal(packet.row_bytes, sizeof(packet.row[0]));
+    assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
+    assert_true(packet.form == aqi_counters_form());
     assert_int_equal(packet.ranks, RANKS);
     assert_int_equal(packet.rows, 1); /* nothing is known of rank 0 */
     assert_string_equal(packet.host, "here");
@@ -117,14 +117,14 @@ static void test_intervals(void **state)
     (void)state;
     int fd = watcher(), other = watcher();
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++) {
-        ask(fd, AQI_TOP_VERSION, rows[i].ms);
+        ask(fd, aqi_wire_version(AQI_WIRE_TOP), rows[i].ms);
         shows_at(1);
         assert_int_equal(told_ns, rows[i].ns);
     }
-    ask(other, AQI_TOP_VERSION, 300);
+    ask(other, aqi_wire_version(AQI_WIRE_TOP), 300);
     shows_at(2);
     assert_int_equal(told_ns, 300 * MS);
-    ask(fd, AQI_TOP_VERSION, 200);
+    ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     shows_at(3);
     assert_int_equal(told_ns, 200 * MS);
     close(fd);
@@ -140,8 +140,10 @@ static void test_refused_watchers(void **state)
     int fds[WATCHERS + 1];
     (void)state;
     fds[0] = watcher();
-    ask(fds[0], AQI_TOP_VERSION + 1, 200);
+    ask(fds[0], aqi_wire_version(AQI_WIRE_TOP) + 1, 200);
     shows_at(1);
+    assert_int_equal(hear(fds[0], &packet), sizeof(packet.version));
+    assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
     assert_int_equal(hear(fds[0], &packet), 0);
     assert_int_equal(told, 0);
     close(fds[0]);
@@ -163,7 +165,7 @@ static void test_no_descriptors(void **state)
     socklen_t len = aqi_top_address((unsigned)geteuid(), (int)getpid(), &address);
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
-    ask(fd, AQI_TOP_VERSION, 200);
+    ask(fd, aqi_wire_version(AQI_WIRE_TOP), 200);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
     none = all;
     none.rlim_cur = 0;
@@ -185,7 +187,8 @@ static void test_no_descriptors(void **state)
 
 static void ask_peers(int fd)
 {
-    const struct aqi_top_ask words = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};
+    const struct aqi_top_ask words = {.version = aqi_wire_version(AQI_WIRE_TOP),
+                                      .what = AQI_TOP_PEERS};
     assert_int_equal(send(fd, &words, sizeof(words), MSG_NOSIGNAL), sizeof(words));
 }
 
@@ -198,7 +201,7 @@ static void expect_peers(int fd, unsigned lines)
         aqi_loop_once(0); /* queued packets are sent */
         ssize_t len = recv(fd, &packet, sizeof(packet), MSG_DONTWAIT);
         assert_int_equal(len, offsetof(struct aqi_top_peers, text) + packet.len);
-        assert_int_equal(packet.version, AQI_TOP_VERSION);
+        assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
         assert_int_equal(packet.agents, 1);
         packets++;
         if (packet.len == 0) continue;
@@ -220,7 +223,7 @@ static void test_peers(void **state)
     (void)state;
     int fds[2] = {watcher(), watcher()}, other = watcher();
     struct aqi_top_packet packet;
-    ask(other, AQI_TOP_VERSION, 1000);
+    ask(other, aqi_wire_version(AQI_WIRE_TOP), 1000);
     ask_peers(fds[0]);
     shows_at(aqi_now_ns());
     expect_peers(fds[0], 0); /* no rank has joined */
@@ -240,7 +243,7 @@ static void test_peers(void **state)
         close(fds[i]);
     }
     while (hear(other, &packet) > 0)
-        assert_int_equal(packet.row_bytes, sizeof(packet.row[0]));
+        assert_true(packet.form == aqi_counters_form());
     close(other);
 }
 

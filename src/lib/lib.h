@@ -46,11 +46,13 @@ struct lib_mark {
     uint32_t rows;     /* hash of their names */
     uint8_t major, minor;
     uint16_t patch;
+    uint8_t wires[16]; /* the version of each format between ranks, by enum aqi_wire; 0: none */
 };
-static_assert(sizeof(struct lib_mark) == 16, "no padding");
+static_assert(sizeof(struct lib_mark) == 32, "no padding");
 
 /*
- * Compare the version, and the rows marked `same`, with those of all ranks. Collective.
+ * Compare the versions of the library and of the formats between ranks, and the rows marked `same`,
+ * with those of all ranks. Collective.
  *
  * @return AQ_OK, AQ_EPROTO or AQ_ESETTING everywhere: the message names what differs, two ranks and
  *         the versions or values.

@@ -2,6 +2,7 @@
  * corrupts data later. */
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/wire.h"
 #include "lib/lib.h"
 
 #include <aqueduct/version.h>
@@ -91,6 +92,26 @@ static const char *same_version(const struct lib_mark *mark, char text[32])
     return text;
 }
 
+static_assert(AQI_WIRE_OF_JOB <= sizeof(((struct lib_mark *)NULL)->wires), "each has its place");
+
+/* Builds of one release, made while it was developed, may differ, too. */
+static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
+{
+    char first[32], second[32];
+    for (unsigned i = 0; i < sizeof(all->wires); i++) {
+        if (all[rank].wires[i] == all[0].wires[i]) continue;
+        const char *name = i < AQI_WIRE_OF_JOB ? aqi_wires[i].name : "one that is newer";
+        return aqi_fail(
+            AQ_EPROTO, "lib",
+            "the ranks have incompatible builds of libaqueduct: in format \"%s\" rank 0 "
+            "(libaqueduct %s) uses version %u and rank %u (%s) version %u; install the "
+            "same one on all hosts, and check LD_LIBRARY_PATH",
+            name, same_version(&all[0], first), all[0].wires[i], rank,
+            same_version(&all[rank], second), all[rank].wires[i]);
+    }
+    return AQ_OK;
+}
+
 /* All ranks find the same. A difference that matters is an error, others one warning. */
 static aq_status same_versions(const struct aqi_boot_info *info, const struct lib_mark *all)
 {
@@ -105,6 +126,8 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
                 "the ranks have incompatible versions of libaqueduct: rank 0 has %s and rank %u "
                 "has %s; install the same one on all hosts, and check LD_LIBRARY_PATH",
                 first, rank, second);
+        aq_status st = same_wires(all, rank);
+        if (st != AQ_OK) return st;
         if (all[rank].patch == all[0].patch && all[rank].minor == all[0].minor) continue;
         if (others++ == 0) other = rank;
     }
@@ -132,11 +155,13 @@ aq_status lib_compare_ranks(struct aqi_boot *boot)
     struct same_list list;
     if (info->size == 1) return AQ_OK;
     same_collect(&list);
-    const struct lib_mark mine = {.settings = same_hash(&list),
-                                  .rows = same_rows(&list),
-                                  .major = AQ_VERSION_MAJOR,
-                                  .minor = AQ_VERSION_MINOR,
-                                  .patch = AQ_VERSION_PATCH};
+    struct lib_mark mine = {.settings = same_hash(&list),
+                            .rows = same_rows(&list),
+                            .major = AQ_VERSION_MAJOR,
+                            .minor = AQ_VERSION_MINOR,
+                            .patch = AQ_VERSION_PATCH};
+    for (unsigned i = 0; i < AQI_WIRE_OF_JOB; i++)
+        mine.wires[i] = aqi_wire_version(i);
     struct lib_mark *all = calloc(info->size, sizeof(mine));
     if (all == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to compare the settings");
     aq_status st = boot->kind->allgather(boot, &mine, sizeof(mine), all);

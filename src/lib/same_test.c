@@ -1,6 +1,7 @@
 /* Tests same.c: ranks whose libraries or settings differ, simulated by a bootstrap. */
 #include "base/capture_test.h"
 #include "base/fail.h"
+#include "base/wire.h"
 #include "lib/lib.h"
 
 #include <aqueduct/version.h>
@@ -25,6 +26,8 @@ static aq_status same_gather(struct aqi_boot *boot, const void *mine, size_t len
         to[i].major = (uint8_t)(to[i].major + marks[i].major);
         to[i].minor = (uint8_t)(to[i].minor + marks[i].minor);
         to[i].patch = (uint16_t)(to[i].patch + marks[i].patch);
+        for (unsigned w = 0; w < sizeof(own.wires); w++)
+            to[i].wires[w] = (uint8_t)(to[i].wires[w] + marks[i].wires[w]);
     }
     return AQ_OK;
 }
@@ -95,6 +98,28 @@ static void versions_that_do_not_are_an_error_everywhere(void **state)
     }
 }
 
+/* Also one that this version does not know, or no longer has. */
+static void formats_that_differ_are_an_error_everywhere(void **state)
+{
+    char text[256];
+    (void)state;
+    for (unsigned i = 0; i < sizeof(marks[0].wires); i++) {
+        bool known = i < AQI_WIRE_OF_JOB;
+        unsigned ours = known ? aqi_wires[i].version : 0;
+        marks[2].wires[i] = 5;
+        snprintf(text, sizeof(text),
+                 "in format \"%s\" rank 0 (libaqueduct %s) uses version %u and rank 2 (%s) version "
+                 "%u;",
+                 known ? aqi_wires[i].name : "one that is newer", aq_version(), ours, aq_version(),
+                 ours + 5);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            (void)compare(rank, AQ_EPROTO);
+            assert_non_null(strstr(aq_error_message(), text));
+        }
+        marks[2].wires[i] = 0;
+    }
+}
+
 /* Settings that only one of the versions has cannot be compared. */
 static void other_rows_are_not_compared(void **state)
 {
@@ -115,6 +140,7 @@ int main(void)
         cmocka_unit_test_setup(those_that_are_the_same_say_nothing, begin),
         cmocka_unit_test_setup(versions_that_fit_are_one_warning, begin),
         cmocka_unit_test_setup(versions_that_do_not_are_an_error_everywhere, begin),
+        cmocka_unit_test_setup(formats_that_differ_are_an_error_everywhere, begin),
         cmocka_unit_test_setup(other_rows_are_not_compared, begin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

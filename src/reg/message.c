@@ -35,7 +35,7 @@ size_t reg_message_encode(const struct reg_message *message, void *bytes)
     struct reg_wire wire = message->wire;
     unsigned char *at = bytes;
     size_t serials = sizeof(uint64_t) * wire.serials;
-    wire.version = REG_MESSAGE_VERSION;
+    wire.version = aqi_wire_version(AQI_WIRE_LENDING);
     memcpy(at, &wire, sizeof(wire));
     memcpy(at + sizeof(wire), message->serials, serials);
     at += sizeof(wire) + serials;
@@ -45,7 +45,8 @@ size_t reg_message_encode(const struct reg_message *message, void *bytes)
 
 static const char *message_wrong(const struct reg_wire *wire, size_t len)
 {
-    if (wire->version != REG_MESSAGE_VERSION) return "is of another version of the library";
+    if (wire->version != aqi_wire_version(AQI_WIRE_LENDING))
+        return "is of another version of the library";
     if (wire->kind == REG_MESSAGE_NONE || wire->kind >= REG_MESSAGE_KINDS)
         return "has no valid kind";
     if (wire->serials < message_shapes[wire->kind].serials_least ||

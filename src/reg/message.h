@@ -6,10 +6,9 @@
 #ifndef AQI_REG_MESSAGE_H
 #define AQI_REG_MESSAGE_H
 
-#include "base/base.h"
+#include "base/wire.h"
 
-#define REG_MESSAGE_VERSION 1u
-#define REG_SERIALS_MAX     8u
+#define REG_SERIALS_MAX 8u
 
 enum reg_message_kind {
     REG_MESSAGE_NONE,

@@ -59,7 +59,7 @@ static void legal_messages_come_back(void **unused)
         size_t len = encode(legal[i], frame);
         assert_int_equal(reg_message_decode(frame, len, &message), AQ_OK);
         struct reg_wire wire = legal[i];
-        wire.version = REG_MESSAGE_VERSION;
+        wire.version = aqi_wire_version(AQI_WIRE_LENDING);
         assert_memory_equal(&message.wire, &wire, sizeof(wire));
         for (unsigned k = 0; k < wire.serials; k++)
             assert_int_equal(message.serials[k], 100 + k);

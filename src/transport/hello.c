@@ -18,7 +18,7 @@ struct hello_wire {
     uint64_t segment_addr, segment_size, segment_offset;
     uint32_t nbytes;
     uint16_t addr_len, key_len, medium_lines;
-    uint8_t unused_too[2];
+    uint8_t messages, transport;
     uint32_t bell_bit;
 };
 static_assert(sizeof(struct hello_wire) == AQI_HELLO_HEADER, "the header has no padding");
@@ -37,13 +37,15 @@ static unsigned char *hello_put_bytes(unsigned char *at, const void *from, size_
 size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
 {
     struct hello_wire wire = {.magic = htole64(MAGIC),
-                              .version = htole16(AQI_HELLO_VERSION),
+                              .version = htole16(aqi_wire_version(AQI_WIRE_CONNECTION)),
                               .type = hello->type,
                               .objects = hello->objects,
                               .memory = hello->memory,
                               .traits = hello->traits,
                               .bell = hello->bell,
                               .bell_bit = htole32(hello->bell_bit),
+                              .messages = hello->messages,
+                              .transport = hello->transport,
                               .code = htole32(hello->code),
                               .status = htole32((uint32_t)hello->status),
                               .segment_addr = htole64(hello->segment_addr),
@@ -81,22 +83,30 @@ static bool hello_plausible(const struct aqi_hello *hello)
 aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello)
 {
     struct hello_wire wire;
+    if (len < offsetof(struct hello_wire, type)) return AQ_EPROTO;
+    memcpy(&wire, buf, offsetof(struct hello_wire, type));
+    if (le64toh(wire.magic) != MAGIC) return AQ_EPROTO;
+    if (le16toh(wire.version) != aqi_wire_version(AQI_WIRE_CONNECTION)) {
+        hello->version = le16toh(wire.version);
+        return AQ_EMISMATCH;
+    }
     if (len < sizeof(wire)) return AQ_EPROTO;
     memcpy(&wire, buf, sizeof(wire));
-    if (le64toh(wire.magic) != MAGIC) return AQ_EPROTO;
-    if (le16toh(wire.version) != AQI_HELLO_VERSION) return AQ_EMISMATCH;
     size_t addr_len = le16toh(wire.addr_len), key_len = le16toh(wire.key_len),
            nbytes = le32toh(wire.nbytes);
     if (addr_len > AQI_ADDR_MAX || key_len > AQI_KEY_MAX || nbytes > AQI_HELLO_DATA_MAX ||
         len != sizeof(wire) + addr_len + key_len + nbytes)
         return AQ_EPROTO;
     const unsigned char *at = (const unsigned char *)buf + sizeof(wire);
-    struct aqi_hello out = {.type = wire.type,
+    struct aqi_hello out = {.version = le16toh(wire.version),
+                            .type = wire.type,
                             .objects = wire.objects,
                             .memory = wire.memory,
                             .traits = wire.traits,
                             .bell = wire.bell,
                             .bell_bit = le32toh(wire.bell_bit),
+                            .messages = wire.messages,
+                            .transport = wire.transport,
                             .code = le32toh(wire.code),
                             .status = (int32_t)le32toh(wire.status),
                             .max_medium = (uint32_t)le16toh(wire.medium_lines) * LINE,

@@ -15,7 +15,6 @@
 
 #include "transport/transport.h"
 
-#define AQI_HELLO_VERSION  4
 #define AQI_HELLO_HEADER   64
 #define AQI_HELLO_DATA_MAX (32u << 10)
 #define AQI_HELLO_MAX      (AQI_HELLO_HEADER + AQI_ADDR_MAX + AQI_KEY_MAX + AQI_HELLO_DATA_MAX)
@@ -35,14 +34,17 @@ enum aqi_hello_type {
 #define AQI_HELLO_TRAITS  0x1u
 
 struct aqi_hello {
+    uint16_t version; /* decode only */
     uint8_t type;
     uint8_t objects;   /* descriptors that come along: objects of the transport … */
     uint8_t memory;    /* … and then, 0 or 1, the one that the segment lies in */
     uint8_t bell;      /* … and then, 0 or 1, the sender's bell, to be rung … */
     uint32_t bell_bit; /* … with this bit (base/bell.h) */
     uint8_t traits;    /* CALL: of the connection, AQI_HELLO_ORDERED … */
-    uint32_t code;     /* REFUSE: the program's own */
-    int32_t status;    /* REFUSE: an aq_status, below 0 */
+    /* CALL: the caller's versions of the formats "messages" and that of the transport. */
+    uint8_t messages, transport;
+    uint32_t code;  /* REFUSE: the program's own */
+    int32_t status; /* REFUSE: an aq_status, below 0 */
     /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; the smaller one is for
      * both. */
     uint32_t max_medium;
@@ -61,7 +63,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
 /*
  * Check and decode. The pointers of the result point into `buf`. Not logged.
  *
- * @return AQ_EMISMATCH  Of this library, but another version of it.
+ * @return AQ_EMISMATCH  Of this library, but another version of it: only `version` is set.
  * @return AQ_EPROTO     Not a message of this library, cut short, or with malformed fields.
  */
 aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello);

@@ -17,6 +17,8 @@ static struct aqi_hello sample(void)
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = 2,
                               .memory = 1,
+                              .messages = 7,
+                              .transport = 9,
                               .code = 0x01020304,
                               .max_medium = 8192,
                               .segment_addr = 0x7f0012345000,
@@ -46,6 +48,8 @@ static void test_there_and_back(void **state)
         assert_int_equal(again.code, 0x01020304);
         assert_int_equal(again.max_medium, 8192);
         assert_int_equal(again.objects + again.memory, 3);
+        assert_int_equal(again.messages * 10 + again.transport, 79);
+        assert_int_equal(again.version, aqi_wire_version(AQI_WIRE_CONNECTION));
         assert_int_equal(again.segment_addr, hello.segment_addr);
         assert_int_equal(again.segment_size, hello.segment_size);
         assert_int_equal(again.segment_offset, hello.segment_offset);
@@ -91,7 +95,13 @@ static void test_other_version(void **state)
     size_t len = aqi_hello_encode(&hello, buf);
     (void)state;
     buf[8]++;
-    assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EMISMATCH);
+    /* Whatever follows the version, and however much. */
+    for (size_t cut = 10; cut <= len; cut++) {
+        memset(&again, 0, sizeof(again));
+        assert_int_equal(aqi_hello_decode(buf, cut, &again), AQ_EMISMATCH);
+        assert_int_equal(again.version, aqi_wire_version(AQI_WIRE_CONNECTION) + 1);
+    }
+    assert_int_equal(aqi_hello_decode(buf, 9, &again), AQ_EPROTO);
     buf[0]++; /* not one of ours */
     assert_int_equal(aqi_hello_decode(buf, len, &again), AQ_EPROTO);
 }

@@ -15,7 +15,7 @@
 #ifndef AQI_RENDEZVOUS_H
 #define AQI_RENDEZVOUS_H
 
-#include "base/base.h"
+#include "base/wire.h"
 
 #define AQI_RENDEZVOUS_FDS 4           /* objects of a transport that go with a message */
 #define AQI_HANDSHAKE_MAX  (40u << 10) /* bytes of a message; hello.h has less */
@@ -58,6 +58,8 @@ struct aqi_rendezvous_hooks {
 };
 
 struct aqi_rendezvous_ops {
+    enum aqi_wire wire; /* the format of what the transport of a connection exchanges */
+
     aq_status (*open)(const struct aqi_rendezvous_hooks *hooks, struct aqi_rendezvous **rendezvous);
     /* Ends listeners and channels that are left. Cannot fail. */
     void (*close)(struct aqi_rendezvous *rendezvous);

@@ -62,6 +62,7 @@
 #define AQI_TRANSPORT_H
 
 #include "base/bell.h"
+#include "base/wire.h"
 #include "transport/am.h"
 #include "transport/rendezvous.h"
 

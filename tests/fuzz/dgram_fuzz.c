@@ -218,10 +218,10 @@ static void write_over(uint8_t *packet, size_t len, unsigned flags)
     if (flags & DGRAM_FUZZ_COOKIE && len >= 32) {
         memcpy(packet, &cookie, 8);
         memcpy(packet + 8, ids, 4);
-        packet[31] = DGRAM_VERSION;
+        packet[31] = aqi_wire_version(AQI_WIRE_UDP);
     } else if (flags & DGRAM_FUZZ_HANDSHAKE && len >= 112) {
         memcpy(packet, &magic, 8);
-        packet[8] = DGRAM_VERSION;
+        packet[8] = aqi_wire_version(AQI_WIRE_UDP);
         memcpy(packet + 12, ids, 8);
         memset(packet + 96, TAG, 16);
     }

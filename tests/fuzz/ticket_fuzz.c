@@ -42,7 +42,8 @@ static uint8_t *make(const uint8_t *data, size_t *size)
     size_t skip = *size > 0, head_len = 0;
     uint32_t body = (uint32_t)(*size - skip);
     if (!whole) {
-        snprintf(head, sizeof(head), "aqrun ticket %u %s\n", TICKET_PROTOCOL, aq_version());
+        snprintf(head, sizeof(head), "aqrun ticket %u %s\n", aqi_wire_version(AQI_WIRE_AGENTS),
+                 aq_version());
         head_len = strlen(head);
         memcpy(head + head_len, &body, sizeof(body));
         head_len += sizeof(body);

@@ -10,7 +10,15 @@ static void check_packet(struct aqi_mac *mac, const uint8_t *exact, size_t len)
     struct udp_call call, before;
     memset(&call, 0xa5, sizeof(call));
     before = call;
-    if (!udp_call_read(mac, exact, len, &call)) {
+    if (udp_call_read_other(mac, exact, len, &call)) {
+        fuzz_require(len == sizeof(call) &&
+                         memcmp(&call, exact, offsetof(struct udp_call, listener)) == 0,
+                     "what is the same in all versions is read");
+        fuzz_require(call.version != aqi_wire_version(AQI_WIRE_CALL) ||
+                         call.packets != aqi_wire_version(AQI_WIRE_UDP),
+                     "another version differs from ours");
+        fuzz_require(!udp_call_read(mac, exact, len, &call), "it is not one of ours as well");
+    } else if (!udp_call_read(mac, exact, len, &call)) {
         fuzz_require(memcmp(&call, &before, sizeof(call)) == 0, "a refusal writes nothing");
     } else {
         fuzz_require(len == sizeof(call) && memcmp(&call, exact, len) == 0, "it is unchanged");

@@ -188,13 +188,13 @@ static aq_status do_files(long number)
     return open == number ? AQ_OK : AQ_ELIMIT;
 }
 
-/* Send HELLO in another version of the protocol, and print the answer. */
+/* Send HELLO, in another version of the protocol if that is given, and print the answer. */
 static aq_status do_hello(long number)
 {
     int pair[2], passed = -1, place = atoi(getenv("AQ_BOOT_FD"));
     uint8_t head[AQI_CONTROL_HEAD], buf[AQI_CONTROL_MAX];
     size_t len = aqi_control_encode(&(struct aqi_control){.type = AQI_CONTROL_HELLO}, head);
-    head[0] = (uint8_t)number;
+    if (number != 0) head[0] = (uint8_t)number;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0) return AQ_ESYS;
     if (!pass_fd(place, head, len, pair[1])) return AQ_ESYS;
     close(pair[1]);
@@ -221,12 +221,12 @@ static aq_status do_garbage(long number)
         for (size_t k = 0; k < sizeof(buf); k++)
             buf[k] = (uint8_t)rand();
         if (i % 2 == 0) memset(buf, 0, 4);
-        if (i % 2 == 0) buf[0] = AQI_CONTROL_VERSION;
+        if (i % 2 == 0) buf[0] = aqi_wire_version(AQI_WIRE_CONTROL);
         /* Types that a rank may not send, or not in this form; but no EXIT and no BYE. */
         static const uint8_t types[] = {AQI_CONTROL_HELLO,  AQI_CONTROL_JOB,   AQI_CONTROL_CALL,
                                         AQI_CONTROL_RESULT, AQI_CONTROL_AGREE, 200};
         if (i % 2 == 0) buf[2] = types[(size_t)i / 2 % sizeof(types)];
-        if (buf[0] == AQI_CONTROL_VERSION && i % 2 != 0) buf[0] = 77;
+        if (buf[0] == aqi_wire_version(AQI_WIRE_CONTROL) && i % 2 != 0) buf[0] = 77;
         if (send(to, buf, (size_t)rand() % sizeof(buf), MSG_NOSIGNAL) < 0) return AQ_EPEER;
     }
     return AQ_OK;

@@ -7,16 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define TEXT_OF(x) #x
-#define TEXT(x)    TEXT_OF(x)
-#define VERSION    TEXT(AQI_CONTROL_VERSION)
-#define HELLO      "hello=" VERSION
-
 static void test_two_hellos(void **state)
 {
     (void)state;
     struct run run;
-    job_run(&run, "-n", "2", JOB_CLIENT, HELLO "@1", HELLO "@1", "open@0", "wait@0");
+    job_run(&run, "-n", "2", JOB_CLIENT, "hello@1", "hello@1", "open@0", "wait@0");
     expect_text(&run, OUT, "answer 2: ");
     expect_text(&run, OUT, "answer 3: AQ_ESTATE: rank 1's place in the job is taken: process ");
     expect_text(&run, OUT, "joined there and has not left");
@@ -29,12 +24,11 @@ static void test_another_version(void **state)
 {
     (void)state;
     struct run run;
-    job_run(&run, "-n", "2", JOB_CLIENT, "hello=9", "open", "barrier", "finalize");
+    job_run(&run, "-n", "2", JOB_CLIENT, "hello=99", "open", "barrier", "finalize");
     expect_code(&run, 0);
     expect_count(&run, OUT,
-                 "answer 3: AQ_EPROTO: this program's library uses version 9 of the control "
-                 "protocol, this aqrun version " VERSION ": start it with the aqrun of the same "
-                 "installation",
+                 "answer 3: AQ_EPROTO: this program's library uses version 99 of the control "
+                 "protocol, this aqrun version ",
                  2);
     run_free(&run);
 }

@@ -3,6 +3,7 @@
  * files of its counters.
  */
 #include "base/board.h"
+#include "base/wire.h"
 #include "data.h"
 #include "job/top.h"
 
@@ -30,6 +31,7 @@ static struct line {
     char *text;
 } * lines;
 static size_t count;
+static int refused; /* a process of another version */
 
 static const struct column {
     const char *key, *title;
@@ -140,29 +142,42 @@ static int connect_job(const char *name)
     return -1;
 }
 
+/* Say why another process cannot be understood. */
+static void refuse(enum aqi_wire wire, const char *what, const char *name, unsigned version)
+{
+    char why[200], them[64];
+    snprintf(them, sizeof(them), "%s %.20s", what, name);
+    aqi_wire_differs(why, sizeof(why), wire, them, version, "this aqinfo");
+    fprintf(stderr, "aqinfo: %s\n", why);
+    refused = 1;
+}
+
 /* The next packet; 0: none arrived in time, no more will, or it is of another version. */
-static int next_packet(int fd, struct aqi_top_peers *packet)
+static int next_packet(const char *job, int fd, struct aqi_top_peers *packet)
 {
     const size_t head = offsetof(struct aqi_top_peers, text);
+    const unsigned ours = aqi_wire_version(AQI_WIRE_TOP);
     struct pollfd ready = {.fd = fd, .events = POLLIN};
     if (poll(&ready, 1, PATIENCE_MS) != 1) return 0;
     ssize_t got = recv(fd, packet, sizeof(*packet), 0);
-    return got >= (ssize_t)head && packet->version == AQI_TOP_VERSION &&
-           packet->len == (size_t)got - head;
+    if (got >= (ssize_t)sizeof(packet->version) && packet->version != ours)
+        refuse(AQI_WIRE_TOP, "job", job, packet->version);
+    return got >= (ssize_t)head && packet->version == ours && packet->len == (size_t)got - head;
 }
 
 /* Print the data of all hosts of a job; returns the number of lines, or -1 if there is no such
  * job. */
 static ssize_t ask_job(const char *name)
 {
-    const struct aqi_top_ask ask = {.version = AQI_TOP_VERSION, .what = AQI_TOP_PEERS};
+    const struct aqi_top_ask ask = {.version = aqi_wire_version(AQI_WIRE_TOP),
+                                    .what = AQI_TOP_PEERS};
     static struct aqi_top_peers packet;
     uint32_t answered = 0, agents = 0;
     size_t found = 0;
     int fd = connect_job(name);
     if (fd < 0) return -1;
     int asked = send(fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask);
-    while (asked && (agents == 0 || answered < agents) && next_packet(fd, &packet)) {
+    while (asked && (agents == 0 || answered < agents) && next_packet(name, fd, &packet)) {
         char *text = strndup(packet.text, packet.len);
         if (text == NULL) abort();
         found += keep_lines(text);
@@ -171,11 +186,9 @@ static ssize_t ask_job(const char *name)
         if (packet.agents != 0) agents = packet.agents;
     }
     close(fd);
+    if (refused) return 0;
     if (agents == 0)
-        fprintf(stderr,
-                "aqinfo: job %s does not answer: it is ending, or uses another version of the "
-                "library\n",
-                name);
+        fprintf(stderr, "aqinfo: job %s does not answer: it is ending\n", name);
     else if (answered < agents)
         fprintf(stderr, "aqinfo: %u of the %u hosts of job %s did not answer\n", agents - answered,
                 agents, name);
@@ -189,8 +202,9 @@ static size_t read_descendants(const char *name)
     DIR *processes = opendir("/proc");
     for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
         long pid = strtol(entry->d_name, NULL, 10);
-        if (pid > 0 && descends(pid, strtol(name, NULL, 10)))
-            aqi_board_read((int)pid, keep_text, &found);
+        if (pid <= 0 || !descends(pid, strtol(name, NULL, 10))) continue;
+        unsigned other = aqi_board_read((int)pid, keep_text, &found);
+        if (other != 0) refuse(AQI_WIRE_BOARD, "process", entry->d_name, other);
     }
     if (processes != NULL) closedir(processes);
     return found;
@@ -200,7 +214,7 @@ static int read_job(const char *name)
 {
     ssize_t found = ask_job(name);
     if (found < 0) found = (ssize_t)read_descendants(name);
-    if (found == 0)
+    if (found == 0 && !refused)
         fprintf(stderr,
                 "aqinfo: neither process %s nor its descendants have peers to show: it has ended, "
                 "belongs to another user, or is not using udp\n",

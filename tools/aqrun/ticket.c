@@ -142,7 +142,8 @@ static void ticket_put_length(struct ticket_out *out, size_t at, size_t len)
 static void ticket_put_all(struct ticket_out *out, const struct ticket *ticket)
 {
     char line[TICKET_HEAD_LINE];
-    snprintf(line, sizeof(line), TICKET_HEAD "%u %s\n", TICKET_PROTOCOL, aq_version());
+    snprintf(line, sizeof(line), TICKET_HEAD "%u %s\n", aqi_wire_version(AQI_WIRE_AGENTS),
+             aq_version());
     ticket_put(out, line, strlen(line));
     size_t total = out->used;
     ticket_put_u32(out, 0);
@@ -390,7 +391,8 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
         return -1;
     }
     unsigned major, minor;
-    if (protocol == TICKET_PROTOCOL && sscanf(version, "%9u.%9u.", &major, &minor) == 2 &&
+    if (protocol == aqi_wire_version(AQI_WIRE_AGENTS) &&
+        sscanf(version, "%9u.%9u.", &major, &minor) == 2 &&
         aqi_versions_fit(major, minor, AQ_VERSION_MAJOR, AQ_VERSION_MINOR)) {
         if (strcmp(version, aq_version()) != 0)
             aqi_explain(why, TICKET_WHY,
@@ -403,7 +405,7 @@ static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, s
         why, TICKET_WHY,
         "the job was started by aqrun %s (ticket %u), but %s on this host is aqrun %s (ticket %u): "
         "install the same version on all hosts, or set AQ_REMOTE_AQRUN to its path",
-        version, protocol, self, aq_version(), TICKET_PROTOCOL);
+        version, protocol, self, aq_version(), aqi_wire_version(AQI_WIRE_AGENTS));
     return -1;
 }
 

@@ -10,14 +10,13 @@
 #ifndef AQRUN_TICKET_H
 #define AQRUN_TICKET_H
 
-#include "base/base.h"
+#include "base/wire.h"
 #include "job/boot.h"
 
 #include <sys/types.h>
 
-#define TICKET_PROTOCOL 2u /* changes with the fields and with the messages of hubs */
-#define TICKET_MOST     (32u << 20)
-#define TICKET_WHY      512u
+#define TICKET_MOST (32u << 20)
+#define TICKET_WHY  512u
 
 enum ticket_flag {
     TICKET_BIND = 1,

@@ -26,6 +26,7 @@ struct watch {
     int fd;
     pid_t job;
     char program[64];
+    char why[200];  /* the data cannot be read; "": it can */
     uint32_t count; /* of all ranks; 0: nothing has been received yet */
     struct rank *ranks;
 };
@@ -41,10 +42,7 @@ struct found_job {
 size_t watch_find(struct found_job *jobs, size_t most);
 /* Connect; prints the reason and returns false on failure. */
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms);
-/*
- * Receive packets. Returns false if the job has ended, or, after a message, if it is of another
- * version.
- */
+/* Receive packets. Returns false if the job has ended or, with `why`, is of another version. */
 bool watch_read(struct watch *watch);
 /* Whether each known rank has been sampled again since the last rates. */
 bool watch_news(const struct watch *watch);

@@ -159,7 +159,10 @@ int main(int argc, char **argv)
         seen = print_looks(&watch);
     else
         screen_run(&watch, interval_ms, by);
-    if (!seen) fprintf(stderr, "aqtop: job %d has ended\n", (int)job->pid);
+    if (watch.why[0] != '\0')
+        fprintf(stderr, "aqtop: %s\n", watch.why);
+    else if (!seen)
+        fprintf(stderr, "aqtop: job %d has ended\n", (int)job->pid);
     watch_close(&watch);
-    return command_written() && seen ? 0 : 1;
+    return command_written() && seen && watch.why[0] == '\0' ? 0 : 1;
 }

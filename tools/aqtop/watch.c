@@ -53,7 +53,8 @@ static int watch_connect(const struct found_job *job)
 
 bool watch_open(struct watch *watch, const struct found_job *job, unsigned interval_ms)
 {
-    const struct aqi_top_ask ask = {.version = AQI_TOP_VERSION, .interval_ms = interval_ms};
+    const struct aqi_top_ask ask = {.version = aqi_wire_version(AQI_WIRE_TOP),
+                                    .interval_ms = interval_ms};
     *watch = (struct watch){.fd = watch_connect(job), .job = job->pid};
     if (watch->fd >= 0 && send(watch->fd, &ask, sizeof(ask), MSG_NOSIGNAL) == (ssize_t)sizeof(ask))
         return true;
@@ -81,6 +82,23 @@ static bool watch_take(struct watch *watch, const struct aqi_top_packet *packet)
     return true;
 }
 
+/* Whether these bytes are not what this aqtop reads. */
+static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packet, size_t len)
+{
+    const size_t head = offsetof(struct aqi_top_packet, row);
+    char job[32];
+    snprintf(job, sizeof(job), "job %d", (int)watch->job);
+    if (len >= sizeof(packet->version) && packet->version != aqi_wire_version(AQI_WIRE_TOP))
+        aqi_wire_differs(watch->why, sizeof(watch->why), AQI_WIRE_TOP, job, packet->version,
+                         "this aqtop");
+    else if (len < head || packet->ranks == 0 || packet->rows > AQI_TOP_ROWS ||
+             packet->form != aqi_counters_form() ||
+             len != head + packet->rows * sizeof(packet->row[0]))
+        snprintf(watch->why, sizeof(watch->why),
+                 "%s has other counters than this aqtop: use the aqtop of its installation", job);
+    return watch->why[0] != '\0';
+}
+
 bool watch_read(struct watch *watch)
 {
     static struct aqi_top_packet packet;
@@ -89,16 +107,7 @@ bool watch_read(struct watch *watch)
         if (got < 0 && errno == EINTR) continue;
         if (got < 0 && errno == EAGAIN) return true;
         if (got <= 0) return false;
-        size_t len = (size_t)got, head = offsetof(struct aqi_top_packet, row);
-        if (len < head || packet.version != AQI_TOP_VERSION ||
-            packet.row_bytes != sizeof(packet.row[0]) || packet.ranks == 0 ||
-            packet.rows > AQI_TOP_ROWS || len != head + packet.rows * sizeof(packet.row[0])) {
-            fprintf(stderr,
-                    "aqtop: job %d uses another version of the library: use the aqtop of its "
-                    "installation\n",
-                    (int)watch->job);
-            return false;
-        }
+        if (watch_refuse(watch, &packet, (size_t)got)) return false;
         if (!watch_take(watch, &packet)) return false;
     }
 }

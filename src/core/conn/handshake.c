@@ -2,6 +2,7 @@
 #include "core/conn/conn.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +86,9 @@ static void conn_handshake_end(aq_connection *conn, aq_connection_event_type typ
 
 static void conn_handshake_fail(aq_connection *conn, aq_status status, const char *reason)
 {
+    /* Front ends pass on a status only. */
+    if (status == AQ_EMISMATCH && !conn->silent)
+        aqi_log(AQI_LOG_WARN, "core", "cannot connect to %s: %s", conn->uri, reason);
     conn_handshake_end(conn, AQ_CONNECTION_FAILED, status, reason);
 }
 
@@ -115,6 +119,8 @@ void conn_connect(aq_connection *conn)
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = (uint8_t)conn->object_count,
                               .traits = conn->flags & AQ_CONNECT_ORDERED ? AQI_HELLO_ORDERED : 0,
+                              .messages = aqi_wire_version(AQI_WIRE_MESSAGES),
+                              .transport = aqi_wire_version(conn_rendezvous(conn)->wire),
                               .max_medium = (uint32_t)core.max_medium,
                               .data = conn->sent,
                               .nbytes = conn->nsent};
@@ -167,6 +173,21 @@ uint64_t conn_next_time(void)
 }
 
 /* --- being called ---------------------------------------------------------------------------- */
+
+/* Whether we use other formats than the caller; `why` names the first that differs. */
+static bool conn_handshake_differs(unsigned t, aq_status decoded, const struct aqi_hello *hello,
+                                   char why[200])
+{
+    static const char caller[] = "the caller", server[] = "the server";
+    enum aqi_wire wire = aqi_transports[t]->rendezvous->wire;
+    if (decoded == AQ_EMISMATCH)
+        return !aqi_wire_differs(why, 200, AQI_WIRE_CONNECTION, caller, hello->version, server);
+    if (decoded != AQ_OK || hello->type != AQI_HELLO_CALL) return false;
+    if (hello->messages != aqi_wire_version(AQI_WIRE_MESSAGES))
+        return !aqi_wire_differs(why, 200, AQI_WIRE_MESSAGES, caller, hello->messages, server);
+    return hello->transport != aqi_wire_version(wire) &&
+           !aqi_wire_differs(why, 200, wire, caller, hello->transport, server);
+}
 
 /* Why this call is refused at once; AQ_OK: it is not. */
 static aq_status conn_handshake_check_call(const aq_listener *listener,
@@ -239,16 +260,19 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
                                     const struct aqi_writer *writer, struct aqi_handshake *message)
 {
     aq_listener *listener = listener_user;
+    static atomic_bool once; /* strangers may call as often as they like */
     struct aqi_hello hello;
     char reason[200];
     (void)arg;
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
-    if (st == AQ_OK)
+    if (conn_handshake_differs(listener->t, st, &hello, reason)) {
+        st = AQ_EMISMATCH;
+        aqi_log_once(&once, AQI_LOG_WARN, "core", "refused a call: %s", reason);
+    } else if (st == AQ_OK) {
         st = conn_handshake_check_call(listener, writer, &hello, message, reason);
-    else
-        snprintf(reason, sizeof(reason),
-                 st == AQ_EMISMATCH ? "the server has another version of the library"
-                                    : "the call is malformed");
+    } else {
+        snprintf(reason, sizeof(reason), "the call is malformed");
+    }
     if (st != AQ_OK) {
         if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
         conn_refuse(listener->t, channel, st, 0, reason);
@@ -351,7 +375,10 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     (void)arg;
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (st == AQ_EMISMATCH && calling) {
-        conn_handshake_fail(conn, st, "the server has another version of the library");
+        char why[200];
+        aqi_wire_differs(why, sizeof(why), AQI_WIRE_CONNECTION, "the server", hello.version,
+                         "this process");
+        conn_handshake_fail(conn, st, why);
     } else if (st != AQ_OK || message->nfds != (unsigned)hello.memory + hello.bell ||
                hello.objects != 0) {
         conn_handshake_broken(conn, "the peer wrote a malformed message");

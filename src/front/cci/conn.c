@@ -2,22 +2,31 @@
 #include "front/cci/impl.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/wire.h"
 #include "lib/alone.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CONN_MAGIC    0x32494343u                 /* "CCI2" */
+#define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
 #define CONN_FLUSH_NS UINT64_C(2000000000)        /* to deliver what was sent before a disconnect */
 
+enum { CONN_OTHER = 1 /* code of a rejected call: it is of another version */ };
+
 /* Precedes the data of a call, and is the answer. */
 struct conn_hello {
-    uint32_t magic;
+    uint32_t magic; /* and the version, in the highest byte */
     uint32_t attribute;
     uint32_t max_send_size;
     uint32_t unused;
 };
+
+static uint32_t conn_magic(void)
+{
+    return CONN_MAGIC | (uint32_t)aqi_wire_version(AQI_WIRE_CCI) << 24;
+}
 
 static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const void *context)
 {
@@ -138,7 +147,7 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
                            uint64_t patience)
 {
     unsigned char all[sizeof(struct conn_hello) + CCI_CONN_REQ_LEN];
-    const struct conn_hello hello = {.magic = CONN_MAGIC,
+    const struct conn_hello hello = {.magic = conn_magic(),
                                      .attribute = (uint32_t)conn->pub.attribute,
                                      .max_send_size = conn->ep->device->pub.max_send_size};
     aq_connect_params params = aq_connect_defaults();
@@ -194,7 +203,24 @@ static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_i
         info->nbytes > sizeof(struct conn_hello) + CCI_CONN_REQ_LEN)
         return NULL;
     const struct conn_hello *hello = info->data;
-    return hello->magic == CONN_MAGIC ? hello : NULL;
+    return hello->magic == conn_magic() ? hello : NULL;
+}
+
+/* The request is not one of ours. */
+static void conn_reject(aq_connection *below)
+{
+    aq_connection_info info;
+    uint32_t magic = 0;
+    char why[200] = "not a caller of CCI";
+    if (aq_connection_query(below, &info) == AQ_OK && info.nbytes >= sizeof(magic))
+        memcpy(&magic, info.data, sizeof(magic));
+    bool other = (magic & 0xffffff) == CONN_MAGIC && magic != conn_magic();
+    if (other) {
+        aqi_wire_differs(why, sizeof(why), AQI_WIRE_CCI, "the caller", magic >> 24, "the server");
+        aqi_log(AQI_LOG_WARN, "cci", "refused a call: %s", why);
+    }
+    if (aq_connection_reject(below, other ? CONN_OTHER : 0, why) != AQ_OK)
+        (void)aq_connection_close(below);
 }
 
 static void conn_limit(struct aqc_conn *conn, const struct conn_hello *hello)
@@ -207,12 +233,15 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
 {
     aq_connection_info info;
     const struct conn_hello *hello = conn_hello(below, &info);
-    struct aqc_event *event = hello != NULL ? aqc_event_new(ep, 0) : NULL;
+    if (hello == NULL) {
+        conn_reject(below);
+        return;
+    }
+    struct aqc_event *event = aqc_event_new(ep, 0);
     struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_ASKED, NULL) : NULL;
     if (conn == NULL) {
-        const char *why = hello == NULL ? "not a caller of CCI" : "no memory";
         if (event != NULL) aqc_event_free(event);
-        if (aq_connection_reject(below, 0, why) != AQ_OK) (void)aq_connection_close(below);
+        if (aq_connection_reject(below, 0, "no memory") != AQ_OK) (void)aq_connection_close(below);
         return;
     }
     conn->link_to = below;
@@ -247,7 +276,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
     aqc_enter();
     struct aqc_conn *conn = conn_asked(conn_req);
     if (conn != NULL) {
-        const struct conn_hello hello = {.magic = CONN_MAGIC,
+        const struct conn_hello hello = {.magic = conn_magic(),
                                          .max_send_size = conn->ep->device->pub.max_send_size};
         aq_accept_params params = aq_accept_defaults();
         params.data = &hello;
@@ -329,6 +358,7 @@ static void conn_lost(struct aqc_conn *conn, cci_status_t status)
 static void conn_event(const aq_connection_event *event)
 {
     struct aqc_conn *conn = event->context;
+    aq_connection_info info;
     if (event->type == AQ_CONNECTION_REQUEST) {
         conn_requested(event->context, event->connection);
         return;
@@ -337,6 +367,10 @@ static void conn_event(const aq_connection_event *event)
         (void)aq_connection_close(event->connection);
         return;
     }
+    /* The program gets a status only. */
+    if (event->type == AQ_CONNECTION_FAILED &&
+        aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
+        aqi_log(AQI_LOG_WARN, "cci", "a server refuses a call: %s", info.reason);
     if (event->type == AQ_CONNECTION_OPENED)
         conn_opened(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT);
     else

@@ -2,6 +2,8 @@
 #include "front/fi/fi.h"
 
 #include "base/array.h"
+#include "base/log.h"
+#include "base/wire.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,11 @@ static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr
 {
     fi_addr_t at = av->first_free;
     *addr = FI_ADDR_NOTAVAIL;
+    if (afi_name_is_other(name)) {
+        char why[200];
+        aqi_wire_differs(why, sizeof(why), AQI_WIRE_FI, "the peer", name->version, "this process");
+        aqi_log(AQI_LOG_ERROR, "fi", "%s", why);
+    }
     if (!afi_name_is_valid(name)) return FI_EINVAL;
     while (at < av->count && av->idents[at] != NULL)
         at++;

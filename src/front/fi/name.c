@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const unsigned char name_magic[4] = {'a', 'q', 'f', '1'};
+static const unsigned char name_magic[3] = {'a', 'q', 'f'};
 
 static int name_random(void *at, size_t len)
 {
@@ -94,6 +94,7 @@ int afi_name_make(struct afi_name *name)
 {
     memset(name, 0, sizeof(*name));
     memcpy(name->magic, name_magic, sizeof(name_magic));
+    name->version = aqi_wire_version(AQI_WIRE_FI);
     int err = name_random(name->id, sizeof(name->id));
     if (err == 0) err = name_random(name->secret, sizeof(name->secret));
     if (err == 0) err = name_find_host(name->host);
@@ -101,10 +102,16 @@ int afi_name_make(struct afi_name *name)
     return err;
 }
 
+bool afi_name_is_other(const struct afi_name *name)
+{
+    return memcmp(name->magic, name_magic, sizeof(name_magic)) == 0 &&
+           name->version != aqi_wire_version(AQI_WIRE_FI);
+}
+
 bool afi_name_is_valid(const struct afi_name *name)
 {
     return memcmp(name->magic, name_magic, sizeof(name_magic)) == 0 &&
-           name->count <= AFI_ADDRESSES &&
+           name->version == aqi_wire_version(AQI_WIRE_FI) && name->count <= AFI_ADDRESSES &&
            (name->transports & (AFI_BY_SHM | AFI_BY_UDP | AFI_BY_UDP6)) != 0;
 }
 

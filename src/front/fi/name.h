@@ -2,13 +2,14 @@
 #ifndef AFI_NAME_H
 #define AFI_NAME_H
 
-#include "base/base.h"
+#include "base/wire.h"
 
 enum { AFI_ID = 8, AFI_SECRET = 16, AFI_ADDRESSES = 6 };
 
 /* No more than FI_NAME_MAX bytes, as programs have buffers of that size. */
 struct afi_name {
-    unsigned char magic[4];
+    unsigned char magic[3];
+    uint8_t version;    /* of AQI_WIRE_FI, which also covers the messages of wire.h */
     uint8_t count;      /* of addresses */
     uint8_t transports; /* bits of AFI_BY_… */
     uint16_t port;      /* of udp */
@@ -27,6 +28,8 @@ enum { AFI_BY_SHM = 1, AFI_BY_UDP = 2, AFI_BY_UDP6 = 4 };
  */
 int afi_name_make(struct afi_name *name);
 bool afi_name_is_valid(const struct afi_name *name);
+/* Whether it is a name made by another version of the provider. */
+bool afi_name_is_other(const struct afi_name *name);
 /* The n-th of the URIs to try; false: there are fewer. */
 bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
                   size_t len);

@@ -19,7 +19,7 @@
 #include <sys/random.h>
 
 /* Flags of a greeting: it knows your queue pairs; and it needs no answer. */
-enum { GREET_KNOWS = 1, GREET_UP = 2, GREET_VERSION = 4 };
+enum { GREET_KNOWS = 1, GREET_UP = 2 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
 #define GREET_DOUBT_NS UINT64_C(10000000000)
@@ -206,7 +206,7 @@ static void hca_greet_fill(struct hca_tp *hca, struct hca_peer *peer, struct hca
 {
     memset(greeting, 0, sizeof(*greeting));
     memcpy(greeting->magic, hca_magic, sizeof(greeting->magic));
-    greeting->version = GREET_VERSION;
+    greeting->version = aqi_wire_version(AQI_WIRE_IBV);
     greeting->flags =
         (uint8_t)((peer->connected ? GREET_KNOWS : 0) | (peer->state == HCA_UP ? GREET_UP : 0));
     greeting->failed = (uint8_t)peer->failed;
@@ -360,7 +360,8 @@ static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_
     uint8_t tag[AQI_MAC_BYTES];
     if (len != sizeof(*greeting)) return false;
     memcpy(greeting, bytes, sizeof(*greeting));
-    if (memcmp(greeting->magic, hca_magic, 4) != 0 || greeting->version != GREET_VERSION ||
+    if (memcmp(greeting->magic, hca_magic, 4) != 0 ||
+        greeting->version != aqi_wire_version(AQI_WIRE_IBV) ||
         greeting->to != hca->rdma.params.self || greeting->from >= hca->rdma.params.size ||
         greeting->from == hca->rdma.params.self)
         return false;

@@ -465,6 +465,7 @@ static bool shm_rendezvous_knows_writers(const struct aqi_rendezvous *rendezvous
 }
 
 const struct aqi_rendezvous_ops shm_rendezvous = {
+    .wire = AQI_WIRE_SHM,
     .open = shm_rendezvous_open,
     .close = shm_rendezvous_close,
     .listen = shm_rendezvous_listen,

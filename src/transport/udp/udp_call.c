@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define CALL_MAGIC 0x316c6c6163757141ull /* "Aqucall1" */
-enum { CALL_VERSION = 1, CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
+enum { CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
 
 /* --- the secret ------------------------------------------------------------------------------ */
 
@@ -127,24 +127,57 @@ void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum ud
                    struct udp_call *call)
 {
     call->magic = CALL_MAGIC;
-    call->version = CALL_VERSION;
+    call->version = aqi_wire_version(AQI_WIRE_CALL);
+    call->packets = aqi_wire_version(AQI_WIRE_UDP);
     call->kind = (uint8_t)kind;
     udp_call_mac(mac, secret->key, call, offsetof(struct udp_call, proof), call->proof);
     udp_call_mac(mac, udp_call_public, call, offsetof(struct udp_call, check), call->check);
 }
 
+static bool udp_call_is_ours(const struct udp_call *call)
+{
+    return call->version == aqi_wire_version(AQI_WIRE_CALL) &&
+           call->packets == aqi_wire_version(AQI_WIRE_UDP);
+}
+
+/* Of this library, in any version, and unaltered. */
+static bool udp_call_is_whole(struct aqi_mac *mac, const void *bytes, size_t len,
+                              struct udp_call *call)
+{
+    uint8_t check[UDP_CALL_BYTES];
+    if (len != sizeof(*call)) return false;
+    memcpy(call, bytes, sizeof(*call));
+    if (call->magic != CALL_MAGIC) return false;
+    udp_call_mac(mac, udp_call_public, call, offsetof(struct udp_call, check), check);
+    return aqi_mac_same(check, call->check);
+}
+
 bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call)
 {
     struct udp_call read;
-    uint8_t check[UDP_CALL_BYTES];
-    if (len != sizeof(read)) return false;
-    memcpy(&read, bytes, sizeof(read));
-    if (read.magic != CALL_MAGIC || read.version != CALL_VERSION) return false;
+    if (!udp_call_is_whole(mac, bytes, len, &read) || !udp_call_is_ours(&read)) return false;
     if (read.kind == 0 || read.kind >= UDP_CALL_KINDS) return false;
-    udp_call_mac(mac, udp_call_public, &read, offsetof(struct udp_call, check), check);
-    if (!aqi_mac_same(check, read.check)) return false;
     *call = read;
     return true;
+}
+
+bool udp_call_read_other(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call)
+{
+    struct udp_call read;
+    if (!udp_call_is_whole(mac, bytes, len, &read) || udp_call_is_ours(&read)) return false;
+    if (read.kind != UDP_CALL_KNOCK && read.kind != UDP_CALL_OTHER) return false;
+    memset(call, 0, sizeof(*call));
+    memcpy(call, &read, offsetof(struct udp_call, listener));
+    return true;
+}
+
+void udp_call_differs(const struct udp_call *call, const char *them, char *why, size_t room)
+{
+    static const char us[] = "this process";
+    if (call->version != aqi_wire_version(AQI_WIRE_CALL))
+        aqi_wire_differs(why, room, AQI_WIRE_CALL, them, call->version, us);
+    else
+        aqi_wire_differs(why, room, AQI_WIRE_UDP, them, call->packets, us);
 }
 
 bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,

@@ -9,6 +9,9 @@
  *           try again later; or DENIED, the secrets differ
  *
  * Both then have the key of the control channel, and the datagram engine goes on there.
+ *
+ * A listener of another version answers a KNOCK by OTHER. In every version these two have the same
+ * size, kind, fields up to `caller`, and `check`.
  */
 #ifndef UDP_CALL_H
 #define UDP_CALL_H
@@ -25,14 +28,16 @@ enum udp_call_kind {
     UDP_CALL_TAKEN,
     UDP_CALL_BUSY,
     UDP_CALL_DENIED,
+    UDP_CALL_OTHER,
     UDP_CALL_KINDS
 };
 
 struct udp_call {
     uint64_t magic;
     uint8_t version, kind;
-    uint16_t port; /* TAKEN: of the channel, in network order */
-    uint32_t unused;
+    uint16_t port;   /* TAKEN: of the channel, in network order */
+    uint8_t packets; /* version of the format "udp", which goes on at the channel */
+    uint8_t unused[3];
     uint8_t caller[UDP_CALL_BYTES], listener[UDP_CALL_BYTES]; /* random numbers */
     uint8_t cookie[UDP_CALL_BYTES];
     uint8_t proof[UDP_CALL_BYTES]; /* CALL, TAKEN: that the sender knows the secret */
@@ -62,8 +67,12 @@ void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, con
 /* Fill in the fields that all kinds have. */
 void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
                    struct udp_call *call);
-/* False: not of this library, or altered on its way. */
+/* False: of another version, not of this library, or altered on its way. */
 bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
+/* Whether it is a KNOCK or OTHER of another version: only the fields up to `caller` are set. */
+bool udp_call_read_other(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
+/* The first version in which it differs, as aqi_wire_differs; `them` is its sender. */
+void udp_call_differs(const struct udp_call *call, const char *them, char *why, size_t room);
 /* Whether the sender knows the same secret as we do, or neither side has one. */
 bool udp_call_proved(struct aqi_mac *mac, const struct udp_secret *secret,
                      const struct udp_call *call);

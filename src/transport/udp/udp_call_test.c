@@ -63,19 +63,33 @@ static void test_packets(void **state)
     assert_false(udp_call_read(mac, &call, sizeof(call), &read));
 }
 
-/* One that is whole, but of another version, or of something else. */
+/* Those that are whole, but of another version, or of something else. */
 static void test_other_versions(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
     struct udp_call read;
     (void)state;
-    for (unsigned i = 0; i < 3; i++) {
-        struct udp_call call = sample(UDP_CALL_CALL, &one);
-        if (i == 1) call.version++;
-        if (i == 2) call.magic++;
+    for (unsigned i = 0; i < 4 * UDP_CALL_KINDS; i++) {
+        enum udp_call_kind kind = (enum udp_call_kind)(i / 4);
+        struct udp_call call = sample(kind, &one), wanted = {0};
+        if (i % 4 == 1) call.version++;
+        if (i % 4 == 2) call.packets++;
+        if (i % 4 == 3) call.magic++;
         struct iovec iov = {.iov_base = &call, .iov_len = offsetof(struct udp_call, check)};
         aqi_mac_of(mac, zeros, &iov, 1, call.check);
-        assert_int_equal(udp_call_read(mac, &call, sizeof(call), &read), i == 0);
+        assert_int_equal(udp_call_read(mac, &call, sizeof(call), &read), i % 4 == 0 && kind != 0);
+        bool same = kind == UDP_CALL_KNOCK || kind == UDP_CALL_OTHER;
+        bool known = same && i % 4 != 0 && i % 4 != 3;
+        assert_int_equal(udp_call_read_other(mac, &call, sizeof(call), &read), known);
+        if (!known) continue;
+        memcpy(&wanted, &call, offsetof(struct udp_call, listener));
+        assert_memory_equal(&read, &wanted, sizeof(read));
+        for (size_t at = 0; at < sizeof(call); at++) {
+            assert_false(udp_call_read_other(mac, &call, at, &read));
+            ((unsigned char *)&call)[at] ^= 0x10;
+            assert_false(udp_call_read_other(mac, &call, sizeof(call), &read));
+            ((unsigned char *)&call)[at] ^= 0x10;
+        }
     }
 }
 

@@ -164,8 +164,11 @@ static void udp_rendezvous_move(struct aqi_control_channel *channel, const struc
 static void udp_rendezvous_answered(struct aqi_control_channel *channel, const void *bytes,
                                     size_t len)
 {
+    struct aqi_mac *mac = channel->rendezvous->mac;
     struct udp_call call;
-    if (!udp_call_read(channel->rendezvous->mac, bytes, len, &call) ||
+    char why[200];
+    bool other = udp_call_read_other(mac, bytes, len, &call) && call.kind == UDP_CALL_OTHER;
+    if ((!other && !udp_call_read(mac, bytes, len, &call)) ||
         memcmp(call.caller, channel->call.caller, sizeof(call.caller)) != 0) {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
         return;
@@ -182,6 +185,11 @@ static void udp_rendezvous_answered(struct aqi_control_channel *channel, const v
         break;
     case UDP_CALL_BUSY:
         udp_channel_end(channel, AQ_AGAIN, NULL);
+        break;
+    case UDP_CALL_OTHER:
+        if (!other) break;
+        udp_call_differs(&call, "the server", why, sizeof(why));
+        udp_channel_end(channel, AQ_EMISMATCH, why);
         break;
     case UDP_CALL_DENIED:
         udp_channel_end(channel, AQ_EACCESS,
@@ -378,6 +386,21 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
 }
 
+/* A caller of another version is to learn that; the first is reported here, too. */
+static void udp_rendezvous_hear_other(struct aqi_listener *listener,
+                                      struct rendezvous_packet *packet, size_t len)
+{
+    static atomic_bool once;
+    char why[200];
+    aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+    if (!udp_call_read_other(listener->rendezvous->mac, packet->bytes, len, &packet->call) ||
+        packet->call.kind != UDP_CALL_KNOCK)
+        return;
+    udp_call_differs(&packet->call, "the caller", why, sizeof(why));
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "refused a call: %s", why);
+    udp_rendezvous_answer(listener, packet, UDP_CALL_OTHER);
+}
+
 /* False: there is nothing to hear. */
 static bool udp_rendezvous_hear(struct aqi_listener *listener)
 {
@@ -402,8 +425,10 @@ static bool udp_rendezvous_hear(struct aqi_listener *listener)
     } else if (good && packet.call.kind == UDP_CALL_CALL &&
                udp_rendezvous_cookie_good(rendezvous, &packet)) {
         udp_rendezvous_take_call(listener, &packet);
-    } else {
+    } else if (good) {
         aqi_count(AQI_CTR_HELLO_DROPPED, 1);
+    } else {
+        udp_rendezvous_hear_other(listener, &packet, (size_t)len);
     }
     return true;
 }
@@ -755,6 +780,7 @@ static int udp_rendezvous_wait_fd(struct aqi_rendezvous *rendezvous)
 }
 
 const struct aqi_rendezvous_ops udp_rendezvous = {
+    .wire = AQI_WIRE_UDP,
     .open = udp_rendezvous_open,
     .close = udp_rendezvous_close,
     .listen = udp_rendezvous_listen,

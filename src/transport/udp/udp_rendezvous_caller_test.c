@@ -86,7 +86,7 @@ static void test_nonsense_at_a_caller(void **state)
         bad.caller[i] ^= 1;
         seal(ends[i], &bad);
         say_nonsense(fd, &bad, sizeof(bad));
-        bad = call; /* another version */
+        bad = call; /* another version, but none of the two that it has in common with ours */
         bad.version++;
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
         aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, bad.check);
@@ -149,6 +149,34 @@ static void test_taken_socket(void **state)
     assert_non_null(strstr(said, "must not close descriptors"));
     assert_null(strstr(said + 1, "socket of a connection"));
     close(none), close(fd);
+}
+
+/* The listener has another version, of calls or of the packets that follow. */
+static void test_answers_of_other_versions(void **state)
+{
+    static const uint8_t zeros[AQI_MAC_BYTES];
+    static const char *const names[] = {"\"call\"", "\"udp\""};
+    (void)state;
+    for (unsigned i = 0; i < AQI_COUNT_OF(names); i++) {
+        int fd = listener_of_a_call();
+        struct udp_call call = heard(fd, UDP_CALL_KNOCK);
+        struct iovec checked = {&call, offsetof(struct udp_call, check)};
+        call.kind = UDP_CALL_OTHER;
+        *(i == 0 ? &call.version : &call.packets) += 7;
+        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        call.caller[0] ^= 1; /* of another call */
+        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        say_nonsense(fd, &call, sizeof(call));
+        call.caller[0] ^= 1;
+        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        say_bytes(fd, &call, sizeof(call));
+        assert_int_equal(world.ends, 1);
+        assert_int_equal(world.end, AQ_EMISMATCH);
+        assert_non_null(strstr(world.why, names[i]));
+        world.ends = 0;
+        udp_rendezvous.close_channel(world.channel);
+        close(fd);
+    }
 }
 
 static void test_answers_that_end_a_call(void **state)
@@ -375,12 +403,19 @@ static void test_held_former_socket(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(test_nonsense_at_a_caller),    WORLD_TEST(test_answers_of_strangers),
-        WORLD_TEST(test_answers_that_end_a_call), WORLD_TEST(test_closed_call),
-        WORLD_TEST(test_cookies_at_a_caller),     WORLD_TEST(test_tries_of_a_caller),
-        WORLD_TEST(test_proofs_of_listeners),     WORLD_TEST(test_taken),
-        WORLD_TEST(test_nobody_listens),          WORLD_TEST(test_held_channel),
-        WORLD_TEST(test_held_former_socket),      WORLD_TEST(test_taken_socket),
+        WORLD_TEST(test_nonsense_at_a_caller),
+        WORLD_TEST(test_answers_of_strangers),
+        WORLD_TEST(test_answers_that_end_a_call),
+        WORLD_TEST(test_closed_call),
+        WORLD_TEST(test_cookies_at_a_caller),
+        WORLD_TEST(test_tries_of_a_caller),
+        WORLD_TEST(test_proofs_of_listeners),
+        WORLD_TEST(test_taken),
+        WORLD_TEST(test_nobody_listens),
+        WORLD_TEST(test_held_channel),
+        WORLD_TEST(test_held_former_socket),
+        WORLD_TEST(test_taken_socket),
+        WORLD_TEST(test_answers_of_other_versions),
     };
     if (aqi_mac_missing() != NULL) {
         printf("skipped: %s\n", aqi_mac_missing());

@@ -99,8 +99,14 @@ static void test_lengths_at_a_listener(void **state)
 static void test_nonsense_at_a_listener(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
-    static const enum udp_call_kind answers[] = {
-        0, UDP_CALL_COOKIE, UDP_CALL_TAKEN, UDP_CALL_BUSY, UDP_CALL_DENIED, UDP_CALL_KINDS, 255};
+    static const enum udp_call_kind answers[] = {0,
+                                                 UDP_CALL_COOKIE,
+                                                 UDP_CALL_TAKEN,
+                                                 UDP_CALL_BUSY,
+                                                 UDP_CALL_DENIED,
+                                                 UDP_CALL_OTHER,
+                                                 UDP_CALL_KINDS,
+                                                 255};
     struct udp_call call = anybody(), bad;
     int fd = stranger("127.0.0.1");
     (void)state;
@@ -113,6 +119,7 @@ static void test_nonsense_at_a_listener(void **state)
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
         seal(i % 2 == 0 ? UDP_CALL_CALL : UDP_CALL_KNOCK, &call);
         bad = call;
+        if (i == 1) bad.kind = UDP_CALL_OTHER; /* of another version */
         *(i < 2 ? &bad.version : (uint8_t *)&bad.magic) += 1;
         aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, bad.check);
         hear_nonsense(fd, &bad, sizeof(bad));
@@ -124,6 +131,29 @@ static void test_nonsense_at_a_listener(void **state)
         ((unsigned char *)&call)[i] ^= 1;
     }
     assert_int_equal(asked(fd, UDP_CALL_CALL, &call).kind, UDP_CALL_TAKEN);
+    close(fd);
+}
+
+/* Callers of another version get ours, and no more. */
+static void test_other_versions(void **state)
+{
+    static const uint8_t zeros[AQI_MAC_BYTES];
+    struct udp_call call = anybody(), said;
+    int fd = stranger("127.0.0.1");
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct iovec checked = {&call, offsetof(struct udp_call, check)};
+        seal(UDP_CALL_KNOCK, &call);
+        memset(call.cookie, 0xff, sizeof(call.cookie)); /* what the version has there */
+        *(i == 0 ? &call.version : &call.packets) += 1;
+        aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
+        hear(fd, &call, sizeof(call));
+        said = answer(fd);
+        assert_int_equal(said.kind, UDP_CALL_OTHER);
+        assert_memory_equal(said.caller, call.caller, UDP_CALL_BYTES);
+        assert_memory_equal(said.cookie, zeros, UDP_CALL_BYTES);
+    }
+    assert_null(world.rendezvous->channels);
     close(fd);
 }
 
@@ -424,6 +454,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD_TEST(test_lengths_at_a_listener),
         WORLD_TEST(test_nonsense_at_a_listener),
+        WORLD_TEST(test_other_versions),
         WORLD_TEST(test_flood),
         WORLD_TEST(test_taken_socket),
         WORLD_TEST(test_cookies_of_others),

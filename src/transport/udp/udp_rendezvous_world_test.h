@@ -29,7 +29,7 @@ static struct {
     union aqi_sockaddr at; /* of the listener */
     unsigned calls, messages, ends;
     aq_status end;
-    const char *why;
+    char why[200];
     uint64_t callers;
 } world;
 
@@ -54,7 +54,7 @@ static inline void world_closed(void *arg, void *channel_user, aq_status status,
     assert_ptr_equal(channel_user, &world);
     world.ends++;
     world.end = status;
-    world.why = why;
+    snprintf(world.why, sizeof(world.why), "%s", why != NULL ? why : "");
 }
 
 /* A socket of a stranger at that address of this host. */

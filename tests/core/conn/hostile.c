@@ -127,8 +127,13 @@ static unsigned char bytes[AQI_HELLO_MAX];
 
 static size_t call_from(const uint32_t *address, uint32_t len)
 {
-    struct aqi_hello hello = {
-        .type = AQI_HELLO_CALL, .objects = 1, .max_medium = 8192, .addr = address, .addr_len = len};
+    struct aqi_hello hello = {.type = AQI_HELLO_CALL,
+                              .messages = aqi_wire_version(AQI_WIRE_MESSAGES),
+                              .transport = aqi_wire_version(AQI_WIRE_SHM),
+                              .objects = 1,
+                              .max_medium = 8192,
+                              .addr = address,
+                              .addr_len = len};
     return aqi_hello_encode(&hello, bytes);
 }
 
@@ -170,6 +175,11 @@ static void wrong_calls(int socket)
     CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EPROTO); /* an object short */
     bytes[8]++;
     CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH); /* other version */
+    for (size_t at = 58; at < 60; at++) { /* of messages, of shm */
+        n = good_call();
+        bytes[at]++;
+        CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH);
+    }
     n = good_call();
     for (size_t cut = 1; cut < n; cut++)
         CHECK_EQUAL(call(socket, bytes, cut, NULL, 0, NULL).status, AQ_EPROTO);

@@ -31,6 +31,8 @@ static unsigned char bytes[AQI_HELLO_MAX];
 static void call(int object, int line[2])
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
+                              .messages = aqi_wire_version(AQI_WIRE_MESSAGES),
+                              .transport = aqi_wire_version(AQI_WIRE_SHM),
                               .objects = 1,
                               .max_medium = 8192,
                               .addr = raw_address,
