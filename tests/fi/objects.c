@@ -338,6 +338,9 @@ static void places(void)
         CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
         CHECK_EQUAL(addr, i);
     }
+    name[3]++; /* of another version */
+    CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 0);
+    CHECK(addr == FI_ADDR_NOTAVAIL);
     pair_close(&pair);
 }
 

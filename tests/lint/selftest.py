@@ -27,6 +27,42 @@ AQ_API aq_status aq_thing_do(int how);
 #endif
 """
 
+# A format, and the page that describes it.
+FORMAT = """/* Talk. */
+#include <stdint.h>
+enum talk_kind { TALK_HELLO = 1, TALK_BYE, TALK_KINDS };
+struct talk {
+    uint8_t kind, room;
+    uint16_t len;
+    uint64_t at;
+};
+"""
+PAGE = """# Formats
+
+| format | version | between |
+|---|---|---|
+| `talk` | 3 | all |
+
+## `talk`
+
+A message, `struct talk`
+(src/talk/talk.h):
+
+| offset | size | name | meaning |
+|---|---|---|---|
+| 0 | 1 | `kind` | |
+| 1 | 1 | `room` | |
+| 2 | 2 | `len` | |
+| 8 | 8 | `at` | |
+
+`enum talk_kind` (src/talk/talk.h):
+
+| number | name | meaning |
+|---|---|---|
+| 1 | `TALK_HELLO` | |
+| 2 | `TALK_BYE` | |
+"""
+
 
 class LintTest(unittest.TestCase):
     def setUp(self):
@@ -94,6 +130,48 @@ class LintTest(unittest.TestCase):
     def test_includes_of_an_unknown_folder(self):
         self.write("src/new/new.c", "/* New. */\n")
         self.assert_finds("is not in the table", "includes")
+
+    def wire(self, text, *faults):
+        """Replace parts of page and code; `text`: the finding, None if there is none."""
+        page, header = PAGE, FORMAT
+        for old, new in faults:
+            self.assertTrue(old in page or old in header)
+            page, header = page.replace(old, new), header.replace(old, new)
+        self.write("docs/wire.md", page)
+        self.write("src/talk/talk.h", header)
+        self.write("src/base/wire.c", '/* V. */\nint v[] = {{"talk", 3}};\n')
+        if text is None:
+            self.assert_clean("wire", "cc")
+        else:
+            self.assert_finds(text, "wire", "cc")
+
+    def test_wire(self):
+        self.wire(None)
+        self.wire("versions differ", ("| 3 |", "| 4 |"))
+        self.wire("talk.len is at another offset", ("| 2 | 2 |", "| 4 | 2 |"))
+        self.wire("talk.len has another size", ("| 2 | 2 |", "| 2 | 4 |"))
+        self.wire("before len is something else", ("| 1 | 1 | `room` | |\n", ""))
+        self.wire("before at is something else", ("uint64_t", "uint32_t way;\n uint64_t"))
+        self.wire("after talk.at is something else", ("at;", "at, more;"))
+        self.wire("no member named", ("`room`", "`space`"))
+        self.wire("TALK_BYE is another number", ("| 2 | `TALK_BYE`", "| 3 | `TALK_BYE`"))
+        self.wire("enum talk_kind has", ("TALK_BYE,", "TALK_BYE, TALK_ASK,"))
+        self.wire("no `struct NAME`", ("`struct talk`", "talk"))
+
+    def test_wire_of_a_release(self):
+        """What changes after a release needs a new version."""
+        git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
+        self.wire(None)
+        for words in ["init", "-q"], ["add", "."], ["commit", "-qm", "x"], ["tag", "v1.0.0"]:
+            subprocess.run([*git, *words], check=True)
+        self.wire(None, ("| `at` | |", "| `at` | the place |"))
+        other = ("room", "space")
+        self.wire("differ from those of v1.0.0, but its version is still 3", other)
+        self.write("src/base/wire.c", '/* V. */\nint v[] = {{"talk", 4}};\n')
+        page = (self.root / "docs/wire.md").read_text(encoding="utf-8")
+        self.write("docs/wire.md", page.replace("| 3 |", "| 4 |"))
+        self.assert_clean("wire", "cc")
+        self.wire(None)
 
     def test_style_limits(self):
         self.write("src/base/long.c", "/* Long. */\n" + "int aqi_x;\n" * 800)

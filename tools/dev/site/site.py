@@ -29,7 +29,7 @@ NAVIGATION = (
              "docs/tracing.md": "Tracing and aqtop", "docs/security.md": None,
              "docs/platforms.md": None}),
     ("Reference", {"docs/semantics.md": None, "docs/settings.md": None, "docs/abi.md": None,
-                   "CHANGELOG.md": None}),
+                   "docs/wire.md": None, "CHANGELOG.md": None}),
     ("Inside", {"docs/architecture.md": None, "docs/collectives.md": "Collectives",
                 "docs/gasnet-internals.md": "GASNet, inside", "docs/adding-a-transport.md": None,
                 "docs/measurements.md": None, "docs/requirements.md": "Requirements",
