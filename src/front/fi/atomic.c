@@ -7,13 +7,14 @@
 
 /* --- arithmetic ------------------------------------------------------------------------------ */
 
-/* One element: `a` is the target, `b` the operand, `c` what to compare with. */
+/* One element: `a` is the target, `b` the operand, `c` what to compare with. Integers wrap: the
+ * product of two of 16 bits may be more than an int holds, but not more than an unsigned one. */
 #define ATOMIC_BASIC                                                                               \
     case FI_SUM:                                                                                   \
         a = a + b;                                                                                 \
         break;                                                                                     \
     case FI_PROD:                                                                                  \
-        a = a * b;                                                                                 \
+        a = 1U * a * b;                                                                            \
         break;                                                                                     \
     case FI_LOR:                                                                                   \
         a = a != 0 || b != 0;                                                                      \
@@ -89,6 +90,7 @@
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wfloat-equal"
 #pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wpedantic"
 #define ATOMIC_INTEGER ATOMIC_BASIC ATOMIC_ORDERED ATOMIC_BITS
 #define ATOMIC_REAL    ATOMIC_BASIC ATOMIC_ORDERED
