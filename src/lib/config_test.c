@@ -162,6 +162,71 @@ static void other_names_are_no_settings(void **state)
             }
 }
 
+/* Scripts set all of them, also those without effect here. */
+static void names_of_the_documents_are_known(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"GASNET_AMRDMA_CYCLE",
+                                        "GASNET_AMRDMA_DEPTH",
+                                        "GASNET_AMRDMA_LIMIT",
+                                        "GASNET_AMRDMA_MAX_PEERS",
+                                        "GASNET_AM_CREDITS_PP",
+                                        "GASNET_AM_CREDITS_SLACK",
+                                        "GASNET_AM_CREDITS_TOTAL",
+                                        "GASNET_AM_OUST_LIMIT",
+                                        "GASNET_AM_OUST_PP",
+                                        "GASNET_AM_SPARES",
+                                        "GASNET_BARRIER",
+                                        "GASNET_BBUF_COUNT",
+                                        "GASNET_EXITTIMEOUT",
+                                        "GASNET_FIREHOSE_M",
+                                        "GASNET_FIREHOSE_MAXREGION_SIZE",
+                                        "GASNET_FIREHOSE_MAXVICTIM_M",
+                                        "GASNET_FIREHOSE_MAXVICTIM_R",
+                                        "GASNET_FIREHOSE_R",
+                                        "GASNET_FIREHOSE_VERBOSE",
+                                        "GASNET_GNI_BOUNCE_SIZE",
+                                        "GASNET_GNI_GET_FMA_RDMA_CUTOVER",
+                                        "GASNET_GNI_NUM_PD",
+                                        "GASNET_GNI_PUT_FMA_RDMA_CUTOVER",
+                                        "GASNET_HCA_ID",
+                                        "GASNET_INLINESEND_LIMIT",
+                                        "GASNET_NETWORKDEPTH",
+                                        "GASNET_NETWORKDEPTH_PP",
+                                        "GASNET_NETWORKDEPTH_SPACE",
+                                        "GASNET_NETWORKDEPTH_TOTAL",
+                                        "GASNET_NONBULKPUT_BOUNCE_LIMIT",
+                                        "GASNET_NUM_QPS",
+                                        "GASNET_OP_OUST_LIMIT",
+                                        "GASNET_OP_OUST_PP",
+                                        "GASNET_PACKEDLONG_LIMIT",
+                                        "GASNET_PHYSMEM_MAX",
+                                        "GASNET_PHYSMEM_NOPROBE",
+                                        "GASNET_PIN_MAXSZ",
+                                        "GASNET_PORT_NUM",
+                                        "GASNET_PUTINMOVE_LIMIT",
+                                        "GASNET_QP_RETRY_COUNT",
+                                        "GASNET_QP_TIMEOUT",
+                                        "GASNET_RCV_THREAD",
+                                        "GASNET_SSH_CMD",
+                                        "GASNET_SSH_NODEFILE",
+                                        "GASNET_SSH_OPTIONS",
+                                        "GASNET_SSH_SERVERS",
+                                        "GASNET_USE_FIREHOSE",
+                                        "GASNET_USE_UDREG",
+                                        "GASNET_VAPI_PORTS",
+                                        "GASNET_VAPI_SPAWNER",
+                                        "GASNET_OFI_DEVICE_TYPE",
+                                        "GASNET_RBUF_COUNT",
+                                        "GASNET_IBV_PORTS_TYPE"};
+    for (size_t i = 0; i < AQI_COUNT_OF(names); i++) {
+        char said[1000];
+        (void)config_load(names[i], "1", said, sizeof(said));
+        if (strstr(said, "is not a setting") != NULL) fail_msg("%s", said);
+        unsetenv(names[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -169,6 +234,7 @@ int main(void)
         cmocka_unit_test_setup(great_and_small_numbers_end_no_job, config_clean),
         cmocka_unit_test_setup(values_of_the_documents, config_clean),
         cmocka_unit_test_setup(other_names_are_no_settings, config_clean),
+        cmocka_unit_test_setup(names_of_the_documents_are_known, config_clean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
