@@ -281,6 +281,19 @@ static void settings_warn_unknown(const struct settings_search *search)
     }
 }
 
+/* List the words or numbers accepted from an alias. */
+static void settings_legal(const struct aqi_setting *row, char *buf, size_t len)
+{
+    size_t used = 0;
+    const struct aqi_setting_word *word = row->alias_words;
+    aqi_setting_range(row, buf, len);
+    if (row->type != AQI_SET_CHOICE || word == NULL) return;
+    for (; word->alias != NULL && used < len; word++)
+        if (strcmp(word->alias, "*") != 0)
+            used +=
+                (size_t)snprintf(buf + used, len - used, "%s%s", used == 0 ? "" : " ", word->alias);
+}
+
 static void settings_warn_row(const struct aqi_settings_table *table, size_t index)
 {
     const struct aqi_setting *row = &table->rows[index];
@@ -298,7 +311,7 @@ static void settings_warn_row(const struct aqi_settings_table *table, size_t ind
     char legal[256], given[256], taken[64];
     snprintf(given, sizeof(given), "%s=%.80s", alias, text);
     if (!settings_first_time(given)) return;
-    aqi_setting_range(row, legal, sizeof(legal));
+    settings_legal(row, legal, sizeof(legal));
     aqi_setting_format(table, index, taken, sizeof(taken));
     aqi_log(AQI_LOG_WARN, "base", "%s is not supported (valid: %s): using %s", given, legal, taken);
 }

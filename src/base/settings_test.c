@@ -327,7 +327,7 @@ static void an_alias_has_its_own_unit_and_words(void **state)
     assert_int_equal(values_c.region, 12 << 10);
     assert_int_equal(values_c.way, 0);
     assert_non_null(strstr(capture.text, "GASNET_WAY=PSHM is not supported (valid: "
-                                         "messages writes): using messages"));
+                                         "GNIDISSEM): using messages"));
     setenv("AQ_REGION", "8192", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(values_c.region, 8192);
