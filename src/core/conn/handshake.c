@@ -98,6 +98,14 @@ static void conn_handshake_retry_later(aq_connection *conn)
     conn->retry_ns = aqi_now_ns() + conn->pause_ns;
 }
 
+static const char *conn_handshake_nobody(const aq_connection *conn)
+{
+    return (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
+               ? "there is no listener: start the server first"
+               : "there is no listener: start the server first, in the same network namespace "
+                 "(containers may have one each)";
+}
+
 /* A call was not answered: try again, or fail. */
 static void conn_handshake_not_called(aq_connection *conn, aq_status status, const char *why)
 {
@@ -107,11 +115,7 @@ static void conn_handshake_not_called(aq_connection *conn, aq_status status, con
         conn_handshake_retry_later(conn); /* has the server ended, the next call will tell */
     else
         conn_handshake_fail(conn, status,
-                            status != AQ_EREFUSED ? why
-                            : (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
-                                ? "there is no listener: start the server first"
-                                : "there is no listener: start the server first, in the same "
-                                  "network namespace (containers may have one each)");
+                            status == AQ_EREFUSED ? conn_handshake_nobody(conn) : why);
 }
 
 void conn_connect(aq_connection *conn)
@@ -149,7 +153,10 @@ void conn_times(uint64_t now_ns)
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
             char reason[sizeof(conn->reason)] =
                 "the call was not taken in time: there is no listener, or it is full";
-            if (conn->channel != NULL && !conn->nobody)
+            if (conn->nobody)
+                snprintf(reason, sizeof(reason), "the call was not taken in time: %s",
+                         conn_handshake_nobody(conn));
+            else if (conn->channel != NULL)
                 conn_rendezvous(conn)->unanswered(conn->channel, reason, sizeof(reason));
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {

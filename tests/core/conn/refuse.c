@@ -66,6 +66,9 @@ static void addresses(uint32_t number)
         try(play->uri, 0, 0, shm ? "in the same network namespace" : "there is no listener"),
         AQ_EREFUSED);
     CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "was not taken in time"), AQ_ETIMEOUT);
+    if (shm)
+        CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "in the same network namespace"),
+                     AQ_ETIMEOUT);
     CHECK_REFUSED(aq_connect(NULL, NULL, &conn), AQ_EINVAL);
     CHECK_REFUSED(aq_connect("ibv://x", NULL, &conn), AQ_ENOTSUP);
     CHECK_REFUSED(aq_connect("shm://x", NULL, &conn), AQ_EINVAL);
