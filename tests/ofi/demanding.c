@@ -591,6 +591,7 @@ static int demanding_endpoint(struct fid_domain *domain, struct fi_info *info, s
 {
     if (demanding_breaks("universe") && demanding_universe() > DEMANDING_UNIVERSE)
         return -FI_EINVAL;
+    if (demanding_breaks("memory")) return -FI_ENOMEM;
     struct fi_info *plain = demanding_plain(info);
     int err = demanding_domain_was.endpoint(domain, plain, ep, context);
     fi_freeinfo(plain);

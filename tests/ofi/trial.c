@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static struct aqi_tp_params params = {
@@ -205,6 +206,26 @@ static void small(void **state)
     assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
 }
 
+/* There is no memory: a limit on it is named, if there is one, and not the number of peers. */
+static void limited(void **state)
+{
+    struct aqi_tp *tp;
+    struct rlimit was, limit;
+    (void)state;
+    assert_int_equal(setenv("DEMANDING_BREAKS", "memory", 1), 0);
+    ofi_config.provider = "tcp";
+    assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+    limit = (struct rlimit){.rlim_cur = (rlim_t)1 << 60, .rlim_max = was.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_ESYS);
+    says(aq_error_message(), "Cannot allocate memory: raise the limit of 1125899906842624 KiB");
+    assert_null(strstr(aq_error_message(), "FI_UNIVERSE_SIZE"));
+    assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+    assert_int_equal(aqi_ofi_transport.open(&params, &tp), AQ_ESYS);
+    if (was.rlim_cur == RLIM_INFINITY) assert_null(strstr(aq_error_message(), "ulimit -v"));
+    assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
+}
+
 /* Two registrations are refused, which is reported once. */
 static void full(void **state)
 {
@@ -294,7 +315,7 @@ static int run_broken(void)
     struct CMUnitTest tests[AQI_COUNT_OF(rows) + WHOLE] = {
         cmocka_unit_test(whole), cmocka_unit_test(hurried), cmocka_unit_test(full),
         cmocka_unit_test(few),   cmocka_unit_test(ordered), cmocka_unit_test(progress),
-        cmocka_unit_test(small)};
+        cmocka_unit_test(small), cmocka_unit_test(limited)};
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         tests[i + WHOLE] = (struct CMUnitTest){.name = rows[i].breaks,
                                                .test_func = broken,

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { OFI_CQ_SLACK = 64 };
 
@@ -20,15 +21,26 @@ static void ofi_endpoint_universe(char *text, size_t len)
              peers != NULL ? peers : "not set: 256");
 }
 
+/* False: memory is not limited. */
+static bool ofi_endpoint_memory(char *text, size_t len)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+    snprintf(text, len, "raise the limit of %llu KiB on memory (ulimit -v), or ",
+             (unsigned long long)limit.rlim_cur / 1024);
+    return true;
+}
+
 static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const char *what)
 {
     if (err == 0) return AQ_OK;
     const char *name = ofi->info->fabric_attr->prov_name;
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
-    char universe[192] = "";
-    if (rxm) ofi_endpoint_universe(universe, sizeof(universe));
+    char advice[192] = "";
+    bool limited = err == -FI_ENOMEM && ofi_endpoint_memory(advice, sizeof(advice));
+    if (rxm && !limited) ofi_endpoint_universe(advice, sizeof(advice));
     return aqi_fail(AQ_ESYS, "ofi", "%s on %s: %s: %s: %s%s and %s choose another", name,
-                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err), universe,
+                    ofi->info->domain_attr->name, what, ofi_library.strerror(-err), advice,
                     aqi_setting_variable("AQ_OFI_PROVIDER"), aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
