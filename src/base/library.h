@@ -12,7 +12,8 @@ struct aqi_symbol {
 /*
  * Load a library by its name or path and look up all symbols, in order. Returns NULL on success;
  * otherwise the name of what is missing: `library` itself (see dlerror()), or the first symbol that
- * it lacks. The library is never unloaded, since most install exit handlers.
+ * it lacks. In a program linked with -static it is always `library`. The library is never
+ * unloaded, since most install exit handlers.
  */
 const char *aqi_library_load(const char *library, const struct aqi_symbol *symbols, size_t count);
 

@@ -103,6 +103,11 @@ for program in "$top"/bin/*; do
         fail "aqrun -n 2 $program printed: $(cat "$top/out")"
     ran=$((ran + 1))
 done
+# Networks need libraries that only the loader of a dynamic program can load well.
+AQ_TRANSPORTS=udp "$prefix/bin/aqrun" -n 2 "$top/bin/pkg-static-c" >"$top/out" 2>&1 &&
+    fail 'a static program has used udp'
+grep -q 'program linked with -static cannot load .*: link it without -static' "$top/out" ||
+    fail "a static program over udp: $(cat "$top/out")"
 [ "$ran" = 8 ] || fail "$ran clients were built instead of 8"
 "$prefix/bin/aqrun" -n 3 "$top/readme" >"$top/out" || fail "the README's program: exit $?"
 [ "$(grep -c 'received 42 from rank [0-2]$' "$top/out")" = 3 ] ||
