@@ -10,7 +10,7 @@ set -euo pipefail
 # The headers of networks are small; without them a build leaves these networks out.
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev)
 test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc cmark-gfm iproute2 \
-    nftables tcsh spin shellcheck)
+    nftables tcsh spin shellcheck meson)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which is only in libpmix-dev.
 managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix-dev munge \

@@ -4,6 +4,15 @@ define_property(GLOBAL PROPERTY AQ_LIBRARY_OBJECTS
 define_property(GLOBAL PROPERTY AQ_UNIT_TESTS
   BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
 
+# aq_add_subdirectory(FOLDER CONDITION…): if not, what is in it is built only where it is needed.
+function(aq_add_subdirectory folder)
+  if(${ARGN})
+    add_subdirectory(${folder})
+  else()
+    add_subdirectory(${folder} EXCLUDE_FROM_ALL)
+  endif()
+endfunction()
+
 # aq_folder(NAME SOURCES a.c … [TESTS a_test.c …]): a folder of the library. Its sources become part
 # of the library; each test becomes one of the programs in unit_NAME, which is linked with the
 # internals and cmocka.
@@ -20,14 +29,8 @@ function(aq_folder name)
 endfunction()
 
 # aq_join(OUTPUT LIBRARY…): join object libraries to one object in which hidden symbols are local.
-# Linked with the compile flags, which include the machine (--target). Instrumented objects cannot
-# be joined: then AQ_JOIN is false.
-if(AQ_SANITIZE OR AQ_COVERAGE OR AQ_FUZZ OR
-   CMAKE_C_FLAGS MATCHES "-fsanitize|-fprofile|-fcoverage|--coverage|-fxray|-pg")
-  set(AQ_JOIN FALSE)
-else()
-  set(AQ_JOIN TRUE)
-endif()
+# Linked with the compile flags, which include the machine (--target). Not for instrumented objects
+# (AQ_INSTRUMENTED).
 function(aq_join output)
   string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" flags)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${${flags}}")

@@ -9,12 +9,23 @@ install(TARGETS aqueduct aqueduct_static EXPORT aqueductTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT dev
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS aqrun aqinfo aqperf aqtop
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+if(AQ_BUILD_TOOLS)
+  install(TARGETS aqrun aqinfo aqperf aqtop
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/aqueduct
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev FILES_MATCHING PATTERN "*.h")
 
 install(EXPORT aqueductTargets NAMESPACE aqueduct:: DESTINATION ${AQ_PACKAGE_DIR} COMPONENT dev)
+set(AQ_TRANSPORTS "loop shm udp")
+foreach(net IBV OFI)
+  set(AQ_HAS_${net} FALSE)
+  if(AQ_WITH_${net})
+    set(AQ_HAS_${net} TRUE)
+    string(TOLOWER " ${net}" net)
+    string(APPEND AQ_TRANSPORTS ${net})
+  endif()
+endforeach()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/aqueductConfig.cmake.in
   ${PROJECT_BINARY_DIR}/package/aqueductConfig.cmake INSTALL_DESTINATION ${AQ_PACKAGE_DIR})
 # Before 1.0 every minor version may change the interface.

@@ -1,14 +1,16 @@
 # Requirements of C libraries other than glibc (musl).
 include(CheckIncludeFile)
-include(CheckCXXSymbolExists)
 include(CheckSymbolExists)
 check_symbol_exists(__GLIBC__ features.h AQ_GLIBC) # macros of other libraries fail -Wconversion
-check_cxx_symbol_exists(__GLIBC__ features.h AQ_CXX_GLIBC)
+if(AQ_BUILD_TESTS)
+  include(CheckCXXSymbolExists)
+  check_cxx_symbol_exists(__GLIBC__ features.h AQ_CXX_GLIBC)
+endif()
 
 # Debian's musl-gcc finds musl's headers only, but the kernel's are the same for all.
 check_include_file(linux/futex.h AQ_KERNEL_HEADERS)
 if(NOT AQ_KERNEL_HEADERS)
-  set(kernel_headers ${CMAKE_BINARY_DIR}/kernel-headers)
+  set(kernel_headers ${PROJECT_BINARY_DIR}/kernel-headers)
   file(MAKE_DIRECTORY ${kernel_headers})
   foreach(folder linux asm asm-generic)
     file(GLOB found /usr/include/${folder}

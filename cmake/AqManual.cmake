@@ -1,9 +1,6 @@
 # The manual pages: calls and topics from the public headers, tools and launchers from their --help.
-if(NOT AQ_BUILD_MANUAL)
-  return()
-endif()
-set(aq_tools_run TRUE)
-if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+set(aq_tools_run ${AQ_BUILD_TOOLS})
+if(AQ_BUILD_TOOLS AND CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   set(aq_tools_run FALSE)
   message(STATUS "No manual pages of the tools: they are made from the output of the tools, which "
     "cannot run here (no CMAKE_CROSSCOMPILING_EMULATOR)")
@@ -50,7 +47,9 @@ foreach(launcher IN LISTS aq_launchers)
   aq_page(${name} ${launcher} sh "start the processes of a GASNet program" ${launcher})
 endforeach()
 
-add_custom_target(manual ALL DEPENDS ${aq_pages})
+add_custom_target(aqueduct_manual ALL DEPENDS ${aq_pages})
 file(MAKE_DIRECTORY ${AQ_MAN_DIR}/man1)
-install(DIRECTORY ${AQ_MAN_DIR}/man1 ${AQ_MAN_DIR}/man3 ${AQ_MAN_DIR}/man7
-  DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT doc)
+if(AQ_INSTALL)
+  install(DIRECTORY ${AQ_MAN_DIR}/man1 ${AQ_MAN_DIR}/man3 ${AQ_MAN_DIR}/man7
+    DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT doc)
+endif()

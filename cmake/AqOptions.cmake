@@ -8,24 +8,43 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Debug, Release, RelWithDebInfo" FORCE)
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo) # a variable of this folder, not of a parent project
 endif()
 
+# A project that adds this one (docs/embedding.md) gets the library only.
+set(aq_default ${PROJECT_IS_TOP_LEVEL})
 option(AQ_WERROR "Treat warnings as errors" OFF)
-option(AQ_BUILD_TESTS "Build the tests" ON)
-option(AQ_BUILD_EXAMPLES "Build the examples" ON)
-option(AQ_BUILD_MANUAL "Generate the manual pages" ON)
+option(AQ_BUILD_TESTS "Build the tests" ${aq_default})
+option(AQ_BUILD_TOOLS "Build the tools (aqrun, aqinfo, aqperf, aqtop)" ${aq_default})
+option(AQ_BUILD_EXAMPLES "Build the examples" ${aq_default})
+option(AQ_BUILD_MANUAL "Generate the manual pages" ${aq_default})
+option(AQ_INSTALL "Define the rules for installing" ${aq_default})
+option(AQ_GASNET "Build and install the GASNet interface" ${aq_default})
+option(AQ_CCI "Build and install CCI's interface" ${aq_default})
 set(AQ_IBV AUTO CACHE STRING
   "The transport ibv (InfiniBand, RoCE): AUTO, if the headers of libibverbs are here, ON or OFF")
 set(AQ_OFI AUTO CACHE STRING
   "The transport ofi (libfabric): AUTO, if its headers are here, ON or OFF")
-set(AQ_FI AUTO CACHE STRING
+set(aq_default OFF)
+if(PROJECT_IS_TOP_LEVEL)
+  set(aq_default AUTO)
+endif()
+set(AQ_FI ${aq_default} CACHE STRING
   "The provider for libfabric (libaqueduct-fi): AUTO, if libfabric is here, ON or OFF")
 set_property(CACHE AQ_IBV AQ_OFI AQ_FI PROPERTY STRINGS AUTO ON OFF)
 set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread")
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)
+
+if(AQ_BUILD_TESTS)
+  enable_language(CXX)
+endif()
+foreach(part BUILD_TOOLS GASNET CCI INSTALL)
+  if(AQ_BUILD_TESTS AND NOT AQ_${part})
+    message(FATAL_ERROR "AQ_BUILD_TESTS=ON needs AQ_${part}=ON: the tests cover all parts")
+  endif()
+endforeach()
 
 if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8 OR NOT CMAKE_C_BYTE_ORDER STREQUAL LITTLE_ENDIAN)
   message(FATAL_ERROR "Aqueduct needs a little-endian system of 64 bits (x86_64, aarch64): it "
@@ -57,6 +76,15 @@ find_package(Threads REQUIRED)
 # System libraries that the library needs; also for users of the static one.
 set(AQ_SYSTEM_LIBRARIES pthread dl)
 
+# Instrumented objects are linked in other ways. A parent project may ask for it in two places.
+get_directory_property(aq_flags COMPILE_OPTIONS)
+list(APPEND aq_flags ${CMAKE_C_FLAGS})
+set(AQ_INSTRUMENTED FALSE)
+if(AQ_SANITIZE OR AQ_COVERAGE OR AQ_FUZZ OR
+   aq_flags MATCHES "-fsanitize|-fprofile|-fcoverage|--coverage|-fxray|-pg")
+  set(AQ_INSTRUMENTED TRUE)
+endif()
+
 add_compile_definitions(_GNU_SOURCE)
 add_compile_options(
   -Wall -Wextra -Wshadow -Wundef -Wvla
@@ -69,7 +97,8 @@ endif()
 if(AQ_SANITIZE)
   add_compile_options(-fsanitize=${AQ_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${AQ_SANITIZE})
-else()
+endif()
+if(NOT AQ_SANITIZE AND NOT aq_flags MATCHES "-fsanitize")
   # The run-time of a sanitizer is linked to programs only, so this cannot be used with one.
   add_link_options(-Wl,--no-undefined)
 endif()

@@ -10,7 +10,7 @@ import sys
 
 import blocks
 
-LANGUAGES = {"sh", "c", "make", "yaml", "text"}
+LANGUAGES = {"sh", "c", "make", "cmake", "meson", "yaml", "text"}
 DOCUMENTS = ("*.md", "docs/*.md", "examples/*.md")
 INDENTED = re.compile(r"(?:^|\n)([^\n]*)\n\n    (?! )[^\n]+")
 # Comments that are not marks but resemble them.

@@ -62,13 +62,30 @@ for refused in 'aq_args(1.5f)' '(AQ_ARGS(1ll))' '(AQ_ARGS(&evaluated))' 'AQ_ARG6
     grep -Eq 'an argument is an integer|more than 32 bits|takes an integer' "$top/refused.log" ||
         fail "$refused: $(cat "$top/refused.log")"
 done
+# project FOLDER PREFIX PARTS: configure the project with these components of the package.
 project()
 {
-    cmake -G Ninja -S "$here/project" -B "$top/project" -DCMAKE_PREFIX_PATH="$prefix" \
-        -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" && cmake --build "$top/project"
+    cmake -G Ninja -S "$here/project" -B "$top/$1" -DCMAKE_PREFIX_PATH="$2" "-DPARTS=$3" \
+        -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx"
 }
-project >"$top/cmake.log" 2>&1 ||
+networks=$(pkg-config --variable=transports aqueduct | grep -o 'ibv\|ofi' | tr '\n' ';')
+{ project project "$prefix" "gasnet;cci;$networks" && cmake --build "$top/project"; } \
+    >"$top/cmake.log" 2>&1 ||
     { cat "$top/cmake.log" >&2; fail "the project with find_package does not build"; }
+# A component that a build or an installation lacks is refused, with the remedy.
+cmake --install "$build" --prefix "$top/runtime" --component dev >/dev/null
+config=$top/runtime/lib/cmake/aqueduct/aqueductConfig.cmake
+sed -i 's/^set(aqueduct_\(ibv\|ofi\)_FOUND .*)/set(aqueduct_\1_FOUND FALSE)/' "$config"
+project parts "$top/runtime" 'gasnet;ibv;ofi;fi;cci;mpi' >"$top/cmake.log" 2>&1 &&
+    fail 'components that are not installed are found'
+tr -s '\n ' ' ' <"$top/cmake.log" >"$top/parts.log"
+for message in 'without ibv: install libibverbs-dev, and build with -DAQ_IBV=ON' \
+    'without ofi: install libfabric-dev, and build with -DAQ_OFI=ON' \
+    'without fi: install libfabric-dev, and build with -DAQ_FI=ON' \
+    'without cci: build with -DAQ_CCI=ON' 'has no component mpi; there are ibv'; do
+    grep -q -e "$message" "$top/parts.log" || fail "no \"$message\": $(cat "$top/cmake.log")"
+done
+grep -q 'without gasnet' "$top/parts.log" && fail 'gasnet is not found, though it is there'
 # The program in the README is a client too.
 # shellcheck disable=SC2016 # the backticks are Markdown's
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$top/readme.c"
@@ -81,6 +98,10 @@ for compiler in "$cc -x c" "$cxx -x c++ -std=c++11"; do
          "$(pkg-config --cflags --libs cci)" "$(pkg-config --variable=run_path cci)"
      [ "$("$top/cci")" = "CCI: hello" ]) || fail "the client of CCI's interface"
 done
+[ "$("$top/project/cci")" = "CCI: hello" ] || fail "the client of aqueduct::cci"
+"$top/project/gasnet-tools" >/dev/null || fail "the client of aqueduct::gasnet_tools-par: exit $?"
+"$prefix/lib/aqueduct/gasnet/bin/gasnetrun_smp" -n 2 "$top/project/gasnet" >/dev/null ||
+    fail "the client of aqueduct::gasnet-smp-par: exit $?"
 for way in shared static; do
     for language in c cc; do
         cp "$top/project/$way-$language" "$top/bin/cmake-$way-$language"

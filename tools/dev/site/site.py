@@ -27,7 +27,7 @@ NAVIGATION = (
     ("Use", {"docs/cluster.md": "Clusters", "docs/mpi.md": "MPI and libfabric",
              "docs/gasnet.md": "GASNet", "docs/cci.md": None, "docs/performance.md": None,
              "docs/tracing.md": "Tracing and aqtop", "docs/security.md": None,
-             "docs/platforms.md": None}),
+             "docs/platforms.md": None, "docs/embedding.md": "CMake, pkg-config, Meson",}),
     ("Reference", {"docs/semantics.md": None, "docs/settings.md": None, "docs/abi.md": None,
                    "docs/wire.md": None, "CHANGELOG.md": None}),
     ("Inside", {"docs/architecture.md": None, "docs/collectives.md": "Collectives",

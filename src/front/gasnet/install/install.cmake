@@ -9,6 +9,13 @@ list(JOIN AQG_LIBS " " AQG_LIBS)
 install(DIRECTORY include/ DESTINATION ${AQG_TREE}/include COMPONENT dev
   FILES_MATCHING PATTERN "*.h")
 
+# aqg_install_library(TARGET FOLDER_OF_HEADERS…): a library, also as aqueduct::TARGET.
+function(aqg_install_library target)
+  list(TRANSFORM ARGN PREPEND ${AQG_TREE}/)
+  install(TARGETS ${target} EXPORT aqueduct-gasnet
+    ARCHIVE DESTINATION ${AQG_TREE}/lib COMPONENT dev INCLUDES DESTINATION ${ARGN})
+endfunction()
+
 foreach(net IN LISTS AQG_NETS)
   set(AQG_TRANSPORTS ${AQG_TRANSPORTS_${net}})
   string(TOUPPER ${net} NET)
@@ -33,7 +40,7 @@ foreach(net IN LISTS AQG_NETS)
       DESTINATION ${AQG_TREE}/include/${net}-conduit COMPONENT dev)
     install(FILES ${AQG_BINARY}/install/gasnet-${net}-${mode}.pc
       DESTINATION ${AQG_TREE}/lib/pkgconfig COMPONENT dev)
-    install(TARGETS gasnet-${net}-${mode} ARCHIVE DESTINATION ${AQG_TREE}/lib COMPONENT dev)
+    aqg_install_library(gasnet-${net}-${mode} include include/${net}-conduit)
   endforeach()
 endforeach()
 
@@ -48,5 +55,7 @@ foreach(mode IN ITEMS seq par)
     DESTINATION ${AQG_TREE}/include COMPONENT dev)
   install(FILES ${AQG_BINARY}/install/gasnet_tools-${mode}.pc
     DESTINATION ${AQG_TREE}/lib/pkgconfig COMPONENT dev)
-  install(TARGETS gasnet_tools-${mode} ARCHIVE DESTINATION ${AQG_TREE}/lib COMPONENT dev)
+  aqg_install_library(gasnet_tools-${mode} include)
 endforeach()
+install(EXPORT aqueduct-gasnet NAMESPACE aqueduct:: FILE aqueduct-gasnet.cmake
+  DESTINATION ${AQG_TREE}/lib/cmake COMPONENT dev)
