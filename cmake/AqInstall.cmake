@@ -3,6 +3,12 @@
 # contains the prefix, so that the tree may be moved (tests/install does).
 include(CMakePackageConfigHelpers)
 
+foreach(folder BIN INCLUDE LIB)
+  if(IS_ABSOLUTE ${CMAKE_INSTALL_${folder}DIR})
+    message(FATAL_ERROR "CMAKE_INSTALL_${folder}DIR=${CMAKE_INSTALL_${folder}DIR} is absolute: "
+      "give it relative to the prefix, as the installed tree may be moved")
+  endif()
+endforeach()
 set(AQ_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/aqueduct)
 
 install(TARGETS aqueduct aqueduct_static EXPORT aqueductTargets

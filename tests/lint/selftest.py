@@ -3,6 +3,7 @@
 fault in it. Also tests the summary of skipped tests."""
 
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -338,6 +339,44 @@ class LintTest(unittest.TestCase):
     def overview(self):
         self.write("include/aqueduct/aqueduct.h", "/* Aqueduct: all of it. */\n")
         return self.root / "include/aqueduct"
+
+
+class PackagingTest(unittest.TestCase):
+    """The real files, each time with one fault."""
+
+    FAULTS = (
+        ("CITATION.cff", "version: ", "version: 7", "CITATION.cff: has 7"),
+        ("packaging/rpm/aqueduct.spec", "libaqueduct.so.", "libaqueduct.so.7.", "has 7."),
+        ("packaging/rpm/aqueduct.spec", "Version:", "Release:", "no version found"),
+        ("packaging/spack/packages/aqueduct/package.py", '"AQ_IBV"', '"AQ_IVB"',
+         "AQ_IVB is no option"),
+        ("packaging/spack/packages/aqueduct/package.py", '"AQ_CCI", "cci"', '"AQ_CCI", "fi"',
+         "variant cci does not set"),
+        ("packaging/spack/packages/aqueduct/package.py", 'when="+ofi"', 'when="+opi"',
+         "no such variant"),
+        ("packaging/meson/aqueduct.wrap", "aqueduct.example", "elsewhere.example", "elsewhere"),
+    )
+
+    def lint(self, root):
+        return subprocess.run([sys.executable, HERE / "packaging.py", root], capture_output=True,
+                              text=True, check=False)
+
+    def test_faults(self):
+        self.assertEqual(self.lint(ROOT).returncode, 0)
+        with tempfile.TemporaryDirectory(prefix="aq-lint-") as folder:
+            root = pathlib.Path(folder)
+            for name in ("packaging", "cmake", "include", "tools/aqtop"):
+                shutil.copytree(ROOT / name, root / name)
+            (root / "docs").mkdir()
+            for name in ("CITATION.cff", "meson.build", "docs/embedding.md"):
+                shutil.copy(ROOT / name, root / name)
+            for name, right, wrong, message in self.FAULTS:
+                text = (root / name).read_text(encoding="utf-8")
+                (root / name).write_text(text.replace(right, wrong), encoding="utf-8")
+                result = self.lint(root)
+                self.assertNotEqual(result.returncode, 0, message)
+                self.assertIn(message, result.stdout)
+                (root / name).write_text(text, encoding="utf-8")
 
 
 class SkippedTest(unittest.TestCase):

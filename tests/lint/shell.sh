@@ -8,6 +8,6 @@ if ! command -v shellcheck >/dev/null; then
     exit 77
 fi
 {
-    find .ci tests tools examples cmake -name '*.sh' | sort
+    find .ci tests tools examples cmake packaging -name '*.sh' | sort
     printf '%s\n' .ci/run tests/rdma/machine tests/rdma/first tests/rdma/second
 } | xargs shellcheck

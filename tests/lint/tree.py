@@ -3,7 +3,7 @@
 import pathlib
 import sys
 
-FOLDERS = ("include", "src", "tools", "tests", "examples", "cmake", "bench", ".ci")
+FOLDERS = ("include", "src", "tools", "tests", "examples", "cmake", "bench", ".ci", "packaging")
 ROOT_FILES = ("CMakeLists.txt", "Makefile")
 
 
