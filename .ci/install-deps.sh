@@ -16,7 +16,8 @@ other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cr
 managers=(mpich openmpi-bin libopenmpi-dev slurmctld slurmd slurm-client libpmix-dev munge \
     openssh-server openssh-client)
 rdma=(qemu-system-x86 seabios busybox-static kmod cpio xz-utils rdma-core ibverbs-providers)
-all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools rpm rpmlint reuse)
+all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools \
+    reuse yamllint rpm rpmlint)
 mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
 browser=(chromium-headless-shell fonts-dejavu-core)
 ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" clang libclang-rt-14-dev debootstrap)

@@ -14,8 +14,8 @@ import sys
 import tree
 
 CLEAN = ("src", "tools", "include", "examples", "docs", "tests", ".ci", "cmake", "CMakeLists.txt",
-         "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "packaging",
-         "meson.build")
+         "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md",
+         "ROADMAP.md", "packaging", "meson.build")
 WITH_EXAMPLES = ("tests/lint/prose.py", "tests/lint/selftest.py")
 SUFFIXES = (".c", ".h", ".cc", ".cpp", ".md", ".sh", ".py", ".cmake", ".txt")
 

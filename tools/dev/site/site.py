@@ -34,7 +34,8 @@ NAVIGATION = (
     ("Inside", {"docs/architecture.md": None, "docs/collectives.md": "Collectives",
                 "docs/gasnet-internals.md": "GASNet, inside", "docs/adding-a-transport.md": None,
                 "docs/measurements.md": None, "docs/requirements.md": "Requirements",
-                "CONTRIBUTING.md": None, "SECURITY.md": "Reporting a vulnerability"}),
+                "CONTRIBUTING.md": None, "CODE_OF_CONDUCT.md": None, "ROADMAP.md": None,
+                "SECURITY.md": "Reporting a vulnerability"}),
 )
 ILLUSTRATED = ("docs/architecture.md", "docs/tracing.md", "docs/performance.md")
 IMAGE = re.compile(r'<p><img src="([^"]*)" alt="([^"]*)"[^>]*/></p>')
