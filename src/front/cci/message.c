@@ -76,7 +76,8 @@ static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t f
     }
     if (got == conn->acked) return;
     conn->acked = got;
-    if (conn->ops != NULL) aqc_op_complete(conn);
+    /* Reported by the next round: a program answers before it looks at what it has sent. */
+    if (conn->ops != NULL) aqc_conn_activate(conn);
 }
 
 static struct aqc_event *message_new(struct aqc_conn *conn, const aq_am *am, uint32_t units)
@@ -114,7 +115,6 @@ static void message_received(aq_am *am)
     } else {
         message_stash(conn, event);
     }
-    /* Last, so that a program answers before it looks at what it has sent. */
     message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
     if (!conn->starved && conn->held > AQC_WINDOW - message_units(AQC_MESSAGE)) {
         conn->starved = true;
