@@ -43,6 +43,17 @@ class Connection(Case):
             self.assertGreater(row["min"], 0, row)
             self.assertIsNotNone(row["limit"], row)
 
+    def test_many_connections_at_once(self):
+        with listening() as (listener, uri):
+            result = self.expect(run(AQPERF, "--connect", uri, *QUICK, "--connections", "120",
+                                     "--pattern", "am-short-rtt,am-turns-rtt,poll-empty",
+                                     "--json", "-"), 0)
+            self.assertEqual(listener.wait(100), 0)
+        self.assertRegex(result.stderr,
+                         r"119 connections in [0-9.]+ s \([0-9]+ per second\), [0-9.]+ KB each")
+        self.assertEqual([row["pattern"] for row in json.loads(result.stdout)],
+                         ["am-short-rtt", "am-turns-rtt", "poll-empty"])
+
     def test_floods_by_several_threads(self):
         # Its threads put to the same place, which is never read: a race for the thread sanitizer.
         with listening() as (listener, uri):

@@ -29,6 +29,8 @@ WRONG = (
     (("--api", "mpi"), "there is aq, gasnet"),
     (("--json", "-", "--csv", "-"), "only one of them"),
     (("--listen", "shm:///a", "--connect", "shm:///b"), "only one of them"),
+    (("--connections", "2"), "only with --connect"),
+    (("--connect", "shm:///a", "--connections", "0"), "not a number from 1"),
     (("--listen", "shm:///a", "--csv", "-"), "to the aqperf that connects"),
     (("--connect", "shm:///a", "--api", "gasnet"), "only with --api aq"),
     (("--json", "/nonexistent/x"), "cannot write /nonexistent/x"),

@@ -249,6 +249,7 @@ static void pass_token(struct perf *perf)
     aq_am_long(api_aq_team, perf->peer, handlers[handler], perf->source, size,                     \
                perf->peer_addr->data, AQ_NO_ARGS, 0, event)
 ANSWERED(short, SHORT_TO(perf->peer, ON_PING))
+ONE_BY_ONE(turns, aq_am_short(api_aq_turn(i), perf->peer, handlers[ON_PING], AQ_NO_ARGS, 0))
 ONE_BY_ONE(self, SHORT_TO(perf->rank, ON_PONG))
 ONE_BY_ONE(self_reply, SHORT_TO(perf->rank, ON_PING))
 ANSWERED(medium, MEDIUM(ON_PING_MEDIUM))

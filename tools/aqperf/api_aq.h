@@ -26,6 +26,8 @@ void api_aq_hello(unsigned rank);
 void api_aq_barrier(void);
 struct shared *api_aq_segment(unsigned rank, struct shared **mapped);
 
+/* api_aq_connection.c: the team of the i-th connection, in turn. */
+aq_team *api_aq_turn(uint64_t i);
 /* api_aq_connection.c: whether the connection has ended. For rank 0, that ends the program. */
 bool api_aq_connection_ended(void);
 

@@ -6,7 +6,9 @@
  */
 #include "api_aq.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { PEER = 1 };
 
@@ -16,9 +18,12 @@ enum { PEER = 1 };
 struct call {
     char version[24];
     uint64_t max_size;
+    uint64_t connections; /* that will follow; of those themselves 0 */
 };
 
 static aq_connection *connection;
+static aq_team **teams; /* of all connections of the program that connects */
+static size_t team_count = 1;
 static aq_segment *own;
 static bool listens;
 
@@ -28,9 +33,9 @@ __attribute__((noreturn)) static void fail(const char *what, const char *why)
     aq_exit(1);
 }
 
-static struct call call_of(size_t max_size)
+static struct call call_of(size_t max_size, size_t connections)
 {
-    struct call call = {.max_size = max_size};
+    struct call call = {.max_size = max_size, .connections = connections};
     snprintf(call.version, sizeof call.version, "aqperf %s", aq_version());
     return call;
 }
@@ -63,14 +68,56 @@ static aq_connection_event next_event(void)
     return event;
 }
 
+/* Memory and page tables of this process, in KB. */
+static long memory(void)
+{
+    static const struct {
+        const char *file, *key;
+    } parts[] = {{"/proc/self/smaps_rollup", "Pss:"}, {"/proc/self/status", "VmPTE:"}};
+    long sum = 0;
+    char line[256];
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        FILE *file = fopen(parts[i].file, "r");
+        size_t len = strlen(parts[i].key);
+        while (file != NULL && fgets(line, sizeof line, file) != NULL)
+            if (strncmp(line, parts[i].key, len) == 0) sum += atol(line + len);
+        if (file != NULL) fclose(file);
+    }
+    return sum;
+}
+
+static struct timespec opening;
+static long memory_before;
+
+static void begin_opening(void)
+{
+    memory_before = memory();
+    clock_gettime(CLOCK_MONOTONIC, &opening);
+}
+
+static void tell_opened(size_t n)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    double s =
+        (double)(now.tv_sec - opening.tv_sec) + (double)(now.tv_nsec - opening.tv_nsec) / 1e9;
+    fprintf(stderr, "aqperf: %zu connections in %.3f s (%.0f per second), %.1f KB each here\n", n,
+            s, (double)n / s, (double)(memory() - memory_before) / (double)n);
+}
+
 /* Accept a caller if it is an aqperf of the same version, and reject others. */
 static void take_call(struct perf *perf, aq_connection *caller)
 {
     aq_connection_info info;
-    struct call call = {.max_size = 0};
+    struct call call = {.connections = 1};
     CHECK(aq_connection_query(caller, &info));
     if (info.nbytes == sizeof call) memcpy(&call, info.data, sizeof call);
-    struct call expected = call_of(call.max_size);
+    struct call expected = call_of(call.max_size, call.connections);
+    if (connection != NULL && call.connections == 0 && call.max_size == 0 &&
+        memcmp(&call, &expected, sizeof call) == 0) {
+        CHECK(aq_connection_accept(caller, NULL));
+        return;
+    }
     if (connection != NULL || memcmp(&call, &expected, sizeof call) != 0 ||
         call.max_size > MAX_SIZE) {
         CHECK(aq_connection_reject(caller, 1,
@@ -81,13 +128,14 @@ static void take_call(struct perf *perf, aq_connection *caller)
     }
     connection = caller;
     perf->max_size = (size_t)call.max_size;
+    team_count = (size_t)call.connections;
     perf->segment_size = sizeof(struct shared) + 2 * perf->max_size;
     attach_segment(perf);
     CHECK(aq_connection_accept(
         caller, &(aq_accept_params){.struct_size = sizeof(aq_accept_params), .segment = own}));
 }
 
-/* Wait for one client. */
+/* Wait for one client, and for all of its connections. */
 static void be_called(struct perf *perf)
 {
     aq_listener *listener;
@@ -95,12 +143,46 @@ static void be_called(struct perf *perf)
     CHECK(aq_listen(perf->options.listen, 0, NULL, &listener));
     printf("aqperf: listening at %s\n", aq_listener_uri(listener));
     fflush(stdout);
-    while ((event = next_event()).type != AQ_CONNECTION_OPENED) {
-        if (event.type != AQ_CONNECTION_REQUEST)
+    for (size_t open = 0; open < team_count;) {
+        event = next_event();
+        if (event.type == AQ_CONNECTION_REQUEST)
+            take_call(perf, event.connection);
+        else if (event.type != AQ_CONNECTION_OPENED)
             fail(perf->options.listen, "the caller canceled the connection");
-        take_call(perf, event.connection);
+        else if (++open == 1)
+            begin_opening();
     }
+    if (team_count > 1) tell_opened(team_count - 1);
     CHECK(aq_listener_close(listener));
+}
+
+/* All others at once. */
+static void open_others(const struct perf *perf)
+{
+    const struct call call = call_of(0, 0);
+    const aq_connect_params params = {.struct_size = sizeof params,
+                                      .data = &call,
+                                      .nbytes = sizeof call,
+                                      .flags = AQ_CONNECT_WAIT,
+                                      .timeout_ns = 100000000000u};
+    aq_connection **others = calloc(team_count, sizeof(aq_connection *));
+    teams = calloc(team_count, sizeof(aq_team *));
+    if (others == NULL || teams == NULL) fail(perf->options.connect, "out of memory");
+    teams[0] = aq_connection_team(connection);
+    begin_opening();
+    for (size_t i = 1; i < team_count; i++)
+        CHECK(aq_connect_start(perf->options.connect, &params, &others[i]));
+    for (size_t i = 1; i < team_count; i++) {
+        CHECK(aq_connect_wait(others[i]));
+        teams[i] = aq_connection_team(others[i]);
+    }
+    if (team_count > 1) tell_opened(team_count - 1);
+    free(others);
+}
+
+aq_team *api_aq_turn(uint64_t i)
+{
+    return teams[i % team_count];
 }
 
 static void attach(struct perf *perf)
@@ -108,7 +190,8 @@ static void attach(struct perf *perf)
     if (listens) {
         be_called(perf);
     } else {
-        struct call call = call_of(perf->max_size);
+        team_count = perf->options.connections;
+        struct call call = call_of(perf->max_size, team_count);
         attach_segment(perf);
         aq_connect_params params = {.struct_size = sizeof params,
                                     .data = &call,
@@ -116,6 +199,7 @@ static void attach(struct perf *perf)
                                     .flags = AQ_CONNECT_WAIT,
                                     .segment = own};
         CHECK(aq_connect(perf->options.connect, &params, &connection));
+        open_others(perf);
     }
     api_aq_team = aq_connection_team(connection);
     CHECK(aq_info_route(api_aq_team, PEER, &perf->transport));

@@ -320,6 +320,8 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
     size_t most = kind->carrier == CARRIER_ANY ? SIZE_MAX : perf->api->max_size(kind->carrier);
     if (perf->api == &api_connection && !measure_connects(kind))
         snprintf(text, len, "not over a connection");
+    else if (perf->api != &api_connection && kind->turns)
+        snprintf(text, len, "only over connections");
     else if (perf->api == &api_fi && kind->fi == LIMIT_NONE)
         snprintf(text, len, "not over libfabric");
     else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)

@@ -11,6 +11,7 @@
 
 #define MIN_REPEATS     5u
 #define MAX_REPEATS     1000u
+#define MAX_CONNECTIONS 8000u
 #define MIN_TIME_NS     1e3
 #define MAX_TIME_NS     60e9
 #define MAX_INTERVAL_NS 10e9
@@ -24,7 +25,8 @@ static bool is_first_rank(void)
     return rank == NULL || strcmp(rank, "0") == 0;
 }
 
-static struct options given = {.api = &api_aq, .repeats = 7, .threads = 1, .min_time_ns = 10e6};
+static struct options given = {
+    .api = &api_aq, .repeats = 7, .connections = 1, .threads = 1, .min_time_ns = 10e6};
 
 static void add_pattern(const struct pattern *pattern)
 {
@@ -93,6 +95,11 @@ static unsigned whole(const char *option, const char *text, unsigned min, unsign
 static void set_repeats(const char *text)
 {
     given.repeats = whole("--repeats", text, MIN_REPEATS, MAX_REPEATS);
+}
+
+static void set_connections(const char *text)
+{
+    given.connections = whole("--connections", text, 1, MAX_CONNECTIONS);
 }
 
 static void set_threads(const char *text)
@@ -216,6 +223,10 @@ static const struct command_row rows[] = {
      .text = &given.listen},
     {0, "connect", "URI", "measure over a connection to the aqperf that listens at URI",
      .text = &given.connect},
+    {0, "connections", "N",
+     "with --connect: open N connections at once, and tell what they cost; patterns use the first "
+     "one, am-turns-rtt all of them (1)",
+     .take = set_connections},
     {0, "list", NULL, "list the patterns and the limits they are compared with", .take = list},
 };
 
@@ -236,6 +247,8 @@ static void check_connection(void)
 {
     const char *size = getenv("AQ_SIZE"); /* from aqrun */
     const char *name = given.listen != NULL ? "--listen" : "--connect";
+    if (given.connect == NULL && given.connections > 1)
+        command_wrong("--connections: only with --connect");
     if (given.listen == NULL && given.connect == NULL) return;
     if (given.listen != NULL && given.connect != NULL)
         command_wrong(
@@ -266,6 +279,7 @@ void options_parse(struct options *options, int argc, char **argv)
     bool chosen = given.pattern_count > 0;
     for (unsigned i = 0; !chosen && i < PATTERN_COUNT; i++)
         if (patterns[i].kind->computing == COMPUTING_NEVER &&
+            (given.api == &api_connection || !patterns[i].kind->turns) &&
             (given.api != &api_connection || measure_connects(patterns[i].kind)) &&
             (given.api != &api_fi || patterns[i].kind->fi != LIMIT_NONE))
             add_pattern(&patterns[i]);

@@ -50,6 +50,7 @@ static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .p
 #define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .least = 8
 #define BY_BYTES .unit = UNIT_BANDWIDTH, .least = 1
 static const struct kind rtt = {.limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT};
+static const struct kind turns = {.limit = LIMIT_LINE_RTT, .turns = true};
 static const struct kind medium_rtt = {
     .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_TAGGED_RTT};
 static const struct kind long_rtt = {
@@ -145,6 +146,8 @@ static const struct kind steal = {
 
 const struct pattern patterns[] = {
     {"am-short-rtt", &rtt, &none, BOTH(short_rtt), "Short request and its reply, one at a time"},
+    {"am-turns-rtt", &turns, &none, api_aq_turns_rtt, NULL,
+     "am-short-rtt over all connections in turn, each with the next (--connections)"},
     {"am-medium-rtt", &medium_rtt, &mediums, BOTH(medium_rtt),
      "Medium request, its payload sent back in a Medium reply"},
     {"am-long-rtt", &long_rtt, &longs, BOTH(long_rtt),

@@ -151,6 +151,7 @@ struct kind {
     enum carrier carrier;
     enum computing computing;
     struct work work;     /* without the loop, which struct pattern has */
+    bool turns;           /* over all of --connections, in turn */
     bool endpoints;       /* needs more than one, or oneself: not over a connection */
     size_t least;         /* the smallest meaningful size */
     size_t moved;         /* of an operation, if the size is that of something else */
@@ -175,7 +176,7 @@ struct pattern {
     loop_fn *aq, *gasnet;      /* by interface */
     const char *doc;
 };
-enum { PATTERN_COUNT = 73 };
+enum { PATTERN_COUNT = 74 };
 extern const struct pattern patterns[PATTERN_COUNT];
 
 /* A row of the table. */
@@ -289,6 +290,7 @@ loop_fn BOTH(strided_put), BOTH(strided_get), BOTH(vector_put), BOTH(vector_get)
 loop_fn BOTH(indexed_put), BOTH(indexed_get), BOTH(team_split), BOTH(bcast), BOTH(reduce);
 loop_fn BOTH(allreduce), BOTH(gather), BOTH(allgather), BOTH(scatter), BOTH(alltoall);
 loop_fn BOTH(updates), BOTH(halo), BOTH(steal_rtt);
+loop_fn api_aq_turns_rtt;
 /* In both ranks. */
 loop_fn api_fi_tagged_rtt, api_fi_msg_rtt, api_fi_stream, api_fi_write, api_fi_read;
 loop_fn api_fi_writes, api_fi_reads;
@@ -304,7 +306,8 @@ struct options {
     const char *json, *csv, *plot;
     const char *listen, *connect; /* URIs: measure over a connection, and not in a job */
     uint64_t repeats;
-    unsigned threads; /* of a rank, in the patterns of floods */
+    unsigned connections; /* with --connect: how many */
+    unsigned threads;     /* of a rank, in the patterns of floods */
     double min_time_ns;
     bool unpinned;
     bool all_pairs;

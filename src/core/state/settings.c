@@ -238,10 +238,12 @@ static const struct aqi_setting rows[] = {
      .max = 32 << 10,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, conn_data)},
     {.name = "AQ_CONN_MAX",
-     .def = "1024",
+     .def = "8192",
      .doc = "The maximum number of connections of a process, including ended ones that are not "
             "closed.",
-     .advice = "Each takes a few file descriptors, so raise ulimit -n as well.",
+     .advice =
+         "Each takes one file descriptor and 14 KB of memory over shm, seven descriptors and a "
+         "thread over udp: raise ulimit -n for thousands.",
      .min = 1,
      .max = 65536,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, conn_max)},
