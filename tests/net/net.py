@@ -495,6 +495,23 @@ class Connections(Case):
                     self.assertRegex(self.client("get", "color", code=1).stderr, says.format(ends))
             self.assertEqual(self.client("get", "color").stdout, "blue\n")
 
+    def test_long_start(self):
+        """A call that may wait for long has a warning, and goes on when the firewall is gone."""
+        with self.server("10.9.0.1"):
+            self.settings["AQ_CONN_TIMEOUT"] = "100s"
+            with rules(1, ("input", "meta l4proto udp drop")):
+                client = subprocess.Popen(
+                    within(2, BUILD / "examples/client", self.uri, "set", "color", "red"),
+                    env=environment(self.settings), stderr=subprocess.PIPE, text=True)
+                said = client.stderr.readline()
+            try:
+                self.assertRegex(said, r"aq\[0\] udp: connecting to another program, for 6 s so "
+                                 r"far: no answer comes from 10\.9\.0\.1:\d+ to 10\.9\.0\.2:\d+ ")
+                self.assertEqual(client.wait(PATIENCE), 0)
+            finally:
+                client.kill()
+                client.stderr.close()
+
     def test_name(self):
         """A name with an address that does not answer, in front of one that does."""
         hosts = pathlib.Path("/run/hosts")

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/fail.h"
+#include "base/log.h"
 #include "base/mac.h"
 #include "lib/alone.h"
 
@@ -18,6 +19,7 @@ enum {
 
 #define PEER_PATIENCE_NS UINT64_C(600000000000) /* for one peer, over all its addresses */
 #define PEER_ROOM_NS     UINT64_C(10000000000)  /* for connections to be closed for it */
+#define PEER_WARN_NS     UINT64_C(5000000000)   /* then there is a warning */
 #define PEER_TRY_NS      UINT64_C(3000000000)   /* for one of several addresses */
 #define PEER_RETRY_NS    UINT64_C(500000000)    /* for a call of the other that is on its way */
 #define PEER_CLOSE_NS                                                                              \
@@ -376,8 +378,20 @@ static void peer_opened(struct afi_peer *peer)
     if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
 }
 
-static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t code)
+/* Nothing answers at one of its addresses; each is tried for a short time only. */
+static void peer_warn(const struct afi_peer *peer, const char *reason)
 {
+    static atomic_bool told;
+    uint64_t waited = afi_now() - peer->since;
+    if (waited < PEER_WARN_NS) return;
+    aqi_log_once(&told, AQI_LOG_WARN, "fi", "connecting to a peer, for %u s so far: %s",
+                 (unsigned)(waited / 1000000000), reason);
+}
+
+static void peer_not_called(struct afi_peer *peer, aq_status status, uint32_t code,
+                            const char *reason)
+{
+    if (status == AQ_ETIMEOUT) peer_warn(peer, reason);
     peer_drop_connection(peer);
     if (code == PEER_DUPLICATE) {
         peer_call_at(peer, afi_now() + PEER_RETRY_NS);
@@ -434,13 +448,15 @@ void afi_peer_event(const aq_connection_event *event)
         (void)aq_connection_close(event->connection);
         return;
     }
-    uint32_t code = aq_connection_query(event->connection, &info) == AQ_OK ? info.code : 0;
+    bool known = aq_connection_query(event->connection, &info) == AQ_OK;
+    uint32_t code = known ? info.code : 0;
+    const char *reason = known ? info.reason : "";
     switch (event->type) {
     case AQ_CONNECTION_OPENED:
         peer_opened(peer);
         break;
     case AQ_CONNECTION_FAILED:
-        peer_not_called(peer, event->status, code);
+        peer_not_called(peer, event->status, code, reason);
         break;
     default:
         if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)

@@ -348,6 +348,7 @@ static void udp_channel_schedule(struct aqi_control_channel *channel)
 void udp_channel_turn(struct aqi_control_channel *channel)
 {
     uint64_t now = channel->rendezvous->now;
+    if (channel->called != 0) udp_channel_warn(channel);
     if (channel->dgram == NULL) {
         if (channel->state == UDP_CHANNEL_CALLS && !channel->closed) udp_rendezvous_call(channel);
         return;

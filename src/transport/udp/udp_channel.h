@@ -59,6 +59,7 @@ struct aqi_control_channel {
     uint64_t refused_at; /* last */
     uint64_t owed;       /* since when the other side owes a sign of life; 0: it does not */
     uint64_t until;      /* TAKEN, or closed: the latest time for it to end */
+    uint64_t called;     /* the caller's: when it began; 0: no warning is due any more */
     struct aqi_control_channel *next, **at;
 };
 
@@ -78,6 +79,7 @@ struct aqi_rendezvous {
     int epoll, timer;
     uint64_t now, timer_at;
     unsigned happened; /* in this call of progress */
+    bool told;         /* of a call that is not answered */
     bool inside;       /* progress runs: nothing is freed that it may look at */
     struct aqi_mac *mac, *packets;
     struct udp_secret secret;
@@ -121,6 +123,8 @@ void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *pack
 
 /* udp_unanswered.c: the text for users about a call that was not answered in time. */
 void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why, size_t len);
+/* Warn of it, once, if it is to be waited for longer than most are. */
+void udp_channel_warn(struct aqi_control_channel *channel);
 
 /* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);

@@ -638,6 +638,7 @@ static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct 
     }
     rendezvous->now = aqi_now_ns();
     channel->user = user;
+    channel->called = rendezvous->now;
     channel->names = channel->name = names;
     int error = udp_rendezvous_dial(channel);
     if (error == EMFILE || error == ENFILE)

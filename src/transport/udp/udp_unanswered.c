@@ -1,4 +1,5 @@
 /* udp: texts about calls of connections that were not answered in time. */
+#include "base/log.h"
 #include "dgram/ports/interface.h"
 #include "transport/udp/udp_channel.h"
 
@@ -6,6 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+
+/* ns; a little more than the default of AQ_CONN_TIMEOUT, which ends with an error. */
+static const uint64_t unanswered_warn_after = 6000000000;
 
 /* The name of the interface with this address; "" if there is none. */
 static void udp_unanswered_interface(const union aqi_sockaddr *own, char name[IF_NAMESIZE])
@@ -61,4 +65,17 @@ void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why
                  "no answer comes from %s: no program listens there, it is stopped or full, or a "
                  "firewall drops UDP; \"aqinfo udp HOST\" tries it",
                  ends);
+}
+
+void udp_channel_warn(struct aqi_control_channel *channel)
+{
+    struct aqi_rendezvous *rendezvous = channel->rendezvous;
+    char why[320];
+    if (rendezvous->now - channel->called < unanswered_warn_after) return;
+    channel->called = 0;
+    if (rendezvous->told || channel->closed || udp_channel_reached(channel)) return;
+    rendezvous->told = true;
+    udp_channel_unanswered(channel, why, sizeof(why));
+    aqi_log(AQI_LOG_WARN, "udp", "connecting to another program, for %u s so far: %s",
+            (unsigned)(unanswered_warn_after / 1000000000), why);
 }
