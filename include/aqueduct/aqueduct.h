@@ -11,6 +11,7 @@
 #include <aqueduct/event.h>
 #include <aqueduct/info.h>
 #include <aqueduct/job.h>
+#include <aqueduct/region.h>
 #include <aqueduct/rma.h>
 #include <aqueduct/segment.h>
 #include <aqueduct/status.h>

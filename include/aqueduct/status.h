@@ -39,8 +39,8 @@ typedef enum aq_status {
     AQ_EPROTO = -14,    /**< the peer uses another version, or sent malformed data */
     AQ_EMISMATCH = -15, /**< the ranks of a collective call disagree */
     AQ_ESETTING = -16,  /**< an environment variable has an invalid value */
-    AQ_EACCESS = -17,   /**< the system denies access (permissions, seccomp, ptrace scope) */
-    AQ_EREFUSED = -18   /**< nothing listens at that address, or the call was rejected */
+    AQ_EACCESS = -17, /**< denied by the system (permissions, seccomp, ptrace scope) or by a peer */
+    AQ_EREFUSED = -18 /**< nothing listens at that address, or the call was rejected */
 } aq_status;
 
 /**

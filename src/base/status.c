@@ -31,7 +31,7 @@ static const struct {
     STATUS_ROW(AQ_EPROTO) = {"AQ_EPROTO", "the peer uses another version, or sent malformed data"},
     STATUS_ROW(AQ_EMISMATCH) = {"AQ_EMISMATCH", "the ranks of a collective call disagree"},
     STATUS_ROW(AQ_ESETTING) = {"AQ_ESETTING", "an environment variable has an invalid value"},
-    STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "the system denies access"},
+    STATUS_ROW(AQ_EACCESS) = {"AQ_EACCESS", "access is denied, by the system or by a peer"},
     STATUS_ROW(AQ_EREFUSED) = {"AQ_EREFUSED",
                                "nothing listens at that address, or the call was rejected"},
 };

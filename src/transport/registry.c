@@ -135,6 +135,13 @@ void aqi_tp_close(struct aqi_tp *tp)
     aqi_fallback_destroy(fallback);
 }
 
+aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
+                        const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local, size_t len,
+                        struct aqi_comp *comp)
+{
+    return aqi_fallback_region(tp->fallback, peer, get, ticket, offset, local, len, comp);
+}
+
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
 {
     aqi_fallback_peer_down(tp->fallback, id);

@@ -105,6 +105,7 @@ struct aqi_rmem {
 #define AQI_URI_MAX     256 /* bytes of a URI that people use, with its NUL */
 #define AQI_ADDR_MAX    256 /* bytes of an address; 0 bytes are none */
 #define AQI_KEY_MAX     256 /* bytes of a memory key */
+#define AQI_TICKET      4   /* words by which a peer names a region */
 #define AQI_PUT_COPIED  8   /* a put of at most so many bytes has copied its source on return */
 #define AQI_NO_DEADLINE UINT64_MAX
 
@@ -228,6 +229,12 @@ struct aqi_tp_hooks {
      * serves.
      */
     bool (*range_ok)(void *host, uint64_t addr, size_t len);
+    /*
+     * Where a peer may write, or read, `len` bytes at `offset` of the region that the ticket names.
+     * For aqi_tp_region; NULL: there are no regions. AQ_ERANGE; AQ_EACCESS: not with this ticket.
+     */
+    aq_status (*region)(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset, size_t len,
+                        bool write, void **at);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
     aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);
@@ -242,7 +249,7 @@ struct aqi_tp_hooks {
     /* The time, for a progress that a layer below makes of its own accord, and for what leaves
      * outside of progress. */
     uint64_t (*now)(void *host);
-    void *host; /* of the five above, from every caller */
+    void *host; /* of the six above, from every caller */
 
     /*
      * Of fallback.c, for a put or get that was taken on and can after all not be done: carry this
@@ -689,6 +696,15 @@ bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
 /* Whether the fallback layer holds something back, for whatever reason. */
 bool aqi_tp_waits(const struct aqi_tp *tp);
+
+/*
+ * Put or get `len` bytes at `offset` of the region that a ticket of the peer names, in messages,
+ * which the peer serves by hooks.region. Counters and results as with put and get; AQ_EACCESS in
+ * comp->status: the peer knows no such ticket, or it gives no such right.
+ */
+aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
+                        const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local, size_t len,
+                        struct aqi_comp *comp);
 
 /* Notify an open transport that the job reports `id` dead: everything to it fails from now on. */
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id);

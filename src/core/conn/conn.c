@@ -1,5 +1,5 @@
 /* Connections: the table of them, their progress, their end, and the queue of events. */
-#include "core/conn/conn.h"
+#include "core/conn/region.h"
 
 #include "base/clock.h"
 #include "base/shmem.h"
@@ -58,6 +58,7 @@ void conn_destroy(aq_connection *conn)
     atomic_store(&conn->routes[1].lost, true); /* also for a reply that waits in another thread */
     conn_retire(conn);
     conn_withdraw(conn);
+    conn_regions_forget(conn);
     if (conn->tp != NULL) {
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
         for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
@@ -279,6 +280,7 @@ void core_conns_close(void)
     }
     for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
         if (conns.rendezvous[t] != NULL) aqi_transports[t]->rendezvous->close(conns.rendezvous[t]);
+    conn_regions_close();
     core_wait_set_close(&conns.fds);
     conn_bells_close();
     free(conns.slots);

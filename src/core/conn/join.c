@@ -1,5 +1,5 @@
 /* Connections: opening the transport of one, finding the peer on it, and each other's segments. */
-#include "core/conn/conn.h"
+#include "core/conn/region.h"
 
 #include "base/shmem.h"
 
@@ -151,6 +151,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.hooks.peer_lost = conn_join_hook_peer_lost;
     params.hooks.unreached = NULL;
     params.hooks.range_ok = conn_join_hook_range_ok;
+    params.hooks.region = conn_region_find;
     params.hooks.share = conn_join_hook_share;
     params.hooks.lookup = conn_join_hook_lookup;
     params.hooks.arg = params.hooks.host = conn;

@@ -48,15 +48,20 @@ static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
     fb->up.peer_lost(fb->up.arg, id, why);
 }
 
+/* `ticket` NULL: `addr` is that of memory that range_ok allows; else an offset in a region. */
 static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, bool get,
-                                uint64_t addr, void *local, size_t len, struct aqi_comp *comp)
+                                const uint32_t *ticket, uint64_t addr, void *local, size_t len,
+                                struct aqi_comp *comp)
 {
     struct fallback_op op = {.kind = get ? FB_OP_GET : FB_OP_PUT,
                              .peer = peer,
                              .local = local,
                              .addr = addr,
                              .len = len,
-                             .comp = comp};
+                             .comp = comp,
+                             .in_region = ticket != NULL};
+    for (unsigned i = 0; ticket != NULL && i < AQI_TICKET; i++)
+        op.ticket[i] = (int32_t)ticket[i];
     /* Its messages may be allocated later, by another thread. */
     if (get)
         aqi_touch_write(local, len);
@@ -65,11 +70,21 @@ static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, 
     return fallback_submit(fb, &op, false);
 }
 
+aq_status aqi_fallback_region(struct aqi_fallback *fb, struct aqi_peer *peer, bool get,
+                              const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local,
+                              size_t len, struct aqi_comp *comp)
+{
+    if (len != 0) return fallback_carry(fb, peer, get, ticket, offset, local, len, comp);
+    if (!get) aqi_comp_local(comp);
+    aqi_comp_remote(comp);
+    return AQ_OK;
+}
+
 static aq_status fallback_hook_by_messages(void *arg, uint32_t id, bool get, uint64_t addr,
                                            void *local, size_t len, struct aqi_comp *comp)
 {
     struct aqi_fallback *fb = arg;
-    return fallback_carry(fb, fb->peers[id], get, addr, local, len, comp);
+    return fallback_carry(fb, fb->peers[id], get, NULL, addr, local, len, comp);
 }
 
 /* --- what the caller calls, wrapped around the transport's own ------------------------------- */
@@ -133,7 +148,7 @@ static aq_status fallback_any_put(struct aqi_tp *tp, struct aqi_peer *peer,
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    return fallback_carry(tp->fallback, peer, false, addr, (void *)(uintptr_t)src, len, comp);
+    return fallback_carry(tp->fallback, peer, false, NULL, addr, (void *)(uintptr_t)src, len, comp);
 }
 
 static aq_status fallback_any_get(struct aqi_tp *tp, struct aqi_peer *peer,
@@ -146,7 +161,7 @@ static aq_status fallback_any_get(struct aqi_tp *tp, struct aqi_peer *peer,
         aqi_comp_remote(comp);
         return AQ_OK;
     }
-    return fallback_carry(tp->fallback, peer, true, addr, dst, len, comp);
+    return fallback_carry(tp->fallback, peer, true, NULL, addr, dst, len, comp);
 }
 
 static aq_status fallback_any_put_rows(struct aqi_tp *tp, struct aqi_peer *peer,

@@ -11,19 +11,22 @@
 
 /* Internal messages: AQI_AM_INTERNAL with one of these as the handler. */
 enum fallback_message {
-    FB_PUT = 1,  /* request  addr: destination; args[2]: FB_ANSWER or 0; payload: the bytes */
-    FB_SYNC,     /* request  acknowledge what was held back */
-    FB_ACK,      /* reply    args[2]: bytes, with FB_ANSWER; [3..5]: the same of another put */
-    FB_GET,      /* request  addr: source; args[2]: offset in the transfer, [3]: length */
-    FB_GET_DATA, /* reply   args[2]: offset; payload: the bytes */
-    FB_ATOMIC,   /* request  addr: operand; args[2..7]: operands, op and type */
-    FB_RESULT,   /* reply    args[2..3]: the old value */
-    FB_FILL,     /* request  addr: destination; args[2]: byte, [3..4]: length */
-    FB_PUT_ROWS, /* request  payload: records, each with its bytes */
-    FB_DONE,     /* reply    to these two */
-    FB_GET_ROWS, /* request  payload: records */
-    FB_ROWS,     /* reply    payload: their bytes */
-    FB_REFUSED,  /* reply    the range or operation is not allowed at the target */
+    FB_PUT = 1,    /* request  addr: destination; args[2]: FB_ANSWER or 0; payload: the bytes */
+    FB_SYNC,       /* request  acknowledge what was held back */
+    FB_ACK,        /* reply    args[2]: bytes, with FB_ANSWER; [3..5]: the same of another put */
+    FB_GET,        /* request  addr: source; args[2]: offset in the transfer, [3]: length */
+    FB_GET_DATA,   /* reply   args[2]: offset; payload: the bytes */
+    FB_ATOMIC,     /* request  addr: operand; args[2..7]: operands, op and type */
+    FB_RESULT,     /* reply    args[2..3]: the old value */
+    FB_FILL,       /* request  addr: destination; args[2]: byte, [3..4]: length */
+    FB_PUT_ROWS,   /* request  payload: records, each with its bytes */
+    FB_DONE,       /* reply    to these two */
+    FB_GET_ROWS,   /* request  payload: records */
+    FB_ROWS,       /* reply    payload: their bytes */
+    FB_REFUSED,    /* reply    the range or operation is not allowed at the target; args[2]: the
+                               status, else AQ_ERANGE */
+    FB_REGION_PUT, /* as FB_PUT, but addr: offset in the region of the ticket, args[3..6] */
+    FB_REGION_GET, /* as FB_GET, likewise args[4..7] */
     FB_MESSAGES
 };
 static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
@@ -67,6 +70,8 @@ struct fallback_op {
     struct aqi_peer *peer;
     unsigned char *local;
     uint64_t addr;
+    bool in_region; /* then `addr` is an offset */
+    int32_t ticket[AQI_TICKET];
     size_t len;      /* bytes; 1 for what is one message, done or not */
     size_t issued;   /* bytes for which a request was sent */
     size_t finished; /* bytes acknowledged or arrived */

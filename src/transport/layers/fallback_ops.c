@@ -119,9 +119,11 @@ static aq_status fallback_ops_push_put(struct aqi_fallback *fb, struct fallback_
         return st;
     }
     size_t n = aqi_min(op->len - op->issued, fallback_piece(fb, op->peer));
-    int32_t answer = op->issued + n == op->len ? FB_ANSWER : 0;
-    aq_status st = fallback_ops_send_internal(fb, op, FB_PUT, op->addr + op->issued, &answer, 1,
-                                              op->local + op->issued, n);
+    int32_t more[1 + AQI_TICKET] = {op->issued + n == op->len ? FB_ANSWER : 0};
+    memcpy(more + 1, op->ticket, sizeof(op->ticket));
+    aq_status st = fallback_ops_send_internal(
+        fb, op, op->in_region ? FB_REGION_PUT : FB_PUT, op->addr + op->issued, more,
+        op->in_region ? 1 + AQI_TICKET : 1, op->local + op->issued, n);
     if (st != AQ_OK) return st;
     op->issued += n;
     if (op->issued == op->len) aqi_comp_local(op->comp);
@@ -134,9 +136,11 @@ static aq_status fallback_ops_push_get(struct aqi_fallback *fb, struct fallback_
     size_t piece = fallback_piece(fb, op->peer) / 64 * 64;
     if (op->issued - op->finished >= GET_WINDOW * piece) return AQ_AGAIN;
     size_t n = aqi_min(op->len - op->issued, piece);
-    int32_t more[2] = {(int32_t)(op->issued / 64), (int32_t)n};
-    aq_status st =
-        fallback_ops_send_internal(fb, op, FB_GET, op->addr + op->issued, more, 2, NULL, 0);
+    int32_t more[2 + AQI_TICKET] = {(int32_t)(op->issued / 64), (int32_t)n};
+    memcpy(more + 2, op->ticket, sizeof(op->ticket));
+    aq_status st = fallback_ops_send_internal(fb, op, op->in_region ? FB_REGION_GET : FB_GET,
+                                              op->addr + op->issued, more,
+                                              op->in_region ? 2 + AQI_TICKET : 2, NULL, 0);
     if (st == AQ_OK) op->issued += n;
     return st;
 }

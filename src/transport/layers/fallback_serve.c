@@ -82,6 +82,51 @@ static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
     if (nmore != 0) fallback_serve_reply(fb, source, am, FB_ACK, more, nmore, NULL, 0);
 }
 
+static void fallback_serve_deny(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am,
+                                aq_status why)
+{
+    int32_t status = (int32_t)why;
+    fallback_serve_reply(fb, source, am, FB_REFUSED, &status, 1, NULL, 0);
+}
+
+/* Where in a region; the ticket is in the arguments from `at` on. */
+static aq_status fallback_serve_region(struct aqi_fallback *fb, const struct aqi_am *am,
+                                       unsigned at, size_t len, bool write, void **local)
+{
+    uint32_t ticket[AQI_TICKET];
+    if (fb->up.region == NULL) return AQ_EACCESS;
+    memcpy(ticket, am->args + at, sizeof(ticket));
+    return fb->up.region(fb->up.host, ticket, am->addr, len, write, local);
+}
+
+static void fallback_serve_region_put(struct aqi_fallback *fb, uint32_t source,
+                                      const struct aqi_am *am)
+{
+    void *local;
+    aq_status st = fallback_serve_region(fb, am, 3, am->nbytes, true, &local);
+    if (st != AQ_OK) {
+        fallback_serve_deny(fb, source, am, st);
+        return;
+    }
+    aqi_copy_put(local, am->payload, am->nbytes);
+    fallback_serve_acknowledge(fb, source, am, am->nbytes, am->args[2] != 0);
+}
+
+static void fallback_serve_region_get(struct aqi_fallback *fb, uint32_t source,
+                                      const struct aqi_am *am)
+{
+    uint32_t len = (uint32_t)am->args[3];
+    int32_t offset = am->args[2];
+    void *local;
+    aq_status st = len <= fallback_piece(fb, fb->peers[source])
+                       ? fallback_serve_region(fb, am, 4, len, false, &local)
+                       : AQ_ERANGE;
+    if (st != AQ_OK)
+        fallback_serve_deny(fb, source, am, st);
+    else
+        fallback_serve_reply(fb, source, am, FB_GET_DATA, &offset, 1, local, len);
+}
+
 static void fallback_serve_put(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
 {
     if (!fb->up.range_ok(fb->up.host, am->addr, am->nbytes)) {
@@ -224,8 +269,8 @@ static void fallback_serve_take_rows(struct aqi_fallback *fb, struct fallback_op
 static void fallback_serve_take_refused(struct aqi_fallback *fb, struct fallback_op *op,
                                         const struct aqi_am *am)
 {
-    (void)am;
-    fallback_op_fail(fb, op, AQ_ERANGE);
+    bool denied = am->nargs > 2 && am->args[2] == AQ_EACCESS;
+    fallback_op_fail(fb, op, denied ? AQ_EACCESS : AQ_ERANGE);
 }
 
 /* The required form of each internal message, and its handler. */
@@ -248,6 +293,8 @@ static const struct {
     [FB_GET_ROWS] = {2, false, fallback_serve_get_rows, NULL},
     [FB_ROWS] = {2, true, NULL, fallback_serve_take_rows},
     [FB_REFUSED] = {2, true, NULL, fallback_serve_take_refused},
+    [FB_REGION_PUT] = {3 + AQI_TICKET, false, fallback_serve_region_put, NULL},
+    [FB_REGION_GET] = {4 + AQI_TICKET, false, fallback_serve_region_get, NULL},
 };
 
 static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,

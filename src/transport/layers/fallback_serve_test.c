@@ -151,13 +151,57 @@ static void the_answers_are_right(void **state)
     close_world();
 }
 
+static aq_status region_of_64_bytes(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset,
+                                    size_t len, bool write, void **at)
+{
+    static const uint32_t known[AQI_TICKET] = {11, 12, 13, 14};
+    (void)host;
+    if (memcmp(ticket, known, sizeof(known)) != 0 || write) return AQ_EACCESS;
+    *at = reach + 100 + offset;
+    return aqi_within(offset, len, 0, 64) ? AQ_OK : AQ_ERANGE;
+}
+
+/* The owner of a region decides about each message, and its answer says why it was refused. */
+static void regions_are_asked_for(void **state)
+{
+    static const unsigned char bytes[8] = {9};
+    static const struct {
+        struct message message;
+        int32_t status;
+    } rows[] = {
+        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 14}, NULL, NULL, 0}, AQ_OK},
+        {{FB_REGION_GET, 8, {5, 6, 77, 63, 11, 12, 13, 14}, (void *)2, NULL, 0}, AQ_ERANGE},
+        {{FB_REGION_GET, 8, {5, 6, 77, PIECE + 1, 11, 12, 13, 14}, NULL, NULL, 0}, AQ_ERANGE},
+        {{FB_REGION_GET, 8, {5, 6, 77, 64, 11, 12, 13, 15}, NULL, NULL, 0}, AQ_EACCESS},
+        {{FB_REGION_PUT, 7, {5, 6, FB_ANSWER, 11, 12, 13, 14}, NULL, bytes, 8}, AQ_EACCESS},
+    };
+    (void)state;
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        open_world();
+        assert_int_equal(comes(rows[i].message), 0); /* no regions at all */
+        expect_sent(
+            1, FB_REFUSED, 3,
+            (const int32_t[]){5, 6, rows[i].message.args[3] > PIECE ? AQ_ERANGE : AQ_EACCESS});
+        world.fb->up.region = region_of_64_bytes;
+        assert_int_equal(comes(rows[i].message), 0);
+        if (rows[i].status != AQ_OK) {
+            expect_sent(2, FB_REFUSED, 3, (const int32_t[]){5, 6, rows[i].status});
+        } else {
+            expect_sent(2, FB_GET_DATA, 3, (const int32_t[]){5, 6, 77});
+            assert_memory_equal(world.sent[1].payload, reach + 100, 64);
+        }
+        close_world();
+    }
+}
+
 /* Each kind with as many arguments as it needs, and in its direction only. */
 static void what_makes_no_sense_is_dropped(void **state)
 {
     static const uint8_t nargs[FB_MESSAGES] = {
-        [FB_PUT] = 3,    [FB_SYNC] = 2,    [FB_ACK] = 3,     [FB_GET] = 4,  [FB_GET_DATA] = 3,
-        [FB_ATOMIC] = 8, [FB_RESULT] = 4,  [FB_FILL] = 5,    [FB_DONE] = 2, [FB_PUT_ROWS] = 2,
-        [FB_ROWS] = 2,   [FB_REFUSED] = 2, [FB_GET_ROWS] = 2};
+        [FB_PUT] = 3,      [FB_SYNC] = 2,       [FB_ACK] = 3,       [FB_GET] = 4,
+        [FB_GET_DATA] = 3, [FB_ATOMIC] = 8,     [FB_RESULT] = 4,    [FB_FILL] = 5,
+        [FB_DONE] = 2,     [FB_PUT_ROWS] = 2,   [FB_ROWS] = 2,      [FB_REFUSED] = 2,
+        [FB_GET_ROWS] = 2, [FB_REGION_PUT] = 7, [FB_REGION_GET] = 8};
     const int32_t args[8] = {5, 6, 0, 1, 0, 0, ADD, U64};
     struct aqi_am am = {
         .kind = AQI_AM_INTERNAL, .args = args, .addr = (uintptr_t)reach, .payload = reach};
@@ -271,6 +315,7 @@ int main(void)
         cmocka_unit_test(no_sum_overflows),
         cmocka_unit_test(only_what_is_for_peers),
         cmocka_unit_test(the_answers_are_right),
+        cmocka_unit_test(regions_are_asked_for),
         cmocka_unit_test(what_makes_no_sense_is_dropped),
         cmocka_unit_test(an_answer_waits_for_room),
         cmocka_unit_test(longs_are_for_the_memory_of_peers),

@@ -1,0 +1,287 @@
+/*
+ * Regions: memory of this process that peers of connections access by handles. A handle is made of
+ * a ticket, a place in the table here and a secret, which goes with each message that carries a
+ * part of an access; so the owner decides about every part, and a region is gone once it is revoked
+ * here.
+ */
+#include "core/conn/region.h"
+
+#include "base/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+struct aq_region {
+    uint32_t ticket[AQI_TICKET]; /* the place, and the secret */
+    unsigned char *addr;
+    size_t size;
+    unsigned rights;
+    const aq_connection *only; /* NULL: for all connections */
+    bool orphan;               /* that one is closed */
+};
+
+/* A handle as bytes, little-endian. */
+struct region_handle {
+    uint32_t magic, rights;
+    uint64_t size;
+    uint32_t ticket[AQI_TICKET];
+};
+static_assert(sizeof(struct region_handle) == sizeof(aq_region_handle), "it is that of programs");
+static const uint32_t region_magic = 0x52717141; /* "AqqR" */
+
+enum { REGION_RIGHTS = AQ_REGION_READ | AQ_REGION_WRITE };
+
+static struct {
+    struct aqi_spin lock;
+    aq_region **table;
+    size_t count, room, unused; /* `unused`: places below `count` that are free */
+} regions;
+
+/* --- at the owner ---------------------------------------------------------------------------- */
+
+static bool region_place(aq_region *region)
+{
+    size_t place = regions.count;
+    if (regions.unused != 0) {
+        for (place = 0; regions.table[place] != NULL;)
+            place++;
+        regions.unused--;
+    } else if (place > UINT32_MAX - 1 ||
+               !aqi_array_reserve(&regions.table, &regions.room, place + 1, sizeof(aq_region *))) {
+        return false;
+    } else {
+        regions.count++;
+    }
+    region->ticket[0] = (uint32_t)place;
+    regions.table[place] = region;
+    return true;
+}
+
+static aq_status region_check(const void *addr, size_t size, unsigned rights, const void *out)
+{
+    if (out == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "aq_region_create: no place for the region");
+    if (addr == NULL || size == 0 || (uintptr_t)addr + size < (uintptr_t)addr)
+        return aqi_fail(AQ_EINVAL, "core", "aq_region_create: %zu bytes at %p are no memory", size,
+                        addr);
+    if ((rights & ~(unsigned)REGION_RIGHTS) != 0 || rights == 0)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "aq_region_create: rights %#x are not AQ_REGION_READ and AQ_REGION_WRITE, "
+                        "or one of them",
+                        rights);
+    return AQ_OK;
+}
+
+aq_status aq_region_create(aq_connection *conn, void *addr, size_t size, unsigned rights,
+                           aq_region **out)
+{
+    aq_status st = aqi_core_callable(__func__);
+    if (st == AQ_OK) st = region_check(addr, size, rights, out);
+    if (st != AQ_OK) return st;
+    aq_region *region = calloc(1, sizeof(*region));
+    if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    *region = (aq_region){.addr = addr, .size = size, .rights = rights, .only = conn};
+    if (getrandom(region->ticket, sizeof(region->ticket), 0) != (ssize_t)sizeof(region->ticket)) {
+        free(region);
+        return aqi_fail_errno(AQ_ESYS, errno, "core", "%s: no random numbers", __func__);
+    }
+    aqi_spin_lock(&regions.lock);
+    bool placed = region_place(region);
+    aqi_spin_unlock(&regions.lock);
+    if (!placed) {
+        free(region);
+        return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    }
+    *out = region;
+    return AQ_OK;
+}
+
+aq_status aq_region_handle_of(const aq_region *region, aq_region_handle *handle)
+{
+    if (region == NULL || handle == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", __func__,
+                        region == NULL ? "the region" : "the place for the handle");
+    struct region_handle out = {
+        .magic = region_magic, .rights = region->rights, .size = region->size};
+    memcpy(out.ticket, region->ticket, sizeof(out.ticket));
+    memcpy(handle, &out, sizeof(out));
+    return AQ_OK;
+}
+
+/* Threads that found the region before are done with it. */
+static void region_await_accesses(void)
+{
+    for (uint32_t i = 0; core.multi && i < atomic_load(&conns.high); i++)
+        while (atomic_load(&conns.slots[i].users) != 0)
+            core_hook_relax(NULL, UINT32_MAX);
+}
+
+aq_status aq_region_revoke(aq_region *region)
+{
+    aq_status st = aqi_core_callable(__func__);
+    if (st != AQ_OK || region == NULL) return st;
+    aqi_spin_lock(&regions.lock);
+    size_t place = 0;
+    while (place < regions.count && regions.table[place] != region)
+        place++;
+    bool found = place < regions.count;
+    if (found) {
+        regions.table[place] = NULL;
+        regions.unused++;
+    }
+    aqi_spin_unlock(&regions.lock);
+    if (!found) return aqi_fail(AQ_EINVAL, "core", "%s: it is revoked already", __func__);
+    region_await_accesses();
+    free(region);
+    return AQ_OK;
+}
+
+void conn_regions_forget(const aq_connection *conn)
+{
+    aqi_spin_lock(&regions.lock);
+    for (size_t i = 0; i < regions.count; i++)
+        if (regions.table[i] != NULL && regions.table[i]->only == conn)
+            regions.table[i]->orphan = true;
+    aqi_spin_unlock(&regions.lock);
+}
+
+void conn_regions_close(void)
+{
+    for (size_t i = 0; i < regions.count; i++)
+        free(regions.table[i]);
+    free(regions.table);
+    regions.table = NULL;
+    regions.count = regions.room = regions.unused = 0;
+}
+
+/* Takes as long whatever differs: over a network, a peer must not find the secret word by word. */
+static bool region_is(const aq_region *region, const uint32_t ticket[AQI_TICKET])
+{
+    uint32_t differs = 0;
+    for (unsigned i = 0; i < AQI_TICKET; i++)
+        differs |= region->ticket[i] ^ ticket[i];
+    return differs == 0;
+}
+
+aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
+                           size_t len, bool write, void **at)
+{
+    aq_status st = AQ_EACCESS;
+    aqi_spin_lock(&regions.lock);
+    const aq_region *region = ticket[0] < regions.count ? regions.table[ticket[0]] : NULL;
+    bool mine = region != NULL && region_is(region, ticket) && !region->orphan &&
+                (region->only == NULL || region->only == conn);
+    if (mine && (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0) {
+        st = aqi_within(offset, len, 0, region->size) ? AQ_OK : AQ_ERANGE;
+        *at = region->addr + offset;
+    }
+    aqi_spin_unlock(&regions.lock);
+    return st;
+}
+
+/* --- at the peer ----------------------------------------------------------------------------- */
+
+struct region_access {
+    const char *call;
+    struct core_route *route;
+    struct region_handle handle;
+    uint64_t offset;
+    void *local;
+    size_t len;
+    unsigned flags;
+    bool get;
+};
+
+static aq_status region_check_handle(const struct region_access *a)
+{
+    unsigned right = a->get ? AQ_REGION_READ : AQ_REGION_WRITE;
+    if (a->handle.magic != region_magic)
+        return aqi_fail(AQ_EINVAL, "core", "%s: these bytes are no handle of a region", a->call);
+    if ((a->handle.rights & right) == 0)
+        return aqi_fail(AQ_EACCESS, "core", "%s: the handle gives no right to %s", a->call,
+                        a->get ? "read" : "write");
+    if (!aqi_within(a->offset, a->len, 0, a->handle.size))
+        return aqi_fail(AQ_ERANGE, "core",
+                        "%s: %zu bytes at offset %llu are not inside the region of %llu bytes",
+                        a->call, a->len, (unsigned long long)a->offset,
+                        (unsigned long long)a->handle.size);
+    return AQ_OK;
+}
+
+static aq_status region_check_access(struct region_access *a, aq_connection *conn,
+                                     const aq_region_handle *there, const aq_event *ev)
+{
+    const unsigned known = AQ_IMMEDIATE | AQ_FENCE;
+    aq_status st = aqi_core_callable(a->call);
+    if (st != AQ_OK) return st;
+    if (there == NULL || ev == NULL || (a->local == NULL && a->len != 0))
+        return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", a->call,
+                        there == NULL ? "the handle"
+                        : ev == NULL  ? "the place for the event"
+                                      : "the local memory");
+    if ((a->flags & ~known) != 0)
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", a->call, a->flags & ~known);
+    if (aq_connection_team(conn) == NULL)
+        return aqi_fail(AQ_ESTATE, "core", "%s: the connection is not open", a->call);
+    memcpy(&a->handle, there, sizeof(a->handle));
+    a->route = &conn->routes[1];
+    return region_check_handle(a);
+}
+
+static aq_status region_start(const struct region_access *a, struct aqi_comp *comp)
+{
+    struct core_wait wait = {0};
+    aq_status st;
+    do {
+        struct aqi_tp *tp = a->route->tp;
+        bool held = (a->flags & AQ_FENCE) != 0 && tp->ops.quiet(tp, a->route->peer) == AQ_AGAIN;
+        st = held ? AQ_AGAIN
+                  : aqi_tp_region(tp, a->route->peer, a->get, a->handle.ticket, a->offset, a->local,
+                                  a->len, comp);
+    } while (core_retry(&st, &wait, a->route, false, a->flags));
+    return st;
+}
+
+static aq_status region_access(struct region_access *a, aq_connection *conn,
+                               const aq_region_handle *there, aq_event *ev)
+{
+    aq_status st = region_check_access(a, conn, there, ev);
+    if (st != AQ_OK) return st;
+    struct aqi_op *op = core_op_get(core_self());
+    if (op == NULL) return AQ_ENOMEM;
+    struct aqi_comp *comp = a->get ? &op->set.get : &op->set.put;
+    if (!a->get) comp->local = 1;
+    comp->remote = 1;
+    st = region_start(a, comp);
+    if (st == AQ_OK) {
+        *ev = op;
+        return AQ_OK;
+    }
+    core_op_put(op);
+    return st == AQ_EPEER ? core_lost(a->route, a->call) : st;
+}
+
+aq_status aq_region_put_nb(aq_connection *conn, const aq_region_handle *there, uint64_t offset,
+                           const void *src, size_t nbytes, unsigned flags, aq_event *ev)
+{
+    struct region_access a = {.call = __func__,
+                              .offset = offset,
+                              .local = (void *)(uintptr_t)src,
+                              .len = nbytes,
+                              .flags = flags};
+    return region_access(&a, conn, there, ev);
+}
+
+aq_status aq_region_get_nb(aq_connection *conn, void *dst, const aq_region_handle *there,
+                           uint64_t offset, size_t nbytes, unsigned flags, aq_event *ev)
+{
+    struct region_access a = {.call = __func__,
+                              .offset = offset,
+                              .local = dst,
+                              .len = nbytes,
+                              .flags = flags,
+                              .get = true};
+    return region_access(&a, conn, there, ev);
+}

@@ -1,0 +1,14 @@
+/* Regions: memory of this process that peers of connections access by handles. */
+#ifndef AQI_CORE_CONN_REGION_H
+#define AQI_CORE_CONN_REGION_H
+
+#include "core/conn/conn.h"
+
+/* Of a transport: a peer wants to read or write by a handle. */
+aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
+                           size_t len, bool write, void **at);
+/* A connection is closed: no region is for it any more. */
+void conn_regions_forget(const aq_connection *conn);
+void conn_regions_close(void);
+
+#endif
