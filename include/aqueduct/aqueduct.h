@@ -14,6 +14,7 @@
 #include <aqueduct/region.h>
 #include <aqueduct/rma.h>
 #include <aqueduct/segment.h>
+#include <aqueduct/send.h>
 #include <aqueduct/status.h>
 #include <aqueduct/team.h>
 #include <aqueduct/version.h>

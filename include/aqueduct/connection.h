@@ -31,7 +31,8 @@ typedef enum aq_connection_event_type {
     AQ_CONNECTION_OPENED = 2,  /**< open; a client gets this only after aq_connect_start */
     AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or impossible; see `status` */
     AQ_CONNECTION_CLOSED = 4,  /**< closed by the peer; everything it sent has been delivered */
-    AQ_CONNECTION_LOST = 5     /**< the peer died, abandoned the call, or sent malformed data */
+    AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned the call, or sent malformed data */
+    AQ_CONNECTION_SILENT = 6   /**< no sign of life for the time of aq_connection_keepalive */
 } aq_connection_event_type;
 
 /** A connection event, as returned by aq_connection_next_event. */
@@ -62,6 +63,10 @@ typedef struct aq_connection_info {
 #define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user; no secret is needed */
 #define AQ_CONNECT_WAIT    0x400000u /**< while nothing listens, keep trying until the timeout */
 #define AQ_CONNECT_ORDERED 0x800000u /**< keep the order of messages, see aq_connection_team */
+
+/** Flag of aq_connection_send and of accesses to regions: begin when all that this process has
+ * begun on the connection is complete. */
+#define AQ_FENCE 0x400u
 
 /** Options of aq_connect. Zero and NULL are defaults: begin with aq_connect_defaults(). */
 typedef struct aq_connect_params {
@@ -299,6 +304,24 @@ AQ_API AQ_MUST_USE aq_status aq_connection_reject(aq_connection *connection, uin
  * @return AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API aq_status aq_connection_close(aq_connection *connection);
+
+/**
+ * Report when the peer gives no sign of life for `ns` nanoseconds; 0: not any more (the default).
+ *
+ * This process asks the peer several times in that period, and the peer's library answers when it
+ * makes progress. If no answer comes, AQ_CONNECTION_SILENT is reported, once until an answer comes
+ * after all, at the latest a quarter of the time after it is due. So a process that is stopped, or
+ * that makes no calls for long, is noticed over all transports. The event ends nothing: close the
+ * connection, or go on.
+ *
+ * Blocking    Never. The event needs progress of this process.
+ * Threads     Any; not from a handler.
+ *
+ * @return AQ_OK
+ * @return AQ_ESTATE  The connection is not open, or the library is not initialized.
+ * @return AQ_EINVAL, AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_connection_keepalive(aq_connection *connection, uint64_t ns);
 
 /**
  * Return the team of an open connection: on both sides, this process is rank 0 and the peer is rank

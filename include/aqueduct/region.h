@@ -15,10 +15,6 @@ typedef struct aq_region aq_region;
 #define AQ_REGION_READ  0x4000u /**< peers with the handle may read the region */
 #define AQ_REGION_WRITE 0x8000u /**< peers with the handle may write to the region */
 
-/** Flag of accesses to regions: begin when all that this process has begun on the connection is
- * complete. */
-#define AQ_FENCE 0x400u
-
 /** A handle of a region: bytes that may be copied, stored, and sent to peers as data. */
 typedef struct aq_region_handle {
     unsigned char bytes[32];

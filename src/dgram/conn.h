@@ -20,7 +20,8 @@ enum dgram_op_kind {
     DGRAM_OP_PUT,
     DGRAM_OP_LONG, /* a put whose head travels as DGRAM_LONG */
     DGRAM_OP_GET,
-    DGRAM_OP_SERVE /* the answer to a peer's get */
+    DGRAM_OP_MESSAGE, /* a message whose acknowledgement is an event; in its packets as a put is */
+    DGRAM_OP_SERVE    /* the answer to a peer's get */
 };
 
 /* A transfer. In the list of its connection from begin to end. */
@@ -291,7 +292,8 @@ struct dgram_packet *dgram_queue_packet(struct dgram_env *env, struct dgram_conn
 unsigned char *dgram_queue_extend(struct dgram_conn *conn, struct dgram_packet *packet, size_t len);
 /* A packet with a record of 16 bytes and `len` bytes behind it, of DATA and of its own. */
 unsigned char *dgram_queue_fragment(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
-                                    const struct dgram_record *record, size_t len);
+                                    const struct dgram_record *record, size_t len,
+                                    struct dgram_packet **packet);
 /* Bytes of a packet on this channel that head and records may take. */
 size_t dgram_capacity(const struct dgram_env *env, const struct dgram_conn *conn,
                       enum aqi_dgram_channel channel);
@@ -368,6 +370,10 @@ struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *pe
 /* One of its packets is acknowledged. */
 void dgram_op_acked(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
+/* It has a part in this packet, which holds nothing else if it is one of several. */
+void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet);
+/* It was not begun after all. */
+void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 /* Reply that operation `id` of the peer is refused. False: no memory. */
 bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id);
 /* Begin a put or a Long, or a get; `len + head_len` is not 0. AQ_AGAIN: no memory. */

@@ -174,6 +174,13 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
                          size_t head_len, const void *body, size_t body_len);
 
 /*
+ * The same for a request; and `local` is called when the peer has acknowledged all of it, or with
+ * AQ_EPEER.
+ */
+aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *head,
+                              size_t head_len, const void *body, size_t body_len, void *user);
+
+/*
  * Write `src` to [addr, addr + len) of the peer; then `local` and `remote` are called. A source of
  * at most AQI_DGRAM_COPIED bytes may be reused at once: `local` is called before it returns. With a
  * head (head_len not 0): a Long. When the bytes are in place the head is delivered there as a

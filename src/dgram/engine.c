@@ -274,7 +274,7 @@ static void engine_copy(unsigned char *to, const void *head, size_t head_len, co
 
 static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
                                     const void *head, size_t head_len, const void *body,
-                                    size_t body_len, size_t total)
+                                    size_t body_len, size_t total, struct dgram_op *told)
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_tx *tx = &conn->tx[AQI_DGRAM_DATA];
@@ -289,8 +289,11 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
                                       .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0,
                                       .id = id,
                                       .where = (uint64_t)total << 32 | offset};
-        unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n);
+        unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n, &packet);
         if (at == NULL) goto undo;
+        /* Several packets of one operation: its place in their lists is for one. */
+        if (told != NULL) packet->op = told;
+        if (told != NULL) told->flying++;
         engine_copy(at, head, head_len, body, body_len, offset, n);
     }
     return AQ_OK;
@@ -305,15 +308,39 @@ undo:
 
 static aq_status engine_send_whole(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned lane,
                                    const void *head, size_t head_len, const void *body,
-                                   size_t body_len, size_t total)
+                                   size_t body_len, size_t total, struct dgram_op *told)
 {
+    struct dgram_packet *packet;
     struct dgram_record record = {.len = (uint16_t)total,
                                   .kind = DGRAM_MESSAGE,
                                   .flags = lane == DGRAM_REQUEST_LANE ? DGRAM_IS_REQUEST : 0};
-    unsigned char *at = dgram_queue_record(&dgram->env, peer, lane, total, NULL);
+    unsigned char *at = dgram_queue_record(&dgram->env, peer, lane, total, &packet);
     if (at == NULL) return AQ_AGAIN;
+    if (told != NULL) dgram_op_join_packet(told, packet);
     engine_copy(at, head, head_len, body, body_len, 0, total);
     memcpy(at, &record, 4);
+    return AQ_OK;
+}
+
+static aq_status engine_send(struct aqi_dgram *dgram, struct dgram_peer *peer, bool reply,
+                             const void *head, size_t head_len, const void *body, size_t body_len,
+                             struct dgram_op *told)
+{
+    struct dgram_conn *conn = peer->conn;
+    size_t total = body_len != 0 ? dgram_round16(head_len) + body_len : head_len;
+    unsigned lane = reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE;
+    size_t most = reply ? 4 * ENGINE_MOST_QUEUED : ENGINE_MOST_QUEUED;
+    if (conn->queued[lane] >= most) return AQ_AGAIN;
+    bool whole =
+        sizeof(struct dgram_head) + total <= dgram_capacity(&dgram->env, conn, AQI_DGRAM_DATA);
+    size_t before = conn->queued[lane] / ENGINE_SOON;
+    aq_status st = (whole ? engine_send_whole : engine_send_pieces)(
+        dgram, peer, lane, head, head_len, body, body_len, total, told);
+    if (st != AQ_OK) return st;
+    if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
+        dgram_send_now(dgram, peer);
+    else
+        dgram_send_soon(dgram, peer);
     return AQ_OK;
 }
 
@@ -324,22 +351,24 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
     if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
     aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
-    struct dgram_conn *conn = peer->conn;
-    size_t total = body_len != 0 ? dgram_round16(head_len) + body_len : head_len;
-    unsigned lane = reply ? DGRAM_OTHER_LANE : DGRAM_REQUEST_LANE;
-    size_t most = reply ? 4 * ENGINE_MOST_QUEUED : ENGINE_MOST_QUEUED;
-    if (conn->queued[lane] >= most) return AQ_AGAIN;
-    bool whole =
-        sizeof(struct dgram_head) + total <= dgram_capacity(&dgram->env, conn, AQI_DGRAM_DATA);
-    size_t before = conn->queued[lane] / ENGINE_SOON;
-    st = (whole ? engine_send_whole : engine_send_pieces)(dgram, peer, lane, head, head_len, body,
-                                                          body_len, total);
+    return engine_send(dgram, peer, reply, head, head_len, body, body_len, NULL);
+}
+
+aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *head,
+                              size_t head_len, const void *body, size_t body_len, void *user)
+{
+    enum { MOST_TOLD = 1024 };
+    const struct dgram_op init = {.kind = DGRAM_OP_MESSAGE, .user = user};
+    struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
+    aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
-    if (conn->queued[lane] / ENGINE_SOON > before && peer->state == DGRAM_UP)
-        dgram_send_now(dgram, peer);
-    else
-        dgram_send_soon(dgram, peer);
-    return AQ_OK;
+    if (peer->conn->own_ops >= MOST_TOLD) return AQ_AGAIN;
+    struct dgram_op *op = dgram_op_new(&dgram->env, peer, &init);
+    if (op == NULL) return AQ_AGAIN;
+    st = engine_send(dgram, peer, false, head, head_len, body, body_len, op);
+    if (st != AQ_OK) dgram_op_cancel(&dgram->env, peer, op);
+    return st;
 }
 
 /* --- opening, closing, looking -----------------------------------------------------------------

@@ -134,7 +134,7 @@ void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgra
     if (user == NULL || kind == DGRAM_OP_SERVE) return;
     const struct aqi_dgram_hooks *hooks = &env->hooks;
     if (kind != DGRAM_OP_GET && !copied) hooks->local(hooks->arg, user, status);
-    if (kind != DGRAM_OP_LONG) hooks->remote(hooks->arg, user, status);
+    if (kind != DGRAM_OP_LONG && kind != DGRAM_OP_MESSAGE) hooks->remote(hooks->arg, user, status);
 }
 
 void dgram_op_acked(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
@@ -155,6 +155,18 @@ void dgram_op_fail(struct dgram_env *env, struct dgram_peer *peer, struct dgram_
     dgram_op_settle(env, peer, op);
 }
 
+void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet)
+{
+    op->flying++;
+    op->next_in_packet = packet->ops;
+    packet->ops = op;
+}
+
+void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
+{
+    dgram_op_free(env, peer, op);
+}
+
 /* --- beginning them ----------------------------------------------------------------------------
  */
 
@@ -173,9 +185,7 @@ static bool dgram_ops_put_small(struct dgram_env *env, struct dgram_peer *peer, 
     memcpy(at, &record, sizeof(record));
     memcpy(at + sizeof(record), op->local, op->len);
     op->issued = op->len;
-    op->flying++;
-    op->next_in_packet = packet->ops;
-    packet->ops = op;
+    dgram_op_join_packet(op, packet);
     packet->asks = true;
     op->copied = true;
     return true;

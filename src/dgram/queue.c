@@ -106,10 +106,12 @@ unsigned char *dgram_queue_record(struct dgram_env *env, struct dgram_peer *peer
 }
 
 unsigned char *dgram_queue_fragment(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
-                                    const struct dgram_record *record, size_t len)
+                                    const struct dgram_record *record, size_t len,
+                                    struct dgram_packet **where)
 {
     struct dgram_packet *packet = dgram_queue_packet(env, peer->conn, AQI_DGRAM_DATA, lane);
     if (packet == NULL) return NULL;
+    *where = packet;
     unsigned char *at = dgram_queue_extend(peer->conn, packet, sizeof(*record) + len);
     memcpy(at, record, sizeof(*record));
     return at + sizeof(*record);

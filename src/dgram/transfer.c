@@ -61,7 +61,8 @@ void aqi_dgram_sources(const struct aqi_dgram *dgram,
         const struct dgram_peer *peer = dgram->peers[i];
         if (peer == NULL || peer->conn == NULL) continue;
         for (const struct dgram_op *op = peer->conn->ops; op != NULL; op = op->next)
-            if (op->kind != DGRAM_OP_GET && !op->copied) found(arg, op->local, op->len);
+            if (op->kind != DGRAM_OP_GET && op->len != 0 && !op->copied)
+                found(arg, op->local, op->len);
     }
 }
 

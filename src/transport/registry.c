@@ -142,6 +142,11 @@ aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
     return aqi_fallback_region(tp->fallback, peer, get, ticket, offset, local, len, comp);
 }
 
+aq_status aqi_tp_ping(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_comp *comp)
+{
+    return aqi_fallback_ping(tp->fallback, peer, comp);
+}
+
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
 {
     aqi_fallback_peer_down(tp->fallback, id);

@@ -117,8 +117,11 @@ struct aqi_comp {
     _Atomic uint32_t local;
     _Atomic uint32_t remote;
     _Atomic int32_t status; /* first failure, or AQ_OK */
-    uint32_t shared;        /* 1: several threads may touch it: real read-modify-write */
+    uint32_t shared;        /* several threads may touch it: real read-modify-write */
 };
+
+/* In `shared`, of a message: `local` waits until the peer's library has the message. */
+#define AQI_COMP_TOLD 2u
 
 static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter, uint32_t n)
 {
@@ -452,9 +455,10 @@ struct aqi_transport {
      * address and arguments arrive as they are; what endpoints the flags name is not the
      * transport's business. Arguments are copied before it returns; the payload too unless `comp`
      * is given: then comp->local is decremented when the source may be reused (which may be before
-     * it returns). Never blocks, never runs a handler. Replies (AQI_AM_IS_REPLY) have resources of
-     * their own and are never refused because those of requests are used up. AQ_EPEER: the peer is
-     * lost.
+     * it returns); with AQI_COMP_TOLD when the message has come to the peer's process, also if that
+     * makes no progress now, or with AQ_EPEER in comp->status when it will not. Never blocks, never
+     * runs a handler. Replies (AQI_AM_IS_REPLY) have resources of their own and are never refused
+     * because those of requests are used up. AQ_EPEER: the peer is lost.
      */
     aq_status (*am_send)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          struct aqi_comp *comp);
@@ -705,6 +709,9 @@ bool aqi_tp_waits(const struct aqi_tp *tp);
 aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
                         const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local, size_t len,
                         struct aqi_comp *comp);
+
+/* Ask the peer for a sign of life: comp->remote is decremented when its library has answered. */
+aq_status aqi_tp_ping(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_comp *comp);
 
 /* Notify an open transport that the job reports `id` dead: everything to it fails from now on. */
 void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id);

@@ -80,9 +80,13 @@ bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint3
                     unsigned source_ep, const struct aqi_am *am);
 /* Make `am` the reply that the sender waits for. */
 aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char *call);
-/* Send a Short or Medium so; `*event` is complete when the handler of its reply has run. */
+/* Send a Short or Medium so; `*event` is complete when the handler of its reply has run. `token`
+ * may be NULL. */
 aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned flags,
-                          aq_event *event, const char *call);
+                          aq_event *event, uint64_t *token, const char *call);
+/* Whether the answer to a token of core_asked_send has not come yet; and not to wait for it. */
+bool core_asked_waits(uint64_t token, uint32_t rank);
+void core_asked_fail(uint64_t token, uint32_t rank, aq_status status);
 aq_status core_asked_open(void);
 void core_asked_close(void);
 void core_asked_peer_down(uint32_t rank); /* also of a connection */

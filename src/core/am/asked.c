@@ -79,6 +79,25 @@ static struct aqi_op *asked_take(uint64_t token, uint32_t rank)
     return op;
 }
 
+bool core_asked_waits(uint64_t token, uint32_t rank)
+{
+    uint32_t place = (uint32_t)token;
+    core_lock(&asked.lock);
+    const struct ask *ask = place != 0 && place <= asked.size ? &asked.table[place - 1] : NULL;
+    bool waits = ask != NULL && ask->op != NULL && ask->rank == rank &&
+                 (ask->used & 0xffffff) == token >> PLACE_BITS;
+    core_unlock(&asked.lock);
+    return waits;
+}
+
+void core_asked_fail(uint64_t token, uint32_t rank, aq_status status)
+{
+    struct aqi_op *op = asked_take(token, rank);
+    if (op == NULL) return;
+    aqi_comp_fail(&op->set.get, status);
+    aqi_comp_remote(&op->set.get);
+}
+
 void core_asked_peer_down(uint32_t rank)
 {
     core_lock(&asked.lock);
@@ -175,7 +194,7 @@ bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint3
 /* --- at the sender --------------------------------------------------------------------------- */
 
 aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned flags,
-                          aq_event *event, const char *call)
+                          aq_event *event, uint64_t *asked_by, const char *call)
 {
     struct aqi_op *op = core_op_get(core_self());
     if (op == NULL) return AQ_ENOMEM;
@@ -191,6 +210,7 @@ aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned 
     }
     if (st == AQ_OK) {
         *event = op;
+        if (asked_by != NULL) *asked_by = token;
         return AQ_OK;
     }
     (void)asked_take(token, route->rank); /* unless the loss of the peer has */

@@ -273,7 +273,7 @@ static inline aq_status am_request(const char *call, enum am_way way, aq_team *t
     if (way != AM_SEND && event == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", call);
     struct aqi_am am = am_message_of(kind, handler, src, nbytes, dst, args, nargs, eps);
-    if (way == AM_ASK) return core_asked_send(route, &am, flags, event, call);
+    if (way == AM_ASK) return core_asked_send(route, &am, flags, event, NULL, call);
     if (kind == AQI_AM_LONG) return send_long(route, &am, flags, event, call);
     if (way != AM_SEND && *event != AQ_EVENT_DONE)
         return core_send_after(call, route, &am, way == AM_AFTER_IMPLICIT, event);

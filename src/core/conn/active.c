@@ -47,6 +47,16 @@ static inline void active_leave(uint32_t slot_number)
     if (core.multi) atomic_fetch_sub(&conns.slots[slot_number].users, 1);
 }
 
+aq_connection *conn_hold(uint32_t slot)
+{
+    return active_enter(slot);
+}
+
+void conn_let_go(uint32_t slot)
+{
+    active_leave(slot);
+}
+
 /* --- the list -------------------------------------------------------------------------------- */
 
 static inline uint32_t active_count(void)

@@ -1,4 +1,5 @@
 /* Connections: the table of them, their progress, their end, and the queue of events. */
+#include "core/conn/alive.h"
 #include "core/conn/region.h"
 
 #include "base/clock.h"
@@ -59,6 +60,7 @@ void conn_destroy(aq_connection *conn)
     conn_retire(conn);
     conn_withdraw(conn);
     conn_regions_forget(conn);
+    conn_alive_forget(conn);
     if (conn->tp != NULL) {
         if (conn->peer != NULL) aqi_tp_peer_down(conn->tp, conn->peer->id);
         for (unsigned i = 0; i < AQI_COUNT_OF(conn->routes); i++)
@@ -135,7 +137,9 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
     if (conn_state(conn) == AQ_CONNECTION_ENDED) return;
     if (conn->reason[0] == 0) conn_note_why(conn, status, reason);
     conn_set_state(conn, AQ_CONNECTION_ENDED);
-    if (!conn->silent) conn_push(conn, type);
+    if (conn->silent) return;
+    conn->events &= ~(1u << AQ_CONNECTION_SILENT); /* that was why */
+    conn_push(conn, type);
 }
 
 void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
@@ -194,7 +198,8 @@ static void conn_take_event(aq_connection_event *event)
 {
     aq_connection *conn = conns.first;
     int type = __builtin_ctz(conn->events);
-    bool over = type >= AQ_CONNECTION_FAILED, request = type == AQ_CONNECTION_REQUEST;
+    bool over = type >= AQ_CONNECTION_FAILED && type <= AQ_CONNECTION_LOST,
+         request = type == AQ_CONNECTION_REQUEST;
     conn->events &= conn->events - 1;
     *event = (aq_connection_event){
         .type = (aq_connection_event_type)type,
@@ -237,7 +242,7 @@ aq_status core_conns_open(void)
                                               .stalled = conn_stalled};
     core_source_add(&source);
     core_mem_hooks = (struct core_mem_hooks){.hide = conn_hide};
-    return AQ_OK;
+    return conn_alive_open();
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -281,6 +286,7 @@ void core_conns_close(void)
     for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
         if (conns.rendezvous[t] != NULL) aqi_transports[t]->rendezvous->close(conns.rendezvous[t]);
     conn_regions_close();
+    conn_alive_close();
     core_wait_set_close(&conns.fds);
     conn_bells_close();
     free(conns.slots);

@@ -25,6 +25,15 @@ struct aq_listener {
     aq_listener *next;
 };
 
+/* Of alive.c. */
+struct conn_alive {
+    uint64_t limit; /* ns without an answer until the event; 0: none */
+    uint64_t since; /* an answer is awaited; 0: not now, but one is to be asked for at */
+    uint64_t ask_at;
+    bool sent, told; /* the question; the program */
+    struct aqi_comp ping;
+};
+
 struct aq_connection {
     uint32_t slot;
     _Atomic int state;   /* aq_connection_state */
@@ -77,6 +86,8 @@ struct aq_connection {
     _Atomic(aq_segment *) shown; /* what the peer may access; NULL: nothing */
     struct aqi_mem *shown_mem;
     void *mapped; /* the peer's segment */
+    struct conn_alive alive;
+    uint64_t send_timeout_ns; /* 0: none */
     size_t mapped_len;
 
     /* In the queue of events. */
@@ -153,6 +164,9 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
 /* End an open one once all that was sent before has been delivered. */
 void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status status,
                    const char *reason);
+/* The connection in a slot, which is not destroyed until conn_let_go. NULL: there is none. */
+aq_connection *conn_hold(uint32_t slot);
+void conn_let_go(uint32_t slot);
 unsigned conn_attend(void);  /* messages and times */
 void core_conns_sweep(void); /* free those whose caller left before the program knew of them */
 

@@ -20,7 +20,9 @@ void aqi_fallback_complete(struct aqi_fallback *fallback, struct aqi_tp *tp);
 void aqi_fallback_destroy(struct aqi_fallback *fallback);
 /* Whether an operation waits for room in the transport. */
 bool aqi_fallback_waits(const struct aqi_fallback *fallback);
-/* aqi_tp_region */
+/* aqi_tp_ping, aqi_tp_region */
+aq_status aqi_fallback_ping(struct aqi_fallback *fallback, struct aqi_peer *peer,
+                            struct aqi_comp *comp);
 aq_status aqi_fallback_region(struct aqi_fallback *fallback, struct aqi_peer *peer, bool get,
                               const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local,
                               size_t len, struct aqi_comp *comp);

@@ -27,6 +27,7 @@ enum fallback_message {
                                status, else AQ_ERANGE */
     FB_REGION_PUT, /* as FB_PUT, but addr: offset in the region of the ticket, args[3..6] */
     FB_REGION_GET, /* as FB_GET, likewise args[4..7] */
+    FB_PING,       /* request  answer with FB_DONE */
     FB_MESSAGES
 };
 static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
@@ -53,7 +54,8 @@ enum fallback_kind {
     FB_OP_FILL,
     FB_OP_LONG,
     FB_OP_PUT_ROWS,
-    FB_OP_GET_ROWS
+    FB_OP_GET_ROWS,
+    FB_OP_PING
 };
 
 /*

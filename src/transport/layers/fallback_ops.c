@@ -164,6 +164,13 @@ static aq_status fallback_ops_push_fill(struct aqi_fallback *fb, struct fallback
     return st;
 }
 
+static aq_status fallback_ops_push_ping(struct aqi_fallback *fb, struct fallback_op *op)
+{
+    aq_status st = fallback_ops_send_internal(fb, op, FB_PING, 0, NULL, 0, NULL, 0);
+    if (st == AQ_OK) op->issued = op->len;
+    return st;
+}
+
 /* A Long: first the put, then its header once the bytes are there. */
 static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback_op *op)
 {
@@ -199,7 +206,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
 static aq_status (*const pushers[])(struct aqi_fallback *, struct fallback_op *) = {
     [FB_OP_PUT] = fallback_ops_push_put,       [FB_OP_GET] = fallback_ops_push_get,
     [FB_OP_ATOMIC] = fallback_ops_push_atomic, [FB_OP_FILL] = fallback_ops_push_fill,
-    [FB_OP_LONG] = fallback_ops_push_long,
+    [FB_OP_LONG] = fallback_ops_push_long,     [FB_OP_PING] = fallback_ops_push_ping,
 };
 
 static bool fallback_ops_has_more(const struct fallback_op *op)

@@ -199,6 +199,11 @@ static void fallback_serve_fill(struct aqi_fallback *fb, uint32_t source, const 
     fallback_serve_reply(fb, source, am, ok ? FB_DONE : FB_REFUSED, NULL, 0, NULL, 0);
 }
 
+static void fallback_serve_ping(struct aqi_fallback *fb, uint32_t source, const struct aqi_am *am)
+{
+    fallback_serve_reply(fb, source, am, FB_DONE, NULL, 0, NULL, 0);
+}
+
 static void fallback_serve_count_acked(struct aqi_fallback *fb, struct fallback_op *op,
                                        uint32_t word)
 {
@@ -252,7 +257,7 @@ static void fallback_serve_take_done(struct aqi_fallback *fb, struct fallback_op
                                      const struct aqi_am *am)
 {
     (void)am;
-    if (op->kind != FB_OP_FILL && op->kind != FB_OP_PUT_ROWS) return;
+    if (op->kind != FB_OP_FILL && op->kind != FB_OP_PUT_ROWS && op->kind != FB_OP_PING) return;
     op->finished = op->len;
     fallback_op_settle(fb, op);
 }
@@ -293,6 +298,7 @@ static const struct {
     [FB_GET_ROWS] = {2, false, fallback_serve_get_rows, NULL},
     [FB_ROWS] = {2, true, NULL, fallback_serve_take_rows},
     [FB_REFUSED] = {2, true, NULL, fallback_serve_take_refused},
+    [FB_PING] = {2, false, fallback_serve_ping, NULL},
     [FB_REGION_PUT] = {3 + AQI_TICKET, false, fallback_serve_region_put, NULL},
     [FB_REGION_GET] = {4 + AQI_TICKET, false, fallback_serve_region_get, NULL},
 };

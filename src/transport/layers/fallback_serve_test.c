@@ -198,10 +198,10 @@ static void regions_are_asked_for(void **state)
 static void what_makes_no_sense_is_dropped(void **state)
 {
     static const uint8_t nargs[FB_MESSAGES] = {
-        [FB_PUT] = 3,      [FB_SYNC] = 2,       [FB_ACK] = 3,       [FB_GET] = 4,
-        [FB_GET_DATA] = 3, [FB_ATOMIC] = 8,     [FB_RESULT] = 4,    [FB_FILL] = 5,
-        [FB_DONE] = 2,     [FB_PUT_ROWS] = 2,   [FB_ROWS] = 2,      [FB_REFUSED] = 2,
-        [FB_GET_ROWS] = 2, [FB_REGION_PUT] = 7, [FB_REGION_GET] = 8};
+        [FB_PUT] = 3,      [FB_SYNC] = 2,       [FB_ACK] = 3,        [FB_GET] = 4,
+        [FB_GET_DATA] = 3, [FB_ATOMIC] = 8,     [FB_RESULT] = 4,     [FB_FILL] = 5,
+        [FB_DONE] = 2,     [FB_PUT_ROWS] = 2,   [FB_ROWS] = 2,       [FB_REFUSED] = 2,
+        [FB_GET_ROWS] = 2, [FB_REGION_PUT] = 7, [FB_REGION_GET] = 8, [FB_PING] = 2};
     const int32_t args[8] = {5, 6, 0, 1, 0, 0, ADD, U64};
     struct aqi_am am = {
         .kind = AQI_AM_INTERNAL, .args = args, .addr = (uintptr_t)reach, .payload = reach};

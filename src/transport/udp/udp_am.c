@@ -23,11 +23,15 @@ aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     bool reply = (am->flags & AQI_AM_IS_REPLY) != 0, payload = aqi_am_has_payload(am->kind);
     if (payload) aqi_touch_read(am->payload, am->nbytes);
     udp_lock(udp);
-    aq_status st = aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len,
-                                  payload ? am->payload : NULL, payload ? am->nbytes : 0);
+    const void *body = payload ? am->payload : NULL;
+    size_t nbytes = payload ? am->nbytes : 0;
+    bool told = comp != NULL && (comp->shared & AQI_COMP_TOLD) != 0 && !reply;
+    aq_status st =
+        told ? aqi_dgram_send_told(udp->dgram, peer->id, head.bytes, len, body, nbytes, comp)
+             : aqi_dgram_send(udp->dgram, peer->id, reply, head.bytes, len, body, nbytes);
     if (st == AQ_OK) udp_began(udp);
     udp_unlock(udp);
-    if (st == AQ_OK) aqi_comp_local(comp);
+    if (st == AQ_OK && !told) aqi_comp_local(comp);
     return st;
 }
 
