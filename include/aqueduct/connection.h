@@ -120,10 +120,11 @@ static inline aq_accept_params aq_accept_defaults(void)
  * Listen at a URI, so that other programs can connect.
  *
  * `uri` is "shm://" followed by an absolute path, such as "shm:///services/time", for programs on
- * this host in the same network namespace (containers often have their own). NULL, or a path that
- * ends with "/", is made unique with the process id and a number; aq_listener_uri returns the
- * result for clients. Nothing is created in the file system, and the address is free again as soon
- * as this process ends, however it ends.
+ * this host in the same network namespace. (Containers often have their own: set AQ_SHM_FOLDER to a
+ * folder that they share.) NULL, or a path that ends with "/", is made unique with the process id
+ * and a number; aq_listener_uri returns the result for clients. Nothing is created in the file
+ * system, unless AQ_SHM_FOLDER is set, and the address is free again as soon as this process ends,
+ * however it ends.
  *
  * For programs on other hosts, too, `uri` is "udp://HOST:PORT", with an IPv6 address in brackets.
  * HOST is an address or name of this host; 0.0.0.0 or [::] stands for all of them. If the port is

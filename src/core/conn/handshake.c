@@ -103,7 +103,7 @@ static const char *conn_handshake_nobody(const aq_connection *conn)
     return (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
                ? "there is no listener: start the server first"
                : "there is no listener: start the server first, in the same network namespace "
-                 "(containers may have one each)";
+                 "(containers may have one each), or set AQ_SHM_FOLDER for both";
 }
 
 /* A call was not answered: try again, or fail. */

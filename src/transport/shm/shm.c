@@ -77,6 +77,13 @@ static const struct aqi_setting rows[] = {
             "both processes is then faster.",
      .advice = "Compare put-private of aqperf with AQ_SHM_CMA=always and =no; 1T: never.",
      AQI_SETTING_IN(BYTES, struct shm_config, cma_least)},
+    {.name = "AQ_SHM_FOLDER",
+     .def = "",
+     .doc = "A folder for the sockets of listeners at shm:// URIs, in place of the network "
+            "namespace: programs of one host connect if they see the same folder, under whatever "
+            "path, and have this setting. Its permissions say which users may connect.",
+     .advice = "Set it for programs in different containers, with the folder mounted in each.",
+     AQI_SETTING_IN(TEXT, struct shm_config, folder)},
 };
 
 struct aqi_settings_table aqi_shm_settings = {

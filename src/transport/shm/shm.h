@@ -15,6 +15,7 @@ struct shm_config {
     uint64_t cma;     /* SHM_CMA_ */
     uint64_t cma_least;
     uint64_t hot, cool;
+    const char *folder; /* of the sockets of listeners; "": their names are abstract */
 };
 
 extern struct shm_config shm_config;

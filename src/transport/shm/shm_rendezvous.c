@@ -1,9 +1,9 @@
 /*
  * shm: the rendezvous with processes that were not started together with this one. A listener is a
- * Unix datagram socket with an abstract name derived from its URI, so nothing is ever in the file
- * system. A call is one datagram that carries one end of a socket pair: the control channel. Its
- * fate always shows there: an answer, or an end of file if it was dropped or the listener ended
- * with the datagram unread. So nothing is sent twice, and no duplicates have to be recognized.
+ * Unix datagram socket with a name derived from its URI (shm_name.c). A call is one datagram that
+ * carries one end of a socket pair: the control channel. Its fate always shows there: an answer, or
+ * an end of file if it was dropped or the listener ended with the datagram unread. So nothing is
+ * sent twice, and no duplicates have to be recognized.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"
@@ -12,6 +12,7 @@
 #include "base/stats.h"
 #include "base/unforked.h"
 #include "transport/shm/shm_impl.h"
+#include "transport/shm/shm_name.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,8 +20,6 @@
 #include <sys/epoll.h>
 
 static const char scheme[] = "shm://";
-/* Prefix of our abstract names, after the NUL. */
-static const char prefix[] = "aqueduct";
 static const char default_path[] = "/aqueduct/";
 
 /* Maximum events taken from the descriptors per call of progress. */
@@ -34,6 +33,7 @@ struct end {
 
 struct aqi_listener {
     struct end end;
+    struct shm_name name;
     void *user;
     struct aqi_listener *next;
 };
@@ -53,33 +53,6 @@ struct aqi_rendezvous {
     struct aqi_control_channel *channels;
     unsigned char buffer[AQI_HANDSHAKE_MAX];
 };
-
-/* --- addresses ------------------------------------------------------------------------------- */
-
-/* The abstract name of a URI; false: it is not one of ours. */
-static bool shm_rendezvous_name_of(const char *uri, struct sockaddr_un *name, socklen_t *len)
-{
-    if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return false;
-    const char *path = uri + sizeof(scheme) - 1;
-    size_t n = strlen(path), skip = 1 + sizeof(prefix) - 1;
-    if (path[0] != '/' || n < 2 || skip + n > sizeof(name->sun_path)) return false;
-    for (size_t i = 0; i < n; i++)
-        if (path[i] <= ' ' || path[i] > '~') return false;
-    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
-    memcpy(name->sun_path + 1, prefix, sizeof(prefix) - 1);
-    memcpy(name->sun_path + skip, path, n);
-    *len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + skip + n);
-    return true;
-}
-
-static aq_status shm_rendezvous_bad_uri(const char *uri)
-{
-    struct sockaddr_un name;
-    return aqi_fail(AQ_EINVAL, "shm",
-                    "\"%s\" is not an address of shm: it is \"shm://\" and an absolute path of "
-                    "printable characters without spaces, at most %zu",
-                    uri, sizeof(name.sun_path) - sizeof(prefix));
-}
 
 /* --- sockets --------------------------------------------------------------------------------- */
 
@@ -299,6 +272,7 @@ static void shm_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     *at = listener->next;
     shm_rendezvous_unwatch(rendezvous, &listener->end);
     aqi_unforked_close(listener->end.fd);
+    shm_name_release(&listener->name);
     free(listener);
 }
 
@@ -335,21 +309,21 @@ static aq_status shm_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
  * Bind to `uri`, or to the first free "uri PID/NUMBER" if it ends with "/". A number is used once
  * per process, so that a freed address cannot be taken before its former owner listens there again.
  */
-static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out)
+static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out,
+                                        struct shm_name *bound)
 {
     static atomic_uint serial;
     bool fixed = uri[strlen(uri) - 1] != '/';
-    struct sockaddr_un name;
-    socklen_t len;
+    struct shm_name name;
     for (int tries = 0; tries < 10000; tries++) {
         int n = fixed ? snprintf(uri_out, AQI_URI_MAX, "%s", uri)
                       : snprintf(uri_out, AQI_URI_MAX, "%s%d/%u", uri, (int)getpid(),
                                  atomic_fetch_add(&serial, 1) + 1);
-        if (n >= AQI_URI_MAX || !shm_rendezvous_name_of(uri_out, &name, &len))
-            return shm_rendezvous_bad_uri(uri);
-        if (bind(fd, (struct sockaddr *)&name, len) == 0) return AQ_OK;
-        if (errno != EADDRINUSE)
-            return aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot listen at %s", uri_out);
+        aq_status st = shm_name_of(n < AQI_URI_MAX ? uri_out : uri, &name);
+        if (st == AQ_OK && n >= AQI_URI_MAX) st = AQ_EINVAL;
+        if (st == AQ_OK) st = shm_name_bind(fd, uri_out, &name);
+        if (st == AQ_OK) *bound = name;
+        if (st != AQ_ESTATE) return st;
         if (fixed) break;
     }
     return aqi_fail(AQ_ESTATE, "shm",
@@ -362,19 +336,21 @@ static aq_status shm_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     char made[sizeof(scheme) + sizeof(default_path)], chosen[AQI_URI_MAX];
     snprintf(made, sizeof(made), "%s%s", scheme, default_path);
     if (uri == NULL) uri = made;
-    if (strncmp(uri, scheme, sizeof(scheme) - 1) != 0) return shm_rendezvous_bad_uri(uri);
+    struct shm_name name = {0};
     struct aqi_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory to listen at %s", uri);
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     aq_status st = fd < 0 ? aqi_fail_no_fd(errno, "shm", "opening a socket to listen") : AQ_OK;
     if (st == AQ_OK && shm_rendezvous_want_writers(fd) != 0)
         st = aqi_fail_no_fd(errno, "shm", "asking for the callers' identity");
-    if (st == AQ_OK) st = shm_rendezvous_bind_to(fd, uri, chosen);
-    *listener = (struct aqi_listener){.end = {.listener = true, .fd = fd}, .user = user};
+    if (st == AQ_OK) st = shm_rendezvous_bind_to(fd, uri, chosen, &name);
+    *listener =
+        (struct aqi_listener){.end = {.listener = true, .fd = fd}, .name = name, .user = user};
     if (st == AQ_OK && shm_rendezvous_watch(rendezvous, &listener->end) != 0)
         st = aqi_fail_no_fd(errno, "shm", "watching a listener");
     if (st != AQ_OK) {
         if (fd >= 0) close(fd);
+        shm_name_release(&name);
         free(listener);
         return st;
     }
@@ -406,10 +382,10 @@ static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
                                         const struct aqi_handshake *message, void *user,
                                         struct aqi_control_channel **out)
 {
-    struct sockaddr_un name;
-    socklen_t len;
+    struct shm_name name;
     int pair[2];
-    if (!shm_rendezvous_name_of(uri, &name, &len)) return shm_rendezvous_bad_uri(uri);
+    aq_status st = shm_name_of(uri, &name);
+    if (st != AQ_OK) return st;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0)
         return aqi_fail_no_fd(errno, "shm", "making a control channel to another program");
     struct aqi_control_channel *channel =
@@ -421,7 +397,7 @@ static aq_status shm_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
         close(pair[1]);
         return aqi_fail(AQ_ENOMEM, "shm", "no memory for a control channel to %s", uri);
     }
-    int err = shm_rendezvous_send_message(rendezvous->out, &name, len, pair[1], message);
+    int err = shm_rendezvous_send_message(rendezvous->out, &name.at, name.len, pair[1], message);
     close(pair[1]);
     if (err != 0) {
         shm_rendezvous_close_channel(channel);
