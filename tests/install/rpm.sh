@@ -5,7 +5,6 @@
 set -euo pipefail
 build=$1
 source=$2
-spec=$source/packaging/rpm/aqueduct.spec
 
 for program in rpmbuild rpmlint; do
     command -v "$program" >/dev/null ||
@@ -13,6 +12,8 @@ for program in rpmbuild rpmlint; do
 done
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
+spec=$top/aqueduct.spec # rpmbuild splits paths at blanks
+cp "$source/packaging/rpm/aqueduct.spec" "$spec"
 
 rpmlint -r "$source/packaging/rpm/aqueduct.rpmlintrc" "$spec" >"$top/lint" 2>&1 ||
     { cat "$top/lint" >&2; exit 1; }
@@ -25,7 +26,7 @@ rpmbuild -bi --short-circuit --nodeps --define "_topdir $top" --define "_tmppath
     --define "_prefix $3" --define "_lib $4" --define "_libdir $3/$4" \
     --define "_defaultdocdir $3/share/doc" \
     --define '__os_install_post %{nil}' "$spec" >"$top/log" 2>&1 ||
-    { grep -A 20 -i 'error\|not found\|unpackaged' "$top/log" >&2; exit 1; }
+    { grep -A 20 -i 'error\|not found\|unpackaged' "$top/log" >&2 || tail "$top/log" >&2; exit 1; }
 grep -q '^Checking for unpackaged' "$top/log" || { tail "$top/log" >&2; exit 1; }
 grep -i 'listed twice' "$top/log" && exit 1
 echo 'the lists of files in the spec are complete'
