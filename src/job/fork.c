@@ -273,6 +273,8 @@ static aq_status fork_open(struct aqi_boot *boot)
     if (status != AQ_OK) return status;
     status = fork_join(fork);
     if (status != AQ_OK) {
+        /* Otherwise the others would wait for us. */
+        if (fork->managed != NULL) aqi_managed_abort(fork->managed);
         fork_part(fork);
         fork_hang_up(fork);
     } else if (kind == NULL) {

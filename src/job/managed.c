@@ -18,10 +18,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MANAGED_MILLISECOND 1000000u
@@ -338,6 +340,16 @@ static void managed_end_watch(struct aqi_managed *managed)
     if (managed->stop >= 0) close(managed->stop);
 }
 
+/* A manager may end the job before it has read why: wait for that, a second at most. */
+void aqi_managed_abort(struct aqi_managed *managed)
+{
+    const struct timespec pause = {.tv_nsec = 10 * MANAGED_MILLISECOND};
+    int left = 0;
+    for (int i = 0; i < 100 && ioctl(STDERR_FILENO, FIONREAD, &left) == 0 && left > 0; i++)
+        nanosleep(&pause, NULL);
+    managed->manager->kind->abort(managed->manager, AQI_EXIT_FAILED, aq_error_message());
+}
+
 aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_managed **out,
                            int *socket)
 {
@@ -360,7 +372,7 @@ aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_manag
     if (managed->feed >= 0) close(managed->feed);
     managed->feed = -1;
     if (status != AQ_OK) {
-        managed->manager->kind->abort(managed->manager, AQI_EXIT_FAILED, aq_error_message());
+        aqi_managed_abort(managed);
         aqi_managed_close(managed);
         return status;
     }

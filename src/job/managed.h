@@ -24,6 +24,8 @@ struct aqi_managed;
  */
 aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_managed **managed,
                            int *socket);
+/* This process cannot join: have the manager end the job, with aq_error_message(). */
+void aqi_managed_abort(struct aqi_managed *managed);
 /* This process leaves orderly. Call once. */
 void aqi_managed_close(struct aqi_managed *managed);
 

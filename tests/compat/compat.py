@@ -276,6 +276,17 @@ class Newer(Meeting):
                                  "refused a call: the caller" + BOTH.format(name))
 
 
+    @unittest.skipUnless(shutil.which("mpiexec.hydra"), "mpiexec.hydra is not installed [hydra]")
+    def test_managers(self):
+        """Ranks that a manager starts, and the agent that the first of them forks."""
+        for name in "agents", "control", "ranks":
+            with self.subTest(name):
+                ours, other = (" ".join(side.words("talk", "job")) for side in (OURS, newer(name)))
+                self.refused(self.run_to_end(
+                    ["mpiexec.hydra", "-n", "2", "sh", "-c",
+                     f'[ "$PMI_RANK" = 0 ] && exec {ours}; exec {other}']),
+                    rf'version \d+ (?:of the format "{name}", |and rank 1 ).*version \d+')
+
     def test_monitors(self):
         for job, tools in (OURS, newer("top")), (newer("top"), OURS):
             with self.resting(job, job, AQ_TRANSPORTS="udp") as (process, _):

@@ -101,6 +101,7 @@ static void test_nonsense_at_a_caller(void **state)
     /* Packets of callers are no answers. */
     say(fd, UDP_CALL_KNOCK, &call);
     say(fd, UDP_CALL_CALL, &call);
+    say(fd, UDP_CALL_OTHER, &call); /* it has our version */
     assert_int_equal(world.channel->state, UDP_CHANNEL_CALLS);
     assert_memory_equal(world.channel->call.cookie, zeros, UDP_CALL_BYTES);
     assert_int_equal(world.ends, 0);
