@@ -55,6 +55,15 @@ AQ_API AQ_MUST_USE aq_status aq_region_create(aq_connection *only, void *addr, s
 AQ_API AQ_MUST_USE aq_status aq_region_handle_of(const aq_region *region, aq_region_handle *handle);
 
 /**
+ * Return the size of the region that a handle is for, in bytes, as far as its bytes tell; 0: they
+ * are no handle, or `handle` is NULL.
+ *
+ * Blocking    Never.
+ * Threads     Any; may be called from a handler.
+ */
+AQ_API uint64_t aq_region_handle_size(const aq_region_handle *handle);
+
+/**
  * End a region; NULL is ignored.
  *
  * Completion  On return no peer accesses the memory any more. Accesses in progress, and later ones,

@@ -17,5 +17,5 @@ const struct aqi_wire_row aqi_wires[AQI_WIRES] = {
     [AQI_WIRE_CONNECTION] = {"connection", 5},
     [AQI_WIRE_CALL] = {"call", 2},
     [AQI_WIRE_FI] = {"fi", 2},
-    [AQI_WIRE_CCI] = {"cci", 3},
+    [AQI_WIRE_CCI] = {"cci", 4},
 };

@@ -94,7 +94,6 @@ static aq_status alone_open_core(struct aqi_boot *boot, aq_team **world)
 
 static void alone_configure(void)
 {
-    aqi_core_config.segment_mode = AQ_SEGMENT_EVERYTHING;
     aqi_core_config.progress_thread = 0;
     aqi_core_config.conn_max = aqi_max(aqi_core_config.conn_max, ALONE_CONNECTIONS);
     aqi_core_config.conn_data = aqi_max(aqi_core_config.conn_data, ALONE_DATA);
@@ -112,6 +111,7 @@ aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len
     if (st == AQ_OK) st = aqi_log_configure(lib_config.log);
     if (st != AQ_OK) return st;
     alone_configure();
+    if (allows != NULL) aqi_core_config.segment_mode = AQ_SEGMENT_EVERYTHING;
     aqi_core_filter_ranges(allows);
     struct aqi_boot *boot = calloc(1, aqi_boot_single.bytes);
     if (boot == NULL) return aqi_fail(AQ_ENOMEM, "lib", "no memory to open the library");
@@ -123,7 +123,7 @@ aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len
         return st;
     }
     alone_boot = boot;
-    st = aq_segment_attach(*world, 0, &everything);
+    if (allows != NULL) st = aq_segment_attach(*world, 0, &everything);
     if (st != AQ_OK) lib_alone_close();
     return st;
 }

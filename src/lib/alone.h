@@ -10,11 +10,11 @@
 #include <aqueduct/job.h>
 
 /*
- * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED), with a
- * segment that spans the whole address space. `allows`, given the context of a connection, decides
- * what its peer may access of that; peers that reach memory without this process, by shared memory
- * or cross-memory attach, are not asked for. Connections are opened and closed without a limit of
- * time, but for that of aq_connect_params, until lib_alone_patience.
+ * Read the settings and open the core, for one thread at a time (AQ_THREAD_SERIALIZED). With
+ * `allows`, there is a segment that spans the whole address space, and it decides, given the
+ * context of a connection, what its peer may access of that; peers that reach memory without this
+ * process, by shared memory or cross-memory attach, are not asked for. Connections are opened and
+ * closed without a limit of time, but for that of aq_connect_params, until lib_alone_patience.
  */
 aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world);
 void lib_alone_close(void);

@@ -111,7 +111,7 @@ static void many(void)
     pair_close(&pair);
 }
 
-static void refusals(const char *transport)
+static void refusals(void)
 {
     struct pair pair, unreliable;
     cci_rma_handle_t *another = NULL;
@@ -138,18 +138,14 @@ static void refusals(const char *transport)
     CHECK_STATUS(RMA(pair.out, &copy, 0, &copy, 0, 1, CCI_FLAG_READ), CCI_EINVAL);
     CHECK_STATUS(RMA(unreliable.out, local, 0, &copy, 0, 1, CCI_FLAG_READ), CCI_EINVAL);
 
-    /* A range that the peer has not registered, in a handle that says it has. */
-    if (strcmp(transport, "sm") != 0) {
-        cci_rma_handle_t lie = copy;
-        lie.stuff[0] += LARGE;
-        CHECK_OK(cci_rma(pair.out, "x", 1, local, 0, &lie, 0, 4096, &lie, CCI_FLAG_WRITE));
-        expect_done(&pair, CCI_ERR_RMA_HANDLE, &lie);
-        CHECK_OK(cci_rma_deregister(pair.called, remote));
-        CHECK_OK(cci_rma(pair.out, "x", 1, local, 0, &copy, 0, 4096, &copy, CCI_FLAG_READ));
-        expect_done(&pair, CCI_ERR_RMA_HANDLE, &copy);
-    } else {
-        CHECK_OK(cci_rma_deregister(pair.called, remote));
-    }
+    /* A handle that the peer has not given out, and one that it has taken back. */
+    cci_rma_handle_t lie = copy;
+    lie.stuff[3] ^= 1;
+    CHECK_OK(cci_rma(pair.out, "x", 1, local, 0, &lie, 0, 4096, &lie, CCI_FLAG_WRITE));
+    expect_done(&pair, CCI_ERR_RMA_HANDLE, &lie);
+    CHECK_OK(cci_rma_deregister(pair.called, remote));
+    CHECK_OK(cci_rma(pair.out, "x", 1, local, 0, &copy, 0, 4096, &copy, CCI_FLAG_READ));
+    expect_done(&pair, CCI_ERR_RMA_HANDLE, &copy);
     CHECK_STATUS(cci_rma_deregister(pair.called, remote), CCI_EINVAL);
     CHECK_STATUS(cci_rma_deregister(pair.caller, &copy), CCI_EINVAL);
     CHECK_STATUS(cci_rma_deregister(pair.caller, NULL), CCI_EINVAL);
@@ -188,7 +184,7 @@ int main(int argc, char **argv)
     sizes(CCI_CONN_ATTR_RO);
     sizes(CCI_CONN_ATTR_RU);
     many();
-    refusals(argc > 1 ? argv[1] : "sm");
+    refusals();
     again();
     CHECK_OK(cci_finalize());
     return 0;

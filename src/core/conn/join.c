@@ -151,6 +151,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.hooks.peer_lost = conn_join_hook_peer_lost;
     params.hooks.unreached = NULL;
     params.hooks.range_ok = conn_join_hook_range_ok;
+    params.hooks.relax = core_hook_relax_pair;
     params.hooks.region = conn_region_find;
     params.hooks.share = conn_join_hook_share;
     params.hooks.lookup = conn_join_hook_lookup;

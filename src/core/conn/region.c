@@ -110,6 +110,14 @@ aq_status aq_region_handle_of(const aq_region *region, aq_region_handle *handle)
     return AQ_OK;
 }
 
+uint64_t aq_region_handle_size(const aq_region_handle *handle)
+{
+    struct region_handle bytes;
+    if (handle == NULL) return 0;
+    memcpy(&bytes, handle, sizeof(bytes));
+    return bytes.magic == region_magic ? bytes.size : 0;
+}
+
 /* Threads that found the region before are done with it. */
 static void region_await_accesses(void)
 {

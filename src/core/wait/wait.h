@@ -150,6 +150,8 @@ static inline bool core_retry(aq_status *st, struct core_wait *wait, const struc
     return *st == AQ_OK;
 }
 void core_hook_relax(void *arg, unsigned round);
+/* Of connections: what makes room may be the other end in this same process. */
+void core_hook_relax_pair(void *arg, unsigned round);
 /* The time for a round of progress: read only where an open transport wants to know it. */
 uint64_t core_hook_now(void *arg);
 /* When a transport of the job wants progress although nothing arrives. */

@@ -39,7 +39,6 @@ static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const 
     conn->pub.context = (void *)(uintptr_t)context;
     aqi_list_init(&conn->active);
     aqi_list_init(&conn->under_way);
-    aqi_list_init(&conn->stash);
     aqi_list_init(&conn->early);
     aqi_list_append(&ep->conns, &conn->link);
     return conn;
@@ -117,7 +116,6 @@ void aqc_conn_close(struct aqc_conn *conn)
     aqc_conn_watch(conn);
     if (conn->starved) conn->ep->starved--;
     conn->starved = false;
-    conn_drop_events(&conn->stash, conn);
     conn_drop_events(&conn->early, conn);
     conn_drop_events(&conn->ep->queue, conn);
     aqi_list_remove(&conn->link);
@@ -156,7 +154,7 @@ static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *d
     params.data = all;
     params.nbytes = sizeof(hello) + len;
     params.timeout_ns = patience;
-    params.flags = conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0;
+    params.flags = AQ_CONNECT_ORDERED | (conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0);
     params.context = conn;
     return aq_connect_start(uri, &params, &conn->link_to);
 }
@@ -203,7 +201,8 @@ static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_i
         info->nbytes > sizeof(struct conn_hello) + CCI_CONN_REQ_LEN)
         return NULL;
     const struct conn_hello *hello = info->data;
-    return hello->magic == conn_magic() ? hello : NULL;
+    bool ordered = (info->flags & AQ_CONNECT_ORDERED) != 0;
+    return hello->magic == conn_magic() && ordered ? hello : NULL;
 }
 
 /* The request is not one of ours. */
@@ -331,7 +330,6 @@ static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
     size_t most = aq_am_max_medium(conn->team);
     conn->pub.max_send_size = (uint32_t)aqi_min(conn->pub.max_send_size, most);
     conn_set_state(conn, AQC_OPEN);
-    conn->heard = aqi_now_ns();
     conn->send_timeout = conn->ep->send_timeout;
     conn->keepalive = conn->ep->keepalive;
     aqc_conn_watch(conn);
@@ -355,6 +353,14 @@ static void conn_lost(struct aqc_conn *conn, cci_status_t status)
     }
 }
 
+static void conn_silent(struct aqc_conn *conn)
+{
+    if (conn->keepalive == 0) return;
+    conn->keepalive = 0; /* until it is set again */
+    aqc_conn_watch(conn);
+    aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
+}
+
 static void conn_event(const aq_connection_event *event)
 {
     struct aqc_conn *conn = event->context;
@@ -371,7 +377,9 @@ static void conn_event(const aq_connection_event *event)
     if (event->type == AQ_CONNECTION_FAILED &&
         aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
         aqi_log(AQI_LOG_WARN, "cci", "a server refuses a call: %s", info.reason);
-    if (event->type == AQ_CONNECTION_OPENED)
+    if (event->type == AQ_CONNECTION_SILENT)
+        conn_silent(conn);
+    else if (event->type == AQ_CONNECTION_OPENED)
         conn_opened(conn, conn->state == AQC_CALLING ? CCI_EVENT_CONNECT : CCI_EVENT_ACCEPT);
     else
         conn_lost(conn, aqc_status(event->status));
@@ -382,10 +390,4 @@ void aqc_conn_events(void)
     aq_connection_event event;
     while (aq_connection_next_event(&event) == AQ_OK)
         conn_event(&event);
-}
-
-bool aqc_conn_may_access(void *context, uint64_t addr, size_t len)
-{
-    struct aqc_conn *conn = context;
-    return conn != NULL && aqc_rma_covers(conn->ep, addr, len);
 }

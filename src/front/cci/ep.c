@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
 
 enum {
     EP_TAKES = 8, /* events taken between two rounds of progress */
@@ -85,7 +84,6 @@ static int ep_listen(struct aqc_ep *ep, const char *service)
 static int ep_open(struct aqc_ep *ep, const char *service, cci_os_handle_t *fd)
 {
     int status = aqc_thread_start();
-    if (getrandom(&ep->id, sizeof(ep->id), 0) != (ssize_t)sizeof(ep->id)) status = CCI_ERROR;
     if (status == CCI_SUCCESS) status = ep_listen(ep, service);
     if (status == CCI_SUCCESS && fd != NULL) {
         status = ep_open_handle(ep);
@@ -134,6 +132,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
     aqi_list_init(&ep->conns);
     aqi_list_init(&ep->queue);
     aqi_list_init(&ep->lent);
+    aqi_list_init(&ep->mrs);
     aqi_list_append(&aqc.eps, &ep->link);
     int status = ep_open(ep, service, fd);
     if (status != CCI_SUCCESS) {

@@ -55,9 +55,13 @@ void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t l
 struct aqc_conn;
 
 struct aqc_mr {
-    struct cci_rma_handle pub; /* address, length, flags and place, the endpoint's id */
-    bool used;
+    struct cci_rma_handle pub; /* that of the region */
+    struct aqi_node link;      /* in aqc_ep.mrs */
+    aq_region *region;
+    unsigned char *addr;
+    uint64_t len;
 };
+static_assert(sizeof(struct cci_rma_handle) == sizeof(aq_region_handle), "it is one");
 
 struct aqc_ep {
     struct cci_endpoint pub;
@@ -65,12 +69,11 @@ struct aqc_ep {
     struct aqc_device *device;
     aq_listener *listener;
     char uri[256];
-    uint64_t id;
     struct aqi_node conns;
     struct aqi_node queue; /* events that were not taken */
     struct aqi_node lent;  /* those that were */
-    struct aqc_mr **mrs;
-    size_t mr_count, mr_room, mr_free, mr_last;
+    struct aqi_node mrs;
+    struct aqc_mr *last_mr;           /* that was looked for */
     uint32_t send_timeout, keepalive; /* us; 0: none */
     uint32_t starved;                 /* connections whose room is nearly all lent to the program */
     uint32_t takes;                   /* of events, since progress was made */
@@ -87,7 +90,6 @@ struct aqc_event {
     struct aqc_conn *conn; /* RECV: that it came from; CONNECT_REQUEST: the one asked for */
     struct aqi_pool *pool; /* NULL: from malloc */
     uint32_t units;        /* RECV */
-    uint32_t seq;          /* RECV */
     bool answered;         /* CONNECT_REQUEST */
 };
 
@@ -132,7 +134,8 @@ struct aqc_op {
     uint32_t len; /* bytes of the message */
     void *msg;    /* a copy of it */
     uint64_t deadline;
-    uint64_t remote, size;
+    aq_region_handle there;
+    uint64_t remote, size; /* `remote`: an offset */
     void *local;
     aq_event transfer;
 };
@@ -162,13 +165,12 @@ struct aqc_conn {
 
     uint32_t got, told; /* messages in order; what the peer knows of that */
     uint32_t held, freed, told_freed;
-    struct aqi_node stash; /* messages that have overtaken others, in order */
     struct aqi_node early; /* messages that came before the connection's own event was seen */
-    bool fresh, starved, ping;
+    bool fresh, starved;
+    bool deaf; /* a message was lost for want of memory, and so are those that follow */
 
     uint32_t send_timeout, keepalive; /* us; 0: none */
-    uint64_t heard, pinged;
-    bool watched; /* counted in aqc.timed */
+    bool watched;                     /* counted in aqc.timed */
 };
 
 void aqc_conn_events(void);
@@ -178,7 +180,6 @@ void aqc_conn_close(struct aqc_conn *conn);
 /* Close the connection below; no transfer is under way. */
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
-bool aqc_conn_may_access(void *context, uint64_t addr, size_t len);
 cci_status_t aqc_status(aq_status st);
 
 static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
@@ -210,7 +211,6 @@ void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
 /* rma.c */
 void aqc_rma_push(struct aqc_conn *conn);
 void aqc_rma_close(struct aqc_ep *ep);
-bool aqc_rma_covers(struct aqc_ep *ep, uint64_t addr, size_t len);
 
 /* --- the library ----------------------------------------------------------------------------- */
 
@@ -225,7 +225,7 @@ struct aqc {
     struct aqi_node eps, active;
     struct aqi_pool ops, small;
     unsigned calling; /* connections that are being made */
-    unsigned timed;   /* connections with timeouts */
+    unsigned timed;   /* connections with timeouts of sends */
     unsigned handles; /* endpoints that the program may sleep on */
     unsigned rounds;
     uint64_t look_at; /* for timeouts */

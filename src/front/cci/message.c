@@ -1,10 +1,9 @@
 /*
  * cci: messages and what is known of them.
  *
- * Every message has a number, and is delivered in that order: the library below promises none. Both
- * sides acknowledge by counting: messages that have arrived, which completes sends, and room that
- * the program has given back by returning events, which lets the other side send. Both counts go
- * with each message, and in notes where none goes that way.
+ * Connections are ordered. Both sides acknowledge by counting: messages that have arrived, which
+ * completes sends, and room that the program has given back by returning events, which lets the
+ * other side send. Both counts go with each message, and in notes where none goes that way.
  */
 #include "front/cci/impl.h"
 
@@ -14,11 +13,8 @@
 #include <string.h>
 
 enum { MESSAGE_HANDLER = AQ_HANDLER_BASE, MESSAGE_NOTE = AQ_HANDLER_BASE + 1 };
-enum { MESSAGE_SEQ, MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS };
-enum { NOTE_GOT, NOTE_FREED, NOTE_PING, NOTE_ARGS };
+enum { MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS }; /* of messages and notes */
 enum { MESSAGE_OWED = 32 /* messages, which are acknowledged though more arrive */ };
-/* Of a keepalive time: how often a silent peer is asked in it. */
-enum { MESSAGE_PINGS = 4 };
 
 static uint32_t message_units(uint32_t len)
 {
@@ -46,30 +42,9 @@ void aqc_conn_opened(struct aqc_conn *conn)
     if (conn->ops != NULL || conn->got != conn->told) aqc_conn_activate(conn);
 }
 
-/* It has overtaken others. */
-static void message_stash(struct aqc_conn *conn, struct aqc_event *event)
-{
-    struct aqi_node *at = conn->stash.prev;
-    while (at != &conn->stash &&
-           (int32_t)(AQI_OF(at, struct aqc_event, link)->seq - event->seq) > 0)
-        at = at->prev;
-    aqi_list_append(at->next, &event->link);
-}
-
-static void message_unstash(struct aqc_conn *conn)
-{
-    while (!aqi_list_is_empty(&conn->stash)) {
-        struct aqc_event *event = AQI_OF(conn->stash.next, struct aqc_event, link);
-        if (event->seq != conn->got) return;
-        aqi_list_remove(&event->link);
-        message_deliver(conn, event);
-    }
-}
-
 /* The peer has taken so many messages, and its program has returned so many units. */
 static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t freed)
 {
-    conn->heard = 0; /* aqc_conn_times puts the time there */
     if (freed != conn->freed_there) {
         conn->freed_there = freed;
         if (conn->unsent != NULL) aqc_conn_activate(conn);
@@ -93,7 +68,6 @@ static struct aqc_event *message_new(struct aqc_conn *conn, const aq_am *am, uin
                                               .connection = &conn->pub};
     event->conn = conn;
     event->units = units;
-    event->seq = (uint32_t)am->args[MESSAGE_SEQ];
     conn->refs++;
     conn->held += units;
     return event;
@@ -104,17 +78,13 @@ static void message_received(aq_am *am)
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
     uint32_t units = message_units((uint32_t)am->nbytes);
-    int32_t ahead = (int32_t)((uint32_t)am->args[MESSAGE_SEQ] - conn->got);
-    /* A peer that sends more than it may, or what it has sent before, is not of our kind. */
-    if (ahead < 0 || conn->held + units > AQC_WINDOW) return;
-    struct aqc_event *event = message_new(conn, am, units);
-    if (event == NULL) return; /* nothing that follows is delivered */
-    if (AQI_LIKELY(ahead == 0)) {
-        message_deliver(conn, event);
-        if (!aqi_list_is_empty(&conn->stash)) message_unstash(conn);
-    } else {
-        message_stash(conn, event);
-    }
+    /* A peer that sends more than it may is not of our kind; what we have no memory for is lost,
+     * and so must be what follows. */
+    struct aqc_event *event =
+        conn->deaf || conn->held + units > AQC_WINDOW ? NULL : message_new(conn, am, units);
+    conn->deaf = event == NULL;
+    if (event == NULL) return;
+    message_deliver(conn, event);
     message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
     if (!conn->starved && conn->held > AQC_WINDOW - message_units(AQC_MESSAGE)) {
         conn->starved = true;
@@ -128,10 +98,7 @@ static void message_note_received(aq_am *am)
 {
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
-    message_acknowledged(conn, (uint32_t)am->args[NOTE_GOT], (uint32_t)am->args[NOTE_FREED]);
-    if (am->args[NOTE_PING] == 0) return;
-    conn->ping = true;
-    aqc_conn_activate(conn);
+    message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
 }
 
 aq_status aqc_wire_open(void)
@@ -142,7 +109,7 @@ aq_status aqc_wire_open(void)
                                  .fn = message_received,
                                  .name = "message"},
                                 {.index = MESSAGE_NOTE,
-                                 .nargs = NOTE_ARGS,
+                                 .nargs = MESSAGE_ARGS,
                                  .accepts = AQ_AM_SHORT | AQ_AM_REQUEST,
                                  .fn = message_note_received,
                                  .name = "note"}};
@@ -181,7 +148,7 @@ static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, uns
 static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
                               uint32_t len)
 {
-    const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->seq, (aq_arg)conn->got, (aq_arg)conn->freed};
+    const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed};
     if (!message_has_credit(conn, len)) return AQ_AGAIN;
     aq_status st = message_put(conn, iov, count, len, args);
     if (AQI_UNLIKELY(st != AQ_OK)) {
@@ -195,14 +162,12 @@ static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, un
     return AQ_OK;
 }
 
-static void message_note(struct aqc_conn *conn, bool ping)
+static void message_note(struct aqc_conn *conn)
 {
-    const aq_arg args[NOTE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed, ping};
-    aq_status st = aq_am_short(conn->team, 1, MESSAGE_NOTE, args, NOTE_ARGS, AQ_IMMEDIATE);
+    const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed};
+    aq_status st = aq_am_short(conn->team, 1, MESSAGE_NOTE, args, MESSAGE_ARGS, AQ_IMMEDIATE);
     if (st == AQ_AGAIN) conn->again = true;
-    if (st != AQ_OK) return;
-    conn->ping = false;
-    message_told(conn);
+    if (st == AQ_OK) message_told(conn);
 }
 
 /* A message after a transfer leaves when that is complete, and all that follow wait for it. */
@@ -238,9 +203,9 @@ void aqc_conn_push(struct aqc_conn *conn)
     if (conn->unsent != NULL) message_push(conn);
     if (conn->ops != NULL) aqc_op_complete(conn);
     uint32_t owed = conn->got - conn->told;
-    if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) || conn->ping ||
+    if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) ||
         conn->freed - conn->told_freed >= AQC_WINDOW / 4)
-        message_note(conn, false);
+        message_note(conn);
     if (!conn->again && conn->got == conn->told && conn->unstarted == NULL &&
         aqi_list_is_empty(&conn->under_way))
         aqi_list_remove(&conn->active);
@@ -343,10 +308,12 @@ int cci_sendv(cci_connection_t *connection, const struct iovec *data, uint32_t i
 
 void aqc_conn_watch(struct aqc_conn *conn)
 {
-    bool watch = conn->send_timeout != 0 || conn->keepalive != 0;
+    bool watch = conn->send_timeout != 0;
     if (watch && !conn->watched) aqc.timed++;
     if (!watch && conn->watched) aqc.timed--;
     conn->watched = watch;
+    if (conn->state == AQC_OPEN)
+        (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
 
 /* On an ordered connection all that follows what has failed fails, too. */
@@ -365,17 +332,5 @@ static void message_send_times(struct aqc_conn *conn, uint64_t now)
 
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now)
 {
-    if (!conn->watched || conn->state != AQC_OPEN) return;
-    if (conn->send_timeout != 0) message_send_times(conn, now);
-    if (conn->keepalive == 0) return;
-    uint64_t limit = (uint64_t)conn->keepalive * 1000;
-    if (conn->heard == 0) conn->heard = now;
-    if (now - conn->heard >= limit) {
-        conn->keepalive = 0; /* until it is set again */
-        aqc_conn_watch(conn);
-        aqc_event_about(conn, CCI_EVENT_KEEPALIVE_TIMEDOUT, CCI_SUCCESS);
-    } else if (now - aqi_max(conn->heard, conn->pinged) >= limit / MESSAGE_PINGS) {
-        conn->pinged = now;
-        message_note(conn, true);
-    }
+    if (conn->watched && conn->state == AQC_OPEN) message_send_times(conn, now);
 }

@@ -1,115 +1,99 @@
 /* cci: registered memory, and remote reads and writes. */
 #include "front/cci/impl.h"
 
-#include "base/array.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 enum { RMA_TESTS = 16 /* transfers looked at in a round beyond those that are complete */ };
-enum { RMA_ADDR, RMA_LENGTH, RMA_PLACE, RMA_OWNER };
 
 /* --- registrations --------------------------------------------------------------------------- */
 
-static bool rma_has(const struct aqc_mr *mr, uint64_t addr, size_t len)
-{
-    return mr->used && aqi_within(addr, len, mr->pub.stuff[RMA_ADDR], mr->pub.stuff[RMA_LENGTH]);
-}
-
-bool aqc_rma_covers(struct aqc_ep *ep, uint64_t addr, size_t len)
-{
-    if (ep->mr_last < ep->mr_count && rma_has(ep->mrs[ep->mr_last], addr, len)) return true;
-    for (size_t i = 0; i < ep->mr_count; i++)
-        if (rma_has(ep->mrs[i], addr, len)) {
-            ep->mr_last = i;
-            return true;
-        }
-    return false;
-}
-
-/* Registrations live as long as the endpoint, so that a stale handle is recognized. */
-static struct aqc_mr *rma_free_place(struct aqc_ep *ep)
-{
-    for (size_t i = 0; ep->mr_free != 0 && i < ep->mr_count; i++)
-        if (!ep->mrs[i]->used) {
-            ep->mr_free--;
-            return ep->mrs[i];
-        }
-    if (!aqi_array_reserve(&ep->mrs, &ep->mr_room, ep->mr_count + 1, sizeof(struct aqc_mr *)))
-        return NULL;
-    struct aqc_mr *mr = calloc(1, sizeof(*mr));
-    if (mr == NULL) return NULL;
-    mr->pub.stuff[RMA_PLACE] = ep->mr_count;
-    ep->mrs[ep->mr_count++] = mr;
-    return mr;
-}
-
 /* The registration that the program's pointer names; NULL: it names none. */
-static struct aqc_mr *rma_find(const struct aqc_ep *ep, const cci_rma_handle_t *handle)
+static struct aqc_mr *rma_find(struct aqc_ep *ep, const cci_rma_handle_t *handle)
 {
-    uint64_t place = handle->stuff[RMA_PLACE];
-    struct aqc_mr *mr = place < ep->mr_count ? ep->mrs[place] : NULL;
-    return mr != NULL && &mr->pub == handle && mr->used ? mr : NULL;
+    if (ep->last_mr != NULL && &ep->last_mr->pub == handle) return ep->last_mr;
+    for (struct aqi_node *at = ep->mrs.next; at != &ep->mrs; at = at->next) {
+        struct aqc_mr *mr = AQI_OF(at, struct aqc_mr, link);
+        if (&mr->pub == handle) return ep->last_mr = mr;
+    }
+    return NULL;
+}
+
+static void rma_end(struct aqc_ep *ep, struct aqc_mr *mr)
+{
+    if (ep->last_mr == mr) ep->last_mr = NULL;
+    (void)aq_region_revoke(mr->region);
+    aqi_list_remove(&mr->link);
+    free(mr);
+}
+
+static aq_status rma_register(struct aqc_ep *ep, struct aqc_mr *mr)
+{
+    aq_region_handle handle;
+    /* Programs use handles for what they did not register them for. */
+    aq_status st =
+        aq_region_create(NULL, mr->addr, mr->len, AQ_REGION_READ | AQ_REGION_WRITE, &mr->region);
+    if (st == AQ_OK) st = aq_region_handle_of(mr->region, &handle);
+    if (st != AQ_OK) return st;
+    memcpy(&mr->pub, &handle, sizeof(handle));
+    aqi_list_append(&ep->mrs, &mr->link);
+    return AQ_OK;
 }
 
 int cci_rma_register(cci_endpoint_t *endpoint, void *start, uint64_t length, int flags,
                      cci_rma_handle_t **rma_handle)
 {
+    (void)flags;
     if (endpoint == NULL || start == NULL || rma_handle == NULL || length == 0 ||
         (uintptr_t)start + length < (uintptr_t)start)
         return CCI_EINVAL;
-    (void)flags; /* programs use handles for what they did not register them for */
-    struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
+    struct aqc_mr *mr = malloc(sizeof(*mr));
+    if (mr == NULL) return CCI_ENOMEM;
+    *mr = (struct aqc_mr){.addr = start, .len = length};
+    aqi_list_init(&mr->link);
     aqc_enter();
-    struct aqc_mr *mr = rma_free_place(ep);
-    if (mr != NULL) {
-        mr->used = true;
-        mr->pub.stuff[RMA_ADDR] = (uintptr_t)start;
-        mr->pub.stuff[RMA_LENGTH] = length;
-        mr->pub.stuff[RMA_OWNER] = ep->id;
-        *rma_handle = &mr->pub;
-    }
+    aq_status st = rma_register(AQI_OF(endpoint, struct aqc_ep, pub), mr);
     aqc_unlock();
-    return mr != NULL ? CCI_SUCCESS : CCI_ENOMEM;
+    if (st == AQ_OK)
+        *rma_handle = &mr->pub;
+    else
+        free(mr);
+    return (int)aqc_status(st);
 }
 
 int cci_rma_deregister(cci_endpoint_t *endpoint, cci_rma_handle_t *rma_handle)
 {
     if (endpoint == NULL || rma_handle == NULL) return CCI_EINVAL;
-    struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     aqc_enter();
+    struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     struct aqc_mr *mr = rma_find(ep, rma_handle);
-    if (mr != NULL) {
-        mr->used = false;
-        ep->mr_free++;
-    }
+    if (mr != NULL) rma_end(ep, mr);
     aqc_unlock();
     return mr != NULL ? CCI_SUCCESS : CCI_EINVAL;
 }
 
 void aqc_rma_close(struct aqc_ep *ep)
 {
-    for (size_t i = 0; i < ep->mr_count; i++)
-        free(ep->mrs[i]);
-    free(ep->mrs);
-    ep->mrs = NULL;
-    ep->mr_count = 0;
+    while (!aqi_list_is_empty(&ep->mrs))
+        rma_end(ep, AQI_OF(ep->mrs.next, struct aqc_mr, link));
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
 
 static aq_status rma_start(struct aqc_conn *conn, struct aqc_op *op)
 {
-    void *remote = (void *)(uintptr_t)op->remote;
     return op->type == AQC_WRITE
-               ? aq_put_nb(conn->team, 1, remote, op->local, op->size, AQ_IMMEDIATE, &op->transfer)
-               : aq_get_nb(conn->team, 1, op->local, remote, op->size, AQ_IMMEDIATE, &op->transfer);
+               ? aq_region_put_nb(conn->link_to, &op->there, op->remote, op->local, op->size,
+                                  AQ_IMMEDIATE, &op->transfer)
+               : aq_region_get_nb(conn->link_to, op->local, &op->there, op->remote, op->size,
+                                  AQ_IMMEDIATE, &op->transfer);
 }
 
 static void rma_done(struct aqc_conn *conn, struct aqc_op *op, aq_status st)
 {
     op->done = true;
-    if (op->status == CCI_SUCCESS) op->status = aqc_status(st);
+    if (op->status == CCI_SUCCESS)
+        op->status = st == AQ_EACCESS ? CCI_ERR_RMA_HANDLE : aqc_status(st);
     if (op->len == 0 && !op->sent) {
         op->sent = true;
         conn->queued--;
@@ -164,10 +148,11 @@ struct aqc_rma_call {
 static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr,
                      const struct aqc_rma_call *call)
 {
-    const uint64_t *there = call->remote->stuff;
+    aq_region_handle there;
+    memcpy(&there, call->remote, sizeof(there));
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)call->msg, .iov_len = call->msg_len};
-    if (mr == NULL || !aqi_within(call->local_offset, call->size, 0, mr->pub.stuff[RMA_LENGTH]) ||
-        !aqi_within(call->remote_offset, call->size, 0, there[RMA_LENGTH]))
+    if (mr == NULL || !aqi_within(call->local_offset, call->size, 0, mr->len) ||
+        !aqi_within(call->remote_offset, call->size, 0, aq_region_handle_size(&there)))
         return CCI_EINVAL;
     if (conn->broken != CCI_SUCCESS) return (int)conn->broken;
     if (conn->queued >= AQC_QUEUED) return CCI_ENOBUFS;
@@ -178,8 +163,9 @@ static int rma_begin(struct aqc_conn *conn, const struct aqc_mr *mr,
         aqc_event_free(&op->event);
         return CCI_ENOMEM;
     }
-    op->local = (void *)(uintptr_t)(mr->pub.stuff[RMA_ADDR] + call->local_offset);
-    op->remote = there[RMA_ADDR] + call->remote_offset;
+    op->local = mr->addr + call->local_offset;
+    op->there = there;
+    op->remote = call->remote_offset;
     op->size = call->size;
     aqc_op_append(conn, op);
     if ((call->flags & CCI_FLAG_BLOCKING) != 0) return aqc_op_wait(op);

@@ -232,6 +232,9 @@ static void is_refused_here(aq_connection *conn)
     CHECK_REFUSED(get(conn, in, &handles[BOTH], SIZE - 7, 8), AQ_ERANGE);
     CHECK_REFUSED(get(conn, in, &handles[BOTH], UINT64_MAX, 8), AQ_ERANGE);
     CHECK_REFUSED(get(conn, in, &nonsense, 0, 8), AQ_EINVAL);
+    CHECK_EQUAL(aq_region_handle_size(&nonsense), 0);
+    CHECK_EQUAL(aq_region_handle_size(NULL), 0);
+    CHECK_EQUAL(aq_region_handle_size(&handles[BOTH]), SIZE);
     CHECK_REFUSED(get(conn, in, NULL, 0, 8), AQ_EINVAL);
     CHECK_REFUSED(get(conn, NULL, &handles[BOTH], 0, 8), AQ_EINVAL);
     CHECK_REFUSED(aq_region_get_nb(conn, in, &handles[BOTH], 0, 8, 0x800, &ev), AQ_EINVAL);
