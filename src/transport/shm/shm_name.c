@@ -132,8 +132,9 @@ static aq_status shm_name_bind_file(int fd, const char *uri, const struct shm_na
     return st;
 }
 
-aq_status shm_name_bind(int fd, const char *uri, const struct shm_name *name)
+aq_status shm_name_bind(int fd, const char *uri, struct shm_name *name)
 {
+    name->owner = getpid();
     if (shm_name_is_file(name)) return shm_name_bind_file(fd, uri, name);
     if (bind(fd, (const struct sockaddr *)&name->at, name->len) == 0) return AQ_OK;
     if (errno == EADDRINUSE) return AQ_ESTATE;
@@ -142,7 +143,7 @@ aq_status shm_name_bind(int fd, const char *uri, const struct shm_name *name)
 
 void shm_name_release(const struct shm_name *name)
 {
-    if (name->len == 0 || !shm_name_is_file(name)) return;
+    if (name->len == 0 || !shm_name_is_file(name) || name->owner != getpid()) return;
     int folder = shm_name_lock();
     (void)unlink(name->at.sun_path);
     if (folder >= 0) close(folder);
