@@ -55,7 +55,7 @@ typedef struct aq_connection_info {
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
     const void *data;   /**< data from the peer's call or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
-    unsigned flags;     /**< AQ_CONNECT_ORDERED, as the client asked for it */
+    unsigned flags; /**< AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, as the client asked for it */
     uint64_t aqi_reserved[3];
 } aq_connection_info;
 
@@ -63,6 +63,9 @@ typedef struct aq_connection_info {
 #define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user; no secret is needed */
 #define AQ_CONNECT_WAIT    0x400000u /**< while nothing listens, keep trying until the timeout */
 #define AQ_CONNECT_ORDERED 0x800000u /**< keep the order of messages, see aq_connection_team */
+
+#define AQ_CONNECT_UNRELIABLE                                                                      \
+    0x20000000u /**< over udp requests may get lost, see aq_connection_team */
 
 /** Flag of aq_connection_send and of accesses to regions: begin when all that this process has
  * begun on the connection is complete. */
@@ -338,6 +341,12 @@ AQ_API AQ_MUST_USE aq_status aq_connection_keepalive(aq_connection *connection, 
  *             requests and replies have no order between them. In this order, a Long has the place
  *             at which its payload arrived, unless the call waits for that. Puts, gets and atomics
  *             have none. Otherwise there is no order.
+ *
+ * Loss        If the client asked for AQ_CONNECT_UNRELIABLE, Short and Medium requests over udp are
+ *             datagrams that nothing acknowledges: each arrives once, several times or never, and
+ *             the calls never wait for the peer. aq_am_max_medium() is what fits a datagram. Their
+ *             events (aq_connection_send) complete when they have left; one that waits for the
+ *             handler needs a timeout. Everything else, and all messages over shm, is reliable.
  *
  * Threads     Any; may be called from a handler.
  *

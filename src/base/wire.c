@@ -3,7 +3,7 @@
 
 const struct aqi_wire_row aqi_wires[AQI_WIRES] = {
     [AQI_WIRE_RANKS] = {"ranks", 1},
-    [AQI_WIRE_MESSAGES] = {"messages", 1},
+    [AQI_WIRE_MESSAGES] = {"messages", 2},
     [AQI_WIRE_SHM] = {"shm", 2},
     [AQI_WIRE_UDP] = {"udp", 3},
     [AQI_WIRE_IBV] = {"ibv", 4},
@@ -14,7 +14,7 @@ const struct aqi_wire_row aqi_wires[AQI_WIRES] = {
     [AQI_WIRE_LINK] = {"link", 1},
     [AQI_WIRE_TOP] = {"top", 3},
     [AQI_WIRE_BOARD] = {"board", 1},
-    [AQI_WIRE_CONNECTION] = {"connection", 5},
+    [AQI_WIRE_CONNECTION] = {"connection", 6},
     [AQI_WIRE_CALL] = {"call", 2},
     [AQI_WIRE_FI] = {"fi", 2},
     [AQI_WIRE_CCI] = {"cci", 4},

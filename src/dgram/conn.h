@@ -140,6 +140,7 @@ struct dgram_conn {
     uint8_t mac_key[16];
     size_t packet;        /* bytes that the path carries */
     uint32_t message_ids; /* of fragmented messages */
+    uint32_t casts;       /* packets without numbers that have messages */
     struct dgram_tx tx[AQI_DGRAM_CHANNELS];
     struct dgram_rx rx[AQI_DGRAM_CHANNELS];
     struct dgram_list lost; /* to be sent again */
@@ -316,6 +317,9 @@ void dgram_list_remove(struct dgram_list *list, struct dgram_packet *packet);
 
 /* transmit.c: send what may leave now, and nothing before `wait`. False: the port has no room. */
 bool dgram_transmit(struct dgram_env *env, struct dgram_peer *peer, uint64_t wait);
+/* Send a packet without a number, from `frame`, whose first 32 bytes are for the head. */
+bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsigned char *frame,
+                          size_t len);
 
 /* ack.c: what has arrived over there, what is lost. */
 /* The contents of one acknowledgement, in the head of a packet and perhaps in records. */

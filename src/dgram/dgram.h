@@ -65,6 +65,7 @@ struct aqi_dgram_config {
     uint64_t reach_within; /* a peer to which no connection has come about is lost; 0: never */
     uint64_t warn_after;   /* the user is warned of a silent peer after this time; 0: never */
     bool authenticate;     /* a MAC in each packet */
+    bool loose;            /* messages of aqi_dgram_cast are taken, else they are dropped */
     /* The counter of the library that each of enum aqi_dgram_counter adds to, as it is counted;
      * NULL: none. */
     const enum aqi_counter *counters;
@@ -179,6 +180,19 @@ aq_status aqi_dgram_send(struct aqi_dgram *dgram, uint32_t id, bool reply, const
  */
 aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *head,
                               size_t head_len, const void *body, size_t body_len, void *user);
+
+/*
+ * Send a request in a packet of its own, at once or not at all: it may get lost, arrive several
+ * times, and overtake others, and nothing is known of it here.
+ *
+ * @return AQ_AGAIN  There is no connection yet, but soon; or the port has no room.
+ * @return AQ_ESIZE  It does not fit a packet (aqi_dgram_most_cast).
+ * @return AQ_EPEER
+ */
+aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head, size_t head_len,
+                         const void *body, size_t body_len);
+/* The most bytes of head, rounded up to 16, and body, for packets of this size. */
+size_t aqi_dgram_most_cast(const struct aqi_dgram_config *config);
 
 /*
  * Write `src` to [addr, addr + len) of the peer; then `local` and `remote` are called. A source of

@@ -371,6 +371,33 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
     return st;
 }
 
+size_t aqi_dgram_most_cast(const struct aqi_dgram_config *config)
+{
+    return config->packet - sizeof(struct dgram_head) - (config->authenticate ? DGRAM_TAG : 0);
+}
+
+aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head, size_t head_len,
+                         const void *body, size_t body_len)
+{
+    struct dgram_peer *peer = dgram_peer_of(dgram, id);
+    if (peer == NULL || peer->state == DGRAM_LOST) return AQ_EPEER;
+    size_t total = body_len != 0 ? dgram_round16(head_len) + body_len : head_len;
+    if (total > aqi_dgram_most_cast(&dgram->env.config)) return AQ_ESIZE;
+    aq_status st = dgram_conn_make(dgram, peer);
+    if (st != AQ_OK) return st;
+    if (peer->state != DGRAM_UP && peer->state != DGRAM_CLOSING) {
+        dgram_send_soon(dgram, peer); /* first of all, it becomes connected */
+        return AQ_AGAIN;
+    }
+    struct dgram_record record = {
+        .len = (uint16_t)total, .kind = DGRAM_LOOSE, .flags = DGRAM_IS_REQUEST};
+    unsigned char *frame = dgram->env.gathered, *at = frame + sizeof(struct dgram_head);
+    engine_copy(at, head, head_len, body, body_len, 0, total);
+    memcpy(at, &record, 4);
+    size_t len = sizeof(struct dgram_head) + total;
+    return dgram_transmit_loose(&dgram->env, peer, frame, len) ? AQ_OK : AQ_AGAIN;
+}
+
 /* --- opening, closing, looking -----------------------------------------------------------------
  */
 

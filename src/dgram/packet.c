@@ -8,7 +8,8 @@ bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
     if (*at + 4 > len) return false;
     memcpy(record, packet + *at, 4);
     if (record->kind == DGRAM_END || record->len > len - *at) return false;
-    size_t head = record->kind == DGRAM_MESSAGE ? 0 : sizeof(*record);
+    bool bare = record->kind == DGRAM_MESSAGE || record->kind == DGRAM_LOOSE;
+    size_t head = bare ? 0 : sizeof(*record);
     if (record->len < head || record->len < 4) return false;
     memcpy(record, packet + *at, aqi_max(head, 4));
     *bytes = packet + *at + head;
@@ -32,6 +33,7 @@ static const struct {
     [DGRAM_BYTES] = {.least = 1, .most = UINT16_MAX, .other = true},
     [DGRAM_REFUSED] = {.other = true},
     [DGRAM_SACK] = {.least = 8, .most = 8 * DGRAM_SACK_WORDS, .unnumbered = true},
+    [DGRAM_LOOSE] = {.least = 8, .most = UINT16_MAX, .unnumbered = true},
     [DGRAM_SLICE] = {.least = 1, .most = UINT16_MAX, .unnumbered = true},
 };
 

@@ -49,6 +49,7 @@ enum dgram_record_kind {
     DGRAM_REFUSED,  /* of operation `id` */
     DGRAM_SACK,     /* of channel `flags`: see DGRAM_SACK_WORDS */
     DGRAM_SLICE,    /* of packet `id` of channel `flags`: where = total << 32 | offset, bytes */
+    DGRAM_LOOSE,    /* as MESSAGE, of aqi_dgram_cast: in a packet without a number */
     DGRAM_RECORDS
 };
 

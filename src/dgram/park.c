@@ -24,7 +24,8 @@ static bool park_has(const struct dgram_park *park, const struct dgram_head *hea
     for (; parked != NULL; parked = parked->next_alike) {
         memcpy(&other, parked->bytes, sizeof(other));
         if (other.cookie == head->cookie && other.source == head->source &&
-            other.seq == head->seq && ((other.flags ^ head->flags) & DGRAM_ON_DATA) == 0)
+            other.seq == head->seq &&
+            ((other.flags ^ head->flags) & (DGRAM_ON_DATA | DGRAM_NUMBERED)) == 0)
             return true;
     }
     return false;

@@ -172,7 +172,7 @@ static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned 
     const unsigned char *bytes;
     size_t nbytes, at = sizeof(struct dgram_head);
     while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (record.kind == DGRAM_MESSAGE)
+        if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE)
             receive_deliver(dgram, source, (record.flags & DGRAM_IS_REQUEST) != 0,
                             packet + (bytes - packet), nbytes);
 }
@@ -572,9 +572,38 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (!keep) receive_messages(dgram, source, packet, len);
 }
 
+static bool receive_is_loose(const unsigned char *packet, size_t len)
+{
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    return dgram_record_next(packet, len, &at, &record, &bytes, &nbytes) &&
+           record.kind == DGRAM_LOOSE;
+}
+
+/* A message that may be dropped: where no handler may run and there is no room to keep it, it is.
+ */
+static void receive_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                          unsigned char *packet, size_t len)
+{
+    struct dgram_peer *peer = arrival->peer;
+    if (!dgram->env.config.loose) {
+        dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
+        return;
+    }
+    if (!arrival->requests) {
+        if (!receive_turn(dgram, peer) || !receive_keep(dgram, peer, packet, len, false))
+            dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
+        return;
+    }
+    dgram_count(&dgram->env, AQI_DGRAM_RECEIVED);
+    peer->conn->received_count++;
+    peer->conn->used = dgram->env.now;
+    receive_messages(dgram, peer->id, packet, len);
+}
+
 static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
-                               const struct dgram_head *head, const unsigned char *packet,
-                               size_t len)
+                               const struct dgram_head *head, unsigned char *packet, size_t len)
 {
     struct dgram_peer *peer = arrival->peer;
     if (head->flags & DGRAM_ASKS) {
@@ -584,6 +613,7 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
     }
     receive_records(dgram, arrival, packet, len);
     dgram_ack_done(&dgram->env, peer, &arrival->news);
+    if (AQI_UNLIKELY(receive_is_loose(packet, len))) receive_loose(dgram, arrival, packet, len);
 }
 
 /* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
@@ -699,10 +729,12 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     dgram_connect_proved(dgram, peer);
     if (head.flags & DGRAM_NUMBERED) dgram_ack_done(&dgram->env, peer, &arrival.news);
     const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;
-    if (how == RECEIVE_ANSWER && head.flags & DGRAM_NUMBERED && dgram_seen_fits(seen, head.seq) &&
-        !dgram_seen_has(seen, head.seq)) {
+    bool numbered = (head.flags & DGRAM_NUMBERED) != 0;
+    bool new = numbered ? dgram_seen_fits(seen, head.seq) && !dgram_seen_has(seen, head.seq)
+                        : dgram->env.config.loose &&receive_is_loose(packet, len);
+    if (how == RECEIVE_ANSWER && new) {
         receive_later(dgram, peer, &head, packet, whole);
-    } else if (head.flags & DGRAM_NUMBERED) {
+    } else if (numbered) {
         receive_numbered(dgram, &arrival, &head, packet, len);
     } else {
         receive_unnumbered(dgram, &arrival, &head, packet, len);

@@ -500,6 +500,22 @@ static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, uns
     return dgram_round16(record.len);
 }
 
+/* With the MAC, if there is one. */
+static bool transmit_unnumbered(struct dgram_env *env, struct dgram_peer *peer,
+                                enum aqi_dgram_channel channel, unsigned char *frame, size_t len)
+{
+    uint8_t tag[DGRAM_TAG];
+    struct iovec iov[2] = {{.iov_base = frame, .iov_len = len},
+                           {.iov_base = tag, .iov_len = sizeof(tag)}};
+    unsigned niov = 1;
+    if (env->config.authenticate) {
+        env->hooks.mac(env->hooks.arg, peer->conn->mac_key, iov, 1, tag);
+        niov = 2;
+        len += sizeof(tag);
+    }
+    return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, iov, niov, len, 1);
+}
+
 static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -510,13 +526,25 @@ static bool transmit_ack(struct dgram_env *env, struct dgram_peer *peer)
     memcpy(bytes, &head, sizeof(head));
     for (unsigned c = 0; conn->gap && c < AQI_DGRAM_CHANNELS; c++)
         len += transmit_sack(conn, c, bytes + len, room - len);
-    const struct iovec iov[TRANSMIT_ALONE] = {{.iov_base = bytes, .iov_len = len},
-                                              {.iov_base = bytes}};
-    if (!transmit_alone(env, peer, AQI_DGRAM_COMMAND, iov)) return false;
+    if (!transmit_unnumbered(env, peer, AQI_DGRAM_COMMAND, bytes, len)) return false;
     dgram_count(env, AQI_DGRAM_ACKS);
     conn->unacked = 0;
     conn->ack_now = conn->asks = conn->unsure = conn->repeated = false;
     conn->ack_at = AQI_DGRAM_NEVER;
+    return true;
+}
+
+bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsigned char *frame,
+                          size_t len)
+{
+    struct dgram_conn *conn = peer->conn;
+    struct dgram_head head = transmit_head(env, conn);
+    head.seq = conn->casts; /* so that they are not taken for one, where they are parked */
+    memcpy(frame, &head, sizeof(head));
+    if (!transmit_unnumbered(env, peer, AQI_DGRAM_DATA, frame, len)) return false;
+    dgram_count(env, AQI_DGRAM_SENT);
+    conn->casts++;
+    conn->used = env->now;
     return true;
 }
 

@@ -71,6 +71,7 @@ static bool hello_plausible(const struct aqi_hello *hello)
         return false;
     if (hello->bell > 1 || hello->bell_bit >= AQI_BELL_BITS) return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
+    if (hello->traits == (AQI_HELLO_ORDERED | AQI_HELLO_UNRELIABLE)) return false;
     if (hello->memory && hello->segment_size == 0) return false;
     uint32_t lines = hello->max_medium / LINE;
     if ((hello->type == AQI_HELLO_CALL || hello->type == AQI_HELLO_ACCEPT) &&

@@ -30,8 +30,9 @@ enum aqi_hello_type {
 };
 
 /* Traits of a connection, as its caller wants them. */
-#define AQI_HELLO_ORDERED 0x1u
-#define AQI_HELLO_TRAITS  0x1u
+#define AQI_HELLO_ORDERED    0x1u
+#define AQI_HELLO_UNRELIABLE 0x2u
+#define AQI_HELLO_TRAITS     0x3u
 
 struct aqi_hello {
     uint16_t version; /* decode only */
@@ -40,7 +41,7 @@ struct aqi_hello {
     uint8_t memory;    /* … and then, 0 or 1, the one that the segment lies in */
     uint8_t bell;      /* … and then, 0 or 1, the sender's bell, to be rung … */
     uint32_t bell_bit; /* … with this bit (base/bell.h) */
-    uint8_t traits;    /* CALL: of the connection, AQI_HELLO_ORDERED … */
+    uint8_t traits;    /* CALL: of the connection, AQI_HELLO_ORDERED, … */
     /* CALL: the caller's versions of the formats "messages" and that of the transport. */
     uint8_t messages, transport;
     uint32_t code;  /* REFUSE: the program's own */

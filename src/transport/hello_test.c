@@ -124,6 +124,9 @@ static void test_senseless(void **state)
     REFUSED(hello.type = AQI_HELLO_END);
     REFUSED(hello.objects = AQI_RENDEZVOUS_FDS + 1);
     REFUSED(hello.memory = 2);
+    REFUSED(hello.traits = AQI_HELLO_TRAITS + 1);
+    REFUSED(hello.traits = AQI_HELLO_ORDERED | AQI_HELLO_UNRELIABLE);
+    REFUSED(hello.type = AQI_HELLO_ACCEPT; hello.traits = AQI_HELLO_ORDERED);
     REFUSED(hello.max_medium = 0);
     REFUSED(hello.max_medium = 448);
     REFUSED(hello.max_medium = (1u << 20) + 64);

@@ -284,6 +284,7 @@ struct aqi_tp_params {
     bool on_demand;  /* segments may be too large to be registered: modes large, everything */
     bool stranger;   /* the peer may be another user: do nothing with our rights on its word */
     bool ordered;    /* layers/order.h: of a transport of two ranks */
+    bool loose;      /* Short and Medium requests may get lost, and need not be acknowledged */
     uint8_t key[16]; /* the job's secret */
     uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
                                  where the transport has to find out; 0: never */

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+enum { CONN_API_TRAITS = AQ_CONNECT_ORDERED | AQ_CONNECT_UNRELIABLE };
+
 static aq_status conn_api_is_null(const char *call, const char *what)
 {
     return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call, what);
@@ -174,12 +176,16 @@ static aq_status conn_api_take_params(aq_connection *conn, const void *data, siz
 static aq_status conn_api_read_connect(const char *call, const aq_connect_params *given,
                                        aq_connect_params *params)
 {
-    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT | AQ_CONNECT_ORDERED;
+    const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT | CONN_API_TRAITS;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
     aq_status st = conn_api_check_size(call, given->struct_size, "aq_connect_params");
     if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
+    if ((params->flags & CONN_API_TRAITS) == CONN_API_TRAITS)
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: a connection is AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, not both",
+                        call);
     if ((params->flags & ~known) == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
 }
@@ -439,7 +445,7 @@ aq_status aq_connection_query(const aq_connection *conn, aq_connection_info *inf
                                  .uid = conn->peer_id.uid,
                                  .data = conn->data,
                                  .nbytes = conn->nbytes,
-                                 .flags = conn->flags & AQ_CONNECT_ORDERED};
+                                 .flags = conn->flags & CONN_API_TRAITS};
     return AQ_OK;
 }
 

@@ -118,11 +118,33 @@ static void conn_handshake_not_called(aq_connection *conn, aq_status status, con
                             status == AQ_EREFUSED ? conn_handshake_nobody(conn) : why);
 }
 
+static const struct {
+    unsigned flag;
+    uint8_t trait;
+} conn_handshake_kinds[] = {{AQ_CONNECT_ORDERED, AQI_HELLO_ORDERED},
+                            {AQ_CONNECT_UNRELIABLE, AQI_HELLO_UNRELIABLE}};
+
+static uint8_t conn_handshake_traits(unsigned flags)
+{
+    unsigned traits = 0;
+    for (unsigned i = 0; i < AQI_COUNT_OF(conn_handshake_kinds); i++)
+        if ((flags & conn_handshake_kinds[i].flag) != 0) traits |= conn_handshake_kinds[i].trait;
+    return (uint8_t)traits;
+}
+
+static unsigned conn_handshake_flags(uint8_t traits)
+{
+    unsigned flags = 0;
+    for (unsigned i = 0; i < AQI_COUNT_OF(conn_handshake_kinds); i++)
+        if ((traits & conn_handshake_kinds[i].trait) != 0) flags |= conn_handshake_kinds[i].flag;
+    return flags;
+}
+
 void conn_connect(aq_connection *conn)
 {
     struct aqi_hello hello = {.type = AQI_HELLO_CALL,
                               .objects = (uint8_t)conn->object_count,
-                              .traits = conn->flags & AQ_CONNECT_ORDERED ? AQI_HELLO_ORDERED : 0,
+                              .traits = conn_handshake_traits(conn->flags),
                               .messages = aqi_wire_version(AQI_WIRE_MESSAGES),
                               .transport = aqi_wire_version(conn_rendezvous(conn)->wire),
                               .max_medium = (uint32_t)core.max_medium,
@@ -244,7 +266,7 @@ static aq_connection *conn_handshake_take_call(aq_listener *listener,
     listener->waiting++;
     conn->peer_id = *writer;
     conn->peer_medium = hello->max_medium;
-    if ((hello->traits & AQI_HELLO_ORDERED) != 0) conn->flags |= AQ_CONNECT_ORDERED;
+    conn->flags |= conn_handshake_flags(hello->traits);
     conn->addr_len = hello->addr_len;
     memcpy(conn->addr, hello->addr, hello->addr_len);
     for (unsigned i = 0; i < message->nfds; i++) {

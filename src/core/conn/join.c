@@ -161,6 +161,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0
                                    : conn->peer_id.uid != (uint32_t)geteuid();
     params.ordered = (conn->flags & AQ_CONNECT_ORDERED) != 0;
+    params.loose = (conn->flags & AQ_CONNECT_UNRELIABLE) != 0;
     params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
     params.like = conn->client ? NULL : conn->addr; /* it has made what both share */
     params.like_len = conn->addr_len;
@@ -209,6 +210,7 @@ aq_status conn_join(aq_connection *conn, const void *addr, uint32_t len)
     route->peer = conn->peer;
     route->rank = conn_id(conn);
     route->max_medium = (uint32_t)aqi_min(conn->routes[0].max_medium, conn->peer->max_medium);
+    conn->routes[0].max_medium = route->max_medium;
     conn->team = (struct aq_team){.rank = 0, .size = 2, .routes = conn->routes, .pair = true};
     return AQ_OK;
 }

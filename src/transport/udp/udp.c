@@ -262,8 +262,24 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->idle_close = udp_config.idle_close_ns;
     config->dead_after = udp_config.dead_after_ns;
     config->authenticate = udp->authenticate;
+    config->loose = udp->params.loose;
     config->reach_within = udp->params.reach_within_ns;
     config->counters = udp_counters;
+}
+
+/* A message that may get lost is one packet; with as many arguments as there may be. */
+static aq_status udp_limit_loose(struct udp_tp *udp, const struct aqi_dgram_config *config)
+{
+    const size_t least = 512, head = aqi_round_up(sizeof(struct udp_head), 16);
+    size_t most = aqi_dgram_most_cast(config);
+    most = most > head ? (most - head) / 64 * 64 : 0;
+    if (most < least)
+        return aqi_fail(AQ_ENOTSUP, "udp",
+                        "packets of %zu bytes have no room for the messages of %zu that an "
+                        "unreliable connection carries: raise AQ_UDP_MTU",
+                        config->packet, least);
+    udp->max_loose = (uint32_t)aqi_min(most, udp->tp.limits.max_medium);
+    return AQ_OK;
 }
 
 static aq_status udp_open_engine(struct udp_tp *udp)
@@ -287,6 +303,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .arg = udp};
     udp_configure(udp, &config);
     aq_status st = udp_random_config(&config);
+    if (st == AQ_OK && udp->params.loose) st = udp_limit_loose(udp, &config);
     if (st == AQ_OK) st = aqi_dgram_create(&config, &hooks, &udp->dgram);
     udp->tp.limits.pool = config.pool;
     return st;
@@ -361,6 +378,7 @@ static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
         st = peer != NULL ? aqi_dgram_peer(udp->dgram, id) : AQ_ENOMEM;
         if (st == AQ_OK) {
             peer->peer.id = id;
+            peer->peer.max_medium = udp->max_loose;
             peer->host = host;
             udp->peers[id] = peer;
         } else {

@@ -14,6 +14,20 @@ size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp
     return sizeof(struct aqi_am_wire) + 4u * am->nargs;
 }
 
+/* With the lock held, which is released. */
+static AQI_COLD aq_status udp_am_cast(struct udp_tp *udp, struct aqi_peer *peer,
+                                      const struct udp_head *head, size_t len,
+                                      const struct aqi_am *am, struct aqi_comp *comp)
+{
+    size_t nbytes = aqi_am_payload(am);
+    aq_status st = aqi_dgram_cast(udp->dgram, peer->id, head->bytes, len,
+                                  nbytes != 0 ? am->payload : NULL, nbytes);
+    if (st != AQ_EPEER) udp_began(udp); /* also to become connected */
+    udp_unlock(udp);
+    if (st == AQ_OK) aqi_comp_local(comp);
+    return st;
+}
+
 aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -25,6 +39,8 @@ aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     udp_lock(udp);
     const void *body = payload ? am->payload : NULL;
     size_t nbytes = payload ? am->nbytes : 0;
+    if (AQI_UNLIKELY(udp->params.loose) && !reply && am->kind <= AQI_AM_MEDIUM)
+        return udp_am_cast(udp, peer, &head, len, am, comp);
     bool told = comp != NULL && (comp->shared & AQI_COMP_TOLD) != 0 && !reply;
     aq_status st =
         told ? aqi_dgram_send_told(udp->dgram, peer->id, head.bytes, len, body, nbytes, comp)

@@ -144,8 +144,9 @@ struct udp_tp {
     unsigned place;   /* in which receiver the engine is called */
     unsigned rounds;
     bool deep;
-    bool unreadable;   /* the program's thread is to touch what is to be sent */
-    bool authenticate; /* a MAC in each packet */
+    bool unreadable;    /* the program's thread is to touch what is to be sent */
+    bool authenticate;  /* a MAC in each packet */
+    uint32_t max_loose; /* with params.loose: the largest Medium, which is one packet; else 0 */
     struct udp_own own;
     struct udp_idle idle;
     bool silence_told; /* to the user, of some peer */
