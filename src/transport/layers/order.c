@@ -9,10 +9,11 @@
 #include <string.h>
 
 /*
- * The most that a peer may send ahead of a message that has not come. No transport has that much
- * under way; a peer that does has left one out, and would have us keep everything.
+ * The most that a peer may send ahead of a message that has not come, in messages and in bytes that
+ * they take here. A packet of udp holds up to a thousand small ones, and 4,096 packets may be under
+ * way, but not that much memory; a peer that sends more has left one out.
  */
-enum { ORDER_MOST = 1 << 15, ORDER_MOST_BYTES = 64 << 20 };
+enum { ORDER_MOST = 1 << 23, ORDER_MOST_BYTES = 256 << 20 };
 
 /* A message that has overtaken others, with its arguments and payload behind it. */
 struct order_kept {
@@ -23,9 +24,9 @@ struct order_kept {
 };
 
 struct order_in {
-    uint32_t next;           /* the number to pass on */
-    bool running;            /* one is being passed on */
-    struct order_kept *kept; /* by number */
+    uint32_t next;                  /* the number to pass on */
+    bool running;                   /* one is being passed on */
+    struct order_kept *kept, *last; /* by number */
     size_t bytes;
 };
 
@@ -127,9 +128,11 @@ static AQI_COLD void order_break(struct aqi_order *order, uint32_t source)
 static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t source,
                                 const struct aqi_am *am)
 {
-    size_t nbytes = aqi_am_payload(am);
-    if (number - in->next >= ORDER_MOST || in->bytes + nbytes > ORDER_MOST_BYTES) return false;
-    struct order_kept **at = &in->kept;
+    size_t nbytes = aqi_am_payload(am), cost = sizeof(struct order_kept) + nbytes;
+    if (number - in->next >= ORDER_MOST || in->bytes + cost > ORDER_MOST_BYTES) return false;
+    /* Mostly it is one of many behind the same gap. */
+    bool behind = in->kept != NULL && (int32_t)(number - in->last->number) > 0;
+    struct order_kept **at = behind ? &in->last->next : &in->kept;
     while (*at != NULL && (int32_t)((*at)->number - number) < 0)
         at = &(*at)->next;
     if (*at != NULL && (*at)->number == number) return false;
@@ -143,8 +146,9 @@ static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t s
         memcpy((unsigned char *)kept + head, am->payload, nbytes);
         kept->am.payload = (unsigned char *)kept + head;
     }
+    if (kept->next == NULL) in->last = kept;
     *at = kept;
-    in->bytes += nbytes;
+    in->bytes += cost;
     return true;
 }
 
@@ -154,7 +158,7 @@ static struct order_kept *order_unkeep(struct order_in *in)
     struct order_kept *kept = in->kept;
     if (kept == NULL || kept->number != in->next) return NULL;
     in->kept = kept->next;
-    in->bytes -= aqi_am_payload(&kept->am);
+    in->bytes -= sizeof(struct order_kept) + aqi_am_payload(&kept->am);
     in->next++;
     return kept;
 }
