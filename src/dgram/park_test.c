@@ -56,11 +56,42 @@ static void test_channels(void **state)
     close_world();
 }
 
+/* A handler in whose calls another packet is parked. */
+static void park_another(void *arg, uint32_t source, bool request, unsigned char *message,
+                         size_t len)
+{
+    (void)arg, (void)source, (void)request, (void)message, (void)len;
+    world.delivered++;
+    assert_true(parks(5, 0));
+}
+
+/* What is parked meanwhile waits for the next call: a program whose handlers take long is not kept
+ * in this one. */
+static void test_parked_meanwhile(void **state)
+{
+    static alignas(16) unsigned char packet[sizeof(forged.bytes)];
+    (void)state;
+    open_world(false);
+    struct aqi_dgram *dgram = world.dgram[VICTIM];
+    dgram->env.hooks.deliver = park_another;
+    begin(LIAR, DGRAM_NUMBERED);
+    add((struct dgram_record){.kind = DGRAM_MESSAGE}, 0);
+    memcpy(forged.bytes, &forged.head, sizeof(forged.head));
+    memcpy(packet, forged.bytes, forged.len);
+    aqi_dgram_answer(dgram, packet, forged.len, 0, world.now);
+    assert_int_equal(dgram->park.count, 1);
+    assert_int_equal(aqi_dgram_resume(dgram, true, world.now), 1);
+    assert_int_equal(world.delivered, 1);
+    assert_int_equal(dgram->park.count, 1);
+    close_world();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_parked_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
