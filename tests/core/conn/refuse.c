@@ -224,7 +224,7 @@ static void impatient(uint32_t number)
     aq_connection *conn;
     role_open(AQ_THREAD_SINGLE, 0);
     unsigned maps = count_maps();
-    CHECK_STATUS(try(play->uri, 0, 100000000, "does not answer"), AQ_ETIMEOUT);
+    CHECK_STATUS(try(play->uri, 0, 100000000, " answer"), AQ_ETIMEOUT); /* each in its words */
     /*
      * The queue holds a limited number of calls; further ones find no room, and time out as well.
      */
