@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -147,8 +148,8 @@ class Meeting(unittest.TestCase):
     def ranks(self, launcher, first, second, **settings):
         """Rank 0 of one build, rank 1 of the other, started by an aqrun."""
         began = time.monotonic()
-        choice = " ".join(first.words("talk", "job"))
-        other = " ".join(second.words("talk", "job"))
+        choice = shlex.join(first.words("talk", "job"))
+        other = shlex.join(second.words("talk", "job"))
         result = self.run_to_end(
             launcher.words("aqrun", "-n", "2", "sh", "-c",
                            f'[ "$AQ_RANK" = 0 ] && exec {choice}; exec {other}'), **settings)
@@ -158,7 +159,7 @@ class Meeting(unittest.TestCase):
 
     def agents(self, root, agent, ranks, **settings):
         """aqrun, and the agents that it starts on two other hosts."""
-        command = " ".join(agent.words("aqrun"))
+        command = shlex.join(agent.words("aqrun"))
         remote = self.write("agent", f'#!/bin/sh\nexec {command} "$@"\n', 0o700)
         began = time.monotonic()
         result = self.run_to_end(
@@ -281,7 +282,8 @@ class Newer(Meeting):
         """Ranks that a manager starts, and the agent that the first of them forks."""
         for name in "agents", "control", "ranks":
             with self.subTest(name):
-                ours, other = (" ".join(side.words("talk", "job")) for side in (OURS, newer(name)))
+                ours, other = (shlex.join(side.words("talk", "job"))
+                               for side in (OURS, newer(name)))
                 self.refused(self.run_to_end(
                     ["mpiexec.hydra", "-n", "2", "sh", "-c",
                      f'[ "$PMI_RANK" = 0 ] && exec {ours}; exec {other}']),

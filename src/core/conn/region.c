@@ -224,11 +224,12 @@ static aq_status region_check_access(struct region_access *a, aq_connection *con
     const unsigned known = AQ_IMMEDIATE | AQ_FENCE;
     aq_status st = aqi_core_callable(a->call);
     if (st != AQ_OK) return st;
-    if (there == NULL || ev == NULL || (a->local == NULL && a->len != 0))
+    if (conn == NULL || there == NULL || ev == NULL || (a->local == NULL && a->len != 0))
         return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", a->call,
-                        there == NULL ? "the handle"
-                        : ev == NULL  ? "the place for the event"
-                                      : "the local memory");
+                        conn == NULL    ? "the connection"
+                        : there == NULL ? "the handle"
+                        : ev == NULL    ? "the place for the event"
+                                        : "the local memory");
     if ((a->flags & ~known) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", a->call, a->flags & ~known);
     if (aq_connection_team(conn) == NULL)

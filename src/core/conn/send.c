@@ -63,6 +63,7 @@ static aq_status send_check(struct send_call *c, aq_handler handler, const aq_se
     if (st == AQ_OK) st = send_check_params(c, given, ev);
     if (st == AQ_OK) st = core_check_message(c->call, handler, c->params.args, c->params.nargs, 0);
     if (st != AQ_OK) return st;
+    if (c->conn == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: the connection is NULL", c->call);
     if (aq_connection_team(c->conn) == NULL)
         return aqi_fail(AQ_ESTATE, "core", "%s: the connection is not open", c->call);
     c->route = &c->conn->routes[1];

@@ -128,7 +128,7 @@ static void refuses(aq_connection *conn)
     params.struct_size = 0;
     CHECK_REFUSED(aq_connection_send(conn, COUNTED, &params, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_connection_send(conn, 1, NULL, NULL), AQ_EHANDLER);
-    CHECK_REFUSED(aq_connection_send(NULL, COUNTED, NULL, NULL), AQ_ESTATE);
+    CHECK_REFUSED(aq_connection_send(NULL, COUNTED, NULL, NULL), AQ_EINVAL);
     CHECK_REFUSED(aq_connection_keepalive(NULL, 1), AQ_EINVAL);
 }
 
