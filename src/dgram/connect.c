@@ -424,7 +424,7 @@ void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_make_ready(&dgram->env, peer);
     if (peer->packet >= dgram->env.config.packet || peer->small_told || !conn->agreed) return;
     peer->small_told = true;
-    dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, peer->packet);
+    dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, peer->packet, true);
 }
 
 static void connect_on_hello(struct aqi_dgram *dgram, struct dgram_peer *peer,

@@ -133,8 +133,11 @@ struct aqi_dgram_hooks {
      */
     size_t (*path)(void *arg, uint32_t id);
 
-    /* The path to this peer carries only packets of `usable` bytes. Once for each. */
-    void (*small_path)(void *arg, uint32_t id, size_t usable);
+    /*
+     * The path to this peer carries only packets of `usable` bytes. Once for each, and when it
+     * carries less from some time on. `agreed`: the peer has found it, too.
+     */
+    void (*small_path)(void *arg, uint32_t id, size_t usable, bool agreed);
 
     /*
      * A keyed hash of `len` bytes, 16 bytes of it. Used for connections, and with `authenticate`

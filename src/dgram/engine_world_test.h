@@ -170,10 +170,10 @@ static inline void silent(void *arg, uint32_t id, uint64_t waited_ns)
     node->silent++;
 }
 
-static inline void small_path(void *arg, uint32_t id, size_t usable)
+static inline void small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
     struct node *node = arg;
-    (void)id;
+    (void)id, (void)agreed;
     node->usable = usable;
     node->small++;
 }

@@ -119,9 +119,9 @@ static inline void pair_silent(void *arg, uint32_t id, uint64_t waited)
     net.waited = waited;
 }
 
-static inline void pair_small(void *arg, uint32_t id, size_t usable)
+static inline void pair_small(void *arg, uint32_t id, size_t usable, bool agreed)
 {
-    (void)arg, (void)id;
+    (void)arg, (void)id, (void)agreed;
     net.usable = usable;
 }
 

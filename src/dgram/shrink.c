@@ -55,7 +55,7 @@ static void shrink_to(struct aqi_dgram *dgram, struct dgram_peer *peer, uint16_t
     peer->small_told = true;
     dgram_ack_too_large(conn);
     dgram_make_ready(&dgram->env, peer);
-    dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, size);
+    dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, size, false);
 }
 
 void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer)

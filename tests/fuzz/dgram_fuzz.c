@@ -102,9 +102,9 @@ static void on_lost(void *arg, uint32_t id, const char *why)
     fuzz_require(end->lost++ == 0, "a peer is lost once");
 }
 
-static void on_small_path(void *arg, uint32_t id, size_t usable)
+static void on_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
-    (void)arg, (void)id;
+    (void)arg, (void)id, (void)agreed;
     fuzz_require(usable >= AQI_DGRAM_LEAST_PACKET, "a path carries the common size");
 }
 

@@ -179,8 +179,9 @@ static void proc_on_lost(void *arg, uint32_t id, const char *why)
     proc_add_loss(proc, id);
 }
 
-static void proc_small_path(void *arg, uint32_t id, size_t usable)
+static void proc_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
+    (void)agreed;
     struct sim_proc *proc = arg;
     struct sim *sim = proc->sim;
     SIM_TRACE(sim, "process %u: the path to %u carries %zu bytes", proc->id, id, usable);

@@ -181,9 +181,9 @@ static size_t udp_hook_path(void *arg, uint32_t id)
     return udp_paths_find(arg, id);
 }
 
-static void udp_hook_small_path(void *arg, uint32_t id, size_t usable)
+static void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
-    udp_paths_small(arg, id, usable);
+    udp_paths_small(arg, id, usable, agreed);
 }
 
 /* The job's key is asked for rarely and lives long; those of connections sign packets. */

@@ -167,9 +167,9 @@ static void udp_channel_hook_lost(void *arg, uint32_t id, const char *why)
     ((struct aqi_control_channel *)arg)->refused = true;
 }
 
-static void udp_channel_hook_small_path(void *arg, uint32_t id, size_t usable)
+static void udp_channel_hook_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
 {
-    (void)arg, (void)id, (void)usable;
+    (void)arg, (void)id, (void)usable, (void)agreed;
 }
 
 static void udp_channel_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov,

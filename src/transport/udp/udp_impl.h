@@ -117,6 +117,7 @@ struct udp_small {
     uint64_t due; /* ns; 0: there is none */
     uint32_t id;
     size_t usable;
+    bool alone; /* the peer does not know it, or speaks after us */
 };
 
 struct udp_own {
@@ -195,7 +196,7 @@ void udp_paths_close(struct udp_tp *udp);
 /* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */
 size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
 /* We have found that it carries so many only. */
-void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable);
+void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed);
 /* Tell the user of it, when it is time, unless another process of the job has. `last`: there will
  * be no other time. */
 void udp_paths_say(struct udp_tp *udp, bool last);

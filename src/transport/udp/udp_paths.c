@@ -95,7 +95,7 @@ static bool udp_paths_is_first(const struct udp_tp *udp, uint32_t id)
     return host != udp->params.host ? udp->params.host < host : udp->params.self < id;
 }
 
-void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable)
+void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed)
 {
     enum { HOSTS = 64, PART = 16 };
     _Atomic uint64_t *path = udp_paths_to(udp, id);
@@ -104,8 +104,10 @@ void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable)
     if (udp->small.due != 0 || udp_paths_is_said(udp)) return;
     if (udp->params.self != 0)
         wait = PATHS_PATIENCE + aqi_min(udp->params.host, HOSTS) * PATHS_PATIENCE / PART;
-    if (!udp_paths_is_first(udp, id)) wait += 4 * PATHS_PATIENCE;
-    udp->small = (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable};
+    bool alone = !agreed || udp_paths_is_first(udp, id);
+    if (!alone) wait += 4 * PATHS_PATIENCE;
+    udp->small =
+        (struct udp_small){.due = udp->now + wait, .id = id, .usable = usable, .alone = alone};
 }
 
 void udp_paths_say(struct udp_tp *udp, bool last)
@@ -117,7 +119,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
     bool said = udp_paths_is_said(udp);
     if (small.due == 0 || (!said && !last && udp->now < small.due)) return;
     udp->small.due = 0;
-    if (said || (last && !udp_paths_is_first(udp, small.id))) return;
+    if (said || (last && !small.alone)) return;
     aqi_dgram_tell(udp->dgram);
     _Atomic uint64_t *word = udp_paths_said(udp);
     if (word != NULL && atomic_exchange_explicit(word, 1, memory_order_relaxed) != 0) return;
