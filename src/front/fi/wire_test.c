@@ -387,12 +387,14 @@ static void test_leaving(void **state)
 /* Messages without a receive take no more memory than the window, whatever the peer claims. */
 static void test_window(void **state)
 {
-    struct afi_wire head = {.kind = AFI_MESSAGE, .flags = AFI_TAGGED_FLAG, .tag = 77, .len = 64};
+    static const unsigned char bytes[64];
+    struct afi_wire head = {
+        .kind = AFI_MESSAGE, .flags = AFI_TAGGED_FLAG, .tag = 77, .len = sizeof(bytes)};
     (void)state;
     again();
     uint32_t kept = world.peer->kept, most = AFI_WINDOW / 64;
     for (uint32_t i = 0; i < most && world.peer->state == AFI_UP; i++)
-        send_as(world.peer->received + 1, &head, data, 64);
+        send_as(world.peer->received + 1, &head, bytes, sizeof(bytes));
     assert_int_equal(world.peer->state, AFI_CLOSING);
     assert_true(world.peer->kept - kept > AFI_WINDOW / 512);
     assert_true(world.peer->taken <= AFI_WINDOW);
