@@ -33,6 +33,8 @@ endif()
 set(AQ_FI ${aq_default} CACHE STRING
   "The provider for libfabric (libaqueduct-fi): AUTO, if libfabric is here, ON or OFF")
 set_property(CACHE AQ_IBV AQ_OFI AQ_FI PROPERTY STRINGS AUTO ON OFF)
+set(AQ_TREES lib/aqueduct CACHE STRING
+  "The folder of the trees gasnet and cci, which other build systems look for, below the prefix")
 set(AQ_SANITIZE "" CACHE STRING "Sanitizers, such as address,undefined or thread")
 option(AQ_FUZZ "Build the libFuzzer targets (clang)" OFF)
 option(AQ_COVERAGE "Instrument for coverage" OFF)

@@ -9,13 +9,13 @@
 #include <limits.h>
 #include <sys/stat.h>
 
-/* The headers are in <prefix>/lib/aqueduct/gasnet/include, and aqrun is in <prefix>/bin. */
+/* The headers are in <prefix>/AQG_TREE/include, and aqrun is in <prefix>/bin. */
 static bool spawn_beside_header(const char *header, char path[PATH_MAX])
 {
     char real[PATH_MAX]; /* clients link the headers into trees of their own */
     if (realpath(header, real) != NULL) header = real;
-    const char *tree = strstr(header, "/lib/aqueduct/gasnet/");
-    for (const char *at = tree; at != NULL; at = strstr(at + 1, "/lib/aqueduct/gasnet/"))
+    const char *tree = strstr(header, "/" AQG_TREE "/");
+    for (const char *at = tree; at != NULL; at = strstr(at + 1, "/" AQG_TREE "/"))
         tree = at;
     if (tree == NULL) return false;
     snprintf(path, PATH_MAX, "%.*s/bin/aqrun", (int)(tree - header), header);

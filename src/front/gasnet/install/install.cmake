@@ -1,5 +1,5 @@
 # The install tree that build systems of clients search for, <prefix>/lib/aqueduct/gasnet.
-set(AQG_TREE lib/aqueduct/gasnet)
+file(RELATIVE_PATH AQG_TO_AQRUN /prefix/${AQG_TREE}/bin /prefix/${CMAKE_INSTALL_BINDIR}/aqrun)
 file(STRINGS include/gasnet_config.h aqg_release REGEX "define GASNET_RELEASE_VERSION_")
 string(REGEX REPLACE "[^0-9;]" "" aqg_release "${aqg_release}")
 string(REPLACE ";" "." AQG_RELEASE "${aqg_release}")
