@@ -6,7 +6,7 @@ TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
 JUNIT ?= $(CURDIR)/build/dev/tests.xml
 
-.PHONY: help demo test soak lint tidy format install site clean
+.PHONY: help demo test soak lint tidy format install site deb deb-test clean
 .DEFAULT_GOAL := help
 
 help:
@@ -14,6 +14,8 @@ help:
 	@echo 'make test                 build for development and run all tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
 	@echo 'make site                 make the web site in build/site: documents, manual pages, search'
+	@echo 'make deb                  build Debian packages in build/deb'
+	@echo 'make deb-test             build and test them: installed in a bare system, upgraded, removed'
 	@echo 'make soak                 for hours: sanitizers with many ranks, thousands of seeds, fuzzing'
 	@echo 'make lint                 check style, layering, headers, exports, man pages'
 	@echo 'make tidy                 a second opinion on src and tools, by clang-tidy'
@@ -69,6 +71,14 @@ install: release
 site: release
 	@.ci/install-deps.sh site
 	@python3 tools/dev/site/site.py . build/release/man build/site
+
+deb:
+	@.ci/install-deps.sh deb
+	@tools/dev/mkdeb.sh build/deb && ls build/deb/*.deb
+
+deb-test:
+	@.ci/install-deps.sh deb-test
+	@tests/package/package.sh build/deb || [ $$? -eq 77 ]
 
 clean:
 	rm -rf build

@@ -2,9 +2,10 @@
 # Install the Debian packages that a task needs, as far as they are missing.
 # usage: .ci/install-deps.sh build|test|all|ci   (each set includes the previous one)
 #        .ci/install-deps.sh format|tidy|site    (additional needs of make format, tidy and site)
+#        .ci/install-deps.sh deb|deb-test        (needs of make deb and make deb-test)
 # test: installed by `make test` itself; all: further programs that its tests use, 100 MB to
 # download, with daemons (sshd, Slurm) that may start when the system does; ci: other compilers and
-# processors, programs of MPI, a browser (100 MB to download), debootstrap.
+# processors, programs of MPI, a browser (100 MB to download), the needs of make deb-test.
 set -euo pipefail
 
 # The headers of networks are small; without them a build leaves these networks out.
@@ -20,7 +21,9 @@ all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools \
     reuse yamllint rpm rpmlint)
 mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
 browser=(chromium-headless-shell fonts-dejavu-core)
-ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" clang libclang-rt-14-dev debootstrap)
+deb=("${build[@]}" debhelper libcmocka-dev libncurses-dev libssl3)
+deb_test=("${deb[@]}" debootstrap iproute2 lintian)
+ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" "${deb_test[@]}" clang libclang-rt-14-dev)
 format=(git clang-format-14)
 tidy=(git clang-tidy)
 site=(python3 mandoc cmark-gfm)
@@ -41,7 +44,9 @@ ci) wanted=("${ci[@]}") ;;
 format) wanted=("${format[@]}") build_commands=("${format[@]}") ;;
 tidy) wanted=("${tidy[@]}") build_commands=("${tidy[@]}") ;;
 site) wanted=("${site[@]}") build_commands=("${site[@]}") ;;
-*) fail "give a set: build, test, all, ci, format, tidy or site" ;;
+deb) wanted=("${deb[@]}") build_commands+=(dh) ;;
+deb-test) wanted=("${deb_test[@]}") build_commands+=(dh lintian debootstrap ip) ;;
+*) fail "give a set: build, test, all, ci, format, tidy, site, deb or deb-test" ;;
 esac
 
 if ! command -v dpkg-query >/dev/null; then

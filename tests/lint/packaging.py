@@ -13,7 +13,7 @@ import types
 
 import tree
 
-# Files with the version: for each a pattern that finds it. Those with "?" may be absent.
+# Files with the version: for each a pattern that finds it.
 VERSIONS = (
     ("meson.build", r"^project\(.* version: '([^']+)'"),
     ("CITATION.cff", r"^version: (.+)$"),
@@ -26,7 +26,7 @@ VERSIONS = (
     ("packaging/spack/packages/aqueduct/package.py",
      r"^    version\(\"(\d[^\"]*)\", tag=\"v\1\"\)"),
     ("docs/embedding.md", r"releases/aqueduct-([0-9.]+)\.tar\.gz"),
-    ("debian/changelog?", r"\Aaqueduct \((?:\d+:)?([^-~+)]+)"),
+    ("debian/changelog", r"\Aaqueduct \((?:\d+:)?([^-~+)]+)"),
 )
 
 
@@ -42,9 +42,7 @@ def check_versions(root):
     rows = [(name, pattern, version) for name, pattern in VERSIONS]
     rows.append(("packaging/rpm/aqueduct.spec", r"/libaqueduct\.so\.([0-9.]+)$", soname))
     for name, pattern, wanted in rows:
-        path = root / name.rstrip("?")
-        if not path.exists() and name.endswith("?"):
-            continue
+        path = root / name
         found = re.search(pattern, path.read_text(encoding="utf-8"), re.M)
         if not found:
             yield f"{path.relative_to(root)}: no version found: adapt VERSIONS in packaging.py"

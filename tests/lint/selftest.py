@@ -346,6 +346,7 @@ class PackagingTest(unittest.TestCase):
 
     FAULTS = (
         ("CITATION.cff", "version: ", "version: 7", "CITATION.cff: has 7"),
+        ("debian/changelog", "aqueduct (", "aqueduct (7", "debian/changelog: has 7"),
         ("packaging/rpm/aqueduct.spec", "libaqueduct.so.", "libaqueduct.so.7.", "has 7."),
         ("packaging/rpm/aqueduct.spec", "Version:", "Release:", "no version found"),
         ("packaging/spack/packages/aqueduct/package.py", '"AQ_IBV"', '"AQ_IVB"',
@@ -365,7 +366,7 @@ class PackagingTest(unittest.TestCase):
         self.assertEqual(self.lint(ROOT).returncode, 0)
         with tempfile.TemporaryDirectory(prefix="aq-lint-") as folder:
             root = pathlib.Path(folder)
-            for name in ("packaging", "cmake", "include", "tools/aqtop"):
+            for name in ("packaging", "debian", "cmake", "include", "tools/aqtop"):
                 shutil.copytree(ROOT / name, root / name)
             (root / "docs").mkdir()
             for name in ("CITATION.cff", "meson.build", "docs/embedding.md"):
