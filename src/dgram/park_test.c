@@ -65,8 +65,8 @@ static void park_another(void *arg, uint32_t source, bool request, unsigned char
     assert_true(parks(5, 0));
 }
 
-/* What is parked meanwhile waits for the next call: a program whose handlers take long is not kept
- * in this one. */
+/* A packet parked meanwhile waits for the next call, so that long handlers do not extend this one
+ * without bound. */
 static void test_parked_meanwhile(void **state)
 {
     static alignas(16) unsigned char packet[sizeof(forged.bytes)];

@@ -6,6 +6,7 @@
 #include "../support.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +17,8 @@ static uint64_t sleeps(void)
     aq_counter_info info;
     for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
         if (strcmp(info.name, "sleep") == 0) return info.value;
-    CHECK(!"no such counter");
-    return 0;
+    fprintf(stderr, "there is no counter \"sleep\"\n");
+    exit(1);
 }
 
 static unsigned close_events(void)
