@@ -183,7 +183,7 @@ aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64
                 (region->only == NULL || region->only == conn);
     if (mine && (region->rights & (write ? AQ_REGION_WRITE : AQ_REGION_READ)) != 0) {
         st = aqi_within(offset, len, 0, region->size) ? AQ_OK : AQ_ERANGE;
-        *at = region->addr + offset;
+        if (st == AQ_OK) *at = region->addr + offset;
     }
     aqi_spin_unlock(&regions.lock);
     return st;
