@@ -92,6 +92,20 @@ static inline size_t aqi_am_payload(const struct aqi_am *am)
     return am->nbytes != 0 && aqi_am_has_payload(am->kind) ? am->nbytes : 0;
 }
 
+/* Make a copy that outlives the call, with the arguments in `args` and the payload, if any, in
+ * `payload`. */
+static inline void aqi_am_keep(struct aqi_am *copy, const struct aqi_am *am, int32_t *args,
+                               void *payload)
+{
+    size_t nbytes = aqi_am_payload(am);
+    *copy = *am;
+    if (am->nargs != 0) memcpy(args, am->args, am->nargs * sizeof(*args));
+    copy->args = args;
+    if (nbytes == 0) return;
+    memcpy(payload, am->payload, nbytes);
+    copy->payload = payload;
+}
+
 /*
  * The first four fields as one word. Written as one word because it is soon read again, to be
  * copied to the wire: a processor cannot forward a load from four single-byte stores that are still

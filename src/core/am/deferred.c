@@ -6,7 +6,6 @@
 #include "core/am/am.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct after {
     struct after *next;
@@ -120,11 +119,8 @@ static aq_status am_deferred_append(const char *call, struct core_route *route,
 {
     struct after *after = malloc(sizeof(*after) + am->nbytes);
     if (after == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory for the message", call);
-    *after = (struct after){.first = first, .comp = comp, .route = route, .am = *am};
-    if (am->nargs != 0) memcpy(after->args, am->args, am->nargs * sizeof(*am->args));
-    if (am->nbytes != 0) memcpy(after->payload, am->payload, am->nbytes);
-    after->am.args = after->args;
-    after->am.payload = after->payload;
+    *after = (struct after){.first = first, .comp = comp, .route = route};
+    aqi_am_keep(&after->am, am, after->args, after->payload);
     aqi_comp_add(comp, &comp->local, 1);
     aqi_comp_add(comp, &comp->remote, 1);
     core_source_count(&core_after_busy, 1);

@@ -10,11 +10,11 @@
 #ifndef AFI_FI_H
 #define AFI_FI_H
 
+#include "base/early.h"
 #include "base/iov.h"
 #include "base/list.h"
 #include "base/pool.h"
 #include "base/spin.h"
-#include "front/fi/early.h"
 #include "front/fi/match.h"
 #include "front/fi/name.h"
 
@@ -284,7 +284,7 @@ struct afi_peer {
     uint32_t sent, received;    /* numbers of the last messages */
     uint32_t seen;              /* the sum of both, when unused connections were last looked for */
     uint32_t kept;              /* messages here that have no receive */
-    struct afi_early early;     /* messages that overtook others */
+    struct aqi_early early;     /* messages that overtook others */
     uint32_t left;              /* bytes that may be sent without a receive */
     uint32_t taken;             /* bytes of this window that the peer's messages take here */
     uint32_t owed;              /* and that are to be given back to the peer */

@@ -17,11 +17,15 @@ enum {
     WIRE_SLOTS = 1 << WIRE_SLOT_BITS
 };
 
-/* A message that waits for room. */
+/* A message that waits for room; and one that has come early. */
 struct wire_note {
     struct aqi_node link;
     size_t len;
     unsigned char bytes[]; /* with the head */
+};
+struct wire_early {
+    struct aqi_early_item item;
+    unsigned char bytes[];
 };
 
 /* --- operations of the program --------------------------------------------------------------- */
@@ -470,7 +474,7 @@ void afi_wire_forget(struct afi_peer *peer)
         aqi_list_remove(&note->link);
         free(note);
     }
-    afi_early_drop(&peer->early);
+    aqi_early_drop(&peer->early);
 }
 
 /* --- closing a connection that is not used --------------------------------------------------- */
@@ -704,6 +708,20 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
     if (!fine) wire_broken(peer);
 }
 
+/* The datagram engine of an honest peer has at most 4,096 packets under way, so both bounds are far
+ * beyond what it can send early. */
+static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
+{
+    static const struct aqi_early_most most = {.ahead = 1 << 20, .bytes = 256 << 20};
+    struct wire_early *early = malloc(sizeof(*early) + len);
+    if (early == NULL) return false;
+    early->item.bytes = len;
+    memcpy(early->bytes, bytes, len);
+    bool kept = aqi_early_keep(&peer->early, peer->received + 1, number, &early->item, &most);
+    if (!kept) free(early);
+    return kept;
+}
+
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;
@@ -715,17 +733,16 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
     memcpy(&number, (const unsigned char *)bytes + offsetof(struct afi_wire, number),
            sizeof(number));
     if (AQI_UNLIKELY(number != peer->received + 1)) {
-        if (!afi_early_keep(&peer->early, peer->received + 1, number, bytes, len))
-            wire_broken(peer);
+        if (!wire_keep_early(peer, number, bytes, len)) wire_broken(peer);
         return;
     }
     peer->received++;
     wire_take(peer, bytes, len);
     while (AQI_UNLIKELY(peer->early.count != 0)) {
-        struct afi_early_message *early = afi_early_take(&peer->early, peer->received + 1);
+        struct wire_early *early = aqi_early_take(&peer->early, peer->received + 1);
         if (early == NULL) break;
         peer->received++;
-        wire_take(peer, early->bytes, early->len);
+        wire_take(peer, early->bytes, early->item.bytes);
         free(early);
     }
 }

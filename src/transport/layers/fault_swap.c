@@ -2,7 +2,6 @@
 #include "transport/layers/fault_swap.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 struct fault_swapped {
     struct fault_swapped *next;
@@ -31,13 +30,8 @@ aq_status fault_swap_keep(struct fault_swap *swap, struct aqi_peer *peer, const 
     struct fault_swapped *one =
         aligned_alloc(16, aqi_round_up(sizeof(*one) + nbytes, alignof(struct fault_swapped)));
     if (one == NULL) return AQ_ENOMEM;
-    *one = (struct fault_swapped){.peer = peer, .am = *am};
-    if (am->nargs != 0) memcpy(one->args, am->args, am->nargs * sizeof(one->args[0]));
-    one->am.args = one->args;
-    if (nbytes != 0) {
-        memcpy(one->payload, am->payload, nbytes);
-        one->am.payload = one->payload;
-    }
+    one->peer = peer;
+    aqi_am_keep(&one->am, am, one->args, one->payload);
     aqi_spin_lock(&swap->lock);
     fault_swap_append(swap, one);
     aqi_spin_unlock(&swap->lock);

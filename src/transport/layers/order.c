@@ -1,6 +1,7 @@
 /* The order layer: numbers what is sent, and keeps what has overtaken others until these come. */
 #include "transport/layers/order.h"
 
+#include "base/early.h"
 #include "base/fail.h"
 #include "base/spin.h"
 #include "base/stats.h"
@@ -13,21 +14,21 @@
  * they take here. A packet of udp holds up to a thousand small ones, and 4,096 packets may be under
  * way, but not that much memory; a peer that sends more has left one out.
  */
-enum { ORDER_MOST = 1 << 23, ORDER_MOST_BYTES = 256 << 20 };
+static const struct aqi_early_most order_most = {.ahead = 1 << 23, .bytes = 256 << 20};
 
 /* A message that has overtaken others, with its arguments and payload behind it. */
 struct order_kept {
-    struct order_kept *next;
-    uint32_t number, source;
+    struct aqi_early_item item;
+    uint32_t source;
     struct aqi_am am;
     int32_t args[AQI_AM_WIRE_ARGS];
+    alignas(16) unsigned char payload[];
 };
 
 struct order_in {
-    uint32_t next;                  /* the number to pass on */
-    bool running;                   /* one is being passed on */
-    struct order_kept *kept, *last; /* by number */
-    size_t bytes;
+    uint32_t done; /* the number that was passed on last, or is */
+    bool running;  /* it is */
+    struct aqi_early kept;
 };
 
 struct aqi_order {
@@ -128,46 +129,23 @@ static AQI_COLD void order_break(struct aqi_order *order, uint32_t source)
 static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t source,
                                 const struct aqi_am *am)
 {
-    size_t nbytes = aqi_am_payload(am), cost = sizeof(struct order_kept) + nbytes;
-    if (number - in->next >= ORDER_MOST || in->bytes + cost > ORDER_MOST_BYTES) return false;
-    /* Mostly it is one of many behind the same gap. */
-    bool behind = in->kept != NULL && (int32_t)(number - in->last->number) > 0;
-    struct order_kept **at = behind ? &in->last->next : &in->kept;
-    while (*at != NULL && (int32_t)((*at)->number - number) < 0)
-        at = &(*at)->next;
-    if (*at != NULL && (*at)->number == number) return false;
-    size_t head = aqi_round_up(sizeof(struct order_kept), 16);
-    struct order_kept *kept = aligned_alloc(16, head + aqi_round_up(nbytes, 16));
+    size_t len = sizeof(struct order_kept) + aqi_am_payload(am);
+    struct order_kept *kept = aligned_alloc(16, aqi_round_up(len, 16));
     if (kept == NULL) return false;
-    *kept = (struct order_kept){.next = *at, .number = number, .source = source, .am = *am};
-    if (am->nargs != 0) memcpy(kept->args, am->args, am->nargs * sizeof(kept->args[0]));
-    kept->am.args = kept->args;
-    if (nbytes != 0) {
-        memcpy((unsigned char *)kept + head, am->payload, nbytes);
-        kept->am.payload = (unsigned char *)kept + head;
-    }
-    if (kept->next == NULL) in->last = kept;
-    *at = kept;
-    in->bytes += cost;
-    return true;
-}
-
-/* With the lock held: the next one, if it has come. */
-static struct order_kept *order_unkeep(struct order_in *in)
-{
-    struct order_kept *kept = in->kept;
-    if (kept == NULL || kept->number != in->next) return NULL;
-    in->kept = kept->next;
-    in->bytes -= sizeof(struct order_kept) + aqi_am_payload(&kept->am);
-    in->next++;
-    return kept;
+    kept->item.bytes = len;
+    kept->source = source;
+    aqi_am_keep(&kept->am, am, kept->args, kept->payload);
+    if (aqi_early_keep(&in->kept, in->done, number, &kept->item, &order_most)) return true;
+    free(kept);
+    return false;
 }
 
 /* With the lock held, which is released while handlers run. */
 static AQI_COLD void order_pass_kept(struct aqi_order *order, struct aqi_spin *lock,
                                      struct order_in *in)
 {
-    for (struct order_kept *kept; (kept = order_unkeep(in)) != NULL;) {
+    for (struct order_kept *kept; (kept = aqi_early_take(&in->kept, in->done + 1)) != NULL;) {
+        in->done++;
         order_unlock(order, lock);
         order->up.deliver(order->up.arg, kept->source, &kept->am);
         free(kept);
@@ -200,18 +178,18 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
     struct order_in *in = &order->in[stream];
     order_lock(order, lock);
     /* Another thread runs the handler of one before it: that thread passes this one on, too. */
-    if (AQI_UNLIKELY(number != in->next || in->running)) {
+    if (AQI_UNLIKELY(number != in->done + 1 || in->running)) {
         bool kept = order_keep(in, number, source, &plain);
         order_unlock(order, lock);
         if (!kept) order_break(order, source);
         return;
     }
-    in->next++;
+    in->done++;
     in->running = true;
     order_unlock(order, lock);
     order->up.deliver(order->up.arg, source, &plain);
     order_lock(order, lock);
-    if (AQI_UNLIKELY(in->kept != NULL)) order_pass_kept(order, lock, in);
+    if (AQI_UNLIKELY(in->kept.count != 0)) order_pass_kept(order, lock, in);
     in->running = false;
     order_unlock(order, lock);
 }
@@ -242,6 +220,8 @@ aq_status aqi_order_create(struct aqi_tp_params *inner, struct aqi_order **out)
 {
     struct aqi_order *order = calloc(1, sizeof(*order));
     if (order == NULL) return aqi_fail(AQ_ENOMEM, "transport", "no memory to keep an order");
+    for (unsigned i = 0; i < AQI_COUNT_OF(order->in); i++)
+        order->in[i].done = UINT32_MAX; /* the first is 0 */
     order->up = inner->hooks;
     order->threads = inner->threads;
     inner->hooks.deliver = order_hook_deliver;
@@ -270,9 +250,6 @@ void aqi_order_destroy(struct aqi_order *order)
 {
     if (order == NULL) return;
     for (unsigned i = 0; i < AQI_COUNT_OF(order->in); i++)
-        for (struct order_kept *kept; (kept = order->in[i].kept) != NULL;) {
-            order->in[i].kept = kept->next;
-            free(kept);
-        }
+        aqi_early_drop(&order->in[i].kept);
     free(order);
 }

@@ -1,5 +1,5 @@
-/* Messages that have overtaken others. */
-#include "front/fi/early.h"
+/* Numbered items that have overtaken others. */
+#include "base/early.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,68 +8,79 @@
 
 #include <cmocka.h>
 
-static bool keep(struct afi_early *early, uint32_t next, uint32_t number)
+static const struct aqi_early_most most = {.ahead = 1 << 20, .bytes = 256 << 20};
+
+struct message {
+    struct aqi_early_item item;
+    uint32_t number;
+};
+
+static bool keep(struct aqi_early *early, uint32_t next, uint32_t number)
 {
-    return afi_early_keep(early, next, number, &number, sizeof(number));
+    struct message *message = malloc(sizeof(*message));
+    assert_non_null(message);
+    *message = (struct message){.item.bytes = sizeof(number), .number = number};
+    bool kept = aqi_early_keep(early, next, number, &message->item, &most);
+    if (!kept) free(message);
+    return kept;
 }
 
-static void take(struct afi_early *early, uint32_t number)
+static void take(struct aqi_early *early, uint32_t number)
 {
-    struct afi_early_message *message = afi_early_take(early, number);
+    struct message *message = aqi_early_take(early, number);
     assert_non_null(message);
-    assert_int_equal(message->len, sizeof(number));
-    assert_memory_equal(message->bytes, &number, sizeof(number));
+    assert_int_equal(message->number, number);
     free(message);
 }
 
 /* Numbers wrap; the room grows while messages are there. */
 static void test_each_is_found_by_its_number(void **state)
 {
-    struct afi_early early = {0};
+    struct aqi_early early = {0};
     const uint32_t first = UINT32_MAX - 40, count = 5000;
     (void)state;
     for (uint32_t i = count; i > 0; i--)
         assert_true(keep(&early, first, first + i));
     assert_int_equal(early.count, count);
-    assert_null(afi_early_take(&early, first));
+    assert_null(aqi_early_take(&early, first));
     for (uint32_t i = 1; i <= count; i++)
         take(&early, first + i);
     assert_int_equal(early.count, 0);
     assert_int_equal(early.bytes, 0);
-    assert_null(afi_early_take(&early, first + 1));
-    afi_early_drop(&early);
+    assert_null(aqi_early_take(&early, first + 1));
+    aqi_early_drop(&early);
 }
 
 static void test_room_grows_in_the_middle(void **state)
 {
-    struct afi_early early = {0};
+    struct aqi_early early = {0};
     (void)state;
     for (uint32_t next = 7; next < 1000; next++) {
         assert_true(keep(&early, next, next + next));
-        struct afi_early_message *message = afi_early_take(&early, next);
+        struct message *message = aqi_early_take(&early, next);
         assert_int_equal(message != NULL, next >= 14 && next % 2 == 0);
         free(message);
     }
-    afi_early_drop(&early);
+    aqi_early_drop(&early);
     assert_int_equal(early.room, 0);
 }
 
 static void test_what_an_honest_peer_does_not_send(void **state)
 {
-    struct afi_early early = {0};
+    struct aqi_early early = {0};
     (void)state;
     assert_false(keep(&early, 10, 10)); /* its turn has come */
     assert_false(keep(&early, 10, 9));
-    assert_false(keep(&early, 10, 10 - (uint32_t)AFI_EARLY_MESSAGES));
+    assert_false(keep(&early, 10, 10 - most.ahead));
     assert_true(keep(&early, 10, 12));
     assert_false(keep(&early, 10, 12)); /* twice */
-    assert_true(keep(&early, 10, 9 + AFI_EARLY_MESSAGES));
-    assert_false(keep(&early, 10, 10 + AFI_EARLY_MESSAGES));
-    early.bytes += AFI_EARLY_BYTES - 12; /* as if others took it */
+    assert_true(keep(&early, 10, 9 + most.ahead));
+    assert_false(keep(&early, 10, 10 + most.ahead));
+    early.bytes += most.bytes - 12; /* as if others took it */
     assert_true(keep(&early, 10, 13));
     assert_false(keep(&early, 10, 14));
-    early.bytes -= AFI_EARLY_BYTES - 12;
-    afi_early_drop(&early);
+    early.bytes -= most.bytes - 12;
+    aqi_early_drop(&early);
 }
 
 int main(void)

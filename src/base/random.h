@@ -1,0 +1,11 @@
+/* Random numbers. */
+#ifndef AQI_RANDOM_H
+#define AQI_RANDOM_H
+
+#include "base/base.h"
+
+/* Fill `out` from the kernel's generator: fit for keys and secrets. AQ_ESYS, in the name of this
+ * part of the library, if the kernel has none. */
+aq_status aqi_random(void *out, size_t len, const char *part);
+
+#endif
