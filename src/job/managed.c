@@ -5,6 +5,7 @@
 #include "base/fail.h"
 #include "base/kick.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/shmem.h"
 #include "base/thread.h"
 #include "job/channel.h"
@@ -19,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -75,12 +75,6 @@ static socklen_t managed_address(const struct managed_card *card, struct sockadd
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + (size_t)(at - address->sun_path));
 }
 
-static aq_status managed_random(void *bytes, size_t len)
-{
-    if (getrandom(bytes, len, 0) == (ssize_t)len) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, "job", "getrandom");
-}
-
 /* --- the agent, from outside ---------------------------------------------------------------- */
 
 static aq_status managed_listen(const struct managed_card *card, int *listener)
@@ -121,7 +115,7 @@ static aq_status managed_start_agent(struct aqi_managed *managed)
     struct managed_plan plan = {.info = managed->manager->info};
     int ends[2];
     snprintf(plan.program, sizeof(plan.program), "%.60s", program_invocation_short_name);
-    aq_status status = managed_random(&managed->card, sizeof(managed->card));
+    aq_status status = aqi_random(&managed->card, sizeof(managed->card), "job");
     managed->card.version = aqi_wire_version(AQI_WIRE_AGENTS);
     memcpy(plan.secret, managed->card.secret, sizeof(plan.secret));
     if (status == AQ_OK) status = managed_listen(&managed->card, &plan.listener);
@@ -247,7 +241,7 @@ static aq_status managed_begin(struct aqi_managed *managed)
     }
     if (status == AQ_OK && managed->manager->info.rank == 0) {
         managed->key.version = aqi_wire_version(AQI_WIRE_AGENTS);
-        status = managed_random(managed->key.key, sizeof(managed->key.key));
+        status = aqi_random(managed->key.key, sizeof(managed->key.key), "job");
         if (status == AQ_OK)
             status = managed_put(managed, managed_job_key, &managed->key, sizeof(managed->key));
     }

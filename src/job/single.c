@@ -1,14 +1,13 @@
 /* The bootstrap of a process without a launcher: a job of one. */
 #include "base/fail.h"
+#include "base/random.h"
 #include "base/shmem.h"
 #include "base/spin.h"
 #include "job/control.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 
 /* Agreements with ourselves, answered by the next progress. */
 struct single_ask {
@@ -40,9 +39,7 @@ static aq_status single_open(struct aqi_boot *boot)
     boot->info.hosts = 1;
     boot->info.local_size = 1;
     boot->alerts = &single_of(boot)->asked;
-    if (getrandom(boot->info.key, sizeof(boot->info.key), 0) != (ssize_t)sizeof(boot->info.key))
-        return aqi_fail_errno(AQ_ESYS, errno, "job", "getrandom of the job key");
-    return AQ_OK;
+    return aqi_random(boot->info.key, sizeof(boot->info.key), "job");
 }
 
 static aq_status single_allgather(struct aqi_boot *boot, const void *mine, size_t len, void *all)

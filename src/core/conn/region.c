@@ -7,11 +7,10 @@
 #include "core/conn/region.h"
 
 #include "base/array.h"
+#include "base/random.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 struct aq_region {
     uint32_t ticket[AQI_TICKET]; /* the place, and the secret */
@@ -83,9 +82,10 @@ aq_status aq_region_create(aq_connection *conn, void *addr, size_t size, unsigne
     aq_region *region = calloc(1, sizeof(*region));
     if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     *region = (aq_region){.addr = addr, .size = size, .rights = rights, .only = conn};
-    if (getrandom(region->ticket, sizeof(region->ticket), 0) != (ssize_t)sizeof(region->ticket)) {
+    st = aqi_random(region->ticket, sizeof(region->ticket), "core");
+    if (st != AQ_OK) {
         free(region);
-        return aqi_fail_errno(AQ_ESYS, errno, "core", "%s: no random numbers", __func__);
+        return st;
     }
     aqi_spin_lock(&regions.lock);
     bool placed = region_place(region);

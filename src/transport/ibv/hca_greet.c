@@ -11,12 +11,12 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/stats.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* Flags of a greeting: it knows your queue pairs; and it needs no answer. */
 enum { GREET_KNOWS = 1, GREET_UP = 2 };
@@ -135,9 +135,8 @@ aq_status hca_greet_open(struct hca_tp *hca)
         uint32_t qkey, psn;
     } random;
     aq_status st = aqi_mac_open(AQI_MAC_HMAC, &greeter->mac);
+    if (st == AQ_OK) st = aqi_random(&random, sizeof(random), "ibv");
     if (st != AQ_OK) return st;
-    if (getrandom(&random, sizeof(random), 0) != sizeof(random))
-        return aqi_fail(AQ_ESYS, "ibv", "cannot get random numbers (getrandom)");
     greeter->epoch = random.epoch | 1;
     greeter->qkey = random.qkey & 0x7fffffff; /* the high bit is reserved for the system */
     greeter->memory = aligned_alloc(GREET_PAGE, len);

@@ -6,13 +6,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/touch.h"
 #include "transport/shm/shm_impl.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -39,8 +39,8 @@ aq_status shm_cma_open(struct shm_tp *shm)
     uint32_t ranks = shm->layout.ranks;
     shm->proof = calloc(1, sizeof(*shm->proof) + ranks * sizeof(shm->proof->written[0]));
     if (shm->proof == NULL) return aqi_fail(AQ_ENOMEM, "shm", "no memory for %u peers", ranks);
-    if (getrandom(&shm->proof->cookie, sizeof(shm->proof->cookie), 0) != sizeof(uint64_t))
-        return aqi_fail_errno(AQ_ESYS, errno, "shm", "cannot get a random number");
+    aq_status st = aqi_random(&shm->proof->cookie, sizeof(shm->proof->cookie), "shm");
+    if (st != AQ_OK) return st;
     shm->inbox->pid = (uint32_t)getpid();
     shm->inbox->proof = (uint64_t)(uintptr_t)shm->proof;
     shm->inbox->cookie = shm->proof->cookie;

@@ -4,13 +4,13 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/stats.h"
 #include "dgram/ports/interface.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
 /* ns, for an interface that is up but cannot be used yet */
@@ -18,16 +18,10 @@
 
 /* --- random numbers -------------------------------------------------------------------------- */
 
-aq_status udp_random(void *out, size_t len)
-{
-    if (getrandom(out, len, 0) == (ssize_t)len) return AQ_OK;
-    return aqi_fail(AQ_ESYS, "udp", "the kernel gives no random numbers (getrandom)");
-}
-
 aq_status udp_random_config(struct aqi_dgram_config *config)
 {
-    aq_status st = udp_random(&config->epoch, sizeof(config->epoch));
-    return st == AQ_OK ? udp_random(&config->seed, sizeof(config->seed)) : st;
+    aq_status st = aqi_random(&config->epoch, sizeof(config->epoch), "udp");
+    return st == AQ_OK ? aqi_random(&config->seed, sizeof(config->seed), "udp") : st;
 }
 
 /* --- opening --------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * call carries; and it looks for the other end, not for the hosts of a job.
  */
 #include "base/fail.h"
+#include "base/random.h"
 #include "dgram/ports/address.h"
 #include "transport/udp/udp_impl.h"
 
@@ -62,7 +63,7 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
                             "set, too");
         udp->authenticate = own->addr.authenticate != 0;
     } else {
-        aq_status st = udp_random(own->addr.nonce, sizeof(own->addr.nonce));
+        aq_status st = aqi_random(own->addr.nonce, sizeof(own->addr.nonce), "udp");
         if (st != AQ_OK) return st;
     }
     own->addr.authenticate = udp->authenticate;

@@ -176,7 +176,6 @@ static inline void udp_unlock(struct udp_tp *udp)
 enum { UDP_IP_HEADERS = 28 };
 
 /* udp.c */
-aq_status udp_random(void *out, size_t len);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
 /* Packets dropped by the port. Counted from time to time only: the kernel has to be asked. */
 uint64_t udp_count_drops(struct udp_tp *udp);

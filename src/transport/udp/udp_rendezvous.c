@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/kick.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "base/shmem.h"
 #include "base/stats.h"
 #include "base/timer.h"
@@ -332,7 +333,7 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     channel->call = packet->call;
     channel->until = rendezvous->now + rendezvous_patience_ns;
     int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
-    if (fd >= 0 && udp_random(channel->call.listener, UDP_CALL_BYTES) == AQ_OK &&
+    if (fd >= 0 && aqi_random(channel->call.listener, UDP_CALL_BYTES, "udp") == AQ_OK &&
         udp_channel_socket(channel, fd) == AQ_OK && udp_channel_up(channel) == AQ_OK) {
         udp_rendezvous_needs_turn(channel);
         return channel;
@@ -645,7 +646,7 @@ static aq_status udp_rendezvous_begin(struct aqi_rendezvous *rendezvous, struct 
         st = aqi_fail_no_fd(error, "udp", "calling another program");
     else if (error != 0)
         st = aqi_fail_errno(AQ_ESYS, error, "udp", "it cannot be reached");
-    if (st == AQ_OK) st = udp_random(channel->call.caller, UDP_CALL_BYTES);
+    if (st == AQ_OK) st = aqi_random(channel->call.caller, UDP_CALL_BYTES, "udp");
     if (st == AQ_OK) st = udp_channel_write(channel, message);
     if (st != AQ_OK) {
         udp_channel_free(channel);
@@ -751,7 +752,7 @@ static aq_status udp_rendezvous_open(const struct aqi_rendezvous_hooks *hooks,
         st = aqi_fail_no_fd(errno, "udp", "opening what connections wait with");
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_HMAC, &rendezvous->mac);
     if (st == AQ_OK) st = aqi_mac_open(AQI_MAC_SIPHASH, &rendezvous->packets);
-    if (st == AQ_OK) st = udp_random(rendezvous->cookies, sizeof(rendezvous->cookies));
+    if (st == AQ_OK) st = aqi_random(rendezvous->cookies, sizeof(rendezvous->cookies), "udp");
     if (st == AQ_OK) st = udp_secret_read(udp_config.secret, rendezvous->mac, &rendezvous->secret);
     udp_connection_set_secret(&rendezvous->secret);
     if (st != AQ_OK) {
