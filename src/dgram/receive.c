@@ -24,6 +24,7 @@ struct dgram_arrival {
     struct dgram_incoming *done;  /* complete, to be delivered; in no list */
     const char *broken;           /* why the connection cannot go on: the packet counts as come */
     bool sliced;                  /* the last slice of a packet has come */
+    bool loose;                   /* it is a message that may be dropped */
 };
 
 /* Acknowledged data cannot come again: without memory for it the connection cannot go on. */
@@ -436,14 +437,23 @@ static bool receive_slice(struct aqi_dgram *dgram, struct dgram_arrival *arrival
     return true;
 }
 
+/* Where it was agreed on; receive_loose delivers it. */
+static bool receive_may_be_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
+                                 const struct dgram_record *r, const unsigned char *bytes, size_t n)
+{
+    (void)arrival, (void)r, (void)bytes, (void)n;
+    return dgram->env.config.loose;
+}
+
 /* False: malformed, or there is no memory for it. */
 static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
                                                   const struct dgram_record *,
                                                   const unsigned char *, size_t) = {
-    [DGRAM_FRAGMENT] = receive_fragment, [DGRAM_PUT] = receive_put,
-    [DGRAM_LONG] = receive_long,         [DGRAM_GET] = receive_get,
-    [DGRAM_BYTES] = receive_bytes,       [DGRAM_REFUSED] = receive_refused,
-    [DGRAM_SACK] = receive_sack,         [DGRAM_SLICE] = receive_slice,
+    [DGRAM_FRAGMENT] = receive_fragment,  [DGRAM_PUT] = receive_put,
+    [DGRAM_LONG] = receive_long,          [DGRAM_GET] = receive_get,
+    [DGRAM_BYTES] = receive_bytes,        [DGRAM_REFUSED] = receive_refused,
+    [DGRAM_SACK] = receive_sack,          [DGRAM_SLICE] = receive_slice,
+    [DGRAM_LOOSE] = receive_may_be_loose,
 };
 
 static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
@@ -572,25 +582,21 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     if (!keep) receive_messages(dgram, source, packet, len);
 }
 
-static bool receive_is_loose(const unsigned char *packet, size_t len)
+static bool receive_is_loose(const struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
 {
     struct dgram_record record;
     const unsigned char *bytes;
     size_t nbytes, at = sizeof(struct dgram_head);
-    return dgram_record_next(packet, len, &at, &record, &bytes, &nbytes) &&
+    return dgram->env.config.loose &&
+           dgram_record_next(packet, len, &at, &record, &bytes, &nbytes) &&
            record.kind == DGRAM_LOOSE;
 }
 
-/* A message that may be dropped: where no handler may run and there is no room to keep it, it is.
- */
+/* A message that may be dropped, and is if no handler may run and there is no room to keep it. */
 static void receive_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                           unsigned char *packet, size_t len)
 {
     struct dgram_peer *peer = arrival->peer;
-    if (!dgram->env.config.loose) {
-        dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
-        return;
-    }
     if (!arrival->requests) {
         if (!receive_turn(dgram, peer) || !receive_keep(dgram, peer, packet, len, false))
             dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
@@ -613,7 +619,7 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
     }
     receive_records(dgram, arrival, packet, len);
     dgram_ack_done(&dgram->env, peer, &arrival->news);
-    if (AQI_UNLIKELY(receive_is_loose(packet, len))) receive_loose(dgram, arrival, packet, len);
+    if (AQI_UNLIKELY(arrival->loose)) receive_loose(dgram, arrival, packet, len);
 }
 
 /* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
@@ -730,8 +736,9 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
     if (head.flags & DGRAM_NUMBERED) dgram_ack_done(&dgram->env, peer, &arrival.news);
     const struct dgram_seen *seen = &conn->rx[arrival.channel].seen;
     bool numbered = (head.flags & DGRAM_NUMBERED) != 0;
+    arrival.loose = !numbered && receive_is_loose(dgram, packet, len);
     bool new = numbered ? dgram_seen_fits(seen, head.seq) && !dgram_seen_has(seen, head.seq)
-                        : dgram->env.config.loose &&receive_is_loose(packet, len);
+                        : arrival.loose;
     if (how == RECEIVE_ANSWER && new) {
         receive_later(dgram, peer, &head, packet, whole);
     } else if (numbered) {
