@@ -268,6 +268,18 @@ bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *
            interface_source(&at.any, aqi_sockaddr_len(&at), source) == 0;
 }
 
+void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMESIZE])
+{
+    struct ifaddrs *all = NULL;
+    name[0] = '\0';
+    if (getifaddrs(&all) != 0) return;
+    const struct ifaddrs *i = all;
+    while (i != NULL && !interface_same_ip(i->ifa_addr, address))
+        i = i->ifa_next;
+    if (i != NULL) snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+    freeifaddrs(all);
+}
+
 bool ports_interface_loopback_is_down(void)
 {
     struct ifaddrs *all = NULL;

@@ -39,6 +39,9 @@ bool ports_interface_is_coming(char name[IF_NAMESIZE]);
 /* Whether the kernel has a route to `to` now. `*source`: our address in packets that go there. */
 bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source);
 
+/* The name of the interface with this address, whatever the port; "" if there is none. */
+void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMESIZE]);
+
 /* Then nothing passes between processes of this host, whatever their addresses. */
 bool ports_interface_loopback_is_down(void);
 

@@ -3,33 +3,12 @@
 #include "dgram/ports/interface.h"
 #include "transport/udp/udp_channel.h"
 
-#include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 /* ns; a little more than the default of AQ_CONN_TIMEOUT, which ends with an error. */
 static const uint64_t unanswered_warn_after = 6000000000;
-
-/* The name of the interface with this address; "" if there is none. */
-static void udp_unanswered_interface(const union aqi_sockaddr *own, char name[IF_NAMESIZE])
-{
-    struct ifaddrs *all = NULL;
-    union aqi_sockaddr bare = *own;
-    name[0] = '\0';
-    *aqi_sockaddr_port(&bare) = 0;
-    if (getifaddrs(&all) != 0) return;
-    for (const struct ifaddrs *at = all; at != NULL && name[0] == '\0'; at = at->ifa_next) {
-        if (at->ifa_addr == NULL || at->ifa_addr->sa_family != bare.any.sa_family) continue;
-        union aqi_sockaddr one = {.any.sa_family = 0};
-        memcpy(&one, at->ifa_addr, aqi_sockaddr_len(&bare));
-        bool same = bare.any.sa_family == AF_INET6
-                        ? memcmp(&one.v6.sin6_addr, &bare.v6.sin6_addr, 16) == 0
-                        : one.v4.sin_addr.s_addr == bare.v4.sin_addr.s_addr;
-        if (same) snprintf(name, IF_NAMESIZE, "%s", at->ifa_name);
-    }
-    freeifaddrs(all);
-}
 
 /* "10.0.0.7:4000 to 10.0.0.8:41234 (interface eth0)" */
 static void udp_unanswered_ends(const struct aqi_control_channel *channel, char *text, size_t size)
@@ -42,7 +21,7 @@ static void udp_unanswered_ends(const struct aqi_control_channel *channel, char 
         snprintf(text, size, "its address");
         return;
     }
-    udp_unanswered_interface(&own, interface);
+    ports_interface_named(&own, interface);
     snprintf(text, size, "%s to %s (interface %s)", aqi_sockaddr_text(&peer, to),
              aqi_sockaddr_text(&own, from), interface[0] != '\0' ? interface : "?");
 }
