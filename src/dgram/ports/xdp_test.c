@@ -255,15 +255,37 @@ static void arrives(struct aqi_port *a, struct aqi_port *b, uint32_t number, boo
     free(arrivals);
 }
 
+/* Two ports that reach each other by frames; the caller is in the space of the first. */
+struct pair {
+    struct aqi_port *a, *b;
+    struct arrivals *arrivals;
+};
+
+static struct pair pair_open(void)
+{
+    struct pair pair = {.a = port_in(0, &aqi_port_xdp),
+                        .b = port_in(1, &aqi_port_xdp),
+                        .arrivals = calloc(1, sizeof(*pair.arrivals))};
+    assert_non_null(pair.arrivals);
+    arrives(pair.a, pair.b, 2000, true);
+    enter(0);
+    return pair;
+}
+
+static void pair_close(struct pair *pair)
+{
+    pair->a->ops->close(pair->a);
+    pair->b->ops->close(pair->b);
+    free(pair->arrivals);
+}
+
 /* While the interface is down its frames stay in the ring; then it goes on. */
 static void an_interface_comes_back(void **state)
 {
     (void)state;
-    struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
-    assert_non_null(arrivals);
-    arrives(a, b, 2000, true);
-    enter(0);
+    struct pair pair = pair_open();
+    struct aqi_port *a = pair.a, *b = pair.b;
+    struct arrivals *arrivals = pair.arrivals;
     assert_true(ip("link set pair0 down"));
     capture_start(&capture);
     for (uint32_t i = 0; i < 1000; i++)
@@ -279,9 +301,7 @@ static void an_interface_comes_back(void **state)
     assert_true(arrivals->count >= PORTS_XDP_SEND);
     assert_int_equal(arrivals->altered, 0);
     arrives(a, b, 2001, true);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    pair_close(&pair);
 }
 
 /* Another file takes the place of its descriptors: packets leave through the sockets,
@@ -314,20 +334,16 @@ static void a_stuck_ring_is_left(void **state)
 static void an_interface_is_taken_away(void **state)
 {
     (void)state;
-    struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp);
-    struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
-    assert_non_null(arrivals);
-    arrives(a, b, 2000, true);
-    enter(0);
+    struct pair pair = pair_open();
+    struct aqi_port *a = pair.a, *b = pair.b;
+    struct arrivals *arrivals = pair.arrivals;
     assert_true(ip("link del pair0"));
     for (uint32_t i = 0; i < 1000; i++)
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64));
     assert_true(a->ops->drops(a) >= 1000);
     for (unsigned i = 0; i < 1000; i++)
         assert_int_equal(a->ops->receive(a, AQI_PORT_DEEP, packet_take, arrivals), 0);
-    a->ops->close(a);
-    b->ops->close(b);
-    free(arrivals);
+    pair_close(&pair);
 }
 
 static void others_on_the_interface_get_theirs(void **state)
