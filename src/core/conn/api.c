@@ -141,8 +141,7 @@ aq_status aq_listener_close(aq_listener *listener)
 
 /* --- connecting ------------------------------------------------------------------------------ */
 
-/* The size that a program compiled in, within reason; `name` is the type's. */
-static aq_status conn_api_check_size(const char *call, size_t struct_size, const char *name)
+aq_status conn_check_size(const char *call, size_t struct_size, const char *name)
 {
     if (struct_size >= sizeof(size_t) && struct_size <= 4096) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: params.struct_size is %zu: set it to sizeof(%s)", call,
@@ -179,7 +178,7 @@ static aq_status conn_api_read_connect(const char *call, const aq_connect_params
     const unsigned known = AQ_CONNECT_ANYBODY | AQ_CONNECT_WAIT | CONN_API_TRAITS;
     *params = (aq_connect_params){.struct_size = sizeof(*params)};
     if (given == NULL) return AQ_OK;
-    aq_status st = conn_api_check_size(call, given->struct_size, "aq_connect_params");
+    aq_status st = conn_check_size(call, given->struct_size, "aq_connect_params");
     if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
     if ((params->flags & CONN_API_TRAITS) == CONN_API_TRAITS)
@@ -345,7 +344,7 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
     aq_status st = conn_api_take_request(conn, __func__);
     if (st != AQ_OK) return st;
     if (given != NULL) {
-        st = conn_api_check_size(__func__, given->struct_size, "aq_accept_params");
+        st = conn_check_size(__func__, given->struct_size, "aq_accept_params");
         if (st != AQ_OK) return st;
         memcpy(&params, given, aqi_min(given->struct_size, sizeof(params)));
     }

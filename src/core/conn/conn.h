@@ -69,7 +69,7 @@ struct aq_connection {
 
     /* Being set up. */
     uint64_t deadline_ns, retry_ns, pause_ns;
-    void *sent; /* our data, for each call */
+    void *sent;           /* our data, for each call */
     uint32_t nsent;
     void *data; /* theirs */
     uint32_t nbytes;
@@ -198,6 +198,9 @@ void conn_opened(aq_connection *conn);
 void conn_close_objects(aq_connection *conn);
 /* Memory that a stranger passed must not be able to fault under us. */
 aq_status conn_check_object(int fd, uint64_t size, bool exactly);
+
+/* conn/api.c: check the size of params that a program compiled in; `name` is the type's. */
+aq_status conn_check_size(const char *call, size_t struct_size, const char *name);
 
 /* bells.c: ours for the peer, and the peer's. */
 aq_status conn_bells_open(void);

@@ -207,15 +207,18 @@ uint64_t conn_next_time(void)
 static bool conn_handshake_differs(unsigned t, aq_status decoded, const struct aqi_hello *hello,
                                    char why[200])
 {
-    static const char caller[] = "the caller", server[] = "the server";
-    enum aqi_wire wire = aqi_transports[t]->rendezvous->wire;
-    if (decoded == AQ_EMISMATCH)
-        return !aqi_wire_differs(why, 200, AQI_WIRE_CONNECTION, caller, hello->version, server);
-    if (decoded != AQ_OK || hello->type != AQI_HELLO_CALL) return false;
-    if (hello->messages != aqi_wire_version(AQI_WIRE_MESSAGES))
-        return !aqi_wire_differs(why, 200, AQI_WIRE_MESSAGES, caller, hello->messages, server);
-    return hello->transport != aqi_wire_version(wire) &&
-           !aqi_wire_differs(why, 200, wire, caller, hello->transport, server);
+    enum aqi_wire wire = AQI_WIRE_CONNECTION;
+    unsigned theirs = hello->version;
+    if (decoded == AQ_OK && hello->type == AQI_HELLO_CALL) {
+        bool messages = hello->messages != aqi_wire_version(AQI_WIRE_MESSAGES);
+        wire = messages ? AQI_WIRE_MESSAGES : aqi_transports[t]->rendezvous->wire;
+        theirs = messages ? hello->messages : hello->transport;
+    } else if (decoded != AQ_EMISMATCH) {
+        return false;
+    }
+    if (theirs == aqi_wire_version(wire)) return false;
+    aqi_wire_differs(why, 200, wire, "the caller", theirs, "the server");
+    return true;
 }
 
 /* Why this call is refused at once; AQ_OK: it is not. */

@@ -42,10 +42,8 @@ static aq_status send_check_params(struct send_call *c, const aq_send_params *gi
     aq_send_params *params = &c->params;
     *params = (aq_send_params){.struct_size = sizeof(*params)};
     if (given != NULL) {
-        if (given->struct_size < sizeof(size_t) || given->struct_size > 4096)
-            return aqi_fail(AQ_EINVAL, "core",
-                            "%s: params.struct_size is %zu: set it to sizeof(aq_send_params)",
-                            c->call, given->struct_size);
+        aq_status st = conn_check_size(c->call, given->struct_size, "aq_send_params");
+        if (st != AQ_OK) return st;
         memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
     }
     if ((params->flags & ~known) != 0)
