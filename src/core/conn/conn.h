@@ -69,6 +69,7 @@ struct aq_connection {
 
     /* Being set up. */
     uint64_t deadline_ns, retry_ns, pause_ns;
+    char unanswered[320]; /* why the last call had no answer, while another one is due */
     void *sent;           /* our data, for each call */
     uint32_t nsent;
     void *data; /* theirs */

@@ -180,6 +180,8 @@ void conn_times(uint64_t now_ns)
                          conn_handshake_nobody(conn));
             else if (conn->channel != NULL)
                 conn_rendezvous(conn)->unanswered(conn->channel, reason, sizeof(reason));
+            else if (conn->unanswered[0] != 0)
+                memcpy(reason, conn->unanswered, sizeof(reason));
             conn_handshake_fail(conn, AQ_ETIMEOUT, reason);
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->retry_ns) {
             conn_connect(conn);
@@ -435,6 +437,9 @@ static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status st
 {
     aq_connection *conn = channel_user;
     (void)arg;
+    if (conn_state(conn) == AQ_CONNECTION_CALLING && conn->channel != NULL)
+        conn_rendezvous(conn)->unanswered(conn->channel, conn->unanswered,
+                                          sizeof(conn->unanswered));
     conn_drop_channel(conn);
     switch (conn_state(conn)) {
     case AQ_CONNECTION_CALLING:
