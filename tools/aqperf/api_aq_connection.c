@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { PEER = 1 };
 
@@ -86,21 +85,18 @@ static long memory(void)
     return sum;
 }
 
-static struct timespec opening;
+static double opening; /* ns */
 static long memory_before;
 
 static void begin_opening(void)
 {
     memory_before = memory();
-    clock_gettime(CLOCK_MONOTONIC, &opening);
+    opening = measure_now_ns();
 }
 
 static void tell_opened(size_t n)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    double s =
-        (double)(now.tv_sec - opening.tv_sec) + (double)(now.tv_nsec - opening.tv_nsec) / 1e9;
+    double s = (measure_now_ns() - opening) / 1e9;
     fprintf(stderr, "aqperf: %zu connections in %.3f s (%.0f per second), %.1f KB each here\n", n,
             s, (double)n / s, (double)(memory() - memory_before) / (double)n);
 }
