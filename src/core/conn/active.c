@@ -25,7 +25,8 @@ enum {
     ACTIVE_LONG = 4096,  /* and all */
     ACTIVE_BATCH = 64    /* rest behind one barrier */
 };
-/* Messages are looked for in every so many rounds of progress, unless one is awaited. */
+/* In every so many rounds of progress messages are looked for, unless one is awaited, and one of
+ * the resting connections is looked at. */
 enum { ACTIVE_LOOK = 256 };
 
 /* --- entering -------------------------------------------------------------------------------- */
