@@ -606,18 +606,19 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
     rendezvous->happened = 0;
     rendezvous->inside = true;
     unsigned n = 0;
-    bool turns = rendezvous->timer_at <= rendezvous->now;
     /* One at a time: what is done for one may end another. */
     for (; n < RENDEZVOUS_BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1; n++) {
         struct udp_end *end = event.data.ptr;
-        if (end == NULL)
-            turns = aqi_kick_take(rendezvous->timer);
-        else if (end->listener)
+        if (end == NULL) {
+            (void)aqi_kick_take(rendezvous->timer);
+            rendezvous->timer_at = UINT64_MAX; /* what it was set for may come after `now` */
+        } else if (end->listener) {
             (void)udp_rendezvous_hear((struct aqi_listener *)end);
-        else
+        } else {
             udp_rendezvous_receive((struct aqi_control_channel *)end);
+        }
     }
-    if (turns || n > 0) udp_rendezvous_turns(rendezvous);
+    if (n > 0 || rendezvous->timer_at <= rendezvous->now) udp_rendezvous_turns(rendezvous);
     rendezvous->inside = false;
     n = rendezvous->happened;
     udp_rendezvous_unlock(rendezvous);

@@ -397,6 +397,25 @@ static void test_callers_that_say_nothing(void **state)
     close(fd);
 }
 
+/*
+ * The timer may expire when progress has read the clock already, by which nothing is due yet. It
+ * wakes the program again, or nothing would while the other side is silent.
+ */
+static void test_timer_during_progress(void **state)
+{
+    struct udp_call call = anybody();
+    int fd = stranger("127.0.0.1");
+    (void)state;
+    udp_config.keepalive_ns = 400000000; /* a turn in each eighth of it */
+    assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
+    (void)udp_rendezvous.progress(world.rendezvous);
+    aqi_timer_at(world.rendezvous->timer, 1); /* earlier than it thinks, so after its look */
+    await(world.rendezvous->timer);
+    (void)udp_rendezvous.progress(world.rendezvous);
+    await(udp_rendezvous.wait_fd(world.rendezvous));
+    close(fd);
+}
+
 static void test_calls_when_a_listener_ends(void **state)
 {
     struct udp_call call = anybody();
@@ -464,6 +483,7 @@ int main(void)
         WORLD_TEST(test_room_of_an_address),
         WORLD_TEST(test_room_in_all),
         WORLD_TEST(test_callers_that_say_nothing),
+        WORLD_TEST(test_timer_during_progress),
         WORLD_TEST(test_calls_when_a_listener_ends),
         WORLD_TEST(test_ipv6),
         WORLD_TEST(test_held_listener),
