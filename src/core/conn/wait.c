@@ -66,7 +66,7 @@ static void conn_wait_wake(uint64_t slot)
 static bool conn_wait_take_wakes(bool kicks)
 {
     struct epoll_event events[64];
-    bool messages = false, bell = false;
+    bool messages = false, bell = false, disarmed = false;
     int n = epoll_wait(conns.fds.epoll, events, AQI_COUNT_OF(events), 0);
     for (int i = 0; i < n; i++) {
         uint64_t tag = events[i].data.u64;
@@ -74,9 +74,12 @@ static bool conn_wait_take_wakes(bool kicks)
         if (tag == CORE_TAG_TIMER && kicks) (void)aqi_kick_take(conns.fds.timer);
         messages = messages || tag == TAG_RENDEZVOUS;
         bell = bell || tag == TAG_BELL;
+        disarmed = disarmed || tag >= TAG_BELL;
         if (tag >= TAG_SLOT) conn_wait_wake(tag - TAG_SLOT);
     }
     if (bell) conn_wait_disarm_bells();
+    /* The sleep of another thread that these were to end may not have begun, or go on. */
+    if (core.multi && !kicks && disarmed) conn_wait_disarmed();
     return messages;
 }
 

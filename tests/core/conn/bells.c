@@ -6,6 +6,7 @@
 #include "core/conn/conn.h"
 #include "harness.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -251,6 +252,30 @@ static void play_with(const char *name, void (*liar)(uint32_t number), uint32_t 
     play_ended(server);
 }
 
+/*
+ * A thread is about to sleep when the bell rings; another, which has looked at the bell before
+ * that, takes the byte that was to end the sleep.
+ */
+static void two_threads(uint32_t number)
+{
+    struct pollfd wakes = {.events = POLLIN};
+    (void)number;
+    open_with_handlers(AQ_THREAD_MULTIPLE);
+    listen_here();
+    CHECK_OK(aq_wait_fd(&wakes.fd));
+    while (aq_wait_prepare() != AQ_OK)
+        CHECK(aq_poll() >= AQ_OK);
+    const struct aqi_bell *bell = &conns.bells[0].bell;
+    CHECK(aqi_bell_ring(
+        &(struct aqi_bell_rope){.memory = bell->memory, .socket = bell->socket, .wakes = true}));
+    CHECK_EQUAL(poll(&wakes, 1, 0), 1);
+    aqi_spin_lock(&conns.lock);
+    conn_look();
+    aqi_spin_unlock(&conns.lock);
+    CHECK_EQUAL(poll(&wakes, 1, 0), 1);
+    job_close();
+}
+
 int main(void)
 {
     for (uint32_t threads = 0; threads < 2; threads++) {
@@ -259,6 +284,8 @@ int main(void)
         play_ended(client);
         play_ended(server);
     }
+    play_begin("bells.two_threads");
+    play_ended(play_start(two_threads, 0));
     if (play_far()) return 0; /* there peers ring no bell */
     play_with("bells.mute", mute, 0);
     play_with("bells.dead", dead, 0);
