@@ -10,7 +10,7 @@ enum {
     SEARCH_ROUGHLY_SURE = 4,
     SEARCH_MOST = 24,    /* rounds, then what has passed will do */
     SEARCH_SILENCES = 5, /* in succession, half a second: so long few peers wait for a processor */
-    SEARCH_FORGET = 12,  /* likewise, then what has passed may pass no more */
+    SEARCH_FORGET = 8,   /* likewise, then what has passed may pass no more */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide what is left, */
     SEARCH_JUMBO = 8960 /* above this few, as they take long: what jumbo frames carry */

@@ -119,7 +119,6 @@ static void what_does_not_leave_is_as_good_as_lost(void **state)
     assert_int_equal(found, 1392);
 }
 
-/* Nothing passes, such as to a host that is down: that is no small path. */
 /*
  * A buffer that never holds a whole round: the small packets that the path carries still get
  * through, since rounds become short and begin with the smallest.
@@ -153,6 +152,7 @@ static void long_rounds_become_short(void **state)
     assert_true(search.crowded);
 }
 
+/* Nothing passes, such as to a host that is down: that is no small path. */
 static void silence_says_nothing(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void silence_says_nothing(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     path.carries = 100; /* what was known is still true, and too little */
-    for (unsigned i = 0; i < 10; i++)
+    for (unsigned i = 0; i < 7; i++)
         assert_int_equal(play(&search, &path), DGRAM_SILENT);
     path.carries = 1400;
     for (unsigned i = 0; i < 3; i++)
@@ -181,6 +181,25 @@ static void silence_says_nothing(void **state)
     assert_int_equal(search.largest, 1024);
 }
 
+/* What has passed passes no more, since the route has changed while the search went on. */
+static void path_shrinks_during_the_search(void **state)
+{
+    (void)state;
+    struct dgram_search search = {0};
+    struct path path = {.carries = 1400};
+    dgram_search_begin(&search, 1472, 0);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(play(&search, &path), DGRAM_GO_ON);
+    path.carries = 640;
+    for (unsigned i = 0; i < 8; i++) /* rounds of half a second: some of the peer's patience */
+        assert_int_equal(play(&search, &path), DGRAM_SILENT);
+    assert_int_equal(play(&search, &path), DGRAM_GO_ON);
+    unsigned rounds = 0;
+    while (play(&search, &path) != DGRAM_FOUND)
+        assert_true(++rounds < 24);
+    assert_int_equal(search.small, 640);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +208,7 @@ int main(void)
         cmocka_unit_test(what_does_not_leave_is_as_good_as_lost),
         cmocka_unit_test(long_rounds_become_short),
         cmocka_unit_test(silence_says_nothing),
+        cmocka_unit_test(path_shrinks_during_the_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
