@@ -90,8 +90,7 @@ static const char *net_loses(struct sim *sim, const struct sim_packet *packet)
     const struct sim_plan *plan = &sim->plan;
     if (sim_has(sim, SIM_MTU) && packet->len > plan->mtu && (packet->from | packet->to) % 2 != 0)
         return "larger than the path carries";
-    if (sim->now >= plan->shrunk_at && packet->len > plan->shrunk &&
-        (packet->from | packet->to) % 2 != 0)
+    if (sim_has_shrunk(sim) && packet->len > plan->shrunk && (packet->from | packet->to) % 2 != 0)
         return "larger than the path carries by now";
     if (sim->clear) return NULL;
     if (other_side(sim, packet->from, packet->to)) return "a partition";

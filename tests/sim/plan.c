@@ -134,7 +134,6 @@ static void plan_shrink(struct sim *sim, struct sim_plan *plan)
     if (sim->options.drawn && drawn) plan->faults |= 1u << SIM_SHRINK;
     plan->shrunk = draw(sim, AQI_DGRAM_LEAST_PACKET, plan->config.packet);
     plan->shrunk_at = SIM_BEGIN + sim_below(sim, SIM_OF_PLAN, plan->horizon);
-    if (!sim_has(sim, SIM_SHRINK)) plan->shrunk_at = SIM_NEVER;
 }
 
 void sim_plan(struct sim *sim)

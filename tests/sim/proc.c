@@ -81,7 +81,7 @@ static size_t proc_path_to(const struct sim_proc *proc, uint32_t id)
     size_t bytes = sim->plan.config.packet;
     bool odd = ((proc->id | id) & 1) != 0;
     if (sim_has(sim, SIM_MTU) && odd) bytes = aqi_min(bytes, sim->plan.mtu);
-    if (sim->now >= sim->plan.shrunk_at && odd) bytes = aqi_min(bytes, sim->plan.shrunk);
+    if (sim_has_shrunk(sim) && odd) bytes = aqi_min(bytes, sim->plan.shrunk);
     bytes = aqi_min(bytes, proc_room_for(proc));
     return aqi_min(bytes, proc_room_for(&sim->procs[id]));
 }

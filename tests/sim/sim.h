@@ -253,6 +253,11 @@ static inline bool sim_has(const struct sim *sim, enum sim_fault fault)
     return sim->plan.faults >> fault & 1;
 }
 
+static inline bool sim_has_shrunk(const struct sim *sim)
+{
+    return sim_has(sim, SIM_SHRINK) && sim->now >= sim->plan.shrunk_at;
+}
+
 /* --- plan.c, queue.c, run.c ----------------------------------------------------------------------
  */
 
