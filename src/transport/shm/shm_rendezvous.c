@@ -313,7 +313,8 @@ static aq_status shm_rendezvous_bind_to(int fd, const char *uri, char *uri_out,
                                         struct shm_name *bound)
 {
     static atomic_uint serial;
-    bool fixed = uri[strlen(uri) - 1] != '/';
+    size_t len = strlen(uri);
+    bool fixed = !len || uri[len - 1] != '/';
     struct shm_name name;
     for (int tries = 0; tries < 10000; tries++) {
         int n = fixed ? snprintf(uri_out, AQI_URI_MAX, "%s", uri)
