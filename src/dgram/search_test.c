@@ -181,7 +181,7 @@ static void silence_says_nothing(void **state)
     assert_int_equal(search.largest, 1024);
 }
 
-/* What has passed passes no more, since the route has changed while the search went on. */
+/* The route changes while the search goes on, and sizes that have passed no longer do. */
 static void path_shrinks_during_the_search(void **state)
 {
     (void)state;
