@@ -263,13 +263,13 @@ void dgram_ack_recovered(struct dgram_conn *conn)
     conn->recovered = 0;
 }
 
-void dgram_ack_too_large(struct dgram_conn *conn)
+void dgram_ack_too_large(const struct dgram_env *env, struct dgram_conn *conn)
 {
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++)
         for (struct dgram_packet *packet = conn->tx[c].flying.first, *next; packet != NULL;
              packet = next) {
             next = packet->next;
-            if (packet->len + packet->bulk_len > conn->packet) ack_lost(conn, packet);
+            if (dgram_packet_size(env, packet) > conn->packet) ack_lost(conn, packet);
         }
 }
 

@@ -268,11 +268,18 @@ enum {
     DGRAM_STUCK_AFTER = 1000000000 /* ns */
 };
 
+/* Bytes of a packet that the path has to carry. */
+static inline size_t dgram_packet_size(const struct dgram_env *env,
+                                       const struct dgram_packet *packet)
+{
+    return packet->len + packet->bulk_len + (env->config.authenticate ? DGRAM_TAG : 0);
+}
+
 /* When the path may have become too small for a packet that was sent again and again. */
-static inline uint64_t dgram_stuck_at(const struct dgram_conn *conn,
+static inline uint64_t dgram_stuck_at(const struct dgram_env *env, const struct dgram_conn *conn,
                                       const struct dgram_packet *packet)
 {
-    bool large = packet->len + packet->bulk_len > AQI_DGRAM_LEAST_PACKET;
+    bool large = dgram_packet_size(env, packet) > AQI_DGRAM_LEAST_PACKET;
     if (packet->tries < DGRAM_STUCK_TRIES || packet->first == 0 || !large) return AQI_DGRAM_NEVER;
     return aqi_max(packet->first, conn->judged) + DGRAM_STUCK_AFTER;
 }
@@ -352,7 +359,7 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer);
  */
 void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer);
 /* Count as lost everything in flight that is larger than the path carries, as turned out. */
-void dgram_ack_too_large(struct dgram_conn *conn);
+void dgram_ack_too_large(const struct dgram_env *env, struct dgram_conn *conn);
 /* Count as lost everything that conn->recovered shows to be lost. */
 void dgram_ack_recovered(struct dgram_conn *conn);
 void dgram_ack_set_probe(struct dgram_env *env, struct dgram_conn *conn);

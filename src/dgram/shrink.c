@@ -19,7 +19,7 @@ static bool shrink_is_stuck(const struct dgram_env *env, const struct dgram_conn
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         const struct dgram_tx *tx = &conn->tx[c];
         if (tx->base == tx->next) continue;
-        if (dgram_stuck_at(conn, tx->ring[tx->base % tx->ring_size]) <= env->now) return true;
+        if (dgram_stuck_at(env, conn, tx->ring[tx->base % tx->ring_size]) <= env->now) return true;
     }
     return false;
 }
@@ -53,7 +53,7 @@ static void shrink_to(struct aqi_dgram *dgram, struct dgram_peer *peer, uint16_t
     conn->judged = dgram->env.now;
     conn->packet = conn->pace.packet = peer->packet = size;
     peer->small_told = true;
-    dgram_ack_too_large(conn);
+    dgram_ack_too_large(&dgram->env, conn);
     dgram_make_ready(&dgram->env, peer);
     dgram->env.hooks.small_path(dgram->env.hooks.arg, peer->id, size, false);
 }

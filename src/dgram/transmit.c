@@ -33,11 +33,6 @@ struct dgram_burst {
     uint8_t tag[AQI_DGRAM_BURST_COUNT][DGRAM_TAG];
 };
 
-static size_t transmit_size(const struct dgram_env *env, const struct dgram_packet *packet)
-{
-    return packet->len + packet->bulk_len + (env->config.authenticate ? DGRAM_TAG : 0);
-}
-
 /* --- heads -------------------------------------------------------------------------------------
  */
 
@@ -137,7 +132,7 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
     else
         conn->resent_count++;
     if (packet->tries < UINT8_MAX) packet->tries++;
-    conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(conn, packet));
+    conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(env, conn, packet));
 }
 
 /* As if it had not been tried. */
@@ -304,7 +299,7 @@ static void transmit_sliced(struct dgram_env *env, struct dgram_burst *burst,
     }
     conn->tx[packet->channel].order++;
     transmit_done(env, conn, packet);
-    transmit_acknowledged(env, conn, transmit_size(env, packet));
+    transmit_acknowledged(env, conn, dgram_packet_size(env, packet));
 }
 
 /* Add a packet that is in no list and has a number. */
@@ -313,7 +308,7 @@ static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
 {
     static const unsigned char zeros[AQI_DGRAM_MOST_PACKET / 4];
     struct dgram_conn *conn = burst->peer->conn;
-    size_t size = transmit_size(env, packet);
+    size_t size = dgram_packet_size(env, packet);
     enum aqi_dgram_channel channel = packet->tries != 0 ? AQI_DGRAM_DATA : packet->channel;
     if (AQI_UNLIKELY(size > conn->packet)) {
         transmit_sliced(env, burst, packet);
@@ -417,7 +412,7 @@ static struct dgram_packet *transmit_from_queue(struct dgram_env *env,
     if (!transmit_has_numbers(tx, channel, DGRAM_REQUEST_LANE))
         packet = transmit_behind_requests(conn, packet);
     if (packet == NULL) return NULL;
-    size_t size = transmit_size(env, packet);
+    size_t size = dgram_packet_size(env, packet);
     if (!transmit_open(env, conn, channel, packet->lane, size, burst->bytes)) return NULL;
     if (!transmit_number(tx, packet)) return NULL;
     dgram_list_remove(&tx->queue, packet);
@@ -464,7 +459,7 @@ static struct dgram_packet *transmit_lost(struct dgram_env *env, const struct dg
     if (conn->probes != 0) {
         conn->probes--;
         packet->asks = true;
-    } else if (data != 0 && !dgram_pace_fits(&conn->pace, data, transmit_size(env, packet))) {
+    } else if (data != 0 && !dgram_pace_fits(&conn->pace, data, dgram_packet_size(env, packet))) {
         return NULL;
     }
     dgram_list_remove(&conn->lost, packet);
