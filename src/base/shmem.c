@@ -26,6 +26,15 @@ static unsigned long long shmem_limit(unsigned resource)
     return getrlimit(resource, &limit) != 0 ? 0 : (unsigned long long)limit.rlim_cur;
 }
 
+unsigned aqi_free_fds(unsigned enough)
+{
+    unsigned long long limit = shmem_limit(RLIMIT_NOFILE);
+    unsigned found = 0;
+    for (int fd = 0; found < enough && (unsigned long long)fd < limit; fd++)
+        if (fcntl(fd, F_GETFD) < 0) found++;
+    return found;
+}
+
 aq_status aqi_fail_no_fd(int err, const char *folder, const char *what)
 {
     if (err == ENFILE)

@@ -33,6 +33,9 @@ void aqi_shmem_unmap(void *addr, size_t size);
  */
 aq_status aqi_fail_no_fd(int err, const char *folder, const char *what);
 
+/* How many more descriptors this process may open, counted up to `enough`. */
+unsigned aqi_free_fds(unsigned enough);
+
 size_t aqi_page_size(void);
 
 #endif

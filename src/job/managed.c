@@ -317,7 +317,7 @@ static aq_status managed_start_watch(struct aqi_managed *managed, int control)
 {
     managed->control = control;
     managed->stop = aqi_kick_new();
-    if (managed->stop < 0) return aqi_fail_no_fd(errno, "job", "to watch the agent of this host");
+    if (managed->stop < 0) return aqi_fail_no_fd(errno, "job", "watching the agent of this host");
     int err = aqi_thread_start(&managed->watch, managed_watch, managed);
     managed->watched = err == 0;
     return err == 0

@@ -209,7 +209,7 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "the interfaces are listed");
+        return aqi_fail_no_fd(errno, "udp", "listing the interfaces");
     if (all == NULL)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "the interfaces cannot be listed");
     struct ports_interface interface;

@@ -132,7 +132,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     socklen_t len = sizeof(at);
     int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "a socket is opened");
+        return aqi_fail_no_fd(errno, "udp", "opening a socket");
     if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
     self->fd[channel] = fd;
     aqi_unforked_add(fd);

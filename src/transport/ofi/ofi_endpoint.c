@@ -2,13 +2,17 @@
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
+#include "base/shmem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-enum { OFI_CQ_SLACK = 64 };
+enum {
+    OFI_CQ_SLACK = 64,
+    OFI_FEW_FDS = 16 /* providers open as many at once, and report errors of their own */
+};
 
 /* ofi_rxm sizes the queues below it for this many peers, which small adapters and rxe reject
  * (ofi_provider_size). */
@@ -35,6 +39,12 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
 {
     if (err == 0) return AQ_OK;
     const char *name = ofi->info->fabric_attr->prov_name;
+    unsigned fds = aqi_free_fds(OFI_FEW_FDS);
+    if (err == -FI_EMFILE || fds < OFI_FEW_FDS)
+        return aqi_fail(AQ_ELIMIT, "ofi",
+                        "%s on %s: %s: %s: only %u more file descriptors may be opened: raise the "
+                        "limit with `ulimit -n 1024`",
+                        name, ofi->info->domain_attr->name, what, ofi_library.strerror(-err), fds);
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
     char advice[192] = "";
     bool limited = err == -FI_ENOMEM && ofi_endpoint_memory(advice, sizeof(advice));

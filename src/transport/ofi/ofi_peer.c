@@ -3,12 +3,15 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/shmem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
+/* Without a file descriptor for its connection a provider says no more than that it has no room. */
+static const uint64_t ofi_peer_no_fd_ns = 1000000000;
 
 /*
  * The names in an address; `*name` becomes that of the domain with this index, or NULL. Returns
@@ -137,18 +140,26 @@ aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
     return AQ_AGAIN;
 }
 
-static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer)
+static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer,
+                                   uint64_t since, bool no_fd)
 {
-    char name[AQI_RDMA_WHERE];
+    char name[AQI_RDMA_WHERE], advice[224];
     ofi_peer_where(&ofi->rdma, &peer->rdma, name);
     peer->doubted = true;
+    if (no_fd)
+        snprintf(advice, sizeof(advice),
+                 "all file descriptors of this process are in use, and the provider may need some "
+                 "for each peer: raise the limit with `ulimit -n 1024`");
+    else
+        snprintf(advice, sizeof(advice),
+                 "if that rank makes calls, the network does not reach it: check for a firewall, "
+                 "and set %s to an interface of one network on all hosts",
+                 aqi_setting_variable("AQ_OFI_DOMAIN"));
     aqi_log(AQI_LOG_WARN, "ofi",
-            "%s on %s has had no room for messages to rank %u%s for %u s: if that rank makes "
-            "calls, the network does not reach it: check for a firewall, and set %s to an "
-            "interface of one network on all hosts; ofi keeps trying (AQ_OFI_REFUSED_TIMEOUT)",
+            "%s on %s has had no room for messages to rank %u%s for %u s: %s; ofi keeps trying "
+            "(AQ_OFI_REFUSED_TIMEOUT)",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name, peer->rdma.peer.id,
-            name, (unsigned)(ofi_peer_doubt_ns / 1000000000),
-            aqi_setting_variable("AQ_OFI_DOMAIN"));
+            name, (unsigned)(since / 1000000000), advice);
 }
 
 /*
@@ -164,14 +175,18 @@ static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
     if (since >= limit) {
         aqi_rdma_fail(
             &ofi->rdma, &peer->rdma,
-            "%s on %s has had no room for messages to it for %u s (AQ_OFI_REFUSED_TIMEOUT): the "
-            "network does not reach it, or it made no calls",
+            "%s on %s has had no room for messages to it for %u s (AQ_OFI_REFUSED_TIMEOUT): %s",
             ofi->info->fabric_attr->prov_name, ofi->info->domain_attr->name,
-            (unsigned)(since / 1000000000));
+            (unsigned)(since / 1000000000),
+            aqi_free_fds(1) == 0 ? "all file descriptors of this process are in use (ulimit -n)"
+                                 : "the network does not reach it, or it made no calls");
         return AQI_NO_DEADLINE;
     }
-    if (since >= ofi_peer_doubt_ns && !peer->doubted) ofi_peer_warn(ofi, peer);
-    if (!peer->doubted) limit = aqi_min(limit, ofi_peer_doubt_ns);
+    bool no_fd = !peer->doubted && since >= ofi_peer_no_fd_ns && aqi_free_fds(1) == 0;
+    if (!peer->doubted && (no_fd || since >= ofi_peer_doubt_ns))
+        ofi_peer_warn(ofi, peer, since, no_fd);
+    if (!peer->doubted)
+        limit = aqi_min(limit, since < ofi_peer_no_fd_ns ? ofi_peer_no_fd_ns : ofi_peer_doubt_ns);
     return limit == AQI_NO_DEADLINE ? limit : peer->refused + limit;
 }
 
