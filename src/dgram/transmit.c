@@ -132,7 +132,9 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
     else
         conn->resent_count++;
     if (packet->tries < UINT8_MAX) packet->tries++;
-    conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(env, conn, packet));
+    /* A search has rounds of its own, long enough for the answers to come. */
+    if (!conn->searching)
+        conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(env, conn, packet));
 }
 
 /* As if it had not been tried. */
