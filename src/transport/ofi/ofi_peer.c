@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
-/* Without a file descriptor for its connection a provider says no more than that it has no room. */
+/* A provider without a file descriptor for a connection only reports that it has no room. */
 static const uint64_t ofi_peer_no_fd_ns = 1000000000;
 
 /*
@@ -140,8 +140,8 @@ aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer)
     return AQ_AGAIN;
 }
 
-static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer,
-                                   uint64_t since, bool no_fd)
+static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t since,
+                                   bool no_fd)
 {
     char name[AQI_RDMA_WHERE], advice[224];
     ofi_peer_where(&ofi->rdma, &peer->rdma, name);
