@@ -394,7 +394,9 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
 void aqi_agent_start(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
-    if (own->agent != 0) agent_call(aqi_hub_parent(own->agent, own->fanout), own->host_timeout_ns);
+    /* So that there is time to report why, before the root ends the job. */
+    uint64_t within_ns = aqi_min(own->host_timeout_ns, own->start_timeout_ns / 4 * 3);
+    if (own->agent != 0) agent_call(aqi_hub_parent(own->agent, own->fanout), within_ns);
 }
 
 aq_status aqi_agent_offer(char *text, size_t len)

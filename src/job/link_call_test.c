@@ -166,8 +166,11 @@ static void test_reasons(void **state)
         aq_status status;
         const char *why;
     } rows[] = {
-        {ECONNREFUSED, AQ_EREFUSED, "refused: nothing listens there any more"},
-        {EHOSTUNREACH, AQ_EPEER, "no route: the host is down, or on another network"},
+        {ECONNREFUSED, AQ_EREFUSED,
+         "refused: nothing listens there any more, or a firewall rejects it (AQ_CONTROL_PORTS)"},
+        {EHOSTUNREACH, AQ_EPEER,
+         "no route: the host is down or on another network, or a firewall rejects it "
+         "(AQ_CONTROL_PORTS)"},
         {ENETUNREACH, AQ_EPEER, "no route to that network"},
         {ETIMEDOUT, AQ_EPEER, "Connection timed out"},
         {EACCES, AQ_EACCESS, "this host's firewall or policy forbids it"},

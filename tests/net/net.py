@@ -259,7 +259,8 @@ class Wire(Case):
                 for host in HOSTS:
                     stack.enter_context(rules(
                         host, ("prerouting", f"{chance} {percent} drop"),
-                        ("postrouting", f"{chance} {percent} dup to 10.9.0.{3 - host}")))
+                        ("postrouting", f"{chance} {percent} dup to 10.9.0.{3 - host}"),
+                        family="ip"))
                     stack.enter_context(slow_lane(host, percent))
                 with Talk(**settings) as talk:
                     for _ in range(10):
@@ -347,6 +348,24 @@ class Control(Case):
                 printed, said = job.communicate(timeout=PATIENCE)
         self.assertEqual((printed.count("x"), job.returncode), (50000, 1), said)
         self.assertIn("the end of what ranks have printed may be missing", said)
+
+    def test_control_is_blocked(self):
+        """A firewall passes the remote shell, and not the connections to aqrun."""
+        faults = {"drop": "no answer in 6.0 s: the host is down, or a firewall drops packets to it "
+                          r"\(AQ_CONTROL_PORTS sets the ports to allow\)",
+                  "reject with tcp reset": "refused: .*, or a firewall rejects it",
+                  "reject with icmpx admin-prohibited": "no route: .*, or a firewall rejects it"}
+        for action, why in faults.items():
+            with self.subTest(action=action), tempfile.TemporaryDirectory() as folder, \
+                    rules(1, ("input", f"meta l4proto tcp {action}")):
+                began = time.monotonic()
+                result = run(*within(1, AQRUN, "--hosts", "10.9.0.1,10.9.0.2", "-n", "2",
+                                     BUILD / "examples/hello"),
+                             AQ_SSH_CMD=write_shell(folder), AQ_START_TIMEOUT="8s")
+                self.assertLess(time.monotonic() - began, 8 + PATIENCE / 4)
+                said = self.expect(result, 1).stderr
+                self.assertRegex(said, r"aqrun: host 10\.9\.0\.2: .* cannot connect to aqrun, and "
+                                 rf"ends .*: not reached at 10\.9\.0\.1:\d+: {why}")
 
     def test_interface_that_comes(self):
         """A job that starts while a host's network comes up waits for it: only loopback runs."""

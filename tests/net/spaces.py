@@ -90,15 +90,16 @@ def enter(make_hosts=make):
 
 
 @contextlib.contextmanager
-def rules(host, *chains):
-    """Rules of nft, each a pair of a hook and the rule for it."""
+def rules(host, *chains, family="inet"):
+    """Rules of nft, each a pair of a hook and the rule for it, for IPv4 and IPv6 unless `family`
+    says otherwise."""
     text = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; {rule}; }}\n"
                    for hook, rule in chains)
-    call(*within(host, "nft", "-f", "-"), input=f"table ip fate {{\n{text}}}\n")
+    call(*within(host, "nft", "-f", "-"), input=f"table {family} fate {{\n{text}}}\n")
     try:
         yield
     finally:
-        call(*within(host, "nft", "delete", "table", "ip", "fate"))
+        call(*within(host, "nft", "delete", "table", family, "fate"))
 
 
 @contextlib.contextmanager

@@ -373,9 +373,10 @@ static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
 static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
-    snprintf(text, sizeof(text),
-             "host %.60s has lost its connection to %s, and ends its part of the job: %.300s",
-             hub_host(hub, hub->params.agent), hub->params.launcher, why);
+    snprintf(text, sizeof(text), "host %.60s %s %s, and ends its part of the job: %.300s",
+             hub_host(hub, hub->params.agent),
+             hub->flow.epoch != 0 ? "has lost its connection to" : "cannot connect to",
+             hub->params.launcher, why);
     flow_hopeless(hub, text);
 }
 
@@ -604,7 +605,7 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
 static uint64_t flow_tick_alone(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;
-    char text[AQI_CONTROL_TEXT];
+    char why[sizeof(flow->why) + 40];
     if (flow->attached || flow->hopeless || hub->over) return UINT64_MAX;
     uint64_t wait = flow->epoch != 0 ? flow_orphans_ns(hub) : hub->params.start_timeout_ns;
     uint64_t limit = flow->alone_ns + wait;
@@ -612,12 +613,9 @@ static uint64_t flow_tick_alone(struct aqi_hub *hub)
         if (flow->again_ns != 0 && hub->now >= flow->again_ns) flow_call(hub, flow->lost);
         return flow->again_ns != 0 ? aqi_min(flow->again_ns, limit) : limit;
     }
-    snprintf(text, sizeof(text),
-             "host %.60s has lost its connection to %s, and ends its part of the job: there was "
-             "none for %.3g s%s%s",
-             hub_host(hub, hub->params.agent), hub->params.launcher, (double)wait / 1e9,
+    snprintf(why, sizeof(why), "there was none for %.3g s%s%s", (double)wait / 1e9,
              flow->why[0] != '\0' ? ": " : "", flow->why);
-    flow_hopeless(hub, text);
+    flow_lost_way(hub, why);
     return UINT64_MAX;
 }
 
