@@ -29,8 +29,12 @@
 
 enum { OFI_FLUSH_CALLS = 8 /* answers of a peer after which its operations could have ended */ };
 
+/*
+ * The longest pauses: of broken connections; and of all, as a query or its answer may be lost. They
+ * are not shorter since queries wait in the memory of a peer that computes.
+ */
 static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,
-                      ofi_flush_pause_ns = 1000000000; /* the longest pause of broken connections */
+                      ofi_flush_pause_ns = 1000000000, ofi_flush_most_ns = 10000000000;
 
 /* --- what is kept ---------------------------------------------------------------------------- */
 
@@ -296,9 +300,10 @@ uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
         peer->pause = ofi_flush_late_ns;
         peer->ask_at = now + peer->pause;
     } else if (now >= peer->ask_at) {
-        peer->pause *= 2;
+        peer->pause = aqi_min(2 * peer->pause, ofi_flush_most_ns);
         peer->ask_at = now + peer->pause;
-        peer->ask = true;
+        /* A query that has not left is not lost, and another one would take room from all peers. */
+        peer->ask = peer->ask || peer->queries == 0;
         ofi_flush_push_peer(ofi, peer);
     }
     return peer->ask_at;

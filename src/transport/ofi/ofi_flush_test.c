@@ -103,6 +103,31 @@ static void what_is_late_is_asked_for(void **state)
     assert_true(last - later > later - at);
 }
 
+/* Of the queries, too, and of what answers them, any may be lost. */
+static void pauses_between_queries_are_bounded(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct ofi_buf buf = {.number = 1};
+    (void)state;
+    begin(&ofi, &peer);
+    ofi_flush_keep(&ofi, &peer, &buf);
+    uint64_t at = ofi_flush_look(&ofi, &peer, SECOND), next;
+    for (unsigned n = 0; n < 100; n++, at = next) {
+        peer.ask = false;
+        next = ofi_flush_look(&ofi, &peer, at);
+        assert_true(peer.ask);
+        assert_true(next - at <= 10 * SECOND);
+    }
+    peer.ask = false;
+    peer.queries = 1; /* it has not left, so it is not lost */
+    next = ofi_flush_look(&ofi, &peer, at);
+    assert_false(peer.ask);
+    peer.queries = 0;
+    (void)ofi_flush_look(&ofi, &peer, next);
+    assert_true(peer.ask);
+}
+
 static void who_goes_on_breaking_is_lost(void **state)
 {
     struct ofi_tp ofi;
@@ -212,6 +237,7 @@ int main(void)
         cmocka_unit_test(counts_of_the_peer_release),
         cmocka_unit_test(each_comes_once_and_in_order),
         cmocka_unit_test(what_is_late_is_asked_for),
+        cmocka_unit_test(pauses_between_queries_are_bounded),
         cmocka_unit_test(who_goes_on_breaking_is_lost),
         cmocka_unit_test(who_calls_and_gets_nothing_is_lost),
         cmocka_unit_test(thread_whose_clock_is_older_breaks_nothing)};

@@ -110,6 +110,7 @@ struct ofi_peer {
     /* Queries: the last one, which is to be sent or is unanswered; one to be answered. */
     uint32_t question, answered;
     bool ask, asked, answer;
+    uint32_t queries;        /* and answers, that the provider has not completed */
     bool failed;             /* the connection broke, which has not been looked at */
     uint64_t broken;         /* since when, in ns, without a sign that it is well; 0: it is */
     uint64_t ask_at, pause;  /* what is under way since it was `seen`, in ns; 0: nothing was */

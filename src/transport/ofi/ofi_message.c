@@ -48,6 +48,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     aqi_count(buf->busy ? AQI_CTR_POSTS_TOLD : AQI_CTR_POSTS_INJECTED, 1);
     peer->refused = 0;
     peer->sends += buf->busy;
+    peer->queries += buf->busy && kind == OFI_CONTROL;
     ofi->out += buf->busy;
     return AQ_OK;
 }
@@ -101,7 +102,10 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     ofi->out--;
     struct ofi_peer *peer = ofi_buf_peer(buf);
-    if (!peer->rdma.down) peer->sends--;
+    if (!peer->rdma.down) {
+        peer->sends--;
+        peer->queries -= buf->ctx.kind == OFI_CONTROL;
+    }
     buf->busy = false;
     if (AQI_UNLIKELY(peer->again == buf)) ofi->flushes = true;
     if (!buf->kept) ofi_buf_put(ofi, buf);
