@@ -122,6 +122,7 @@ static void ofi_endpoint_drop(struct fid *fid)
 /* The endpoint first: then no posted buffer is used any more. */
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
+    ofi_farewell_close(ofi);
     ofi_endpoint_drop(ofi->ep != NULL ? &ofi->ep->fid : NULL);
     aqi_rdma_drop_chunks(&ofi->rdma);
     ofi->free_areas = NULL;

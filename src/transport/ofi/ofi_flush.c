@@ -232,7 +232,14 @@ static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
 
 void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what, uint32_t number)
 {
-    if (peer->rdma.down) return;
+    if (peer->rdma.down) {
+        if (what == OFI_FLUSH) ofi_farewell_again(ofi, peer);
+        return;
+    }
+    if (what == OFI_FAREWELL) {
+        ofi_farewell_received(ofi, peer);
+        return;
+    }
     if (what == OFI_FLUSH) {
         peer->answer = true;
         peer->answered = number;

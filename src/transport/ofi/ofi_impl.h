@@ -62,7 +62,13 @@ enum ofi_part {
 };
 
 /* The `handler` of messages of the transport itself, which are of no kind. */
-enum { OFI_FLUSH = 1, OFI_FLUSHED = 2, OFI_LENDING = AQI_RDMA_LENDING, OFI_VOID = 4 };
+enum {
+    OFI_FLUSH = 1,
+    OFI_FLUSHED = 2,
+    OFI_LENDING = AQI_RDMA_LENDING,
+    OFI_VOID = 4,
+    OFI_FAREWELL = 5 /* the receiver is lost to the sender */
+};
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
 
@@ -112,6 +118,9 @@ struct ofi_peer {
     bool ask, asked, answer;
     uint32_t queries;        /* and answers, that the provider has not completed */
     bool failed;             /* the connection broke, which has not been looked at */
+    bool unaware, parting;   /* it is lost, and may not know; it is being notified */
+    bool parted;             /* this process is lost there */
+    fi_addr_t there;         /* in the address vector of farewells */
     uint64_t broken;         /* since when, in ns, without a sign that it is well; 0: it is */
     uint64_t ask_at, pause;  /* what is under way since it was `seen`, in ns; 0: nothing was */
     uint32_t pieces, seen;   /* that have ended; with what was confirmed */
@@ -167,6 +176,15 @@ struct ofi_rmem {
     bool lent;
 };
 
+/* The endpoint from which peers are notified that they are lost here. */
+struct ofi_farewell {
+    bool due;
+    uint64_t until; /* when it is closed, in ns */
+    struct fid_av *av;
+    struct fid_cq *cq;
+    struct fid_ep *ep;
+};
+
 /* --- the transport --------------------------------------------------------------------------- */
 
 struct ofi_tp {
@@ -195,6 +213,7 @@ struct ofi_tp {
     bool flushes;            /* queries, answers or messages are to be sent again */
     uint32_t dying;          /* peers with `end_by` */
     struct ofi_piece *again; /* pieces that are to be posted again */
+    struct ofi_farewell farewell;
     struct aqi_pool pieces;
     /* Completions that were read but not handled. */
     struct fi_cq_data_entry found[AQI_RDMA_BATCH];
@@ -389,6 +408,15 @@ void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why
 /* Check for late operations. Returns when to check again, in ns. */
 uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now);
 void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost */
+
+/* ofi_farewell.c. With the lock held. */
+/* Notify this peer, which is lost here but may live. */
+void ofi_farewell_begin(struct ofi_tp *ofi, struct ofi_peer *peer);
+void ofi_farewell_again(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost, and asks */
+void ofi_farewell_push(struct ofi_tp *ofi); /* in each round while it is due */
+/* This process is lost there. */
+void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer);
+void ofi_farewell_close(struct ofi_tp *ofi);
 
 /* ofi_transfer.c */
 aq_status ofi_put(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,

@@ -127,6 +127,11 @@ static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size
     return buf->rdma.peer != NULL;
 }
 
+static bool ofi_message_is_unnumbered(uint8_t what)
+{
+    return what == OFI_FLUSH || what == OFI_FLUSHED || what == OFI_FAREWELL;
+}
+
 void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
 {
     aqi_rdma_run(&ofi->rdma, &buf->rdma, buf->rdma.bytes);
@@ -182,7 +187,7 @@ unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t le
     bool straight = AQI_LIKELY((uintptr_t)buf->rdma.bytes % OFI_ALIGN == 0); /* or copied */
     if (!straight && (buf = ofi_receive_keep(ofi, buf)) == NULL) return 0;
     ofi_flush_arrived(ofi, peer, tail.arrived);
-    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && head.handler < OFI_LENDING)) {
+    if (AQI_UNLIKELY(head.kind == AQI_AM_NONE && ofi_message_is_unnumbered(head.handler))) {
         ofi_flush_received(ofi, peer, head.handler, tail.number);
         ofi_receive_drop(ofi, buf);
     } else if (AQI_LIKELY(tail.number == peer->received + 1 && !ofi_long_waits(buf))) {

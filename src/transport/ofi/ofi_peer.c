@@ -212,6 +212,7 @@ void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
     struct ofi_peer *peer = (struct ofi_peer *)lost;
     peer->sends = 0;
     ofi_flush_forget(ofi, peer);
+    ofi_farewell_begin(ofi, peer);
     ofi_transfer_fail(ofi, peer, false);
     if (peer->rdma.ops == NULL) return;
     peer->end_by = AQI_NO_DEADLINE; /* progress sets when */

@@ -177,6 +177,7 @@ unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(ofi->again != NULL)) ofi_transfer_push_again(ofi);
     if (AQI_UNLIKELY(ofi->rdma.waiting != 0)) aqi_rdma_push_all(&ofi->rdma);
     if (AQI_UNLIKELY(ofi->dying != 0) && n == 0) ofi_peer_end_transfers(ofi);
+    if (AQI_UNLIKELY(ofi->farewell.due)) ofi_farewell_push(ofi);
     if (AQI_UNLIKELY(ofi->rdma.lending.on)) aqi_lending_progress(&ofi->rdma);
     aqi_pins_progress(&ofi->rdma.pins);
     return n + aqi_rdma_end_round(&ofi->rdma, mode);
@@ -205,8 +206,8 @@ aq_status ofi_arm(struct aqi_tp *tp, bool on)
     aqi_rdma_lock(&ofi->rdma);
     bool go =
         ofi->rdma.held == NULL && ofi->rdma.lost == NULL && ofi->rdma.waiting == 0 &&
-        ofi->again == NULL && ofi->dying == 0 && !ofi->flushes && !ofi_progress_poll(ofi) &&
-        ofi->posted == ofi->receives &&
+        ofi->again == NULL && ofi->dying == 0 && !ofi->farewell.due && !ofi->flushes &&
+        !ofi_progress_poll(ofi) && ofi->posted == ofi->receives &&
         !(ofi->rdma.lending.on && (ofi->rdma.pins.due || aqi_lending_due(&ofi->rdma.lending)));
     if (go && ofi->fd >= 0) go = fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS;
     aqi_rdma_unlock(&ofi->rdma);

@@ -3,9 +3,10 @@
  * That transfer fails, or succeeds if it needed the memory no more. What is transferred later is
  * right, or refused: a stream that ended within a transfer must not carry what follows.
  *
- * usage: withdrawn FIRST LATER [both]
+ * usage: withdrawn FIRST LATER [both|back]
  *   FIRST, LATER  put, get or long
  *   both          each rank does the same at the same time; otherwise rank 0 alone
+ *   back          once rank 0 has finished, rank 1 does what is later, towards it
  *
  * Run with AQ_SURVIVE=yes, so that ranks that have lost each other can compare their memory.
  */
@@ -142,9 +143,15 @@ int main(int argc, char **argv)
     peer = all[1 - job.self];
     if (!read_peer(&byte, peer.base, 1)) aq_exit(77); /* not permitted */
     job_barrier();
-    bool both = argc > 3;
+    bool both = argc > 3 && strcmp(argv[3], "both") == 0;
     if (job.self == 0 || both) work(argv[1], argv[2], both);
-    finished = 1;
+    finished = job.self == 0 || both;
+    if (argc > 3 && !both && job.self == 1) {
+        CHECK_OK(aq_poll_until(peer_has_finished, NULL, AQ_FOREVER));
+        for (int i = 0; i < 3; i++)
+            transfer_later(argv[2], strcmp(argv[1], "get") != 0);
+        finished = 1;
+    }
     CHECK_OK(aq_poll_until(peer_has_finished, NULL, AQ_FOREVER));
     aq_exit(0);
 }

@@ -1,0 +1,149 @@
+/*
+ * ofi: notifying peers that they are lost here. Otherwise one that waits for this process waits
+ * forever: silence means nothing to it, and the job knows of no death. The connection that both
+ * share may be of no use: where a put's source could not be read any more, tcp;ofi_rxm (1.17) sends
+ * nothing more on it, and does not close it. So FAREWELL leaves from a second endpoint, which
+ * connects anew, and which is closed a moment later. If it does not arrive, for instance since the
+ * peer computes, another one follows when the peer asks (ofi_flush.c).
+ */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+/* For connecting; and for what has been said to leave. */
+static const uint64_t ofi_farewell_most_ns = 5000000000, ofi_farewell_last_ns = 1000000000;
+
+void ofi_farewell_begin(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    bool knows = peer->rdma.lost || peer->parted; /* it has ended, or has said farewell itself */
+    peer->unaware = !knows && peer->addr != FI_ADDR_NOTAVAIL && ofi->domain != NULL;
+    ofi_farewell_again(ofi, peer);
+}
+
+void ofi_farewell_again(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    if (!peer->unaware || peer->parting || ofi->rdma.draining) return;
+    peer->parting = true;
+    peer->there = FI_ADDR_NOTAVAIL;
+    ofi->farewell.due = true;
+    ofi->farewell.until = AQI_NO_DEADLINE; /* progress sets when */
+}
+
+void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    peer->parted = true;
+    aqi_rdma_fail(&ofi->rdma, &peer->rdma,
+                  "it has lost this process, and said so; its messages (%s=info) say why",
+                  aqi_setting_variable("AQ_LOG"));
+}
+
+/* --- the endpoint ---------------------------------------------------------------------------- */
+
+static int ofi_farewell_open(struct ofi_tp *ofi)
+{
+    struct ofi_farewell *from = &ofi->farewell;
+    struct fi_av_attr av = {.type = ofi->info->domain_attr->av_type,
+                            .count = ofi->rdma.params.size};
+    struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_DATA, .wait_obj = FI_WAIT_NONE};
+    int err = fi_av_open(ofi->domain, &av, &from->av, NULL);
+    if (err == 0) err = fi_cq_open(ofi->domain, &cq, &from->cq, NULL);
+    if (err == 0) err = fi_endpoint(ofi->domain, ofi->info, &from->ep, NULL);
+    if (err == 0) err = fi_ep_bind(from->ep, &from->av->fid, 0);
+    if (err == 0) err = fi_ep_bind(from->ep, &from->cq->fid, FI_TRANSMIT | FI_RECV);
+    return err == 0 ? fi_enable(from->ep) : err;
+}
+
+void ofi_farewell_close(struct ofi_tp *ofi)
+{
+    struct ofi_farewell *from = &ofi->farewell;
+    if (from->ep != NULL) (void)fi_close(&from->ep->fid);
+    if (from->cq != NULL) (void)fi_close(&from->cq->fid);
+    if (from->av != NULL) (void)fi_close(&from->av->fid);
+    *from = (struct ofi_farewell){0};
+}
+
+/* Without this, it does not even connect. */
+static void ofi_farewell_poll(const struct ofi_farewell *from)
+{
+    struct fi_cq_data_entry entry;
+    struct fi_cq_err_entry failed = {0};
+    if (fi_cq_read(from->cq, &entry, 1) == -FI_EAVAIL) (void)fi_cq_readerr(from->cq, &failed, 0);
+}
+
+/* --- what is said ---------------------------------------------------------------------------- */
+
+static int ofi_farewell_find(const struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    unsigned char name[OFI_NAME];
+    size_t len = sizeof(name);
+    int err = fi_av_lookup(ofi->av, peer->addr, name, &len);
+    if (err != 0 || len > sizeof(name)) return -FI_EINVAL;
+    return fi_av_insert(ofi->farewell.av, name, 1, &peer->there, 0, NULL) == 1 ? 0 : -FI_EAGAIN;
+}
+
+/* It is injected, so that its memory need not be registered for this endpoint. */
+static ssize_t ofi_farewell_say(const struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    _Alignas(OFI_ALIGN) unsigned char bytes[2 * OFI_ALIGN] = {0};
+    const struct aqi_am_wire head = {.stamp = ofi->rdma.stamp,
+                                     .kind = AQI_AM_NONE,
+                                     .handler = OFI_FAREWELL,
+                                     .flags = AQI_AM_IS_REPLY,
+                                     .source = ofi->rdma.params.self};
+    const struct ofi_tail tail = {.arrived = peer->received};
+    static_assert(sizeof(head) + sizeof(tail) == sizeof(bytes), "the tail is at the end");
+    if (sizeof(bytes) > ofi->info->tx_attr->inject_size) return -FI_EMSGSIZE;
+    int err = peer->there == FI_ADDR_NOTAVAIL ? ofi_farewell_find(ofi, peer) : 0;
+    if (err != 0) return err;
+    memcpy(bytes, &head, sizeof(head));
+    memcpy(bytes + sizeof(head), &tail, sizeof(tail));
+    return fi_inject(ofi->farewell.ep, bytes, sizeof(bytes), peer->there);
+}
+
+/* Whether there is no room yet for some. */
+static bool ofi_farewell_say_all(struct ofi_tp *ofi)
+{
+    bool more = false;
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++) {
+        struct ofi_peer *peer = ofi_peer_at(ofi, id);
+        if (peer == NULL || !peer->parting) continue;
+        ssize_t err = ofi_farewell_say(ofi, peer);
+        peer->parting = err == -FI_EAGAIN;
+        more = more || peer->parting;
+        if (err == 0 || peer->parting) continue;
+        peer->unaware = false; /* it would fail again */
+        aqi_log(AQI_LOG_INFO, "ofi", "peer %u is not notified that it is lost here: %s", id,
+                ofi_library.strerror((int)-err));
+    }
+    return more;
+}
+
+/* Those that were not reached may be, when they ask. */
+static void ofi_farewell_end(struct ofi_tp *ofi, bool for_good)
+{
+    for (uint32_t id = 0; id < ofi->rdma.params.size; id++) {
+        struct ofi_peer *peer = ofi_peer_at(ofi, id);
+        if (peer == NULL || !peer->parting) continue;
+        peer->parting = false;
+        peer->unaware = !for_good;
+    }
+    ofi_farewell_close(ofi);
+}
+
+void ofi_farewell_push(struct ofi_tp *ofi)
+{
+    struct ofi_farewell *from = &ofi->farewell;
+    uint64_t now = ofi->rdma.now;
+    int err = from->ep == NULL ? ofi_farewell_open(ofi) : 0;
+    if (err != 0)
+        aqi_log(AQI_LOG_INFO, "ofi", "%s: no endpoint to notify peers that they are lost here: %s",
+                ofi->info->fabric_attr->prov_name, ofi_library.strerror(-err));
+    if (err == 0) {
+        ofi_farewell_poll(from);
+        uint64_t most = ofi_farewell_say_all(ofi) ? ofi_farewell_most_ns : ofi_farewell_last_ns;
+        from->until = aqi_min(from->until, now + most);
+    }
+    if (err != 0 || now >= from->until) ofi_farewell_end(ofi, err != 0);
+}

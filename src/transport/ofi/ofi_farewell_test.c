@@ -1,0 +1,81 @@
+/* ofi: which peers are notified that they are lost here, and what such a peer does. */
+#include "transport/ofi/ofi_impl.h"
+
+#include "base/capture_test.h"
+
+#include <string.h>
+
+/* It is never called: progress opens the endpoint. */
+static struct fid_domain domain;
+
+static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
+{
+    *ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain};
+    *peer = (struct ofi_peer){.addr = 0};
+    aqi_rdma_peer_begin(&peer->rdma, 3);
+    peer->last_kept = &peer->kept;
+}
+
+static void peer_that_fails_here_is_notified(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    (void)state;
+    begin(&ofi, &peer);
+    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put could not be read any more");
+    assert_true(peer.parting);
+    assert_true(ofi.farewell.due);
+    assert_int_equal(ofi_arm(&ofi.rdma.tp, true), AQ_AGAIN); /* progress has to go on */
+    peer.parting = ofi.farewell.due = false;
+    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* it has not heard */
+    assert_true(peer.parting);
+    assert_true(ofi.farewell.due);
+}
+
+static void none_is_notified_in_vain(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    (void)state;
+    begin(&ofi, &peer);
+    aqi_rdma_disconnect(&ofi.rdma.tp, &peer.rdma.peer); /* it has ended */
+    assert_true(peer.rdma.down);
+    assert_false(ofi.farewell.due);
+    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* sent before */
+    assert_false(ofi.farewell.due);
+    begin(&ofi, &peer);
+    peer.addr = FI_ADDR_NOTAVAIL; /* it was never reached */
+    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "its address is malformed");
+    assert_false(ofi.farewell.due);
+    begin(&ofi, &peer);
+    ofi.rdma.draining = true; /* this process ends */
+    aqi_rdma_fail(&ofi.rdma, &peer.rdma, "its connection broke");
+    assert_false(ofi.farewell.due);
+}
+
+static void notified_peer_loses_the_sender_and_is_silent(void **state)
+{
+    struct ofi_tp ofi;
+    struct ofi_peer peer;
+    struct ofi_buf buf = {.number = 1};
+    (void)state;
+    begin(&ofi, &peer);
+    ofi_flush_keep(&ofi, &peer, &buf);
+    ofi_flush_received(&ofi, &peer, OFI_FAREWELL, 0);
+    assert_true(peer.rdma.down);
+    assert_null(peer.kept);
+    assert_ptr_equal(ofi.rdma.lost, &peer);
+    assert_non_null(strstr(peer.rdma.why, "it has lost this process"));
+    assert_false(ofi.farewell.due);
+    ofi_flush_received(&ofi, &peer, OFI_FAREWELL, 0);
+    assert_ptr_equal(ofi.rdma.lost, &peer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(peer_that_fails_here_is_notified),
+        cmocka_unit_test(none_is_notified_in_vain),
+        cmocka_unit_test(notified_peer_loses_the_sender_and_is_silent)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
