@@ -423,6 +423,15 @@ class Cut(Case):
         self.assertRegex(said[0], r"aq\[0\] .*packets to 10\.9\.0\.2:\d+ cannot be sent: "
                          'Network is unreachable; see "ip route get" for the address')
 
+    def test_libfabric(self):
+        """Its connections last, or are made again."""
+        if run(AQINFO, "ofi").returncode != 0:
+            self.skipTest("libfabric does not work here: see `aqinfo ofi`")
+        for fault in (("input", "drop"), ("input", "meta l4proto tcp reject with tcp reset")):
+            with self.subTest(fault=fault):
+                self.cut(rules(1, fault), AQ_TRANSPORTS="ofi", AQ_OFI_PROVIDER="tcp;ofi_rxm",
+                         AQ_OFI_DOMAIN="wire")
+
     def test_for_good(self):
         """A silence longer than peers are allowed ends the job."""
         with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails where much else runs

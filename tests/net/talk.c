@@ -30,9 +30,10 @@ static void on_message(aq_am *am)
 static void say(uint32_t round)
 {
     unsigned char payload[LARGEST];
+    size_t most = aq_am_max_medium(job.team), largest = most < LARGEST ? most : LARGEST;
     for (aq_arg i = 0; i < MESSAGES; i++) {
         aq_arg args[] = {(aq_arg)round, i};
-        size_t len = job_random() % (i % 8 == 0 ? LARGEST : 200);
+        size_t len = job_random() % (i % 8 == 0 ? largest : 200);
         fill(payload, len, seed_of(job.self, round) + (uint32_t)i);
         CHECK_OK(aq_am_medium(job.team, job_next(), MESSAGE, payload, len, args, COUNT_OF(args), 0,
                               NULL));
