@@ -168,7 +168,10 @@ static unsigned lossy_receive(struct aqi_port *port, enum aqi_port_look look, aq
     aqi_spin_lock(&self->lock);
     if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
     aqi_spin_unlock(&self->lock);
-    return self->inner->ops->receive(self->inner, look, take, arg);
+    unsigned n = self->inner->ops->receive(self->inner, look, take, arg);
+    if (atomic_load_explicit(&self->inner->deaf, memory_order_relaxed))
+        atomic_store_explicit(&port->deaf, true, memory_order_relaxed);
+    return n;
 }
 
 static unsigned lossy_descriptors(struct aqi_port *port, int fds[2])

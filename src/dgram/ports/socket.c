@@ -457,6 +457,9 @@ static AQI_COLD void socket_deaf(struct socket_port *self, int error,
                                  const struct ports_receive_error *row)
 {
     static atomic_bool once;
+    /* Other errors may pass. */
+    bool gone = error == EBADF || error == ENOTSOCK;
+    if (gone) atomic_store_explicit(&self->port.deaf, true, memory_order_relaxed);
     aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be received: %s; %s",
                  self->port.limits.text, strerror(error), row->reason);
 }

@@ -631,6 +631,7 @@ static void a_descriptor_that_is_gone_is_reported(void **state)
     }
     const char *text = capture_end(&capture);
     assert_true(deaf);
+    assert_true(b->deaf);
     const char *told = strstr(text, "cannot be received");
     assert_non_null(told);
     assert_non_null(strstr(told, "must not close descriptors"));

@@ -209,6 +209,7 @@ aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_d
 /* The hooks of the engine that warn of peers that do not answer. */
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
 void udp_hook_lost(void *arg, uint32_t id, const char *why);
+void udp_silence_lose_all(struct udp_tp *udp); /* the port is deaf; with the lock held */
 
 /* udp_peers.c: the state of peers for observers; it needs the caller's thread only at the end. */
 void udp_peers_open(struct udp_tp *udp);

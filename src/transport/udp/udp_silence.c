@@ -108,3 +108,13 @@ void udp_hook_lost(void *arg, uint32_t id, const char *why)
     peer->next = udp->lost;
     udp->lost = peer;
 }
+
+void udp_silence_lose_all(struct udp_tp *udp)
+{
+    for (uint32_t id = 0; id < udp->params.size; id++) {
+        if (udp->peers[id] == NULL || udp->peers[id]->lost) continue;
+        aqi_dgram_down(udp->dgram, id);
+        udp_hook_lost(udp, id, "this process can receive nothing any more");
+        udp->peers[id]->unreached = true; /* nor does that peer notice: so the job ends */
+    }
+}

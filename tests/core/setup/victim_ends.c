@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -333,6 +334,17 @@ static void end_closes(void)
     job_await(&received, UINT32_MAX);
 }
 
+/* Only the sockets of udp: the control channel stays. */
+static void end_deafens(void)
+{
+    for (int fd = 3; fd < 1024; fd++) {
+        int type = 0;
+        socklen_t len = sizeof(type);
+        if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) == 0 && type == SOCK_DGRAM) close(fd);
+    }
+    job_await(&received, UINT32_MAX);
+}
+
 static void end_replaces(void)
 {
     int null = open("/dev/null", O_RDWR);
@@ -480,6 +492,7 @@ static const struct choice ends[] = {
     {.name = "kill", .run = end_kill},
     {.name = "closes", .run = end_closes},
     {.name = "replaces", .run = end_replaces},
+    {.name = "deafens", .run = end_deafens},
     {.name = "abort", .run = end_abort},
     {.name = "assert", .run = end_assert},
     {.name = "terminate", .run = end_terminate},
