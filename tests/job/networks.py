@@ -94,7 +94,7 @@ class WideNetworks(far.Bridged):
     def test_cut(self):
         """For less than one and a half times the silence that hosts are allowed: the job
         continues."""
-        for silence, cuts in ((10, (5, 10, 15)),) if far.SOAK else ((2, (3,)),):
+        for silence, cuts in ((10, (5, 10, 15)),) if far.SOAK else ((3, (3.5,)),):
             for cut, fanout in itertools.product(cuts, ("1", "2") if far.SOAK else ("2",)):
                 with self.subTest(cut=cut, fanout=fanout), self.job(
                         "sh", "-c", far.Ends.STAY, ranks=4, AQ_HOST_TIMEOUT=f"{silence}s",
@@ -110,7 +110,7 @@ class WideNetworks(far.Bridged):
     def test_cut_at_the_end(self):
         """While the processes finalize, likewise. A cut for good ends the job, and names the
         host."""
-        silence, cuts = (10, (5, 10, 15, None)) if far.SOAK else (2, (3, None))
+        silence, cuts = (10, (5, 10, 15, None)) if far.SOAK else (3, (3.5, None))
         for cut in cuts:
             with self.subTest(cut=cut), self.job(
                     TALK, ranks=4, AQ_HOST_TIMEOUT=f"{silence}s", AQ_SSH_FANOUT="2",
