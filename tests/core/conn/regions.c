@@ -279,11 +279,16 @@ static void is_refused_there(aq_connection *conn, aq_connection *other)
     CHECK_OK(get(other, in, &handles[READ_ONLY], 0, 8));
 }
 
+static int has_list(void *unused)
+{
+    (void)unused;
+    return aq_region_handle_size(&handles[LIST]) != 0;
+}
+
 static void is_refused_once_revoked(aq_connection *conn)
 {
-    uint32_t before = have;
     ask(conn);
-    job_await(&have, before + 1);
+    CHECK_OK(aq_poll_until(has_list, NULL, AQ_FOREVER)); /* that of LAST may overtake it */
     CHECK_OK(get(conn, many, &handles[LIST], 0, sizeof(many)));
     for (unsigned i = 0; i < HANDLES; i++) {
         if (i != WRITE_ONLY) CHECK_REFUSED(get(conn, in, &handles[i], 0, 8), AQ_EACCESS);
