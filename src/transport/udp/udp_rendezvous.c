@@ -28,6 +28,7 @@ enum {
     RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
     RENDEZVOUS_TAKEN = 256,     /* calls that have said nothing yet or were refused, in all */
     RENDEZVOUS_TAKEN_EACH = 64, /* and from one address */
+    RENDEZVOUS_TRUSTED = 8,     /* times as many, if callers have to know a secret */
     RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, so often */
     RENDEZVOUS_DOUBLED = 6,
     RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
@@ -317,7 +318,8 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
         all++;
         same += udp_rendezvous_same_host(c, packet);
     }
-    *room = all < RENDEZVOUS_TAKEN && same < RENDEZVOUS_TAKEN_EACH;
+    unsigned times = rendezvous->secret.is_set ? RENDEZVOUS_TRUSTED : 1;
+    *room = all < times * RENDEZVOUS_TAKEN && same < times * RENDEZVOUS_TAKEN_EACH;
     return NULL;
 }
 
