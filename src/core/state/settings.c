@@ -242,8 +242,8 @@ static const struct aqi_setting rows[] = {
      .doc = "The maximum number of connections of a process, including ended ones that are not "
             "closed.",
      .advice =
-         "Each takes one file descriptor and 14 KB of memory over shm, seven descriptors and a "
-         "thread over udp: raise ulimit -n for thousands.",
+         "Each takes one file descriptor and 14 KB of memory over shm, six descriptors and 110 KB "
+         "over udp: raise ulimit -n for thousands.",
      .min = 1,
      .max = 65536,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, conn_max)},

@@ -311,7 +311,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     udp->tp.hooks = params->hooks;
     udp->tp.limits = (struct aqi_tp_limits){.max_medium = aqi_round_up(params->max_medium, 64),
                                             .max_long = UINT32_MAX};
-    udp->idle.arrivals = udp->idle.watched = udp->idle.leftover = udp->idle.tick = -1;
+    udp->idle.arrivals = udp->idle.leftover = udp->idle.tick = -1;
     udp->locks = params->threads;
     udp->peers = calloc(params->size, sizeof(struct udp_peer *));
     aq_status st = udp->peers != NULL

@@ -71,6 +71,14 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
     return idle->listed == on;
 }
 
+/* To the thread. */
+static bool udp_idle_hand_over(struct udp_tp *udp, int op, int fd, uint32_t events)
+{
+    bool tick = fd == udp->idle.tick;
+    struct epoll_event event = {.events = events, .data.u64 = udp_helper_event(udp, tick)};
+    return epoll_ctl(udp->idle.watched, op, fd, &event) == 0;
+}
+
 /* Of the thread: wake once for what arrives, or for nothing. */
 static void udp_idle_watch(struct udp_tp *udp, bool on)
 {
@@ -80,8 +88,8 @@ static void udp_idle_watch(struct udp_tp *udp, bool on)
         int fd = idle->sockets[i];
         if (!on)
             (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, fd, NULL);
-        else if (!udp_idle_add(idle->watched, EPOLL_CTL_MOD, fd, once) &&
-                 !udp_idle_add(idle->watched, EPOLL_CTL_ADD, fd, once))
+        else if (!udp_idle_hand_over(udp, EPOLL_CTL_MOD, fd, once) &&
+                 !udp_idle_hand_over(udp, EPOLL_CTL_ADD, fd, once))
             udp_idle_raise(udp, memory_order_relaxed);
     }
 }
@@ -172,31 +180,21 @@ static void udp_idle_show(struct udp_tp *udp)
         udp_idle_tick(idle, udp->show_next - now);
 }
 
-static void *udp_idle_main(void *arg)
+void udp_idle_wake(struct udp_tp *udp, bool tick)
 {
-    struct udp_tp *udp = arg;
-    struct udp_idle *idle = &udp->idle;
-    struct epoll_event event;
-    while (!atomic_load_explicit(&idle->stop, memory_order_acquire)) {
-        int n = epoll_wait(idle->watched, &event, 1, -1);
-        if (n < 0 && errno != EINTR) return NULL;
-        if (n <= 0) continue;
-        bool tick = event.data.fd == idle->tick;
-        if (tick && !aqi_kick_take(idle->tick)) continue;
-        if (!tick) udp_idle_raise(udp, memory_order_release);
-        udp_lock(udp);
-        udp_idle_turn(udp, tick);
-        udp_idle_show(udp);
-        udp_unlock(udp);
-    }
-    return NULL;
+    if (tick && !aqi_kick_take(udp->idle.tick)) return;
+    if (!tick) udp_idle_raise(udp, memory_order_release);
+    udp_lock(udp);
+    udp_idle_turn(udp, tick);
+    udp_idle_show(udp);
+    udp_unlock(udp);
 }
 
 static void udp_idle_start(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     idle->helped = udp->locks = true; /* before there is the thread */
-    int err = aqi_thread_start(&idle->thread, udp_idle_main, udp);
+    int err = udp_helper_join(udp);
     if (err == 0) return;
     aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
             strerror(err));
@@ -209,17 +207,16 @@ aq_status udp_idle_open(struct udp_tp *udp)
     struct udp_idle *idle = &udp->idle;
     idle->socket_count = udp->port->ops->descriptors(udp->port, idle->sockets);
     idle->arrivals = epoll_create1(EPOLL_CLOEXEC);
-    idle->watched = epoll_create1(EPOLL_CLOEXEC);
     idle->leftover = aqi_kick_new();
     idle->tick = aqi_timer_new();
-    bool made = idle->arrivals >= 0 && idle->watched >= 0 && idle->leftover >= 0 && idle->tick >= 0;
-    made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN) &&
-           udp_idle_add(idle->watched, EPOLL_CTL_ADD, idle->tick, EPOLLIN);
+    bool made = idle->arrivals >= 0 && idle->leftover >= 0 && idle->tick >= 0;
+    made = made && udp_idle_add(idle->arrivals, EPOLL_CTL_ADD, idle->leftover, EPOLLIN);
     if (!made) return aqi_fail_no_fd(errno, "udp", "watching for packets");
     idle->resting = true;
-    idle->owner = getpid();
     udp_idle_start(udp);
     udp_lock(udp);
+    if (idle->helped && !udp_idle_hand_over(udp, EPOLL_CTL_ADD, idle->tick, EPOLLIN))
+        udp_idle_raise(udp, memory_order_relaxed);
     udp_idle_watch(udp, true);
     udp_unlock(udp);
     aqi_watch_set(&idle->watch, &idle->raised, 0);
@@ -232,14 +229,8 @@ aq_status udp_idle_open(struct udp_tp *udp)
 void udp_idle_close(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    int fds[] = {idle->arrivals, idle->watched, idle->leftover, idle->tick};
-    if (idle->helped && idle->owner == getpid()) {
-        atomic_store_explicit(&idle->stop, true, memory_order_release);
-        udp_lock(udp); /* else it may set the timer after us, and sleep */
-        aqi_timer_in(idle->tick, 1);
-        udp_unlock(udp);
-        pthread_join(idle->thread, NULL);
-    }
+    int fds[] = {idle->arrivals, idle->leftover, idle->tick};
+    if (idle->helped) udp_helper_leave(udp);
     for (size_t i = 0; i < AQI_COUNT_OF(fds); i++)
         if (fds[i] >= 0) close(fds[i]);
 }

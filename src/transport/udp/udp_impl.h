@@ -73,12 +73,11 @@ struct udp_idle {
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
     int leftover;                 /* eventfd: as `left` */
-    int watched, tick;            /* the thread's epoll, of the sockets and of its timer */
+    int watched, tick;            /* the thread's epoll; its timer for this transport */
+    uint32_t place;               /* in the thread's list */
+    pid_t owner;                  /* the process of the thread: a forked child has none */
     int sockets[2];               /* the port's descriptors */
     unsigned socket_count;
-    atomic_bool stop;
-    pthread_t thread;
-    pid_t owner; /* of the thread: a forked child has none */
 };
 
 /* An operation whose end the thread has seen, for progress to tell. */
@@ -271,6 +270,15 @@ void udp_rma_tell_ends(struct udp_tp *udp);
 /* The cost of an idle process. With the lock held unless noted. */
 aq_status udp_idle_open(struct udp_tp *udp); /* without the lock */
 void udp_idle_close(struct udp_tp *udp);     /* without the lock */
+/* Called by the thread: a packet has arrived, or the timer may have expired. */
+void udp_idle_wake(struct udp_tp *udp, bool tick);
+
+/* udp_helper.c: without the lock of the transport. Returns 0 or an errno. */
+int udp_helper_join(struct udp_tp *udp);
+/* On return the thread does not use the transport any more. */
+void udp_helper_leave(struct udp_tp *udp);
+/* Data of the events in `watched` of a socket or the timer of this transport. */
+uint64_t udp_helper_event(const struct udp_tp *udp, bool tick);
 /* Something was begun or has come: progress looks in every poll from now on. */
 void udp_idle_end(struct udp_tp *udp);
 /*
