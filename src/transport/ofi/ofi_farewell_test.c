@@ -5,12 +5,13 @@
 
 #include <string.h>
 
-/* It is never called: progress opens the endpoint. */
+/* They are never called: progress opens the endpoint. */
 static struct fid_domain domain;
+static struct fid_cq queue;
 
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    *ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain};
+    *ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain, .cq = &queue};
     *peer = (struct ofi_peer){.addr = 0};
     aqi_rdma_peer_begin(&peer->rdma, 3);
     peer->last_kept = &peer->kept;

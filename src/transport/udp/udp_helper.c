@@ -30,7 +30,7 @@ uint64_t udp_helper_event(const struct udp_tp *udp, bool tick)
 }
 
 /* An event may be older than the user of its place: that one looks in vain. */
-static void *helper_main(void *arg)
+static void *udp_helper_main(void *arg)
 {
     int epoll = (int)(intptr_t)arg;
     struct epoll_event event;
@@ -46,7 +46,7 @@ static void *helper_main(void *arg)
     }
 }
 
-static int helper_start(void)
+static int udp_helper_start(void)
 {
     struct epoll_event stop = {.events = EPOLLIN, .data.u64 = HELPER_STOP};
     helper.epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -56,7 +56,7 @@ static int helper_start(void)
                   ? errno
                   : 0;
     if (err == 0)
-        err = aqi_thread_start(&helper.thread, helper_main, (void *)(intptr_t)helper.epoll);
+        err = aqi_thread_start(&helper.thread, udp_helper_main, (void *)(intptr_t)helper.epoll);
     if (err == 0) {
         helper.owner = getpid();
         return 0;
@@ -67,7 +67,7 @@ static int helper_start(void)
 }
 
 /* Without its lock, which the thread may have held when this process was forked. */
-static void helper_forget_parent(void)
+static void udp_helper_forget_parent(void)
 {
     if (helper.owner == 0 || helper.owner == getpid()) return;
     pthread_mutex_init(&helper.turn, NULL);
@@ -76,7 +76,7 @@ static void helper_forget_parent(void)
     helper.size = helper.users = 0;
 }
 
-static int helper_find_place(uint32_t *place)
+static int udp_helper_find_place(uint32_t *place)
 {
     for (*place = 0; *place < helper.size; ++*place)
         if (helper.places[*place] == NULL) return 0;
@@ -92,10 +92,10 @@ static int helper_find_place(uint32_t *place)
 
 int udp_helper_join(struct udp_tp *udp)
 {
-    helper_forget_parent();
+    udp_helper_forget_parent();
     pthread_mutex_lock(&helper.turn);
-    int err = helper_find_place(&udp->idle.place);
-    if (err == 0 && helper.users == 0) err = helper_start();
+    int err = udp_helper_find_place(&udp->idle.place);
+    if (err == 0 && helper.users == 0) err = udp_helper_start();
     if (err == 0) {
         helper.places[udp->idle.place] = udp;
         helper.users++;

@@ -309,7 +309,7 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
                                                        const struct rendezvous_packet *packet,
                                                        bool *room)
 {
-    unsigned all = 0, same = 0;
+    unsigned all = 0, same = 0, times = rendezvous->secret.is_set ? RENDEZVOUS_TRUSTED : 1;
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->caller) continue;
         if (memcmp(c->call.caller, packet->call.caller, UDP_CALL_BYTES) == 0) return c;
@@ -318,7 +318,6 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
         all++;
         same += udp_rendezvous_same_host(c, packet);
     }
-    unsigned times = rendezvous->secret.is_set ? RENDEZVOUS_TRUSTED : 1;
     *room = all < times * RENDEZVOUS_TAKEN && same < times * RENDEZVOUS_TAKEN_EACH;
     return NULL;
 }
