@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -227,4 +228,13 @@ aq_status udp_uri_bad(const char *uri)
                     "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
                     "in brackets",
                     uri);
+}
+
+unsigned udp_call_most(bool secret)
+{
+    enum { MOST = 256, TRUSTED = 2048 };
+    struct rlimit files = {.rlim_cur = RLIM_INFINITY};
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    rlim_t most = aqi_min(secret ? TRUSTED : MOST, files.rlim_cur / 4);
+    return (unsigned)aqi_max(most, UDP_CALL_EACH);
 }

@@ -91,4 +91,9 @@ bool udp_uri_read(const char *uri, struct udp_uri *out);
 /* Report that it is not a URI of udp: AQ_EINVAL. */
 aq_status udp_uri_bad(const char *uri);
 
+enum { UDP_CALL_EACH = 64 }; /* calls of one address that are kept, at least */
+/* The calls that are kept until they say something, each with a socket: some, more if callers have
+ * to know a secret, and at most a quarter of the descriptors. */
+unsigned udp_call_most(bool secret);
+
 #endif

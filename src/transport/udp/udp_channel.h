@@ -49,6 +49,7 @@ struct aqi_control_channel {
     struct aqi_dgram *dgram;      /* NULL: CALLS */
     uint8_t key[16];
     struct udp_call call;             /* what identifies it, and what is sent again */
+    union aqi_sockaddr host;          /* that has called; its port is 0 */
     struct addrinfo *names, *name;    /* CALLS: the addresses that the URI names, and the one we
                                          call now */
     struct udp_written *first, *last; /* the first one is under way if `sent` */

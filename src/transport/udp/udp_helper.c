@@ -13,23 +13,47 @@
 
 #define HELPER_STOP UINT64_MAX /* the event that ends the thread */
 
-/* There is one while there are users, of the process that has started it: a forked child has none,
- * and starts another one when it opens a transport. */
+struct udp_helper_place {
+    struct udp_tp *user; /* NULL: free */
+    uint32_t generation; /* of users: events of former ones are dropped */
+    bool busy;           /* the thread is in a turn for it */
+};
+
+/* There is a thread while there are users, of the process `owner`: a forked child starts another
+ * one when it opens a transport. */
 static struct {
-    pthread_mutex_t turn; /* held by the thread in its turns, and to come and go */
+    pthread_mutex_t lock; /* of what follows; not held in turns, which may block */
+    pthread_cond_t done;  /* some turn */
     pthread_t thread;
-    _Atomic pid_t owner;
     int epoll, stop;
-    struct udp_tp **places; /* of users; NULL: free */
+    struct udp_helper_place *places;
     uint32_t size, users;
-} helper = {.turn = PTHREAD_MUTEX_INITIALIZER};
+    _Atomic pid_t owner;
+} helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
 uint64_t udp_helper_event(const struct udp_tp *udp, bool tick)
 {
-    return 2 * (uint64_t)udp->idle.place + tick;
+    return (uint64_t)udp->idle.generation << 32 | 2 * udp->idle.place | tick;
 }
 
-/* An event may be older than the user of its place: that one looks in vain. */
+/* For the user of an event, if it still is one. */
+static void udp_helper_turn(uint64_t event)
+{
+    uint32_t place = (uint32_t)event / 2, generation = (uint32_t)(event >> 32);
+    pthread_mutex_lock(&helper.lock);
+    struct udp_helper_place *at = place < helper.size ? &helper.places[place] : NULL;
+    struct udp_tp *udp = at != NULL && at->generation == generation ? at->user : NULL;
+    if (udp != NULL) {
+        at->busy = true;
+        pthread_mutex_unlock(&helper.lock);
+        udp_idle_wake(udp, event % 2 != 0);
+        pthread_mutex_lock(&helper.lock);
+        helper.places[place].busy = false; /* they may have moved */
+        pthread_cond_broadcast(&helper.done);
+    }
+    pthread_mutex_unlock(&helper.lock);
+}
+
 static void *udp_helper_main(void *arg)
 {
     int epoll = (int)(intptr_t)arg;
@@ -39,39 +63,37 @@ static void *udp_helper_main(void *arg)
         if (n < 0 && errno != EINTR) return NULL;
         if (n <= 0) continue;
         if (event.data.u64 == HELPER_STOP) return NULL;
-        pthread_mutex_lock(&helper.turn);
-        struct udp_tp *udp = helper.places[event.data.u64 / 2];
-        if (udp != NULL) udp_idle_wake(udp, event.data.u64 % 2 != 0);
-        pthread_mutex_unlock(&helper.turn);
+        udp_helper_turn(event.data.u64);
     }
+}
+
+static bool udp_helper_watch(int fd, uint64_t data)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = data};
+    return epoll_ctl(helper.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static int udp_helper_start(void)
 {
-    struct epoll_event stop = {.events = EPOLLIN, .data.u64 = HELPER_STOP};
     helper.epoll = epoll_create1(EPOLL_CLOEXEC);
-    helper.stop = aqi_kick_new();
-    int err = helper.epoll < 0 || helper.stop < 0 ||
-                      epoll_ctl(helper.epoll, EPOLL_CTL_ADD, helper.stop, &stop) != 0
-                  ? errno
-                  : 0;
+    helper.stop = helper.epoll >= 0 ? aqi_kick_new() : -1;
+    int err = helper.stop < 0 || !udp_helper_watch(helper.stop, HELPER_STOP) ? errno : 0;
     if (err == 0)
         err = aqi_thread_start(&helper.thread, udp_helper_main, (void *)(intptr_t)helper.epoll);
-    if (err == 0) {
-        helper.owner = getpid();
-        return 0;
-    }
+    if (err == 0) return 0;
     if (helper.epoll >= 0) close(helper.epoll);
     if (helper.stop >= 0) close(helper.stop);
     return err;
 }
 
-/* Without its lock, which the thread may have held when this process was forked. */
+/* Nor is its lock used, which the thread may have held when this process was forked. */
 static void udp_helper_forget_parent(void)
 {
-    if (helper.owner == 0 || helper.owner == getpid()) return;
-    pthread_mutex_init(&helper.turn, NULL);
-    helper.owner = 0;
+    pid_t was = helper.owner, self = getpid();
+    if (was == self || !atomic_compare_exchange_strong(&helper.owner, &was, self) || was == 0)
+        return;
+    pthread_mutex_init(&helper.lock, NULL);
+    pthread_cond_init(&helper.done, NULL);
     helper.places = NULL;
     helper.size = helper.users = 0;
 }
@@ -79,30 +101,57 @@ static void udp_helper_forget_parent(void)
 static int udp_helper_find_place(uint32_t *place)
 {
     for (*place = 0; *place < helper.size; ++*place)
-        if (helper.places[*place] == NULL) return 0;
+        if (helper.places[*place].user == NULL) return 0;
     uint32_t size = helper.size == 0 ? 4 : 2 * helper.size;
-    struct udp_tp **places = realloc(helper.places, size * sizeof(struct udp_tp *));
+    struct udp_helper_place *places = realloc(helper.places, size * sizeof(*places));
     if (places == NULL) return ENOMEM;
     for (uint32_t i = helper.size; i < size; i++)
-        places[i] = NULL;
+        places[i] = (struct udp_helper_place){0};
     helper.places = places;
     helper.size = size;
     return 0;
 }
 
+/* With the lock, and once there is a thread. */
+static int udp_helper_enter(struct udp_tp *udp)
+{
+    struct udp_idle *idle = &udp->idle;
+    struct udp_helper_place *at = &helper.places[idle->place];
+    idle->watched = helper.epoll;
+    idle->owner = helper.owner;
+    idle->generation = ++at->generation;
+    if (!udp_helper_watch(idle->tick, udp_helper_event(udp, true))) return errno;
+    at->user = udp;
+    helper.users++;
+    return 0;
+}
+
+/* Unlocks, and ends the thread if nothing uses it. The next user starts another one. */
+static void udp_helper_unlock(void)
+{
+    bool last = helper.users == 0;
+    pthread_t thread = helper.thread;
+    int epoll = helper.epoll, stop = helper.stop;
+    pthread_mutex_unlock(&helper.lock);
+    if (!last) return;
+    aqi_kick(stop);
+    pthread_join(thread, NULL);
+    close(epoll);
+    close(stop);
+}
+
 int udp_helper_join(struct udp_tp *udp)
 {
     udp_helper_forget_parent();
-    pthread_mutex_lock(&helper.turn);
+    pthread_mutex_lock(&helper.lock);
     int err = udp_helper_find_place(&udp->idle.place);
     if (err == 0 && helper.users == 0) err = udp_helper_start();
-    if (err == 0) {
-        helper.places[udp->idle.place] = udp;
-        helper.users++;
-        udp->idle.watched = helper.epoll;
-        udp->idle.owner = helper.owner;
+    if (err != 0) {
+        pthread_mutex_unlock(&helper.lock);
+        return err;
     }
-    pthread_mutex_unlock(&helper.turn);
+    err = udp_helper_enter(udp);
+    udp_helper_unlock();
     return err;
 }
 
@@ -110,18 +159,14 @@ void udp_helper_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     if (idle->owner != getpid()) return; /* in a forked child */
-    pthread_mutex_lock(&helper.turn);
-    helper.places[idle->place] = NULL;
+    pthread_mutex_lock(&helper.lock);
     for (unsigned i = 0; i < idle->socket_count; i++)
         (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, idle->sockets[i], NULL);
     (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, idle->tick, NULL);
-    bool last = --helper.users == 0;
-    pthread_t thread = helper.thread;
-    int epoll = helper.epoll, stop = helper.stop;
-    pthread_mutex_unlock(&helper.turn); /* the next user starts another thread */
-    if (!last) return;
-    aqi_kick(stop);
-    pthread_join(thread, NULL);
-    close(epoll);
-    close(stop);
+    helper.places[idle->place].generation++;
+    while (helper.places[idle->place].busy)
+        pthread_cond_wait(&helper.done, &helper.lock);
+    helper.places[idle->place].user = NULL;
+    helper.users--;
+    udp_helper_unlock();
 }

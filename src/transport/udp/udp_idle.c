@@ -71,11 +71,9 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
     return idle->listed == on;
 }
 
-/* To the thread. */
 static bool udp_idle_hand_over(struct udp_tp *udp, int op, int fd, uint32_t events)
 {
-    bool tick = fd == udp->idle.tick;
-    struct epoll_event event = {.events = events, .data.u64 = udp_helper_event(udp, tick)};
+    struct epoll_event event = {.events = events, .data.u64 = udp_helper_event(udp, false)};
     return epoll_ctl(udp->idle.watched, op, fd, &event) == 0;
 }
 
@@ -150,6 +148,9 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
     struct udp_idle *idle = &udp->idle;
     uint64_t pause = idle->pause;
     bool alone = idle->looks == idle->seen;
+    /* The program has taken the packet meanwhile, and rests again: the watch stays. */
+    bool taken = idle->resting && atomic_load_explicit(&idle->raised, memory_order_relaxed) == 0;
+    if (!tick && taken) return;
     if (tick)
         alone = alone && (!idle->armed || pause >= help_armed_ns);
     else
@@ -215,8 +216,6 @@ aq_status udp_idle_open(struct udp_tp *udp)
     idle->resting = true;
     udp_idle_start(udp);
     udp_lock(udp);
-    if (idle->helped && !udp_idle_hand_over(udp, EPOLL_CTL_ADD, idle->tick, EPOLLIN))
-        udp_idle_raise(udp, memory_order_relaxed);
     udp_idle_watch(udp, true);
     udp_unlock(udp);
     aqi_watch_set(&idle->watch, &idle->raised, 0);

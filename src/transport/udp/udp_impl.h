@@ -74,7 +74,7 @@ struct udp_idle {
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
     int leftover;                 /* eventfd: as `left` */
     int watched, tick;            /* the thread's epoll; its timer for this transport */
-    uint32_t place;               /* in the thread's list */
+    uint32_t place, generation;   /* in the thread's list */
     pid_t owner;                  /* the process of the thread: a forked child has none */
     int sockets[2];               /* the port's descriptors */
     unsigned socket_count;

@@ -25,10 +25,7 @@
 #include <sys/epoll.h>
 
 enum {
-    RENDEZVOUS_BATCH = 64,      /* events, and packets of a listener, in one call of progress */
-    RENDEZVOUS_TAKEN = 256,     /* calls that have said nothing yet or were refused, in all */
-    RENDEZVOUS_TAKEN_EACH = 64, /* and from one address */
-    RENDEZVOUS_TRUSTED = 8,     /* times as many, if callers have to know a secret */
+    RENDEZVOUS_BATCH = 64, /* events, and packets of a listener, in one call of progress */
     RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, so often */
     RENDEZVOUS_DOUBLED = 6,
     RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
@@ -293,32 +290,24 @@ static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t 
     return -1;
 }
 
-static bool udp_rendezvous_same_host(const struct aqi_control_channel *channel,
-                                     const struct rendezvous_packet *packet)
-{
-    union aqi_sockaddr at, from = packet->from;
-    socklen_t len = sizeof(at);
-    memset(&at, 0, sizeof(at));
-    if (getpeername(channel->end.fd, &at.any, &len) != 0) return false;
-    *aqi_sockaddr_port(&at) = *aqi_sockaddr_port(&from);
-    return len == packet->header.msg_namelen && memcmp(&at, &from, len) == 0;
-}
-
 /* The channel of this call; NULL and `*room` false: there is none, and no room for it. */
 static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvous *rendezvous,
                                                        const struct rendezvous_packet *packet,
                                                        bool *room)
 {
-    unsigned all = 0, same = 0, times = rendezvous->secret.is_set ? RENDEZVOUS_TRUSTED : 1;
+    unsigned all = 0, same = 0;
+    union aqi_sockaddr host = packet->from;
+    *aqi_sockaddr_port(&host) = 0;
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->caller) continue;
         if (memcmp(c->call.caller, packet->call.caller, UDP_CALL_BYTES) == 0) return c;
         /* A closed one keeps its socket until the caller has acknowledged the end. */
         if (c->state != UDP_CHANNEL_TAKEN && !c->closed) continue;
         all++;
-        same += udp_rendezvous_same_host(c, packet);
+        same += memcmp(&c->host, &host, packet->header.msg_namelen) == 0;
     }
-    *room = all < times * RENDEZVOUS_TAKEN && same < times * RENDEZVOUS_TAKEN_EACH;
+    unsigned most = udp_call_most(rendezvous->secret.is_set);
+    *room = all < most && same < aqi_max(most / 4, UDP_CALL_EACH);
     return NULL;
 }
 
@@ -332,6 +321,8 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     channel->state = UDP_CHANNEL_TAKEN;
     channel->listener = listener;
     channel->call = packet->call;
+    channel->host = packet->from;
+    *aqi_sockaddr_port(&channel->host) = 0;
     channel->until = rendezvous->now + rendezvous_patience_ns;
     int fd = udp_rendezvous_socket_to(packet, &channel->call.port);
     if (fd >= 0 && aqi_random(channel->call.listener, UDP_CALL_BYTES, "udp") == AQ_OK &&
