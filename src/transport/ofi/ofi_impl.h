@@ -349,6 +349,11 @@ void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
  * re-established.
  */
 bool ofi_peer_is_cut(int err);
+/* Whether a call that failed may succeed later: without a file descriptor for a connection, too. */
+static inline bool ofi_peer_is_full(ssize_t err)
+{
+    return err == -FI_EAGAIN || AQI_UNLIKELY(err == -FI_EMFILE);
+}
 /*
  * The provider has no room for an operation to this peer: after half a minute there is a warning,
  * and after AQ_OFI_REFUSED_TIMEOUT the peer is lost.

@@ -34,7 +34,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
     buf->ctx.kind = kind;
     buf->rdma.peer = &peer->rdma;
     ssize_t err = ofi_message_post_send(ofi, peer, buf, buf->rdma.len + sizeof(tail));
-    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer);
+    if (ofi_peer_is_full(err)) return ofi_peer_refused(ofi, peer);
     if (AQI_UNLIKELY(err != 0)) {
         if (ofi_peer_is_cut((int)-err)) {
             ofi_flush_broken(ofi, peer, ofi_library.strerror((int)-err));

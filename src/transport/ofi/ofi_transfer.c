@@ -147,7 +147,7 @@ static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *o
 static aq_status ofi_transfer_not_taken(struct ofi_tp *ofi, struct ofi_peer *peer, ssize_t err)
 {
     const char *text = ofi_library.strerror((int)-err);
-    if (err == -FI_EAGAIN) return ofi_peer_refused(ofi, peer);
+    if (ofi_peer_is_full(err)) return ofi_peer_refused(ofi, peer);
     if (ofi_peer_is_cut((int)-err))
         ofi_flush_broken(ofi, peer, text);
     else
@@ -216,7 +216,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
         }
         piece->next_again = ofi->again;
         ofi->again = piece;
-        if (room && err == -FI_EAGAIN) {
+        if (room && ofi_peer_is_full(err)) {
             (void)ofi_peer_refused(ofi, peer);
         } else if (room) {
             hard = peer;
