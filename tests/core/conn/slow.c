@@ -18,6 +18,10 @@ enum { FLOODED, FAST_DONE, STOPPED, GOT, SENT = GOT + SLOW, PIDS = SENT + SLOW }
 /* KB that a slow peer may cost: rings and windows, and less than all that is sent to it. */
 enum { COST = 10 << 10 };
 
+#ifndef SLOW_SANITIZED
+#define SLOW_SANITIZED 0
+#endif
+
 static _Atomic uint32_t echoes;
 static aq_connection *slow[SLOW];
 
