@@ -258,14 +258,21 @@ aq_status udp_channel_write(struct aqi_control_channel *channel,
     return udp_channel_append(channel, CHANNEL_MESSAGE, message->bytes, message->len);
 }
 
+/*
+ * In order, so one after the other. None waits for a PING: a peer that computes may acknowledge it
+ * when this process, which was closing the channel, has ended.
+ */
 static void udp_channel_push(struct aqi_control_channel *channel)
 {
-    while (channel->first != NULL && aqi_dgram_quiet(channel->dgram, AQI_DGRAM_ALL)) {
+    while (channel->first != NULL) {
         struct udp_written *written = channel->first;
+        bool beside = channel->pinging && written->kind != CHANNEL_PING;
+        if (!beside && !aqi_dgram_quiet(channel->dgram, AQI_DGRAM_ALL)) return;
         const struct channel_head head = {.kind = (uint8_t)written->kind};
         if (aqi_dgram_send(channel->dgram, udp_channel_peer(channel), false, &head, sizeof(head),
                            written->bytes, written->len) != AQ_OK)
             return;
+        channel->pinging = written->kind == CHANNEL_PING;
         channel->first = written->next;
         if (channel->first == NULL) channel->last = NULL;
         free(written);

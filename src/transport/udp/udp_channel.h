@@ -54,6 +54,7 @@ struct aqi_control_channel {
                                          call now */
     struct udp_written *first, *last; /* the first one is under way if `sent` */
     bool sent;
+    bool pinging; /* the newest that was sent is a PING */
     unsigned tries, refusals;
     uint64_t due;        /* when it needs a turn */
     uint64_t ping_at;    /* without traffic */

@@ -445,6 +445,28 @@ static void test_messages_that_wait(void **state)
     assert_int_equal(world.heard[END], 1);
 }
 
+/* A peer that makes no calls for a second has not acknowledged a PING when this process ends. */
+static void test_message_beside_a_ping(void **state)
+{
+    (void)state;
+    channel_open_called();
+    run(SECOND / 2);
+    world.rendezvous->now = world.channel->ping_at;
+    unsigned sent = world.to_peer;
+    udp_channel_turn(world.channel);
+    assert_true(world.to_peer > sent);
+    sent = world.to_peer;
+    assert_int_equal(write_to_peer(100), AQ_OK);
+    udp_channel_flush(world.channel);
+    assert_true(world.to_peer > sent);
+    sent = world.to_peer;
+    assert_int_equal(write_to_peer(100), AQ_OK); /* in order, so this one waits */
+    udp_channel_flush(world.channel);
+    assert_int_equal(world.to_peer, sent);
+    run(SECOND);
+    assert_int_equal(world.heard[MESSAGE], 2);
+}
+
 /* It goes when all has been said and acknowledged, or after a time. */
 static void test_farewell(void **state)
 {
@@ -545,6 +567,7 @@ int main(void)
         WORLD_TEST(test_pings),
         WORLD_TEST(test_callers_that_say_nothing),
         WORLD_TEST(test_messages_that_wait),
+        WORLD_TEST(test_message_beside_a_ping),
         WORLD_TEST(test_farewell),
         WORLD_TEST(test_farewell_to_who_is_gone),
         WORLD_TEST(test_farewell_and_forged_reports),
