@@ -30,7 +30,7 @@ enum {
     RENDEZVOUS_DOUBLED = 6,
     RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
     RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is good for 8 to 17 s */
-    RENDEZVOUS_FAREWELL = 1000    /* ms that closing takes at most */
+    RENDEZVOUS_FAREWELL = 5000    /* ms that closing takes at most */
 };
 static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
 
