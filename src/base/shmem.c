@@ -26,9 +26,19 @@ static unsigned long long shmem_limit(unsigned resource)
     return getrlimit(resource, &limit) != 0 ? 0 : (unsigned long long)limit.rlim_cur;
 }
 
+unsigned long long aqi_fd_limit(void)
+{
+    return shmem_limit(RLIMIT_NOFILE);
+}
+
+unsigned long long aqi_fd_advice(void)
+{
+    return aqi_max(1024, 2 * aqi_fd_limit());
+}
+
 unsigned aqi_free_fds(unsigned enough)
 {
-    unsigned long long limit = shmem_limit(RLIMIT_NOFILE);
+    unsigned long long limit = aqi_fd_limit();
     unsigned found = 0;
     for (int fd = 0; found < enough && (unsigned long long)fd < limit; fd++)
         if (fcntl(fd, F_GETFD) < 0) found++;
@@ -45,8 +55,7 @@ aq_status aqi_fail_no_fd(int err, const char *folder, const char *what)
     return aqi_fail_errno(AQ_ELIMIT, err, folder,
                           "%s: all %llu file descriptors of this process are in use; raise the "
                           "limit with `ulimit -n %llu`",
-                          what, shmem_limit(RLIMIT_NOFILE),
-                          (unsigned long long)aqi_max(1024, 2 * shmem_limit(RLIMIT_NOFILE)));
+                          what, aqi_fd_limit(), aqi_fd_advice());
 }
 
 static aq_status shmem_fail(int err, const char *call, const char *name, size_t size)

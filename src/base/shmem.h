@@ -35,6 +35,9 @@ aq_status aqi_fail_no_fd(int err, const char *folder, const char *what);
 
 /* How many more descriptors this process may open, counted up to `enough`. */
 unsigned aqi_free_fds(unsigned enough);
+/* The most that it may have open; and a higher limit, to advise. */
+unsigned long long aqi_fd_limit(void);
+unsigned long long aqi_fd_advice(void);
 
 size_t aqi_page_size(void);
 

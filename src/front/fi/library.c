@@ -2,6 +2,7 @@
 #include "front/fi/fi.h"
 
 #include "base/clock.h"
+#include "base/shmem.h"
 #include "lib/alone.h"
 
 #include <poll.h>
@@ -9,7 +10,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 struct afi afi;
 
@@ -45,9 +45,7 @@ AQI_COLD void afi_lock_hand_over(void)
 /* Each connection takes some descriptors, and the program needs others. */
 static uint32_t library_most(void)
 {
-    struct rlimit limit = {.rlim_cur = 1024};
-    (void)getrlimit(RLIMIT_NOFILE, &limit);
-    return (uint32_t)aqi_min(limit.rlim_cur / 8, LIBRARY_MOST);
+    return (uint32_t)aqi_min(aqi_fd_limit() / 8, LIBRARY_MOST);
 }
 
 int afi_library_open(void)

@@ -43,8 +43,9 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
     if (err == -FI_EMFILE || fds < OFI_FEW_FDS)
         return aqi_fail(AQ_ELIMIT, "ofi",
                         "%s on %s: %s: %s: only %u more file descriptors may be opened: raise the "
-                        "limit with `ulimit -n 1024`",
-                        name, ofi->info->domain_attr->name, what, ofi_library.strerror(-err), fds);
+                        "limit with `ulimit -n %llu`",
+                        name, ofi->info->domain_attr->name, what, ofi_library.strerror(-err), fds,
+                        aqi_fd_advice());
     bool rxm = strstr(name, "ofi_rxm") != NULL && (err == -FI_EINVAL || err == -FI_ENOMEM);
     char advice[192] = "";
     bool limited = err == -FI_ENOMEM && ofi_endpoint_memory(advice, sizeof(advice));

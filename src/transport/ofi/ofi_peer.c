@@ -149,7 +149,8 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
     if (no_fd)
         snprintf(advice, sizeof(advice),
                  "all file descriptors of this process are in use, and the provider may need some "
-                 "for each peer: raise the limit with `ulimit -n 1024`");
+                 "for each peer: raise the limit with `ulimit -n %llu`",
+                 aqi_fd_advice());
     else
         snprintf(advice, sizeof(advice),
                  "if that rank makes calls, the network does not reach it: check for a firewall, "

@@ -2,13 +2,13 @@
 #include "transport/udp/udp_call.h"
 
 #include "base/fail.h"
+#include "base/shmem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -233,8 +233,6 @@ aq_status udp_uri_bad(const char *uri)
 unsigned udp_call_most(bool secret)
 {
     enum { MOST = 256, TRUSTED = 2048 };
-    struct rlimit files = {.rlim_cur = RLIM_INFINITY};
-    (void)getrlimit(RLIMIT_NOFILE, &files);
-    rlim_t most = aqi_min(secret ? TRUSTED : MOST, files.rlim_cur / 4);
+    unsigned long long most = aqi_min(secret ? TRUSTED : MOST, aqi_fd_limit() / 4);
     return (unsigned)aqi_max(most, UDP_CALL_EACH);
 }
