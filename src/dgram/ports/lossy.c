@@ -169,8 +169,7 @@ static unsigned lossy_receive(struct aqi_port *port, enum aqi_port_look look, aq
     if (self->holding > 0 && ++self->idle > PATIENCE) lossy_age(self, UINT32_MAX);
     aqi_spin_unlock(&self->lock);
     unsigned n = self->inner->ops->receive(self->inner, look, take, arg);
-    if (atomic_load_explicit(&self->inner->deaf, memory_order_relaxed))
-        atomic_store_explicit(&port->deaf, true, memory_order_relaxed);
+    aqi_port_pass_deaf(port, self->inner);
     return n;
 }
 

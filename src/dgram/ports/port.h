@@ -98,6 +98,17 @@ struct aqi_port {
     struct aqi_port_limits limits;
 };
 
+static inline bool aqi_port_is_deaf(const struct aqi_port *port)
+{
+    return AQI_UNLIKELY(atomic_load_explicit(&port->deaf, memory_order_relaxed));
+}
+
+/* A port around another one is deaf if that is. */
+static inline void aqi_port_pass_deaf(struct aqi_port *port, const struct aqi_port *inner)
+{
+    if (aqi_port_is_deaf(inner)) atomic_store_explicit(&port->deaf, true, memory_order_relaxed);
+}
+
 extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO where there are */
 /* AF_XDP for single packets of COMMAND, sockets for the rest; IPv4, with privileges. An interface
  * has room for one such port: the next is opened as aqi_port_socket. Not to be used in a child of

@@ -23,8 +23,8 @@ static const struct ports_receive_error rows[] = {
     {EPROTO, PORTS_REPORTED, "a router takes a header for malformed"},
     {EACCES, PORTS_REPORTED, "a router prohibits it"},
     {ENETDOWN, PORTS_REPORTED, "the interface went down; it may come up again"},
-    {EBADF, PORTS_DEAF, NOT_ITS_OWN},
-    {ENOTSOCK, PORTS_DEAF, NOT_ITS_OWN},
+    {EBADF, PORTS_GONE, NOT_ITS_OWN},
+    {ENOTSOCK, PORTS_GONE, NOT_ITS_OWN},
     {0, PORTS_DEAF, "a security module or a filter of system calls may forbid it"},
 };
 

@@ -9,7 +9,8 @@ enum ports_receive_verdict {
     PORTS_REREAD,   /* the call was interrupted: make it again */
     PORTS_REPORTED, /* what the network said of a packet sent earlier; there may be packets behind
                      * it, and details in the error queue */
-    PORTS_DEAF,     /* nothing will be received here: reported to users */
+    PORTS_DEAF,     /* nothing will be received here: reported to users; */
+    PORTS_GONE      /* likewise, and that cannot change */
 };
 
 struct ports_receive_error {

@@ -457,9 +457,8 @@ static AQI_COLD void socket_deaf(struct socket_port *self, int error,
                                  const struct ports_receive_error *row)
 {
     static atomic_bool once;
-    /* Other errors may pass. */
-    bool gone = error == EBADF || error == ENOTSOCK;
-    if (gone) atomic_store_explicit(&self->port.deaf, true, memory_order_relaxed);
+    if (row->verdict == PORTS_GONE)
+        atomic_store_explicit(&self->port.deaf, true, memory_order_relaxed);
     aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be received: %s; %s",
                  self->port.limits.text, strerror(error), row->reason);
 }
@@ -473,7 +472,7 @@ static AQI_COLD bool socket_reread(struct socket_port *self, enum aqi_dgram_chan
     if (row->verdict == PORTS_NOTHING) return false;
     /* The socket counts as readable until its errors are read. */
     atomic_store_explicit(&self->errors[channel], true, memory_order_relaxed);
-    if (row->verdict == PORTS_DEAF) socket_deaf(self, error, row);
+    if (row->verdict >= PORTS_DEAF) socket_deaf(self, error, row);
     return row->verdict == PORTS_REPORTED;
 }
 

@@ -367,6 +367,7 @@ static unsigned xdp_receive(struct aqi_port *port, enum aqi_port_look look, aqi_
     if (AQI_UNLIKELY(atomic_load_explicit(&self->waits, memory_order_relaxed))) xdp_kick(self);
     if (look != AQI_PORT_SHORT || self->warm > 0) {
         others = self->inner->ops->receive(self->inner, look, take, arg);
+        aqi_port_pass_deaf(port, self->inner);
         if (others > 0)
             self->warm = WARM;
         else if (self->warm > 0)

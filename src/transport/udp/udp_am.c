@@ -236,8 +236,7 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     unsigned n = AQI_UNLIKELY(udp->idle.left) ? udp_take_left(udp, requests) : 0;
     n += udp_look(udp, requests);
     udp_idle_begin(udp, n);
-    if (AQI_UNLIKELY(atomic_load_explicit(&udp->port->deaf, memory_order_relaxed)))
-        udp_silence_lose_all(udp);
+    if (aqi_port_is_deaf(udp->port)) udp_silence_lose_all(udp);
     if (AQI_UNLIKELY(udp->small.due != 0)) udp_paths_say(udp, false);
     bool lost = udp->lost != NULL, unreadable = udp->unreadable;
     udp->unreadable = false;

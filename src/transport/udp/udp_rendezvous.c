@@ -373,7 +373,7 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
 {
     static atomic_bool once;
     const struct ports_receive_error *row = ports_receive_error(error);
-    if (row->verdict == PORTS_DEAF)
+    if (row->verdict >= PORTS_DEAF)
         aqi_log_once(&once, AQI_LOG_WARN, "udp", "calls of clients cannot be received: %s; %s",
                      strerror(error), row->reason);
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;

@@ -88,7 +88,7 @@ static unsigned udp_wire_receive(struct aqi_port *port, enum aqi_port_look look,
             const struct ports_receive_error *row = ports_receive_error(error);
             if (row->verdict == PORTS_NOTHING) break;
             if (row->verdict != PORTS_REREAD) udp_wire_note(self, error);
-            if (row->verdict != PORTS_DEAF) continue;
+            if (row->verdict < PORTS_DEAF) continue;
             udp_wire_broken(error, row->reason);
             break;
         }
