@@ -72,6 +72,18 @@ static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
     return fi_cq_open(ofi->domain, &attr, &ofi->cq, NULL);
 }
 
+int ofi_endpoint_enable(struct fid_ep *ep, struct fid_av *av, struct fid_cq *cq)
+{
+    int err = fi_ep_bind(ep, &av->fid, 0);
+    if (err == 0) err = fi_ep_bind(ep, &cq->fid, FI_TRANSMIT | FI_RECV);
+    return err == 0 ? fi_enable(ep) : err;
+}
+
+void ofi_endpoint_drop(struct fid *fid)
+{
+    if (fid != NULL) (void)fi_close(fid);
+}
+
 static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
 {
     struct fi_av_attr av = {.type = ofi->info->domain_attr->av_type,
@@ -108,16 +120,9 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi)
     ofi_receive_size(ofi);
     aq_status st = ofi_endpoint_open_objects(ofi);
     if (st != AQ_OK) return st;
-    int err = fi_ep_bind(ofi->ep, &ofi->av->fid, 0);
-    if (err == 0) err = fi_ep_bind(ofi->ep, &ofi->cq->fid, FI_TRANSMIT | FI_RECV);
-    if (err == 0) err = fi_enable(ofi->ep);
+    int err = ofi_endpoint_enable(ofi->ep, ofi->av, ofi->cq);
     if (err == 0) ofi_endpoint_ask_many(ofi);
     return ofi_endpoint_check(ofi, err, "starting the endpoint");
-}
-
-static void ofi_endpoint_drop(struct fid *fid)
-{
-    if (fid != NULL) (void)fi_close(fid);
 }
 
 /* The endpoint first: then no posted buffer is used any more. */

@@ -50,17 +50,15 @@ static int ofi_farewell_open(struct ofi_tp *ofi)
     int err = fi_av_open(ofi->domain, &av, &from->av, NULL);
     if (err == 0) err = fi_cq_open(ofi->domain, &cq, &from->cq, NULL);
     if (err == 0) err = fi_endpoint(ofi->domain, ofi->info, &from->ep, NULL);
-    if (err == 0) err = fi_ep_bind(from->ep, &from->av->fid, 0);
-    if (err == 0) err = fi_ep_bind(from->ep, &from->cq->fid, FI_TRANSMIT | FI_RECV);
-    return err == 0 ? fi_enable(from->ep) : err;
+    return err == 0 ? ofi_endpoint_enable(from->ep, from->av, from->cq) : err;
 }
 
 void ofi_farewell_close(struct ofi_tp *ofi)
 {
     struct ofi_farewell *from = &ofi->farewell;
-    if (from->ep != NULL) (void)fi_close(&from->ep->fid);
-    if (from->cq != NULL) (void)fi_close(&from->cq->fid);
-    if (from->av != NULL) (void)fi_close(&from->av->fid);
+    ofi_endpoint_drop(from->ep != NULL ? &from->ep->fid : NULL);
+    ofi_endpoint_drop(from->cq != NULL ? &from->cq->fid : NULL);
+    ofi_endpoint_drop(from->av != NULL ? &from->av->fid : NULL);
     *from = (struct ofi_farewell){0};
 }
 
