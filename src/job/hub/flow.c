@@ -369,7 +369,7 @@ static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
     hub->params.hooks.attach(hub->params.arg, ancestor);
 }
 
-/* No agent is left to call. */
+/* No agent is left to call, or none could be reached in time. */
 static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];

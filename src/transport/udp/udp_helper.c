@@ -31,7 +31,7 @@ static struct {
     _Atomic pid_t owner;
 } helper = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
 
-uint64_t udp_helper_event(const struct udp_tp *udp, bool tick)
+static uint64_t udp_helper_event(const struct udp_tp *udp, bool tick)
 {
     return (uint64_t)udp->idle.generation << 32 | 2 * udp->idle.place | tick;
 }
@@ -67,7 +67,7 @@ static void *udp_helper_main(void *arg)
     }
 }
 
-static bool udp_helper_watch(int fd, uint64_t data)
+static bool udp_helper_add(int fd, uint64_t data)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = data};
     return epoll_ctl(helper.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
@@ -77,7 +77,7 @@ static int udp_helper_start(void)
 {
     helper.epoll = epoll_create1(EPOLL_CLOEXEC);
     helper.stop = helper.epoll >= 0 ? aqi_kick_new() : -1;
-    int err = helper.stop < 0 || !udp_helper_watch(helper.stop, HELPER_STOP) ? errno : 0;
+    int err = helper.stop < 0 || !udp_helper_add(helper.stop, HELPER_STOP) ? errno : 0;
     if (err == 0)
         err = aqi_thread_start(&helper.thread, udp_helper_main, (void *)(intptr_t)helper.epoll);
     if (err == 0) return 0;
@@ -120,10 +120,20 @@ static int udp_helper_enter(struct udp_tp *udp)
     idle->watched = helper.epoll;
     idle->owner = helper.owner;
     idle->generation = ++at->generation;
-    if (!udp_helper_watch(idle->tick, udp_helper_event(udp, true))) return errno;
+    if (!udp_helper_add(idle->tick, udp_helper_event(udp, true))) return errno;
     at->user = udp;
     helper.users++;
     return 0;
+}
+
+bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on)
+{
+    struct epoll_event once = {.events = EPOLLIN | EPOLLONESHOT,
+                               .data.u64 = udp_helper_event(udp, false)};
+    int epoll = udp->idle.watched;
+    if (!on) return epoll_ctl(epoll, EPOLL_CTL_DEL, socket, NULL) == 0;
+    return epoll_ctl(epoll, EPOLL_CTL_MOD, socket, &once) == 0 ||
+           epoll_ctl(epoll, EPOLL_CTL_ADD, socket, &once) == 0;
 }
 
 /* Unlocks, and ends the thread if nothing uses it. The next user starts another one. */
@@ -160,12 +170,12 @@ void udp_helper_leave(struct udp_tp *udp)
     struct udp_idle *idle = &udp->idle;
     if (idle->owner != getpid()) return; /* in a forked child */
     pthread_mutex_lock(&helper.lock);
-    for (unsigned i = 0; i < idle->socket_count; i++)
-        (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, idle->sockets[i], NULL);
-    (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, idle->tick, NULL);
     helper.places[idle->place].generation++;
     while (helper.places[idle->place].busy)
         pthread_cond_wait(&helper.done, &helper.lock);
+    for (unsigned i = 0; i < idle->socket_count; i++)
+        (void)udp_helper_watch(udp, idle->sockets[i], false);
+    (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, idle->tick, NULL);
     helper.places[idle->place].user = NULL;
     helper.users--;
     udp_helper_unlock();

@@ -71,25 +71,13 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
     return idle->listed == on;
 }
 
-static bool udp_idle_hand_over(struct udp_tp *udp, int op, int fd, uint32_t events)
-{
-    struct epoll_event event = {.events = events, .data.u64 = udp_helper_event(udp, false)};
-    return epoll_ctl(udp->idle.watched, op, fd, &event) == 0;
-}
-
 /* Of the thread: wake once for what arrives, or for nothing. */
 static void udp_idle_watch(struct udp_tp *udp, bool on)
 {
     struct udp_idle *idle = &udp->idle;
-    const uint32_t once = EPOLLIN | EPOLLONESHOT;
-    for (unsigned i = 0; i < idle->socket_count && idle->helped; i++) {
-        int fd = idle->sockets[i];
-        if (!on)
-            (void)epoll_ctl(idle->watched, EPOLL_CTL_DEL, fd, NULL);
-        else if (!udp_idle_hand_over(udp, EPOLL_CTL_MOD, fd, once) &&
-                 !udp_idle_hand_over(udp, EPOLL_CTL_ADD, fd, once))
+    for (unsigned i = 0; i < idle->socket_count && idle->helped; i++)
+        if (!udp_helper_watch(udp, idle->sockets[i], on) && on)
             udp_idle_raise(udp, memory_order_relaxed);
-    }
 }
 
 /* Of the thread: look after so long whether to help. */
@@ -149,8 +137,8 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
     uint64_t pause = idle->pause;
     bool alone = idle->looks == idle->seen;
     /* The program has taken the packet meanwhile, and rests again: the watch stays. */
-    bool taken = idle->resting && atomic_load_explicit(&idle->raised, memory_order_relaxed) == 0;
-    if (!tick && taken) return;
+    if (!tick && idle->resting && atomic_load_explicit(&idle->raised, memory_order_relaxed) == 0)
+        return;
     if (tick)
         alone = alone && (!idle->armed || pause >= help_armed_ns);
     else

@@ -273,12 +273,6 @@ void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Called by the thread: a packet has arrived, or the timer may have expired. */
 void udp_idle_wake(struct udp_tp *udp, bool tick);
 
-/* udp_helper.c: without the lock of the transport. Returns 0 or an errno. */
-int udp_helper_join(struct udp_tp *udp);
-/* On return the thread does not use the transport any more. */
-void udp_helper_leave(struct udp_tp *udp);
-/* Data of the events in `watched` of a socket or the timer of this transport. */
-uint64_t udp_helper_event(const struct udp_tp *udp, bool tick);
 /* Something was begun or has come: progress looks in every poll from now on. */
 void udp_idle_end(struct udp_tp *udp);
 /*
@@ -312,6 +306,14 @@ static inline void udp_began(struct udp_tp *udp)
 {
     if (AQI_UNLIKELY(udp->idle.resting)) udp_idle_end(udp);
 }
+
+/* udp_helper.c: the thread of all transports. Join and leave without the lock of the transport. */
+/* Returns 0 or an errno. */
+int udp_helper_join(struct udp_tp *udp);
+/* On return the thread does not use the transport any more. */
+void udp_helper_leave(struct udp_tp *udp);
+/* Let the thread wake once for what arrives at this socket, or for nothing. False: see errno. */
+bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on);
 
 /* udp_connection.c: is it an end of a connection by URI, the key is its own, and `towards` the host
  * of the other end. */
