@@ -1,5 +1,5 @@
 /* ofi: which peers are notified that they are lost here, and what such a peer does. */
-#include "transport/ofi/ofi_impl.h"
+#include "transport/ofi/ofi_peer_world_test.h"
 
 #include "base/capture_test.h"
 
@@ -12,9 +12,7 @@ static struct fid_cq queue;
 static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     *ofi = (struct ofi_tp){.rdma.driver = &ofi_driver, .domain = &domain, .cq = &queue};
-    *peer = (struct ofi_peer){.addr = 0};
-    aqi_rdma_peer_begin(&peer->rdma, 3);
-    peer->last_kept = &peer->kept;
+    peer_begin(peer, 0, 3);
 }
 
 static void peer_that_fails_here_is_notified(void **state)

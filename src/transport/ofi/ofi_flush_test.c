@@ -1,5 +1,5 @@
 /* ofi: messages kept until they have arrived, early and duplicate ones, and broken connections. */
-#include "transport/ofi/ofi_impl.h"
+#include "transport/ofi/ofi_peer_world_test.h"
 
 #include "base/capture_test.h"
 
@@ -12,9 +12,7 @@ static void begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     *ofi =
         (struct ofi_tp){.rdma.driver = &ofi_driver, .limits.depth = 4, .look_at = AQI_NO_DEADLINE};
-    *peer = (struct ofi_peer){.addr = 0};
-    aqi_rdma_peer_begin(&peer->rdma, 3);
-    peer->last_kept = &peer->kept;
+    peer_begin(peer, 0, 3);
 }
 
 static unsigned buffers_free(const struct ofi_tp *ofi)

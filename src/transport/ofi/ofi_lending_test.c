@@ -1,5 +1,5 @@
 /* ofi: messages about memory that is lent: as they are sent, and to which peers. */
-#include "transport/ofi/ofi_impl.h"
+#include "transport/ofi/ofi_peer_world_test.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,9 +39,9 @@ static int begin(void **state)
     memset(&world, 0, sizeof(world));
     world.ops.inject = provider_inject;
     world.ep.msg = &world.ops;
-    world.peer = (struct ofi_peer){.addr = ADDRESS, .given = 6, .received = 3};
-    aqi_rdma_peer_begin(&world.peer.rdma, PEER);
-    world.peer.last_kept = &world.peer.kept;
+    peer_begin(&world.peer, ADDRESS, PEER);
+    world.peer.given = 6;
+    world.peer.received = 3;
     world.peers[PEER] = &world.peer.rdma;
     world.ofi = (struct ofi_tp){.rdma = {.driver = &ofi_driver,
                                          .params = {.self = SELF, .size = SIZE},

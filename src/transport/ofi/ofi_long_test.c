@@ -1,5 +1,5 @@
 /* ofi: headers of Longs wait for their writes, which arrive in any order, twice, or never. */
-#include "transport/ofi/ofi_impl.h"
+#include "transport/ofi/ofi_peer_world_test.h"
 
 #include "base/capture_test.h"
 
@@ -23,9 +23,7 @@ static int begin(void **state)
                                    .peers = peers,
                                    .params = {.size = AQI_COUNT_OF(peers), .self = SELF}},
                           .limits.depth = 4};
-    peer = (struct ofi_peer){.addr = 0};
-    aqi_rdma_peer_begin(&peer.rdma, PEER);
-    peer.last_kept = &peer.kept;
+    peer_begin(&peer, 0, PEER);
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* ofi: reports about a peer for which the provider never has room; addresses of peers. */
-#include "transport/ofi/ofi_impl.h"
+#include "transport/ofi/ofi_peer_world_test.h"
 
 #include "base/capture_test.h"
 #include "base/log.h"
@@ -52,15 +52,14 @@ static void provider_that_never_has_room_is_given_up(void **state)
     struct fi_fabric_attr fabric = {.prov_name = (char[]){"tcp;ofi_rxm"}};
     struct fi_domain_attr domain = {.name = (char[]){"eth7"}};
     struct fi_info info = {.fabric_attr = &fabric, .domain_attr = &domain};
-    struct ofi_peer peer = {.addr = 0};
+    struct ofi_peer peer;
     struct aqi_rdma_peer *peers[] = {NULL, &peer.rdma};
     struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .peers = peers, .params.size = 2},
                          .info = &info,
                          .look_at = AQI_NO_DEADLINE};
     struct capture told;
     (void)state;
-    peer.last_kept = &peer.kept;
-    aqi_rdma_peer_begin(&peer.rdma, 1);
+    peer_begin(&peer, 0, 1);
     assert_int_equal(aqi_log_configure("error"), AQ_OK);
     ofi_config.refused_ns = 100 * SECOND;
     (void)refuse(&told, &ofi, &peer, SECOND);
@@ -140,12 +139,11 @@ static void who_is_lost_has_an_address(void **state)
     struct fi_ops_av ops = {.lookup = vector_lookup, .straddr = vector_straddr};
     struct fid_av av = {.ops = &ops};
     struct ofi_tp ofi = {.rdma = {.driver = &ofi_driver, .draining = true}, .av = &av};
-    struct ofi_peer peer = {.addr = 7};
+    struct ofi_peer peer;
     struct capture told;
     char name[AQI_RDMA_WHERE];
     (void)state;
-    peer.last_kept = &peer.kept;
-    aqi_rdma_peer_begin(&peer.rdma, 3);
+    peer_begin(&peer, 7, 3);
     assert_int_equal(aqi_log_configure("info"), AQ_OK);
     capture_start(&told);
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "%s says so", "a test");

@@ -1,0 +1,15 @@
+/* Peers for unit tests of ofi. */
+#ifndef OFI_PEER_WORLD_TEST_H
+#define OFI_PEER_WORLD_TEST_H
+
+#include "transport/ofi/ofi_impl.h"
+
+/* With an address, and nothing under way. */
+static inline void peer_begin(struct ofi_peer *peer, fi_addr_t addr, uint32_t id)
+{
+    *peer = (struct ofi_peer){.addr = addr};
+    aqi_rdma_peer_begin(&peer->rdma, id);
+    peer->last_kept = &peer->kept;
+}
+
+#endif
