@@ -2,6 +2,7 @@
 #include "job/link_world_test.h"
 
 #include "base/log.h"
+#include "base/resident_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -444,15 +445,6 @@ static void test_six(void **state)
         assert_non_null(strstr(aqi_link_name(hosts[1].link), "([::1]:"));
     else
         print_message("no IPv6: %s\n", hosts[1].why);
-}
-
-static size_t resident(void)
-{
-    size_t pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file == NULL || fscanf(file, "%*s %zu", &pages) != 1) pages = 0;
-    if (file != NULL) fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /*

@@ -11,6 +11,7 @@
 #include "base/capture_test.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/resident_test.h"
 #include "base/settings.h"
 #include "transport/ofi/ofi.h"
 
@@ -58,15 +59,6 @@ static int provider_opens(int count, char *const *texts)
         if (strstr(describe(tp), texts[i]) == NULL) return 1;
     aqi_ofi_transport.close(tp);
     return 0;
-}
-
-static size_t resident(void)
-{
-    unsigned long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (file == NULL || fscanf(file, "%*u %lu", &pages) != 1) pages = 0;
-    if (file != NULL) fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
 }
 
 /* The memory that an endpoint of tcp;ofi_rxm takes. */

@@ -161,9 +161,15 @@ aq_connection *accept_one(void *context)
 
 aq_connection *connect_here(void *context)
 {
-    aq_connect_params params = {
-        .struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT, .context = context};
+    return connect_with(0, context);
+}
+
+aq_connection *connect_with(unsigned flags, void *context)
+{
+    aq_connect_params params = aq_connect_defaults();
     aq_connection *conn;
+    params.flags = AQ_CONNECT_WAIT | flags;
+    params.context = context;
     params.timeout_ns = 30000000000u;
     CHECK_OK(aq_connect(play->uri, &params, &conn));
     return conn;

@@ -44,6 +44,8 @@ aq_listener *listen_here(void);
 /* Take a request and accept it, up to OPENED. */
 aq_connection *accept_one(void *context);
 aq_connection *connect_here(void *context);
+/* Likewise, with flags besides AQ_CONNECT_WAIT. */
+aq_connection *connect_with(unsigned flags, void *context);
 /* Accept all calls until `ends` connections have ended. Returns how many of those were lost. */
 unsigned serve(unsigned ends);
 

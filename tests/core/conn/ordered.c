@@ -116,14 +116,10 @@ static void send_one(aq_team *team, uint32_t i)
 
 static void client(uint32_t as)
 {
-    aq_connect_params params = aq_connect_defaults();
-    aq_connection *conn;
     aq_connection_info info;
     ordered = as != 0;
     open_and_register(AQ_THREAD_SINGLE);
-    params.flags = AQ_CONNECT_WAIT | (ordered ? AQ_CONNECT_ORDERED : 0);
-    params.timeout_ns = 30000000000u;
-    CHECK_OK(aq_connect(play->uri, &params, &conn));
+    aq_connection *conn = connect_with(ordered ? AQ_CONNECT_ORDERED : 0, NULL);
     CHECK_OK(aq_connection_query(conn, &info));
     CHECK_EQUAL(info.flags, ordered ? AQ_CONNECT_ORDERED : 0);
     aq_team *team = aq_connection_team(conn);

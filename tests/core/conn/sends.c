@@ -50,16 +50,6 @@ static void open_and_register(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-static aq_connection *connect_now(unsigned flags)
-{
-    aq_connect_params params = aq_connect_defaults();
-    aq_connection *conn;
-    params.flags = AQ_CONNECT_WAIT | flags;
-    params.timeout_ns = 30000000000u;
-    CHECK_OK(aq_connect(play->uri, &params, &conn));
-    return conn;
-}
-
 /* It ends with its connection, however that ends. */
 static void server(uint32_t number)
 {
@@ -136,7 +126,7 @@ static void gathering_client(uint32_t number)
 {
     (void)number;
     open_and_register();
-    aq_connection *conn = connect_now(0);
+    aq_connection *conn = connect_here(NULL);
     size_t most = aq_am_max_medium(aq_connection_team(conn));
     for (unsigned pieces = 1; pieces <= 20; pieces += 3)
         for (size_t n = 0; n <= most; n = n * 3 + 1)
@@ -156,7 +146,7 @@ static void dying_client(uint32_t ordered)
     static unsigned char bytes[20000];
     static aq_event events[MESSAGES];
     open_and_register();
-    aq_connection *conn = connect_now(ordered ? AQ_CONNECT_ORDERED : 0);
+    aq_connection *conn = connect_with(ordered ? AQ_CONNECT_ORDERED : 0, NULL);
     fill(bytes, sizeof(bytes), 5);
     for (unsigned i = 0; i < MESSAGES; i++) {
         aq_vec vec = {.addr = bytes, .len = i % 10 == 0 ? sizeof(bytes) : i};
@@ -217,7 +207,7 @@ static void patient_client(uint32_t number)
     aq_connection_event event;
     (void)number;
     open_and_register();
-    aq_connection *conn = connect_now(0);
+    aq_connection *conn = connect_here(NULL);
     CHECK_OK(aq_connection_keepalive(conn, 3600000 * ms));
     CHECK_OK(send_and_wait(conn, AQ_SEND_HANDLED, 60000 * ms));
     CHECK_EQUAL(play->flag[HANDLED], 1);

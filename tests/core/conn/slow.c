@@ -3,6 +3,7 @@
  * others have begun a call and stopped. It serves the rest as before, and its memory is bounded.
  * All messages arrive when a reader continues, and no resources of peers that have ended are kept.
  */
+#include "base/resident_test.h"
 #include "harness.h"
 
 #include <signal.h>
@@ -15,8 +16,8 @@ enum { SLOW = 3, HALF_OPEN = 20, MESSAGES = 4000, BYTES = 4000, TURNS = 300 };
 enum { ECHO = 100, ECHOED, FLOOD, HELLO };
 enum { FLOODED, FAST_DONE, STOPPED, GOT, SENT = GOT + SLOW, PIDS = SENT + SLOW };
 
-/* KB that a slow peer may cost: rings and windows, and less than all that is sent to it. */
-enum { COST = 10 << 10 };
+/* Bytes that a slow peer may cost: rings and windows, and less than all that is sent to it. */
+enum { COST = 10 << 20 };
 
 #ifndef SLOW_SANITIZED
 #define SLOW_SANITIZED 0
@@ -60,30 +61,7 @@ static void open_with_handlers(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-static aq_connection *connect_ordered(void *context)
-{
-    aq_connect_params params = aq_connect_defaults();
-    aq_connection *conn;
-    params.flags = AQ_CONNECT_WAIT | AQ_CONNECT_ORDERED;
-    params.timeout_ns = 50000000000u;
-    params.context = context;
-    CHECK_OK(aq_connect(play->uri, &params, &conn));
-    return conn;
-}
-
 /* --- the server ------------------------------------------------------------------------------ */
-
-static size_t memory_kb(void)
-{
-    char line[256];
-    size_t kb = 0;
-    FILE *status = fopen("/proc/self/status", "r");
-    CHECK(status != NULL);
-    while (fgets(line, sizeof(line), status) != NULL)
-        if (strncmp(line, "VmRSS:", 6) == 0) kb = strtoul(line + 6, NULL, 10);
-    fclose(status);
-    return kb;
-}
 
 /* Send as much as there is room for to each slow client. Returns whether all has been sent. */
 static bool flood(uint32_t sent[SLOW])
@@ -133,7 +111,7 @@ static void server(uint32_t number)
     open_with_handlers();
     aq_listener *listener = listen_here();
     unsigned fds = count_fds();
-    size_t before = memory_kb();
+    size_t before = resident();
     while (ended < SLOW + 1) {
         CHECK(aq_poll() >= AQ_OK);
         ended += take_events();
@@ -142,10 +120,10 @@ static void server(uint32_t number)
         bool stuck = memcmp(room, sent, sizeof(room)) == 0 && slow[0] && slow[1] && slow[2];
         if (play->flag[FAST_DONE] == 0 && stuck) play->flag[FLOODED] = 1;
         if (play->flag[FLOODED] != 0 && play->flag[FAST_DONE] == 0) CHECK(!all);
-        size_t now = memory_kb();
+        size_t now = resident();
         if (play->flag[FLOODED] == 1 && now > most) most = now;
     }
-    printf("%zu KB more at most\n", most - before);
+    printf("%zu KB more at most\n", (most - before) >> 10);
     if (!SLOW_SANITIZED) CHECK(most < before + SLOW * COST);
     /* The half-open ones have been killed by now. */
     while (count_fds() != fds) {
@@ -163,7 +141,7 @@ static void slow_client(uint32_t number)
 {
     uint32_t got = 0;
     open_with_handlers();
-    aq_connection *conn = connect_ordered(&got);
+    aq_connection *conn = connect_with(AQ_CONNECT_ORDERED, &got);
     CHECK_OK(aq_am_short(aq_connection_team(conn), 1, HELLO, AQ_ARGS((aq_arg)number), 0));
     role_await(FAST_DONE, 1);
     while (got < MESSAGES)
@@ -194,7 +172,7 @@ static void fast_client(uint32_t number)
     fill(bytes, sizeof(bytes), 3);
     open_with_handlers();
     role_await(FLOODED, 1);
-    aq_connection *conn = connect_ordered(NULL);
+    aq_connection *conn = connect_with(AQ_CONNECT_ORDERED, NULL);
     for (uint32_t i = 0; i < TURNS; i++) {
         CHECK_OK(aq_am_medium(aq_connection_team(conn), 1, ECHO, bytes, sizeof(bytes), AQ_NO_ARGS,
                               0, NULL));

@@ -109,9 +109,7 @@ static void client(uint32_t loses)
     open_and_register(0);
     params.flags = AQ_CONNECT_WAIT | AQ_CONNECT_UNRELIABLE | AQ_CONNECT_ORDERED;
     CHECK_REFUSED(aq_connect(play->uri, &params, &conn), AQ_EINVAL);
-    params.flags &= ~AQ_CONNECT_ORDERED;
-    params.timeout_ns = 30000000000u;
-    CHECK_OK(aq_connect(play->uri, &params, &conn));
+    conn = connect_with(AQ_CONNECT_UNRELIABLE, NULL);
     aq_team *team = aq_connection_team(conn);
     size_t most = aq_am_max_medium(team);
     meet(team);
