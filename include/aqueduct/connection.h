@@ -162,9 +162,32 @@ AQ_API AQ_MUST_USE aq_status aq_listen(const char *uri, unsigned flags, void *co
 AQ_API const char *aq_listener_uri(const aq_listener *listener);
 
 /**
+ * Get a file descriptor that is readable as long as events of a listener are waiting: those that
+ * aq_listener_next_event takes.
+ *
+ * For use with poll(), select() or epoll; do not read from it. It lets several threads of a server
+ * sleep, each on the descriptor of its listener, and several may share one. Events come only while
+ * another thread makes progress: the progress thread (aq_job_progress_thread), or a thread of the
+ * program that calls aq_poll, or that sleeps on the descriptor of aq_wait_fd. Without one nothing
+ * becomes readable while all sleep. The descriptor belongs to the library and is closed by
+ * aq_listener_close.
+ *
+ * Blocking    Never.
+ * Threads     Any; not from a handler.
+ *
+ * @return AQ_OK      `*fd` is the same for each call.
+ * @return AQ_EINVAL  A pointer is NULL.
+ * @return AQ_ELIMIT  No file descriptor is available.
+ * @return AQ_ESTATE, AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_listener_fd(aq_listener *listener, int *fd);
+
+/**
  * Close a listener; NULL is ignored.
  *
- * Requests that have not been taken as events are refused; existing connections stay open.
+ * Requests that have not been taken as events are refused; existing connections stay open, and
+ * aq_connection_next_event takes their events. No other thread may use the listener or sleep on its
+ * descriptor any more.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -258,6 +281,24 @@ AQ_API AQ_MUST_USE aq_status aq_connect_wait(aq_connection *connection);
  * @return AQ_EINVAL, AQ_ESTATE, AQ_ECONTEXT
  */
 AQ_API AQ_MUST_USE aq_status aq_connection_next_event(aq_connection_event *event);
+
+/**
+ * Take the oldest event of a listener: a request there, or an event of a connection that it
+ * accepted.
+ *
+ * As aq_connection_next_event, which takes events of all listeners as well: each event is taken
+ * once, by either call.
+ *
+ * Blocking    Never.
+ * Threads     Any; not from a handler. If several threads sleep on one descriptor
+ *             (aq_listener_fd), all may wake up for an event that one of them takes.
+ *
+ * @return AQ_OK     `*event` is filled in.
+ * @return AQ_AGAIN  There is no event.
+ * @return AQ_EINVAL, AQ_ESTATE, AQ_ECONTEXT
+ */
+AQ_API AQ_MUST_USE aq_status aq_listener_next_event(aq_listener *listener,
+                                                    aq_connection_event *event);
 
 /**
  * Accept a request.

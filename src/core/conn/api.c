@@ -79,6 +79,7 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     aq_listener *listener = calloc(1, sizeof(*listener));
     if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
     *listener = (aq_listener){.t = t, .flags = flags, .context = context};
+    conn_listener_init(listener);
     aqi_spin_lock(&conns.lock);
     st = aqi_transports[t]->rendezvous->listen(conns.rendezvous[t], uri, listener, &listener->at,
                                                listener->uri);
@@ -100,18 +101,20 @@ const char *aq_listener_uri(const aq_listener *listener)
 }
 
 /*
- * Release the requests that came here: those that the program has not seen are refused and freed.
+ * Release the connections that came here: requests that the program has not seen are refused and
+ * freed.
  */
-static void conn_api_release_requests(const aq_listener *listener)
+static void conn_api_release_callers(const aq_listener *listener)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         aq_connection *conn = atomic_load(&conns.slots[i].conn);
-        if (conn == NULL || conn->listener != listener) continue;
+        if (conn == NULL || conn->pending.listener != listener) continue;
+        conn_leave_listener(conn);
         conn->listener = NULL;
-        if ((conn->events & 1u << AQ_CONNECTION_REQUEST) == 0) continue;
+        if ((conn->pending.events & 1u << AQ_CONNECTION_REQUEST) == 0) continue;
         if (conn->channel != NULL) /* else it broke meanwhile */
             conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server listens no more");
-        conn_unqueue(conn);
+        conn_drop_events(conn, UINT_MAX);
         conn->forget = true;
         atomic_store(&conns.forgotten, true);
     }
@@ -130,12 +133,12 @@ aq_status aq_listener_close(aq_listener *listener)
         return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: it is closed already");
     }
     *at = listener->next;
-    conn_api_release_requests(listener);
+    conn_api_release_callers(listener);
     aqi_transports[listener->t]->rendezvous->unlisten(conns.rendezvous[listener->t], listener->at);
+    conn_listener_free(listener);
     aqi_spin_unlock(&conns.lock);
     core_conns_sweep();
     core_source_count(&core_conn_used, UINT32_MAX);
-    free(listener);
     return AQ_OK;
 }
 
@@ -243,12 +246,7 @@ static aq_status conn_api_result(aq_connection *conn, const char *call)
 {
     if (conn_state(conn) == AQ_CONNECTION_CALLING) return AQ_AGAIN;
     aqi_spin_lock(&conns.lock);
-    unsigned taken = 1u << AQ_CONNECTION_OPENED | 1u << AQ_CONNECTION_FAILED;
-    unsigned rest = conn->events & ~taken;
-    if (rest == 0)
-        conn_unqueue(conn);
-    else
-        conn->events = rest;
+    conn_drop_events(conn, 1u << AQ_CONNECTION_OPENED | 1u << AQ_CONNECTION_FAILED);
     aqi_spin_unlock(&conns.lock);
     if (conn->was_open) return AQ_OK;
     return aqi_fail_quiet(conn->status, "%s: %s: %s", call, conn->uri, conn->reason);

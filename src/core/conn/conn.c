@@ -1,4 +1,4 @@
-/* Connections: the table of them, their progress, their end, and the queue of events. */
+/* Connections: the table of them, their progress, and their end. */
 #include "core/conn/alive.h"
 #include "core/conn/region.h"
 
@@ -9,11 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct conns conns = {.fds = CORE_WAIT_SET_NONE};
+struct conns conns = CONNS_NONE;
 _Atomic uint32_t core_conn_used;
-
-/* Messages are looked for in every so many calls for an event, unless one is awaited. */
-enum { LOOK_CALLS = 16 };
 
 /* --- the table ------------------------------------------------------------------------------- */
 
@@ -31,6 +28,7 @@ aq_connection *conn_new(unsigned t, bool client)
     conn->t = t;
     conn->client = client;
     conn->peer_id.uid = UINT32_MAX;
+    conn_pending_init(&conn->pending, conn, NULL);
     atomic_store(&conns.slots[slot].conn, conn);
     conns.free_from = slot + 1;
     if (slot >= atomic_load(&conns.high)) atomic_store(&conns.high, slot + 1);
@@ -51,7 +49,7 @@ static void conn_withdraw(aq_connection *conn)
 void conn_destroy(aq_connection *conn)
 {
     aqi_spin_lock(&conns.lock);
-    conn_unqueue(conn);
+    conn_drop_events(conn, UINT_MAX);
     conn_set_state(conn, AQ_CONNECTION_ENDED);
     if (conn->listener != NULL) conn->listener->waiting--;
     conn->listener = NULL;
@@ -101,30 +99,6 @@ void conn_set_state(aq_connection *conn, int state)
     core_progressed(); /* some thread may wait for it */
 }
 
-void conn_push(aq_connection *conn, aq_connection_event_type type)
-{
-    conn->events |= 1u << type;
-    atomic_store(&conns.news, true);
-    core_progressed();
-    if (conn->queued) return;
-    conn->queued = true;
-    conn->next = NULL;
-    *(conns.last != NULL ? &conns.last->next : &conns.first) = conn;
-    conns.last = conn;
-}
-
-void conn_unqueue(aq_connection *conn)
-{
-    aq_connection *before = NULL;
-    if (!conn->queued) return;
-    for (aq_connection *c = conns.first; c != conn; c = c->next)
-        before = c;
-    *(before != NULL ? &before->next : &conns.first) = conn->next;
-    if (conns.last == conn) conns.last = before;
-    conn->queued = false;
-    conn->events = 0;
-}
-
 static void conn_note_why(aq_connection *conn, aq_status status, const char *reason)
 {
     conn->status = status;
@@ -138,7 +112,7 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
     if (conn->reason[0] == 0) conn_note_why(conn, status, reason);
     conn_set_state(conn, AQ_CONNECTION_ENDED);
     if (conn->silent) return;
-    conn->events &= ~(1u << AQ_CONNECTION_SILENT); /* that was why */
+    conn_drop_events(conn, 1u << AQ_CONNECTION_SILENT); /* that was why */
     conn_push(conn, type);
 }
 
@@ -193,47 +167,6 @@ void core_conns_sweep(void)
     }
 }
 
-/* The oldest event of the connection at the head of the queue; the lock is held. */
-static void conn_take_event(aq_connection_event *event)
-{
-    aq_connection *conn = conns.first;
-    int type = __builtin_ctz(conn->events);
-    bool over = type >= AQ_CONNECTION_FAILED && type <= AQ_CONNECTION_LOST,
-         request = type == AQ_CONNECTION_REQUEST;
-    conn->events &= conn->events - 1;
-    *event = (aq_connection_event){
-        .type = (aq_connection_event_type)type,
-        .status = over ? conn->status : AQ_OK,
-        .connection = conn,
-        .listener = request ? conn->listener : NULL,
-        .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
-    if (conn->events == 0) conn_unqueue(conn);
-    if (conns.first == NULL) atomic_store_explicit(&conns.news, false, memory_order_relaxed);
-}
-
-aq_status aq_connection_next_event(aq_connection_event *event)
-{
-    aq_status st = aqi_core_callable("aq_connection_next_event");
-    if (st != AQ_OK) return st;
-    if (event == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: no place for the event");
-    if (atomic_load(&core_conn_used) == 0) return AQ_AGAIN;
-    aqi_spin_lock(&conns.lock);
-    /* A look is a system call, and programs ask in each round of their loops. */
-    bool look = atomic_load(&conns.busy) != 0 || ++conns.asked % LOOK_CALLS == 0;
-    if (conns.first == NULL && look) {
-        conn_attend();
-        aqi_spin_unlock(&conns.lock);
-        conn_finish_delivered();
-        aqi_spin_lock(&conns.lock);
-    }
-    st = conns.first != NULL ? AQ_OK : AQ_AGAIN;
-    if (st == AQ_OK) conn_take_event(event);
-    aqi_spin_unlock(&conns.lock);
-    core_conns_sweep();
-    return st;
-}
-
 aq_status core_conns_open(void)
 {
     static const struct core_source source = {.busy = &core_conn_used,
@@ -281,7 +214,7 @@ void core_conns_close(void)
     while (conns.listeners != NULL) {
         aq_listener *listener = conns.listeners;
         conns.listeners = listener->next;
-        free(listener);
+        conn_listener_free(listener);
     }
     for (unsigned t = 0; t < CORE_MAX_TRANSPORTS; t++)
         if (conns.rendezvous[t] != NULL) aqi_transports[t]->rendezvous->close(conns.rendezvous[t]);
@@ -291,6 +224,6 @@ void core_conns_close(void)
     conn_bells_close();
     free(conns.slots);
     free(conns.active);
-    conns = (struct conns){.fds = CORE_WAIT_SET_NONE};
+    conns = (struct conns)CONNS_NONE;
     atomic_store(&core_conn_used, 0);
 }

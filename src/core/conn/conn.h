@@ -10,10 +10,21 @@
 #define AQI_CORE_CONN_IMPL_H
 
 #include "base/bell.h"
+#include "base/list.h"
 #include "core/am/am.h"
 #include "core/mem/mem.h"
 #include "core/vis/vis.h"
 #include "transport/hello.h"
+
+#include <limits.h>
+
+/* The events of a connection or a listener that the program has not taken (events.c). */
+struct conn_pending {
+    unsigned events;          /* bits of aq_connection_event_type; 0: in no queue */
+    struct aqi_node all, own; /* in the queue of the process, and of `listener` */
+    aq_connection *conn;      /* NULL: those of the listener itself */
+    aq_listener *listener;    /* that it is, or that was called; NULL: none, or closed */
+};
 
 struct aq_listener {
     struct aqi_listener *at;
@@ -22,6 +33,10 @@ struct aq_listener {
     void *context;
     uint64_t waiting; /* requests that have not been answered */
     char uri[AQI_URI_MAX];
+    struct conn_pending pending;
+    struct aqi_node queue; /* of events, also of connections that were made here */
+    int fd;                /* readable while it has some; -1: the program has not asked for it */
+    bool signaled;
     aq_listener *next;
 };
 
@@ -90,11 +105,7 @@ struct aq_connection {
     struct conn_alive alive;
     uint64_t send_timeout_ns; /* 0: none */
     size_t mapped_len;
-
-    /* In the queue of events. */
-    unsigned events; /* bits of aq_connection_event_type */
-    bool queued;
-    aq_connection *next;
+    struct conn_pending pending;
 };
 
 /* With several threads, a thread counts itself in while it makes progress on a connection. */
@@ -119,11 +130,11 @@ struct conns {
     _Atomic uint32_t rounds; /* of progress, to look at the rendezvous now and then */
     struct aqi_rendezvous *rendezvous[CORE_MAX_TRANSPORTS]; /* as in aqi_transports */
     aq_listener *listeners;
-    aq_connection *first, *last; /* with events */
-    atomic_bool news;            /* the program has not seen one of them: no sleep until then */
-    uint32_t asked;              /* calls of aq_connection_next_event, to look now and then */
-    uint32_t apart;              /* open connections that cannot wake us */
-    uint32_t free_from;          /* no slot below is free */
+    struct aqi_node queue; /* of those with events */
+    atomic_bool news;      /* the program has not seen one of them: no sleep until then */
+    uint32_t asked;        /* calls for an event, to look now and then */
+    uint32_t apart;        /* open connections that cannot wake us */
+    uint32_t free_from;    /* no slot below is free */
     /* active.c */
     struct aqi_spin active_lock; /* may be taken with `lock` held */
     _Atomic uint32_t *active;    /* slots */
@@ -137,6 +148,10 @@ struct conns {
     unsigned char message[AQI_HELLO_MAX];
 };
 extern struct conns conns;
+#define CONNS_NONE                                                                                 \
+    {                                                                                              \
+        .fds = CORE_WAIT_SET_NONE, .queue = { &conns.queue, &conns.queue }                         \
+    }
 
 static inline int conn_state(const aq_connection *conn)
 {
@@ -153,12 +168,10 @@ static inline const struct aqi_rendezvous_ops *conn_rendezvous(const aq_connecti
     return aqi_transports[conn->t]->rendezvous;
 }
 
-/* conn.c: the table, states and events. Under the lock, but for conn_destroy and the sweep. */
+/* conn.c: the table and states. Under the lock, but for conn_destroy and the sweep. */
 aq_connection *conn_new(unsigned t, bool client);
 void conn_destroy(aq_connection *conn);
 void conn_set_state(aq_connection *conn, int state);
-void conn_push(aq_connection *conn, aq_connection_event_type type);
-void conn_unqueue(aq_connection *conn);
 /* The connection has ended: keep the reason, and report it by an event of this type. */
 void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status status,
               const char *reason);
@@ -170,6 +183,14 @@ aq_connection *conn_hold(uint32_t slot);
 void conn_let_go(uint32_t slot);
 unsigned conn_attend(void);  /* messages and times */
 void core_conns_sweep(void); /* free those whose caller left before the program knew of them */
+
+/* events.c: their queues. Under the lock. */
+void conn_pending_init(struct conn_pending *pending, aq_connection *conn, aq_listener *listener);
+void conn_push(aq_connection *conn, aq_connection_event_type type);
+void conn_drop_events(aq_connection *conn, unsigned types); /* a bit each */
+void conn_leave_listener(aq_connection *conn);              /* which closes */
+void conn_listener_init(aq_listener *listener);
+void conn_listener_free(aq_listener *listener);
 
 /* active.c: progress. Any of these but conn_poll may be called with the lock held. */
 unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now);

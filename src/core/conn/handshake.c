@@ -267,7 +267,7 @@ static aq_connection *conn_handshake_take_call(aq_listener *listener,
     if (listener->waiting >= aqi_core_config.conn_backlog) return NULL;
     aq_connection *conn = conn_new(listener->t, false);
     if (conn == NULL) return NULL;
-    conn->listener = listener;
+    conn->listener = conn->pending.listener = listener;
     listener->waiting++;
     conn->peer_id = *writer;
     conn->peer_medium = hello->max_medium;
@@ -446,9 +446,9 @@ static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status st
         conn_handshake_not_called(conn, status, why);
         break;
     case AQ_CONNECTION_ASKED:
-        conn->forget = (conn->events & 1u << AQ_CONNECTION_REQUEST) != 0;
+        conn->forget = (conn->pending.events & 1u << AQ_CONNECTION_REQUEST) != 0;
         if (conn->forget) {
-            conn_unqueue(conn);
+            conn_drop_events(conn, UINT_MAX);
             conn->silent = true; /* the program never learns of it */
             atomic_store(&conns.forgotten, true);
         }
