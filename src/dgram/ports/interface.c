@@ -6,7 +6,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -16,7 +15,7 @@
 /* Larger packets gain nothing (docs/measurements.md) and fewer fit into the socket's buffer. */
 enum { BEST_PACKET = 8944 };
 
-static bool interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b)
+bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b)
 {
     if (a == NULL || a->sa_family != b->any.sa_family) return false;
     if (a->sa_family == AF_INET)
@@ -65,7 +64,7 @@ static void interface_take(const struct ifaddrs *from, struct ports_interface *f
 static const struct ifaddrs *interface_with(const struct ifaddrs *all,
                                             const union aqi_sockaddr *address)
 {
-    while (all != NULL && !interface_same_ip(all->ifa_addr, address))
+    while (all != NULL && !ports_interface_same_ip(all->ifa_addr, address))
         all = all->ifa_next;
     return all;
 }
@@ -251,7 +250,7 @@ unsigned ports_interface_others(const struct ports_interface *first, union aqi_s
             if (aqi_interface_rank(i->ifa_name, i->ifa_flags) != rank ||
                 aqi_sockaddr_rank(i->ifa_addr) == 0 ||
                 i->ifa_addr->sa_family != first->address.any.sa_family ||
-                interface_same_ip(i->ifa_addr, &first->address))
+                ports_interface_same_ip(i->ifa_addr, &first->address))
                 continue;
             memset(&others[count], 0, sizeof(others[count]));
             memcpy(&others[count], i->ifa_addr, aqi_sockaddr_len(&first->address));
@@ -274,10 +273,53 @@ void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMES
     name[0] = '\0';
     if (getifaddrs(&all) != 0) return;
     const struct ifaddrs *i = all;
-    while (i != NULL && !interface_same_ip(i->ifa_addr, address))
+    while (i != NULL && !ports_interface_same_ip(i->ifa_addr, address))
         i = i->ifa_next;
     if (i != NULL) snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
     freeifaddrs(all);
+}
+
+bool ports_interface_is_all(const union aqi_sockaddr *address)
+{
+    return address->any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&address->v6.sin6_addr)
+                                              : address->v4.sin_addr.s_addr == htonl(INADDR_ANY);
+}
+
+static bool interface_is_of(const struct ifaddrs *one, const union aqi_sockaddr *address)
+{
+    int family = one->ifa_addr != NULL ? one->ifa_addr->sa_family : AF_UNSPEC;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)one->ifa_addr;
+    if (ports_interface_is_all(address))
+        return (one->ifa_flags & IFF_LOOPBACK) == 0 &&
+               (family == AF_INET || (family == AF_INET6 && address->any.sa_family == AF_INET6));
+    return ports_interface_same_ip(one->ifa_addr, address) &&
+           (family == AF_INET || !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr) ||
+            six->sin6_scope_id == address->v6.sin6_scope_id);
+}
+
+static enum ports_interface_state interface_state_of(unsigned flags)
+{
+    if ((flags & IFF_UP) == 0) return PORTS_INTERFACE_DOWN;
+    return (flags & IFF_RUNNING) == 0 ? PORTS_INTERFACE_NO_CARRIER : PORTS_INTERFACE_UP;
+}
+
+enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
+                                                 const union aqi_sockaddr *address,
+                                                 char name[IF_NAMESIZE])
+{
+    enum ports_interface_state best = PORTS_INTERFACE_GONE;
+    for (const struct ifaddrs *i = all; i != NULL; i = i->ifa_next) {
+        enum ports_interface_state state = interface_state_of(i->ifa_flags);
+        if (state >= best || !interface_is_of(i, address)) continue;
+        best = state;
+        snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+        name[strcspn(name, ":")] = '\0'; /* of an address with a label */
+    }
+    /* One that is down has lost its IPv6 addresses, too. */
+    for (const struct ifaddrs *i = all; i != NULL && best == PORTS_INTERFACE_GONE; i = i->ifa_next)
+        if ((i->ifa_flags & IFF_UP) == 0 && strcmp(i->ifa_name, name) == 0)
+            best = PORTS_INTERFACE_DOWN;
+    return best;
 }
 
 bool ports_interface_loopback_is_down(void)

@@ -4,6 +4,7 @@
 
 #include "dgram/ports/address.h"
 
+#include <ifaddrs.h>
 #include <net/if.h>
 
 struct ports_interface {
@@ -41,6 +42,25 @@ bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *
 
 /* The name of the interface with this address, whatever the port; "" if there is none. */
 void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMESIZE]);
+
+enum ports_interface_state {
+    PORTS_INTERFACE_UP,
+    PORTS_INTERFACE_NO_CARRIER, /* up, but cut off */
+    PORTS_INTERFACE_DOWN,
+    PORTS_INTERFACE_GONE /* none has the address */
+};
+
+/*
+ * The state of the interface with this address, of those in the list; with 0.0.0.0 or [::] of the
+ * best one but loopback. `name` receives its name; before, it is the former one's, or "".
+ */
+enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
+                                                 const union aqi_sockaddr *address,
+                                                 char name[IF_NAMESIZE]);
+
+/* Whether it is 0.0.0.0 or [::]; whether both are the same, whatever the port. */
+bool ports_interface_is_all(const union aqi_sockaddr *address);
+bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b);
 
 /* Then nothing passes between processes of this host, whatever their addresses. */
 bool ports_interface_loopback_is_down(void);

@@ -118,6 +118,67 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (there is: ");
 }
 
+static void assert_state(const char *ip, uint32_t scope, enum ports_interface_state state,
+                         char name[IF_NAMESIZE])
+{
+    union aqi_sockaddr at = {.any.sa_family = AF_INET};
+    struct ifaddrs *all;
+    if (inet_pton(AF_INET, ip, &at.v4.sin_addr) != 1) {
+        at.v6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_scope_id = scope};
+        assert_int_equal(inet_pton(AF_INET6, ip, &at.v6.sin6_addr), 1);
+    }
+    assert_int_equal(getifaddrs(&all), 0);
+    enum ports_interface_state found = ports_interface_state(all, &at, name);
+    freeifaddrs(all);
+    assert_int_equal(found, state);
+}
+
+static void the_state_of_one(void **state)
+{
+    char name[IF_NAMESIZE] = "", six[IF_NAMESIZE] = "", none[IF_NAMESIZE] = "";
+    (void)state;
+    assert_state("10.7.0.1", 0, PORTS_INTERFACE_DOWN, name);
+    assert_string_equal(name, "net7");
+    assert_ip("link set net7 up");
+    assert_state("10.7.0.1", 0, PORTS_INTERFACE_NO_CARRIER, name);
+    pair_up("net7", "net8");
+    assert_state("10.7.0.1", 0, PORTS_INTERFACE_UP, name);
+    assert_state("fd07::1", 0, PORTS_INTERFACE_UP, six);
+    assert_string_equal(six, "net7");
+    /* Addresses that are valid on one link only may be those of several. */
+    assert_ip("address add fe80::7/64 dev net7 nodad");
+    assert_state("fe80::7", if_nametoindex("net7"), PORTS_INTERFACE_UP, none);
+    none[0] = '\0';
+    assert_state("fe80::7", if_nametoindex("net8"), PORTS_INTERFACE_GONE, none);
+    assert_string_equal(none, "");
+    assert_ip("link set net7 down"); /* which removes its IPv6 addresses */
+    assert_state("fd07::1", 0, PORTS_INTERFACE_DOWN, six);
+    assert_state("10.7.0.1", 0, PORTS_INTERFACE_DOWN, name);
+    assert_ip("link set net7 up");
+    assert_state("fd07::1", 0, PORTS_INTERFACE_GONE, six);
+    assert_ip("address add 10.7.0.5/24 dev net7 label net7:five");
+    assert_state("10.7.0.5", 0, PORTS_INTERFACE_UP, name);
+    assert_string_equal(name, "net7");
+    assert_ip("address del 10.7.0.5/24 dev net7");
+    assert_state("10.7.0.5", 0, PORTS_INTERFACE_GONE, name);
+}
+
+/* Of all but loopback, the best. */
+static void the_state_of_all(void **state)
+{
+    char name[IF_NAMESIZE] = "";
+    (void)state;
+    assert_state("0.0.0.0", 0, PORTS_INTERFACE_DOWN, name);
+    assert_ip("link set net7 up");
+    assert_state("::", 0, PORTS_INTERFACE_NO_CARRIER, name);
+    assert_string_equal(name, "net7");
+    pair_up("net7", "net8");
+    assert_state("0.0.0.0", 0, PORTS_INTERFACE_UP, name);
+    assert_ip("address del 10.7.0.1/24 dev net7");
+    assert_state("0.0.0.0", 0, PORTS_INTERFACE_DOWN, name); /* docker0 */
+    assert_state("::", 0, PORTS_INTERFACE_UP, name);
+}
+
 /* The addresses announced with several networks; one where an interface is named. */
 static void all_that_lead_to_others(void **state)
 {
@@ -393,6 +454,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(all_that_lead_to_others, set_up, take_down),
         cmocka_unit_test_setup_teardown(towards_a_host_the_routes_decide, set_up, take_down),
         cmocka_unit_test_setup_teardown(loopback_needs_no_name, set_up, take_down),
+        cmocka_unit_test_setup_teardown(the_state_of_one, set_up, take_down),
+        cmocka_unit_test_setup_teardown(the_state_of_all, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_network_refuses_is_lost, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_other_end_refuses_is_lost, set_up, take_down),
