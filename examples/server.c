@@ -84,6 +84,12 @@ static void say(const aq_connection_info *info, const char *what)
 static void take(const aq_connection_event *event)
 {
     aq_connection_info info;
+    if (event->connection == NULL) { /* nothing to do but to tell */
+        int down = event->type == AQ_LISTENER_DOWN;
+        printf("the network interface is %s\n", down ? "down" : "up again");
+        fflush(stdout);
+        return;
+    }
     check(aq_connection_query(event->connection, &info), "aq_connection_query");
     switch (event->type) {
     case AQ_CONNECTION_REQUEST:

@@ -32,16 +32,19 @@ typedef enum aq_connection_event_type {
     AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or impossible; see `status` */
     AQ_CONNECTION_CLOSED = 4,  /**< closed by the peer; everything it sent has been delivered */
     AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned the call, or sent malformed data */
-    AQ_CONNECTION_SILENT = 6   /**< no sign of life for the time of aq_connection_keepalive */
+    AQ_CONNECTION_SILENT = 6,  /**< no sign of life for the time of aq_connection_keepalive */
+    AQ_LISTENER_DOWN = 7,      /**< the network interface of a listener is down; see `status` */
+    AQ_LISTENER_UP = 8         /**< it is up again */
 } aq_connection_event_type;
 
 /** A connection event, as returned by aq_connection_next_event. */
 typedef struct aq_connection_event {
     aq_connection_event_type type;
-    aq_status status;          /**< the cause, for FAILED, CLOSED and LOST; otherwise AQ_OK */
-    aq_connection *connection; /**< must be closed by the program, even after the last event */
-    aq_listener *listener;     /**< for REQUEST: the listener that received it; otherwise NULL */
-    void *context;             /**< that of the connection; for REQUEST that of the listener */
+    aq_status status;          /**< the cause, for FAILED, CLOSED, LOST and DOWN; otherwise AQ_OK */
+    aq_connection *connection; /**< must be closed by the program, even after the last event; NULL
+                                  for events of a listener */
+    aq_listener *listener;     /**< for REQUEST, DOWN and UP; otherwise NULL */
+    void *context;             /**< that of the connection; with a listener that of the listener */
     uint64_t aqi_reserved[4];
 } aq_connection_event;
 
@@ -136,6 +139,13 @@ static inline aq_accept_params aq_accept_defaults(void)
  *
  * Requests arrive as events (aq_connection_next_event). At most AQ_CONN_BACKLOG may be pending;
  * further callers retry until they time out.
+ *
+ * If the interface that has the address of HOST goes down, AQ_LISTENER_DOWN is reported, with the
+ * cause as status: AQ_EPEER if it has no carrier, such as without a cable, AQ_ESTATE if it is
+ * down, AQ_EINVAL if it was removed or has lost the address. It is reported again if the cause
+ * changes. AQ_LISTENER_UP follows when all is well again. At 0.0.0.0 and [::], they are about the
+ * best of all interfaces but loopback. The listener stays, and so do its connections: see
+ * aq_connection_keepalive for those whose peers cannot be reached any more.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.

@@ -54,6 +54,11 @@ struct aqi_rendezvous_hooks {
      * again. AQ_EREFUSED: there is no listener. Any other status: the call cannot succeed.
      */
     void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
+    /*
+     * The interface with the address of a listener is up again (AQ_OK), has no carrier (AQ_EPEER),
+     * is down (AQ_ESTATE), or has lost the address or is removed (AQ_EINVAL). NULL: not wanted.
+     */
+    void (*interface)(void *arg, void *listener_user, aq_status status);
     void *arg;
 };
 

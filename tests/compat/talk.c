@@ -143,7 +143,7 @@ static void serve(const char *uri)
         while (aq_connection_next_event(&event) == AQ_OK) {
             if (event.type == AQ_CONNECTION_REQUEST)
                 check(aq_connection_accept(event.connection, NULL), "aq_connection_accept");
-            else if (event.type != AQ_CONNECTION_OPENED)
+            else if (event.connection != NULL && event.type != AQ_CONNECTION_OPENED)
                 over = aq_connection_close(event.connection) == AQ_OK;
         }
     }

@@ -141,6 +141,7 @@ static void be_called(struct perf *perf)
     fflush(stdout);
     for (size_t open = 0; open < team_count;) {
         event = next_event();
+        if (event.connection == NULL) continue; /* of the listener */
         if (event.type == AQ_CONNECTION_REQUEST)
             take_call(perf, event.connection);
         else if (event.type != AQ_CONNECTION_OPENED)

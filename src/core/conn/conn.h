@@ -33,6 +33,7 @@ struct aq_listener {
     void *context;
     uint64_t waiting; /* requests that have not been answered */
     char uri[AQI_URI_MAX];
+    aq_status why_down;
     struct conn_pending pending;
     struct aqi_node queue; /* of events, also of connections that were made here */
     int fd;                /* readable while it has some; -1: the program has not asked for it */
@@ -190,6 +191,7 @@ void conn_push(aq_connection *conn, aq_connection_event_type type);
 void conn_drop_events(aq_connection *conn, unsigned types); /* a bit each */
 void conn_leave_listener(aq_connection *conn);              /* which closes */
 void conn_listener_init(aq_listener *listener);
+void conn_listener_interface(void *arg, void *user, aq_status status); /* see rendezvous.h */
 void conn_listener_free(aq_listener *listener);
 
 /* active.c: progress. Any of these but conn_poll may be called with the lock held. */

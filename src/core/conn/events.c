@@ -90,6 +90,20 @@ void conn_listener_free(aq_listener *listener)
     free(listener);
 }
 
+/* Of what the program has not looked at, the latest counts. */
+void conn_listener_interface(void *arg, void *user, aq_status status)
+{
+    aq_listener *listener = user;
+    (void)arg;
+    if (status == AQ_OK) {
+        conn_events_push(&listener->pending, AQ_LISTENER_UP);
+        return;
+    }
+    listener->why_down = status;
+    conn_events_push(&listener->pending, AQ_LISTENER_DOWN);
+    conn_events_drop(&listener->pending, 1u << AQ_LISTENER_UP);
+}
+
 /* --- taking events --------------------------------------------------------------------------- */
 
 static struct conn_pending *conn_events_first(const aq_listener *listener)
@@ -100,18 +114,31 @@ static struct conn_pending *conn_events_first(const aq_listener *listener)
                             : AQI_OF(queue->next, struct conn_pending, all);
 }
 
+static void conn_events_tell(aq_connection *conn, int type, aq_connection_event *event)
+{
+    bool over = type >= AQ_CONNECTION_FAILED && type <= AQ_CONNECTION_LOST,
+         request = type == AQ_CONNECTION_REQUEST;
+    event->status = over ? conn->status : AQ_OK;
+    event->connection = conn;
+    event->listener = request ? conn->listener : NULL;
+    event->context = event->listener != NULL ? event->listener->context : conn->context;
+}
+
+static void conn_events_tell_listener(aq_listener *listener, int type, aq_connection_event *event)
+{
+    event->status = type == AQ_LISTENER_DOWN ? listener->why_down : AQ_OK;
+    event->listener = listener;
+    event->context = listener->context;
+}
+
 static void conn_events_take(struct conn_pending *pending, aq_connection_event *event)
 {
     int type = __builtin_ctz(pending->events);
-    aq_connection *conn = pending->conn;
-    bool over = type >= AQ_CONNECTION_FAILED && type <= AQ_CONNECTION_LOST,
-         request = type == AQ_CONNECTION_REQUEST;
-    *event = (aq_connection_event){
-        .type = (aq_connection_event_type)type,
-        .status = over ? conn->status : AQ_OK,
-        .connection = conn,
-        .listener = request ? conn->listener : NULL,
-        .context = request && conn->listener != NULL ? conn->listener->context : conn->context};
+    *event = (aq_connection_event){.type = (aq_connection_event_type)type};
+    if (pending->conn != NULL)
+        conn_events_tell(pending->conn, type, event);
+    else
+        conn_events_tell_listener(pending->listener, type, event);
     conn_events_drop(pending, 1u << type);
     if (aqi_list_is_empty(&conns.queue))
         atomic_store_explicit(&conns.news, false, memory_order_relaxed);

@@ -464,7 +464,8 @@ aq_status conn_rendezvous_open(unsigned t)
 {
     static const struct aqi_rendezvous_hooks hooks = {.call = conn_handshake_on_call,
                                                       .message = conn_handshake_on_message,
-                                                      .closed = conn_handshake_on_closed};
+                                                      .closed = conn_handshake_on_closed,
+                                                      .interface = conn_listener_interface};
     if (conns.rendezvous[t] != NULL) return AQ_OK;
     aq_status st = aqi_transports[t]->rendezvous->open(&hooks, &conns.rendezvous[t]);
     if (st == AQ_OK && aqi_transports[t]->rendezvous->lingers)

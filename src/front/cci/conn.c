@@ -365,6 +365,7 @@ static void conn_event(const aq_connection_event *event)
 {
     struct aqc_conn *conn = event->context;
     aq_connection_info info;
+    if (event->connection == NULL) return; /* of a listener */
     if (event->type == AQ_CONNECTION_REQUEST) {
         conn_requested(event->context, event->connection);
         return;

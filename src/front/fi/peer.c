@@ -439,6 +439,7 @@ bool afi_peer_may_access(void *context, uint64_t addr, size_t len)
 void afi_peer_event(const aq_connection_event *event)
 {
     aq_connection_info info;
+    if (event->connection == NULL) return; /* of a listener: peers that it cuts off tell */
     if (event->type == AQ_CONNECTION_REQUEST) {
         peer_requested(event->context, event->connection);
         return;

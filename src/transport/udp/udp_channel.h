@@ -10,6 +10,7 @@
 #define UDP_CHANNEL_H
 
 #include "dgram/ports/address.h"
+#include "dgram/ports/interface.h"
 #include "dgram/ports/port.h"
 #include "transport/rendezvous.h"
 #include "transport/udp/udp_call.h"
@@ -21,6 +22,23 @@
 struct udp_end {
     bool listener;
     int fd;
+};
+
+/* Of udp_interfaces.c: where a listener is. */
+struct udp_interface {
+    bool watched;
+    union aqi_sockaddr at;
+    char name[IF_NAMESIZE]; /* the last one that had the address */
+    uint32_t index;
+    enum ports_interface_state state;
+};
+
+struct aqi_listener {
+    struct udp_end end;
+    struct aqi_rendezvous *rendezvous;
+    void *user;
+    struct aqi_listener *next;
+    struct udp_interface interface;
 };
 
 /* For how long the last messages are repeated if they are not acknowledged. */
@@ -79,6 +97,8 @@ struct aqi_rendezvous {
     struct aqi_rendezvous_hooks hooks;
     struct udp_answer answer;
     int epoll, timer;
+    struct udp_end changes; /* of interfaces, if the kernel announces them */
+    bool hears_changes;
     uint64_t now, timer_at;
     unsigned happened; /* in this call of progress */
     bool told;         /* of a call that is not answered */
@@ -135,6 +155,11 @@ void udp_answer_close(struct aqi_rendezvous *rendezvous);
 bool udp_answer_look(struct aqi_rendezvous *rendezvous);
 /* ns until it looks again, if `some` had come or nothing after a pause of `last` ns. */
 uint64_t udp_answer_pause(uint64_t last, bool some);
+
+/* udp_interfaces.c: a listener is there; the last one may have gone; changes were announced. */
+void udp_interfaces_begin(struct aqi_listener *listener);
+void udp_interfaces_end(struct aqi_rendezvous *rendezvous);
+void udp_interfaces_progress(struct aqi_rendezvous *rendezvous);
 
 static inline void udp_rendezvous_lock(struct aqi_rendezvous *rendezvous)
 {

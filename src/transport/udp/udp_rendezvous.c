@@ -34,13 +34,6 @@ enum {
 };
 static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
 
-struct aqi_listener {
-    struct udp_end end;
-    struct aqi_rendezvous *rendezvous;
-    void *user;
-    struct aqi_listener *next;
-};
-
 /* A packet at a listener, and the way back: from the address that it was sent to. */
 struct rendezvous_packet {
     union aqi_sockaddr from;
@@ -539,6 +532,7 @@ static aq_status udp_rendezvous_listen(struct aqi_rendezvous *rendezvous, const 
     rendezvous->listeners = listener;
     if (rendezvous->answer.running) pthread_cond_signal(&rendezvous->answer.changed);
     udp_rendezvous_unlock(rendezvous);
+    udp_interfaces_begin(listener);
     memcpy(uri_out, chosen, sizeof(chosen));
     *out = listener;
     return AQ_OK;
@@ -563,6 +557,7 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, listener->end.fd, NULL);
     aqi_unforked_close(listener->end.fd);
     free(listener);
+    udp_interfaces_end(rendezvous);
 }
 
 /* --- progress -------------------------------------------------------------------------------- */
@@ -604,6 +599,8 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
         if (end == NULL) {
             (void)aqi_kick_take(rendezvous->timer);
             rendezvous->timer_at = UINT64_MAX; /* what it was set for may come after `now` */
+        } else if (end == &rendezvous->changes) {
+            udp_interfaces_progress(rendezvous);
         } else if (end->listener) {
             (void)udp_rendezvous_hear((struct aqi_listener *)end);
         } else {
