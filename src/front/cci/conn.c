@@ -365,7 +365,12 @@ static void conn_event(const aq_connection_event *event)
 {
     struct aqc_conn *conn = event->context;
     aq_connection_info info;
-    if (event->connection == NULL) return; /* of a listener */
+    if (event->connection == NULL) {
+        /* Without a carrier an interface is up, as when devices are found: this host is reached. */
+        aqc_ep_interface(event->context,
+                         event->type == AQ_LISTENER_UP || event->status == AQ_EPEER);
+        return;
+    }
     if (event->type == AQ_CONNECTION_REQUEST) {
         conn_requested(event->context, event->connection);
         return;

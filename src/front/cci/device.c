@@ -135,6 +135,28 @@ static bool device_find_interface(struct aqc_device *device, const char *interfa
     return found;
 }
 
+/* False: it names none, or there is none. */
+static bool device_find(struct aqc_device *device)
+{
+    const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
+    return (ip != NULL || interface != NULL) && device_find_interface(device, interface, ip);
+}
+
+void aqc_device_look(struct aqc_device *device)
+{
+    if (device->kind == AQC_SM) return;
+    if (!device_find(device)) device->pub.up = 0;
+}
+
+void aqc_device_set_up(const struct aqc_device *device, bool up)
+{
+    for (unsigned i = 0; i < aqc.device_count; i++) {
+        struct aqc_device *other = aqc.devices[i];
+        if (other->kind != AQC_SM && strcmp(other->address, device->address) == 0)
+            other->pub.up = up;
+    }
+}
+
 /* --- a device of a file ---------------------------------------------------------------------- */
 
 /* Fill in what the keys say. False: it is none of ours. */
@@ -165,9 +187,7 @@ static bool device_finish(struct aqc_device *device)
         unsigned long mtu = device_number(device, "mtu", AQC_MESSAGE + DEVICE_HEADERS);
         most = mtu > DEVICE_HEADERS ? mtu - DEVICE_HEADERS : 0;
         device->port = (uint16_t)device_number(device, "port", 0);
-        const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
-        if ((ip == NULL && interface == NULL) || !device_find_interface(device, interface, ip))
-            device->pub.up = 0;
+        if (!device_find(device)) device->pub.up = 0;
     }
     device->pub.max_send_size =
         (uint32_t)aqi_max(aqi_min(most, (unsigned long)AQC_MESSAGE), DEVICE_LEAST);

@@ -112,7 +112,9 @@ void aqc_ep_close(struct aqc_ep *ep)
 static struct aqc_device *ep_default_device(void)
 {
     /* The best is the first. */
-    return aqc.device_count != 0 && aqc.devices[0]->pub.up ? aqc.devices[0] : NULL;
+    for (unsigned i = 0; i < aqc.device_count; i++)
+        if (aqc.devices[i]->pub.up) return aqc.devices[i];
+    return NULL;
 }
 
 static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t **endpoint,
@@ -123,6 +125,7 @@ static int ep_create(cci_device_t *device, const char *service, cci_endpoint_t *
         if (&aqc.devices[i]->pub == device) found = aqc.devices[i];
     if (aqc.users == 0) return CCI_ERROR;
     if (found == NULL) return device == NULL ? CCI_ENODEV : CCI_EINVAL;
+    if (!found->pub.up) aqc_device_look(found); /* without an endpoint nothing tells of it */
     if (!found->pub.up) return CCI_ENETDOWN;
     struct aqc_ep *ep = calloc(1, sizeof(*ep));
     if (ep == NULL) return CCI_ENOMEM;
@@ -223,6 +226,17 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
             .type = type, .status = status, .context = conn->pub.context, .connection = known};
     event->conn = conn;
     conn->refs++;
+    aqc_event_push(event);
+}
+
+void aqc_ep_interface(struct aqc_ep *ep, bool up)
+{
+    aqc_device_set_up(ep->device, up);
+    struct aqc_event *event = up || ep->failed ? NULL : aqc_event_new(ep, 0);
+    ep->failed = !up;
+    if (event == NULL) return;
+    event->pub.dev_failed = (struct cci_event_endpoint_device_failed){
+        .type = CCI_EVENT_ENDPOINT_DEVICE_FAILED, .endpoint = &ep->pub};
     aqc_event_push(event);
 }
 

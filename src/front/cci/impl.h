@@ -44,6 +44,10 @@ struct aqc_device {
 
 aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
+/* Look again whether its interface is up. */
+void aqc_device_look(struct aqc_device *device);
+/* For it and all others at its address. */
+void aqc_device_set_up(const struct aqc_device *device, bool up);
 /* The URI at which an endpoint of it listens; `service` NULL: one that is free. */
 int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
 /* From a URI of programs to one of Aqueduct, and back. False: it is of another kind. */
@@ -79,6 +83,7 @@ struct aqc_ep {
     uint32_t takes;                   /* of events, since progress was made */
     unsigned spins;                   /* empty looks in a row */
     bool has_handle, signaled;
+    bool failed;        /* its device, and that was reported */
     int handle, signal; /* the epoll set that the program sleeps on; the event in it */
 };
 
@@ -99,6 +104,7 @@ struct aqc_event {
 /* Make the handle readable if there are events. */
 void aqc_ep_signal(struct aqc_ep *ep);
 void aqc_ep_close(struct aqc_ep *ep);
+void aqc_ep_interface(struct aqc_ep *ep, bool up); /* that of its device is up again, or is lost */
 
 void aqc_event_push(struct aqc_event *event);
 /* `len` bytes behind the event, 16-byte aligned. NULL: out of memory. */
