@@ -6,7 +6,7 @@
  *   COOKIE  the listener: a number made of the caller's, its address, and the time; nothing is kept
  *   CALL    with the cookie, which shows that the caller receives at the address it claims
  *   TAKEN   the listener: where its end of the control channel is, and a random number; or BUSY,
- *           try again later; or DENIED, the secrets differ
+ *           there is no room: the same CALL is repeated later; or DENIED, the secrets differ
  *
  * Both then have the key of the control channel, and the datagram engine goes on there.
  *

@@ -73,6 +73,7 @@ struct aqi_control_channel {
     struct udp_written *first, *last; /* the first one is under way if `sent` */
     bool sent;
     bool pinging; /* the newest that was sent is a PING */
+    bool busy;    /* CALLS: the listener has answered that it has no room */
     unsigned tries, refusals;
     uint64_t due;        /* when it needs a turn */
     uint64_t ping_at;    /* without traffic */

@@ -30,6 +30,7 @@ enum {
     RENDEZVOUS_DOUBLED = 6,
     RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
     RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is good for 8 to 17 s */
+    RENDEZVOUS_ROOM = 1 << 20,    /* bytes that the calls of thousands may take at a listener */
     RENDEZVOUS_FAREWELL = 5000    /* ms that closing takes at most */
 };
 static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
@@ -175,8 +176,8 @@ static void udp_rendezvous_answered(struct aqi_control_channel *channel, const v
     case UDP_CALL_TAKEN:
         udp_rendezvous_move(channel, &call);
         break;
-    case UDP_CALL_BUSY:
-        udp_channel_end(channel, AQ_AGAIN, NULL);
+    case UDP_CALL_BUSY: /* it calls again as the same caller: earlier calls may still be taken */
+        channel->busy = true;
         break;
     case UDP_CALL_OTHER:
         if (!other) break;
@@ -434,6 +435,7 @@ bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous)
 static int udp_rendezvous_bind(const struct addrinfo *names)
 {
     int fd = -1, off = 0, on = 1, error = EADDRNOTAVAIL;
+    const int room = RENDEZVOUS_ROOM;
     for (const struct addrinfo *at = names; at != NULL && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd >= 0) {
@@ -441,6 +443,7 @@ static int udp_rendezvous_bind(const struct addrinfo *names)
             if (six) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
             (void)setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP,
                              six ? IPV6_RECVPKTINFO : IP_PKTINFO, &on, sizeof(on));
+            (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
             if (bind(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
         }
         error = errno;

@@ -39,6 +39,11 @@ void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why
                  "the server is there, but nothing comes from %s, the port of this connection: it "
                  "is stopped, or a firewall lets only packets of the listener's port through",
                  ends);
+    else if (channel->busy)
+        snprintf(
+            why, len,
+            "the server is there, but full: too many calls wait for it, or it has no memory or "
+            "descriptor (\"ulimit -n\" there) for more");
     else
         snprintf(why, len,
                  "no answer comes from %s: no program listens there, it is stopped or full, or a "
