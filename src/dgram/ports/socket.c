@@ -12,6 +12,7 @@
 #include "base/unforked.h"
 #include "dgram/ports/address.h"
 #include "dgram/ports/interface.h"
+#include "dgram/ports/options.h"
 #include "dgram/ports/receive_error.h"
 #include "dgram/ports/send_error.h"
 #include "dgram/ports/slice.h"
@@ -82,34 +83,12 @@ struct socket_port {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-static void socket_set(int fd, int level, int option, int value)
-{
-    (void)setsockopt(fd, level, option, &value, sizeof(value)); /* what it lacks is done without */
-}
-
-/*
- * Set the buffer's size and return what the kernel grants; more if we may force it. The kernel
- * doubles the size requested, and charges packets with all their memory.
- */
-static size_t socket_buffer(int fd, int option, int force, size_t wanted)
-{
-    int given = 0, ask = (int)aqi_min(wanted, INT32_MAX / 2);
-    socklen_t len = sizeof(given);
-    socket_set(fd, SOL_SOCKET, option, ask);
-    (void)getsockopt(fd, SOL_SOCKET, option, &given, &len);
-    if (given / 2 < ask) socket_set(fd, SOL_SOCKET, force, ask);
-    (void)getsockopt(fd, SOL_SOCKET, option, &given, &len);
-    return (size_t)given / 2;
-}
-
 /* Packets may not be fragmented, and what the network says of them is kept. */
 static void socket_options(int fd, int family)
 {
     bool six = family == AF_INET6;
-    int level = six ? IPPROTO_IPV6 : IPPROTO_IP;
-    socket_set(fd, level, six ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER,
-               six ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE);
-    socket_set(fd, level, six ? IPV6_RECVERR : IP_RECVERR, 1);
+    ports_options_whole(fd, family);
+    ports_options_set(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_RECVERR : IP_RECVERR, 1);
 }
 
 static aq_status socket_bind_failed(const struct ports_interface *interface, unsigned number)
@@ -137,7 +116,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     self->fd[channel] = fd;
     aqi_unforked_add(fd);
     socket_options(fd, at.any.sa_family);
-    if (channel == AQI_DGRAM_DATA) socket_set(fd, IPPROTO_UDP, UDP_GRO, 1);
+    if (channel == AQI_DGRAM_DATA) ports_options_set(fd, IPPROTO_UDP, UDP_GRO, 1);
     if (self->port.other_count != 0) {
         memset(&at, 0, sizeof(at)); /* any */
         at.any.sa_family = interface->address.any.sa_family;
@@ -192,14 +171,9 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
     if (status != AQ_OK) return status;
     size_t wanted = params->buffer != 0 ? params->buffer : BUFFER, given = 0;
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
-        given = socket_buffer(self->fd[i], SO_RCVBUF, SO_RCVBUFFORCE, wanted);
-        (void)socket_buffer(self->fd[i], SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER);
+        given = ports_options_receive_buffer(self->fd[i], wanted);
+        (void)ports_options_buffer(self->fd[i], SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER);
     }
-    if (given < wanted)
-        aqi_log(AQI_LOG_INFO, "udp",
-                "receive buffers of %zu bytes were given, not %zu: \"sysctl -w "
-                "net.core.rmem_max=%zu\" allows more",
-                given, wanted, wanted);
     /* A packet's memory is a power of two, for its bytes and what the kernel writes behind them,
      * and the kernel's struct: of what was doubled, at most twice a packet with AQI_DGRAM_COST. */
     limits->room = given;
@@ -561,7 +535,7 @@ static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char
 {
     int fd = self->fd[AQI_DGRAM_COMMAND];
     size_t len;
-    socket_set(fd, IPPROTO_UDP, UDP_GRO, on);
+    ports_options_set(fd, IPPROTO_UDP, UDP_GRO, on);
     self->gro = on;
     for (unsigned i = 0; !on && socket_read(self, AQI_DGRAM_COMMAND, buffer, NULL, &len); i++) {
         if (i < WARM) continue;
@@ -604,7 +578,7 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
 static AQI_COLD void socket_stamp(struct socket_port *self, bool on)
 {
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
-        socket_set(self->fd[i], SOL_SOCKET, SO_TIMESTAMPNS, on);
+        ports_options_set(self->fd[i], SOL_SOCKET, SO_TIMESTAMPNS, on);
     self->stamped = on;
     self->dated = false;
 }
