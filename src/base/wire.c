@@ -16,6 +16,7 @@ const struct aqi_wire_row aqi_wires[AQI_WIRES] = {
     [AQI_WIRE_BOARD] = {"board", 1},
     [AQI_WIRE_CONNECTION] = {"connection", 6},
     [AQI_WIRE_CALL] = {"call", 2},
+    [AQI_WIRE_GROUP] = {"group", 1},
     [AQI_WIRE_FI] = {"fi", 2},
     [AQI_WIRE_CCI] = {"cci", 4},
 };

@@ -26,6 +26,7 @@ enum aqi_wire {
     /* Between programs that were not started together. */
     AQI_WIRE_CONNECTION,
     AQI_WIRE_CALL,
+    AQI_WIRE_GROUP,
     AQI_WIRE_FI,
     AQI_WIRE_CCI,
     AQI_WIRES

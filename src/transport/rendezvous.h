@@ -20,6 +20,7 @@
 #define AQI_RENDEZVOUS_FDS 4           /* objects of a transport that go with a message */
 #define AQI_HANDSHAKE_MAX  (40u << 10) /* bytes of a message; hello.h has less */
 
+struct aqi_transport;
 struct aqi_rendezvous;      /* an open rendezvous */
 struct aqi_listener;        /* a URI at which we can be called */
 struct aqi_control_channel; /* a conversation with one other process */
@@ -106,6 +107,8 @@ struct aqi_rendezvous_ops {
     /* Whether it can be known if a writer is `ours`. */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
     bool objects; /* descriptors can travel with messages; else they are AQ_ENOTSUP */
+    /* Opens connections with groups, by params.towards (AQI_CAP_GROUP). NULL: there are none. */
+    const struct aqi_transport *group;
     bool lingers; /* the last messages may have to be sent again: progress after close_channel */
 };
 

@@ -193,6 +193,8 @@ enum aqi_caps {
     AQI_CAP_LOCAL = 1u << 19, /* operations go better when the caller names the aqi_mem of its own
                                 memory (else it is not looked for) */
     AQI_CAP_REST = 1u << 21,  /* rest */
+    AQI_CAP_GROUP = 1u << 22, /* the peer is a group: Short and Medium requests get to some of its
+                                 members, and nothing comes back from them */
     AQI_CAP_FAR = 1u << 20    /* reaches other hosts: not opened where there are none, unless it is
                                  requested by name */
 };
@@ -273,6 +275,9 @@ struct aqi_credit_limits {
     uint64_t bytes;   /* under way to one peer; 0: no limit */
 };
 
+/* The directions of a connection with a group. */
+enum aqi_group { AQI_GROUP_SEND = 1, AQI_GROUP_RECEIVE = 2 };
+
 struct aqi_tp_params {
     struct aqi_tp_hooks hooks;
     uint32_t self;       /* our id, which peers get as `source` */
@@ -285,6 +290,7 @@ struct aqi_tp_params {
     bool stranger;   /* the peer may be another user: do nothing with our rights on its word */
     bool ordered;    /* layers/order.h: of a transport of two ranks */
     bool loose;      /* Short and Medium requests may get lost, and need not be acknowledged */
+    uint8_t group;   /* AQI_CAP_GROUP: bits of enum aqi_group */
     uint8_t key[16]; /* the job's secret */
     uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
                                  where the transport has to find out; 0: never */

@@ -76,6 +76,7 @@ TESTS = {
     "src/transport/udp/udp_answer.c": ["unit.transport.udp.udp_answer"],
     "src/transport/udp/udp_call.c": ["unit.transport.udp.udp_call", "fuzz.udp_call"],
     "src/transport/udp/udp_channel.c": CALLS,
+    "src/transport/udp/udp_group_wire.c": ["unit.transport.udp.udp_group_wire", "fuzz.udp_group"],
     "src/transport/udp/udp_rendezvous.c": CALLS,
     "src/transport/ibv/hca_greet.c": HCA,
     "src/transport/rdma/lending.c": [*HCA, *OFI],

@@ -168,10 +168,10 @@ static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, c
         return aqi_fail(AQ_ENOTSUP, "udp", "no interface that is up has an address (there is: %s)",
                         list);
     if (best == NULL)
-        return aqi_fail(
-            AQ_EINVAL, "udp",
-            "AQ_UDP_INTERFACE: no interface has the name or the address \"%s\" (there is: %s)",
-            wanted, list);
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "no interface has the name or the address \"%s\" (there is: %s): correct "
+                        "AQ_UDP_INTERFACE, or the URI",
+                        wanted, list);
     if ((best->ifa_flags & IFF_UP) == 0 || (best->ifa_flags & IFF_RUNNING) == 0)
         return aqi_fail(AQ_EINVAL, "udp",
                         "interface %s is down: \"ip link set %s up\", or name another (there is: "

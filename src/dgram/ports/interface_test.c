@@ -232,7 +232,7 @@ static void by_name_and_by_address(void **state)
     assert_finds("fd07::1", NULL, "net7", "fd07::1");
     assert_finds("lo", "10.7.0.2", "lo", "127.0.0.1");
     assert_says("net9", NULL, AQ_EINVAL,
-                "AQ_UDP_INTERFACE: no interface has the name or the address \"net9\" (there is: ");
+                "no interface has the name or the address \"net9\" (there is: ");
     assert_says("net9", NULL, AQ_EINVAL, "net7 10.7.0.1");
     assert_says("10.7.0.99", NULL, AQ_EINVAL, "\"10.7.0.99\" (there is: ");
     assert_ip("link set net8 addrgenmode none");

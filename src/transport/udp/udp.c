@@ -39,7 +39,7 @@ aq_status udp_port_weather(struct aqi_port **port, uint64_t seed)
     return aqi_port_lossy(*port, &weather, port);
 }
 
-static aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
+aq_status udp_port_params(const char *towards, struct aqi_port_params *want)
 {
     *want = (struct aqi_port_params){.towards = towards, .buffer = (size_t)udp_config.buffer};
     if (udp_config.interface[0] != 0) want->interface = udp_config.interface;

@@ -21,6 +21,16 @@ void udp_connection_set_secret(const struct udp_secret *secret)
     pthread_mutex_unlock(&udp_connection_lock);
 }
 
+void udp_connection_derive(struct aqi_mac *mac, const char *what,
+                           const uint8_t caller[UDP_CALL_BYTES],
+                           const uint8_t listener[UDP_CALL_BYTES], uint8_t key[AQI_MAC_BYTES])
+{
+    pthread_mutex_lock(&udp_connection_lock);
+    struct udp_secret secret = udp_connection_secret;
+    pthread_mutex_unlock(&udp_connection_lock);
+    udp_secret_derive(mac, &secret, what, caller, listener, key);
+}
+
 static aq_status udp_connection_nonsense(void)
 {
     return aqi_fail(AQ_EPROTO, "udp", "the address of a client is malformed");
@@ -35,7 +45,7 @@ static aq_status udp_connection_towards(const struct aqi_tp_params *params,
     if (params->towards != NULL) {
         if (!udp_uri_read(params->towards, &uri)) return udp_uri_bad(params->towards);
         memcpy(towards, uri.host, sizeof(uri.host));
-        return AQ_OK;
+        return udp_group_is_not(params->towards, &uri);
     }
     if (!ports_address_to(&client->at, AQI_DGRAM_COMMAND, 0, &at)) return udp_connection_nonsense();
     const void *ip = at.any.sa_family == AF_INET6 ? (const void *)&at.v6.sin6_addr
@@ -69,10 +79,6 @@ aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX])
     own->addr.authenticate = udp->authenticate;
     aq_status st = udp_connection_towards(params, &own->addr.base, towards);
     if (st != AQ_OK) return st;
-    pthread_mutex_lock(&udp_connection_lock);
-    struct udp_secret secret = udp_connection_secret;
-    pthread_mutex_unlock(&udp_connection_lock);
-    udp_secret_derive(udp->handshake, &secret, "connection", own->addr.nonce, none,
-                      udp->params.key);
+    udp_connection_derive(udp->handshake, "connection", own->addr.nonce, none, udp->params.key);
     return AQ_OK;
 }

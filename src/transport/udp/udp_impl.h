@@ -32,6 +32,7 @@ struct udp_config {
     uint64_t idle_close_ns, dead_after_ns;
     const char *secret;
     uint64_t keepalive_ns;
+    uint64_t multicast_ttl;
 };
 extern struct udp_config udp_config;
 enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
@@ -175,6 +176,8 @@ static inline void udp_unlock(struct udp_tp *udp)
 enum { UDP_IP_HEADERS = 28 };
 
 /* udp.c */
+/* Set the parameters of a port from the settings. AQ_ESETTING. */
+aq_status udp_port_params(const char *towards, struct aqi_port_params *want);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
 /* Packets dropped by the port. Counted from time to time only: the kernel has to be asked. */
 uint64_t udp_count_drops(struct udp_tp *udp);
@@ -319,8 +322,17 @@ bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on);
  * of the other end. */
 aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX]);
 void udp_connection_set_secret(const struct udp_secret *secret); /* when a rendezvous opens */
+/* As udp_secret_derive, of that secret. */
+void udp_connection_derive(struct aqi_mac *mac, const char *what,
+                           const uint8_t caller[UDP_CALL_BYTES],
+                           const uint8_t listener[UDP_CALL_BYTES], uint8_t key[AQI_MAC_BYTES]);
 
 /* udp_rendezvous.c */
 extern const struct aqi_rendezvous_ops udp_rendezvous;
+
+/* udp_group.c */
+extern const struct aqi_transport udp_group;
+/* The error of a call that is for one host, if this is the address of a group: AQ_EINVAL. */
+aq_status udp_group_is_not(const char *uri, const struct udp_uri *read);
 
 #endif

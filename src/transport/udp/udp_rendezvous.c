@@ -491,7 +491,8 @@ static aq_status udp_rendezvous_listen_at(const char *uri, int *fd, char *uri_ou
     struct addrinfo *names;
     if (!udp_uri_read(uri, &where)) return udp_uri_bad(uri);
     if (where.host[0] == 0) strcpy(where.host, "0.0.0.0");
-    aq_status st = udp_rendezvous_resolve(&where, true, &names);
+    aq_status st = udp_group_is_not(uri, &where);
+    if (st == AQ_OK) st = udp_rendezvous_resolve(&where, true, &names);
     if (st != AQ_OK) return st;
     *fd = udp_rendezvous_bind(names);
     int error = errno;
@@ -787,5 +788,6 @@ const struct aqi_rendezvous_ops udp_rendezvous = {
     .wait_fd = udp_rendezvous_wait_fd,
     .unanswered = udp_rendezvous_unanswered,
     .knows_writers = udp_rendezvous_knows_writers,
+    .group = &udp_group,
     .lingers = true,
 };

@@ -124,9 +124,18 @@ static const struct aqi_setting rows[] = {
      .unit = "s",
      .max = 86400 * SECOND,
      AQI_SETTING_IN(TIME, struct udp_config, keepalive_ns)},
+    {.name = "AQ_UDP_MULTICAST_TTL",
+     .def = "1",
+     .doc =
+         "How far messages to a multicast group go: 1, to hosts of the same network; more, through "
+         "so many routers less one, where those forward multicast.",
+     .min = 1,
+     .max = 255,
+     AQI_SETTING_IN(COUNT, struct udp_config, multicast_ttl)},
     {.name = "AQ_UDP_LOSSY",
      .def = "",
-     .doc = "Mistreat packets when they are sent, for tests: the number of 1000 to lose, "
+     .doc = "Mistreat packets when they are sent, but not to groups, for tests: the number of 1000 "
+            "to lose, "
             "duplicate, delay and alter, such as loss=10,dup=5,reorder=5,corrupt=1,seed=1. Only "
             "AQ_UDP_AUTH=mac detects altered ones.",
      AQI_SETTING_IN(TEXT, struct udp_config, lossy)},

@@ -1,0 +1,76 @@
+/* Any bytes as a datagram of a group, also with the right MAC; and any numbers of few senders. */
+#include "fuzz.h"
+#include "transport/udp/udp_group_wire.h"
+
+#include <string.h>
+
+static const uint8_t key[AQI_MAC_BYTES] = {1};
+
+static void check_datagram(struct aqi_mac *mac, const uint8_t *exact, size_t len)
+{
+    struct udp_group_head head, before;
+    memset(&head, 0xa5, sizeof(head));
+    before = head;
+    if (udp_group_read(mac, key, exact, len, &head) == UDP_GROUP_STRANGER)
+        fuzz_require(memcmp(&head, &before, sizeof(head)) == 0, "a refusal writes nothing");
+    else
+        fuzz_require(len >= UDP_GROUP_COST && memcmp(&head, exact, sizeof(head)) == 0,
+                     "it is unchanged");
+}
+
+/* The same with what makes it one of this version, and then of a later one. */
+static void check_sealed(struct aqi_mac *mac, uint8_t *bytes, size_t len)
+{
+    struct udp_group_head head;
+    struct iovec all = {.iov_base = bytes, .iov_len = len - AQI_MAC_BYTES};
+    if (len < UDP_GROUP_COST) return;
+    udp_group_seal(mac, key, &all, 1, bytes + all.iov_len);
+    fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_GOOD, "it is accepted");
+    fuzz_require(udp_group_read(mac, key, bytes, len - 1, &head) == UDP_GROUP_STRANGER,
+                 "without its last byte it is not");
+    bytes[offsetof(struct udp_group_head, version)]++;
+    fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_STRANGER,
+                 "nor with an altered version");
+    aqi_mac_of(mac, key, &all, 1, bytes + all.iov_len);
+    fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_OTHER,
+                 "which is not taken for a stranger's");
+}
+
+/* Two bytes each: a sender, and how far its number is from the one before. */
+static void check_numbers(const uint8_t *bytes, size_t len)
+{
+    enum { SENDERS = 8, NUMBERS = 4096 };
+    static struct udp_group_seen seen;
+    static bool came[SENDERS][NUMBERS];
+    uint64_t last[SENDERS], highest[SENDERS] = {0};
+    memset(&seen, 0, sizeof(seen));
+    memset(came, 0, sizeof(came));
+    for (unsigned s = 0; s < SENDERS; s++)
+        last[s] = NUMBERS / 2;
+    for (size_t i = 0; i + 2 <= len; i += 2) {
+        unsigned s = bytes[i] % SENDERS;
+        uint64_t number = (last[s] + bytes[i + 1] - 128) % NUMBERS;
+        bool late = highest[s] >= number + UDP_GROUP_WINDOW;
+        bool first = number != 0 && !late && !came[s][number];
+        fuzz_require(udp_group_is_new(&seen, s, number) == first,
+                     "it is new if it has not come and is not too late");
+        came[s][number] = came[s][number] || first;
+        if (first) highest[s] = aqi_max(highest[s], number);
+        last[s] = number;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    static struct aqi_mac *mac;
+    if (mac == NULL && aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) abort();
+    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    uint8_t *exact = malloc(len != 0 ? len : 1);
+    if (exact == NULL) abort();
+    if (len != 0) memcpy(exact, data, len);
+    check_datagram(mac, exact, len);
+    check_numbers(exact, len);
+    check_sealed(mac, exact, len);
+    free(exact);
+    return 0;
+}
