@@ -13,7 +13,7 @@ extern "C" {
 /** An address at which this process accepts connections. */
 typedef struct aq_listener aq_listener;
 
-/** A connection to one other process, from the call or request until it is closed. */
+/** A connection to another process, from the call or request until it is closed; or to a group. */
 typedef struct aq_connection aq_connection;
 
 /** The state of a connection. */
@@ -58,7 +58,7 @@ typedef struct aq_connection_info {
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
     const void *data;   /**< data from the peer's call or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
-    unsigned flags; /**< AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, as the client asked for it */
+    unsigned flags; /**< AQ_CONNECT_ORDERED, _UNRELIABLE and _GROUP_…, as the client asked for it */
     uint64_t aqi_reserved[3];
 } aq_connection_info;
 
@@ -69,6 +69,8 @@ typedef struct aq_connection_info {
 
 #define AQ_CONNECT_UNRELIABLE                                                                      \
     0x20000000u /**< over udp requests may get lost, see aq_connection_team */
+#define AQ_CONNECT_GROUP_SEND    0x40000000u /**< send to a multicast group, see aq_connect */
+#define AQ_CONNECT_GROUP_RECEIVE 0x80000000u /**< receive from one, likewise */
 
 /** Flag of aq_connection_send and of accesses to regions: begin when all that this process has
  * begun on the connection is complete. */
@@ -215,6 +217,21 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * host reports it. A host name in `uri` is resolved by the system, which may take a while. The peer
  * is rank 1 of aq_connection_team.
  *
+ * Groups      With AQ_CONNECT_GROUP_SEND, AQ_CONNECT_GROUP_RECEIVE or both, `uri` is the address of
+ *             a multicast group, "udp://239.1.2.3:5000" or "udp://[ff02::1234]:5000", and the
+ *             connection is open at once: there is no server. Short and Medium requests to rank 1
+ *             go to all processes that have opened the group to receive, but do not come back to
+ *             the connection that sent them. Each arrives once or never, in any order; a receiver
+ *             loses what the buffer of its socket (AQ_UDP_BUFFER) cannot hold while it makes no
+ *             calls. aq_am_max_medium() is what fits a datagram of the interface. Nothing comes
+ *             back: replies, Longs, memory operations, regions, keepalive and events that wait for
+ *             a handler are AQ_ENOTSUP. Any number of processes may send and receive. They are in
+ *             the local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the
+ *             one named behind the address ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or
+ *             that of the route. Members must have the same AQ_CONNECT_SECRET; without one,
+ *             AQ_CONNECT_ANYBODY is needed. A message for a handler that is not registered is
+ *             dropped.
+ *
  * Blocking    At most for the timeout; runs handlers.
  * Threads     Any; not from a handler.
  *
@@ -229,7 +246,12 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  *                       invalid (AQ_UDP_MTU, AQ_UDP_LOSSY).
  * @return AQ_EMISMATCH  The server has another version of the library.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA, here or at the server.
- * @return AQ_EINVAL, AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ESTATE, AQ_ECONTEXT, AQ_ESYS
+ * @return AQ_EINVAL     `uri` is malformed, or that of a group without a flag for groups, or the
+ *                       other way round; the interface does not exist or carries no multicast; or
+ *                       for a group AQ_CONNECT_ORDERED or data is given.
+ * @return AQ_ESTATE     The library is not initialized; or another program has the port of a group,
+ *                       and does not share it.
+ * @return AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ECONTEXT, AQ_ESYS
  */
 AQ_API AQ_MUST_USE aq_status aq_connect(const char *uri, const aq_connect_params *params,
                                         aq_connection **connection);

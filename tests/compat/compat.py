@@ -13,10 +13,12 @@ import contextlib
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,15 @@ exec sh -c "$*"
 # The text of a refusal; and words in those of other releases.
 BOTH = r' uses version \d+ of the format "{}", (?:this process|the server) version \d+'
 WORDS = re.compile(r"version|incompatible|another build", re.I)
+
+
+def bind_to_one_of(free, ports):
+    """The first at random that is free."""
+    for port in random.sample(ports, len(ports)):
+        with contextlib.suppress(OSError):
+            free.bind(("", port))
+            return port
+    raise OSError("no port is free")
 
 
 class Side:
@@ -188,6 +199,22 @@ class Meeting(unittest.TestCase):
             self.assertEqual(process.returncode, 0, complained)
         return code, out + said, err + complained
 
+    def group(self, member, sender):
+        """Whether the member of a group has heard the sender; what it said."""
+        # Below those of sockets that ask for any.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+            port = bind_to_one_of(free, range(10000, 30000))
+        uri = f"udp://239.255.{port >> 8}.{port & 255}:{port}"
+        lo = {"AQ_UDP_INTERFACE": "lo"}
+        with self.started(member.words("talk", "hear", uri), **lo) as process:
+            self.assertIn("listening at ", process.stdout.readline())
+            code, out, err = self.run_to_end(sender.words("talk", "tell", uri), **lo)
+            self.assertEqual(code, 0, f"a sender learns nothing: {out}{err}")
+            heard = process.poll() is not None
+            process.terminate()
+            out, err = process.communicate(timeout=LONG)
+        return heard, out + err
+
     @contextlib.contextmanager
     def resting(self, launcher, ranks, **settings):
         """A job of two ranks that have talked and wait: its aqrun, and their process IDs."""
@@ -276,6 +303,16 @@ class Newer(Meeting):
                     self.refused(result, r"AQ_EMISMATCH: .*: the server.*" + BOTH.format(name),
                                  "refused a call: the caller" + BOTH.format(name))
 
+    def test_groups(self):
+        if not self.group(OURS, newer())[0]:
+            self.skipTest("interface lo carries no multicast")
+        for name in "group", "messages":
+            with self.subTest(name):
+                for member, sender in (OURS, newer(name)), (newer(name), OURS):
+                    heard, says = self.group(member, sender)
+                    self.assertFalse(heard)
+                    self.refused((1, says, ""), "messages are dropped: a sender uses version " +
+                                 rf'\d+ of the format "{name}", this process version \d+')
 
     @unittest.skipUnless(shutil.which("mpiexec.hydra"), "mpiexec.hydra is not installed [hydra]")
     def test_managers(self):

@@ -7,6 +7,8 @@
  *   talk rest        as a rank that then waits until the job is ended
  *   talk serve URI   take one call, answer until the client leaves
  *   talk call URI    call it
+ *   talk hear URI    as a member of a multicast group, until a message comes
+ *   talk tell URI    send to the group for two seconds
  */
 #include <aqueduct/aqueduct.h>
 #include <stdint.h>
@@ -15,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ASK = AQ_HANDLER_BASE, ANSWER };
+enum { ASK = AQ_HANDLER_BASE, ANSWER, TELL };
 enum { TURNS = 60, STEP = 397, MOST = 8192, WINDOW = 65536 };
 
-static unsigned asked, answered, wrong;
+static unsigned asked, answered, told, wrong;
 
 static unsigned char byte_of(unsigned from, size_t at)
 {
@@ -60,6 +62,12 @@ static void on_answer(aq_am *am)
     answered++;
 }
 
+static void on_tell(aq_am *am)
+{
+    wrong += (unsigned)differs(am->payload, am->nbytes, 5);
+    told++;
+}
+
 static int has_all(void *count)
 {
     return *(unsigned *)count >= TURNS;
@@ -70,9 +78,10 @@ static aq_team *begin(void)
     aq_team *world;
     aq_handler_entry handlers[] = {
         {.index = ASK, .nargs = 1, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_ask},
-        {.index = ANSWER, .nargs = 1, .accepts = AQ_AM_MEDIUM | AQ_AM_REPLY, .fn = on_answer}};
+        {.index = ANSWER, .nargs = 1, .accepts = AQ_AM_MEDIUM | AQ_AM_REPLY, .fn = on_answer},
+        {.index = TELL, .nargs = 0, .accepts = AQ_AM_MEDIUM | AQ_AM_REQUEST, .fn = on_tell}};
     check(aq_init(NULL, &world), "aq_init");
-    check(aq_am_register(aq_team_ep(world), handlers, 2), "aq_am_register");
+    check(aq_am_register(aq_team_ep(world), handlers, 3), "aq_am_register");
     return world;
 }
 
@@ -164,6 +173,49 @@ static void call(const char *uri)
     check(aq_finalize(), "aq_finalize");
 }
 
+#ifdef AQ_CONNECT_GROUP_SEND
+static aq_connection *join(const char *uri, unsigned flags)
+{
+    aq_connection *connection;
+    aq_connect_params params = aq_connect_defaults();
+    (void)begin();
+    params.flags = flags;
+    check(aq_connect(uri, &params, &connection), "aq_connect");
+    return connection;
+}
+
+static int was_told(void *unused)
+{
+    (void)unused;
+    return told != 0;
+}
+
+static void hear(const char *uri)
+{
+    aq_connection *connection = join(uri, AQ_CONNECT_GROUP_RECEIVE);
+    printf("listening at %s\n", uri);
+    fflush(stdout);
+    check(aq_poll_until(was_told, NULL, AQ_FOREVER), "aq_poll_until");
+    check(aq_connection_close(connection), "aq_connection_close");
+    printf("member: %s\n", wrong == 0 ? "right" : "WRONG");
+    check(aq_finalize(), "aq_finalize");
+}
+
+static void tell(const char *uri)
+{
+    unsigned char bytes[STEP];
+    aq_connection *connection = join(uri, AQ_CONNECT_GROUP_SEND);
+    aq_team *team = aq_connection_team(connection);
+    fill(bytes, STEP, 5);
+    for (unsigned i = 0; i < 100; i++) {
+        check(aq_am_medium(team, 1, TELL, bytes, STEP, NULL, 0, 0, NULL), "aq_am_medium");
+        usleep(20000);
+    }
+    check(aq_connection_close(connection), "aq_connection_close");
+    check(aq_finalize(), "aq_finalize");
+}
+#endif
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "job") == 0)
@@ -174,6 +226,12 @@ int main(int argc, char **argv)
         serve(argv[2]);
     else if (argc == 3 && strcmp(argv[1], "call") == 0)
         call(argv[2]);
+#ifdef AQ_CONNECT_GROUP_SEND
+    else if (argc == 3 && strcmp(argv[1], "hear") == 0)
+        hear(argv[2]);
+    else if (argc == 3 && strcmp(argv[1], "tell") == 0)
+        tell(argv[2]);
+#endif
     else
         return 2;
     return wrong != 0;

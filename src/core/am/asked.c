@@ -196,11 +196,13 @@ bool core_asked_run(core_run_fn *run, aq_ep *ep, struct core_route *route, uint3
 aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned flags,
                           aq_event *event, uint64_t *asked_by, const char *call)
 {
+    aq_status st = core_may_answer(route, call);
+    if (st != AQ_OK) return st;
     struct aqi_op *op = core_op_get(core_self());
     if (op == NULL) return AQ_ENOMEM;
     atomic_store_explicit(&op->set.get.remote, 1, memory_order_relaxed);
     uint64_t token = asked_add(op, route->rank);
-    aq_status st = AQ_ENOMEM;
+    st = AQ_ENOMEM;
     if (token == 0) {
         aqi_fail(st, "core", "%s: no memory for another request", call);
     } else {

@@ -194,6 +194,8 @@ aq_status aq_connection_keepalive(aq_connection *conn, uint64_t ns)
         return aqi_fail(AQ_EINVAL, "core", "aq_connection_keepalive: the connection is NULL");
     if (conn_state(conn) < AQ_CONNECTION_OPEN)
         return aqi_fail(AQ_ESTATE, "core", "aq_connection_keepalive: the connection is not open");
+    st = core_may_answer(&conn->routes[1], __func__);
+    if (st != AQ_OK) return st;
     aqi_spin_lock(&alive.lock);
     struct conn_alive *mine = &conn->alive;
     if (ns != 0 && mine->limit == 0) core_source_count(&alive.busy, 1);

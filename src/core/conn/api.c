@@ -8,7 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONN_API_TRAITS = AQ_CONNECT_ORDERED | AQ_CONNECT_UNRELIABLE };
+#define CONN_API_KINDS  (AQ_CONNECT_ORDERED | AQ_CONNECT_UNRELIABLE)
+#define CONN_API_TRAITS (CONN_API_KINDS | CONN_GROUP)
 
 static aq_status conn_api_is_null(const char *call, const char *what)
 {
@@ -184,12 +185,45 @@ static aq_status conn_api_read_connect(const char *call, const aq_connect_params
     aq_status st = conn_check_size(call, given->struct_size, "aq_connect_params");
     if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
-    if ((params->flags & CONN_API_TRAITS) == CONN_API_TRAITS)
+    if ((params->flags & CONN_API_KINDS) == CONN_API_KINDS)
         return aqi_fail(AQ_EINVAL, "core",
                         "%s: a connection is AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, not both",
                         call);
+    if ((params->flags & CONN_GROUP) != 0 &&
+        ((params->flags & AQ_CONNECT_ORDERED) != 0 || params->nbytes != 0))
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: messages of a group are not ordered (AQ_CONNECT_ORDERED), and there "
+                        "is no server to which data could go",
+                        call);
     if ((params->flags & ~known) == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
+}
+
+static aq_status conn_api_check_group(const char *call, const char *uri, unsigned t)
+{
+    if (aqi_transports[t]->rendezvous->group != NULL) return AQ_OK;
+    return aqi_fail(AQ_ENOTSUP, "core",
+                    "%s: %s has no groups: use udp, such as udp://239.1.2.3:5000 instead of \"%s\"",
+                    call, aqi_transports[t]->name, uri);
+}
+
+/* Without a call, since no process would answer it. */
+static aq_status conn_api_open_group(aq_connection *conn)
+{
+    conn->peer_medium = (uint32_t)core.max_medium;
+    aq_status st = conn_join(conn, "", 0);
+    aqi_spin_lock(&conns.lock);
+    if (st == AQ_OK) conn_opened(conn);
+    aqi_spin_unlock(&conns.lock);
+    return st;
+}
+
+static void conn_api_call(aq_connection *conn)
+{
+    aqi_spin_lock(&conns.lock);
+    conn_set_state(conn, AQ_CONNECTION_CALLING);
+    conn_connect(conn);
+    aqi_spin_unlock(&conns.lock);
 }
 
 static aq_status conn_api_start(const char *uri, const aq_connect_params *given, bool silent,
@@ -206,6 +240,7 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
                         AQI_URI_MAX - 1);
     st = conn_api_read_connect(call, given, &params);
     if (st == AQ_OK) st = conn_api_begin(call, uri, (params.flags & AQ_CONNECT_ANYBODY) != 0, &t);
+    if (st == AQ_OK && (params.flags & CONN_GROUP) != 0) st = conn_api_check_group(call, uri, t);
     if (st != AQ_OK) return st;
     aqi_spin_lock(&conns.lock);
     aq_connection *conn = conn_new(t, true);
@@ -224,14 +259,14 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
         snprintf(conn->reason, sizeof(conn->reason), "%s", aq_error_message());
         st = aqi_fail_quiet(st, "%s: %s: %s", call, uri, conn->reason);
     }
+    if (st == AQ_OK && (conn->flags & CONN_GROUP) != 0)
+        st = conn_api_open_group(conn);
+    else if (st == AQ_OK)
+        conn_api_call(conn);
     if (st != AQ_OK) {
         conn_destroy(conn);
         return st;
     }
-    aqi_spin_lock(&conns.lock);
-    conn_set_state(conn, AQ_CONNECTION_CALLING);
-    conn_connect(conn);
-    aqi_spin_unlock(&conns.lock);
     *out = conn;
     return AQ_OK;
 }

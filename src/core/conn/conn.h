@@ -154,6 +154,9 @@ extern struct conns conns;
         .fds = CORE_WAIT_SET_NONE, .queue = { &conns.queue, &conns.queue }                         \
     }
 
+/* Of AQ_CONNECT_: the peer is a group. */
+#define CONN_GROUP (AQ_CONNECT_GROUP_SEND | AQ_CONNECT_GROUP_RECEIVE)
+
 static inline int conn_state(const aq_connection *conn)
 {
     return atomic_load_explicit(&((aq_connection *)(uintptr_t)conn)->state, memory_order_acquire);

@@ -33,6 +33,15 @@ static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_
                      "the peer sent a message for a handler that is not registered for it here");
 }
 
+/* Others in the group do not need what one of them sends. */
+static void conn_join_hook_deliver_cast(void *arg, uint32_t source, const struct aqi_am *am)
+{
+    aq_connection *conn = arg;
+    (void)source;
+    if (am->handler < AQ_HANDLER_BASE || !core_deliver_from(&conn->routes[1], 1, am))
+        aqi_count(AQI_CTR_AM_DROPPED, 1);
+}
+
 static void conn_join_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     aq_connection *conn = arg;
@@ -145,9 +154,11 @@ void conn_close_objects(aq_connection *conn)
 aq_status conn_open_tp(aq_connection *conn)
 {
     uint32_t self = conn->client ? 1 : 0;
+    bool group = (conn->flags & CONN_GROUP) != 0;
+    const struct aqi_transport *transport = aqi_transports[conn->t];
     struct aqi_tp *tp;
     struct aqi_tp_params params = core.tp_params;
-    params.hooks.deliver = conn_join_hook_deliver;
+    params.hooks.deliver = group ? conn_join_hook_deliver_cast : conn_join_hook_deliver;
     params.hooks.peer_lost = conn_join_hook_peer_lost;
     params.hooks.unreached = NULL;
     params.hooks.range_ok = conn_join_hook_range_ok;
@@ -167,7 +178,9 @@ aq_status conn_open_tp(aq_connection *conn)
     params.like_len = conn->addr_len;
     params.towards = conn->client ? conn->uri : NULL;
     params.bell = conn_own_rope(conn);
-    aq_status st = aqi_tp_open(aqi_transports[conn->t], &params, &tp);
+    if ((conn->flags & AQ_CONNECT_GROUP_SEND) != 0) params.group |= AQI_GROUP_SEND;
+    if ((conn->flags & AQ_CONNECT_GROUP_RECEIVE) != 0) params.group |= AQI_GROUP_RECEIVE;
+    aq_status st = aqi_tp_open(group ? transport->rendezvous->group : transport, &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
     /* Unless the peer would need a bell that we do not have: conn_describe_bell. */

@@ -236,7 +236,8 @@ static aq_status region_check_access(struct region_access *a, aq_connection *con
         return aqi_fail(AQ_ESTATE, "core", "%s: the connection is not open", a->call);
     memcpy(&a->handle, there, sizeof(a->handle));
     a->route = &conn->routes[1];
-    return region_check_handle(a);
+    st = core_may_answer(a->route, a->call);
+    return st == AQ_OK ? region_check_handle(a) : st;
 }
 
 static aq_status region_start(const struct region_access *a, struct aqi_comp *comp)

@@ -60,11 +60,20 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
     return NULL;
 }
 
+AQI_COLD aq_status core_no_answer(const char *call)
+{
+    return aqi_fail(AQ_ENOTSUP, "core",
+                    "%s: only Short and Medium requests go to a group, and nothing is answered: "
+                    "for all else, connect to the member itself",
+                    call);
+}
+
 AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
                                        const char *call)
 {
     char name[16];
     const char *peer = errors_peer_of(route, name);
+    if (core_may_answer(route, call) != AQ_OK) return AQ_ENOTSUP;
     if (route->seg_size == 0)
         return aqi_fail(AQ_ERANGE, "core", "%s: %s has no segment: %s", call, peer,
                         peer == name ? "every process calls aq_segment_attach first"

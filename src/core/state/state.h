@@ -254,6 +254,14 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
     return core_team_route(team, rank);
 }
 
+/* AQ_ENOTSUP for what needs an answer, if the route leads to a group. */
+AQI_COLD aq_status core_no_answer(const char *call);
+static inline aq_status core_may_answer(const struct core_route *route, const char *call)
+{
+    bool group = (route->tp->ops.caps & AQI_CAP_GROUP) != 0;
+    return AQI_LIKELY(!group) ? AQ_OK : core_no_answer(call);
+}
+
 /* Whether [addr, addr + len) is in the segment at the end of the route. */
 AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t addr, size_t len,
                                        const char *call);
