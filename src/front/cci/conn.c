@@ -6,6 +6,7 @@
 #include "base/wire.h"
 #include "lib/alone.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,6 +142,20 @@ static uint64_t conn_patience(const struct timeval *timeout)
     return aqi_max(s * 1000000000 + us * 1000, 1);
 }
 
+/* No process answers, and there is no server that data could go to. */
+static aq_status conn_join_group(struct aqc_conn *conn, const char *uri)
+{
+    char inside[256];
+    bool sends = conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX;
+    aq_connect_params params = aq_connect_defaults();
+    snprintf(inside, sizeof(inside), "%s", uri);
+    aqc_uri_group(conn->ep->device, inside, sizeof(inside));
+    params.flags = (sends ? AQ_CONNECT_GROUP_SEND : AQ_CONNECT_GROUP_RECEIVE) |
+                   (conn->ep->device->anyone ? AQ_CONNECT_ANYBODY : 0);
+    params.context = conn;
+    return aq_connect_start(inside, &params, &conn->link_to);
+}
+
 static aq_status conn_call(struct aqc_conn *conn, const char *uri, const void *data, uint32_t len,
                            uint64_t patience)
 {
@@ -185,7 +200,9 @@ int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *da
     if (conn != NULL) {
         conn->pub.attribute = attribute;
         conn_set_state(conn, AQC_CALLING);
-        aq_status st = conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
+        aq_status st = aqc_conn_is_group(conn)
+                           ? conn_join_group(conn, uri)
+                           : conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
         /* Programs try again after an event, but end when a call fails. */
         if (st != AQ_OK) conn_failed(conn, CCI_EVENT_CONNECT, aqc_status(st));
     }
@@ -320,7 +337,9 @@ int cci_reject(cci_event_t *conn_req)
 static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
 {
     aq_connection_info info;
-    const struct conn_hello *hello = conn_hello(conn->link_to, &info);
+    const struct conn_hello none = {.max_send_size = AQC_MESSAGE};
+    const struct conn_hello *hello =
+        aqc_conn_is_group(conn) ? &none : conn_hello(conn->link_to, &info);
     if (hello == NULL) {
         conn_failed(conn, type, CCI_ECONNREFUSED);
         return;

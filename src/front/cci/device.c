@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -368,6 +369,18 @@ bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t le
 {
     return device_translate(device_kinds[kind].outside, device_kinds[kind].inside, uri, inside,
                             len);
+}
+
+void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len)
+{
+    char port[16];
+    char *end = strstr(inside, "]:"), *colon = strrchr(inside, ':');
+    if (end == NULL) end = colon;
+    if (end == NULL || device->address[0] == '\0' || strchr(inside, '%') != NULL ||
+        strlen(end) >= sizeof(port) || strlen(inside) + strlen(device->address) + 2 > len)
+        return;
+    memcpy(port, end, strlen(end) + 1);
+    sprintf(end, "%%%s%s", device->address, port);
 }
 
 void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len)

@@ -52,6 +52,8 @@ void aqc_device_set_up(const struct aqc_device *device, bool up);
 int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
 /* From a URI of programs to one of Aqueduct, and back. False: it is of another kind. */
 bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t len);
+/* Have a group be reached by the interface of the device, unless its URI names one. */
+void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len);
 void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len);
 
 /* --- endpoints and their events -------------------------------------------------------------- */
@@ -187,6 +189,13 @@ void aqc_conn_close(struct aqc_conn *conn);
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
 cci_status_t aqc_status(aq_status st);
+
+/* One way, to or from a multicast group. */
+static inline bool aqc_conn_is_group(const struct aqc_conn *conn)
+{
+    return conn->pub.attribute == CCI_CONN_ATTR_UU_MC_TX ||
+           conn->pub.attribute == CCI_CONN_ATTR_UU_MC_RX;
+}
 
 static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
 {

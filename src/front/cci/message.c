@@ -3,7 +3,8 @@
  *
  * Connections are ordered. Both sides acknowledge by counting: messages that have arrived, which
  * completes sends, and room that the program has given back by returning events, which lets the
- * other side send. Both counts go with each message, and in notes where none goes that way.
+ * other side send. Both counts go with each message, and in notes where none goes that way. In
+ * groups nothing is counted: what its receiver has no room for is lost.
  */
 #include "front/cci/impl.h"
 
@@ -82,7 +83,7 @@ static void message_received(aq_am *am)
      * and so must be what follows. */
     struct aqc_event *event =
         conn->deaf || conn->held + units > AQC_WINDOW ? NULL : message_new(conn, am, units);
-    conn->deaf = event == NULL;
+    conn->deaf = event == NULL && !aqc_conn_is_group(conn);
     if (event == NULL) return;
     message_deliver(conn, event);
     message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
@@ -127,7 +128,8 @@ static void message_told(struct aqc_conn *conn)
 
 static bool message_has_credit(const struct aqc_conn *conn, uint32_t len)
 {
-    return conn->units - conn->freed_there + message_units(len) <= AQC_WINDOW;
+    return aqc_conn_is_group(conn) ||
+           conn->units - conn->freed_there + message_units(len) <= AQC_WINDOW;
 }
 
 static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
@@ -165,7 +167,9 @@ static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, un
 static void message_note(struct aqc_conn *conn)
 {
     const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed};
-    aq_status st = aq_am_short(conn->team, 1, MESSAGE_NOTE, args, MESSAGE_ARGS, AQ_IMMEDIATE);
+    aq_status st = aqc_conn_is_group(conn)
+                       ? AQ_OK
+                       : aq_am_short(conn->team, 1, MESSAGE_NOTE, args, MESSAGE_ARGS, AQ_IMMEDIATE);
     if (st == AQ_AGAIN) conn->again = true;
     if (st == AQ_OK) message_told(conn);
 }
@@ -278,7 +282,7 @@ static int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned 
 static int message_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
                         const void *context, int flags)
 {
-    if (connection == NULL) return CCI_EINVAL;
+    if (connection == NULL || connection->attribute == CCI_CONN_ATTR_UU_MC_RX) return CCI_EINVAL;
     size_t len = message_len(iov, count, connection->max_send_size);
     if (len > connection->max_send_size) return CCI_EMSGSIZE;
     struct aqc_conn *conn = AQI_OF(connection, struct aqc_conn, pub);
@@ -312,7 +316,7 @@ void aqc_conn_watch(struct aqc_conn *conn)
     if (watch && !conn->watched) aqc.timed++;
     if (!watch && conn->watched) aqc.timed--;
     conn->watched = watch;
-    if (conn->state == AQC_OPEN)
+    if (conn->state == AQC_OPEN && !aqc_conn_is_group(conn))
         (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
 

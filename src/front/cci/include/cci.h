@@ -54,8 +54,8 @@ typedef enum cci_conn_attribute {
     CCI_CONN_ATTR_RO = 0,       /**< reliable: messages and completions come in order */
     CCI_CONN_ATTR_RU = 1,       /**< reliable, unordered */
     CCI_CONN_ATTR_UU = 2,       /**< unreliable, unordered: a SEND event is local; no RMA */
-    CCI_CONN_ATTR_UU_MC_TX = 3, /**< as CCI_CONN_ATTR_UU: multicast is not implemented */
-    CCI_CONN_ATTR_UU_MC_RX = 4  /**< likewise */
+    CCI_CONN_ATTR_UU_MC_TX = 3, /**< as CCI_CONN_ATTR_UU, to a multicast group only */
+    CCI_CONN_ATTR_UU_MC_RX = 4  /**< likewise, from one */
 } cci_conn_attribute_t;
 
 typedef enum cci_event_type {
