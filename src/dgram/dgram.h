@@ -55,6 +55,9 @@ struct aqi_dgram_config {
     size_t reach;       /* and to one that looks rarely, at which most of them lie */
     size_t room;        /* bytes of packets that the port keeps for us until we look, with
                          * AQI_DGRAM_COST for each */
+    /* Messages and operations to a peer that leave at once in a millisecond, although others are
+     * under way; more of them are gathered, and leave with the next progress. */
+    uint32_t at_once;
     uint32_t pool;  /* requests that wait here, of all peers together, while no handler may run */
     uint32_t least; /* the part of them that each peer always has */
 
@@ -101,6 +104,9 @@ struct aqi_dgram_hooks {
      */
     void (*local)(void *arg, void *user, aq_status status);
     void (*remote)(void *arg, void *user, aq_status status);
+
+    /* From now on messages to a peer are gathered (config.at_once); may be NULL. */
+    void (*gathers)(void *arg);
 
     /* Whether the peer may write or read [addr, addr + len) of this process. */
     bool (*range_ok)(void *arg, uint64_t addr, size_t len);

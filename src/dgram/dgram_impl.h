@@ -18,6 +18,7 @@ struct aqi_dgram {
     struct dgram_env env;
     struct dgram_peer **peers; /* by id */
     uint64_t looked;           /* the latest progress */
+    bool receives;             /* packets are being taken, and progress follows */
     uint64_t heard;            /* the last packet from any peer */
     uint64_t secret[2];        /* of the nonces that we challenge with */
     uint64_t nonce;            /* of the last connection that we began */
@@ -40,7 +41,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
 /* Send what may leave now. False: the port has no room. */
 bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* Something was queued: send it at once if nothing is under way, else with the next progress. */
+/* Something was queued: send it at once if little or nothing is under way, or with progress. */
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* connect.c: handshakes, and what a connection has. */

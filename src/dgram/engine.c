@@ -24,6 +24,8 @@ const char *const aqi_dgram_counter_names[AQI_DGRAM_COUNTERS] = {
 enum {
     ENGINE_MOST_QUEUED = 256 << 10, /* bytes of requests that wait to be sent to a peer */
     ENGINE_SOON = 32 << 10,         /* that wait, then they are sent although others are flying */
+    ENGINE_AT_ONCE = 1000000,       /* ns for which config.at_once counts */
+    ENGINE_MANY = 32,               /* packets in that time */
     ENGINE_TURNS = 64               /* peers that are served in one call of progress */
 };
 
@@ -151,14 +153,45 @@ bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return ok;
 }
 
+/* None for a connection that has sent so much lately that it most likely goes on. */
+static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn *conn)
+{
+    uint32_t sent = conn->tx[AQI_DGRAM_COMMAND].next + conn->tx[AQI_DGRAM_DATA].next;
+    bool lately = env->now - conn->at_once_again < ENGINE_AT_ONCE;
+    bool many = lately && sent - conn->at_once_sent > ENGINE_MANY;
+    conn->at_once = many ? 0 : env->config.at_once;
+    conn->at_once_sent = sent;
+    conn->at_once_again = env->now + ENGINE_AT_ONCE;
+}
+
+/*
+ * A program that computes after a few messages must not delay the last of them until it polls; one
+ * that sends many has them gathered. What handlers send leaves with the progress that follows.
+ */
+static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    const struct dgram_env *env = &dgram->env;
+    struct dgram_conn *conn = peer->conn;
+    if (!dgram->receives && env->now >= conn->at_once_again) engine_allow_at_once(env, conn);
+    if (dgram->receives || conn->at_once == 0 || peer->state != DGRAM_UP ||
+        conn->lost.first != NULL) {
+        dgram_make_ready(&dgram->env, peer);
+        return;
+    }
+    if (--conn->at_once == 0 && env->hooks.gathers != NULL) env->hooks.gathers(env->hooks.arg);
+    dgram_send_now(dgram, peer);
+}
+
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     conn->used = dgram->env.now;
     if (peer->state == DGRAM_UP && dgram_in_flight(conn) == 0 && conn->lost.first == NULL)
         dgram_send_now(dgram, peer);
-    else
+    else if (AQI_LIKELY(conn->at_once == 0 && dgram->env.now < conn->at_once_again))
         dgram_make_ready(&dgram->env, peer);
+    else
+        engine_send_at_once(dgram, peer);
 }
 
 /* --- progress ----------------------------------------------------------------------------------
@@ -196,6 +229,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         if (!engine_turn(dgram, peer)) break;
     }
     dgram->looked = dgram->env.now;
+    dgram->receives = false;
     dgram->env.away = 0;
     if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
     dgram->env.timed = timed;

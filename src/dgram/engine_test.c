@@ -98,6 +98,50 @@ static void test_crossing(void **state)
     }
 }
 
+/* Few messages leave at once though others are under way, and more are gathered, until some time
+ * has passed. */
+static void test_at_once(void **state)
+{
+    enum { AT_ONCE = 3, ROUNDS = 3 };
+    unsigned sent = 0;
+    (void)state;
+    at_once = AT_ONCE;
+    begin(0, false);
+    at_once = 0;
+    struct node *here = &world.node[0], *there = &world.node[1];
+    assert_int_equal(send_one(here, 10, sent++), AQ_OK);
+    settle(1000000000);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        (void)aqi_dgram_progress(here->dgram, true, world.now);
+        world.sent = 0;
+        for (unsigned i = 0; i < 1 + AT_ONCE; i++)
+            assert_int_equal(send_one(here, 10, sent++), AQ_OK);
+        assert_int_equal(world.sent, 1 + AT_ONCE);
+        assert_int_equal(here->gathers, round + 1);
+        for (unsigned i = 0; i < 5; i++)
+            assert_int_equal(send_one(here, 10, sent++), AQ_OK);
+        assert_int_equal(world.sent, 1 + AT_ONCE);
+        (void)aqi_dgram_progress(here->dgram, true, world.now);
+        assert_int_equal(world.sent, 2 + AT_ONCE);
+        assert_int_equal(send_one(here, 10, sent++), AQ_OK);
+        assert_int_equal(world.sent, 2 + AT_ONCE);
+        settle(1000000000);
+        assert_int_equal(there->requests, sent);
+        run(2000000);
+    }
+    /* Replies of handlers are gathered. */
+    there->answers = true;
+    unsigned before = here->replies;
+    for (unsigned i = 0; i < 1 + AT_ONCE; i++)
+        assert_int_equal(send_one(here, 10, sent++), AQ_OK);
+    world.sent = 0;
+    settle(1000000000);
+    assert_int_equal(here->replies - before, 1 + AT_ONCE);
+    printf("%u packets with replies\n", world.sent);
+    assert_in_range(world.sent, 1, 3);
+    end();
+}
+
 static void transfers(unsigned loss)
 {
     static const size_t sizes[] = {1, 8, 255, 256, 257, 5000, 9000, 100000, MEMORY / 2};
@@ -402,21 +446,14 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),
-        cmocka_unit_test(test_crossing),
-        cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_late_heads),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_idle_close),
-        cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),
-        cmocka_unit_test(test_lost_acknowledgements),
-        cmocka_unit_test(test_window_lost),
-        cmocka_unit_test(test_down),
+        cmocka_unit_test(test_messages),         cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),         cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_at_once),          cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),           cmocka_unit_test(test_late_heads),
+        cmocka_unit_test(test_refused),          cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),       cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_window_lost),      cmocka_unit_test(test_down),
         cmocka_unit_test(test_unheard_beginner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

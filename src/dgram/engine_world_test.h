@@ -28,7 +28,7 @@ struct node {
     struct aqi_dgram *dgram;
     uint32_t id;
     unsigned char *memory; /* that peers may reach */
-    unsigned requests, replies, lost, small, silent;
+    unsigned requests, replies, lost, small, silent, gathers;
     size_t usable;
     uint64_t sum;
     bool answers;
@@ -49,11 +49,13 @@ static struct {
     bool one_way;             /* to node 1 only */
     size_t known;             /* bytes that it is known to carry; 0: nothing is */
     unsigned bursts, packets; /* of DATA */
+    unsigned sent;            /* packets of all channels */
     uint64_t detour;          /* ns that DATA takes longer, */
     uint64_t late;            /* and everything */
     uint64_t turn;            /* ns: the processor of node 1 is another's, but once in so long */
 } world;
 static uint64_t dead_after; /* of nodes that are opened */
+static uint32_t at_once;    /* likewise */
 
 static inline unsigned dice(unsigned sides)
 {
@@ -68,6 +70,7 @@ static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
     static unsigned char all[AQI_DGRAM_BURST + AQI_DGRAM_MOST_PACKET];
     size_t len = 0;
     (void)arg;
+    world.sent += packets;
     if (channel == AQI_DGRAM_DATA) {
         world.bursts++;
         world.packets += packets;
@@ -134,6 +137,11 @@ static inline void remote(void *arg, void *user, aq_status status)
     (void)arg;
     done->remote++;
     done->status = status;
+}
+
+static void gathers(void *arg)
+{
+    ((struct node *)arg)->gathers++;
 }
 
 static inline bool range_ok(void *arg, uint64_t addr, size_t len)
@@ -209,6 +217,7 @@ static inline void open_node(unsigned i, uint64_t epoch, bool authenticate)
     config.address = (struct aqi_dgram_addr){.len = 1, .bytes = {(uint8_t)i}};
     config.idle_close = 2000000000;
     config.dead_after = dead_after;
+    config.at_once = at_once;
     config.authenticate = authenticate;
     config.loose = loose_nodes[i];
     config.warn_after = 5000000000;
@@ -217,6 +226,7 @@ static inline void open_node(unsigned i, uint64_t epoch, bool authenticate)
                                           .deliver = deliver,
                                           .local = local,
                                           .remote = remote,
+                                          .gathers = gathers,
                                           .range_ok = range_ok,
                                           .lookup = lookup,
                                           .lost = lost,

@@ -767,6 +767,7 @@ static void receive_at(struct aqi_dgram *dgram, unsigned char *packet, size_t le
 void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len, bool requests,
                      uint64_t waited, uint64_t now)
 {
+    dgram->receives = true;
     receive_at(dgram, packet, len, requests ? RECEIVE_ALL : RECEIVE_REPLIES, waited, now);
 }
 
@@ -789,9 +790,8 @@ unsigned aqi_dgram_resume(struct aqi_dgram *dgram, bool requests, uint64_t now)
     unsigned n = 0;
     struct dgram_parked *parked;
     /* Others may be parked while handlers run. */
-    for (uint32_t left = dgram->park.count; left > 0; left--, n++) {
-        parked = dgram_park_take(&dgram->park);
-        if (parked == NULL) break;
+    for (uint32_t left = dgram->park.count;
+         left > 0 && (parked = dgram_park_take(&dgram->park)) != NULL; left--, n++) {
         uint64_t waited = parked->arrived != 0 ? now - parked->arrived : AQI_DGRAM_NEVER;
         aqi_dgram_input(dgram, parked->bytes, parked->len, requests, waited, now);
         dgram_parked_free(parked);

@@ -238,6 +238,11 @@ static void udp_close(struct aqi_tp *tp)
     free(udp);
 }
 
+static void udp_hook_gathers(void *arg)
+{
+    udp_idle_gather(arg);
+}
+
 static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *config)
 {
     aqi_dgram_defaults(config);
@@ -257,6 +262,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->dead_after = udp_config.dead_after_ns;
     config->authenticate = udp->authenticate;
     config->loose = udp->params.loose;
+    config->at_once = 8;
     config->reach_within = udp->params.reach_within_ns;
     config->counters = udp_counters;
 }
@@ -284,6 +290,7 @@ static aq_status udp_open_engine(struct udp_tp *udp)
                                           .deliver = udp_am_deliver,
                                           .local = udp_rma_local,
                                           .remote = udp_rma_remote,
+                                          .gathers = udp_hook_gathers,
                                           .range_ok = udp_hook_range_ok,
                                           .now = udp_hook_now,
                                           .lookup = udp_hook_lookup,

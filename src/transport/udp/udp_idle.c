@@ -32,6 +32,9 @@ static const uint64_t rest_after_ns = 1000000;
 /* A program that polls less often than this is helped; how often that is looked for where it polls.
  */
 static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
+/* The thread sends gathered messages if there has been no poll for this long; less promptly if the
+ * program sends many and polls all the time. */
+static const uint64_t help_gathered_ns = 500000, help_flood_ns = 8000000;
 /*
  * A program that is armed sleeps and wakes up by itself; but it may have armed connections or a
  * wait set, and compute.
@@ -88,6 +91,15 @@ static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
     aqi_timer_in(idle->tick, ns);
 }
 
+void udp_idle_gather(struct udp_tp *udp)
+{
+    struct udp_idle *idle = &udp->idle;
+    if (idle->gathers) return;
+    idle->gathers = idle->helped;
+    idle->seen = idle->looks;
+    udp_idle_tick(idle, aqi_max(idle->gathered, help_gathered_ns));
+}
+
 /* --- the thread ------------------------------------------------------------------------------ */
 
 /* There is something for the program to take. */
@@ -140,15 +152,20 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
     if (!tick && idle->resting && atomic_load_explicit(&idle->raised, memory_order_relaxed) == 0)
         return;
     if (tick)
-        alone = alone && (!idle->armed || pause >= help_armed_ns);
+        alone = alone && (!idle->armed || idle->gathers || pause >= help_armed_ns);
     else
         alone = alone && idle->alone;
     idle->alone = alone;
     idle->seen = idle->looks;
     if (tick) idle->pause = 0;
+    bool gathers = idle->gathers && aqi_dgram_deadline(udp->dgram) <= udp->now;
+    if (tick) idle->gathers = false;
+    if (tick) idle->gathered = gathers && !alone ? aqi_min(2 * pause, help_flood_ns) : 0;
     if (!tick && !alone) udp_idle_watch(udp, false);
     if (alone)
         udp_idle_help(udp);
+    else if (tick && gathers)
+        udp_idle_gather(udp);
     else if (!tick && (pause == 0 || pause > help_rarely_ns))
         udp_idle_tick(idle, help_after_ns);
     else if (tick && idle->armed)

@@ -66,10 +66,12 @@ struct udp_idle {
     bool helped;             /* there is a thread that watches them, and helps while the program
                                 does not look */
     bool helping;            /* it calls the engine */
+    bool gathers;            /* the tick is for what the engine has gathered */
     bool alone;              /* the program has not looked since the thread has helped */
     bool left;               /* what the thread has done progress is to take */
     uint32_t looks, seen;    /* calls of progress that looked; of them when the thread did */
     uint64_t pause;          /* that the tick was set to; 0: it is not */
+    uint64_t gathered;       /* ns until the thread sends what is; 0: the least */
     _Atomic uint64_t last;   /* when something happened */
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
@@ -304,6 +306,9 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n);
 int udp_wait_fd(struct aqi_tp *tp);
 aq_status udp_arm(struct aqi_tp *tp, bool on);
 aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step);
+
+/* Have the thread send what the engine gathers, if the program does not make progress soon. */
+void udp_idle_gather(struct udp_tp *udp);
 
 static inline void udp_began(struct udp_tp *udp)
 {
