@@ -39,7 +39,7 @@ static const char *ask_libfabric(uint32_t *version)
 int fi_show(void)
 {
     char folder[PROVIDER_PATH];
-    if (!provider_find(folder)) {
+    if (!provider_find(PROVIDER_FI, folder)) {
         puts("fi: the provider for libfabric, libaqueduct-fi.so, is not installed: build Aqueduct "
              "with libfabric's headers (libfabric-dev)");
         return 1;

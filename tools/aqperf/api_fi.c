@@ -57,7 +57,7 @@ static void find_provider(void)
 {
     char folder[PROVIDER_PATH];
     bool chosen = getenv("FI_PROVIDER_PATH") != NULL;
-    if (!chosen && !provider_find(folder))
+    if (!chosen && !provider_find(PROVIDER_FI, folder))
         fail("libaqueduct-fi.so is not installed",
              "build Aqueduct with libfabric's headers (libfabric-dev)");
     if (!chosen) (void)setenv("FI_PROVIDER_PATH", folder, 1);
@@ -215,13 +215,27 @@ static void echo(struct perf *perf, enum op send, size_t size, uint64_t n)
     await(perf, false, 0);
 }
 
+/* Rank 0: rank 1 has entered the loop. */
+void api_fi_begin(struct perf *perf, size_t size, uint64_t n)
+{
+    (void)size, (void)n;
+    echo(perf, TAGGED_SEND, WORD, 1);
+}
+
+static void follow(struct perf *perf)
+{
+    if (perf->rank != 0) echo(perf, TAGGED_SEND, WORD, 1);
+}
+
 void api_fi_tagged_rtt(struct perf *perf, size_t size, uint64_t n)
 {
+    follow(perf);
     echo(perf, TAGGED_SEND, size, n);
 }
 
 void api_fi_msg_rtt(struct perf *perf, size_t size, uint64_t n)
 {
+    follow(perf);
     echo(perf, SEND, size, n);
 }
 
@@ -230,6 +244,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 {
     enum op op = perf->rank == 0 ? TAGGED_SEND : TAGGED_RECEIVE;
     size = at_least_word(size);
+    follow(perf);
     uint64_t left = n, batch = n < UNDER_WAY ? n : UNDER_WAY;
     for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
         give(perf, op, size);
@@ -251,6 +266,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 /* Rank 1 makes progress until a message says that rank 0 has done. */
 static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
 {
+    follow(perf);
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         give(perf, op, size);
         await(perf, false, under_way - 1);
@@ -280,6 +296,11 @@ static void start(struct perf *perf)
 }
 #endif
 
+static enum limit_id foreign(const struct kind *kind)
+{
+    return kind->fi;
+}
+
 const struct api api_fi = {
     .name = "fi",
     .doc = "libfabric, over the provider libaqueduct-fi.so; compared with aq",
@@ -297,4 +318,5 @@ const struct api api_fi = {
     .ask = api_aq_ask,
     .until = api_aq_until,
     .poll = api_aq_poll,
+    .foreign = foreign,
 };

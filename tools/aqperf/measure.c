@@ -205,9 +205,9 @@ static void lead(struct perf *perf, const struct row *row)
     const struct pattern *pattern = row->pattern;
     const struct kind *kind = pattern->kind;
     const size_t size = row->size;
-    const bool over_fi = perf->api == &api_fi; /* compared with our own interface */
+    const bool foreign = perf->api->foreign != NULL; /* compared with our own interface */
     enum limit_id limit = limits_for(perf, pattern, size);
-    enum limit_id second = !over_fi && perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
+    enum limit_id second = !foreign && perf->no_cma == NULL && size > 0 ? kind->second : LIMIT_NONE;
     /* Sockets and fabrics carry as much data as the operation moves. */
     bool moves = limit >= LIMIT_SOCKET && kind->moved > 0;
     struct subject subjects[] = {
@@ -215,10 +215,10 @@ static void lead(struct perf *perf, const struct row *row)
         {.work = limits[second].work, .size = size},
         {.work = work_of(perf, pattern), .size = size},
     };
-    if (over_fi) {
+    if (foreign) {
+        enum limit_id loop = perf->api->foreign(kind);
         subjects[0] = subjects[2];
-        subjects[2] =
-            (struct subject){.work = limits[kind->fi].work, .limit = kind->fi, .size = size};
+        subjects[2] = (struct subject){.work = limits[loop].work, .limit = loop, .size = size};
     }
     set_target(perf, kind->computing == COMPUTING_TARGET ? row->interval_ns : 0);
     uint64_t repeats = perf->options.repeats;
@@ -235,7 +235,7 @@ static void lead(struct perf *perf, const struct row *row)
 
     struct result *result = &perf->results[perf->result_count++];
     *result = (struct result){.row = *row,
-                              .limit_name = over_fi ? "aq" : limits[limit].name,
+                              .limit_name = foreign ? "aq" : limits[limit].name,
                               .second_name = limits[second].name};
     result->median = median(&subjects[2], repeats, &result->min, &result->max);
     result->limit = median(&subjects[0], repeats, &result->limit_min, &result->limit_max);
@@ -322,8 +322,8 @@ bool measure_skips(struct perf *perf, const struct row *row, char *text, size_t 
         snprintf(text, len, "not over a connection");
     else if (perf->api != &api_connection && kind->turns)
         snprintf(text, len, "only over connections");
-    else if (perf->api == &api_fi && kind->fi == LIMIT_NONE)
-        snprintf(text, len, "not over libfabric");
+    else if (perf->api->foreign != NULL && perf->api->foreign(kind) == LIMIT_NONE)
+        snprintf(text, len, "not through %s", perf->api->name);
     else if (kind->computing != COMPUTING_NEVER && perf->ranks < 2)
         snprintf(text, len, "needs another rank");
     else if (size > most)

@@ -16,7 +16,7 @@
 #define MAX_TIME_NS     60e9
 #define MAX_INTERVAL_NS 10e9
 
-const struct api *const apis[] = {&api_aq, &api_gasnet, &api_fi, NULL};
+const struct api *const apis[] = {&api_aq, &api_gasnet, &api_fi, &api_cci, NULL};
 
 /* Whether this process may print before it has joined the job. */
 static bool is_first_rank(void)
@@ -281,7 +281,7 @@ void options_parse(struct options *options, int argc, char **argv)
         if (patterns[i].kind->computing == COMPUTING_NEVER &&
             (given.api == &api_connection || !patterns[i].kind->turns) &&
             (given.api != &api_connection || measure_connects(patterns[i].kind)) &&
-            (given.api != &api_fi || patterns[i].kind->fi != LIMIT_NONE))
+            (given.api->foreign == NULL || given.api->foreign(patterns[i].kind) != LIMIT_NONE))
             add_pattern(&patterns[i]);
     bool timed = given.interval_count > 0;
     for (size_t i = 0; !timed && i < sizeof usual / sizeof usual[0]; i++)

@@ -49,16 +49,21 @@ static const struct sizes scattered_512 = {{512, 4 * K, 128 * K}, .count = 3, .p
 #define ALL      .work = {.all_ranks = true}
 #define COLL     ALL, .word = LIMIT_LINE_ROUNDS, .least = 8
 #define BY_BYTES .unit = UNIT_BANDWIDTH, .least = 1
-static const struct kind rtt = {.limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT};
+static const struct kind rtt = {
+    .limit = LIMIT_LINE_RTT, .fi = LIMIT_FI_TAGGED_RTT, .cci = LIMIT_CCI_RTT};
 static const struct kind turns = {.limit = LIMIT_LINE_RTT, .turns = true};
-static const struct kind medium_rtt = {
-    .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_TAGGED_RTT};
+static const struct kind medium_rtt = {.limit = LIMIT_LINE_ECHO,
+                                       .carrier = CARRIER_MEDIUM,
+                                       .fi = LIMIT_FI_TAGGED_RTT,
+                                       .cci = LIMIT_CCI_RTT};
 static const struct kind long_rtt = {
     .limit = LIMIT_LINE_ECHO, .carrier = CARRIER_LONG, .fi = LIMIT_FI_MSG_RTT};
 static const struct kind ring = {.limit = LIMIT_LINE_HOP,
                                  .work = {.all_ranks = true, .parts = talk_ring_hops}};
-static const struct kind flood = {FLOOD, .fi = LIMIT_FI_STREAM}, pairs = {STREAM};
-static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_STREAM};
+static const struct kind flood = {FLOOD, .fi = LIMIT_FI_STREAM, .cci = LIMIT_CCI_STREAM},
+                         pairs = {STREAM};
+static const struct kind medium_flood = {FLOOD, .carrier = CARRIER_MEDIUM, .fi = LIMIT_FI_STREAM,
+                                         .cci = LIMIT_CCI_STREAM};
 static const struct kind reserved_flood = {FLOOD, .carrier = CARRIER_MEDIUM};
 static const struct kind medium_pairs = {STREAM, .carrier = CARRIER_MEDIUM};
 static const struct kind long_flood = {FLOOD, .carrier = CARRIER_LONG};
@@ -76,21 +81,34 @@ static const struct kind put_self = {
 static const struct kind put_lat = {.limit = LIMIT_MEMCPY_OUT,
                                     .word = LIMIT_STORE,
                                     .second = LIMIT_CMA_WRITE,
-                                    .fi = LIMIT_FI_WRITE};
-static const struct kind get_lat = {
-    .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD, .second = LIMIT_CMA_READ, .fi = LIMIT_FI_READ};
+                                    .fi = LIMIT_FI_WRITE,
+                                    .cci = LIMIT_CCI_WRITE};
+static const struct kind get_lat = {.limit = LIMIT_MEMCPY_IN,
+                                    .word = LIMIT_LOAD,
+                                    .second = LIMIT_CMA_READ,
+                                    .fi = LIMIT_FI_READ,
+                                    .cci = LIMIT_CCI_READ};
 static const struct kind put_value = {.limit = LIMIT_STORE}, get_value = {.limit = LIMIT_LOAD};
 static const struct kind atomic = {.limit = LIMIT_ATOMIC};
 static const struct kind atomic_rate = {RATE, .limit = LIMIT_ATOMIC};
 static const struct kind atomic_shared = {.limit = LIMIT_ATOMIC_SHARED, ALL};
-static const struct kind put_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_OUT, .second = LIMIT_CMA_WRITE,
-                                   .work = {.threads = true}, .fi = LIMIT_FI_WRITES};
-static const struct kind get_bw = {BY_BYTES, .limit = LIMIT_MEMCPY_IN, .second = LIMIT_CMA_READ,
-                                   .work = {.threads = true}, .fi = LIMIT_FI_READS};
-static const struct kind put_rate = {RATE, .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
-                                     .least = 1, .fi = LIMIT_FI_WRITES};
-static const struct kind get_rate = {RATE, .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD, .least = 1,
-                                     .fi = LIMIT_FI_READS};
+static const struct kind put_bw = {BY_BYTES,
+                                   .limit = LIMIT_MEMCPY_OUT,
+                                   .second = LIMIT_CMA_WRITE,
+                                   .work = {.threads = true},
+                                   .fi = LIMIT_FI_WRITES,
+                                   .cci = LIMIT_CCI_WRITES};
+static const struct kind get_bw = {BY_BYTES,
+                                   .limit = LIMIT_MEMCPY_IN,
+                                   .second = LIMIT_CMA_READ,
+                                   .work = {.threads = true},
+                                   .fi = LIMIT_FI_READS,
+                                   .cci = LIMIT_CCI_READS};
+static const struct kind put_rate = {
+    RATE,       .limit = LIMIT_MEMCPY_OUT, .word = LIMIT_STORE,
+    .least = 1, .fi = LIMIT_FI_WRITES,     .cci = LIMIT_CCI_WRITES};
+static const struct kind get_rate = {RATE,       .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
+                                     .least = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
 /* The limit of the private ones is the better of two ways. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true

@@ -118,6 +118,12 @@ enum limit_id {
     LIMIT_FI_READ,
     LIMIT_FI_WRITES,
     LIMIT_FI_READS,
+    LIMIT_CCI_RTT, /* what --api cci measures */
+    LIMIT_CCI_STREAM,
+    LIMIT_CCI_WRITE,
+    LIMIT_CCI_READ,
+    LIMIT_CCI_WRITES,
+    LIMIT_CCI_READS,
     LIMIT_COUNT
 };
 
@@ -161,6 +167,7 @@ struct kind {
     enum limit_id second; /* shown next to it: CMA */
     bool either;          /* the limit is the better of these two */
     enum limit_id fi;     /* over libfabric; LIMIT_NONE: it has no meaning there */
+    enum limit_id cci;    /* likewise over CCI */
 };
 
 struct sizes {
@@ -273,8 +280,11 @@ struct api {
     void (*until)(int (*over)(void *arg), void *arg);
     void (*poll)(void);
     void (*look)(void); /* end the program if the peer is gone; NULL: the job handles that */
+    /* The loop through a foreign interface, which is compared with ours; NULL: it is not foreign.
+     */
+    enum limit_id (*foreign)(const struct kind *kind);
 };
-extern const struct api api_aq, api_gasnet, api_fi, api_connection;
+extern const struct api api_aq, api_gasnet, api_fi, api_cci, api_connection;
 extern const struct api *const apis[]; /* ended by NULL */
 
 /* The loops of the patterns through each interface. */
@@ -294,6 +304,8 @@ loop_fn api_aq_turns_rtt;
 /* In both ranks. */
 loop_fn api_fi_tagged_rtt, api_fi_msg_rtt, api_fi_stream, api_fi_write, api_fi_read;
 loop_fn api_fi_writes, api_fi_reads;
+loop_fn api_fi_begin, api_cci_begin;
+loop_fn api_cci_rtt, api_cci_stream, api_cci_write, api_cci_read, api_cci_writes, api_cci_reads;
 
 struct options {
     const struct api *api;

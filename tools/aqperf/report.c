@@ -145,7 +145,7 @@ void report_end(const struct perf *perf)
         "\nns: per operation or round trip, less is better; \"2 times\" is twice the limit.\n"
         "GB/s (10^9 bytes), M/s (10^6 messages): more is better; 100 %% is the limit.\n"
         "%s%s.\n",
-        perf->api == &api_fi
+        perf->api->foreign != NULL
             ? "The limit is the same by Aqueduct's own interface, in the same run"
             : "The limit is what the machine did between the same cores, in the same run, without\n"
               "the library; aqperf --list says how",

@@ -1,10 +1,14 @@
-/* Where the provider for libfabric is. */
+/* Where libraries of ours are that programs load at run time. */
 #ifndef UTIL_PROVIDER_H
 #define UTIL_PROVIDER_H
 
 enum { PROVIDER_PATH = 4096 };
 
-/* The folder that contains libaqueduct-fi.so, in `folder`; 0: there is none. */
-int provider_find(char folder[PROVIDER_PATH]);
+/* The provider for libfabric, and CCI's library. */
+enum provider { PROVIDER_FI, PROVIDER_CCI };
+
+/* The folder that contains it, in `folder`; 0: there is none. */
+int provider_find(enum provider provider, char folder[PROVIDER_PATH]);
+extern const char *const provider_files[]; /* their names in it */
 
 #endif
