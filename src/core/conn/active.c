@@ -209,17 +209,22 @@ static inline void active_listen(void)
 
 /* --- progress -------------------------------------------------------------------------------- */
 
-/* Everything the peer sent has been delivered: end an open connection. */
+/*
+ * Everything the peer sent has been delivered: end an open connection. Calls fail before the
+ * program can see the event.
+ */
 static AQI_COLD void active_finish(aq_connection *conn)
 {
     aqi_spin_lock(&conns.lock);
-    bool mine = conn_state(conn) == AQ_CONNECTION_OPEN;
-    if (mine)
-        conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
+    bool mine = conn_state(conn) == AQ_CONNECTION_OPEN && !conn->finished;
+    conn->finished = true;
     aqi_spin_unlock(&conns.lock);
     if (!mine) return;
     aqi_tp_peer_down(conn->tp, conn->peer->id);
     core_asked_peer_down(conn->routes[1].rank);
+    aqi_spin_lock(&conns.lock);
+    conn_end(conn, (aq_connection_event_type)atomic_load(&conn->ending), conn->status, "");
+    aqi_spin_unlock(&conns.lock);
     conn_retire(conn);
 }
 

@@ -55,6 +55,7 @@ struct aq_connection {
     _Atomic int state;   /* aq_connection_state */
     _Atomic int ending;  /* the event to come once what was sent before is delivered; 0 */
     atomic_bool suspect; /* its transport says the peer is lost: the control channel must know */
+    bool finished;       /* under the lock of the connections: a thread does what that takes */
     bool client;
     bool silent; /* aq_connect tells its result itself */
     bool forget; /* its caller left before the program knew of it */
