@@ -93,10 +93,13 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     struct ofi_key given;
     bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
     if (fits) memcpy(&given, key, key_len);
-    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 || given.lent > 1)
+    bool remote = (ofi->without & OFI_REMOTE) == 0;
+    /* A peer may lend although we do not if its self-test has passed and ours has not. */
+    if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 ||
+        given.lent > (remote ? ofi->rdma.lending.on : 1))
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a malformed memory key", peer->id);
-    *out = NULL; /* by messages, although the peer does not need that: only its self-test passed */
-    if ((ofi->without & OFI_REMOTE) != 0 || given.lent > ofi->rdma.lending.on) return AQ_OK;
+    *out = NULL; /* by messages, although the peer does not need that */
+    if (!remote) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
     *rmem = (struct ofi_rmem){.rmem = {.addr = addr, .len = len},
