@@ -3,8 +3,8 @@
 that names the setting. None crashes or hangs.
 
 usage: every_setting.py BUILD_DIR [all]
-    all: each program under each value over each network, instead of some combinations, which differ
-    from run to run (TEST_SEED repeats those of one)
+    all: each program under each value over each network, instead of the same few combinations each
+    time (TEST_SEED chooses others)
 """
 
 import os
@@ -15,7 +15,7 @@ import subprocess
 from programs import AQINFO, AQPERF, AQRUN, ARGUMENTS, BUILD, EXAMPLES, Case, environment, main, run
 
 ALL = "all" in ARGUMENTS
-SEED = int(os.environ.get("TEST_SEED", random.randrange(1 << 30)))
+SEED = int(os.environ.get("TEST_SEED", "1"))
 PART = 200  # one in so many combinations
 PATIENCE = 600 if ALL else 100  # seconds
 # Settings that select what does not exist here, such as other hosts, or which is tested elsewhere.
