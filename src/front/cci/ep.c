@@ -187,9 +187,12 @@ int cci_arm_os_handle(cci_endpoint_t *endpoint, int flags)
 struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len)
 {
     struct aqi_pool *pool = len <= AQC_SMALL ? &aqc.small : NULL;
-    struct aqc_event *event =
-        pool != NULL ? aqi_pool_get(pool) : malloc(sizeof(struct aqc_event) + 16 + len);
+    uint8_t size = 0;
+    struct aqc_event *event = pool != NULL
+                                  ? aqi_pool_get(pool)
+                                  : aqc_room_get(sizeof(struct aqc_event) + 16 + len, &size);
     if (event == NULL) return NULL;
+    event->size = size;
     event->pool = pool;
     event->ep = ep;
     event->conn = NULL;
@@ -204,7 +207,7 @@ void aqc_event_free(struct aqc_event *event)
     if (event->pool != NULL)
         aqi_pool_put(event->pool, event);
     else
-        free(event);
+        aqc_room_put(event, event->size);
     if (conn != NULL) aqc_conn_unref(conn);
 }
 

@@ -18,6 +18,7 @@
 enum {
     AQC_MESSAGE = 65408, /* bytes of the largest message; a device may offer less */
     AQC_SMALL = 256,     /* bytes of a message that is kept in an event of the pool */
+    AQC_ROOM_SIZES = 9,
     AQC_QUEUED = 16384,  /* sends of a connection that wait to leave */
     AQC_UNIT = 64,       /* bytes: what a message takes at its receiver is counted in units */
     AQC_WINDOW = 131072, /* units of a connection that its receiver keeps, 8 MB */
@@ -95,9 +96,10 @@ struct aqc_event {
     struct aqi_node link;
     struct aqc_ep *ep;
     struct aqc_conn *conn; /* RECV: that it came from; CONNECT_REQUEST: the one asked for */
-    struct aqi_pool *pool; /* NULL: from malloc */
-    uint32_t units;        /* RECV */
-    bool answered;         /* CONNECT_REQUEST */
+    struct aqi_pool *pool; /* NULL: from aqc_room_get, of this */
+    uint8_t size;
+    uint32_t units; /* RECV */
+    bool answered;  /* CONNECT_REQUEST */
 };
 
 #define AQC_PAYLOAD(event)                                                                         \
@@ -140,7 +142,8 @@ struct aqc_op {
     cci_status_t status;
     uint32_t seq;
     uint32_t len; /* bytes of the message */
-    void *msg;    /* a copy of it */
+    void *msg;    /* a copy of it, from aqc_room_get, of this size */
+    uint8_t msg_size;
     uint64_t deadline;
     aq_region_handle there;
     uint64_t remote, size; /* `remote`: an offset */
@@ -223,6 +226,11 @@ void aqc_conn_opened(struct aqc_conn *conn); /* deliver what came early */
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
 void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
 
+/* room.c. At least `len` bytes, and the size to put them back with; NULL: no memory. */
+void *aqc_room_get(size_t len, uint8_t *size);
+void aqc_room_put(void *room, uint8_t size); /* NULL is ignored */
+void aqc_rooms_close(void);
+
 /* rma.c */
 void aqc_rma_push(struct aqc_conn *conn);
 void aqc_rma_close(struct aqc_ep *ep);
@@ -239,6 +247,8 @@ struct aqc {
     unsigned device_count;
     struct aqi_node eps, active;
     struct aqi_pool ops, small;
+    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* that are kept, and how many */
+    size_t room_counts[AQC_ROOM_SIZES];
     unsigned calling; /* connections that are being made */
     unsigned timed;   /* connections with timeouts of sends */
     unsigned handles; /* endpoints that the program may sleep on */

@@ -152,6 +152,7 @@ int cci_finalize(void)
         lib_alone_close();
         (void)aqi_pool_destroy(&aqc.ops);
         (void)aqi_pool_destroy(&aqc.small);
+        aqc_rooms_close();
     }
     aqc_unlock();
     return CCI_SUCCESS;

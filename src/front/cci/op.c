@@ -3,14 +3,13 @@
 
 #include "base/clock.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* --- completion ------------------------------------------------------------------------------ */
 
 static void op_finish(struct aqc_op *op)
 {
-    free(op->msg);
+    aqc_room_put(op->msg, op->msg_size);
     op->msg = NULL;
     op->finished = true;
     op->event.pub.send.status = op->status;
@@ -87,7 +86,7 @@ struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void 
 
 bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len)
 {
-    op->msg = malloc(aqi_max(len, 1));
+    op->msg = aqc_room_get(len, &op->msg_size);
     op->len = len;
     if (op->msg == NULL) return false;
     (void)aqi_iov_gather(iov, count, op->msg);
