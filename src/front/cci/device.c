@@ -154,7 +154,8 @@ void aqc_device_set_up(const struct aqc_device *device, bool up)
     for (unsigned i = 0; i < aqc.device_count; i++) {
         struct aqc_device *other = aqc.devices[i];
         if (other->kind != AQC_SM && strcmp(other->address, device->address) == 0)
-            other->pub.up = up;
+            /* The program reads it without a lock. */
+            __atomic_store_n(&other->pub.up, up, __ATOMIC_RELAXED);
     }
 }
 
