@@ -235,7 +235,7 @@ static void receive(struct perf *perf, uint64_t messages)
     cci.received -= messages;
 }
 
-static void echo(struct perf *perf, size_t size, uint64_t n)
+void api_cci_rtt(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
         if (perf->rank == 0) send(perf, size, CCI_FLAG_SILENT);
@@ -244,28 +244,9 @@ static void echo(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* Rank 0: rank 1 has entered the loop. */
-void api_cci_begin(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size, (void)n;
-    echo(perf, WORD, 1);
-}
-
-static void follow(struct perf *perf)
-{
-    if (perf->rank != 0) echo(perf, WORD, 1);
-}
-
-void api_cci_rtt(struct perf *perf, size_t size, uint64_t n)
-{
-    follow(perf);
-    echo(perf, size, n);
-}
-
 /* Until rank 1 has received everything. */
 void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
 {
-    follow(perf);
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         send(perf, size, 0);
         await(perf, UNDER_WAY - 1);
@@ -280,7 +261,6 @@ static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t 
 {
     cci_rma_handle_t *here = flag == CCI_FLAG_READ ? cci.incoming_handle : cci.outgoing_handle;
     unsigned turns = 0;
-    follow(perf);
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         int status;
         while ((status = lib.rma(cci.connection, NULL, 0, here, 0, &cci.there, 0, size, NULL,
@@ -291,7 +271,7 @@ static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t 
         await(perf, under_way - 1);
     }
     await(perf, 0);
-    echo(perf, WORD, 1);
+    api_cci_rtt(perf, WORD, 1);
 }
 
 #define MOVES(name, flag, under_way)                                                               \

@@ -215,27 +215,13 @@ static void echo(struct perf *perf, enum op send, size_t size, uint64_t n)
     await(perf, false, 0);
 }
 
-/* Rank 0: rank 1 has entered the loop. */
-void api_fi_begin(struct perf *perf, size_t size, uint64_t n)
-{
-    (void)size, (void)n;
-    echo(perf, TAGGED_SEND, WORD, 1);
-}
-
-static void follow(struct perf *perf)
-{
-    if (perf->rank != 0) echo(perf, TAGGED_SEND, WORD, 1);
-}
-
 void api_fi_tagged_rtt(struct perf *perf, size_t size, uint64_t n)
 {
-    follow(perf);
     echo(perf, TAGGED_SEND, size, n);
 }
 
 void api_fi_msg_rtt(struct perf *perf, size_t size, uint64_t n)
 {
-    follow(perf);
     echo(perf, SEND, size, n);
 }
 
@@ -244,7 +230,6 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 {
     enum op op = perf->rank == 0 ? TAGGED_SEND : TAGGED_RECEIVE;
     size = at_least_word(size);
-    follow(perf);
     uint64_t left = n, batch = n < UNDER_WAY ? n : UNDER_WAY;
     for (uint64_t i = 0; perf->rank != 0 && i < batch; i++)
         give(perf, op, size);
@@ -266,7 +251,6 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
 /* Rank 1 makes progress until a message says that rank 0 has done. */
 static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
 {
-    follow(perf);
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
         give(perf, op, size);
         await(perf, false, under_way - 1);

@@ -302,11 +302,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 }
 
 /* Both ranks run the same loop. */
-#define BOTH_RUN(name) .work.loop = name, .work.serve = name
-#define FOREIGN(api, name)                                                                         \
-    {                                                                                              \
-        .doc = "", BOTH_RUN(api_##api##_##name), .work.before = api_##api##_begin                  \
-    }
+#define BOTH_RUN(name)  .work.loop = name, .work.serve = name
 #define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
 #define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
 
@@ -414,18 +410,18 @@ const struct limit limits[LIMIT_COUNT] = {
                "a write by verbs until it is complete (get: ibv-get, a read)",
                "writes or reads of that size by verbs, 64 under way"),
 #if AQPERF_OFI
-    [LIMIT_FI_TAGGED_RTT] = FOREIGN(fi, tagged_rtt),
-    [LIMIT_FI_MSG_RTT] = FOREIGN(fi, msg_rtt),
-    [LIMIT_FI_STREAM] = FOREIGN(fi, stream),
-    [LIMIT_FI_WRITE] = FOREIGN(fi, write),
-    [LIMIT_FI_READ] = FOREIGN(fi, read),
-    [LIMIT_FI_WRITES] = FOREIGN(fi, writes),
-    [LIMIT_FI_READS] = FOREIGN(fi, reads),
+    [LIMIT_FI_TAGGED_RTT] = {.doc = "", BOTH_RUN(api_fi_tagged_rtt)},
+    [LIMIT_FI_MSG_RTT] = {.doc = "", BOTH_RUN(api_fi_msg_rtt)},
+    [LIMIT_FI_STREAM] = {.doc = "", BOTH_RUN(api_fi_stream)},
+    [LIMIT_FI_WRITE] = {.doc = "", BOTH_RUN(api_fi_write)},
+    [LIMIT_FI_READ] = {.doc = "", BOTH_RUN(api_fi_read)},
+    [LIMIT_FI_WRITES] = {.doc = "", BOTH_RUN(api_fi_writes)},
+    [LIMIT_FI_READS] = {.doc = "", BOTH_RUN(api_fi_reads)},
 #endif
-    [LIMIT_CCI_RTT] = FOREIGN(cci, rtt),
-    [LIMIT_CCI_STREAM] = FOREIGN(cci, stream),
-    [LIMIT_CCI_WRITE] = FOREIGN(cci, write),
-    [LIMIT_CCI_READ] = FOREIGN(cci, read),
-    [LIMIT_CCI_WRITES] = FOREIGN(cci, writes),
-    [LIMIT_CCI_READS] = FOREIGN(cci, reads),
+    [LIMIT_CCI_RTT] = {.doc = "", BOTH_RUN(api_cci_rtt)},
+    [LIMIT_CCI_STREAM] = {.doc = "", BOTH_RUN(api_cci_stream)},
+    [LIMIT_CCI_WRITE] = {.doc = "", BOTH_RUN(api_cci_write)},
+    [LIMIT_CCI_READ] = {.doc = "", BOTH_RUN(api_cci_read)},
+    [LIMIT_CCI_WRITES] = {.doc = "", BOTH_RUN(api_cci_writes)},
+    [LIMIT_CCI_READS] = {.doc = "", BOTH_RUN(api_cci_reads)},
 };

@@ -304,7 +304,6 @@ loop_fn api_aq_turns_rtt;
 /* In both ranks. */
 loop_fn api_fi_tagged_rtt, api_fi_msg_rtt, api_fi_stream, api_fi_write, api_fi_read;
 loop_fn api_fi_writes, api_fi_reads;
-loop_fn api_fi_begin, api_cci_begin;
 loop_fn api_cci_rtt, api_cci_stream, api_cci_write, api_cci_read, api_cci_writes, api_cci_reads;
 
 struct options {
