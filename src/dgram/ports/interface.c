@@ -53,6 +53,7 @@ static void interface_take(const struct ifaddrs *from, struct ports_interface *f
 {
     snprintf(found->name, sizeof(found->name), "%s", from->ifa_name);
     found->index = if_nametoindex(from->ifa_name);
+    found->flags = from->ifa_flags;
     memset(&found->address, 0, sizeof(found->address));
     if (from->ifa_addr->sa_family == AF_INET)
         memcpy(&found->address.v4, from->ifa_addr, sizeof(found->address.v4));
@@ -272,10 +273,8 @@ void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMES
     struct ifaddrs *all = NULL;
     name[0] = '\0';
     if (getifaddrs(&all) != 0) return;
-    const struct ifaddrs *i = all;
-    while (i != NULL && !ports_interface_same_ip(i->ifa_addr, address))
-        i = i->ifa_next;
-    if (i != NULL) snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
+    const struct ifaddrs *found = interface_with(all, address);
+    if (found != NULL) snprintf(name, IF_NAMESIZE, "%s", found->ifa_name);
     freeifaddrs(all);
 }
 

@@ -10,6 +10,7 @@
 struct ports_interface {
     char name[IF_NAMESIZE];
     uint32_t index;
+    unsigned flags;             /* IFF_ */
     union aqi_sockaddr address; /* the port is 0 */
     size_t mtu;
 };

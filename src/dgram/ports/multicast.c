@@ -16,10 +16,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
-
-#include <linux/sock_diag.h>
 
 bool ports_multicast_is_group(const union aqi_sockaddr *at)
 {
@@ -33,16 +30,8 @@ bool ports_multicast_is_group(const union aqi_sockaddr *at)
 /* Loopback carries it, though its flags do not say so. */
 static aq_status multicast_check_interface(const struct ports_multicast *self)
 {
-    const unsigned any = IFF_MULTICAST | IFF_LOOPBACK;
     const char *name = self->interface.name;
-    struct ifreq request;
-    memset(&request, 0, sizeof(request));
-    memcpy(request.ifr_name, name, sizeof(request.ifr_name));
-    int fd = socket(self->group.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return aqi_fail_no_fd(errno, "udp", "looking at an interface");
-    bool known = ioctl(fd, SIOCGIFFLAGS, &request) == 0;
-    close(fd);
-    if (!known || ((unsigned short)request.ifr_flags & any) != 0) return AQ_OK;
+    if ((self->interface.flags & (IFF_MULTICAST | IFF_LOOPBACK)) != 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "udp",
                     "group %s: interface %s does not carry multicast: \"ip link set %s multicast "
                     "on\", or name another with AQ_UDP_INTERFACE",
@@ -222,9 +211,5 @@ aq_status ports_multicast_receive(const struct ports_multicast *self, void *buf,
 
 uint64_t ports_multicast_drops(const struct ports_multicast *self)
 {
-    uint32_t info[SK_MEMINFO_VARS] = {0};
-    socklen_t len = sizeof(info);
-    if (self->in < 0) return 0;
-    (void)getsockopt(self->in, SOL_SOCKET, SO_MEMINFO, info, &len);
-    return info[SK_MEMINFO_DROPS];
+    return self->in >= 0 ? ports_options_drops(self->in) : 0;
 }

@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <linux/sock_diag.h>
+
 void ports_options_set(int fd, int level, int option, int value)
 {
     (void)setsockopt(fd, level, option, &value, sizeof(value));
@@ -29,6 +31,14 @@ size_t ports_options_buffer(int fd, int option, int force, size_t wanted)
     if (given / 2 < ask) ports_options_set(fd, SOL_SOCKET, force, ask);
     (void)getsockopt(fd, SOL_SOCKET, option, &given, &len);
     return (size_t)given / 2;
+}
+
+uint64_t ports_options_drops(int fd)
+{
+    uint32_t info[SK_MEMINFO_VARS] = {0};
+    socklen_t len = sizeof(info);
+    (void)getsockopt(fd, SOL_SOCKET, SO_MEMINFO, info, &len);
+    return info[SK_MEMINFO_DROPS];
 }
 
 size_t ports_options_receive_buffer(int fd, size_t wanted)

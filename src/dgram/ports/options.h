@@ -14,5 +14,7 @@ void ports_options_whole(int fd, int family);
 size_t ports_options_buffer(int fd, int option, int force, size_t wanted);
 /* The same for receiving, with a word in the log, once, where it is less. */
 size_t ports_options_receive_buffer(int fd, size_t wanted);
+/* Packets that came to a socket and found no room. */
+uint64_t ports_options_drops(int fd);
 
 #endif

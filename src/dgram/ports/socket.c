@@ -28,7 +28,6 @@
 #include <unistd.h>
 
 #include <linux/errqueue.h> /* needs <time.h> */
-#include <linux/sock_diag.h>
 
 enum {
     BUFFER = 4 << 20, /* bytes of receive buffer, by default */
@@ -679,12 +678,8 @@ static uint64_t socket_drops(struct aqi_port *port)
 {
     struct socket_port *self = (struct socket_port *)port;
     uint64_t drops = atomic_load_explicit(&self->lost, memory_order_relaxed);
-    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++) {
-        uint32_t info[SK_MEMINFO_VARS] = {0};
-        socklen_t len = sizeof(info);
-        if (getsockopt(self->fd[i], SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
-            drops += info[SK_MEMINFO_DROPS];
-    }
+    for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
+        drops += ports_options_drops(self->fd[i]);
     return drops;
 }
 

@@ -13,6 +13,7 @@
 #include "base/timer.h"
 #include "base/unforked.h"
 #include "dgram/ports/interface.h"
+#include "dgram/ports/options.h"
 #include "dgram/ports/receive_error.h"
 #include "transport/udp/udp_channel.h"
 #include "transport/udp/udp_impl.h"
@@ -434,16 +435,15 @@ bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous)
 /* A socket at one of the addresses; -1: errno says why. */
 static int udp_rendezvous_bind(const struct addrinfo *names)
 {
-    int fd = -1, off = 0, on = 1, error = EADDRNOTAVAIL;
-    const int room = RENDEZVOUS_ROOM;
+    int fd = -1, error = EADDRNOTAVAIL;
     for (const struct addrinfo *at = names; at != NULL && fd < 0; at = at->ai_next) {
         fd = socket(at->ai_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (fd >= 0) {
             bool six = at->ai_family == AF_INET6;
-            if (six) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-            (void)setsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP,
-                             six ? IPV6_RECVPKTINFO : IP_PKTINFO, &on, sizeof(on));
-            (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+            if (six) ports_options_set(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+            ports_options_set(fd, six ? IPPROTO_IPV6 : IPPROTO_IP,
+                              six ? IPV6_RECVPKTINFO : IP_PKTINFO, 1);
+            ports_options_set(fd, SOL_SOCKET, SO_RCVBUF, RENDEZVOUS_ROOM);
             if (bind(fd, at->ai_addr, at->ai_addrlen) == 0) return fd;
         }
         error = errno;
@@ -467,9 +467,7 @@ static aq_status udp_rendezvous_name(int fd, char *uri)
     const char *wanted = udp_config.interface[0] != 0 ? udp_config.interface : NULL;
     if (getsockname(fd, &at.any, &len) != 0)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "a listener has no name");
-    bool all = at.any.sa_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&at.v6.sin6_addr)
-                                            : at.v4.sin_addr.s_addr == htonl(INADDR_ANY);
-    if (all) {
+    if (ports_interface_is_all(&at)) {
         in_port_t number = *aqi_sockaddr_port(&at);
         aq_status st = ports_interface_find(wanted, NULL, &interface);
         if (st != AQ_OK) return st;
