@@ -173,31 +173,30 @@ struct dgram_conn {
 
     unsigned unacked; /* packets since the last acknowledgement */
     bool ack_now;
-    bool asks;                     /* for an answer, with the next acknowledgement */
-    bool repeated;                 /* something has come twice since then */
-    uint8_t tails;                 /* probes since something was acknowledged */
-    bool doubt_of_tail;            /* it was such a probe which may have been needless: */
-    uint64_t doubt, doubt_until;   /* ns that its answer took then; 0: there is none */
-    bool gap;                      /* something is missing: acknowledge selectively */
-    bool turn;                     /* of bulk, on DATA; else of messages */
-    bool untimed;                  /* some packets in flight have no known time of departure */
-    uint16_t delay;                /* us: how late its latest acknowledgement was */
-    unsigned silences;             /* timeouts in a row */
-    uint8_t backoff;               /* doublings of the timeout, until one is measured */
-    uint8_t probes;                /* packets to send again for them, whatever the window */
-    uint64_t recovered;            /* when what ended timeouts had left; 0: nothing did */
-    uint64_t newest;               /* arrival; */
-    bool unsure;                   /* and when others came is not known */
-    uint64_t heard;                /* the last packet of any kind */
-    uint64_t owed;                 /* the first timeout since */
-    uint64_t asked;                /* for a sign of life */
-    uint32_t moves;                /* questions for another way: sent; */
-    uint32_t moved_back, moved_in; /* the latest answered; the latest of the peer's */
-    uint64_t looked, waited;       /* silence.c: at `looked` nothing had come for `waited` */
-    uint64_t at_once_again;        /* until there are more messages and operations that may leave */
-    uint32_t at_once;              /* at once than these */
-    uint32_t at_once_sent;         /* packets before */
-    uint64_t used;                 /* the last that was not an acknowledgement, either way */
+    bool asks;                          /* for an answer, with the next acknowledgement */
+    bool repeated;                      /* something has come twice since then */
+    uint8_t tails;                      /* probes since something was acknowledged */
+    bool doubt_of_tail;                 /* it was such a probe which may have been needless: */
+    uint64_t doubt, doubt_until;        /* ns that its answer took then; 0: there is none */
+    bool gap;                           /* something is missing: acknowledge selectively */
+    bool turn;                          /* of bulk, on DATA; else of messages */
+    bool untimed;                       /* some packets in flight have no known time of departure */
+    uint16_t delay;                     /* us: how late its latest acknowledgement was */
+    unsigned silences;                  /* timeouts in a row */
+    uint8_t backoff;                    /* doublings of the timeout, until one is measured */
+    uint8_t probes;                     /* packets to send again for them, whatever the window */
+    uint64_t recovered;                 /* when what ended timeouts had left; 0: nothing did */
+    uint64_t newest;                    /* arrival; */
+    bool unsure;                        /* and when others came is not known */
+    uint64_t heard;                     /* the last packet of any kind */
+    uint64_t owed;                      /* the first timeout since */
+    uint64_t asked;                     /* for a sign of life */
+    uint32_t moves;                     /* questions for another way: sent; */
+    uint32_t moved_back, moved_in;      /* the latest answered; the latest of the peer's */
+    uint64_t looked, waited;            /* silence.c: at `looked` nothing had come for `waited` */
+    uint64_t at_once_again;             /* when more may leave at once (config.at_once), */
+    uint32_t at_once, at_once_sent;     /* how many still may; packets sent before */
+    uint64_t used;                      /* the last that was not an acknowledgement, either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
     uint64_t shrink_at;                 /* likewise: does the path still carry large packets? */
     uint64_t judged;                    /* when that was answered last */

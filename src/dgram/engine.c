@@ -172,9 +172,9 @@ static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_p
 {
     const struct dgram_env *env = &dgram->env;
     struct dgram_conn *conn = peer->conn;
-    if (!dgram->receives && env->now >= conn->at_once_again) engine_allow_at_once(env, conn);
-    if (dgram->receives || conn->at_once == 0 || peer->state != DGRAM_UP ||
-        conn->lost.first != NULL) {
+    bool may = peer->state == DGRAM_UP && conn->lost.first == NULL;
+    if (may && env->now >= conn->at_once_again) engine_allow_at_once(env, conn);
+    if (!may || conn->at_once == 0) {
         dgram_make_ready(&dgram->env, peer);
         return;
     }
@@ -188,7 +188,8 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->used = dgram->env.now;
     if (peer->state == DGRAM_UP && dgram_in_flight(conn) == 0 && conn->lost.first == NULL)
         dgram_send_now(dgram, peer);
-    else if (AQI_LIKELY(conn->at_once == 0 && dgram->env.now < conn->at_once_again))
+    else if (AQI_LIKELY(dgram->receives ||
+                        (conn->at_once == 0 && dgram->env.now < conn->at_once_again)))
         dgram_make_ready(&dgram->env, peer);
     else
         engine_send_at_once(dgram, peer);

@@ -91,13 +91,16 @@ static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
     aqi_timer_in(idle->tick, ns);
 }
 
-void udp_idle_gather(struct udp_tp *udp)
+static void udp_idle_await_gathered(struct udp_idle *idle, uint64_t ns)
 {
-    struct udp_idle *idle = &udp->idle;
-    if (idle->gathers) return;
     idle->gathers = idle->helped;
     idle->seen = idle->looks;
-    udp_idle_tick(idle, aqi_max(idle->gathered, help_gathered_ns));
+    udp_idle_tick(idle, ns);
+}
+
+void udp_idle_gather(struct udp_tp *udp)
+{
+    if (!udp->idle.gathers) udp_idle_await_gathered(&udp->idle, help_gathered_ns);
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */
@@ -157,15 +160,16 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
         alone = alone && idle->alone;
     idle->alone = alone;
     idle->seen = idle->looks;
-    if (tick) idle->pause = 0;
-    bool gathers = idle->gathers && aqi_dgram_deadline(udp->dgram) <= udp->now;
-    if (tick) idle->gathers = false;
-    if (tick) idle->gathered = gathers && !alone ? aqi_min(2 * pause, help_flood_ns) : 0;
+    bool gathers = tick && idle->gathers && aqi_dgram_deadline(udp->dgram) <= udp->now;
+    if (tick) {
+        idle->pause = 0;
+        idle->gathers = false;
+    }
     if (!tick && !alone) udp_idle_watch(udp, false);
     if (alone)
         udp_idle_help(udp);
-    else if (tick && gathers)
-        udp_idle_gather(udp);
+    else if (gathers)
+        udp_idle_await_gathered(idle, aqi_min(2 * pause, help_flood_ns));
     else if (!tick && (pause == 0 || pause > help_rarely_ns))
         udp_idle_tick(idle, help_after_ns);
     else if (tick && idle->armed)

@@ -71,7 +71,6 @@ struct udp_idle {
     bool left;               /* what the thread has done progress is to take */
     uint32_t looks, seen;    /* calls of progress that looked; of them when the thread did */
     uint64_t pause;          /* that the tick was set to; 0: it is not */
-    uint64_t gathered;       /* ns until the thread sends what is; 0: the least */
     _Atomic uint64_t last;   /* when something happened */
     _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
