@@ -2,6 +2,7 @@
  * needs; and what becomes of packets that the network does not take. */
 #include "dgram/ports/interface.h"
 
+#include "dgram/ports/namespace_test.h"
 #include "dgram/ports/port_test.h"
 
 #include <arpa/inet.h>
@@ -13,20 +14,6 @@
 #include <sys/wait.h>
 
 static struct capture capture;
-
-/* Run `ip` with these words; false: it failed. */
-static bool ip(const char *words)
-{
-    char line[256];
-    snprintf(line, sizeof(line), "ip %s 2>/dev/null", words);
-    int status = system(line);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static void assert_ip(const char *words)
-{
-    if (!ip(words)) fail_msg("ip %s", words);
-}
 
 static bool runs(const char *name)
 {
@@ -435,17 +422,6 @@ static void nothing_is_fragmented(void **state)
     far->ops->close(far);
 }
 
-/* A network namespace of our own, in which we are root. */
-static bool leave(void)
-{
-    char map[32];
-    snprintf(map, sizeof(map), "0 %u 1", (unsigned)geteuid());
-    if (unshare(CLONE_NEWNET) == 0) return true;
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-    FILE *file = fopen("/proc/self/uid_map", "w");
-    return file != NULL && fputs(map, file) >= 0 && fclose(file) == 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -462,13 +438,6 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_finds_no_room_is_not_sent, set_up, take_down),
         cmocka_unit_test_setup_teardown(nothing_is_fragmented, set_up, take_down),
     };
-    if (!leave()) {
-        puts("skipped: no network namespace of one's own can be made here");
-        return 77;
-    }
-    if (!ip("link add net7 type veth peer name net8") || !ip("link del net7")) {
-        puts("skipped: no interfaces can be made here (ip link add … type veth; iproute2)");
-        return 77;
-    }
+    if (!namespace_usable()) return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

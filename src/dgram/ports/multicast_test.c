@@ -2,34 +2,16 @@
  * with IPv4 and IPv6; and what each thing that is missing is said to be. */
 #include "dgram/ports/multicast.h"
 
+#include "dgram/ports/namespace_test.h"
 #include "dgram/ports/port_test.h"
 
 #include <arpa/inet.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 static struct capture capture;
-
-static bool does(const char *format, const char *words)
-{
-    char line[256];
-    snprintf(line, sizeof(line), format, words);
-    int status = system(line);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-static bool ip(const char *words)
-{
-    return does("ip %s 2>/dev/null", words);
-}
-
-static void assert_ip(const char *words)
-{
-    if (!ip(words)) fail_msg("ip %s", words);
-}
 
 static union aqi_sockaddr group_at(const char *text)
 {
@@ -67,7 +49,7 @@ static void assert_says(const char *group, const char *interface, aq_status stat
 static int set_up(void **state)
 {
     (void)state;
-    (void)does("sysctl -qw %s 2>/dev/null", "net.ipv6.conf.default.accept_dad=0"); /* takes time */
+    (void)does("sysctl -qw %s", "net.ipv6.conf.default.accept_dad=0"); /* takes time */
     assert_ip("link set lo up");
     assert_ip("link add net7 type veth peer name net8");
     assert_ip("address add 10.7.0.1/24 dev net7");
@@ -166,9 +148,9 @@ static void the_other_end_gets_it(void **state)
     socklen_t len = sizeof(hops);
     (void)state;
     assert_ip("link set net8 up");
-    if (!does("sysctl -qw %s 2>/dev/null", "net.ipv4.conf.all.rp_filter=0 "
-                                           "net.ipv4.conf.net8.rp_filter=0 "
-                                           "net.ipv4.conf.net8.accept_local=1"))
+    if (!does("sysctl -qw %s", "net.ipv4.conf.all.rp_filter=0 "
+                               "net.ipv4.conf.net8.rp_filter=0 "
+                               "net.ipv4.conf.net8.accept_local=1"))
         skip();
     assert_int_equal(try_open(&out, "239.255.1.1:4000", "10.7.0.1", true, false), AQ_OK);
     assert_int_equal(try_open(&in, "239.255.1.1:4000", "net8", false, true), AQ_OK);
@@ -276,7 +258,7 @@ static void a_firewall(void **state)
     const struct iovec iov = {(void *)(uintptr_t) "x", 1};
     struct ports_multicast out;
     (void)state;
-    if (!does("nft '%s' 2>/dev/null", rules)) skip();
+    if (!does("nft '%s'", rules)) skip();
     assert_int_equal(try_open(&out, "239.255.1.1:4000", "net7", true, false), AQ_OK);
     capture_start(&capture);
     aq_status st = ports_multicast_send(&out, &iov, 1);
@@ -304,16 +286,6 @@ static void a_closed_socket(void **state)
     ports_multicast_close(&in);
 }
 
-static bool leave(void)
-{
-    char map[64];
-    snprintf(map, sizeof(map), "0 %u 1", (unsigned)getuid());
-    if (unshare(CLONE_NEWNET) == 0) return true;
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) return false;
-    FILE *file = fopen("/proc/self/uid_map", "w");
-    return file != NULL && fputs(map, file) >= 0 && fclose(file) == 0;
-}
-
 /* Emulators of other processors lack it. */
 static bool chooses_interface(void)
 {
@@ -338,14 +310,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_firewall, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_closed_socket, set_up, take_down),
     };
-    if (!leave()) {
-        puts("skipped: no network namespace of one's own can be made here");
-        return 77;
-    }
-    if (!ip("link add net7 type veth peer name net8") || !ip("link del net7")) {
-        puts("skipped: no interfaces can be made here (ip link add … type veth; iproute2)");
-        return 77;
-    }
+    if (!namespace_usable()) return 77;
     if (!chooses_interface()) {
         puts("skipped: the interface of multicast cannot be chosen here (IP_MULTICAST_IF)");
         return 77;

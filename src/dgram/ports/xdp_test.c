@@ -1,6 +1,7 @@
 /* The port on AF_XDP, between two network namespaces with a pair of interfaces. Root only. */
 #include "base/log.h"
 #include "dgram/ports/address.h"
+#include "dgram/ports/namespace_test.h"
 #include "dgram/ports/port_test.h"
 #include "dgram/ports/xdp_program.h"
 #include "dgram/ports/xdp_rings.h"
@@ -18,14 +19,6 @@
 static int spaces[2]; /* network namespaces: 10.8.0.1 on pair0, 10.8.0.2 on pair1 */
 static const char *const names[] = {"pair0", "pair1"};
 static struct capture capture;
-
-static bool ip(const char *words)
-{
-    char line[256];
-    snprintf(line, sizeof(line), "ip %s >/dev/null 2>&1", words);
-    int status = system(line);
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
 
 static void enter(unsigned space)
 {
