@@ -50,9 +50,9 @@ struct aqi_rendezvous_hooks {
                     struct aqi_handshake *message);
     /*
      * The other side closed the channel, or its process has ended: nothing more arrives, and our
-     * end still has to be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER or
-     * AQ_AGAIN before any answer to connect: the call is lost, perhaps for want of room; call
-     * again. AQ_EREFUSED: there is no listener. Any other status: the call cannot succeed.
+     * end still has to be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER before
+     * any answer to connect: the call is lost; call again. AQ_EREFUSED: there is no listener. Any
+     * other status: the call cannot succeed.
      */
     void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
     /*

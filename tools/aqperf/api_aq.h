@@ -26,6 +26,12 @@ void api_aq_hello(unsigned rank);
 void api_aq_barrier(void);
 struct shared *api_aq_segment(unsigned rank, struct shared **mapped);
 
+/* In a job, what is not measured goes this way, whichever interface is measured. */
+#define API_AQ_JOB                                                                                 \
+    .quit = aq_exit, .barrier = api_aq_barrier, .segment = api_aq_segment,                         \
+    .put_word = api_aq_put_word, .get_word = api_aq_get_word, .ask = api_aq_ask,                   \
+    .until = api_aq_until, .poll = api_aq_poll
+
 /* api_aq_connection.c: the team of the i-th connection, in turn. */
 aq_team *api_aq_turn(uint64_t i);
 /* api_aq_connection.c: whether the connection has ended. For rank 0, that ends the program. */

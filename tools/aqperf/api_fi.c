@@ -293,14 +293,7 @@ const struct api api_fi = {
     .attach = attach,
     .finish = finish,
 #endif
-    .quit = aq_exit,
     .max_size = api_aq_max_size,
-    .barrier = api_aq_barrier,
-    .segment = api_aq_segment,
-    .put_word = api_aq_put_word,
-    .get_word = api_aq_get_word,
-    .ask = api_aq_ask,
-    .until = api_aq_until,
-    .poll = api_aq_poll,
+    API_AQ_JOB,
     .foreign = foreign,
 };
