@@ -188,8 +188,8 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->used = dgram->env.now;
     if (peer->state == DGRAM_UP && dgram_in_flight(conn) == 0 && conn->lost.first == NULL)
         dgram_send_now(dgram, peer);
-    else if (AQI_LIKELY(dgram->receives ||
-                        (conn->at_once == 0 && dgram->env.now < conn->at_once_again)))
+    else if (AQI_LIKELY((conn->at_once == 0 && dgram->env.now < conn->at_once_again) ||
+                        dgram->receives))
         dgram_make_ready(&dgram->env, peer);
     else
         engine_send_at_once(dgram, peer);
