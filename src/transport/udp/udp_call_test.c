@@ -2,6 +2,8 @@
  */
 #include "transport/udp/udp_call.h"
 
+#include "transport/udp/udp_mac_test.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -16,21 +18,7 @@
 
 #include <cmocka.h>
 
-static struct aqi_mac *mac;
 static const struct udp_secret nothing, one = {{1}, true}, other = {{2}, true};
-
-static int test_open(void **state)
-{
-    (void)state;
-    return aqi_mac_open(AQI_MAC_HMAC, &mac) == AQ_OK ? 0 : -1;
-}
-
-static int test_close(void **state)
-{
-    (void)state;
-    aqi_mac_close(mac);
-    return 0;
-}
 
 static struct udp_call sample(enum udp_call_kind kind, const struct udp_secret *secret)
 {

@@ -1,6 +1,8 @@
 /* Datagrams of groups: truncated, altered in each byte, of other keys and versions; and repeats. */
 #include "transport/udp/udp_group_wire.h"
 
+#include "transport/udp/udp_mac_test.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,21 +13,7 @@
 
 enum { MESSAGE = 40, WHOLE = sizeof(struct udp_group_head) + MESSAGE + AQI_MAC_BYTES };
 
-static struct aqi_mac *mac;
 static const uint8_t key[AQI_MAC_BYTES] = {1}, other_key[AQI_MAC_BYTES] = {2};
-
-static int test_open(void **state)
-{
-    (void)state;
-    return aqi_mac_open(AQI_MAC_HMAC, &mac) == AQ_OK ? 0 : -1;
-}
-
-static int test_close(void **state)
-{
-    (void)state;
-    aqi_mac_close(mac);
-    return 0;
-}
 
 /* Sealed in two pieces, as it is sent. */
 static void sample(unsigned char bytes[WHOLE])
