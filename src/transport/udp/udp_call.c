@@ -2,11 +2,13 @@
 #include "transport/udp/udp_call.h"
 
 #include "base/fail.h"
+#include "base/inet.h"
 #include "base/shmem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -228,6 +230,15 @@ aq_status udp_uri_bad(const char *uri)
                     "\"%s\" is no address of udp: it is udp://HOST:PORT, with an IPv6 address "
                     "in brackets",
                     uri);
+}
+
+aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinfo **names)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = listen ? AI_PASSIVE : 0};
+    int error = aqi_inet_resolve(uri->host, uri->port, &hints, names);
+    if (error == 0) return AQ_OK;
+    return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", uri->host,
+                    error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
 }
 
 unsigned udp_call_most(bool secret)

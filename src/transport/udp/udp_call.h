@@ -88,6 +88,9 @@ struct udp_uri {
     char port[8];
 };
 bool udp_uri_read(const char *uri, struct udp_uri *out);
+/* Its addresses, to listen at or to call, which may take long to find; free them. AQ_EINVAL. */
+struct addrinfo;
+aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinfo **names);
 /* Report that it is not a URI of udp: AQ_EINVAL. */
 aq_status udp_uri_bad(const char *uri);
 

@@ -66,15 +66,13 @@ static void udp_group_close(struct aqi_tp *tp)
 static aq_status udp_group_find(const char *towards, struct udp_uri *uri, union aqi_sockaddr *at,
                                 const char **interface)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *names = NULL;
+    struct addrinfo *names;
     if (!udp_uri_read(towards, uri) || uri->host[0] == 0) return udp_uri_bad(towards);
     char *percent = strchr(uri->host, '%');
     if (percent != NULL) *percent = 0;
     if (percent != NULL) *interface = percent + 1;
-    int error = aqi_inet_resolve(uri->host, uri->port, &hints, &names);
-    if (error != 0)
-        return aqi_fail(AQ_EINVAL, "udp", "group \"%s\" is not known: %s", uri->host,
-                        gai_strerror(error));
+    aq_status st = udp_uri_resolve(uri, false, &names);
+    if (st != AQ_OK) return st;
     memset(at, 0, sizeof(*at));
     memcpy(at, names->ai_addr, aqi_min(names->ai_addrlen, sizeof(*at)));
     freeaddrinfo(names);

@@ -62,16 +62,6 @@ void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
-static aq_status udp_rendezvous_resolve(const struct udp_uri *uri, bool listen,
-                                        struct addrinfo **names)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_DGRAM, .ai_flags = listen ? AI_PASSIVE : 0};
-    int error = aqi_inet_resolve(uri->host, uri->port, &hints, names);
-    if (error == 0) return AQ_OK;
-    return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", uri->host,
-                    error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
-}
-
 /* Call the next address of the name; an errno, or 0. */
 static int udp_rendezvous_dial(struct aqi_control_channel *channel)
 {
@@ -490,7 +480,7 @@ static aq_status udp_rendezvous_listen_at(const char *uri, int *fd, char *uri_ou
     if (!udp_uri_read(uri, &where)) return udp_uri_bad(uri);
     if (where.host[0] == 0) strcpy(where.host, "0.0.0.0");
     aq_status st = udp_group_is_not(uri, &where);
-    if (st == AQ_OK) st = udp_rendezvous_resolve(&where, true, &names);
+    if (st == AQ_OK) st = udp_uri_resolve(&where, true, &names);
     if (st != AQ_OK) return st;
     *fd = udp_rendezvous_bind(names);
     int error = errno;
@@ -660,7 +650,7 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
     if (message->nfds != 0)
         return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
     struct addrinfo *names = NULL; /* which may take long to find: without the lock */
-    aq_status st = udp_rendezvous_resolve(&where, false, &names);
+    aq_status st = udp_uri_resolve(&where, false, &names);
     if (st != AQ_OK) return st;
     udp_rendezvous_lock(rendezvous);
     st = udp_rendezvous_begin(rendezvous, names, message, user, out);
