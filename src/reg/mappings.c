@@ -10,6 +10,7 @@ enum { MAPPINGS_TEXT = 8192, MAPPINGS_USUAL_MOST = 65530 };
 
 struct mappings_line {
     struct reg_range range;
+    uint64_t offset, inode; /* in a file; 0 if there is none */
     bool anonymous;
 };
 
@@ -41,16 +42,15 @@ static struct mappings_line mappings_read(const char *text)
 {
     struct mappings_line line = {.range.from = 0};
     const char *flags, *word, *name;
-    uint64_t inode;
     text = mappings_number(text, 16, &line.range.from);
     text = mappings_number(text + (*text == '-'), 16, &line.range.to);
     text = mappings_word(text, &flags);
+    text = mappings_number(text + strspn(text, " "), 16, &line.offset);
     text = mappings_word(text, &word);
-    text = mappings_word(text, &word);
-    text = mappings_number(text + strspn(text, " "), 10, &inode);
+    text = mappings_number(text + strspn(text, " "), 10, &line.inode);
     (void)mappings_word(text, &name);
     line.anonymous =
-        strnlen(flags, 4) == 4 && flags[3] == 'p' && inode == 0 && mappings_unnamed(name);
+        strnlen(flags, 4) == 4 && flags[3] == 'p' && line.inode == 0 && mappings_unnamed(name);
     return line;
 }
 
@@ -124,6 +124,47 @@ uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped
     bool all = mappings_walk(mappings_take, &look);
     *mapped = mappings_found(&look) ? look.at : (struct reg_mapped){0};
     return all ? look.count : 0;
+}
+
+/* The current run of mappings that may be a single one. */
+struct mappings_runs {
+    struct reg_range range, complete, run;
+    struct mappings_line last;
+};
+
+static bool mappings_continue(const struct mappings_line *line, const struct mappings_line *next)
+{
+    if (line->range.to != next->range.from) return false;
+    if (line->anonymous || next->anonymous) return line->anonymous && next->anonymous;
+    return line->inode != 0 && line->inode == next->inode &&
+           next->offset == line->offset + (line->range.to - line->range.from);
+}
+
+static void mappings_end_run(struct mappings_runs *runs)
+{
+    const struct reg_range *range = &runs->range, *run = &runs->run;
+    if (run->from < range->from && range->from < run->to) runs->complete.from = run->from;
+    if (run->from < range->to && range->to < run->to) runs->complete.to = run->to;
+}
+
+static void mappings_join(void *arg, const struct mappings_line *line)
+{
+    struct mappings_runs *runs = arg;
+    if (!mappings_continue(&runs->last, line)) {
+        mappings_end_run(runs);
+        runs->run.from = line->range.from;
+    }
+    runs->run.to = line->range.to;
+    runs->last = *line;
+}
+
+bool reg_mappings_complete(struct reg_range *range)
+{
+    struct mappings_runs runs = {.range = *range, .complete = *range};
+    (void)mappings_walk(mappings_join, &runs);
+    mappings_end_run(&runs);
+    *range = runs.complete;
+    return runs.range.from != range->from || runs.range.to != range->to;
 }
 
 struct mappings_visit {

@@ -100,6 +100,42 @@ static void other_kinds(void **unused)
     assert_true(find((const char *)&at, sizeof(at)));                   /* the stack */
 }
 
+static bool completed(const char *from, const char *to, const char *whole_from,
+                      const char *whole_to)
+{
+    struct reg_range range = {.from = (uintptr_t)from, .to = (uintptr_t)to};
+    bool extended = reg_mappings_complete(&range);
+    return is(&range, whole_from, whole_to) && extended == (from != whole_from || to != whole_to);
+}
+
+/* A range that ends inside of what may be one mapping. */
+static void ranges_are_completed(void **unused)
+{
+    (void)unused;
+    int fd = memfd_create("mappings", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, SIZE) == 0);
+    char *at = map_plain(space(), SIZE), *file = at + 65536;
+    map(file, 65536, PROT_READ, MAP_SHARED, fd);
+    assert_true(completed(at, file, at, file));
+    assert_true(completed(at + 4096, file - 4096, at, file));
+    assert_true(completed(at - 4096, file, at - 4096, file));
+    assert_true(completed(at, file + 4096, at, file + 65536));
+    assert_true(completed(file + 4096, at + SIZE, file, at + SIZE));
+    assert_int_equal(mprotect(at + 8192, 4096, PROT_NONE), 0);
+    assert_int_equal(mprotect(file + 8192, 4096, PROT_NONE), 0);
+    assert_true(completed(at + 12288, file + 8192, at, file + 65536));
+    assert_int_equal(munmap(at + 8192, 4096), 0);
+    assert_true(completed(at + 8192, file, at + 8192, file)); /* from inside the hole */
+    assert_true(completed(at + 12288, file, at + 12288, file));
+    assert_int_equal(munmap(file + 8192, 4096), 0);
+    assert_true(completed(at, file + 4096, at, file + 8192));
+    /* The same file, but not its next page. */
+    assert_true(mmap(file + 8192, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == file + 8192);
+    assert_true(completed(at, file + 8192, at, file + 8192));
+    munmap(at, SIZE);
+    close(fd);
+}
+
 static void they_are_counted(void **unused)
 {
     (void)unused;
@@ -119,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lies_side_by_side),
         cmocka_unit_test(other_kinds),
+        cmocka_unit_test(ranges_are_completed),
         cmocka_unit_test(they_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

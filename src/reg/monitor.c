@@ -439,18 +439,15 @@ static bool monitor_alone(void)
 }
 
 /*
- * Whether all of the mapping was watched. Another thread may have extended it after it was looked
- * for: then it is split, so that mremap would refuse it, and `*mapped` is set anew.
+ * Another thread may have changed the mappings after they were looked up: then the range may end
+ * inside a mapping of it, which is split, so that mremap refuses it. The pages of the halves merge
+ * again if both are watched.
  */
-static bool monitor_is_whole(uint64_t from, uint64_t to, const struct reg_range *watched,
-                             struct reg_mapped *mapped)
+static void monitor_complete(const struct aqi_monitor *monitor, struct reg_range watched)
 {
-    struct reg_mapped now;
-    if (monitor_alone() || reg_mappings_find(from, to, &now) == 0 || now.own.to == 0) return true;
-    if (watched->from <= now.side.from && now.side.to <= watched->to) return true;
-    if (now.side.from == mapped->side.from && now.side.to == mapped->side.to) return true;
-    *mapped = now;
-    return false;
+    for (unsigned tries = 0; tries < MONITOR_TRIES && !monitor_alone(); tries++) {
+        if (!reg_mappings_complete(&watched) || !monitor_register(monitor, &watched)) return;
+    }
 }
 
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
@@ -458,17 +455,15 @@ bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len)
     uint64_t end = aqi_round_up(addr + len, monitor->page);
     struct reg_mapped mapped;
     const struct reg_range *watched;
-    unsigned tries = 0;
     addr &= ~(monitor->page - 1);
     if (monitor_remembers(monitor, addr, end) && monitor_watches(monitor, addr, end)) return true;
     if (atomic_load(&monitor->lines) < MONITOR_SAVED)
         atomic_fetch_add(&monitor->lines, MONITOR_LINES);
     if (!monitor_look(monitor, addr, end, &mapped) || !monitor_has_room(monitor)) return false;
-    do {
-        watched = monitor_register_most(monitor, &mapped);
-        if (watched == NULL) return false;
-        monitor_remember(monitor, watched == &mapped.own ? &mapped.own : &mapped.side);
-    } while (!monitor_is_whole(addr, end, watched, &mapped) && ++tries < MONITOR_TRIES);
+    watched = monitor_register_most(monitor, &mapped);
+    if (watched == NULL) return false;
+    monitor_remember(monitor, watched == &mapped.own ? &mapped.own : &mapped.side);
+    monitor_complete(monitor, *watched);
     return true;
 }
 

@@ -494,45 +494,80 @@ static void the_next_user_hears_of_it(void **unused)
     assert_int_equal(missed, 0);
 }
 
-static void *grow_again_and_again(void *unused)
+/* Make the change once in each race. */
+static void *race_again_and_again(void *change)
 {
-    (void)unused;
     for (unsigned i = 0, tries = 0; i < RACES; i++) {
         while (atomic_load(&turn) != 2 * i + 1)
             wait_a_little(&tries);
         for (unsigned wait = 0; wait < i % 64 * 16; wait++)
             atomic_load(&turn);
-        munmap(place + SIZE, SIZE);
-        if (mremap(place, SIZE, 2 * SIZE, 0) != place) munmap(place, SIZE);
+        (*(void (*const *)(void))change)();
         atomic_store(&turn, 2 * i + 2);
     }
     return NULL;
 }
 
-/* Another thread extends a mapping over the place of its neighbor while it becomes watched. */
-static void what_grows_meanwhile_stays_whole(void **unused)
+static void unmap_and_tell(char *at, size_t len)
 {
-    (void)unused;
+    assert_int_equal(munmap(at, len), 0);
+    (void)told(at);
+}
+
+/*
+ * How often what is then at `at` is several mappings, if `change` runs while memory becomes
+ * watched that is followed by a hole and by other memory.
+ */
+static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_t len)
+{
     pthread_t thread;
-    atomic_store(&turn, 0);
-    assert_int_equal(pthread_create(&thread, NULL, grow_again_and_again, NULL), 0);
     unsigned split = 0, tries = 0;
+    atomic_store(&turn, 0);
+    assert_int_equal(pthread_create(&thread, NULL, race_again_and_again, &change), 0);
     for (unsigned i = 0; i < RACES; i++) {
-        place = map_apart(2 * SIZE, PROT_READ | PROT_WRITE);
-        assert_true(mmap(place + SIZE, SIZE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
-                         0) == place + SIZE);
+        place = map_apart(SIZE + hole + SIZE, PROT_READ | PROT_WRITE);
+        assert_true(hole == 0 || munmap(place + SIZE, hole) == 0);
+        assert_true(mmap(place + SIZE + hole, SIZE, PROT_READ,
+                         MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place + SIZE + hole);
         atomic_store(&turn, 2 * i + 1);
         (void)watch(place, 4096);
         while (atomic_load(&turn) != 2 * i + 2)
             wait_a_little(&tries);
         (void)told(place);
-        void *moved = mremap(place, 2 * SIZE, 4 * SIZE, MREMAP_MAYMOVE);
+        char *moved = mremap(place + at, len, 2 * len, MREMAP_MAYMOVE);
         split += moved == MAP_FAILED;
-        munmap(moved != MAP_FAILED ? moved : place, moved != MAP_FAILED ? 4 * SIZE : 2 * SIZE);
-        (void)told(place);
+        if (moved != MAP_FAILED) unmap_and_tell(moved, 2 * len);
+        unmap_and_tell(place, SIZE + hole + SIZE);
     }
     pthread_join(thread, NULL);
-    assert_int_equal(split, 0);
+    return split;
+}
+
+/* A mapping is extended over the place of its neighbor. */
+static void grow(void)
+{
+    munmap(place + SIZE, SIZE);
+    if (mremap(place, SIZE, 2 * SIZE, 0) != place) munmap(place, SIZE);
+}
+
+static void what_grows_meanwhile_stays_whole(void **unused)
+{
+    (void)unused;
+    assert_int_equal(count_splits(grow, 0, 0, 2 * SIZE), 0);
+}
+
+/* The neighbor is replaced by memory that extends into the hole before it. */
+static void replace(void)
+{
+    munmap(place + 2 * SIZE, SIZE);
+    assert_true(mmap(place + SIZE + 4096, 2 * SIZE - 4096, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == place + SIZE + 4096);
+}
+
+static void what_is_replaced_meanwhile_stays_whole(void **unused)
+{
+    (void)unused;
+    assert_int_equal(count_splits(replace, SIZE, SIZE + 4096, 2 * SIZE - 4096), 0);
 }
 
 int main(void)
@@ -556,6 +591,7 @@ int main(void)
         cmocka_unit_test(more_than_can_be_kept_is_all),
         cmocka_unit_test(the_next_user_hears_of_it),
         cmocka_unit_test(what_grows_meanwhile_stays_whole),
+        cmocka_unit_test(what_is_replaced_meanwhile_stays_whole),
     };
     if (aqi_monitor_open(true, &monitor, why, sizeof(why)) != AQ_OK) {
         printf("skipped: %s\n", why);

@@ -40,6 +40,7 @@ struct area {
 
 static struct area areas[AREAS];
 static uint64_t dice; /* of the thread that remaps */
+static unsigned rounds, splits;
 
 static size_t draw(size_t below)
 {
@@ -80,20 +81,53 @@ static void *map_plain(void *at, size_t len)
 
 /* --- private anonymous memory ---------------------------------------------------------------- */
 
-static void move(struct area *area, size_t len, int flags, void *to)
+/*
+ * Whether all mappings there are watched, or none. Then they do not become one if another thread
+ * wrote to a new mapping just when a part of it became watched (docs/architecture.md).
+ */
+static bool watched_alike(const struct area *area)
 {
-    size_t both = len < area->len ? len : area->len;
+    char line[512];
+    bool inside = false;
+    unsigned watched = 0, others = 0;
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    CHECK(maps != NULL);
+    while (fgets(line, sizeof(line), maps) != NULL) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            inside = from < (uintptr_t)area->at + area->len && to > (uintptr_t)area->at;
+        if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            *(strstr(line, " uw") != NULL ? &watched : &others) += 1;
+    }
+    fclose(maps);
+    return watched == 0 || others == 0;
+}
+
+/* NULL: it is several mappings. */
+static void *try_move(struct area *area, size_t len, int flags, void *to)
+{
     void *got;
     /* The other thread may be about to watch it, which takes more than one step if it just grew. */
     for (unsigned tries = 0; tries < 1000; tries++) {
         got = mremap(area->at, area->len, len, MREMAP_MAYMOVE | flags, to);
-        if (got != MAP_FAILED || errno != EFAULT) break;
-        if (area->pieces) return;
+        if (got != MAP_FAILED) return got;
+        if (errno != EFAULT || area->pieces) break;
         sched_yield();
     }
-    if (got == MAP_FAILED)
-        check_failed(__FILE__, __LINE__, "mremap from %zu bytes to %zu, flags %x: %m", area->len,
-                     len, flags);
+    if (!area->pieces) {
+        if (errno != EFAULT || !watched_alike(area) || ++splits > 1 + rounds / 1000)
+            check_failed(__FILE__, __LINE__, "mremap from %zu bytes to %zu, flags %x: %m",
+                         area->len, len, flags);
+        area->pieces = true;
+    }
+    return NULL;
+}
+
+static void move(struct area *area, size_t len, int flags, void *to)
+{
+    size_t both = len < area->len ? len : area->len;
+    void *got = try_move(area, len, flags, to);
+    if (got == NULL) return;
     CHECK(filled(got, both, area->seed));
     if (flags == MREMAP_DONTUNMAP) CHECK(munmap(area->at, area->len) == 0);
     area->at = got;
@@ -121,9 +155,9 @@ static void plain_replace(struct area *area)
 {
     struct area other = {.at = map_plain(NULL, area->len), .len = area->len, .seed = dice};
     write_all(&other);
-    CHECK(mremap(other.at, other.len, area->len, MREMAP_MAYMOVE | MREMAP_FIXED, area->at) ==
-          area->at);
-    CHECK(filled(area->at, area->len, other.seed));
+    bool moved = try_move(&other, area->len, MREMAP_FIXED, area->at) != NULL;
+    if (!moved) CHECK(munmap(other.at, other.len) == 0 && map_plain(area->at, area->len));
+    CHECK(!moved || filled(area->at, area->len, other.seed));
     area->pieces = false;
 }
 
@@ -225,6 +259,7 @@ static void file_again(struct area *area)
     size_t len = draw_len();
     CHECK(munmap(area->at, area->len) == 0);
     CHECK(ftruncate(area->id, (off_t)len) == 0);
+    area->pieces = false;
     area->at = map(NULL, len, area->kind == SHARED_FILE ? MAP_SHARED : MAP_PRIVATE, area->id);
     area->len = len;
 }
@@ -438,7 +473,7 @@ static void check_put(void)
     CHECK(filled((everything ? into->at : job.base) + offset, len, from->seed + offset));
 }
 
-static void run(unsigned rounds)
+static void run(void)
 {
     pthread_t thread;
     CHECK(sem_init(&begin, 0, 0) == 0 && sem_init(&over, 0, 0) == 0);
@@ -478,7 +513,8 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < AREAS; i++)
         make(&areas[i], kinds[i]);
     job_barrier();
-    run(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : ROUNDS);
+    rounds = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : ROUNDS;
+    run();
     for (unsigned i = 0; i < AREAS; i++)
         end(&areas[i]);
     free(cards);
