@@ -12,7 +12,7 @@ import unittest
 import chrome
 import made
 
-PHONE, DESK = 375, 1280
+NARROW, PHONE, DESK = 320, 375, 1280
 # One of each kind, and those with the widest tables and code.
 PAGES = ("index.html", "README.html", "contents.html", "docs/first-steps-runtime.html",
          "docs/settings.html", "docs/performance.html", "docs/measurements.html",
@@ -41,7 +41,7 @@ class Site(unittest.TestCase):
 
     def test_no_page_scrolls_sideways(self):
         for page in PAGES:
-            for width in (PHONE, DESK):
+            for width in (NARROW, PHONE, DESK):
                 with self.subTest(page=page, width=width):
                     self.open(page, width)
                     wide = self.chrome.ask("document.documentElement.scrollWidth")
@@ -94,6 +94,16 @@ class Site(unittest.TestCase):
             }))()""")
             for corner in corners:
                 self.assertEqual(corner < 60, dark, corners)
+
+    def test_pictures_on_a_phone(self):
+        """They keep their size, so that their text can be read."""
+        for page in ("index.html", "docs/architecture.html", "docs/performance.html"):
+            self.open(page, PHONE)
+            widths = self.chrome.ask("Array.from(document.images, "
+                                     "(image) => [image.width, image.naturalWidth])")
+            self.assertTrue(widths)
+            for width, drawn in widths:
+                self.assertEqual(width, drawn, page)
 
     def test_search(self):
         for words, first in (("aq_put_nb", "man/aq_put_nb.3.html"),
