@@ -8,9 +8,11 @@
 # processors, programs of MPI, a browser (100 MB to download), the needs of make deb-test.
 set -euo pipefail
 
-# The headers of networks are small; without them a build leaves these networks out.
-build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev)
-test=("${build[@]}" libcmocka-dev libncurses-dev libssl3 binutils mandoc cmark-gfm iproute2 \
+# The headers of networks are small; without them a build leaves these networks out, and without
+# those of ncurses the screen of aqtop.
+build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev \
+    libncurses-dev)
+test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc cmark-gfm iproute2 \
     nftables tcsh spin shellcheck meson)
 other=(musl-tools gcc-aarch64-linux-gnu g++-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user)
 # Slurm's plugin loads libpmix.so, which is only in libpmix-dev.
@@ -21,7 +23,7 @@ all=("${test[@]}" "${managers[@]}" "${rdma[@]}" clang-format-14 abigail-tools \
     reuse yamllint rpm rpmlint)
 mpi=(netpipe-openmpi hpcc python3-mpi4py lammps lammps-examples)
 browser=(chromium-headless-shell fonts-dejavu-core)
-deb=("${build[@]}" debhelper libcmocka-dev libncurses-dev libssl3)
+deb=("${build[@]}" debhelper libcmocka-dev libssl3)
 deb_test=("${deb[@]}" debootstrap iproute2 lintian)
 ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" "${deb_test[@]}" clang libclang-rt-14-dev)
 format=(git clang-format-14)
