@@ -17,7 +17,7 @@ import tempfile
 import time
 import unittest
 
-from programs import AQINFO, AQRUN, ARGUMENTS, BUILD, Case, environment, job, run
+from programs import AQINFO, AQPERF, AQRUN, ARGUMENTS, BUILD, Case, environment, job, run
 from spaces import (HOSTS, PATIENCE, await_up, await_wire, call, enter, link, rules, slow_lane,
                     within)
 
@@ -165,6 +165,14 @@ class Wire(Case):
                 self.assertGreater(count(said, "packets"), 0)
                 self.assertEqual(warnings(said), [])
                 self.assertLess(count(said, "packets_dropped"), FEW)
+
+    def test_benchmark(self):
+        """Between hosts aqperf does not look for a limit of their loopback."""
+        result = job(2, *PLACE, AQPERF, "--pattern", "am-short-rtt", "--min-time", "1ms",
+                     **SETTINGS)
+        self.expect(result, 0)
+        self.assertEqual(result.stderr, "")
+        self.assertRegex(result.stdout, r"am-short-rtt .* none\n")
 
     def advice(self, said, net, interface):
         """One warning names both ends and the remedy, an AQ_UDP_MTU."""

@@ -226,7 +226,7 @@ struct shared {
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
     uint64_t operations; /* of a limit in which rank 1 takes part */
     uint64_t settled;    /* of rank 0: loops of a fabric that rank 1 has left */
-    uint64_t socket;     /* the port of limits_socket.c; 0: there is none */
+    uint64_t socket;     /* the place of limits_socket.c; 0: there is none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
     _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
@@ -445,11 +445,11 @@ int limits_cma(const struct perf *perf, bool write, void *here, void *there, siz
 /* limits_private.c */
 loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
 /*
- * limits_socket.c: a socket of this process, if it may be needed, and the peer's, if that is on
- * this host.
+ * limits_socket.c: the place (loopback network and port) of a socket of this process, if it may be
+ * needed, or 0; whether it reaches the peer's, which must be on this host.
  */
 uint64_t limits_open_socket(const struct perf *perf);
-bool limits_meet_socket(struct perf *perf, uint64_t port);
+bool limits_meet_socket(struct perf *perf, uint64_t place);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
 loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
 /* Whether its buffer has room for the rows of a halo. */
