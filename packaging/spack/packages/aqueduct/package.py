@@ -39,8 +39,12 @@ class Aqueduct(CMakePackage):
     depends_on("ncurses", when="+ncurses")
 
     requires("platform=linux", msg="Aqueduct runs on Linux")
-    requires("target=x86_64:", "target=aarch64:", policy="any_of",
-             msg="Aqueduct is tested on x86_64 and aarch64")
+    requires(
+        "target=x86_64:",
+        "target=aarch64:",
+        policy="any_of",
+        msg="Aqueduct is tested on x86_64 and aarch64",
+    )
 
     generator("ninja")
 
