@@ -54,6 +54,8 @@ cmake)
     for unwanted in aqrun libaqueduct-cci.so.2 libgasnet-smp-seq.a libaqueduct_internal.a; do
         [ -z "$(find "$top/b" -type f -name "$unwanted")" ] || fail "$unwanted is built, too"
     done
+    [ ! -e "$top/b/compile_commands.json" ] ||
+        fail 'the project gets a compile_commands.json that it has not asked for'
     quietly cmake --install "$top/b" --prefix "$top/installed"
     [ ! -e "$top/installed" ] || fail "the project installs: $(find "$top/installed")"
     runs "$top/b/aqueduct-client"
