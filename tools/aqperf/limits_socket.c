@@ -2,6 +2,7 @@
  * The limits for ranks that share no memory: plain UDP sockets, to compare with transports over
  * datagrams. Bursts are sent and received by one call (GSO, GRO).
  */
+#include "base/here.h"
 #include "perf.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define SEGMENT  8944u   /* maximum bytes of a datagram, */
@@ -184,23 +184,6 @@ bool limits_socket_takes(size_t size)
     return 16 * size <= room;
 }
 
-/* Identifies the loopback network, which is another one on another host or in a container. */
-static uint64_t loopback_number(void)
-{
-    char boot[64] = "";
-    struct stat network = {0};
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL) {
-        if (fgets(boot, sizeof boot, file) == NULL) boot[0] = 0;
-        (void)fclose(file);
-    }
-    (void)stat("/proc/self/ns/net", &network);
-    uint64_t number = network.st_ino;
-    for (const char *at = boot; *at != 0; at++)
-        number = (number ^ (unsigned char)*at) * 0x100000001b3u;
-    return number;
-}
-
 uint64_t limits_open_socket(const struct perf *perf)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -218,7 +201,7 @@ uint64_t limits_open_socket(const struct perf *perf)
     len = sizeof bytes;
     if (getsockopt(channel, SOL_SOCKET, SO_RCVBUF, &bytes, &len) != 0) return 0;
     room = (size_t)bytes;
-    return loopback_number() << 16 | ntohs(at.sin_port);
+    return aqi_here_network() << 16 | ntohs(at.sin_port);
 }
 
 /* The first word from the peer is its pid. It may need us to poll in order to learn our port. */
@@ -240,7 +223,7 @@ bool limits_meet_socket(struct perf *perf, uint64_t place)
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons((uint16_t)place),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (place == 0 || channel < 0 || place >> 16 != loopback_number() << 16 >> 16) return false;
+    if (place == 0 || channel < 0 || place >> 16 != aqi_here_network() << 16 >> 16) return false;
     if (connect(channel, (struct sockaddr *)&at, sizeof at) != 0 ||
         send(channel, &perf->mine->pid, sizeof perf->mine->pid, 0) < 0 || !hears_peer(perf)) {
         fprintf(stderr,

@@ -1,19 +1,18 @@
 /* fi: names of endpoints, and the URIs that lead to them. */
 #include "front/fi/name.h"
 
+#include "base/here.h"
 #include "base/inet.h"
 #include "base/mac.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const unsigned char name_magic[3] = {'a', 'q', 'f'};
@@ -29,19 +28,10 @@ static int name_random(void *at, size_t len)
  */
 static int name_find_host(uint8_t host[AFI_ID])
 {
-    char boot[64] = "";
-    struct stat net;
     const char *alone = getenv("AQ_NEIGHBORHOOD");
-    if (alone != NULL && strcmp(alone, "1") == 0) return name_random(host, AFI_ID);
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, boot, sizeof(boot) - 1) : -1;
-    if (fd >= 0) close(fd);
-    if (got <= 0 || stat("/proc/self/ns/net", &net) != 0) return name_random(host, AFI_ID);
-    uint64_t hash = AQI_HASH_SEED;
-    for (ssize_t i = 0; i < got; i++)
-        hash = aqi_hash(hash, (unsigned char)boot[i]);
-    hash = aqi_hash(aqi_hash(hash, net.st_ino), net.st_dev);
-    memcpy(host, &hash, sizeof(hash));
+    uint64_t number = aqi_here_network();
+    if ((alone != NULL && strcmp(alone, "1") == 0) || number == 0) return name_random(host, AFI_ID);
+    memcpy(host, &number, sizeof(number));
     return 0;
 }
 

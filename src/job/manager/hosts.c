@@ -1,5 +1,6 @@
 /* Which ranks share a host: by the manager's mapping, or by exchanging host names. */
 #include "base/fail.h"
+#include "base/here.h"
 #include "job/boot.h"
 #include "manager_impl.h"
 
@@ -130,15 +131,9 @@ uint64_t manager_hash(const char *name)
 /* A number for this host, from its name and boot ID. */
 static uint64_t hosts_mine(void)
 {
-    char text[sizeof(((struct utsname *)NULL)->nodename) + 64] = "";
-    struct utsname names;
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL) {
-        if (fgets(text, 64, file) == NULL) text[0] = '\0';
-        fclose(file);
-    }
-    if (uname(&names) == 0) strcat(text, names.nodename);
-    return manager_hash(text);
+    struct utsname names = {.nodename = ""};
+    (void)uname(&names);
+    return aqi_hash(manager_hash(names.nodename), aqi_here_boot());
 }
 
 static aq_status hosts_ask(struct aqi_manager *manager, uint64_t *node_of)

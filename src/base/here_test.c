@@ -1,0 +1,23 @@
+/* Tests here.c. That other namespaces have other numbers is shown by net.wire (test_benchmark). */
+#include "base/here.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    assert_true(aqi_here_boot() != 0 && aqi_here_network() != 0);
+    assert_true(aqi_here_boot() == aqi_here_boot());
+    assert_true(aqi_here_network() == aqi_here_network());
+    assert_true(aqi_here_boot() != aqi_here_network());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
