@@ -10,8 +10,8 @@ struct template
 {
     const struct manager_wish *wish;
     const char *variable; /* its name, for messages */
-    char **argv;
-    size_t used;
+    char **argv, **made;  /* `made`: those words of it that were allocated */
+    size_t used, made_count;
     bool has_program;
 };
 
@@ -62,6 +62,26 @@ static char *template_word(struct template *to, const char *word, char *why, siz
     return NULL;
 }
 
+/* Expand all words; false: `why` says why not. */
+static bool template_expand(struct template *to, char *const *words, char *why, size_t room)
+{
+    for (; *words != NULL; words++) {
+        if (template_list(to, *words)) continue;
+        char *word = template_word(to, *words, why, room);
+        if (word == NULL) return false;
+        to->argv[to->used++] = to->made[to->made_count++] = word;
+    }
+    return true;
+}
+
+static void template_free(struct template *to)
+{
+    for (size_t i = 0; i < to->made_count; i++)
+        free(to->made[i]);
+    free(to->argv);
+    to->argv = NULL;
+}
+
 char **manager_template(const struct manager_wish *wish, const char *variable, const char *text,
                         char why[HOSTS_WHY])
 {
@@ -76,23 +96,16 @@ char **manager_template(const struct manager_wish *wish, const char *variable, c
     while (wish->command[length] != NULL)
         length++;
     to.argv = calloc(count * (length + 1) + 1, sizeof(*to.argv));
-    for (size_t i = 0; to.argv != NULL && i < count; i++) {
-        if (template_list(&to, words[i])) continue;
-        char *word = template_word(&to, words[i], why, HOSTS_WHY);
-        if (word == NULL) {
-            free(to.argv);
-            to.argv = NULL;
-            break;
-        }
-        to.argv[to.used++] = word;
-    }
-    free(words);
-    if (to.argv != NULL && to.has_program) return to.argv;
-    if (to.argv != NULL)
+    to.made = calloc(count + 1, sizeof(*to.made));
+    bool expanded =
+        to.argv != NULL && to.made != NULL && template_expand(&to, words, why, HOSTS_WHY);
+    if (expanded && !to.has_program)
         snprintf(
             why, HOSTS_WHY,
             "%s=\"%.200s\" does not contain the program: %%C is the program with its arguments",
             variable, text);
-    free(to.argv);
-    return NULL;
+    if (!expanded || !to.has_program) template_free(&to);
+    free(to.made);
+    free(words);
+    return to.argv;
 }

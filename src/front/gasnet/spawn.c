@@ -162,9 +162,10 @@ static const char *spawn_counted(void)
 
 static void spawn_processes(const struct aqg_build *build)
 {
+    if (aq_job_launched()) return;
     const struct spawn_job job = {
         .said = "-n", .count = spawn_counted(), .spawner = spawn_way(), .counted = true};
-    if (job.count != NULL && !aq_job_launched()) spawn_run(build, &job);
+    if (job.count != NULL) spawn_run(build, &job);
 }
 
 void aqgi_spawn(const struct aqg_build *build)
