@@ -70,6 +70,14 @@ static const struct ifaddrs *interface_with(const struct ifaddrs *all,
     return all;
 }
 
+/* The interface for packets from this host to itself; NULL: it is down. */
+static const struct ifaddrs *interface_loopback(const struct ifaddrs *all)
+{
+    while (all != NULL && ((all->ifa_flags & IFF_LOOPBACK) == 0 || (all->ifa_flags & IFF_UP) == 0))
+        all = all->ifa_next;
+    return all;
+}
+
 /* The best address of the interface `name`. */
 static const struct ifaddrs *interface_named(const struct ifaddrs *all, const char *name)
 {
@@ -121,8 +129,11 @@ static int interface_source(const struct sockaddr *to, socklen_t to_len, union a
     return error;
 }
 
-/* IPv4 is preferred, here and elsewhere, so that all hosts of a job choose alike. */
-static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
+/*
+ * IPv4 is preferred, here and elsewhere, so that all hosts of a job choose alike. `*here`: the host
+ * is this one, whose packets to itself have the same address at both ends.
+ */
+static aq_status interface_towards(const char *host, union aqi_sockaddr *source, bool *here)
 {
     static const int families[] = {AF_INET, AF_INET6};
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all;
@@ -133,8 +144,10 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
     error = ENETUNREACH;
     for (unsigned f = 0; f < AQI_COUNT_OF(families); f++)
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
-            if (i->ai_family == families[f])
+            if (i->ai_family == families[f]) {
                 error = interface_source(i->ai_addr, i->ai_addrlen, source);
+                *here = error == 0 && ports_interface_same_ip(i->ai_addr, source);
+            }
     freeaddrinfo(all);
     if (error != 0 && strcasecmp(host, "localhost") == 0)
         return aqi_fail_errno(AQ_EINVAL, error, "udp",
@@ -149,7 +162,7 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source)
 }
 
 static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, const char *towards,
-                                struct ports_interface *found)
+                                struct ports_interface *found, bool *here)
 {
     union aqi_sockaddr address;
     const struct ifaddrs *best;
@@ -159,7 +172,7 @@ static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, c
         best = interface_parse(wanted, &address) ? interface_with(all, &address)
                                                  : interface_named(all, wanted);
     } else if (towards != NULL) {
-        aq_status status = interface_towards(towards, &address);
+        aq_status status = interface_towards(towards, &address, here);
         if (status != AQ_OK) return status;
         best = interface_with(all, &address);
     } else {
@@ -188,19 +201,19 @@ static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, c
     return AQ_OK;
 }
 
-static aq_status interface_mtu(struct ports_interface *found)
+static aq_status interface_mtu(const char *name, size_t *mtu)
 {
     struct ifreq request;
     memset(&request, 0, sizeof(request));
-    memcpy(request.ifr_name, found->name, sizeof(request.ifr_name));
+    snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", name);
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int error = fd < 0 || ioctl(fd, SIOCGIFMTU, &request) != 0 ? errno : 0;
     if (fd >= 0) close(fd);
     if (error != 0)
         return aqi_fail_errno(AQ_ESYS, error, "udp", "the MTU of interface %s cannot be read",
-                              found->name);
-    found->mtu = (size_t)request.ifr_mtu;
+                              name);
+    *mtu = (size_t)request.ifr_mtu;
     return AQ_OK;
 }
 
@@ -213,9 +226,14 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     if (all == NULL)
         return aqi_fail_errno(AQ_ESYS, errno, "udp", "the interfaces cannot be listed");
     struct ports_interface interface;
-    aq_status status = interface_pick(all, wanted, towards, &interface);
+    bool here = false;
+    aq_status status = interface_pick(all, wanted, towards, &interface, &here);
+    const struct ifaddrs *carrier = here ? interface_loopback(all) : NULL;
+    if (status == AQ_OK) status = interface_mtu(interface.name, &interface.mtu);
+    interface.mtu_towards = interface.mtu;
+    if (status == AQ_OK && carrier != NULL)
+        status = interface_mtu(carrier->ifa_name, &interface.mtu_towards);
     freeifaddrs(all);
-    if (status == AQ_OK) status = interface_mtu(&interface);
     if (status == AQ_OK) *found = interface;
     return status;
 }
@@ -325,11 +343,9 @@ bool ports_interface_loopback_is_down(void)
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0) return false;
-    const struct ifaddrs *i = all;
-    while (i != NULL && ((i->ifa_flags & IFF_LOOPBACK) == 0 || (i->ifa_flags & IFF_UP) == 0))
-        i = i->ifa_next;
+    bool down = interface_loopback(all) == NULL;
     freeifaddrs(all);
-    return i == NULL;
+    return down;
 }
 
 aq_status ports_interface_packet(const struct ports_interface *interface, size_t wanted,

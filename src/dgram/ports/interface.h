@@ -13,6 +13,7 @@ struct ports_interface {
     unsigned flags;             /* IFF_ */
     union aqi_sockaddr address; /* the port is 0 */
     size_t mtu;
+    size_t mtu_towards; /* what carries packets to `towards`: loopback's, if that is this host */
 };
 
 /*

@@ -292,6 +292,31 @@ static void a_packet_fits_the_mtu(void **state)
     assert_non_null(strstr(text, "packets of interface net7 (MTU 603) carry 575 bytes, and 576"));
 }
 
+/* Loopback carries what a host sends to its own addresses. The peers of a job may be elsewhere. */
+static void packets_to_this_host_are_large(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *towards;
+        bool to_peer;
+        size_t packet;
+    } rows[] = {{"10.7.0.1", true, 8944},
+                {"fd07::1", true, 8944},
+                {"10.7.0.2", true, 1472},
+                {"10.7.0.1", false, 1472},
+                {"localhost", true, 8944}};
+    pair_up("net7", "net8");
+    assert_ip("link set net7 mtu 1500");
+    for (size_t i = 0; i < AQI_COUNT_OF(rows); i++) {
+        const struct aqi_port_params want = {.towards = rows[i].towards,
+                                             .to_peer = rows[i].to_peer};
+        struct aqi_port *port;
+        assert_int_equal(aqi_port_socket.open(&want, &port), AQ_OK);
+        assert_int_equal(port->limits.packet, rows[i].packet);
+        port->ops->close(port);
+    }
+}
+
 /* A packet that cannot be sent is lost like any other, logged once, and counted. */
 static void what_the_network_refuses_is_lost(void **state)
 {
@@ -433,6 +458,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_state_of_one, set_up, take_down),
         cmocka_unit_test_setup_teardown(the_state_of_all, set_up, take_down),
         cmocka_unit_test_setup_teardown(a_packet_fits_the_mtu, set_up, take_down),
+        cmocka_unit_test_setup_teardown(packets_to_this_host_are_large, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_network_refuses_is_lost, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_the_other_end_refuses_is_lost, set_up, take_down),
         cmocka_unit_test_setup_teardown(what_finds_no_room_is_not_sent, set_up, take_down),

@@ -22,6 +22,7 @@ struct aqi_port_params {
     size_t buffer;         /* bytes of receive buffer to ask for; 0: 4 MB */
     bool several;          /* without `interface` and `towards`: at all addresses of one family */
     bool one_peer;         /* all is sent to one address, and of others nothing is expected */
+    bool to_peer;          /* it is that of `towards` */
 };
 
 /* The properties of an open port. Constant while it is open. */

@@ -155,6 +155,7 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
     union aqi_sockaddr others[AQI_DGRAM_WAYS - 1];
     struct aqi_port_limits *limits = &self->port.limits;
     aq_status status = ports_interface_find(params->interface, params->towards, &interface);
+    if (status == AQ_OK && params->to_peer) interface.mtu = interface.mtu_towards;
     if (status == AQ_OK)
         status = ports_interface_packet(&interface, params->packet, &limits->packet);
     if (status == AQ_OK && params->several && params->interface == NULL && params->towards == NULL)

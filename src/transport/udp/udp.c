@@ -72,6 +72,7 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     struct aqi_port *opened;
     aq_status st = udp_port_params(towards, &want);
     want.one_peer = udp->params.size == 2;
+    want.to_peer = udp->own.is_connection;
     want.several = kind == &aqi_port_socket;
     if (st == AQ_OK) st = kind->open(&want, &opened);
     if (st != AQ_OK) return st;
