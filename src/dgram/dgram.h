@@ -105,7 +105,7 @@ struct aqi_dgram_hooks {
     void (*local)(void *arg, void *user, aq_status status);
     void (*remote)(void *arg, void *user, aq_status status);
 
-    /* From now on messages to a peer are gathered (config.at_once); may be NULL. */
+    /* The first message since the last progress has been gathered (config.at_once); may be NULL. */
     void (*gathers)(void *arg);
 
     /* Whether the peer may write or read [addr, addr + len) of this process. */

@@ -19,6 +19,7 @@ struct aqi_dgram {
     struct dgram_peer **peers; /* by id */
     uint64_t looked;           /* the latest progress */
     bool receives;             /* packets are being taken, and progress follows */
+    bool gathers;              /* since the last progress, and hooks.gathers was called */
     uint64_t heard;            /* the last packet from any peer */
     uint64_t secret[2];        /* of the nonces that we challenge with */
     uint64_t nonce;            /* of the last connection that we began */

@@ -164,6 +164,16 @@ static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn 
     conn->at_once_again = env->now + ENGINE_AT_ONCE;
 }
 
+/* It leaves with the next progress. */
+static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
+{
+    const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
+    dgram_make_ready(&dgram->env, peer);
+    if (AQI_LIKELY(dgram->gathers || dgram->receives) || hooks->gathers == NULL) return;
+    dgram->gathers = true;
+    hooks->gathers(hooks->arg);
+}
+
 /*
  * A program that computes after a few messages must not delay the last of them until it polls; one
  * that sends many has them gathered. What handlers send leaves with the progress that follows.
@@ -175,10 +185,10 @@ static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_p
     bool may = peer->state == DGRAM_UP && conn->lost.first == NULL;
     if (may && env->now >= conn->at_once_again) engine_allow_at_once(env, conn);
     if (!may || conn->at_once == 0) {
-        dgram_make_ready(&dgram->env, peer);
+        engine_gather(dgram, peer);
         return;
     }
-    if (--conn->at_once == 0 && env->hooks.gathers != NULL) env->hooks.gathers(env->hooks.arg);
+    conn->at_once--;
     dgram_send_now(dgram, peer);
 }
 
@@ -190,7 +200,7 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_send_now(dgram, peer);
     else if (AQI_LIKELY((conn->at_once == 0 && dgram->env.now < conn->at_once_again) ||
                         dgram->receives))
-        dgram_make_ready(&dgram->env, peer);
+        engine_gather(dgram, peer);
     else
         engine_send_at_once(dgram, peer);
 }
@@ -230,7 +240,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         if (!engine_turn(dgram, peer)) break;
     }
     dgram->looked = dgram->env.now;
-    dgram->receives = false;
+    dgram->receives = dgram->gathers = false;
     dgram->env.away = 0;
     if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
     dgram->env.timed = timed;

@@ -113,18 +113,20 @@ static void test_at_once(void **state)
     settle(1000000000);
     for (unsigned round = 0; round < ROUNDS; round++) {
         (void)aqi_dgram_progress(here->dgram, true, world.now);
-        world.sent = 0;
+        world.sent = here->gathers = 0;
         for (unsigned i = 0; i < 1 + AT_ONCE; i++)
             assert_int_equal(send_one(here, 10, sent++), AQ_OK);
         assert_int_equal(world.sent, 1 + AT_ONCE);
-        assert_int_equal(here->gathers, round + 1);
+        assert_int_equal(here->gathers, 0);
         for (unsigned i = 0; i < 5; i++)
             assert_int_equal(send_one(here, 10, sent++), AQ_OK);
         assert_int_equal(world.sent, 1 + AT_ONCE);
+        assert_int_equal(here->gathers, 1);
         (void)aqi_dgram_progress(here->dgram, true, world.now);
         assert_int_equal(world.sent, 2 + AT_ONCE);
         assert_int_equal(send_one(here, 10, sent++), AQ_OK);
         assert_int_equal(world.sent, 2 + AT_ONCE);
+        assert_int_equal(here->gathers, 2);
         settle(1000000000);
         assert_int_equal(there->requests, sent);
         run(2000000);
