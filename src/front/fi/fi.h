@@ -271,8 +271,8 @@ struct afi_peer {
     struct afi_ep *ep;
     struct afi_ident *ident;
     enum afi_state state;
-    bool self, local, here; /* the endpoint itself; in this process; on this host */
-    bool caller;            /* of the connection */
+    bool self, local, by_shm; /* the endpoint itself; in this process; by shared memory */
+    bool caller;              /* of the connection */
     aq_connection *connection;
     aq_team *team;
     size_t eager;               /* bytes of the largest message that is sent with its header */
@@ -363,7 +363,8 @@ struct afi {
     uint64_t sweep_ns;   /* how long one has to be unused */
     uint64_t next_sweep; /* the time to look again, in ns */
     uint32_t rounds;
-    int fd; /* to sleep on */
+    uint32_t sent; /* messages over udp, which may not leave before the next poll */
+    int fd;        /* to sleep on */
 };
 extern struct afi afi;
 

@@ -132,6 +132,7 @@ static void library_events(void)
 void afi_progress(void)
 {
     if (AQI_UNLIKELY(!afi.open)) return; /* an event queue without a domain */
+    uint32_t sent = afi.sent;
     (void)aq_poll();
     if (afi.calling != 0 || ++afi.rounds % LIBRARY_EVENTS == 0) library_events();
     if (AQI_UNLIKELY(!aqi_list_is_empty(&afi.callers))) afi_peer_call_more();
@@ -140,6 +141,8 @@ void afi_progress(void)
         next = at->next;
         afi_wire_push(AQI_OF(at, struct afi_peer, active));
     }
+    /* Peers wait for these, and the program may compute next. */
+    if (AQI_UNLIKELY(afi.sent != sent)) (void)aq_poll();
 }
 
 uint64_t afi_deadline(int timeout)

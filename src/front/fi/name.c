@@ -125,11 +125,16 @@ static void name_address_uri(const struct afi_name *name, unsigned n, char *uri,
     snprintf(uri, len, six ? "udp://[%s]:%u" : "udp://%s:%u", text, name->port);
 }
 
+bool afi_name_by_shm(const struct afi_name *self, const struct afi_name *name)
+{
+    return memcmp(self->host, name->host, AFI_ID) == 0 &&
+           (self->transports & name->transports & AFI_BY_SHM) != 0;
+}
+
 bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
                   size_t len)
 {
-    bool here = memcmp(self->host, name->host, AFI_ID) == 0;
-    if (here && (self->transports & name->transports & AFI_BY_SHM) != 0) {
+    if (afi_name_by_shm(self, name)) {
         char id[2 * AFI_ID + 1];
         name_hex(name->id, id);
         snprintf(uri, len, "shm:///aqueduct-fi/%s", id);

@@ -30,6 +30,8 @@ int afi_name_make(struct afi_name *name);
 bool afi_name_is_valid(const struct afi_name *name);
 /* Whether it is a name made by another version of the provider. */
 bool afi_name_is_other(const struct afi_name *name);
+/* Whether the other is reached through shared memory. */
+bool afi_name_by_shm(const struct afi_name *self, const struct afi_name *name);
 /* The n-th of the URIs to try; false: there are fewer. */
 bool afi_name_uri(const struct afi_name *self, const struct afi_name *name, unsigned n, char *uri,
                   size_t len);

@@ -60,7 +60,7 @@ static struct afi_peer *peer_new(struct afi_ep *ep, struct afi_ident *ident)
                               .left = AFI_WINDOW,
                               .self = memcmp(ident->name.id, ep->name.id, AFI_ID) == 0,
                               .local = peer_is_local(ident),
-                              .here = memcmp(ident->name.host, ep->name.host, AFI_ID) == 0};
+                              .by_shm = afi_name_by_shm(&ep->name, &ident->name)};
     aqi_list_init(&peer->active);
     aqi_list_init(&peer->caller_link);
     aqi_list_init(&peer->notes);

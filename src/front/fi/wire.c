@@ -188,6 +188,7 @@ static aq_status wire_transmit(struct afi_peer *peer, const struct afi_wire *hea
         if (st != AQ_OK) return st;
     }
     peer->sent++;
+    afi.sent += !peer->by_shm;
     peer->taken -= peer->owed;
     peer->owed = 0;
     return AQ_OK;
@@ -255,11 +256,11 @@ static aq_status wire_send_remote(struct afi_op *op, struct afi_wire *head, stru
     return wire_transmit(op->peer, head, iov, count + 1, afi_iov_len(iov, count + 1));
 }
 
-/* Bytes of the largest message that carries the program's; from a host's own processes, longer ones
- * are fetched. */
+/* Bytes of the largest message that carries the program's; through shared memory, longer ones are
+ * fetched. */
 static inline size_t wire_eager(const struct afi_peer *peer)
 {
-    return peer->here ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
+    return peer->by_shm ? aqi_min(peer->eager, WIRE_EAGER_HERE) : peer->eager;
 }
 
 /* Whether a message of so many bytes travels with its head: the peer has room for it, with or
