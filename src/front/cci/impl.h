@@ -253,6 +253,7 @@ struct aqc {
     unsigned timed;   /* connections with timeouts of sends */
     unsigned handles; /* endpoints that the program may sleep on */
     unsigned rounds;
+    uint32_t sent;    /* messages over udp, which may not leave before the next poll */
     uint64_t look_at; /* for timeouts */
     /* Of the thread that makes progress while the program does not. */
     _Atomic uint32_t calls;

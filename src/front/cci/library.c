@@ -180,12 +180,15 @@ void aqc_progress(void)
 
 void aqc_progress_rest(void)
 {
+    uint32_t sent = aqc.sent;
     aqc.rounds++;
     if (aqc.calling != 0 || aqc.rounds % LIBRARY_ROUNDS == 0) aqc_conn_events();
     for (struct aqi_node *at = aqc.active.next, *next; at != &aqc.active; at = next) {
         next = at->next;
         aqc_conn_push(AQI_OF(at, struct aqc_conn, active));
     }
+    /* Peers wait for these, and the program may compute next. */
+    if (AQI_UNLIKELY(aqc.sent != sent)) (void)aq_poll();
     if (AQI_UNLIKELY(aqc.timed != 0)) library_times();
 }
 

@@ -124,6 +124,7 @@ static void message_told(struct aqc_conn *conn)
 {
     conn->told = conn->got;
     conn->told_freed = conn->freed;
+    aqc.sent += conn->ep->device->kind != AQC_SM;
 }
 
 static bool message_has_credit(const struct aqc_conn *conn, uint32_t len)
