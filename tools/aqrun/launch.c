@@ -117,8 +117,9 @@ void launch_manager(void)
     bool mpi = launch.spawner == AQI_SPAWNER_MPI;
     const char *command = mpi ? aqi_launch_config.mpirun : aqi_launch_config.pmirun;
     const char *variable = aqi_setting_variable(mpi ? "AQ_MPIRUN_CMD" : "AQ_PMIRUN_CMD");
-    char **argv = *command != '\0' ? manager_template(&wish, variable, command, why)
-                                   : manager_command(&wish, why);
+    static char **argv; /* until the end: its words were allocated one by one */
+    argv = *command != '\0' ? manager_template(&wish, variable, command, why)
+                            : manager_command(&wish, why);
     if (argv == NULL) launch_wrong(why);
     if (job.options.test_only) {
         print_words(argv);
