@@ -4,6 +4,7 @@
 #include "reg/monitor.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -497,6 +498,7 @@ static void the_next_user_hears_of_it(void **unused)
 /* Make the change once in each race. */
 static void *race_again_and_again(void *change)
 {
+    atomic_store(&turn, 0);
     for (unsigned i = 0, tries = 0; i < RACES; i++) {
         while (atomic_load(&turn) != 2 * i + 1)
             wait_a_little(&tries);
@@ -522,8 +524,11 @@ static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_
 {
     pthread_t thread;
     unsigned split = 0, tries = 0;
-    atomic_store(&turn, 0);
+    atomic_store(&turn, UINT_MAX);
     assert_int_equal(pthread_create(&thread, NULL, race_again_and_again, &change), 0);
+    /* What a new thread maps for itself is not to be in the hole. */
+    while (atomic_load(&turn) != 0)
+        wait_a_little(&tries);
     for (unsigned i = 0; i < RACES; i++) {
         place = map_apart(SIZE + hole + SIZE, PROT_READ | PROT_WRITE);
         assert_true(hole == 0 || munmap(place + SIZE, hole) == 0);
