@@ -526,7 +526,7 @@ static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_
     unsigned split = 0, tries = 0;
     atomic_store(&turn, UINT_MAX);
     assert_int_equal(pthread_create(&thread, NULL, race_again_and_again, &change), 0);
-    /* What a new thread maps for itself is not to be in the hole. */
+    /* A new thread maps memory for itself, which must not be in the hole. */
     while (atomic_load(&turn) != 0)
         wait_a_little(&tries);
     for (unsigned i = 0; i < RACES; i++) {
