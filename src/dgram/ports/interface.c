@@ -229,8 +229,9 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
     bool here = false;
     aq_status status = interface_pick(all, wanted, towards, &interface, &here);
     const struct ifaddrs *carrier = here ? interface_loopback(all) : NULL;
-    if (status == AQ_OK) status = interface_mtu(interface.name, &interface.mtu);
-    interface.mtu_towards = interface.mtu;
+    size_t mtu = 0;
+    if (status == AQ_OK) status = interface_mtu(interface.name, &mtu);
+    interface.mtu = interface.mtu_towards = mtu;
     if (status == AQ_OK && carrier != NULL)
         status = interface_mtu(carrier->ifa_name, &interface.mtu_towards);
     freeifaddrs(all);

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 static const unsigned char name_magic[3] = {'a', 'q', 'f'};
 

@@ -4,7 +4,6 @@
 #include "job/boot.h"
 #include "manager_impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
