@@ -29,12 +29,12 @@ enum state { NEVER, STARTING, RUNNING, LEFT };
 static struct {
     _Atomic int state;
     struct aqi_boot *_Atomic boot; /* another thread may end the process while this one joins */
-    pid_t pid;                     /* the process that joined: a forked child must not act for it */
+    _Atomic pid_t pid;             /* the process that joined: a forked child must not act for it */
     aq_team *world;
     _Atomic unsigned users; /* calls of aq_init whose aq_finalize has not come yet */
     atomic_bool leaving;
-    uint64_t exit_wait_ns; /* of aq_init_params */
-    atomic_bool said;      /* the launcher knows that this process ends, or need not know */
+    _Atomic uint64_t exit_wait_ns; /* of aq_init_params */
+    atomic_bool said;              /* the launcher knows that this process ends, or need not know */
     /* In aq_exit_together: we wait for the end of the job; and it has been announced. */
     atomic_bool waiting, told;
     atomic_bool asked; /* whether we want to end, too */
@@ -526,6 +526,14 @@ static void init_fill_standard(void)
     if (fd >= 0) close(fd);
 }
 
+/* Others may raise it at the same time. */
+static void init_wait_longer(uint64_t ns)
+{
+    uint64_t now = atomic_load(&lib.exit_wait_ns);
+    while (now < ns && !atomic_compare_exchange_weak(&lib.exit_wait_ns, &now, ns))
+        ;
+}
+
 /*
  * aq_init in a process that is in the job already, usually by another library of the program. What
  * is in effect cannot change any more: it must do for the caller.
@@ -552,7 +560,7 @@ static aq_status init_again(const aq_init_params *params, aq_team **world)
                         "aq_init: segment mode %d is in effect, but segment_modes is 0x%x: choose "
                         "one that all libraries of the program support (AQ_SEGMENT_MODE)",
                         (int)aq_segment_mode_get(), init_segment_modes(params));
-    lib.exit_wait_ns = aqi_max(lib.exit_wait_ns, params->exit_wait_ns);
+    init_wait_longer(params->exit_wait_ns);
     atomic_fetch_add(&lib.users, 1);
     *world = lib.world;
     return AQ_OK;
