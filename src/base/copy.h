@@ -106,6 +106,15 @@ static AQI_INLINE void aqi_copy_few(void *dst, const void *src, size_t len)
     }
 }
 
+/* Like memcpy, without a call if there are few bytes. */
+static AQI_INLINE void aqi_copy_mostly_few(void *dst, const void *src, size_t len)
+{
+    if (AQI_LIKELY(len <= AQI_COPY_FEW))
+        aqi_copy_few(dst, src, len);
+    else
+        memcpy(dst, src, len);
+}
+
 /*
  * Write the data of a put to memory that a thread may be watching. Like memcpy, but an aligned word
  * of 4 or 8 bytes arrives as a whole, and after everything that this thread has seen before.

@@ -49,10 +49,14 @@ void core_source_add(const struct core_source *source)
 static inline unsigned progress_poll_sources(enum aqi_progress_mode mode, uint64_t now)
 {
     unsigned n = 0;
-    for (unsigned i = 0; i < sources.count; i++) {
+    uint32_t left = atomic_load_explicit(&core_sources_busy, memory_order_relaxed);
+    for (unsigned i = sources.count;
+         left != 0 && i-- > 0;) { /* connections, the usual ones, come last */
         const struct core_source *s = sources.list[i];
-        if (AQI_UNLIKELY(atomic_load_explicit(s->busy, memory_order_relaxed) != 0))
-            n += s->poll(mode, now);
+        uint32_t busy = atomic_load_explicit(s->busy, memory_order_relaxed);
+        if (busy == 0) continue;
+        n += s->poll(mode, now);
+        left -= busy < left ? busy : left;
     }
     return n;
 }

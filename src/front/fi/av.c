@@ -13,15 +13,6 @@ static struct afi_av *av_of(struct fid_av *fid)
     return AQI_OF(fid, struct afi_av, fid);
 }
 
-fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
-{
-    if (av == NULL || ident->places == 0) return FI_ADDR_NOTAVAIL;
-    if (ident->av == av && afi_av_ident(av, ident->addr) == ident) return ident->addr;
-    for (size_t i = 0; i < av->count; i++)
-        if (av->idents[i] == ident) return i;
-    return FI_ADDR_NOTAVAIL;
-}
-
 /* At the first free place. 0, or a positive error. */
 static int av_insert_one(struct afi_av *av, const struct afi_name *name, fi_addr_t *addr)
 {

@@ -6,26 +6,16 @@
 
 /* --- writing --------------------------------------------------------------------------------- */
 
-static bool cq_grow(struct afi_cq *cq)
+void afi_cq_grow(struct afi_cq *cq)
 {
     struct afi_completion *ring = malloc(2 * cq->room * sizeof(*ring));
-    if (ring == NULL) return false;
+    if (ring == NULL) abort(); /* a completion would be lost */
     for (size_t i = 0; i < cq->count; i++)
         ring[i] = cq->ring[(cq->first + i) & (cq->room - 1)];
     free(cq->ring);
     cq->ring = ring;
     cq->first = 0;
     cq->room *= 2;
-    return true;
-}
-
-/* A completion is never lost, though a program reads late: the queue grows. */
-void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry, fi_addr_t source)
-{
-    if (AQI_UNLIKELY(cq->count == cq->room) && !cq_grow(cq)) abort();
-    cq->ring[(cq->first + cq->count++) & (cq->room - 1)] =
-        (struct afi_completion){.entry = *entry, .source = source};
-    afi_wait_news(&cq->wait);
 }
 
 void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source)
@@ -53,7 +43,10 @@ static ssize_t cq_take(struct afi_cq *cq, void *buf, size_t count, fi_addr_t *so
     if (AQI_UNLIKELY(cq->errors != NULL)) return -FI_EAVAIL;
     for (; n < count && cq->count != 0; n++) {
         const struct afi_completion *at = &cq->ring[cq->first];
-        memcpy((unsigned char *)buf + n * size, &at->entry, size);
+        if (AQI_LIKELY(size == sizeof(at->entry))) /* without a call */
+            memcpy((unsigned char *)buf + n * size, &at->entry, sizeof(at->entry));
+        else
+            memcpy((unsigned char *)buf + n * size, &at->entry, size);
         if (source != NULL) source[n] = at->source;
         cq->first = (cq->first + 1) & (cq->room - 1);
         cq->count--;

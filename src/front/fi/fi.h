@@ -10,6 +10,7 @@
 #ifndef AFI_FI_H
 #define AFI_FI_H
 
+#include "base/copy.h"
 #include "base/early.h"
 #include "base/iov.h"
 #include "base/list.h"
@@ -36,6 +37,7 @@ enum {
     AFI_INJECT = 4096,      /* bytes of an injected message */
     AFI_QUEUED = 1024,      /* operations that wait in a peer's queue, before FI_EAGAIN */
     AFI_WINDOW = 256 << 10, /* bytes that messages without a receive of one peer may take */
+    AFI_COST = 192,         /* each is charged this much on top of its own bytes */
     AFI_ATOMIC = 2048,      /* bytes of an atomic operation */
     AFI_CQ = 1024,
     AFI_SIZE = 1024 /* the advertised size of the queues of an endpoint */
@@ -437,17 +439,34 @@ void afi_ident_put(struct afi_ident *ident);
 /* av.c */
 int afi_av_open(struct fid_domain *domain, struct fi_av_attr *attr, struct fid_av **av,
                 void *context);
-/* The address of another endpoint in this vector; FI_ADDR_NOTAVAIL. */
-fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident);
 static inline struct afi_ident *afi_av_ident(const struct afi_av *av, fi_addr_t addr)
 {
     return av != NULL && addr < av->count ? av->idents[addr] : NULL;
+}
+/* The address of another endpoint in this vector; FI_ADDR_NOTAVAIL. */
+static inline fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident *ident)
+{
+    if (av == NULL || ident->places == 0) return FI_ADDR_NOTAVAIL;
+    if (ident->av == av && afi_av_ident(av, ident->addr) == ident) return ident->addr;
+    for (size_t i = 0; i < av->count; i++)
+        if (av->idents[i] == ident) return i;
+    return FI_ADDR_NOTAVAIL;
 }
 
 /* cq.c, cntr.c, eq.c */
 int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
                 void *context);
-void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry, fi_addr_t source);
+void afi_cq_grow(struct afi_cq *cq);
+/* No completion is ever lost: the queue grows if the program does not read it in time. */
+static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry,
+                                fi_addr_t source)
+{
+    if (AQI_UNLIKELY(cq->count == cq->room)) afi_cq_grow(cq);
+    struct afi_completion *at = &cq->ring[(cq->first + cq->count++) & (cq->room - 1)];
+    at->entry = *entry;
+    at->source = source;
+    afi_wait_news(&cq->wait);
+}
 void afi_cq_fail(struct afi_cq *cq, const struct fi_cq_err_entry *entry, fi_addr_t source);
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **cntr,
                   void *context);
@@ -482,6 +501,13 @@ static inline struct afi_cq *afi_rx_cq(const struct afi_ep *ep)
 /* peer.c */
 struct afi_peer *afi_peer_get(struct afi_ep *ep, struct afi_ident *ident);
 struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr); /* NULL: it is of none */
+/* The same if the address was used before, otherwise NULL. */
+static inline struct afi_peer *afi_peer_known(const struct afi_ep *ep, fi_addr_t addr)
+{
+    if (AQI_UNLIKELY(addr >= ep->peer_of_room)) return NULL;
+    struct afi_peer *peer = ep->peer_of[addr];
+    return AQI_LIKELY(peer != NULL && afi_av_ident(ep->av, addr) == peer->ident) ? peer : NULL;
+}
 int afi_peer_listen(struct afi_ep *ep);
 void afi_peer_close_all(struct afi_ep *ep);
 void afi_peer_call_more(void); /* those that wait for it */
@@ -513,9 +539,15 @@ static inline bool afi_wire_is_free(const struct afi_peer *peer)
     return peer->state == AFI_UP && aqi_list_is_empty(&peer->waiting) &&
            (peer->self || aqi_list_is_empty(&peer->notes));
 }
-/* Send a short message that needs no answer; false: it has to become an operation. */
-bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
+/*
+ * Send a message that needs no answer to a peer that is free, with AFI_TAGGED_FLAG and
+ * AFI_DATA_FLAG in `flags`. Returns false if there is no room or it is too long: it has to become
+ * an operation. The brief form takes up to AFI_BRIEF_MAX bytes and is the fastest.
+ */
+bool afi_wire_send(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
                    const struct iovec *iov, unsigned count, size_t len);
+bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
+                         const void *bytes, size_t len);
 /* A new operation, by a call with these flags that reports (unless `silent`) to `context`. */
 struct afi_op *afi_op_new(struct afi_peer *peer, uint64_t flags, bool silent, void *context);
 /* Send or queue an operation, unless `err` says that the call was wrong. Freed if it fails. */
@@ -527,7 +559,13 @@ void afi_op_end(struct afi_op *op, int err); /* 0, or a positive error */
  * of a message. Neither is for a later connection than that of this epoch.
  */
 void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err);
-void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes);
+void afi_wire_send_credit(struct afi_peer *peer);
+static inline void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes)
+{
+    if (AQI_UNLIKELY(epoch != peer->epoch)) return;
+    peer->owed += (uint32_t)(bytes + AFI_COST);
+    if (AQI_UNLIKELY(peer->owed >= AFI_WINDOW / 2)) afi_wire_send_credit(peer);
+}
 
 /* fetch.c */
 struct afi_fetch *afi_fetch_new(struct afi_peer *peer);
@@ -589,7 +627,7 @@ static inline void afi_iov_scatter(const struct iovec *iov, unsigned count, size
                                    const void *bytes, size_t len)
 {
     if (AQI_LIKELY(count == 1 && aqi_within(at, len, 0, iov->iov_len) && len != 0))
-        memcpy((unsigned char *)iov->iov_base + at, bytes, len);
+        aqi_copy_mostly_few((unsigned char *)iov->iov_base + at, bytes, len);
     else
         afi_iov_scatter_many(iov, count, at, bytes, len);
 }

@@ -102,12 +102,6 @@ void afi_match_post(struct afi_match *match, struct afi_want *want)
     aqi_list_append(match_bucket(class, want->tag, want->source), &want->link);
 }
 
-void afi_match_cancel(struct afi_match *match, struct afi_want *want)
-{
-    if (want->class < AFI_CLASSES) match->classes[want->class].count--;
-    aqi_list_remove(&want->link);
-}
-
 static bool match_agrees(const struct afi_want *want, uint64_t tag, const void *source)
 {
     return ((want->tag ^ tag) & ~want->ignore) == 0 &&

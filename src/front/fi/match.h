@@ -56,7 +56,11 @@ void afi_match_close(struct afi_match *match); /* what is in it remains the call
 
 /* Post a receive; the caller has looked for a stray before. */
 void afi_match_post(struct afi_match *match, struct afi_want *want);
-void afi_match_cancel(struct afi_match *match, struct afi_want *want);
+static inline void afi_match_cancel(struct afi_match *match, struct afi_want *want)
+{
+    if (want->class < AFI_CLASSES) match->classes[want->class].count--;
+    aqi_list_remove(&want->link);
+}
 /* The receive for this message, which stays posted; NULL: none. */
 struct afi_want *afi_match_find(struct afi_match *match, uint64_t tag, const void *source);
 

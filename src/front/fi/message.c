@@ -56,20 +56,34 @@ static int message_fill(const struct message_send *send, struct afi_op *op)
     return message_fits(send, op->len) ? 0 : -FI_EMSGSIZE;
 }
 
-/* Most messages are sent at once and leave nothing behind but a completion. */
+static uint8_t message_wire_flags(const struct message_send *send)
+{
+    return (uint8_t)((send->tagged ? AFI_TAGGED_FLAG : 0) |
+                     (message_has_data(send) ? AFI_DATA_FLAG : 0));
+}
+
+/* It has left, and nothing remains of it but a completion. */
+static AQI_INLINE void message_left(struct afi_ep *ep, const struct message_send *send)
+{
+    afi_count(ep->cntr[AFI_COUNT_SEND], true);
+    if (ep->tx_cq == NULL || !afi_tx_reports(ep, send->flags, send->silent)) return;
+    const struct fi_cq_tagged_entry entry = {.op_context = send->context,
+                                             .flags = message_cq_flags(send)};
+    afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+}
+
+/* Most messages are sent at once. */
 static bool message_sent(struct afi_ep *ep, struct afi_peer *peer, const struct message_send *send)
 {
     if ((send->flags & MESSAGE_SPECIAL) != 0 || !afi_wire_is_free(peer)) return false;
     size_t len = afi_iov_len(send->iov, send->count);
-    if (!message_fits(send, len) ||
-        !afi_wire_send(peer, send->tagged, message_has_data(send), send->tag, send->data, send->iov,
-                       (unsigned)send->count, len))
+    uint8_t flags = message_wire_flags(send);
+    if (!message_fits(send, len)) return false;
+    if (!(send->count == 1 && len <= AFI_BRIEF_MAX &&
+          afi_wire_send_brief(peer, flags, send->tag, send->data, send->iov->iov_base, len)) &&
+        !afi_wire_send(peer, flags, send->tag, send->data, send->iov, (unsigned)send->count, len))
         return false;
-    afi_count(ep->cntr[AFI_COUNT_SEND], true);
-    if (ep->tx_cq == NULL || !afi_tx_reports(ep, send->flags, send->silent)) return true;
-    const struct fi_cq_tagged_entry entry = {.op_context = send->context,
-                                             .flags = message_cq_flags(send)};
-    afi_cq_write(ep->tx_cq, &entry, FI_ADDR_NOTAVAIL);
+    message_left(ep, send);
     return true;
 }
 
@@ -89,6 +103,37 @@ static ssize_t message_send(struct fid_ep *fid, const struct message_send *send)
     ssize_t err = message_start(AQI_OF(fid, struct afi_ep, fid), send);
     afi_unlock();
     return err;
+}
+
+/*
+ * The same for one piece of memory. Short messages to a peer that is free take the way on which the
+ * latency of most programs depends: everything is inlined, and `send` is never in memory there.
+ */
+static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, size_t len,
+                                           struct message_send send)
+{
+    if (AQI_LIKELY(len <= AFI_BRIEF_MAX && (send.flags & MESSAGE_SPECIAL) == 0)) {
+        struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
+        afi_lock();
+        struct afi_peer *peer = afi_peer_known(ep, send.addr);
+        bool sent =
+            AQI_LIKELY(peer != NULL && afi_wire_is_free(peer)) &&
+            afi_wire_send_brief(peer, message_wire_flags(&send), send.tag, send.data, buf, len);
+        if (AQI_LIKELY(sent)) message_left(ep, &send);
+        afi_unlock();
+        if (AQI_LIKELY(sent)) return 0;
+    }
+    const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+    const struct message_send rest = {.iov = &iov,
+                                      .count = 1,
+                                      .addr = send.addr,
+                                      .tag = send.tag,
+                                      .data = send.data,
+                                      .flags = send.flags,
+                                      .tagged = send.tagged,
+                                      .silent = send.silent,
+                                      .context = send.context};
+    return message_send(fid, &rest);
 }
 
 /* Those without flags have the endpoint's. */
@@ -188,7 +233,10 @@ static ssize_t message_msg_send(struct fid_ep *ep, const void *buf, size_t len, 
                                 fi_addr_t dest_addr, void *context)
 {
     (void)desc;
-    return message_msg_sendv(ep, MESSAGE_IOV(buf, len), NULL, 1, dest_addr, context);
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .flags = message_tx_flags(ep),
+                                                  .context = context});
 }
 
 static ssize_t message_msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
@@ -204,35 +252,29 @@ static ssize_t message_msg_sendmsg(struct fid_ep *ep, const struct fi_msg *msg, 
 static ssize_t message_msg_inject(struct fid_ep *ep, const void *buf, size_t len,
                                   fi_addr_t dest_addr)
 {
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .flags = FI_INJECT,
-                                                   .silent = true});
+    return message_send_one(
+        ep, buf, len, (struct message_send){.addr = dest_addr, .flags = FI_INJECT, .silent = true});
 }
 
 static ssize_t message_msg_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
                                     uint64_t data, fi_addr_t dest_addr, void *context)
 {
     (void)desc;
-    return message_send(ep,
-                        &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                               .count = 1,
-                                               .addr = dest_addr,
-                                               .data = data,
-                                               .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
-                                               .context = context});
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .data = data,
+                                                  .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                                  .context = context});
 }
 
 static ssize_t message_msg_injectdata(struct fid_ep *ep, const void *buf, size_t len, uint64_t data,
                                       fi_addr_t dest_addr)
 {
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .data = data,
-                                                   .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
-                                                   .silent = true});
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .data = data,
+                                                  .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
+                                                  .silent = true});
 }
 
 struct fi_ops_msg afi_msg_ops = {.size = sizeof(struct fi_ops_msg),
@@ -300,7 +342,12 @@ static ssize_t message_tagged_send(struct fid_ep *ep, const void *buf, size_t le
                                    fi_addr_t dest_addr, uint64_t tag, void *context)
 {
     (void)desc;
-    return message_tagged_sendv(ep, MESSAGE_IOV(buf, len), NULL, 1, dest_addr, tag, context);
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .tag = tag,
+                                                  .flags = message_tx_flags(ep),
+                                                  .tagged = true,
+                                                  .context = context});
 }
 
 static ssize_t message_tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tagged *msg,
@@ -319,13 +366,10 @@ static ssize_t message_tagged_sendmsg(struct fid_ep *ep, const struct fi_msg_tag
 static ssize_t message_tagged_inject(struct fid_ep *ep, const void *buf, size_t len,
                                      fi_addr_t dest_addr, uint64_t tag)
 {
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .tag = tag,
-                                                   .tagged = true,
-                                                   .flags = FI_INJECT,
-                                                   .silent = true});
+    return message_send_one(
+        ep, buf, len,
+        (struct message_send){
+            .addr = dest_addr, .tag = tag, .tagged = true, .flags = FI_INJECT, .silent = true});
 }
 
 static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_t len, void *desc,
@@ -333,28 +377,25 @@ static ssize_t message_tagged_senddata(struct fid_ep *ep, const void *buf, size_
                                        void *context)
 {
     (void)desc;
-    return message_send(ep,
-                        &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                               .count = 1,
-                                               .addr = dest_addr,
-                                               .tag = tag,
-                                               .data = data,
-                                               .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
-                                               .tagged = true,
-                                               .context = context});
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .tag = tag,
+                                                  .data = data,
+                                                  .flags = message_tx_flags(ep) | FI_REMOTE_CQ_DATA,
+                                                  .tagged = true,
+                                                  .context = context});
 }
 
 static ssize_t message_tagged_injectdata(struct fid_ep *ep, const void *buf, size_t len,
                                          uint64_t data, fi_addr_t dest_addr, uint64_t tag)
 {
-    return message_send(ep, &(struct message_send){.iov = MESSAGE_IOV(buf, len),
-                                                   .count = 1,
-                                                   .addr = dest_addr,
-                                                   .tag = tag,
-                                                   .data = data,
-                                                   .tagged = true,
-                                                   .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
-                                                   .silent = true});
+    return message_send_one(ep, buf, len,
+                            (struct message_send){.addr = dest_addr,
+                                                  .tag = tag,
+                                                  .data = data,
+                                                  .tagged = true,
+                                                  .flags = FI_INJECT | FI_REMOTE_CQ_DATA,
+                                                  .silent = true});
 }
 
 struct fi_ops_tagged afi_tagged_ops = {.size = sizeof(struct fi_ops_tagged),

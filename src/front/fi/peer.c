@@ -95,11 +95,11 @@ static bool peer_make_room(struct afi_ep *ep)
 
 struct afi_peer *afi_peer_of(struct afi_ep *ep, fi_addr_t addr)
 {
+    struct afi_peer *known = afi_peer_known(ep, addr);
+    if (known != NULL) return known;
     struct afi_ident *ident = afi_av_ident(ep->av, addr);
     if (ident == NULL || (addr >= ep->peer_of_room && !peer_make_room(ep))) return NULL;
-    struct afi_peer **peer = &ep->peer_of[addr];
-    if (*peer == NULL || (*peer)->ident != ident) *peer = afi_peer_get(ep, ident);
-    return *peer;
+    return ep->peer_of[addr] = afi_peer_get(ep, ident);
 }
 
 /* --- listening ------------------------------------------------------------------------------- */

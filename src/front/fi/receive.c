@@ -72,14 +72,14 @@ struct receive_end {
     int err;
 };
 
-static uint64_t receive_cq_flags(const struct afi_rx *rx, const struct receive_end *end)
+static inline uint64_t receive_cq_flags(const struct afi_rx *rx, const struct receive_end *end)
 {
     bool last = rx->many && !receive_is_posted(rx) && rx->fetching == 0;
     return FI_RECV | (rx->tagged ? FI_TAGGED : FI_MSG) |
            ((end->flags & AFI_DATA_FLAG) != 0 ? FI_REMOTE_CQ_DATA : 0) | (last ? FI_MULTI_RECV : 0);
 }
 
-static void receive_ended(struct afi_rx *rx, const struct receive_end *end)
+static AQI_INLINE void receive_ended(struct afi_rx *rx, const struct receive_end *end)
 {
     struct afi_ep *ep = end->ep;
     struct afi_cq *cq = afi_rx_cq(ep);
@@ -155,8 +155,8 @@ static void receive_fetch(struct afi_rx *rx, struct afi_peer *peer,
     afi_fetch_begin(fetch);
 }
 
-static void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
-                            const struct afi_message *message)
+static AQI_INLINE void receive_deliver(struct afi_rx *rx, struct afi_peer *peer,
+                                       const struct afi_message *message)
 {
     size_t at = rx->used, len = aqi_min(message->len, rx->len - at);
     rx->used += rx->many ? len : 0;

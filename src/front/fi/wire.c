@@ -9,7 +9,6 @@
 
 enum {
     WIRE_HANDLER = AQ_HANDLER_BASE,
-    WIRE_COST = 192, /* bytes that a message without a receive takes besides its own */
     WIRE_EAGER_HERE = 8192,
     WIRE_SHORT = 256,
     WIRE_OWED = AFI_WINDOW / 8, /* bytes that the next message gives back, whatever its head */
@@ -215,13 +214,10 @@ void afi_wire_answer(struct afi_peer *peer, uint32_t epoch, uint32_t op, int err
     afi_wire_note(peer, &head, NULL, 0);
 }
 
-void afi_wire_give_back(struct afi_peer *peer, uint32_t epoch, size_t bytes)
+void afi_wire_send_credit(struct afi_peer *peer)
 {
     static const struct afi_wire head = {.kind = AFI_CREDIT};
-    if (epoch != peer->epoch) return;
-    peer->owed += (uint32_t)(bytes + WIRE_COST);
-    if (peer->owed >= AFI_WINDOW / 2 && aqi_list_is_empty(&peer->notes))
-        afi_wire_note(peer, &head, NULL, 0);
+    if (aqi_list_is_empty(&peer->notes)) afi_wire_note(peer, &head, NULL, 0);
 }
 
 /* A copy of its source, which the caller may change once we return. */
@@ -268,43 +264,38 @@ static inline size_t wire_eager(const struct afi_peer *peer)
 static inline bool wire_is_eager(const struct afi_peer *peer, size_t len)
 {
     return len + sizeof(struct afi_wire) <= wire_eager(peer) &&
-           len + WIRE_COST + AFI_WINDOW / 4 <= peer->left;
+           len + AFI_COST + AFI_WINDOW / 4 <= peer->left;
 }
 
-/* False: there is no room, or it needs the longer head. */
-static bool wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
-                            const struct iovec *iov, unsigned count, size_t len)
+bool afi_wire_send_brief(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
+                         const void *bytes, size_t len)
 {
     union {
         struct afi_brief head;
-        unsigned char bytes[WIRE_SHORT];
+        unsigned char bytes[AFI_BRIEF_MAX + sizeof(struct afi_brief)];
     } message;
-    if (len > WIRE_SHORT - sizeof(message.head) || peer->owed >= WIRE_OWED || peer->self)
+    if (AQI_UNLIKELY(peer->owed >= WIRE_OWED || peer->self || !wire_is_eager(peer, len)))
         return false;
     message.head = (struct afi_brief){
         .kind = AFI_BRIEF, .flags = flags, .number = peer->sent + 1, .tag = tag, .data = data};
-    (void)aqi_iov_gather(iov, count, message.bytes + sizeof(message.head));
-    if (aq_am_medium(peer->team, 1, WIRE_HANDLER, message.bytes, sizeof(message.head) + len, NULL,
-                     0, AQ_IMMEDIATE, NULL) != AQ_OK)
+    aqi_copy_mostly_few(message.bytes + sizeof(message.head), bytes, len);
+    if (AQI_UNLIKELY(aq_am_medium(peer->team, 1, WIRE_HANDLER, message.bytes,
+                                  sizeof(message.head) + len, NULL, 0, AQ_IMMEDIATE,
+                                  NULL) != AQ_OK))
         return false;
     peer->sent++;
+    peer->left -= (uint32_t)(len + AFI_COST);
     return true;
 }
 
-bool afi_wire_send(struct afi_peer *peer, bool tagged, bool has_data, uint64_t tag, uint64_t data,
+bool afi_wire_send(struct afi_peer *peer, uint8_t flags, uint64_t tag, uint64_t data,
                    const struct iovec *iov, unsigned count, size_t len)
 {
     const struct afi_wire head = {
-        .kind = AFI_MESSAGE,
-        .flags = (uint8_t)((tagged ? AFI_TAGGED_FLAG : 0) | (has_data ? AFI_DATA_FLAG : 0)),
-        .tag = tag,
-        .data = data,
-        .len = len};
-    if (!wire_is_eager(peer, len)) return false;
-    if (!wire_send_brief(peer, head.flags, tag, data, iov, count, len) &&
-        wire_transmit(peer, &head, iov, count, len) != AQ_OK)
+        .kind = AFI_MESSAGE, .flags = flags, .tag = tag, .data = data, .len = len};
+    if (!wire_is_eager(peer, len) || wire_transmit(peer, &head, iov, count, len) != AQ_OK)
         return false;
-    peer->left -= (uint32_t)(len + WIRE_COST);
+    peer->left -= (uint32_t)(len + AFI_COST);
     return true;
 }
 
@@ -315,14 +306,14 @@ static aq_status wire_send_message(struct afi_op *op)
     struct afi_wire head = {.kind = AFI_MESSAGE, .tag = op->tag, .data = op->data, .len = op->len};
     head.flags = (uint8_t)((op->tagged ? AFI_TAGGED_FLAG : 0) | (op->has_data ? AFI_DATA_FLAG : 0) |
                            op->ack);
-    size_t cost = op->len + WIRE_COST;
+    size_t cost = op->len + AFI_COST;
     aq_status st;
     if (wire_is_eager(peer, op->len)) {
         if (op->ack != 0 && !wire_give_handle(op)) return AQ_AGAIN;
         head.op = op->handle;
         st = wire_transmit(peer, &head, op->iov, op->count, op->len);
     } else {
-        cost = WIRE_COST;
+        cost = AFI_COST;
         if (cost > peer->left) return AQ_AGAIN;
         op->ack = AFI_ACK_DELIVERED;
         st = wire_send_remote(op, &head, iov, 0);
@@ -533,8 +524,8 @@ static bool wire_on_stay(struct afi_peer *peer)
 /* Whether a message of so many bytes is within the window that its sender keeps to. */
 static inline bool wire_has_window(struct afi_peer *peer, size_t bytes)
 {
-    if (AQI_UNLIKELY(bytes + WIRE_COST > AFI_WINDOW - peer->taken)) return false;
-    peer->taken += (uint32_t)(bytes + WIRE_COST);
+    if (AQI_UNLIKELY(bytes + AFI_COST > AFI_WINDOW - peer->taken)) return false;
+    peer->taken += (uint32_t)(bytes + AFI_COST);
     return true;
 }
 
@@ -619,7 +610,7 @@ static bool wire_on_grant(struct afi_peer *peer, const struct afi_wire *head,
     return true;
 }
 
-static bool wire_on_brief(struct afi_peer *peer, const unsigned char *bytes, size_t len)
+static AQI_INLINE bool wire_on_brief(struct afi_peer *peer, const unsigned char *bytes, size_t len)
 {
     struct afi_brief brief;
     memcpy(&brief, bytes, sizeof(brief));
@@ -645,14 +636,10 @@ static void wire_broken(struct afi_peer *peer)
     wire_abandon(peer);
 }
 
-static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t len)
+static void wire_take_long(struct afi_peer *peer, const unsigned char *bytes, size_t len)
 {
     struct afi_wire head;
     bool fine;
-    if (AQI_LIKELY(bytes[0] == AFI_BRIEF)) {
-        if (!wire_on_brief(peer, bytes, len)) wire_broken(peer);
-        return;
-    }
     if (len < sizeof(head)) {
         wire_broken(peer);
         return;
@@ -709,6 +696,14 @@ static void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t 
     if (!fine) wire_broken(peer);
 }
 
+static AQI_INLINE void wire_take(struct afi_peer *peer, const unsigned char *bytes, size_t len)
+{
+    if (AQI_UNLIKELY(bytes[0] != AFI_BRIEF))
+        wire_take_long(peer, bytes, len);
+    else if (AQI_UNLIKELY(!wire_on_brief(peer, bytes, len)))
+        wire_broken(peer);
+}
+
 /* The datagram engine of an honest peer has at most 4,096 packets under way, so both bounds are far
  * beyond what it can send early. */
 static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *bytes, size_t len)
@@ -723,7 +718,7 @@ static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *
     return kept;
 }
 
-void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
+static AQI_INLINE void wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     uint32_t number;
     if (peer->state != AFI_UP && peer->state != AFI_CALLING && peer->state != AFI_LEAVING) return;
@@ -748,12 +743,16 @@ void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
     }
 }
 
+void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
+{
+    wire_input(peer, bytes, len);
+}
+
 static void wire_handler(aq_am *am)
 {
     aq_connection *connection = aq_connection_of(am);
     struct afi_peer *peer = connection != NULL ? aq_connection_context(connection) : NULL;
-    if (peer != NULL && peer->connection == connection)
-        afi_wire_input(peer, am->payload, am->nbytes);
+    if (peer != NULL && peer->connection == connection) wire_input(peer, am->payload, am->nbytes);
 }
 
 aq_status afi_wire_open(void)

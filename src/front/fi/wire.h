@@ -53,6 +53,7 @@ struct afi_brief {
     uint64_t tag, data;
 };
 static_assert(sizeof(struct afi_brief) == 24, "as peers of this version expect");
+enum { AFI_BRIEF_MAX = 256 - sizeof(struct afi_brief) }; /* bytes that are sent with one */
 static_assert(offsetof(struct afi_brief, number) == offsetof(struct afi_wire, number),
               "messages are put in order by it");
 

@@ -49,8 +49,8 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
         struct aqi_am am;
         uint32_t line, lines = 0;
         bool reply = ring == SHM_REPLIES;
-        if (AQI_LIKELY(aqi_am_decode(slot->bytes, SHM_SLOT, shm->tp.limits.max_piece, &am, &line) ==
-                           AQ_OK &&
+        if (AQI_LIKELY(aqi_am_decode_here(slot->bytes, SHM_SLOT, shm->tp.limits.max_piece, &am,
+                                          &line) == AQ_OK &&
                        reply == ((am.flags & AQI_AM_IS_REPLY) != 0) &&
                        shm_receive_find_payload(shm, rx, slot, line, &am, &lines)))
             shm->tp.hooks.deliver(shm->tp.hooks.arg, source->id, &am);

@@ -1,6 +1,7 @@
 /* shm: sending. A fast path reads: check, reserve, fill, publish, and check whether to wake. */
 #include "transport/shm/shm_impl.h"
 
+#include "base/copy.h"
 #include "base/log.h"
 
 #include <stdlib.h>
@@ -144,9 +145,9 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
             line = first & (shm->layout.lines - 1);
             at = tx->payload + (size_t)line * AQI_CACHE_LINE;
         }
-        memcpy(at, am->payload, am->nbytes);
+        aqi_copy_mostly_few(at, am->payload, am->nbytes);
     }
-    aqi_am_encode(slot->bytes, am, line);
+    aqi_am_encode_here(slot->bytes, am, line);
     shm_send_publish(shm, tx, slot);
     if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
     st = AQ_OK;
