@@ -23,7 +23,7 @@ typedef uint8_t aq_handler;
     0x2u /**< arguments and a payload in a library buffer, valid until the handler returns */
 #define AQ_AM_LONG    0x4u  /**< arguments and a payload written into the receiver's segment */
 #define AQ_AM_REQUEST 0x8u  /**< a request: its handler may reply once */
-#define AQ_AM_REPLY   0x10u /**< a reply: its handler sends nothing */
+#define AQ_AM_REPLY   0x10u /**< a reply: its handler must not send */
 
 /**
  * A message as its handler sees it; valid until the handler returns.
@@ -109,7 +109,7 @@ AQ_API AQ_MUST_USE aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, 
 
 /**
  * Return the largest payload of a Medium to or from any process of `team`, in bytes
- * (AQ_AM_MAX_MEDIUM; on a connection the smaller value of the two programs).
+ * (AQ_AM_MAX_MEDIUM; on a connection, the smaller of the two programs' values).
  *
  * Threads     Any; may be called from a handler.
  */
@@ -125,8 +125,8 @@ AQ_API size_t aq_am_max_long(const aq_team *team);
 /**
  * Send a Short request: arguments only.
  *
- * The message runs the handler with that index in process `rank`, in the endpoint that `team` names
- * there: the first one, except for teams of aq_team_pair and aq_team_create_eps.
+ * The message runs handler `handler` in process `rank`, on the endpoint that `team` names there:
+ * the first one, except for teams of aq_team_pair and aq_team_create_eps.
  *
  * A request to the calling process itself runs its handler on this thread before the call returns,
  * even with AQ_IMMEDIATE; if the handler replies, the reply's handler runs before the replying call
@@ -182,11 +182,11 @@ AQ_API AQ_MUST_USE aq_status aq_am_long(aq_team *team, aq_rank rank, aq_handler 
                                         aq_event *local);
 
 /**
- * Send a Short request and return an event for its reply, in place of a counter and a reply handler
- * in the program.
+ * Send a Short request and return an event for its reply, so that the program needs no counter and
+ * no reply handler for it.
  *
- * The remote handler cannot tell it from another request, except that a Long reply may have at most
- * 14 arguments.
+ * To the remote handler it is an ordinary request, except that a Long reply may have at most 14
+ * arguments.
  *
  * Completion  The arguments may be reused on return. `*ev`, a root event, completes when the remote
  *             handler has run and, if it replied, the reply's handler has run here; or with
@@ -247,8 +247,9 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank,
 /**
  * Reply to a request with a Short, from inside its handler; at most one reply per request.
  *
- * Blocking    May wait for room, running handlers of replies only; never for request resources. A
- *             reply to the calling process itself runs its handler before the call returns.
+ * Blocking    May wait for room for replies, never for that of requests; meanwhile runs handlers of
+ *             replies only. A reply to the calling process itself runs its handler before the call
+ *             returns.
  * Threads     The thread that runs the handler.
  *
  * @return AQ_OK        Sent.

@@ -46,7 +46,7 @@ typedef int32_t aq_arg;
 
 #include <type_traits>
 
-/* A value that is two arguments, whatever its type was. */
+/* A value passed as two arguments, regardless of its type. */
 struct aqi_arg64 {
     template <typename T> constexpr explicit aqi_arg64(T value) : bits(static_cast<uint64_t>(value))
     {

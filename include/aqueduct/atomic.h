@@ -82,8 +82,8 @@ AQ_API aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain);
  * With AQ_REMOTE_OFFSET in `flags`, `addr` is an offset into the segment of `rank`.
  *
  * Completion  On return it has been performed, and `*result` holds the old value.
- * Ordering    Acquire and release, regardless of the flags: what this thread did before is visible
- *             to any process that sees the result.
+ * Ordering    Acquire and release, regardless of the flags: what this thread completed before is
+ *             visible to any process that sees the result.
  * Blocking    Until complete; may run handlers. With AQ_IMMEDIATE it fails instead of waiting for
  *             resources to start; once started, it waits.
  * Threads     Any; not from a handler.

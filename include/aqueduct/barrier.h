@@ -16,7 +16,7 @@ extern "C" {
  * same barriers in the same order.
  *
  * Ordering    Release and acquire: what any member had completed before is visible to all after it.
- * Blocking    Until all members have; runs handlers.
+ * Blocking    Until all members have called it; runs handlers.
  * Threads     One at a time per team; not from a handler.
  *
  * @return AQ_OK      All have arrived.
@@ -43,13 +43,13 @@ AQ_API AQ_MUST_USE aq_status aq_barrier(aq_team *team);
  */
 AQ_API AQ_MUST_USE aq_status aq_barrier_nb(aq_team *team, unsigned flags, aq_event *ev);
 
-#define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored and matches every other */
+#define AQ_BARRIER_ANONYMOUS 0x10u /**< `id` is ignored; matches any name */
 #define AQ_BARRIER_MISMATCH  0x20u /**< make the wait of every member return AQ_EMISMATCH */
 
 /**
  * Announce that this process has reached the barrier. Each notify must be followed by one completed
  * wait before the next notify on the team. Barriers of several teams may be pending at once, and
- * other communication, including collectives, may go on between notify and wait.
+ * other communication, including collectives, is allowed between notify and wait.
  *
  * With `flags` 0 the barrier is named `id`: all members that name it must use the same name.
  *

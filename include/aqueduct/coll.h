@@ -257,7 +257,7 @@ AQ_API AQ_MUST_USE aq_status aq_coll_alltoall_nb(aq_team *team, void *dst, const
  *
  * Completion, Blocking, Threads  As aq_coll_broadcast.
  *
- * @return AQ_EMISMATCH  Two members differ about the size of a block; as with aq_coll_gatherv.
+ * @return AQ_EMISMATCH  Two members disagree on the size of a block; as with aq_coll_gatherv.
  * @return As aq_coll_alltoall; AQ_EINVAL also if a table is NULL.
  */
 AQ_API AQ_MUST_USE aq_status aq_coll_alltoallv(aq_team *team, void *dst, const size_t *dst_counts,

@@ -13,7 +13,7 @@ extern "C" {
 /** An address at which this process accepts connections. */
 typedef struct aq_listener aq_listener;
 
-/** A connection to another process, from the call or request until it is closed; or to a group. */
+/** A connection to another process, from connecting until it is closed; or to a multicast group. */
 typedef struct aq_connection aq_connection;
 
 /** The state of a connection. */
@@ -27,12 +27,12 @@ typedef enum aq_connection_state {
 
 /** Types of connection events. */
 typedef enum aq_connection_event_type {
-    AQ_CONNECTION_REQUEST = 1, /**< server: a client is calling: accept or reject it */
+    AQ_CONNECTION_REQUEST = 1, /**< server: a client wants to connect: accept or reject it */
     AQ_CONNECTION_OPENED = 2,  /**< open; a client gets this only after aq_connect_start */
     AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or impossible; see `status` */
     AQ_CONNECTION_CLOSED = 4,  /**< closed by the peer; everything it sent has been delivered */
-    AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned the call, or sent malformed data */
-    AQ_CONNECTION_SILENT = 6,  /**< no sign of life for the time of aq_connection_keepalive */
+    AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned its request, or sent malformed data */
+    AQ_CONNECTION_SILENT = 6,  /**< no answer for the time set by aq_connection_keepalive */
     AQ_LISTENER_DOWN = 7,      /**< the network interface of a listener is down; see `status` */
     AQ_LISTENER_UP = 8         /**< it is up again */
 } aq_connection_event_type;
@@ -44,7 +44,7 @@ typedef struct aq_connection_event {
     aq_connection *connection; /**< must be closed by the program, even after the last event; NULL
                                   for events of a listener */
     aq_listener *listener;     /**< for REQUEST, DOWN and UP; otherwise NULL */
-    void *context;             /**< that of the connection; with a listener that of the listener */
+    void *context;             /**< that of the connection or, for events of a listener, of that */
     uint64_t aqi_reserved[4];
 } aq_connection_event;
 
@@ -56,24 +56,24 @@ typedef struct aq_connection_info {
     const char *reason; /**< why it ended, as text; "" if it has not */
     int64_t pid;        /**< the peer's process; 0: not (yet) known, or in another pid namespace */
     uint32_t uid;       /**< the peer's user, as reported by the system; UINT32_MAX: not known */
-    const void *data;   /**< data from the peer's call or accept; valid until closed */
+    const void *data;   /**< data that the peer passed to connect or accept; valid until closed */
     size_t nbytes;      /**< size of `data` */
-    unsigned flags; /**< AQ_CONNECT_ORDERED, _UNRELIABLE and _GROUP_…, as the client asked for it */
+    unsigned flags; /**< AQ_CONNECT_ORDERED, _UNRELIABLE and _GROUP_…, as the client set them */
     uint64_t aqi_reserved[3];
 } aq_connection_info;
 
-#define AQ_LISTEN_ANYBODY  0x100000u /**< accept calls from all users, also without a secret */
-#define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user; no secret is needed */
+#define AQ_LISTEN_ANYBODY  0x100000u /**< accept clients of all users, also without a secret */
+#define AQ_CONNECT_ANYBODY 0x200000u /**< the server may be another user's; no secret is needed */
 #define AQ_CONNECT_WAIT    0x400000u /**< while nothing listens, keep trying until the timeout */
 #define AQ_CONNECT_ORDERED 0x800000u /**< keep the order of messages, see aq_connection_team */
 
 #define AQ_CONNECT_UNRELIABLE                                                                      \
-    0x20000000u /**< over udp requests may get lost, see aq_connection_team */
+    0x20000000u /**< requests over udp may be lost, see aq_connection_team */
 #define AQ_CONNECT_GROUP_SEND    0x40000000u /**< send to a multicast group, see aq_connect */
 #define AQ_CONNECT_GROUP_RECEIVE 0x80000000u /**< receive from one, likewise */
 
-/** Flag of aq_connection_send and of accesses to regions: begin when all that this process has
- * begun on the connection is complete. */
+/** Flag of aq_connection_send and of region accesses: begin only when everything that this process
+ * has begun on the connection is complete. */
 #define AQ_FENCE 0x400u
 
 /** Options of aq_connect. Zero and NULL are defaults: begin with aq_connect_defaults(). */
@@ -130,24 +130,24 @@ static inline aq_accept_params aq_accept_defaults(void)
  * `uri` is "shm://" followed by an absolute path, such as "shm:///services/time", for programs on
  * this host in the same network namespace. (Containers often have their own: set AQ_SHM_FOLDER to a
  * folder that they share.) NULL, or a path that ends with "/", is made unique with the process id
- * and a number; aq_listener_uri returns the result for clients. Nothing is created in the file
- * system, unless AQ_SHM_FOLDER is set, and the address is free again as soon as this process ends,
- * however it ends.
+ * and a number; aq_listener_uri returns the result for clients. Unless AQ_SHM_FOLDER is set,
+ * nothing is created in the file system, and the address is free again as soon as this process
+ * ends, however it ends.
  *
- * For programs on other hosts, too, `uri` is "udp://HOST:PORT", with an IPv6 address in brackets.
- * HOST is an address or name of this host; 0.0.0.0 or [::] stands for all of them. If the port is
- * missing or 0, one is chosen. Callers must know the secret of AQ_CONNECT_SECRET, unless
+ * To be reachable from other hosts as well, `uri` is "udp://HOST:PORT", with an IPv6 address in
+ * brackets. HOST is an address or name of this host; 0.0.0.0 or [::] stands for all of them. If the
+ * port is missing or 0, one is chosen. Clients must know the secret of AQ_CONNECT_SECRET, unless
  * AQ_LISTEN_ANYBODY is set.
  *
  * Requests arrive as events (aq_connection_next_event). At most AQ_CONN_BACKLOG may be pending;
- * further callers retry until they time out.
+ * further clients retry until they time out.
  *
  * If the interface that has the address of HOST goes down, AQ_LISTENER_DOWN is reported, with the
  * cause as status: AQ_EPEER if it has no carrier, such as without a cable, AQ_ESTATE if it is
  * down, AQ_EINVAL if it was removed or has lost the address. It is reported again if the cause
- * changes. AQ_LISTENER_UP follows when all is well again. At 0.0.0.0 and [::], they are about the
- * best of all interfaces but loopback. The listener stays, and so do its connections: see
- * aq_connection_keepalive for those whose peers cannot be reached any more.
+ * changes. AQ_LISTENER_UP follows when the interface works again. A listener at 0.0.0.0 or [::] is
+ * down only if all interfaces but loopback are. Neither event closes the listener or its
+ * connections; use aq_connection_keepalive to detect peers that have become unreachable.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -174,14 +174,14 @@ AQ_API AQ_MUST_USE aq_status aq_listen(const char *uri, unsigned flags, void *co
 AQ_API const char *aq_listener_uri(const aq_listener *listener);
 
 /**
- * Get a file descriptor that is readable as long as events of a listener are waiting: those that
- * aq_listener_next_event takes.
+ * Get a file descriptor that is readable as long as a listener has pending events, as taken by
+ * aq_listener_next_event.
  *
- * For use with poll(), select() or epoll; do not read from it. It lets several threads of a server
- * sleep, each on the descriptor of its listener, and several may share one. Events come only while
+ * For use with poll(), select() or epoll; do not read from it. Thus the threads of a server can
+ * sleep on the descriptors of their listeners; several may sleep on one. Events arrive only while
  * another thread makes progress: the progress thread (aq_job_progress_thread), or a thread of the
- * program that calls aq_poll, or that sleeps on the descriptor of aq_wait_fd. Without one nothing
- * becomes readable while all sleep. The descriptor belongs to the library and is closed by
+ * program that calls aq_poll or sleeps on the descriptor of aq_wait_fd. If all threads sleep on
+ * listeners, no descriptor becomes readable. The descriptor belongs to the library and is closed by
  * aq_listener_close.
  *
  * Blocking    Never.
@@ -213,53 +213,53 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * Connect to a listener and wait until it has accepted.
  *
  * Retries with growing pauses while the listener's backlog is full. If nothing listens there, the
- * call fails at once unless AQ_CONNECT_WAIT is set; over a network this requires that the other
- * host reports it. A host name in `uri` is resolved by the system, which may take a while. The peer
- * is rank 1 of aq_connection_team.
+ * call fails at once unless AQ_CONNECT_WAIT is set; over a network, only if the other host reports
+ * it, otherwise at the timeout. A host name in `uri` is resolved by the system, which may take a
+ * while. The peer is rank 1 of aq_connection_team.
  *
  * Groups      With AQ_CONNECT_GROUP_SEND, AQ_CONNECT_GROUP_RECEIVE or both, `uri` is the address of
  *             a multicast group, "udp://239.1.2.3:5000" or "udp://[ff02::1234]:5000", and the
  *             connection is open at once: there is no server. Short and Medium requests to rank 1
  *             go to all processes that have opened the group to receive, but do not come back to
  *             the connection that sent them. Each arrives once or never, in any order; a receiver
- *             loses what the buffer of its socket (AQ_UDP_BUFFER) cannot hold while it makes no
- *             calls. aq_am_max_medium() is what fits a datagram of the interface. Nothing comes
+ *             that makes no calls loses what does not fit its socket buffer (AQ_UDP_BUFFER).
+ *             aq_am_max_medium() is the payload of one datagram on the interface. There is no way
  *             back: replies, Longs, memory operations, regions, keepalive and events that wait for
- *             a handler are AQ_ENOTSUP. Any number of processes may send and receive. They are in
- *             the local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the
- *             one named behind the address ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or
- *             that of the route. Members must have the same AQ_CONNECT_SECRET; without one,
- *             AQ_CONNECT_ANYBODY is needed. A message for a handler that is not registered is
- *             dropped.
+ *             a handler return AQ_ENOTSUP. Any number of processes may send and receive. Datagrams
+ *             stay in the local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface
+ *             is the one named after the address ("udp://239.1.2.3%eth0:5000"), or
+ *             AQ_UDP_INTERFACE, or that of the route. Members must have the same AQ_CONNECT_SECRET;
+ *             without one, AQ_CONNECT_ANYBODY is needed. A message for a handler that is not
+ *             registered is dropped.
  *
  * Blocking    At most for the timeout; runs handlers.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK         `*connection` is open; close it with aq_connection_close.
- * @return AQ_EREFUSED   Nothing listens there, or the server rejected the call; aq_error_message()
- *                       gives its reason.
+ * @return AQ_EREFUSED   Nothing listens there, or the server rejected the request;
+ *                       aq_error_message() gives its reason.
  * @return AQ_ETIMEOUT   No reply within the timeout.
- * @return AQ_EACCESS    The server is another user, and AQ_CONNECT_ANYBODY is not set; it does not
- *                       have this process's AQ_CONNECT_SECRET; or, over a network, there is no
- *                       secret, or other users may read its file.
+ * @return AQ_EACCESS    The server belongs to another user, and AQ_CONNECT_ANYBODY is not set; it
+ *                       does not have this process's AQ_CONNECT_SECRET; or, over a network, there
+ *                       is no secret, or other users may read its file.
  * @return AQ_ESETTING   As with aq_listen; or another setting for connections over a network is
  *                       invalid (AQ_UDP_MTU, AQ_UDP_LOSSY).
  * @return AQ_EMISMATCH  The server has another version of the library.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA, here or at the server.
- * @return AQ_EINVAL     `uri` is malformed, or that of a group without a flag for groups, or the
- *                       other way round; the interface does not exist or carries no multicast; or
- *                       for a group AQ_CONNECT_ORDERED or data is given.
- * @return AQ_ESTATE     The library is not initialized; or another program has the port of a group,
- *                       and does not share it.
+ * @return AQ_EINVAL     `uri` is malformed; it is a group's and no group flag is set, or vice
+ *                       versa; the interface does not exist or does not support multicast; or
+ *                       AQ_CONNECT_ORDERED or data is given for a group.
+ * @return AQ_ESTATE     The library is not initialized; or another program uses the port of the
+ *                       group and does not share it.
  * @return AQ_ENOTSUP, AQ_ELIMIT, AQ_ENOMEM, AQ_EPROTO, AQ_ECONTEXT, AQ_ESYS
  */
 AQ_API AQ_MUST_USE aq_status aq_connect(const char *uri, const aq_connect_params *params,
                                         aq_connection **connection);
 
 /**
- * Start to connect, as aq_connect does.
+ * Start to connect; otherwise as aq_connect.
  *
- * The result arrives as an event, AQ_CONNECTION_OPENED or AQ_CONNECTION_FAILED; or get it with
+ * The result is reported by an event, AQ_CONNECTION_OPENED or AQ_CONNECTION_FAILED, or by
  * aq_connect_test or aq_connect_wait, which consume the event.
  *
  * Blocking    Never.
@@ -301,9 +301,8 @@ AQ_API AQ_MUST_USE aq_status aq_connect_wait(aq_connection *connection);
  * Take the oldest event of all connections and listeners of this process.
  *
  * The call itself checks occasionally for new requests and ended connections, but makes no other
- * progress and runs no handlers. The end of a connection is reported after everything its peer sent
- * has been delivered; if something remains, that requires aq_poll or another call that makes
- * progress.
+ * progress and runs no handlers. The end of a connection is reported after everything that its peer
+ * sent has been handled; if messages remain, call aq_poll or another call that makes progress.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
@@ -336,13 +335,13 @@ AQ_API AQ_MUST_USE aq_status aq_listener_next_event(aq_listener *listener,
  * Accept a request.
  *
  * When the client has confirmed, AQ_CONNECTION_OPENED is reported; messages of the client are
- * handled only after that. If the client abandoned its call, AQ_CONNECTION_LOST is reported.
+ * handled only after that. If the client has abandoned its request, AQ_CONNECTION_LOST is reported.
  *
  * Blocking    Never.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK         The reply has been sent.
- * @return AQ_EPEER      The client abandoned its call or died; close the connection.
+ * @return AQ_EPEER      The client abandoned its request or died; close the connection.
  * @return AQ_EPROTO     The client's request is malformed; close the connection.
  * @return AQ_ESTATE     Not a request that is waiting for a reply.
  * @return AQ_ESIZE      More data than AQ_CONN_DATA.
@@ -352,7 +351,8 @@ AQ_API AQ_MUST_USE aq_status aq_connection_accept(aq_connection *connection,
                                                   const aq_accept_params *params);
 
 /**
- * Reject a request and close it: the client's call fails with AQ_EREFUSED, `code` and `reason`.
+ * Reject a request and close its connection: the client's aq_connect fails with AQ_EREFUSED, `code`
+ * and `reason`.
  *
  * `reason` is human-readable text of up to 199 bytes; NULL: none.
  *
@@ -369,10 +369,10 @@ AQ_API AQ_MUST_USE aq_status aq_connection_reject(aq_connection *connection, uin
 /**
  * Close a connection in any state and release its resources; NULL is ignored.
  *
- * Messages sent before are delivered to the peer, which then gets AQ_CONNECTION_CLOSED. Outstanding
- * operations are waited for, at most for AQ_CONN_TIMEOUT; after that they fail with AQ_EPEER. No
- * other thread may use the connection or its team any more, and events of operations on it must
- * have been waited for. Its pending events are discarded.
+ * Messages sent before are delivered to the peer, which then gets AQ_CONNECTION_CLOSED. The call
+ * waits for outstanding operations, at most for AQ_CONN_TIMEOUT; after that they fail with
+ * AQ_EPEER. No other thread may use the connection or its team any more, and events of operations
+ * on it must have been waited for. Its pending events are discarded.
  *
  * Blocking    Only if operations are outstanding; runs handlers meanwhile.
  * Threads     Any; not from a handler.
@@ -383,13 +383,13 @@ AQ_API AQ_MUST_USE aq_status aq_connection_reject(aq_connection *connection, uin
 AQ_API aq_status aq_connection_close(aq_connection *connection);
 
 /**
- * Report when the peer gives no sign of life for `ns` nanoseconds; 0: not any more (the default).
+ * Report a peer that does not answer for `ns` nanoseconds; 0 disables this (the default).
  *
- * This process asks the peer several times in that period, and the peer's library answers when it
- * makes progress. If no answer comes, AQ_CONNECTION_SILENT is reported, once until an answer comes
- * after all, at the latest a quarter of the time after it is due. So a process that is stopped, or
- * that makes no calls for long, is noticed over all transports. The event ends nothing: close the
- * connection, or go on.
+ * This process probes the peer several times in that period, and the peer's library answers when it
+ * makes progress. If no answer arrives, AQ_CONNECTION_SILENT is reported, at most `ns` / 4 late,
+ * and not again before the peer has answered. Thus a process that is stopped, or makes no calls for
+ * long, is detected over all transports. The connection stays open: close it, or continue to use
+ * it.
  *
  * Blocking    Never. The event needs progress of this process.
  * Threads     Any; not from a handler.
@@ -409,17 +409,18 @@ AQ_API AQ_MUST_USE aq_status aq_connection_keepalive(aq_connection *connection, 
  * with aq_connection_of. Once the peer is lost, operations fail with AQ_EPEER. The team is valid
  * until the connection is closed.
  *
- * Ordering    If the client asked for AQ_CONNECT_ORDERED, handlers of requests run in the order in
- *             which the peer's calls sent them, one after the other, and those of replies likewise;
- *             requests and replies have no order between them. In this order, a Long has the place
- *             at which its payload arrived, unless the call waits for that. Puts, gets and atomics
- *             have none. Otherwise there is no order.
+ * Ordering    With AQ_CONNECT_ORDERED, set by the client, request handlers run one at a time in the
+ *             order of the peer's calls, and so do reply handlers; requests and replies are
+ *             unordered relative to each other. A Long takes its place in this order when its
+ *             payload has arrived, unless the call waits for that. Puts, gets and atomics are
+ *             unordered. Without the flag, nothing is ordered.
  *
- * Loss        If the client asked for AQ_CONNECT_UNRELIABLE, Short and Medium requests over udp are
- *             datagrams that nothing acknowledges: each arrives once, several times or never, and
- *             the calls never wait for the peer. aq_am_max_medium() is what fits a datagram. Their
- *             events (aq_connection_send) complete when they have left; one that waits for the
- *             handler needs a timeout. Everything else, and all messages over shm, is reliable.
+ * Loss        With AQ_CONNECT_UNRELIABLE, set by the client, Short and Medium requests over udp are
+ *             unacknowledged datagrams: each arrives once, several times or never, and the calls
+ *             never wait for the peer. aq_am_max_medium() is the payload of one datagram. The
+ *             events of aq_connection_send complete when the datagram has left; with
+ *             AQ_SEND_HANDLED, set a timeout. Everything else, and every message over shm, is
+ *             reliable.
  *
  * Threads     Any; may be called from a handler.
  *
@@ -428,12 +429,12 @@ AQ_API AQ_MUST_USE aq_status aq_connection_keepalive(aq_connection *connection, 
 AQ_API aq_team *aq_connection_team(aq_connection *connection);
 
 /**
- * Return the connection over which a message came; for use in its handler.
+ * Return the connection over which a message arrived; for use in its handler.
  *
  * Blocking    Never.
  * Threads     The thread that runs the handler.
  *
- * @return     NULL if it came from a process of the job.
+ * @return     NULL if the message is from a process of the job.
  */
 AQ_API aq_connection *aq_connection_of(const aq_am *am);
 

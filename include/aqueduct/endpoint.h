@@ -40,7 +40,7 @@ AQ_API unsigned aq_ep_max(void);
 AQ_API AQ_MUST_USE aq_status aq_ep_create(unsigned capabilities, aq_ep **ep);
 
 /**
- * Return the number by which other processes name an endpoint; 0 is the first.
+ * Return the index by which other processes address an endpoint; 0 is the one that aq_init creates.
  *
  * Threads     Any; may be called from a handler.
  */

@@ -21,8 +21,8 @@ typedef struct aqi_op *aq_event;
 #define AQ_EVENT_DONE ((aq_event)0)
 
 /**
- * Passed instead of a pointer for the local-completion event of a message: local completion belongs
- * to the thread's implicit set, or to its access region, as AQ_NBI_LOCAL.
+ * Passed in place of the pointer to the local-completion event of a message: local completion then
+ * joins the thread's implicit set, or its access region, as AQ_NBI_LOCAL.
  */
 #define AQ_EVENT_GROUP ((aq_event *)1)
 
@@ -44,9 +44,9 @@ typedef struct aqi_op *aq_event;
 AQ_API aq_event aq_event_local(aq_event root);
 
 /**
- * Return the leaf event of some kinds of the operations that `root` stands for: what
- * aq_nbi_wait(mask) would have waited for outside the access region. For the event of a single
- * operation, kinds that do not apply to it count as complete.
+ * Return the leaf event of the kinds in `mask` of the operations that `root` stands for: those that
+ * aq_nbi_wait(mask) would wait for outside an access region. For the event of a single operation,
+ * kinds that do not apply to it count as complete.
  *
  * A leaf needs no release. Until its root is released, any number of leaves may be obtained, tested
  * and waited for, including the same one repeatedly.

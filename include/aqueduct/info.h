@@ -30,7 +30,7 @@ typedef struct aq_transport_info {
     const char *doc;    /**< what it is for */
     int usable;         /**< 1: works here */
     int on_request;     /**< 1: used only if requested, as `reason` describes */
-    const char *reason; /**< why it is not usable, or what full speed needs and how to get it; "" */
+    const char *reason; /**< why it is not usable, or how to get full speed; "" if neither */
     const char *device; /**< the device it would use */
     const char *caps;   /**< comma-separated: "am,put,get,atomic,map,wait-fd" */
     size_t max_medium;  /**< largest Medium in bytes; 0: not usable */
@@ -41,7 +41,7 @@ typedef struct aq_transport_info {
 typedef struct aq_limit_info {
     const char *name;   /**< such as "memlock", "cores", "cma" */
     const char *value;  /**< as text, with its unit */
-    const char *advice; /**< its cost and how to change it; "" if all is well */
+    const char *advice; /**< what it costs and how to change it; "" if it is fine */
     uint64_t aqi_reserved[4];
 } aq_limit_info;
 

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/** A process of a team, counted from 0. */
+/** The number of a process in a team, from 0. */
 typedef uint32_t aq_rank;
 
 /** No rank: greater than every possible rank. */
@@ -48,12 +48,12 @@ typedef struct aq_init_params {
     size_t struct_size; /**< sizeof(aq_init_params), so that a newer library runs older programs */
     aq_thread_mode thread_mode; /**< default AQ_THREAD_SINGLE */
     const char *client_name;    /**< shown in messages; NULL: the program's name */
-    uint64_t exit_wait_ns;      /**< used for aq_exit_together by exit() and by return from main */
+    uint64_t exit_wait_ns;      /**< for aq_exit_together at exit() or return from main; 0: none */
     /** Segment modes that the program supports, as the OR of AQ_SEGMENT_BIT values; 0: fast and
      * large. AQ_SEGMENT_MODE selects one of them; the default is the lowest. */
     unsigned segment_modes;
-    /** For programs that use another interface: the names of its calls that messages print instead
-     * of aq_am_register and aq_ep_create; NULL: print those. */
+    /** For layers on top of this interface: their own names for aq_am_register and aq_ep_create,
+     * printed in messages; NULL: these two. */
     const char *register_call, *create_call;
 } aq_init_params;
 
@@ -79,19 +79,19 @@ static inline aq_init_params aq_init_defaults(void)
  *
  * Several libraries of one program may each call aq_init and aq_finalize: the process joins with
  * the first call, and leaves with the aq_finalize that matches the last one. Later calls get the
- * same `*world` and never wait. What the first call has chosen stays in effect, so a later call
- * fails if it asks for a higher threading mode, or does not support the segment mode in effect; of
- * `exit_wait_ns` the longer one counts, and client_name and the names of calls are those of the
- * first. The libraries share the handler table of the first endpoint, where AQ_HANDLER_AUTO avoids
- * clashes; an endpoint of its own (aq_ep_create) gives a library its own table and segment. A team
- * of its own (aq_team_split) keeps its collectives apart from those of others.
+ * same `*world` and never wait. The choices of the first call stay in effect: a later call fails if
+ * it asks for a higher threading mode or does not support the segment mode in effect. The longest
+ * `exit_wait_ns` applies; client_name and the names of calls are those of the first call. The
+ * libraries share the handler table of the first endpoint, where AQ_HANDLER_AUTO avoids clashes; an
+ * endpoint of its own (aq_ep_create) gives a library its own table and segment. A team of its own
+ * (aq_team_split) keeps its collectives apart from those of others.
  *
  * Blocking    Until every process of the job has called it; at most for AQ_START_TIMEOUT.
  * Threads     Once per process, by one thread, before any other call.
  *
  * @return AQ_OK        `*world` is valid until aq_finalize.
  * @return AQ_ESTATE    The process has left its job, is a forked child of a process in a job, or a
- *                      later call asks for what the first did not choose (see above).
+ *                      later call conflicts with the first (see above).
  * @return AQ_EINVAL    `world` is NULL, or a field of `params` is invalid.
  * @return AQ_ESETTING  An AQ_ variable is invalid, or AQ_SEGMENT_MODE is not in `segment_modes`;
  *                      the message names the variable and its valid values.
@@ -102,7 +102,7 @@ AQ_API AQ_MUST_USE aq_status aq_init(const aq_init_params *params, aq_team **wor
 
 /**
  * Leave the job together with all other processes and release all resources. If aq_init was called
- * several times, only the last of as many calls of aq_finalize does; the others return at once.
+ * n times, only the n-th aq_finalize does this; the earlier ones return at once.
  *
  * Includes a barrier, so that no message is lost: whatever was sent before has been handled on
  * return. All explicit events must have been waited for. A process that ends without calling
@@ -125,10 +125,10 @@ AQ_API aq_status aq_finalize(void);
 /**
  * End the whole job now with this exit code, including all other processes.
  *
- * aqrun returns the first code given in the job, except that a non-zero code takes precedence over
- * 0. By the same rule, this process exits with the first code given in it, whatever its other
- * threads, signal handlers and atexit handlers do afterwards. Standard output is flushed. Functions
- * registered with atexit() are not run.
+ * aqrun returns the first code that any process passed, except that a non-zero code takes
+ * precedence over 0. By the same rule, this process exits with the first code passed in it,
+ * whatever its other threads, signal handlers and atexit handlers do afterwards. Standard output is
+ * flushed. Functions registered with atexit() are not run.
  *
  * Blocking    Never returns; takes at most AQ_EXIT_TIMEOUT.
  * Threads     Any, at any time, including before aq_init; may be called from a handler.
@@ -142,13 +142,12 @@ AQ_API void
 aq_exit(int code);
 
 /**
- * Wait at the end of this process until all others have reached theirs, at most for `wait_ns`.
+ * Wait at the end of this process for the others to reach theirs, at most `wait_ns` nanoseconds.
  *
- * Then the job ends: call aq_exit or exit with the same code next. Thus a job whose processes end
- * one after another loses no output of the later ones, and a job in which only some processes end
- * is ended `wait_ns` after the first of them. A process that is still making progress in the
- * library when no other has arrived for 0.6 s is not waited for. The first non-zero code counts, as
- * with aq_exit.
+ * Then the job ends: call aq_exit or exit with the same code next. Thus processes that end later
+ * still write their output, and if only some processes end, the job ends `wait_ns` after the first
+ * of them. If no other process arrives for 0.6 s, one that is still making progress in the library
+ * is not waited for. The first non-zero code takes precedence, as with aq_exit.
  *
  * Blocking    At most for `wait_ns` (limited to AQ_EXIT_TIMEOUT), and then until the other
  *             processes have been notified. Runs handlers of replies only.

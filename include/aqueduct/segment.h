@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/** A piece of memory of this process that peers may access. */
+/** Memory of this process that peers may access. */
 typedef struct aq_segment aq_segment;
 
 /**

@@ -1,4 +1,4 @@
-/* Messages on connections with pieces, events of delivery, and timeouts. */
+/* Messages on connections: gathered payloads, delivery events and timeouts. */
 #ifndef AQUEDUCT_SEND_H
 #define AQUEDUCT_SEND_H
 
@@ -39,9 +39,9 @@ static inline aq_send_params aq_send_defaults(void)
 /**
  * Send a Medium request to the peer of a connection.
  *
- * The payload is gathered from the pieces and has at most aq_am_max_medium() bytes. It is copied
- * once for each transport; to send from memory that must not be copied, use aq_am_medium with an
- * event, or aq_am_long.
+ * The payload is gathered from the pieces and has at most aq_am_max_medium() bytes. A single piece
+ * is copied once, by the transport; several pieces are copied twice. To send without a copy, use
+ * aq_am_medium with an event, or aq_am_long.
  *
  * Completion  Pieces and arguments may be reused on return. With `ev` NULL nothing is reported.
  *             Otherwise `*ev`, a root event, completes when the message is *delivered*: the peer's
@@ -49,13 +49,13 @@ static inline aq_send_params aq_send_defaults(void)
  *             ended by then. With AQ_SEND_HANDLED it completes when the handler has run, and the
  *             handler of its reply, if any, has run here.
  * Timeout     If the message has not been delivered (with AQ_SEND_HANDLED: handled) in time, `*ev`
- *             completes with AQ_ETIMEOUT; the peer may still get the message later. Events are
- *             looked at when this process makes progress.
+ *             completes with AQ_ETIMEOUT; the peer may still get the message later. Timeouts expire
+ *             only while this process makes progress.
  * Ordering    On an ordered connection, that of the calls (see aq_connection_team). With AQ_FENCE,
  *             everything that this process has begun on the connection is complete before the
  *             message leaves.
- * Blocking    Until there is room for the message, with AQ_FENCE until it may leave, at most for
- *             the timeout, running handlers meanwhile; never with AQ_IMMEDIATE.
+ * Blocking    Until there is room for the message and, with AQ_FENCE, until earlier operations are
+ *             complete; at most for the timeout. Runs handlers meanwhile. Never with AQ_IMMEDIATE.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        Sent; `*ev` must be waited for. It fails with AQ_EPEER if the peer was lost

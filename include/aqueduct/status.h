@@ -15,7 +15,8 @@ extern "C" {
 #endif
 
 /**
- * The status of a call: 0 is success, positive means not now, negative is a failure.
+ * The status of a call: 0 is success, a positive value means "not now", a negative one is a
+ * failure.
  *
  * Output arguments are written only if the call returns AQ_OK, unless stated otherwise. A failed
  * call has logged its exact cause; aq_error_message() returns it.
@@ -40,7 +41,7 @@ typedef enum aq_status {
     AQ_EMISMATCH = -15, /**< the ranks of a collective call disagree */
     AQ_ESETTING = -16,  /**< an environment variable has an invalid value */
     AQ_EACCESS = -17, /**< denied by the system (permissions, seccomp, ptrace scope) or by a peer */
-    AQ_EREFUSED = -18 /**< nothing listens at that address, or the call was rejected */
+    AQ_EREFUSED = -18 /**< nothing listens at that address, or the server rejected the request */
 } aq_status;
 
 /**

@@ -14,10 +14,10 @@ extern "C" {
 /**
  * Split a team: callers that pass the same `color` form a new team.
  *
- * Ranks in the new team are ordered by `key`, then by rank in `team`. Its members have the
- * endpoints that `team` names. With `color` AQ_COLOR_NONE the caller takes part but joins no team,
- * and `team_out` may be NULL. A new team may be used at once. At least 2^32 teams can be created in
- * a job; how many can exist at once is limited only by memory.
+ * Ranks in the new team are ordered by `key`, then by rank in `team`. Each member keeps the
+ * endpoint that `team` names for it. With `color` AQ_COLOR_NONE the caller takes part but joins no
+ * team, and `team_out` may be NULL. A new team may be used at once. At least 2^32 teams can be
+ * created in a job; how many can exist at once is limited only by memory.
  *
  * Blocking    Collective over `team`, like the calls of <aqueduct/coll.h>; runs handlers.
  * Threads     One thread per process and team; not from a handler.
@@ -89,7 +89,7 @@ AQ_API unsigned aq_team_ep_index(const aq_team *team, aq_rank rank);
  * callers that get AQ_OK have the same members. `team` may be the team of the job, and need not
  * have dead members. Waits of survivors on `team` end with AQ_EPEER, so that they can call this; a
  * process that does not know of the death and waits for something else must be notified by the
- * program, for example from its aq_on_peer_lost callback.
+ * program, for example from an aq_on_peer_lost callback.
  *
  * Blocking    Collective over the surviving members of `team`; runs handlers.
  * Threads     One thread per process and team; not from a handler.

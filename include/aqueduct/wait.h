@@ -1,4 +1,4 @@
-/* Waiting with poll(), for programs that also wait for something else. */
+/* Waiting with poll(), for programs that also wait for other descriptors. */
 #ifndef AQUEDUCT_WAIT_H
 #define AQUEDUCT_WAIT_H
 
@@ -27,10 +27,10 @@ extern "C" {
 AQ_API AQ_MUST_USE aq_status aq_wait_fd(int *fd);
 
 /**
- * Ask to be woken before sleeping on the descriptor of aq_wait_fd.
+ * Arm the descriptor of aq_wait_fd before sleeping on it.
  *
- * Call it right before each poll(): other calls that wait may undo its effect. Peers pay the cost
- * of waking this process only if it has been called.
+ * Call it right before each poll(): other calls that wait may disarm the descriptor. Peers pay the
+ * cost of waking this process only after such a call.
  *
  * Blocking    Never; runs no handlers.
  * Threads     Only one at a time may sleep on the descriptor; not from a handler. With
