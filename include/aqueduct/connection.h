@@ -217,20 +217,18 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * it, otherwise at the timeout. A host name in `uri` is resolved by the system, which may take a
  * while. The peer is rank 1 of aq_connection_team.
  *
- * Groups      With AQ_CONNECT_GROUP_SEND, AQ_CONNECT_GROUP_RECEIVE or both, `uri` is the address of
- *             a multicast group, "udp://239.1.2.3:5000" or "udp://[ff02::1234]:5000", and the
- *             connection is open at once: there is no server. Short and Medium requests to rank 1
- *             go to all processes that have opened the group to receive, but do not come back to
- *             the connection that sent them. Each arrives once or never, in any order; a receiver
- *             that makes no calls loses what does not fit its socket buffer (AQ_UDP_BUFFER).
- *             aq_am_max_medium() is the payload of one datagram on the interface. There is no way
- *             back: replies, Longs, memory operations, regions, keepalive and events that wait for
- *             a handler return AQ_ENOTSUP. Any number of processes may send and receive. Datagrams
- *             stay in the local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface
- *             is the one named after the address ("udp://239.1.2.3%eth0:5000"), or
- *             AQ_UDP_INTERFACE, or that of the route. Members must have the same AQ_CONNECT_SECRET;
- *             without one, AQ_CONNECT_ANYBODY is needed. A message for a handler that is not
- *             registered is dropped.
+ * With AQ_CONNECT_GROUP_SEND, AQ_CONNECT_GROUP_RECEIVE or both, `uri` is the address of a multicast
+ * group, "udp://239.1.2.3:5000" or "udp://[ff02::1234]:5000", and the connection is open at once:
+ * there is no server. Short and Medium requests to rank 1 go to all processes that have opened the
+ * group to receive, but do not come back to the connection that sent them. Each arrives once or
+ * never, in any order; a receiver that makes no calls loses what does not fit its socket buffer
+ * (AQ_UDP_BUFFER). aq_am_max_medium() is the payload of one datagram on the interface. There is no
+ * way back: replies, Longs, memory operations, regions, keepalive and events that wait for a
+ * handler return AQ_ENOTSUP. Any number of processes may send and receive. Datagrams stay in the
+ * local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the one named after
+ * the address ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or that of the route. Members
+ * must have the same AQ_CONNECT_SECRET; without one, AQ_CONNECT_ANYBODY is needed. A message for a
+ * handler that is not registered is dropped.
  *
  * Blocking    At most for the timeout; runs handlers.
  * Threads     Any; not from a handler.
@@ -409,18 +407,17 @@ AQ_API AQ_MUST_USE aq_status aq_connection_keepalive(aq_connection *connection, 
  * with aq_connection_of. Once the peer is lost, operations fail with AQ_EPEER. The team is valid
  * until the connection is closed.
  *
+ * With AQ_CONNECT_UNRELIABLE, set by the client, Short and Medium requests over udp are
+ * unacknowledged datagrams: each arrives once, several times or never, and the calls never wait for
+ * the peer. aq_am_max_medium() is the payload of one datagram. The events of aq_connection_send
+ * complete when the datagram has left; with AQ_SEND_HANDLED, set a timeout. Everything else, and
+ * every message over shm, is reliable.
+ *
  * Ordering    With AQ_CONNECT_ORDERED, set by the client, request handlers run one at a time in the
  *             order of the peer's calls, and so do reply handlers; requests and replies are
  *             unordered relative to each other. A Long takes its place in this order when its
  *             payload has arrived, unless the call waits for that. Puts, gets and atomics are
  *             unordered. Without the flag, nothing is ordered.
- *
- * Loss        With AQ_CONNECT_UNRELIABLE, set by the client, Short and Medium requests over udp are
- *             unacknowledged datagrams: each arrives once, several times or never, and the calls
- *             never wait for the peer. aq_am_max_medium() is the payload of one datagram. The
- *             events of aq_connection_send complete when the datagram has left; with
- *             AQ_SEND_HANDLED, set a timeout. Everything else, and every message over shm, is
- *             reliable.
  *
  * Threads     Any; may be called from a handler.
  *

@@ -211,8 +211,8 @@ AQ_API int aq_peer_lost(const aq_team *team, aq_rank rank);
 AQ_API int aq_job_launched(void);
 
 /**
- * Return this process's rank in the job: 0 before aq_init; after a failed aq_init, the rank as far
- * as it was known.
+ * Return this process's rank in the job: 0 before aq_init; after a failed aq_init, the rank if it
+ * was known.
  *
  * Threads     Any; may be called from a handler.
  */
@@ -278,8 +278,8 @@ AQ_API aq_ep *aq_team_ep(const aq_team *team);
 /**
  * Make progress: receive, run the handlers of arrived messages, and complete operations.
  *
- * Blocking    Never. If there are more threads than cores, it yields once in 64 calls that find
- *             nothing to do.
+ * Blocking    Never. If there are more threads than cores, or AQ_WAIT is yield or share, it yields
+ *             once in 64 calls that find nothing to do.
  * Threads     Any; not from a handler.
  *
  * @return AQ_OK        Progress was made.

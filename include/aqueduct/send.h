@@ -40,17 +40,18 @@ static inline aq_send_params aq_send_defaults(void)
  * Send a Medium request to the peer of a connection.
  *
  * The payload is gathered from the pieces and has at most aq_am_max_medium() bytes. A single piece
- * is copied once, by the transport; several pieces are copied twice. To send without a copy, use
- * aq_am_medium with an event, or aq_am_long.
+ * is copied once, by the transport; several pieces are copied twice. To let the transport send from
+ * the program's memory, use aq_am_medium with an event, or aq_am_long.
+ *
+ * If the message has not been delivered (with AQ_SEND_HANDLED: handled) in time, `*ev` completes
+ * with AQ_ETIMEOUT; the peer may still get the message later. Timeouts expire only while this
+ * process makes progress.
  *
  * Completion  Pieces and arguments may be reused on return. With `ev` NULL nothing is reported.
- *             Otherwise `*ev`, a root event, completes when the message is *delivered*: the peer's
+ *             Otherwise `*ev`, a root event, completes when the message is delivered: the peer's
  *             process has it and will handle it when it makes progress, even if this process has
  *             ended by then. With AQ_SEND_HANDLED it completes when the handler has run, and the
  *             handler of its reply, if any, has run here.
- * Timeout     If the message has not been delivered (with AQ_SEND_HANDLED: handled) in time, `*ev`
- *             completes with AQ_ETIMEOUT; the peer may still get the message later. Timeouts expire
- *             only while this process makes progress.
  * Ordering    On an ordered connection, that of the calls (see aq_connection_team). With AQ_FENCE,
  *             everything that this process has begun on the connection is complete before the
  *             message leaves.
