@@ -26,7 +26,8 @@ struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room)
     }
     chunk->memory = memory;
     chunk->len = len;
-    /* A forked child must not take these pages away from the adapter. */
+    /* After a fork, copy-on-write would separate these pages from those that the adapter
+     * accesses. */
     (void)madvise(memory, len, MADV_DONTFORK);
     if (rdma->driver->reg(rdma, memory, len, AQI_PINS_BUFFERS, chunk->mr) != AQ_OK) {
         rdma_drop_chunk(rdma, chunk);

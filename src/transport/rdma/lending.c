@@ -1,7 +1,4 @@
-/*
- * Parts of transfers whose memory is lent on demand: what they wait for, how they continue, and the
- * messages.
- */
+/* Parts of transfers to lent memory: their requests for it, how they continue, and the messages. */
 #include "transport/rdma/rdma.h"
 
 #include "base/fail.h"
@@ -46,7 +43,7 @@ static struct aqi_transfer *lending_take(struct aqi_transfer **first)
     return op;
 }
 
-/* Before all others. */
+/* Queue it before all others. */
 static void lending_want_next(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     struct aqi_lender *lender = &op->peer->lender;
@@ -70,10 +67,8 @@ static void lending_over(struct aqi_rdma *rdma, struct aqi_transfer *op, aq_stat
 
 /* --- parts ----------------------------------------------------------------------------------- */
 
-/*
- * Split this much off `op` as an operation of its own that has requested nothing; NULL: out of
- * memory.
- */
+/* Split this range off `op` as a separate operation that has requested no memory yet. NULL: out of
+ * memory. */
 static struct aqi_transfer *lending_part(struct aqi_rdma *rdma, const struct aqi_transfer *op,
                                          size_t offset, size_t len)
 {
@@ -96,7 +91,8 @@ static struct aqi_transfer *lending_part(struct aqi_rdma *rdma, const struct aqi
     return part;
 }
 
-/* Reduce `op` to its first `len` bytes; the rest is handled next. False: out of memory. */
+/* Reduce `op` to its first `len` bytes; the rest is handled next. Returns false if out of
+ * memory. */
 static bool lending_cut(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t len)
 {
     if (op->len <= len) return true;
@@ -123,8 +119,8 @@ void aqi_lending_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
 /* --- asking ---------------------------------------------------------------------------------- */
 
 /*
- * With AQ_OK it has its memory, or the beginning of it. The peer may have failed meanwhile, which
- * the cache learns later.
+ * With AQ_OK, all of the memory or the start of it is available. The peer may have failed
+ * meanwhile, without the cache having been notified.
  */
 static void lending_have(struct aqi_rdma *rdma, struct aqi_transfer *op, aq_status st)
 {
@@ -155,7 +151,7 @@ static void lending_ready(struct aqi_reg_wait *wait, aq_status st)
     lending_over(loan->rdma, loan->op, wait->ride_status);
 }
 
-/* Request memory for the first waiting part; false: there is no room for the request. */
+/* Request memory for the first waiting part. Returns false if there is no room for the request. */
 static bool lending_ask(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     struct aqi_lender *lender = &peer->lender;
@@ -205,7 +201,7 @@ void aqi_lending_begin(struct aqi_rdma *rdma, struct aqi_transfer *op)
 
 /* --- by messages ----------------------------------------------------------------------------- */
 
-/* Transfer this range of it by messages. */
+/* Transfer this range of `op` by messages. Returns false if out of memory. */
 static bool lending_instead(struct aqi_rdma *rdma, const struct aqi_transfer *op, size_t offset,
                             size_t len)
 {
@@ -214,7 +210,7 @@ static bool lending_instead(struct aqi_rdma *rdma, const struct aqi_transfer *op
     return part != NULL;
 }
 
-/* Its key is no longer valid: neither are its other posted parts, and the rest is not posted. */
+/* The key is stale, so other posted pieces will be rejected as well, and the rest is not posted. */
 bool aqi_lending_refused(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t offset, size_t len)
 {
     bool rest = !op->loan->stale && op->posted != op->len;
@@ -224,7 +220,7 @@ bool aqi_lending_refused(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t 
     return lending_instead(rdma, op, offset, len);
 }
 
-/* The counters of the messages are in addition to ours, which end now. */
+/* The messages count separately: `op` itself ends now. */
 static aq_status lending_hand_over(struct aqi_rdma *rdma, const struct aqi_transfer *op)
 {
     const struct aqi_tp_hooks *hooks = &rdma->params.hooks;
@@ -339,11 +335,11 @@ static aq_status lending_read(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
     if (head.nbytes == 0 || lender->forget) return AQ_OK;
     aq_status st =
         aqi_reg_input(rdma->pins.reg, peer->peer.id, buf->bytes + sizeof(head), head.nbytes);
-    lender->received++; /* not before, as its buffer is not posted again */
+    lender->received++; /* after that call, which may send an acknowledgment */
     return st;
 }
 
-/* The buffer is posted again before the message counts as taken. */
+/* The buffer is reposted before the message is acknowledged. */
 void aqi_lending_received(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
 {
     struct aqi_rdma_peer *peer = buf->peer;
@@ -355,8 +351,8 @@ void aqi_lending_received(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
         lending_acknowledge(rdma, peer);
 }
 
-/* Let the cache forget lost peers, tell others that messages were taken, and let waiting parts ask
- * if they may. */
+/* Report a lost peer to the cache, send a pending acknowledgment, and request memory for waiting
+ * parts. */
 static void lending_progress(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, bool gone,
                              bool owed)
 {

@@ -3,18 +3,18 @@
  * register memory, and the messages by which processes lend.
  *
  * Such a transfer is cut at the boundaries of AQ_REG_REGION in the owner's memory. Each part is a
- * transfer of its own, with the same counters: it asks the cache for its memory, may wait for the
- * owner's answer, and is then posted like any other, with the key that it holds until it ends. A
+ * separate transfer with the same counters: it requests its memory from the cache, may wait for the
+ * owner's answer, and is then posted like any other, with the key, which it holds until it ends. A
  * small put may travel with the request for the key. Memory that cannot be lent (the owner has no
- * room, or the memory cannot be registered) is reached by messages, and so are parts that the
- * network has refused because the memory around them was unmapped there meanwhile.
+ * room, or the memory cannot be registered) is accessed by messages, and so are parts that the
+ * network has rejected because memory around them has since been unmapped by the owner.
  *
- * No handler runs for the messages: any thread that polls takes them at once, even while a handler
- * waits for room. They need no credits, since a waiting handler holds on to those. Instead a
- * process has at most AQI_LENDING_MESSAGES under way to a peer, for which buffers are posted, and
- * each says how many of the other's were taken. When half as many were taken and none has said so,
- * one says only that. Of those at most two are under way, since the other one sends no more before
- * it has taken the first.
+ * These messages run no handler: any polling thread processes them at once, even while a handler
+ * waits for room. They use no credits, since a waiting handler would not return those. Instead, at
+ * most AQI_LENDING_MESSAGES are in flight to a peer, which has buffers posted for them, and each
+ * message acknowledges all received so far. If half as many are unacknowledged, a message that only
+ * acknowledges is sent. At most two of these are in flight, since the peer cannot send more
+ * messages before it has received the first.
  *
  * Called with the lock held, except aqi_lending_by_messages.
  */
@@ -24,8 +24,8 @@
 #include "transport/rdma/pins.h"
 
 enum {
-    AQI_LENDING_MESSAGES = 8,                       /* to a peer under way, ... */
-    AQI_LENDING_BUFFERS = AQI_LENDING_MESSAGES + 2, /* ... and what they need to be received */
+    AQI_LENDING_MESSAGES = 8,                       /* in flight to a peer, ... */
+    AQI_LENDING_BUFFERS = AQI_LENDING_MESSAGES + 2, /* ... and the buffers to receive them */
 };
 
 struct aqi_rdma;
@@ -34,53 +34,53 @@ struct aqi_rdma_peer;
 
 /* The state of a peer; zeroed with it. */
 struct aqi_lender {
-    bool forget;                            /* it is gone; aqi_lending_progress tells the cache */
-    uint32_t parts;                         /* of what has asked, those under way */
-    struct aqi_transfer *wants, *last_want; /* that have not asked */
-    uint32_t sent, taken;                   /* messages to it, and of these, what it has taken */
-    uint32_t received, told;                /* the same the other way */
+    bool forget;    /* it is lost; aqi_lending_progress notifies the cache */
+    uint32_t parts; /* parts that have requested memory and have not ended */
+    struct aqi_transfer *wants, *last_want; /* parts yet to request memory */
+    uint32_t sent, taken;                   /* messages to it: sent, acknowledged by it */
+    uint32_t received, told;                /* messages from it: received, acknowledged to it */
 };
 
-/* The memory there of a part of a transfer. */
+/* The peer's memory for a part of a transfer. */
 struct aqi_loan {
-    struct aqi_reg_wait wait; /* wait.use is it, if it is held */
+    struct aqi_reg_wait wait; /* wait.use is the memory, if `held` */
     struct aqi_rdma *rdma;
     struct aqi_transfer *op;
     bool held;
-    bool stale; /* the network has refused it */
+    bool stale; /* the network has rejected its key */
 };
 
 struct aqi_lending {
-    bool on;          /* memory that peers reach is registered on demand, theirs and ours */
-    bool full;        /* a question found no room */
-    bool owed;        /* a peer has yet to learn that messages were taken */
-    bool gone;        /* the cache has yet to learn of lost peers */
-    uint32_t waiting; /* parts that have not asked */
-    struct aqi_transfer *refused, *last_refused; /* that are to go by messages */
+    bool on;          /* memory that peers access is registered on demand, here and there */
+    bool full;        /* there was no room to send a message */
+    bool owed;        /* an acknowledgment could not be sent yet */
+    bool gone;        /* the cache must be notified of lost peers */
+    uint32_t waiting; /* parts yet to request memory */
+    struct aqi_transfer *refused, *last_refused; /* parts to transfer by messages */
     struct aqi_pool loans;
 };
 
 void aqi_lending_open(struct aqi_lending *lending);  /* all but `on` */
 void aqi_lending_close(struct aqi_lending *lending); /* after aqi_lending_fail of each peer */
 
-/* Begin an operation on lent memory: its parts ask for keys, now or later. */
+/* Begin an operation on lent memory: its parts request keys, now or later. */
 void aqi_lending_begin(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* The transfer has ended: return its loan. */
 void aqi_lending_end(struct aqi_rdma *rdma, struct aqi_transfer *op);
-/* The network has refused this piece of it, which goes by messages, as does what is not posted yet:
- * then op->len is op->posted, and it does not wait any more. False: no memory. */
+/* The network has rejected this piece: transfer it by messages, and so the unposted rest of `op`,
+ * which is then dequeued, with op->len reduced to op->posted. Returns false if out of memory. */
 bool aqi_lending_refused(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t offset, size_t len);
 /* Fail all that waits for this peer; aqi_lending_progress notifies the cache. */
 void aqi_lending_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, aq_status status);
 
-/* Take a message about memory that has arrived. If it is malformed, the peer fails. */
+/* Process a received lending message. If it is malformed, the peer fails. */
 void aqi_lending_received(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
-/* As in aqi_pins_params, whose host of messages is a struct aqi_rdma. */
+/* The hook `send` of aqi_pins_params, with the struct aqi_rdma as its `host`. */
 aq_status aqi_lending_send(void *rdma, uint32_t id, const void *bytes, size_t len);
 
 /* Called in each round. */
 void aqi_lending_progress(struct aqi_rdma *rdma);
-/* From progress(ALL), without the lock: hand over what goes by messages. */
+/* Called from progress(ALL), without the lock: hand over parts to transfer by messages. */
 unsigned aqi_lending_by_messages(struct aqi_rdma *rdma);
 
 /* Whether something is due that no arrival announces. */

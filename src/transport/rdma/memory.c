@@ -7,7 +7,7 @@ aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi
 {
     struct aqi_rdma *rdma = (struct aqi_rdma *)tp;
     struct aqi_rdma_mem *mem = NULL;
-    bool all = len == SIZE_MAX; /* the memory there is */
+    bool all = len == SIZE_MAX; /* all memory of the process */
     aq_status st = all ? AQ_ELIMIT : rdma->driver->mem_reg(rdma, addr, len, &mem);
     if (st == AQ_OK) *out = &mem->mem;
     if (st != AQ_ELIMIT) return st;

@@ -1,4 +1,4 @@
-/* rdma: messages that have arrived. */
+/* rdma: received messages whose handlers have to wait. */
 #include "transport/rdma/rdma.h"
 
 void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)

@@ -1,4 +1,4 @@
-/* rdma: opening, peers, those that fail, and the end of a round of progress, which reports them. */
+/* rdma: opening, peers, their failure, and the end of a round of progress, which reports it. */
 #include "transport/rdma/rdma.h"
 
 #include "base/fail.h"

@@ -3,7 +3,7 @@
  *
  * After memory is unmapped, no message and no put is sent before all peers that hold it have
  * returned it (aqi_pins_fenced). Other channels that may reveal the change, such as another
- * network, do not wait for that, so if an adapter has pinned its pages (`cut`), the next call also
+ * network, do not wait for that. So if an adapter has pinned the pages (`cut`), the next call also
  * deregisters such memory: a transfer in progress to other pages of the piece is rejected, and
  * repeated by messages.
  */
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* --- what the cache asks for ----------------------------------------------------------------- */
+/* --- hooks of the cache ---------------------------------------------------------------------- */
 
 /* Kept registrations serve puts, gets and peers; otherwise the source of a put may be read-only. */
 static enum aqi_pins_access pins_access(const struct aqi_pins *pins)
@@ -68,7 +68,8 @@ static bool pins_watch(struct aqi_pins *pins, uint64_t addr, uint64_t len)
     return aqi_monitor_watch(pins->monitor, first, end - first);
 }
 
-/* A key opens whole pages. Memory that cannot be kept costs more than a message. */
+/* A key grants access to whole pages. Pinning memory that cannot be kept costs more than a
+ * message. */
 static enum aqi_reg_how pins_how_lent(struct aqi_pins *pins, uint64_t addr, uint64_t len)
 {
     const struct aqi_tp_hooks *hooks = &pins->params.tp->hooks;

@@ -21,31 +21,31 @@ enum aqi_op_by {
     AQI_BY_BOUNCE /* it is copied */
 };
 
-/* A put or get, as far as it is known to all networks: the first member of the driver's own. */
+/* The part of a put or get common to all networks: the first member of the driver's struct. */
 struct aqi_transfer {
     struct aqi_comp *comp;
     bool get;
     bool ended;   /* for the initiator; pieces of it may still be in flight */
     bool is_long; /* the payload of a Long, which is complete with its header */
     enum aqi_op_by by;
-    enum aqi_reg_how how; /* of what is pinned for it; AQI_REG_NEVER: not asked yet */
+    enum aqi_reg_how how; /* for memory pinned for it; AQI_REG_NEVER: not determined yet */
     aq_status status;
     uint64_t remote;
     unsigned char *local;
-    unsigned char copy[AQI_PUT_COPIED]; /* made of so short a put before it returns */
+    unsigned char copy[AQI_PUT_COPIED]; /* of the data of a short put, made before it returns */
     size_t len, posted, done;
-    struct aqi_rdma_copy *source; /* of the memory that was given back, or NULL */
+    struct aqi_rdma_copy *source; /* of local memory that was given back to the caller, or NULL */
     struct aqi_rdma_peer *peer;
-    struct aqi_transfer *next_op, **link; /* of all of the peer */
-    struct aqi_transfer *next;            /* of those that are not completely posted */
-    /* Where the memory at the peer is lent on demand (lending.h). */
-    struct aqi_loan *loan;          /* NULL: nothing was asked for, or it is registered there */
-    struct aqi_transfer *next_part; /* of those that wait for it */
+    struct aqi_transfer *next_op, **link; /* in the list of the peer's transfers */
+    struct aqi_transfer *next;            /* in the list of those not completely posted */
+    /* If the peer's memory is lent on demand (lending.h): */
+    struct aqi_loan *loan;          /* NULL: not requested yet, or the memory is registered there */
+    struct aqi_transfer *next_part; /* in a queue of lending.c */
 };
 
 /* The use of the memory. */
 enum aqi_pins_access {
-    AQI_PINS_READ,   /* a put, which may read from memory that cannot be written */
+    AQI_PINS_READ,   /* a put, whose memory may be read-only */
     AQI_PINS_WRITE,  /* puts and gets */
     AQI_PINS_PEERS,  /* these, and those of peers */
     AQI_PINS_BUFFERS /* messages, puts and gets */
@@ -58,14 +58,14 @@ struct aqi_pinned {
 
 struct aqi_pins_params {
     const struct aqi_tp_params *tp; /* as the transport was opened */
-    const char *name;               /* of it */
+    const char *name;               /* of the transport */
     size_t max_medium;
-    uint64_t registrations; /* the most of them; 0: as many as fit */
-    bool lends;             /* to peers, and the same in all processes */
+    uint64_t registrations; /* maximum number; 0: no limit */
+    bool lends;             /* to peers; the same in all processes */
     /*
-     * The network pins pages. So memory that is kept is watched, and memory that has changed is
-     * deregistered at once; then the network answers with an error. Otherwise it reaches whatever
-     * is mapped there.
+     * The network pins pages, so kept memory is watched, and memory that has changed is
+     * deregistered at once: the network then answers with an error. If false, the network accesses
+     * whatever is mapped at the address.
      */
     bool cut;
     /* As in aqi_reg_hooks; `send` only for a process that lends. */
@@ -76,7 +76,7 @@ struct aqi_pins_params {
     void *host;
 };
 
-/* Memory that is not unmapped while peers may reach it. */
+/* Memory that is not unmapped while peers may access it. */
 struct aqi_pins_segment {
     uint64_t addr, len;
     struct aqi_pins_segment *next;
@@ -84,28 +84,29 @@ struct aqi_pins_segment {
 
 struct aqi_pins {
     struct aqi_pins_params params;
-    struct aqi_reg *reg;         /* NULL: it is not open */
+    struct aqi_reg *reg;         /* NULL: not open */
     struct aqi_monitor *monitor; /* NULL: nothing is watched */
-    bool keeps;                  /* what lies outside the segments, too */
+    bool keeps;                  /* memory outside the segments is kept, too */
     struct aqi_pins_segment *segments;
     struct aqi_pool uses;
     uint64_t page;
-    uint64_t region;         /* where pieces of a peer's memory end */
-    size_t ride;             /* bytes of a put that may ride on the question for its memory */
-    struct aqi_transfer *op; /* that memory is being pinned for; NULL: for a peer */
-    bool once;               /* just for that */
-    bool due;                /* something may be unpinned, or sent */
+    uint64_t region; /* pieces of a peer's memory end at multiples of this */
+    size_t ride;     /* maximum bytes of a put that may travel with the request for its memory */
+    struct aqi_transfer *op; /* memory is being pinned for this; NULL: for a peer */
+    bool once;               /* and only for this */
+    bool due;                /* there may be something to unpin or send */
 };
 
-/* @return AQ_ESETTING, AQ_ENOMEM: must still be closed */
+/* @return AQ_ESETTING, AQ_ENOMEM: it must be closed even then */
 aq_status aqi_pins_open(const struct aqi_pins_params *params, struct aqi_pins *pins);
-void aqi_pins_close(struct aqi_pins *pins); /* nothing is in use; nothing happens if not open */
+void aqi_pins_close(struct aqi_pins *pins); /* nothing may be in use; no-op if not open */
 /* Advice for aqinfo on how to improve it; "" if there is none. */
 void aqi_pins_advise(char *advice, size_t len);
 
 /*
- * The way for so many bytes that are not registered: by pins if they are more than `bounce` or, if
- * memory stays pinned, than `buffer`, a bounce buffer: each further buffer costs more than that.
+ * How to reach `len` bytes that are not registered: up to `bounce` bytes are copied, but if memory
+ * stays pinned, no more than `buffer`, the size of one bounce buffer: each further one costs more
+ * than pinning.
  */
 static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len, uint64_t bounce,
                                          size_t buffer)
@@ -114,21 +115,21 @@ static inline enum aqi_op_by aqi_pins_by(const struct aqi_pins *pins, size_t len
     return len <= most ? AQI_BY_BOUNCE : AQI_BY_PINS;
 }
 
-/* Pin the beginning of `*len` bytes of what `op` is to move, from `offset` on, and make them as
- * many as that. NULL: it cannot be. */
+/* Pin the start of the `*len` bytes at `offset` of `op`, and reduce `*len` to what was pinned.
+ * NULL: it cannot be pinned. */
 struct aqi_reg_use *aqi_pins_get(struct aqi_pins *pins, struct aqi_transfer *op, size_t offset,
                                  size_t *len);
 void aqi_pins_put(struct aqi_pins *pins, struct aqi_reg_use *use);
 
-/* Offer this memory: pieces of it are lent as a whole. */
+/* Offer this memory: whole pieces of it may be pinned and lent. */
 void aqi_pins_offer(struct aqi_pins *pins, struct aqi_pins_segment *segment);
-/* The memory is about to change: recall what was lent of it, if it was offered. */
+/* The memory is about to change: if it was offered, withdraw it and revoke what was lent of it. */
 void aqi_pins_withdraw(struct aqi_pins *pins, const struct aqi_pins_segment *segment);
 
 /*
  * Whether a peer holds a key of memory that has changed. If so, no message may leave and no put may
- * begin. Puts that have begun are not held back: if they waited, their memory at the peer would not
- * be returned, and processes might wait for each other.
+ * begin. Puts that have begun are not held back: if they were, their memory would not be returned
+ * to the peer, and processes might deadlock.
  */
 static inline bool aqi_pins_fenced(struct aqi_pins *pins)
 {

@@ -48,7 +48,7 @@ static void card_unpin(void *host, const struct aqi_reg_mem *mem)
     free(mem->handle);
 }
 
-static bool reaches_what_is_mapped; /* the network does, and pins no pages */
+static bool reaches_what_is_mapped; /* the network does not pin pages */
 
 static void open_with(unsigned monitor, const char *victim, uint64_t registrations)
 {
@@ -89,7 +89,7 @@ static unsigned char *map(void *at)
     return got;
 }
 
-/* Pin for a transfer, all pieces at once, and release; returns how much could be pinned. */
+/* Pin all pieces of a transfer at once, then release them; returns the number of bytes pinned. */
 static size_t transfer(unsigned char *at, bool get)
 {
     struct aqi_transfer op = {.get = get, .by = AQI_BY_PINS, .local = at, .len = LEN};

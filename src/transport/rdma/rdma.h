@@ -1,6 +1,6 @@
 /*
- * The engine of networks that write and read the memory of peers: what ibv and ofi have in common.
- * A *driver* below it knows the network (struct aqi_rdma_driver).
+ * The engine of networks that write and read the memory of peers: the code shared by ibv and ofi. A
+ * *driver* below it knows the network (struct aqi_rdma_driver).
  *
  * One lock guards everything; it is not held while handlers run. With several rails, memory is
  * registered with each.
@@ -22,9 +22,9 @@ enum {
     AQI_RDMA_RAILS = 4,
     AQI_RDMA_KEY = 16,          /* bytes of a peer's key for memory that is registered on demand */
     AQI_RDMA_CHUNK = 64,        /* buffers that are registered together */
-    AQI_RDMA_BATCH = 16,        /* completions, or messages held, that are taken at once */
-    AQI_RDMA_LENDING = 3,       /* the `handler` of messages about memory, which are of no kind */
-    AQI_RDMA_COPIED = 64 << 10, /* bytes of sources whose copies are kept for the next */
+    AQI_RDMA_BATCH = 16,        /* completions or held messages handled at once */
+    AQI_RDMA_LENDING = 3,       /* the `handler` of lending messages, whose kind is AQI_AM_NONE */
+    AQI_RDMA_COPIED = 64 << 10, /* bytes of a source whose copy's memory is kept for reuse */
     AQI_RDMA_WHERE = 100        /* bytes of a peer's address as text */
 };
 
@@ -62,10 +62,10 @@ struct aqi_rdma_mem {
 /* The first member of the driver's. */
 struct aqi_rdma_peer {
     struct aqi_peer peer;
-    bool down;                                    /* failed for good: nothing is started any more */
-    bool lost;                                    /* to be reported, or reported */
-    struct aqi_transfer *ops;                     /* all transfers but short ones of ibv */
-    struct aqi_transfer *waiting, **last_waiting; /* that are not completely posted */
+    bool down;                /* failed permanently: nothing is started any more */
+    bool lost;                /* to be reported, or reported */
+    struct aqi_transfer *ops; /* all transfers but the `straight` ones of ibv */
+    struct aqi_transfer *waiting, **last_waiting; /* not completely posted */
     struct aqi_rdma_peer *next_lost;
     struct aqi_lender lender;
     char why[320];
@@ -80,32 +80,32 @@ struct aqi_rdma {
     bool locks, draining;
     bool whole;       /* the next round must check more than the completions */
     uint32_t stamp;   /* in each message */
-    uint64_t now;     /* the latest that was passed to progress; never goes back */
-    size_t buffer;    /* bytes of one */
-    uint64_t most;    /* buffers to send from, but for those that replies may have besides */
-    uint32_t bounced; /* that are in use */
-    uint32_t waiting; /* transfers that are not completely posted */
+    uint64_t now;     /* the latest time passed to progress; never goes back */
+    size_t buffer;    /* size of a buffer */
+    uint64_t most;    /* maximum number of buffers to send from; replies may use more */
+    uint32_t bounced; /* such buffers in use */
+    uint32_t waiting; /* transfers not completely posted */
     struct aqi_rdma_peer **peers;
     struct aqi_rdma_chunk *chunks;
     struct aqi_rdma_buf *free;
-    struct aqi_rdma_buf *held, **last_held; /* requests that wait for their turn */
+    struct aqi_rdma_buf *held, **last_held; /* requests that wait until their handlers may run */
     struct aqi_rdma_peer *lost;
-    struct aqi_rdma_copy *copies, *spare_copies; /* in use, and some that are not */
+    struct aqi_rdma_copy *copies, *spare_copies; /* in use; free */
     unsigned spare_count;
     struct aqi_pool ops;
-    struct aqi_pins pins; /* open if local memory must be registered, or it is lent */
+    struct aqi_pins pins; /* open if local memory must be registered, or memory is lent */
     struct aqi_lending lending;
 };
 
 /* With the lock held, unless stated otherwise. */
 struct aqi_rdma_driver {
     const char *name;
-    size_t buf_size, op_size, peer_size; /* of its own structs */
+    size_t buf_size, op_size, peer_size; /* of the driver's structs */
 
     /*
-     * Register memory with all rails: `mr` becomes what each of them returned. AQ_ELIMIT: there is
-     * no room; AQ_ENOTSUP: this memory cannot be registered; both as in aqi_reg_hooks.pin, with
-     * the reason in aq_error_message(). Also without the lock.
+     * Register memory with all rails; `mr` gets their handles. AQ_ELIMIT: there is no room;
+     * AQ_ENOTSUP: this memory cannot be registered; both as in aqi_reg_hooks.pin, with the reason
+     * in aq_error_message(). Also without the lock.
      */
     aq_status (*reg)(struct aqi_rdma *rdma, void *addr, size_t len, enum aqi_pins_access access,
                      void *mr[AQI_RDMA_RAILS]);
@@ -113,11 +113,11 @@ struct aqi_rdma_driver {
     /* The key of this memory for peers; returns its length. */
     size_t (*key)(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAILS], uint64_t addr, void *key);
 
-    /* A segment and its key, without the lock: registered, as in the contract; AQ_ELIMIT: it cannot
-     * be, and the cause has been logged. */
+    /* Register a segment and make its key, as in transport.h, without the lock. AQ_ELIMIT: it
+     * cannot be registered, and the cause has been logged. */
     aq_status (*mem_reg)(struct aqi_rdma *rdma, void *addr, size_t len, struct aqi_rdma_mem **mem);
-    /* One to be lent: peers request pieces, and get them if pools and limits allow. NULL: no
-     * memory. */
+    /* Make a segment to be lent: peers request pieces, and get them if pools and limits allow.
+     * NULL: out of memory. */
     struct aqi_rdma_mem *(*mem_lent)(struct aqi_rdma *rdma, void *addr, size_t len);
     void (*mem_drop)(struct aqi_rdma *rdma, struct aqi_rdma_mem *mem);
 
@@ -126,25 +126,25 @@ struct aqi_rdma_driver {
     /* A buffer for a message of the engine itself, which needs no credit; AQ_AGAIN: not now. */
     aq_status (*buffer)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer,
                         struct aqi_rdma_buf **buf);
-    /* Send it; otherwise it is free again. */
+    /* Send it. On failure, the buffer has been freed. */
     aq_status (*send)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, struct aqi_rdma_buf *buf);
-    /* The message in `buf` has been taken. */
+    /* The message in `buf` has been processed: release the buffer. */
     void (*taken)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
     /* Run the handler of a request that was held. */
     void (*handle)(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 
-    /* The transfer has its memory at the peer, op->loan->wait.use. False: the key is malformed. */
+    /* The peer has lent the memory, op->loan->wait.use. Returns false if the key is malformed. */
     bool (*lent)(struct aqi_rdma *rdma, struct aqi_transfer *op);
 
-    /* Begin its own part of a peer and find the address. AQ_AGAIN: unknown for now. */
+    /* Initialize the driver's part of a peer, and find its address. AQ_AGAIN: unknown for now. */
     aq_status (*meet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
-    /* Post what found no room. */
+    /* Post whatever had to wait for room. */
     void (*push)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* Whether all that was sent has arrived; otherwise find out. */
+    /* Whether everything sent has arrived; if unknown, start to find out. */
     bool (*is_quiet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* The peer has failed: end all that is under way to it. */
+    /* The peer has failed: end everything in flight to it. */
     void (*down)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* Its address as text that follows its number; "": unknown. NULL: it always is. */
+    /* The peer's address as text to follow its number; "": unknown. May be NULL. */
     void (*where)(const struct aqi_rdma *rdma, const struct aqi_rdma_peer *peer,
                   char text[AQI_RDMA_WHERE]);
 };
@@ -159,13 +159,14 @@ static inline void aqi_rdma_unlock(struct aqi_rdma *rdma)
     if (rdma->locks) aqi_spin_unlock(&rdma->lock);
 }
 
-/* Whether no message may be sent, and no put started, because of memory that a peer holds. */
+/* Whether no message may be sent and no put started, because a peer holds memory that has
+ * changed. */
 static inline bool aqi_rdma_fenced(struct aqi_rdma *rdma)
 {
     return aqi_pins_fenced(&rdma->pins) && !rdma->draining;
 }
 
-/* Nothing is under way. */
+/* Initialize: nothing is in flight. */
 static inline void aqi_rdma_begin(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver)
 {
     rdma->driver = driver;
@@ -181,10 +182,10 @@ static inline void aqi_rdma_peer_begin(struct aqi_rdma_peer *peer, uint32_t id)
 }
 
 /* peer.c */
-/* Of a zeroed struct, which must be closed also after a failure. */
+/* `rdma` must be zeroed, and closed even after a failure. */
 aq_status aqi_rdma_open(struct aqi_rdma *rdma, const struct aqi_rdma_driver *driver,
                         const struct aqi_tp_params *params);
-void aqi_rdma_close(struct aqi_rdma *rdma); /* nothing is under way; not the pins and buffers */
+void aqi_rdma_close(struct aqi_rdma *rdma); /* nothing may be in flight; keeps pins and buffers */
 aq_status aqi_rdma_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out);
 aq_status aqi_rdma_quiet(struct aqi_tp *tp, struct aqi_peer *to);
 aq_status aqi_rdma_drain(struct aqi_tp *tp, uint64_t deadline);
@@ -193,10 +194,10 @@ void aqi_rdma_push_all(struct aqi_rdma *rdma); /* with the lock held */
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
-/* Without the lock: report lost peers, and hand over what the network has refused. */
+/* Without the lock: report lost peers, and hand over what the network has rejected. */
 AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
-/* The start of a round of progress: takes the lock. A thread that read its clock at `now` may have
- * waited for the lock while others began later rounds: time must not go back for it. */
+/* The start of a round of progress: takes the lock. While the thread waited for the lock, others
+ * may have begun later rounds: time must not go back. */
 static inline void aqi_rdma_begin_round(struct aqi_rdma *rdma, uint64_t now)
 {
     aqi_rdma_lock(rdma);
@@ -212,8 +213,8 @@ static inline unsigned aqi_rdma_end_round(struct aqi_rdma *rdma, enum aqi_progre
 }
 
 /* buffer.c. With the lock held. */
-/* Followed by `room` bytes for the state of its parts. NULL: the reason is in aq_error_message(),
- * but not logged. */
+/* Add a chunk, followed by `room` bytes for the state of its parts. NULL: failed; the reason is in
+ * aq_error_message(), but not logged. */
 struct aqi_rdma_chunk *aqi_rdma_add_chunk(struct aqi_rdma *rdma, size_t room);
 bool aqi_rdma_more_bufs(struct aqi_rdma *rdma); /* likewise */
 void aqi_rdma_drop_chunks(struct aqi_rdma *rdma);
@@ -233,7 +234,7 @@ static inline void aqi_rdma_put(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
     buf->next = rdma->free;
     rdma->free = buf;
 }
-/* A buffer to send from, of `most` and as many `more`. NULL: not now. */
+/* Get a buffer to send from, if fewer than `most` plus `more` are in use. NULL: none for now. */
 static inline struct aqi_rdma_buf *aqi_rdma_bounce_get(struct aqi_rdma *rdma, uint32_t more)
 {
     if (AQI_UNLIKELY(rdma->bounced >= rdma->most + more)) return NULL;
@@ -248,7 +249,7 @@ static inline void aqi_rdma_bounce_put(struct aqi_rdma *rdma, struct aqi_rdma_bu
 }
 
 /* message.c. With the lock held. */
-/* Write it into the buffer. */
+/* Write the message into the buffer. */
 static AQI_INLINE void aqi_rdma_encode(const struct aqi_rdma *rdma, struct aqi_rdma_buf *buf,
                                        const struct aqi_am *am)
 {
@@ -258,7 +259,7 @@ static AQI_INLINE void aqi_rdma_encode(const struct aqi_rdma *rdma, struct aqi_r
     if (payload != 0) memcpy(buf->bytes + len, am->payload, payload);
     buf->len = (uint32_t)(len + payload);
 }
-/* False: the message in `bytes`, which is that of `buf` or a copy of it, is malformed. */
+/* Decode the message in `bytes`, which is that of `buf` or a copy. Returns false if malformed. */
 static AQI_INLINE bool aqi_rdma_read(const struct aqi_rdma *rdma, const struct aqi_rdma_buf *buf,
                                      unsigned char *bytes, struct aqi_am *am)
 {
@@ -271,7 +272,7 @@ static AQI_INLINE bool aqi_rdma_read(const struct aqi_rdma *rdma, const struct a
     am->payload = bytes + offset;
     return am->nbytes == 0 || (buf->len >= offset && am->nbytes <= buf->len - offset);
 }
-/* Run its handler, without the lock. */
+/* Run the handler of the message in `bytes`, without the lock. */
 static AQI_INLINE void aqi_rdma_run(struct aqi_rdma *rdma, const struct aqi_rdma_buf *buf,
                                     unsigned char *bytes)
 {
@@ -285,7 +286,7 @@ static AQI_INLINE void aqi_rdma_run(struct aqi_rdma *rdma, const struct aqi_rdma
     rdma->tp.hooks.deliver(rdma->tp.hooks.arg, source, &am);
     aqi_rdma_lock(rdma);
 }
-/* The message has to wait until its handler may run. */
+/* Hold the message until its handler may run. */
 void aqi_rdma_hold(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 /* The lock is released while handlers run. */
 unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
@@ -294,8 +295,8 @@ unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
 aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void aqi_rdma_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 void aqi_rdma_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
-/* How memory that cannot be registered is reached, as the rest of a sentence, and how loud to say
- * it. */
+/* How memory that cannot be registered is accessed, as the rest of a sentence, and the level at
+ * which to log it. */
 static inline const char *aqi_rdma_instead(const struct aqi_rdma *rdma)
 {
     return rdma->lending.on ? "registered on demand" : "accessed by messages";
@@ -317,7 +318,7 @@ static inline aq_status aqi_rdma_check(const struct aqi_tp *tp, const struct aqi
     if (AQI_LIKELY(len == 0 || aqi_within(addr, len, rmem->addr, rmem->len))) return AQ_OK;
     return aqi_rdma_outside(tp, peer, addr, len);
 }
-/* Copy a short put now. */
+/* Copy the data of a short put now. Returns false if it is not one. */
 static inline bool aqi_rdma_copied(struct aqi_transfer *op)
 {
     if (op->get || op->len > sizeof(op->copy)) return false;
@@ -336,8 +337,9 @@ static inline void aqi_rdma_local(const struct aqi_rdma *rdma, struct aqi_transf
 }
 bool aqi_rdma_piece_memory(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece);
 /*
- * The next piece of `op`, of at most `most` bytes, whose local memory the network may use, not yet
- * counted in op->posted. False: no buffer now. Memory that cannot be pinned is copied.
+ * Prepare the next piece of `op`, of at most `most` bytes, for the network, with its local memory
+ * pinned or, if that is impossible, copied. Does not advance op->posted. Returns false if no buffer
+ * is free now.
  */
 static inline bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t most,
                                         struct aqi_rdma_piece *piece)
@@ -345,8 +347,8 @@ static inline bool aqi_rdma_piece_begin(struct aqi_rdma *rdma, struct aqi_transf
     *piece = (struct aqi_rdma_piece){.op = op, .offset = op->posted, .len = most};
     return AQI_LIKELY(op->by == AQI_BY_KNOWN) || aqi_rdma_piece_memory(rdma, piece);
 }
-void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its resources */
-/* It has ended. Returns whether all of the transfer has. */
+void aqi_rdma_piece_drop(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece); /* its memory */
+/* The piece has ended. Returns whether the whole transfer has. */
 static inline bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_piece *piece,
                                       aq_status status)
 {
@@ -358,7 +360,7 @@ static inline bool aqi_rdma_piece_end(struct aqi_rdma *rdma, struct aqi_rdma_pie
     op->done += piece->len;
     return op->done == op->len;
 }
-/* One more of the peer. */
+/* Add it to the transfers of its peer. */
 static inline void aqi_rdma_link(struct aqi_transfer *op)
 {
     struct aqi_rdma_peer *peer = op->peer;
@@ -367,15 +369,15 @@ static inline void aqi_rdma_link(struct aqi_transfer *op)
     if (op->next_op != NULL) op->next_op->link = &op->next_op;
     peer->ops = op;
 }
-/* Move a copy of its source, which is given back. False: no memory. */
+/* Copy the local memory of a put, which may then be given back. Returns false if out of memory. */
 bool aqi_rdma_copy(struct aqi_rdma *rdma, struct aqi_transfer *op);
 void aqi_rdma_drop_copy(struct aqi_rdma *rdma, struct aqi_transfer *op); /* if there is one */
 void aqi_rdma_close_copies(struct aqi_rdma *rdma);
-/* It has ended for the initiator; the counters are not accessed any more. */
+/* The transfer has ended for the initiator: update its counters, for the last time. */
 void aqi_rdma_end(struct aqi_transfer *op);
-void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op); /* nothing of it is posted */
+void aqi_rdma_free(struct aqi_rdma *rdma, struct aqi_transfer *op); /* no piece may be posted */
 void aqi_rdma_over(struct aqi_rdma *rdma, struct aqi_transfer *op); /* both */
-/* It is posted as soon as may be. */
+/* Queue it, to be posted as soon as possible. */
 static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op)
 {
     struct aqi_rdma_peer *peer = op->peer;
@@ -385,7 +387,7 @@ static inline void aqi_rdma_queue(struct aqi_rdma *rdma, struct aqi_transfer *op
     *peer->last_waiting = op;
     peer->last_waiting = &op->next;
 }
-/* The first one of the peer waits no more. */
+/* Remove the peer's first transfer from its queue. */
 static inline struct aqi_transfer *aqi_rdma_pop(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
 {
     struct aqi_transfer *op = peer->waiting;
@@ -394,13 +396,13 @@ static inline struct aqi_transfer *aqi_rdma_pop(struct aqi_rdma *rdma, struct aq
     rdma->waiting--;
     return op;
 }
-/* Nothing more of it is to be posted; it waits no more. */
+/* Post nothing more of a transfer that has been dequeued. */
 static inline void aqi_rdma_give_up(struct aqi_transfer *op)
 {
     op->done += op->len - op->posted;
     op->posted = op->len;
 }
-/* Nothing of it is to be posted any more, if it was. */
+/* Remove it from the queue, if it is there. */
 void aqi_rdma_unqueue(struct aqi_rdma *rdma, struct aqi_transfer *op);
 
 #endif

@@ -1,4 +1,5 @@
-/* rdma: puts and gets: those that wait until they are posted, and the pieces of others. */
+/* rdma: puts and gets: the queue of those waiting to be posted, their pieces, and copies of
+ * sources. */
 #include "transport/rdma/rdma.h"
 
 #include "base/fail.h"
@@ -7,7 +8,7 @@
 
 enum { RDMA_SPARE_COPIES = 16 };
 
-/* In a list of all, as the network may keep it until it is closed. */
+/* All are in a list, since the network may keep one until it is closed. */
 struct aqi_rdma_copy {
     struct aqi_rdma_copy *next, **link;
     size_t room;
@@ -24,7 +25,7 @@ aq_status aqi_rdma_outside(const struct aqi_tp *tp, const struct aqi_peer *peer,
 
 /* --- copies of sources ----------------------------------------------------------------------- */
 
-/* Memory that was used before, as the pages of new memory would cost more than the copy. */
+/* Prefer used memory: faulting in new pages would cost more than the copy. */
 static struct aqi_rdma_copy *rdma_spare_copy(struct aqi_rdma *rdma, size_t len)
 {
     struct aqi_rdma_copy *copy = len <= AQI_RDMA_COPIED ? rdma->spare_copies : NULL;
