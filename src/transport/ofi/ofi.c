@@ -1,4 +1,4 @@
-/* ofi: opening, the own address, and closing. */
+/* ofi: opening, the address of this process, and closing. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -19,7 +19,7 @@ static void ofi_size_queues(struct ofi_tp *ofi)
     ofi_receive_limit(ofi);
     uint64_t bounces = aqi_max(ofi_config.bounce_memory / ofi->rdma.buffer, 1);
     ofi->rdma.most = ofi_config.bounce_memory != 0 ? bounces : UINT64_MAX;
-    /* Replies may use half of `room` in addition. */
+    /* Replies may use an additional half of `room`. */
     size_t inject = ofi->info->tx_attr->inject_size;
     ofi->inject = ofi->without & OFI_INJECT ? 0 : aqi_min(ofi_config.inject, inject);
     ofi->put_inject = ofi->without & OFI_PUTS ? 0 : aqi_min(ofi_config.put_inject, inject);
@@ -126,7 +126,7 @@ static aq_status ofi_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     return st;
 }
 
-/* --- what it says of itself ------------------------------------------------------------------ */
+/* --- description ----------------------------------------------------------------------------- */
 
 aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
 {
@@ -146,7 +146,7 @@ aq_status ofi_address(struct aqi_tp *tp, void *out, size_t *len)
     return AQ_OK;
 }
 
-/* The requested features, and whether the provider has them. */
+/* The requested message order, and whether the provider has it. */
 static const char *ofi_describe_order(const struct ofi_tp *ofi)
 {
     static const char *const orders[] = {"", ", in order", ", in strict order"};

@@ -1,17 +1,16 @@
 /*
  * ofi: several domains (AQ_OFI_DOMAINS), for programs with several threads that communicate. Each
- * is an `ofi_tp` of its own, with its endpoint, queue, buffers and lock, and knows nothing of the
- * others: messages of a peer in it are numbered, confirmed and resent in it. Here a thread's calls
- * are passed to its domain, which is connected with the domain of the same index at the peer;
- * replies go to the domain by which the request came, whose numbers then need no messages of their
- * own.
+ * is a separate `ofi_tp` with its own endpoint, queue, buffers and lock, and knows nothing of the
+ * others: messages are numbered, confirmed and resent per domain. This file passes a thread's calls
+ * to its domain, which is connected to the domain of the same index at the peer. Replies use the
+ * domain of the request, so that they confirm its messages.
  *
- * A thread polls its own domain in each poll, and those without a thread; the others, which their
- * threads poll, too, now and then (AQ_OFI_DOMAIN_POLLS), and if polls are slow, after some time. As
- * long as it finds something there, it continues.
+ * Each poll polls the thread's own domain and those without a thread. Other domains, which their
+ * own threads poll as well, are polled occasionally (AQ_OFI_DOMAIN_POLLS), or if polls are slow,
+ * after some time, and then again as long as there is something to do.
  *
- * Memory is registered in each domain. A peer may have another number of them: then the first ones
- * that both have are used.
+ * Memory is registered in each domain. If a peer has another number of domains, those that both
+ * have are used.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -37,7 +36,7 @@ struct ofi_domains {
     int fd; /* readable when that of a domain is; -1: not all have one */
     struct ofi_tp *domain[OFI_DOMAINS];
     unsigned char place[OFI_THREADS];
-    _Atomic unsigned threads; /* that have been seen */
+    _Atomic unsigned threads; /* number of threads seen so far */
     struct {
         _Alignas(AQI_CACHE_LINE) _Atomic uint64_t at; /* when one of its threads last polled it */
     } looked[OFI_DOMAINS];
@@ -46,7 +45,7 @@ struct ofi_domains {
 struct ofi_domains_peer {
     struct aqi_peer peer;
     _Atomic unsigned count; /* domains that both have; 0: its address is unknown */
-    atomic_bool lost;       /* which is reported once */
+    atomic_bool lost;       /* reported, at most once */
     struct aqi_peer *in[OFI_DOMAINS];
 };
 
@@ -62,7 +61,8 @@ struct ofi_domains_rmem {
     struct aqi_rmem *in[OFI_DOMAINS];
 };
 
-/* Of this thread: the domain whose handlers run, and its polls of the domains of others. */
+/* State of this thread: the domain whose handlers it runs, and its polls of other threads'
+ * domains. */
 static _Thread_local const struct ofi_tp *ofi_domains_serving;
 static _Thread_local struct {
     uint32_t polls;
@@ -82,7 +82,7 @@ static unsigned ofi_domains_mine(struct ofi_domains *all)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The domain of a message to this peer; -1: not now. */
+/* The domain for a message to this peer; -1: unknown for now. */
 static int ofi_domains_place_for(struct ofi_domains *all, struct ofi_domains_peer *peer,
                                  const struct aqi_am *am)
 {
@@ -170,7 +170,7 @@ static unsigned ofi_domains_serve(struct ofi_tp *ofi, enum aqi_progress_mode mod
     return n;
 }
 
-/* Whether it is left to its threads now. */
+/* Whether its own threads have polled it recently. */
 static bool ofi_domains_is_looked_at(const struct ofi_domains *all, unsigned place, uint64_t now)
 {
     return now - atomic_load_explicit(&all->looked[place].at, memory_order_relaxed) <
@@ -234,7 +234,7 @@ static int ofi_domains_wait_fd(struct aqi_tp *tp)
     return ((struct ofi_domains *)tp)->fd;
 }
 
-/* It must poll every domain that keeps this thread from sleeping, whichever thread owns it. */
+/* The thread must poll every domain that keeps it from sleeping, whichever thread owns it. */
 static aq_status ofi_domains_arm(struct aqi_tp *tp, bool on)
 {
     struct ofi_domains *all = (struct ofi_domains *)tp;
@@ -290,7 +290,7 @@ static void ofi_domains_deliver(void *arg, uint32_t source, const struct aqi_am 
     all->tp.hooks.deliver(all->tp.hooks.arg, source, am);
 }
 
-/* In one domain, and so in the others. */
+/* A peer lost in one domain is lost in all. */
 static void ofi_domains_peer_lost(void *arg, uint32_t id, const char *why)
 {
     struct ofi_domains *all = arg;
@@ -311,7 +311,7 @@ static void ofi_domains_mem_dereg(struct aqi_tp *tp, struct aqi_mem *out)
     free(mem);
 }
 
-/* In all of them or in none. */
+/* Register with all domains or with none. */
 static aq_status ofi_domains_mem_reg(struct aqi_tp *tp, void *addr, size_t len,
                                      struct aqi_mem **out)
 {
@@ -406,7 +406,7 @@ static void ofi_domains_close(struct aqi_tp *tp)
     free(all);
 }
 
-/* One descriptor for all of theirs. */
+/* One descriptor for those of all domains. */
 static void ofi_domains_open_fd(struct ofi_domains *all)
 {
     struct epoll_event event = {.events = EPOLLIN};
@@ -419,7 +419,7 @@ static void ofi_domains_open_fd(struct ofi_domains *all)
     }
 }
 
-/* As many as requested, limited by what the processes here can have of the adapter. */
+/* As many as requested, but at most this process's share of the adapter's endpoints. */
 static unsigned ofi_domains_share(const struct ofi_tp *first)
 {
     uint64_t most = first->info->domain_attr->ep_cnt / aqi_max(1, first->rdma.params.local_size);
@@ -434,7 +434,7 @@ static unsigned ofi_domains_share(const struct ofi_tp *first)
     return (unsigned)aqi_max(1, most);
 }
 
-/* As many as possible; at least one. */
+/* Open as many domains as possible, at least one. */
 static aq_status ofi_domains_open_all(struct ofi_domains *all, const struct aqi_tp_params *params)
 {
     struct aqi_tp_params inner = *params;
@@ -486,7 +486,7 @@ aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **t
     return AQ_OK;
 }
 
-/* In place of the one with which it was opened. */
+/* Replaces the table with which it was opened. */
 static const struct aqi_transport ofi_domains_table = {
     .name = "ofi",
     .caps = OFI_CAPS,

@@ -1,4 +1,4 @@
-/* ofi: what the engine asks of it (rdma.h). */
+/* ofi: the driver for the engine (rdma.h). */
 #include "transport/ofi/ofi_impl.h"
 
 #include <string.h>

@@ -11,11 +11,11 @@
 
 enum {
     OFI_CQ_SLACK = 64,
-    OFI_FEW_FDS = 16 /* providers open as many at once, and report errors of their own */
+    OFI_FEW_FDS = 16 /* providers open about as many at once, and may not report EMFILE */
 };
 
-/* ofi_rxm sizes the queues below it for this many peers, which small adapters and rxe reject
- * (ofi_provider_size). */
+/* ofi_rxm sizes the queues below it for FI_UNIVERSE_SIZE peers; small adapters and rxe reject too
+ * many (ofi_provider_size). */
 static void ofi_endpoint_universe(char *text, size_t len)
 {
     const char *peers = getenv("FI_UNIVERSE_SIZE");
@@ -25,7 +25,7 @@ static void ofi_endpoint_universe(char *text, size_t len)
              peers != NULL ? peers : "not set: 256");
 }
 
-/* False: memory is not limited. */
+/* Returns false if memory is not limited. */
 static bool ofi_endpoint_memory(char *text, size_t len)
 {
     struct rlimit limit;
@@ -58,7 +58,7 @@ static aq_status ofi_endpoint_check(const struct ofi_tp *ofi, int err, const cha
 /* With a descriptor if the provider supports one. */
 static int ofi_endpoint_open_queue(struct ofi_tp *ofi)
 {
-    /* A message, and the write of a Long before it. */
+    /* Twice, for each message and the write of a Long before it. */
     struct fi_cq_attr attr = {.size = 2 * aqi_min(ofi->messages, ofi->info->rx_attr->size) +
                                       2 * ofi->room + OFI_CQ_SLACK,
                               .format = FI_CQ_FORMAT_DATA,
@@ -102,8 +102,8 @@ static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
 }
 
 /*
- * A buffer for many messages is released when the next one may not fit. With an endpoint that has
- * not been enabled, shm would end the process here.
+ * Have a buffer for many messages released when the next one may not fit. If the endpoint were not
+ * enabled yet, shm would end the process here.
  */
 static void ofi_endpoint_ask_many(struct ofi_tp *ofi)
 {
@@ -125,7 +125,7 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi)
     return ofi_endpoint_check(ofi, err, "starting the endpoint");
 }
 
-/* The endpoint first: then no posted buffer is used any more. */
+/* The endpoint goes first: after that, posted buffers are no longer accessed. */
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_farewell_close(ofi);

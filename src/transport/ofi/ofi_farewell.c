@@ -1,10 +1,10 @@
 /*
- * ofi: notifying peers that they are lost here. Otherwise one that waits for this process waits
- * forever: silence means nothing to it, and the job knows of no death. The connection that both
- * share may be of no use: where a put's source could not be read any more, tcp;ofi_rxm (1.17) sends
- * nothing more on it, and does not close it. So FAREWELL leaves from a second endpoint, which
- * connects anew, and which is closed a moment later. If it does not arrive, for instance since the
- * peer computes, another one follows when the peer asks (ofi_flush.c).
+ * ofi: notifying peers that they are lost here. Otherwise a peer that waits for this process would
+ * wait forever: it does not treat silence as a failure, and the job knows of no death. The existing
+ * connection may be unusable: once the source of a put has become unreadable, tcp;ofi_rxm (1.17)
+ * sends nothing more on it, but does not close it. So FAREWELL is sent from a second endpoint,
+ * which makes a new connection and is closed a moment later. If it does not arrive, for instance
+ * because the peer is computing, it is sent again when the peer sends a query (ofi_flush.c).
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* For connecting; and for what has been said to leave. */
+/* Time to connect and send; time for sent messages to leave. */
 static const uint64_t ofi_farewell_most_ns = 5000000000, ofi_farewell_last_ns = 1000000000;
 
 void ofi_farewell_begin(struct ofi_tp *ofi, struct ofi_peer *peer)
@@ -62,7 +62,7 @@ void ofi_farewell_close(struct ofi_tp *ofi)
     *from = (struct ofi_farewell){0};
 }
 
-/* Without this, it does not even connect. */
+/* The endpoint makes no progress, not even with connecting, unless its queue is polled. */
 static void ofi_farewell_poll(const struct ofi_farewell *from)
 {
     struct fi_cq_data_entry entry;
@@ -70,7 +70,7 @@ static void ofi_farewell_poll(const struct ofi_farewell *from)
     if (fi_cq_read(from->cq, &entry, 1) == -FI_EAVAIL) (void)fi_cq_readerr(from->cq, &failed, 0);
 }
 
-/* --- what is said ---------------------------------------------------------------------------- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 static int ofi_farewell_find(const struct ofi_tp *ofi, struct ofi_peer *peer)
 {
@@ -81,7 +81,7 @@ static int ofi_farewell_find(const struct ofi_tp *ofi, struct ofi_peer *peer)
     return fi_av_insert(ofi->farewell.av, name, 1, &peer->there, 0, NULL) == 1 ? 0 : -FI_EAGAIN;
 }
 
-/* It is injected, so that its memory need not be registered for this endpoint. */
+/* Injected, so that its memory need not be registered for this endpoint. */
 static ssize_t ofi_farewell_say(const struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     _Alignas(OFI_ALIGN) unsigned char bytes[2 * OFI_ALIGN] = {0};
@@ -100,7 +100,7 @@ static ssize_t ofi_farewell_say(const struct ofi_tp *ofi, struct ofi_peer *peer)
     return fi_inject(ofi->farewell.ep, bytes, sizeof(bytes), peer->there);
 }
 
-/* Whether there is no room yet for some. */
+/* Returns whether some have to be sent again, for lack of room. */
 static bool ofi_farewell_say_all(struct ofi_tp *ofi)
 {
     bool more = false;
@@ -118,7 +118,7 @@ static bool ofi_farewell_say_all(struct ofi_tp *ofi)
     return more;
 }
 
-/* Those that were not reached may be, when they ask. */
+/* Peers that were not reached are notified when they send a query, unless `for_good`. */
 static void ofi_farewell_end(struct ofi_tp *ofi, bool for_good)
 {
     for (uint32_t id = 0; id < ofi->rdma.params.size; id++) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* They are never called: progress opens the endpoint. */
+/* Only their addresses matter: progress opens the endpoint. */
 static struct fid_domain domain;
 static struct fid_cq queue;
 
@@ -24,9 +24,9 @@ static void peer_that_fails_here_is_notified(void **state)
     aqi_rdma_fail(&ofi.rdma, &peer.rdma, "the source of a put could not be read any more");
     assert_true(peer.parting);
     assert_true(ofi.farewell.due);
-    assert_int_equal(ofi_arm(&ofi.rdma.tp, true), AQ_AGAIN); /* progress has to go on */
+    assert_int_equal(ofi_arm(&ofi.rdma.tp, true), AQ_AGAIN); /* progress must not stop */
     peer.parting = ofi.farewell.due = false;
-    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* it has not heard */
+    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* it has not been notified */
     assert_true(peer.parting);
     assert_true(ofi.farewell.due);
 }
@@ -40,7 +40,7 @@ static void none_is_notified_in_vain(void **state)
     aqi_rdma_disconnect(&ofi.rdma.tp, &peer.rdma.peer); /* it has ended */
     assert_true(peer.rdma.down);
     assert_false(ofi.farewell.due);
-    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* sent before */
+    ofi_flush_received(&ofi, &peer, OFI_FLUSH, 1); /* sent before it ended */
     assert_false(ofi.farewell.due);
     begin(&ofi, &peer);
     peer.addr = FI_ADDR_NOTAVAIL; /* it was never reached */

@@ -1,21 +1,21 @@
 /*
  * ofi: confirming that messages have arrived. A provider's completion of a message means that it
- * has left, not that it has arrived: data that is still in a connection that breaks, or in an
- * endpoint that is closed, is lost. So messages to a peer are numbered, and each carries the number
- * of the peer's that have arrived without a gap. Senders keep unconfirmed messages; credits limit
+ * has left, not that it has arrived: data in a connection that breaks, or in an endpoint that is
+ * closed, is lost. So messages to a peer are numbered, and each carries the number of the last of
+ * the peer's messages received without a gap. Senders keep unconfirmed messages; credits limit
  * their number.
  *
  * To learn more, a process sends a query, FLUSH, which the peer answers at once with FLUSHED.
  * Queries are sent
  *   - before reporting that nothing is in flight,
  *   - after the provider has reported a broken connection, with growing pauses,
- *   - about messages that have not arrived for long, as a connection may break without a report.
+ *   - when messages have been unconfirmed for long, as a connection may break without a report.
  *
- * Messages that are missing according to the answer to the latest query are sent again. They may
- * only be late; a receiver drops duplicates, and keeps early messages until their turn.
+ * Messages that are missing according to the answer to the latest query are resent. They may only
+ * be late; a receiver drops duplicates, and keeps early messages until their turn.
  *
- * Late transfers cause queries, too: a peer that answers repeatedly makes calls, and if no
- * operation that the provider has for it ends meanwhile, none ever will, and the peer is lost.
+ * Late transfers cause queries, too: a peer that answers repeatedly makes calls, and if none of the
+ * provider's operations for it ends meanwhile, none ever will, and the peer is lost.
  *
  * Queries and answers are not numbered: if they are lost, the next ones replace them.
  */
@@ -30,13 +30,14 @@
 enum { OFI_FLUSH_CALLS = 8 /* answers of a peer after which its operations could have ended */ };
 
 /*
- * The longest pauses: of broken connections; and of all, as a query or its answer may be lost. They
- * are not shorter since queries wait in the memory of a peer that computes.
+ * The last two are the longest pauses: for broken connections, and for all, as a query or its
+ * answer may be lost. They are not shorter because queries occupy the memory of a peer that is
+ * computing.
  */
 static const uint64_t ofi_flush_late_ns = 20000000, ofi_flush_broken_ns = 1000000,
                       ofi_flush_pause_ns = 1000000000, ofi_flush_most_ns = 10000000000;
 
-/* --- what is kept ---------------------------------------------------------------------------- */
+/* --- kept messages --------------------------------------------------------------------------- */
 
 void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
 {
@@ -68,7 +69,7 @@ void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *
     ofi->flushes = true;
 }
 
-/* A number that cannot be says nothing. */
+/* Impossible numbers are ignored. */
 void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived)
 {
     if (arrived - peer->confirmed > peer->given - peer->confirmed) return;
@@ -91,9 +92,9 @@ void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer)
     peer->ask = peer->answer = false;
 }
 
-/* --- what comes early or twice --------------------------------------------------------------- */
+/* --- early and duplicate messages ------------------------------------------------------------ */
 
-/* Credits bound how far ahead a message may be. What says that one is void takes its place. */
+/* Credits bound how far ahead a message may be. An OFI_VOID replaces the message of its number. */
 bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf)
 {
     struct ofi_buf **at = &peer->early;
@@ -113,7 +114,7 @@ bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *
     return true;
 }
 
-/* While a handler runs, a copy of one of these may have arrived in order. */
+/* While a handler ran, a duplicate of one of these may have arrived in order. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     while (peer->early != NULL) {
@@ -127,9 +128,9 @@ struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer)
     return NULL;
 }
 
-/* --- questions and answers ------------------------------------------------------------------- */
+/* --- queries and answers --------------------------------------------------------------------- */
 
-/* AQ_AGAIN: progress tries again. */
+/* AQ_AGAIN: progress will retry. */
 static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
                                 uint32_t number)
 {
@@ -153,7 +154,8 @@ static aq_status ofi_flush_send(struct ofi_tp *ofi, struct ofi_peer *peer, uint8
 }
 
 /*
- * False: not all now. Those that the provider still has are sent again when it has completed them.
+ * Returns false if not all could be resent now. Messages that the provider still has are resent
+ * when it has completed them.
  */
 static bool ofi_flush_repeat(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
@@ -210,7 +212,7 @@ static uint32_t ofi_flush_ended(const struct ofi_peer *peer)
     return peer->confirmed + peer->pieces;
 }
 
-/* It makes calls, so operations that the provider has for it end now, or never. */
+/* The peer makes calls, so the provider's operations for it end now or never. */
 static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     bool owed = peer->kept != NULL || ofi_transfer_is_posted(peer);
@@ -248,7 +250,7 @@ void ofi_flush_received(struct ofi_tp *ofi, struct ofi_peer *peer, uint8_t what,
         peer->broken = 0;
         peer->again = peer->kept;
     } else {
-        return; /* an earlier one */
+        return; /* stale */
     }
     ofi_flush_calls(ofi, peer);
     if (peer->rdma.down) return;
@@ -274,7 +276,7 @@ void ofi_flush_broken(struct ofi_tp *ofi, struct ofi_peer *peer, const char *why
     ofi->look_at = 0;
 }
 
-/* Broken again, or for the first time. */
+/* The connection broke, again or for the first time. */
 static void ofi_flush_fail(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
 {
     char why[sizeof(peer->rdma.why)];

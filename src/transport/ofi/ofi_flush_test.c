@@ -101,7 +101,7 @@ static void what_is_late_is_asked_for(void **state)
     assert_true(last - later > later - at);
 }
 
-/* Of the queries, too, and of what answers them, any may be lost. */
+/* Queries and their answers may be lost, too. */
 static void pauses_between_queries_are_bounded(void **state)
 {
     struct ofi_tp ofi;
@@ -161,7 +161,7 @@ static ssize_t nothing_read(struct fid_cq *cq, void *buf, size_t count)
     return -FI_EAGAIN;
 }
 
-/* Of two threads in progress, the one that read its clock first may get the lock last. */
+/* If two threads call progress, the one that read its clock first may get the lock last. */
 static void thread_whose_clock_is_older_breaks_nothing(void **state)
 {
     struct ofi_tp ofi;
@@ -204,7 +204,7 @@ static void who_calls_and_gets_nothing_is_lost(void **state)
     begin(&ofi, &peer);
     ofi.info = &info;
     ofi_config.repair_ns = 60 * SECOND;
-    for (unsigned s = 1; s < 200; s++) /* there is nothing to get */
+    for (unsigned s = 1; s < 200; s++) /* no operation is pending */
         assert_false(is_lost_after_call(&ofi, &peer, s));
     ofi_flush_keep(&ofi, &peer, &bufs[0]);
     ofi_flush_keep(&ofi, &peer, &bufs[1]);

@@ -1,7 +1,7 @@
 /*
  * Private to ofi. There is one endpoint, which needs no connections: a peer is an entry of the
  * address vector, added on first use. All completions come from one queue; the context of an entry
- * says what it is about. With several domains (ofi_domains.c), each has all of this.
+ * identifies the operation. With several domains (ofi_domains.c), each has all of this.
  *
  * One lock guards everything; it is not held while handlers run.
  */
@@ -19,7 +19,7 @@ enum {
     OFI_FRAME = 96,  /* maximum bytes before the payload of a message; a tail follows it */
     OFI_ALIGN = 16,  /* of a message, and so of its payload */
     OFI_NAME = 64,   /* bytes of a provider's address, at most */
-    OFI_FLUSHES = 1, /* of a peer that are under way, and as many answers */
+    OFI_FLUSHES = 1, /* queries of a peer in flight, and as many answers */
     OFI_DOMAINS = 8
 };
 
@@ -48,26 +48,26 @@ static inline size_t ofi_buffer_bytes(size_t medium)
     return aqi_round_up(OFI_FRAME + medium + sizeof(struct ofi_tail), 64);
 }
 
-/* --- what is under way ----------------------------------------------------------------------- */
+/* --- operations in flight -------------------------------------------------------------------- */
 
-/* Features that are optional, if the self-test finds that the provider does not have them. */
+/* Features whose absence the self-test detects; all but the first are optional. */
 enum ofi_part {
     OFI_ITSELF = 1 << 0, /* it reaches itself; otherwise nothing can be tested */
     OFI_INJECT = 1 << 1,
     OFI_REMOTE = 1 << 2, /* remote writes and reads */
     OFI_WAKE = 1 << 3,   /* waiting by the descriptor of the completion queue */
     OFI_MANY = 1 << 4,   /* one buffer for many messages */
-    OFI_PUTS = 1 << 5,   /* injected ones */
-    OFI_REPORT = 1 << 6  /* remote writes that the target's queue reports */
+    OFI_PUTS = 1 << 5,   /* injected puts */
+    OFI_REPORT = 1 << 6  /* remote writes reported by the target's queue */
 };
 
-/* The `handler` of messages of the transport itself, which are of no kind. */
+/* The `handler` of the transport's own messages, whose kind is AQI_AM_NONE. */
 enum {
     OFI_FLUSH = 1,
     OFI_FLUSHED = 2,
     OFI_LENDING = AQI_RDMA_LENDING,
     OFI_VOID = 4,
-    OFI_FAREWELL = 5 /* the receiver is lost to the sender */
+    OFI_FAREWELL = 5 /* the sender considers the receiver lost */
 };
 
 enum ofi_kind { OFI_RECEIVE, OFI_AREA, OFI_SEND, OFI_CONTROL, OFI_PIECE };
@@ -78,12 +78,12 @@ struct ofi_ctx {
     enum ofi_kind kind;
 };
 
-/* All memory of a chunk, into which the provider puts one message after the other. */
+/* The memory of a chunk, which the provider fills with one message after the other. */
 struct ofi_area {
     struct ofi_ctx ctx;
     struct ofi_area *next;
     struct aqi_rdma_chunk *chunk;
-    uint32_t messages; /* messages in it that were reported and are in use */
+    uint32_t messages; /* reported messages in it that are in use */
     bool posted;       /* owned by the provider */
     bool spoiled;      /* the provider reported nonsense about it: not posted again */
 };
@@ -91,43 +91,48 @@ struct ofi_area {
 struct ofi_buf {
     struct aqi_rdma_buf rdma; /* rdma.len: without the tail */
     struct ofi_ctx ctx;
-    struct ofi_buf *next;  /* of those that are kept, or came early */
+    struct ofi_buf *next;  /* in the list of kept or early messages */
     struct ofi_area *area; /* location of a message that shares a buffer, or NULL */
     uint32_t number;       /* of a message */
-    bool busy, kept;       /* with the provider; until the peer has it */
-    bool is_long, voided;  /* the header of a write that is reported; and which has failed */
-    uint32_t write;        /* the number of that */
+    bool busy, kept;       /* owned by the provider; until the peer confirms it */
+    bool is_long, voided;  /* the header of a reported write; that write has failed */
+    uint32_t write;        /* the number of that write */
 };
 
 struct ofi_peer {
     struct aqi_rdma_peer rdma;
-    fi_addr_t addr;   /* FI_ADDR_NOTAVAIL: not in the address vector yet */
-    uint64_t end_by;  /* when transfers end whose memory the provider keeps, in ns; 0: none */
-    uint64_t refused; /* since when it has no room for this peer, in ns; 0: it has */
-    bool doubted;     /* that has been reported */
-    uint32_t sends;   /* messages that the provider has not completed */
-    /* Messages: the number of the last one; those after `confirmed` are kept, in order. */
+    fi_addr_t addr;  /* FI_ADDR_NOTAVAIL: not in the address vector yet */
+    uint64_t end_by; /* when to end transfers whose memory the provider still has, in ns; 0: none */
+    uint64_t
+        refused;  /* since when the provider has had no room for this peer, in ns; 0: it has room */
+    bool doubted; /* the lack of room has been reported */
+    uint32_t sends; /* messages not completed by the provider */
+    /* Messages: `given` is the number of the last one; those after `confirmed` are kept, in
+     * order. */
     uint32_t given, confirmed;
     struct ofi_buf *kept, **last_kept;
-    struct ofi_buf *again; /* the next one to be sent again, up to `until` */
+    struct ofi_buf *again; /* the next one to resend, up to number `until` */
     uint32_t until;
     uint32_t received;     /* messages received without a gap */
     struct ofi_buf *early; /* those after a gap, in order */
-    /* Queries: the last one, which is to be sent or is unanswered; one to be answered. */
+    /* Queries: the number of our last one, whether one must be sent (`ask`) or is unanswered
+     * (`asked`); the number of the peer's, whether it must be answered. */
     uint32_t question, answered;
     bool ask, asked, answer;
-    uint32_t queries;        /* and answers, that the provider has not completed */
-    bool failed;             /* the connection broke, which has not been looked at */
-    bool unaware, parting;   /* it is lost, and may not know; it is being notified */
-    bool parted;             /* this process is lost there */
+    uint32_t queries;        /* and answers, not completed by the provider */
+    bool failed;             /* the connection broke, which has not been handled yet */
+    bool unaware, parting;   /* it is lost here, and may not know; it is being notified */
+    bool parted;             /* it considers this process lost */
     fi_addr_t there;         /* in the address vector of farewells */
-    uint64_t broken;         /* since when, in ns, without a sign that it is well; 0: it is */
-    uint64_t ask_at, pause;  /* what is under way since it was `seen`, in ns; 0: nothing was */
-    uint32_t pieces, seen;   /* that have ended; with what was confirmed */
-    uint64_t owed;           /* since when nothing has ended, in ns */
-    uint32_t owed_at, calls; /* what had ended then; what the peer has asked and answered since */
-    /* Longs: the number of the last write, and headers that are kept; writes that have come, all
-     * up to this number and of the next ones those with a bit. */
+    uint64_t broken;         /* when the connection broke, in ns; 0: it works */
+    uint64_t ask_at, pause;  /* when to send the next query, in ns; 0: nothing is in flight; the
+                                pause before it */
+    uint32_t pieces, seen;   /* pieces ended; that plus messages confirmed, at the last check */
+    uint64_t owed;           /* since when no operation has ended, in ns */
+    uint32_t owed_at, calls; /* operations ended by then; queries and answers of the peer since */
+    /* Longs: `writes` is the number of the last write to the peer, `longs` the headers kept. Of its
+     * writes, all up to number `written` have arrived, and of the next ones those whose bit is
+     * set. */
     uint32_t writes, longs, written;
     uint64_t written_more;
 };
@@ -135,19 +140,19 @@ struct ofi_peer {
 /* A transfer. */
 struct ofi_op {
     struct aqi_transfer op;
-    bool exposed;        /* the provider has the initiator's memory */
+    bool exposed;        /* the provider may access the initiator's memory */
     bool inject;         /* the provider copies it */
-    uint64_t key, shift; /* there; and from op.remote to what the provider calls it */
+    uint64_t key, shift; /* of the peer's memory; offset from op.remote to the provider's address */
     void *desc;          /* AQI_BY_KNOWN */
-    uint32_t header;     /* then: the number of the message */
-    uint64_t data;       /* and what is reported */
+    uint32_t header;     /* of a Long: the number of that message */
+    uint64_t data;       /* and the data reported with its write */
 };
 
 /* A part of a transfer, as given to the provider. */
 struct ofi_piece {
     struct ofi_ctx ctx;
     struct aqi_rdma_piece rdma;
-    unsigned cancelled; /* how often */
+    unsigned cancelled; /* number of times */
     struct ofi_piece *next_again;
 };
 
@@ -176,10 +181,10 @@ struct ofi_rmem {
     bool lent;
 };
 
-/* The endpoint from which peers are notified that they are lost here. */
+/* The endpoint that notifies peers that they are lost here. */
 struct ofi_farewell {
     bool due;
-    uint64_t until; /* when it is closed, in ns */
+    uint64_t until; /* when to close it, in ns */
     struct fid_av *av;
     struct fid_cq *cq;
     struct fid_ep *ep;
@@ -189,7 +194,7 @@ struct ofi_farewell {
 
 struct ofi_tp {
     struct aqi_rdma rdma;
-    const struct aqi_tp *front; /* the core's handle: this one, or that of several domains */
+    const struct aqi_tp *front; /* the core's handle: this one, or that of all domains */
     unsigned place;             /* index of this one among the domains */
     struct fi_info *info;
     struct fid_fabric *fabric;
@@ -199,20 +204,20 @@ struct ofi_tp {
     struct fid_ep *ep;
     unsigned without; /* enum ofi_part */
     int fd;           /* readable when there are completions; -1: the provider has none */
-    uint64_t look_at; /* when peers are to be checked, in ns */
+    uint64_t look_at; /* when to check peers, in ns */
     struct aqi_credit_limits limits; /* limits on requests in flight, as in force */
     size_t inject;                   /* bytes of the largest message that the provider copies */
     size_t put_inject;               /* and of the largest put */
-    size_t reported;   /* and of the largest Long whose write the peer's queue reports */
-    uint32_t messages; /* that may be on their way here, if all peers send at once */
-    uint32_t receives; /* buffers that are to be posted, and are */
+    size_t reported;   /* and of the largest Long whose write is reported by the peer's queue */
+    uint32_t messages; /* maximum in flight to this process, if all peers send at once */
+    uint32_t receives; /* buffers to post; posted */
     uint32_t posted;
-    uint32_t room, out; /* operations that may be in flight, and are */
+    uint32_t room, out; /* operations in flight: the limit; the number */
     uint64_t next_key;
     struct ofi_area *free_areas;
-    bool flushes;            /* queries, answers or messages are to be sent again */
+    bool flushes;            /* there are queries or answers to send, or messages to resend */
     uint32_t dying;          /* peers with `end_by` */
-    struct ofi_piece *again; /* pieces that are to be posted again */
+    struct ofi_piece *again; /* pieces to post again */
     struct ofi_farewell farewell;
     struct aqi_pool pieces;
     /* Completions that were read but not handled. */
@@ -257,7 +262,7 @@ static inline void ofi_buf_put(struct ofi_tp *ofi, struct ofi_buf *buf)
     aqi_rdma_put(&ofi->rdma, &buf->rdma);
 }
 
-/* Of memory that need not be registered: NULL. */
+/* NULL for memory that need not be registered. */
 static inline void *ofi_mr_desc(void *mr)
 {
     return mr != NULL ? fi_mr_desc(mr) : NULL;
@@ -285,11 +290,11 @@ int ofi_describe(struct aqi_tp *tp, char *buf, size_t len);
 aq_status ofi_domains_open(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
 /*
- * ofi_provider.c: the provider to use, to be freed with freeinfo. NULL: `why` is the reason.
- * `asked`: the transport was requested by name; `endpoints` of the job, 0: unknown.
+ * ofi_provider.c: find the provider to use, to be freed with freeinfo. NULL: none, for the reason
+ * `why`. `asked`: the transport was requested by name; `endpoints`: number in the job, 0: unknown.
  */
 struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, size_t len);
-uint64_t ofi_provider_order(void); /* requested of it */
+uint64_t ofi_provider_order(void); /* the requested message order */
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe);
 
 /* ofi_endpoint.c: the libfabric objects, which may be opened again. */
@@ -297,7 +302,7 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi);
 void ofi_endpoint_close(struct ofi_tp *ofi);
 /* Bind an endpoint to these, and enable it. Returns 0 or a negative errno of libfabric. */
 int ofi_endpoint_enable(struct fid_ep *ep, struct fid_av *av, struct fid_cq *cq);
-void ofi_endpoint_drop(struct fid *fid); /* NULL: nothing */
+void ofi_endpoint_drop(struct fid *fid); /* no-op on NULL */
 
 /* ofi_trial.c: open the endpoint and test the features that will be used. */
 aq_status ofi_trial_open(struct ofi_tp *ofi);
@@ -307,22 +312,20 @@ int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len);
 /* ofi_receive.c: buffers for arriving messages. With the lock held. */
 /* How many requests may be in flight, given the memory for arrivals; before the endpoint opens. */
 void ofi_receive_limit(struct ofi_tp *ofi);
-/* The number of buffers, and their kind. */
+/* Set the number of buffers, and their kind. */
 void ofi_receive_size(struct ofi_tp *ofi);
-/* Post as many as needed. */
+/* Post as many buffers as needed. */
 void ofi_receive_post(struct ofi_tp *ofi);
-/* A completion of a receive was read, which may be handled after others. */
+/* Account for the completion of a receive when it is read; it may be handled after later ones. */
 void ofi_receive_found(struct ofi_tp *ofi, const struct fi_cq_data_entry *entry);
-/* Whether it reports a write of a peer. Then it has no context of ours. */
+/* Whether it reports a peer's write, and so has no context of ours. */
 static inline bool ofi_receive_is_write(const struct fi_cq_data_entry *entry)
 {
     return (entry->flags & FI_REMOTE_WRITE) != 0 || entry->op_context == NULL;
 }
-/* Its message, which `view` has room for; NULL: it is of none. */
+/* The message of a completion, described by `view` if it has no buffer of its own; NULL: none. */
 struct ofi_buf *ofi_receive_message(const struct fi_cq_data_entry *entry, struct ofi_buf *view);
-/*
- * The same message in a buffer of its own, which may be kept; NULL: out of memory, and it is lost.
- */
+/* The same message in a buffer that may be kept; NULL: out of memory, and the message is lost. */
 struct ofi_buf *ofi_receive_keep(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf);
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx);
@@ -352,25 +355,26 @@ void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
  * re-established.
  */
 bool ofi_peer_is_cut(int err);
-/* Whether a call that failed may succeed later: without a file descriptor for a connection, too. */
+/* Whether a failed call may succeed later. This includes a lack of file descriptors for
+ * connections. */
 static inline bool ofi_peer_is_full(ssize_t err)
 {
     return err == -FI_EAGAIN || AQI_UNLIKELY(err == -FI_EMFILE);
 }
 /*
- * The provider has no room for an operation to this peer: after half a minute there is a warning,
- * and after AQ_OFI_REFUSED_TIMEOUT the peer is lost.
+ * The provider has no room for an operation to this peer: warn after half a minute; after
+ * AQ_OFI_REFUSED_TIMEOUT the peer is lost.
  */
 aq_status ofi_peer_refused(struct ofi_tp *ofi, struct ofi_peer *peer);
-/* Whether operations are late. */
+/* Check for late operations. */
 void ofi_peer_look(struct ofi_tp *ofi);
-/* Transfers with dead peers end, though the provider never completes some of them. */
+/* End transfers with dead peers. The provider never completes some of them. */
 void ofi_peer_end_transfers(struct ofi_tp *ofi);
 
 /* ofi_message.c */
 /*
- * Returns the provider's result; the completion, if there will be one, has the buffer as its
- * context.
+ * Returns the provider's result. The context of the completion, if there will be one, is that of
+ * the buffer.
  */
 ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
                               size_t len);
@@ -381,31 +385,34 @@ static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {
     return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);
 }
-/* Number and keep the message in the buffer, as the next one to this peer; otherwise release it. */
+/* Number and keep the message in the buffer, as the next one to this peer. Releases it on
+ * failure. */
 aq_status ofi_message_post(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
-/* The same, and what cannot be sent now is as what the provider has lost. */
+/* Likewise, but a message that cannot be sent now is resent later, as if the provider had lost
+ * it. */
 void ofi_message_post_later(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
-/* The same without a number of its own. */
+/* Send the message without numbering or keeping it. */
 aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf,
                            enum ofi_kind kind);
 /* The lock is released while a handler runs. */
 unsigned ofi_message_received(struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                               enum aqi_progress_mode mode);
-/* Run the handler, without the lock. Another buffer has replaced this one. */
+/* Run the handler, without the lock. Another buffer has been posted in place of this one. */
 void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf);
-/* Those that came early and whose turn it is now. */
+/* Process early messages whose turn has come. */
 void ofi_message_take_early(struct ofi_tp *ofi, struct ofi_peer *peer, enum aqi_progress_mode mode);
 void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf);
 
 /* ofi_flush.c. With the lock held. */
-/* Until it has arrived. */
+/* Keep the message until it has arrived. */
 void ofi_flush_keep(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
 void ofi_flush_arrived(struct ofi_tp *ofi, struct ofi_peer *peer, uint32_t arrived);
-/* Send again what is kept from this one on. */
+/* Resend kept messages from this one on. */
 void ofi_flush_again(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
-/* Keep a message that is not the next one of the peer; false: it is malformed, or a duplicate. */
+/* Keep a message that is not the peer's next one. Returns false if it is malformed or a
+ * duplicate. */
 bool ofi_flush_early(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi_buf *buf);
-/* Of those that were kept so, what is its turn now, or NULL. */
+/* Take the early message whose turn has come, or NULL. */
 struct ofi_buf *ofi_flush_next(struct ofi_tp *ofi, struct ofi_peer *peer);
 /* Whether all messages to this peer have arrived. If that is unknown, a query is sent. */
 bool ofi_flush_confirmed(struct ofi_tp *ofi, struct ofi_peer *peer);
@@ -418,11 +425,12 @@ uint64_t ofi_flush_look(struct ofi_tp *ofi, struct ofi_peer *peer, uint64_t now)
 void ofi_flush_forget(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost */
 
 /* ofi_farewell.c. With the lock held. */
-/* Notify this peer, which is lost here but may live. */
+/* Begin to notify this peer, which is lost here but may be alive. */
 void ofi_farewell_begin(struct ofi_tp *ofi, struct ofi_peer *peer);
-void ofi_farewell_again(struct ofi_tp *ofi, struct ofi_peer *peer); /* it is lost, and asks */
-void ofi_farewell_push(struct ofi_tp *ofi); /* in each round while it is due */
-/* This process is lost there. */
+void ofi_farewell_again(struct ofi_tp *ofi,
+                        struct ofi_peer *peer); /* it is lost, and sends queries */
+void ofi_farewell_push(struct ofi_tp *ofi);     /* in each round while it is due */
+/* The peer considers this process lost. */
 void ofi_farewell_received(struct ofi_tp *ofi, struct ofi_peer *peer);
 void ofi_farewell_close(struct ofi_tp *ofi);
 
@@ -434,22 +442,22 @@ aq_status ofi_get(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rme
                   uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                   struct aqi_comp *comp);
 /* With the lock held. */
-/* Post the write of a Long, wholly; AQ_AGAIN, AQ_ENOTSUP: not at all. Without counters its source
+/* Post all of the write of a Long, or nothing (AQ_AGAIN, AQ_ENOTSUP). Without counters, its source
  * is copied. */
 aq_status ofi_transfer_write_reported(struct ofi_tp *ofi, const struct ofi_op *want,
                                       const struct ofi_rmem *rmem, const struct aqi_mem *mem);
 /* Post a piece; returns the provider's result. */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece);
 void ofi_transfer_piece_done(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status);
-/* The memory there has changed: if it was lent, the piece goes by messages. */
+/* The peer's memory has changed: if it was lent, transfer the piece by messages. */
 void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece);
 /*
- * The connection broke during it; `reached`: possibly after it reached the peer, whose memory may
- * have been unmapped since.
+ * The connection broke before the piece was complete; `reached`: possibly because the peer, whose
+ * memory may have been unmapped, rejected it.
  */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached);
 void ofi_transfer_push_again(struct ofi_tp *ofi);
-bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* a piece to it */
+bool ofi_transfer_is_posted(const struct ofi_peer *peer); /* whether a piece is */
 void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer);
 /*
  * Everything to this peer fails; `now`: including pieces whose memory the provider has not
@@ -463,18 +471,18 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
                       struct aqi_comp *comp);
 /* With the lock held. */
 void ofi_long_open(struct ofi_tp *ofi); /* after the self-test */
-/* Of a transfer: has the peer its header, and so the write? */
+/* Whether the peer has the header of this transfer, and so the write. */
 bool ofi_long_has_arrived(const struct ofi_op *op);
 void ofi_long_failed(struct ofi_tp *ofi, const struct ofi_op *op);
-/* Make this header a message that says that it is none. */
+/* Turn this header into an OFI_VOID message. */
 void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf);
-/* A write has come, of this peer; NULL: of none. */
+/* A write has been reported. Returns its initiator; NULL: none. */
 struct ofi_peer *ofi_long_reported(struct ofi_tp *ofi, uint64_t data);
 void ofi_long_voided(struct ofi_peer *peer, const struct ofi_buf *buf); /* in its turn */
-bool ofi_long_waits(const struct ofi_buf *buf); /* a message, for a write that has not come */
+bool ofi_long_waits(const struct ofi_buf *buf); /* a message, for a write that has not arrived */
 
 /* ofi_progress.c */
-/* The error in the queue, also as text; NULL: none. */
+/* Read the error from the queue, also as text. NULL: none. */
 struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, size_t len);
 unsigned ofi_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 uint64_t ofi_next_deadline(struct aqi_tp *tp);

@@ -1,4 +1,4 @@
-/* ofi: messages about memory that is lent: as they are sent, and to which peers. */
+/* ofi: lending messages: their contents, and to which peers they are sent. */
 #include "transport/ofi/ofi_peer_world_test.h"
 
 #include <setjmp.h>
@@ -99,7 +99,7 @@ static void a_message_has_all_that_was_given(void **state)
     }
 }
 
-/* The cache asks again when there is room. */
+/* The cache retries when there is room. */
 static void without_room_a_message_is_tried_again(void **state)
 {
     (void)state;
@@ -113,7 +113,7 @@ static void without_room_a_message_is_tried_again(void **state)
         assert_null(world.peer.kept);
     }
     assert_int_equal(world.sent, 0);
-    world.ofi.room = 2; /* and what is kept free for replies */
+    world.ofi.room = 2; /* plus the room reserved for replies */
     world.ofi.out = 2;
     assert_int_equal(aqi_lending_send(&world.ofi.rdma, PEER, "8 bytes", 8), AQ_OK);
     assert_int_equal(world.sent, 1);
@@ -132,7 +132,7 @@ static void nothing_is_sent_to_a_peer_that_is_gone(void **state)
     assert_int_equal(world.peer.rdma.lender.sent, 0);
 }
 
-/* A part of a transfer is one of the peer's, with all that the whole has. */
+/* A part of a transfer is a transfer of the peer, and inherits everything from the whole. */
 static void parts_are_transfers_of_the_peer(void **state)
 {
     unsigned char local[17];
@@ -158,7 +158,7 @@ static void parts_are_transfers_of_the_peer(void **state)
     aqi_pool_put(&world.ofi.rdma.ops, op);
 }
 
-/* Its key is as the provider gave it, or the memory is reached by messages. */
+/* The key must have the provider's format; otherwise the memory is accessed by messages. */
 static void keys_that_are_none(void **state)
 {
     uint64_t words[2] = {9, 1 << 20};

@@ -29,7 +29,7 @@ struct ofi_library {
 };
 extern struct ofi_library ofi_library;
 
-/* NULL: it is available; otherwise why not and what to do. */
+/* NULL if it is available; otherwise why it is not, and what to do. */
 const char *ofi_library_missing(void);
 
 /* getinfo, with signal dispositions restored afterwards. */

@@ -1,17 +1,17 @@
 /*
- * ofi: Longs whose payload is written. Their header is sent right after that, without waiting for
- * the write to complete, so that a Long takes one trip. No order of the two is relied on: the write
- * carries data that the target's completion queue reports (FI_REMOTE_CQ_DATA), and until then the
- * header is kept there like a message that came early.
+ * ofi: Longs whose payload is written. The header is sent right after the write, without waiting
+ * for its completion, so that a Long takes one trip. The order of the two does not matter: the
+ * write carries data that the target's completion queue reports (FI_REMOTE_CQ_DATA), and until then
+ * the target keeps the header like an early message.
  *
- * Such writes to a peer are numbered, and the header has the number of its own. At most OFI_LONGS
- * headers to a peer are not confirmed, so 64 bits say which of the writes have arrived, and a write
- * that is repeated changes nothing.
+ * Such writes to a peer are numbered, and each header carries the number of its write. At most
+ * OFI_LONGS headers to a peer are unconfirmed, so 64 bits record which writes have arrived, and a
+ * repeated write has no effect on them.
  *
- * If its connection breaks, a write is repeated, but not before the peer has answered that the
+ * If the connection breaks, a write is repeated, but only after the peer has answered that the
  * header has not arrived: otherwise the write has, and the program may have changed that memory
- * since. If a write fails for good, nothing must wait for it: its header is sent again, under the
- * same number, as OFI_VOID.
+ * since. If a write fails for good, nothing must wait for it: its header is resent, with the same
+ * number, as OFI_VOID.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -24,17 +24,17 @@
 
 enum {
     OFI_LONGS = 64,
-    OFI_LONG_NUMBER = 8 /* bits of the number in what is reported; above it is the rank */
+    OFI_LONG_NUMBER = 8 /* bits of the number in the reported data; above it is the rank */
 };
 
-/* Behind the arguments of a header. */
+/* Follows the arguments of a header. */
 struct ofi_long {
     uint32_t valid, number;
 };
 
-/* --- which, and how -------------------------------------------------------------------------- */
+/* --- conditions ------------------------------------------------------------------------------ */
 
-/* A peer that has confirmed nothing may not know this process yet, and would miss the report. */
+/* A peer that has confirmed nothing may not know this process yet, and would ignore the report. */
 static bool ofi_long_is_reported(const struct ofi_peer *peer, const struct aqi_am *am,
                                  const struct ofi_rmem *rmem)
 {
@@ -47,8 +47,8 @@ static uint64_t ofi_long_data(const struct ofi_tp *ofi, uint32_t number)
     return (uint64_t)ofi->rdma.params.self << OFI_LONG_NUMBER | (number & UINT8_MAX);
 }
 
-/* shm, by virtual addresses, copies into the peer's memory itself. So a write is complete at once,
- * and a message that is not injected is slower than a write and one that is. */
+/* With virtual addresses, shm itself copies into the peer's memory, so a write is complete at once,
+ * and a write plus an injected message is faster than a message that is not injected. */
 static bool ofi_long_is_direct(const struct ofi_tp *ofi)
 {
     return ofi->info->ep_attr->protocol == FI_PROTO_SHM && ofi_wants(ofi, FI_MR_VIRT_ADDR);
@@ -140,7 +140,7 @@ aq_status ofi_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     return st;
 }
 
-/* --- what fails ------------------------------------------------------------------------------ */
+/* --- failures -------------------------------------------------------------------------------- */
 
 bool ofi_long_has_arrived(const struct ofi_op *op)
 {
@@ -177,7 +177,7 @@ void ofi_long_void(const struct ofi_tp *ofi, struct ofi_buf *buf)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* This write has arrived, or never will. A number too far ahead is of no write. */
+/* This write has arrived, or never will. Numbers too far ahead are ignored. */
 static void ofi_long_mark(struct ofi_peer *peer, uint32_t ahead)
 {
     if (ahead >= OFI_LONGS) return;

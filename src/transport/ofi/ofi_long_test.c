@@ -97,7 +97,7 @@ static void what_is_of_no_write_changes_nothing(void **state)
     assert_true(waits(WINDOW + 1));
 }
 
-/* The function that reads the message reports it. */
+/* Decoding the message reports it. */
 static void a_header_without_its_arguments_does_not_wait(void **state)
 {
     struct message m;
@@ -131,7 +131,7 @@ static void one_that_waits_keeps_its_turn(void **state)
     assert_ptr_equal(ofi_flush_next(&ofi, &peer), &second.buf);
 }
 
-/* The receiver takes headers made by the sender in their order. */
+/* The receiver processes headers made by the sender in order. */
 static void a_write_that_fails_is_waited_for_no_more(void **state)
 {
     struct capture capture;
@@ -162,7 +162,7 @@ static void a_write_that_fails_is_waited_for_no_more(void **state)
     assert_true(ofi_long_has_arrived(&op));
     assert_int_equal(peer.longs, 0);
     assert_false(failed.buf.voided);
-    /* The other end: it takes the place of the header, and those behind it have come. */
+    /* At the receiver, it replaces the header; those after it have arrived. */
     peer.written = 4;
     (void)report(PEER, 6);
     header(&arrived, 2, 5)->number = 2;

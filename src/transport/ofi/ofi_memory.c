@@ -16,7 +16,7 @@ struct fid_mr *ofi_memory_register(struct ofi_tp *ofi, void *addr, size_t len, u
                                    int *err)
 {
     struct fid_mr *mr = NULL;
-    /* Without FI_MR_PROV_KEY we choose the keys, each one once; not FI_KEY_NOTAVAIL. */
+    /* Without FI_MR_PROV_KEY we choose the keys: never one twice, nor FI_KEY_NOTAVAIL. */
     size_t bits = 8 * ofi->info->domain_attr->mr_key_size;
     uint64_t most = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX >> 1;
     uint64_t key = ofi_wants(ofi, FI_MR_PROV_KEY) ? 0 : ofi->next_key++ & most;
@@ -94,11 +94,11 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
     bool fits = key_len >= ofi_key_len(ofi->place + 1) && key_len <= sizeof(given);
     if (fits) memcpy(&given, key, key_len);
     bool remote = (ofi->without & OFI_REMOTE) == 0;
-    /* A peer may lend although we do not if its self-test has passed and ours has not. */
+    /* A peer may lend although we do not, if only its self-test has passed. */
     if (!fits || memcmp(given.magic, ofi_key_magic, 4) != 0 ||
         given.lent > (remote ? ofi->rdma.lending.on : 1))
         return aqi_fail(AQ_EPROTO, "ofi", "peer %u sent a malformed memory key", peer->id);
-    *out = NULL; /* by messages, although the peer does not need that */
+    *out = NULL; /* access it by messages, although the peer does not require that */
     if (!remote) return AQ_OK;
     struct ofi_rmem *rmem = malloc(sizeof(*rmem));
     if (rmem == NULL) return aqi_fail(AQ_ENOMEM, "ofi", "no memory to map memory");
@@ -113,8 +113,8 @@ aq_status ofi_mem_map(struct aqi_tp *tp, struct aqi_peer *peer, const void *key,
 /* --- on demand ------------------------------------------------------------------------------- */
 
 /*
- * How many registrations; half of the adapter's are for segments and buffers, the rest is divided
- * among the processes here.
+ * The limit on registrations: half of the adapter's are for segments and buffers, the rest is
+ * divided among the processes of this host.
  */
 static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 {
@@ -125,8 +125,8 @@ static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 }
 
 /*
- * Some providers never complete rejected accesses; these write to the current location of the
- * memory.
+ * Cut off only memory that the provider pins. Others access whatever is mapped at the address, and
+ * some never complete a rejected access.
  */
 aq_status ofi_pins_open(struct ofi_tp *ofi)
 {

@@ -9,8 +9,8 @@
 /* --- sending --------------------------------------------------------------------------------- */
 
 /*
- * An injected message belongs to the provider at once, without a completion; so queries and answers
- * are not injected, which have to leave before the endpoint is closed.
+ * The provider takes an injected message at once, without a completion. So queries and answers,
+ * which have to leave before the endpoint is closed, are not injected.
  */
 ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, struct ofi_buf *buf,
                               size_t len)
@@ -27,7 +27,7 @@ aq_status ofi_message_give(struct ofi_tp *ofi, struct ofi_peer *peer, struct ofi
                            enum ofi_kind kind)
 {
     struct ofi_tail tail = {.number = buf->number, .arrived = peer->received};
-    /* The next message in a buffer for many has the same alignment. */
+    /* Aligns the next message in a buffer for many. */
     buf->rdma.len =
         (uint32_t)(aqi_round_up(buf->rdma.len + sizeof(tail), OFI_ALIGN) - sizeof(tail));
     memcpy(buf->rdma.bytes + buf->rdma.len, &tail, sizeof(tail));
@@ -113,7 +113,7 @@ void ofi_message_sent(struct ofi_tp *ofi, struct ofi_buf *buf)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Its sender, as it claims; false: unknown. The tail is removed. */
+/* Find the claimed sender, and remove the tail. Returns false if the sender is unknown. */
 static bool ofi_message_head(const struct ofi_tp *ofi, struct ofi_buf *buf, size_t len,
                              struct aqi_am_wire *head, struct ofi_tail *tail)
 {
@@ -138,7 +138,7 @@ void ofi_message_run(struct ofi_tp *ofi, struct ofi_buf *buf)
     ofi_receive_drop(ofi, buf);
 }
 
-/* One of the transport itself. */
+/* Process a numbered message of the transport itself. */
 static AQI_COLD void ofi_message_take_own(struct ofi_tp *ofi, struct ofi_buf *buf, uint8_t what)
 {
     if (what == OFI_LENDING) {
@@ -149,7 +149,7 @@ static AQI_COLD void ofi_message_take_own(struct ofi_tp *ofi, struct ofi_buf *bu
     }
 }
 
-/* It is its turn, of those of the peer. Without memory to keep it in it has not come. */
+/* Process the peer's next message. If there is no memory to keep it, it counts as not received. */
 static void ofi_message_take(struct ofi_tp *ofi, struct ofi_buf *buf, enum aqi_progress_mode mode)
 {
     struct ofi_peer *peer = ofi_buf_peer(buf);

@@ -1,4 +1,4 @@
-/* ofi: peers: finding them, and handling those that are lost. */
+/* ofi: finding peers, and handling lost ones. */
 #include "transport/ofi/ofi_impl.h"
 
 #include "base/fail.h"
@@ -10,12 +10,12 @@
 #include <string.h>
 
 static const uint64_t ofi_peer_last_ns = 1000000000, ofi_peer_doubt_ns = 30000000000;
-/* A provider without a file descriptor for a connection only reports that it has no room. */
+/* A provider that lacks a file descriptor for a connection only reports that it has no room. */
 static const uint64_t ofi_peer_no_fd_ns = 1000000000;
 
 /*
- * The names in an address; `*name` becomes that of the domain with this index, or NULL. Returns
- * their number; 0: malformed.
+ * Find the name of the domain with this index in an address, or NULL. Returns the number of names;
+ * 0: malformed.
  */
 static unsigned ofi_peer_names(const struct ofi_addr *addr, size_t len, unsigned place,
                                const unsigned char **name)
@@ -30,7 +30,7 @@ static unsigned ofi_peer_names(const struct ofi_addr *addr, size_t len, unsigned
     }
 }
 
-/* Its address, checked, and its name. AQ_AGAIN: it is being fetched. */
+/* Look up its address, check it, and find its name there. AQ_AGAIN: it is being fetched. */
 static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_addr *addr,
                                   const unsigned char **name, unsigned *domains)
 {
@@ -45,7 +45,7 @@ static aq_status ofi_peer_look_up(struct ofi_tp *ofi, uint32_t id, struct ofi_ad
     if (*domains == 0) return aqi_fail(AQ_EPROTO, "ofi", "the address of peer %u is malformed", id);
     bool like =
         addr->protocol == ofi->info->ep_attr->protocol && addr->format == ofi->info->addr_format;
-    /* Another provider there, or fewer domains. */
+    /* It may have another provider, or fewer domains. */
     return like && *name != NULL ? AQ_OK : AQ_ENOTSUP;
 }
 
@@ -164,7 +164,7 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
 }
 
 /*
- * It may only be computing. But providers report nothing else about an unreachable peer, ever.
+ * It may only be computing, but a provider never reports more than that about an unreachable peer.
  * Returns when to check it again.
  */
 static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
@@ -204,8 +204,8 @@ void ofi_peer_look(struct ofi_tp *ofi)
 }
 
 /*
- * The operations that the provider has for it end some time, or never: callers wait for them only
- * as long as data that a dead peer had sent may take to arrive.
+ * The provider's operations for it end late or never: callers wait for them only as long as data
+ * sent by a dead peer may take to arrive.
  */
 void ofi_peer_down(struct aqi_rdma *rdma, struct aqi_rdma_peer *lost)
 {

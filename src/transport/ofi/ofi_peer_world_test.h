@@ -4,7 +4,7 @@
 
 #include "transport/ofi/ofi_impl.h"
 
-/* With an address, and nothing under way. */
+/* A peer with an address, and nothing in flight. */
 static inline void peer_begin(struct ofi_peer *peer, fi_addr_t addr, uint32_t id)
 {
     *peer = (struct ofi_peer){.addr = addr};

@@ -35,15 +35,16 @@ static unsigned ofi_progress_one(struct ofi_tp *ofi, const struct fi_cq_data_ent
     }
 }
 
-/* If the owner has unmapped the memory, which is not a failure of the connection. */
+/* Whether the owner may have unmapped the memory, which is not a failure of the connection. */
 static bool ofi_progress_is_refused(int err)
 {
     return err == FI_EACCES || err == FI_EKEYREJECTED || err == FI_EINVAL;
 }
 
 /*
- * Its memory was touched, and has been protected since. A stream that ends within a put takes what
- * follows for the rest of it, and says that this has arrived (tcp;ofi_rxm).
+ * Its local memory was valid when it was posted, but has become inaccessible. If the data of a put
+ * ends early, tcp;ofi_rxm takes the bytes that follow in the stream for the rest of it, and reports
+ * that they have arrived.
  */
 static void ofi_progress_piece_gone(struct ofi_tp *ofi, struct ofi_piece *piece)
 {
@@ -99,7 +100,7 @@ struct ofi_ctx *ofi_progress_error(struct ofi_tp *ofi, int *err, char *text, siz
     return entry.op_context;
 }
 
-/* It has lost completions: operations in flight will not be reported. */
+/* The queue has lost completions: operations in flight may never be reported. */
 static void ofi_progress_overrun(struct ofi_tp *ofi, const char *text)
 {
     for (uint32_t id = 0; id < ofi->rdma.params.size; id++)
@@ -150,8 +151,8 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
 }
 
 /*
- * One by one, since handlers of other threads, or nested ones, may take the next one. After a batch
- * that was not full there are hardly any more.
+ * One by one, since other threads or nested handlers may take the next one. After a batch that was
+ * not full, there is hardly ever more.
  */
 static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
 {

@@ -1,7 +1,8 @@
 /*
- * ofi: choosing a provider of libfabric. Unless one is requested, those of fabrics are considered,
- * the best first: providers over the kernel's network are slower than the transport udp. libfabric
- * is not even loaded if there is no such adapter, since that alone takes a fifth of a second.
+ * ofi: choosing a provider of libfabric. Unless one is requested, only those of fabrics are
+ * considered, the best first: providers over the kernel's network are slower than the transport
+ * udp. Without an adapter of a fabric, libfabric is not even loaded, since that alone takes a fifth
+ * of a second.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -13,16 +14,16 @@
 #include <string.h>
 #include <unistd.h>
 
-/* In order of preference; those over RDMA adapters that `ibv` drives are used on request. */
+/* In order of preference. Providers for the RDMA adapters of `ibv` are used only on request. */
 static const struct {
     const char *name;
     bool fabric;
 } ofi_providers[] = {
     {"cxi", true},  {"efa", true},  {"opx", true},
-    {"psm3", true}, {"psm2", true}, {"tcp", false}, /* if the program names `ofi` */
+    {"psm3", true}, {"psm2", true}, {"tcp", false}, /* if `ofi` is requested by name */
 };
 
-/* Files of the kernel that exist if there is an adapter that one of them can drive. */
+/* One of these exists if there is an adapter that these providers can drive. */
 static const char *const ofi_adapters[] = {"/sys/class/cxi", "/sys/class/cxi_user",
                                            "/sys/class/infiniband"};
 
@@ -41,7 +42,7 @@ static bool ofi_provider_is_fabric(const struct fi_info *info)
     return access(path, F_OK) != 0;
 }
 
-/* Whether it has this name. "tcp" also matches "tcp;ofi_rxm", a layer over it. */
+/* Whether the provider has this name. "tcp" also matches "tcp;ofi_rxm", a layer over it. */
 static bool ofi_provider_is(const struct fi_info *info, const char *name)
 {
     const char *here = info->fabric_attr->prov_name;
@@ -56,7 +57,7 @@ static bool ofi_provider_fits(const struct fi_info *info, const char *name)
     return true;
 }
 
-/* Of those with this name: the first that is not the loopback interface. */
+/* The first provider with this name whose domain is not the loopback interface, if possible. */
 static const struct fi_info *ofi_provider_named(const struct fi_info *list, const char *name)
 {
     const struct fi_info *found = NULL;
@@ -79,7 +80,7 @@ static const struct fi_info *ofi_provider_choose(const struct fi_info *list, boo
     return NULL;
 }
 
-/* The provider may require everything that is supported here; nothing else is offered to it. */
+/* The modes of operation that we support, and so the provider may require. */
 static struct fi_info *ofi_provider_hints(const char *name)
 {
     struct fi_info *hints = ofi_library.dupinfo(NULL);
@@ -115,7 +116,7 @@ static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned wi
     if ((without & OFI_NO_PROGRESS) == 0) {
         hints->domain_attr->data_progress = hints->domain_attr->control_progress = FI_PROGRESS_AUTO;
         hints->domain_attr->threading =
-            FI_THREAD_SAFE; /* a thread of its own does not know our locks */
+            FI_THREAD_SAFE; /* its progress thread does not take our locks */
     }
     hints->domain_attr->name = strdup(info->domain_attr->name);
     if (ofi_library_getinfo(hints, &list) == 0) found = ofi_library.dupinfo(list);
@@ -125,8 +126,8 @@ static struct fi_info *ofi_provider_with(const struct fi_info *info, unsigned wi
 }
 
 /*
- * The same provider with as many of the requested features as it has, including those that it
- * reports only on request.
+ * The same provider with as many of the requested features as it has; it may report some only on
+ * request.
  */
 static struct fi_info *ofi_provider_take(const struct fi_info *info)
 {
@@ -140,10 +141,10 @@ static struct fi_info *ofi_provider_take(const struct fi_info *info)
 
 /*
  * ofi_rxm has thousands of buffers of 16 KB, which it clears when an endpoint is opened; no message
- * needs more than ours. Over tcp 4096 of them are for all peers, over adapters 128 for each: the
- * latter is enough for tcp, which leaves in its socket what has no buffer. It also sizes queues
- * below it for 256 peers, which small adapters and rxe reject. libfabric reads all of these only
- * once, when it is loaded.
+ * needs more than the size of ours. Over tcp, all peers share 4096 of them; over adapters, each has
+ * 128, which is enough for tcp, too, since data without a buffer stays in the socket. It also sizes
+ * queues below it for 256 peers, which small adapters and rxe reject. libfabric reads all of these
+ * only once, when it is loaded.
  */
 static void ofi_provider_size(uint32_t endpoints)
 {
@@ -199,7 +200,7 @@ struct fi_info *ofi_provider_find(bool asked, uint32_t endpoints, char *why, siz
     return chosen;
 }
 
-/* Layers over adapters are tried: whether these have room for them shows only then. */
+/* Layers over adapters are tried, which alone shows whether the adapters have room for them. */
 static void ofi_provider_say(struct aqi_tp_probe *probe, struct fi_info *info, bool usable)
 {
     const char *name = info->fabric_attr->prov_name;
@@ -217,7 +218,7 @@ static bool ofi_provider_is_in(const struct fi_info *list, const struct fi_info 
     return false;
 }
 
-/* The providers that are not used, each once. */
+/* The provider with this index among those that are not used, each counted once. */
 static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
                                      struct aqi_tp_probe *probe)
 {
@@ -254,8 +255,8 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.device = "no provider"};
-    /* As in a job of two; but a job without the setting calls this before its size is known here.
-     */
+    /* As in a job of two; but without the setting, a job calls this before its size is known.
+     * */
     struct fi_info *info = ofi_provider_find(false, ofi_config.provider[0] != 0 ? 2 : 0,
                                              probe->reason, sizeof(probe->reason));
     if (device != 0) {

@@ -1,11 +1,11 @@
 /*
  * ofi: the buffers for arriving messages. If the provider supports it, it gets a few large ones,
- * into which it puts one message after the other (FI_MULTI_RECV): so many messages take as much
- * memory as they are long, and not each as much as the longest. A handler gets its message in
- * place. Messages that have to wait are copied, as one of them would keep the whole buffer.
+ * which it fills with one message after the other (FI_MULTI_RECV): each message then takes only its
+ * own length, not that of the longest. A handler gets its message in place. Messages that have to
+ * wait are copied, as each would hold on to the whole buffer.
  *
- * A provider reports with a message, or after the last one, that it has released a buffer. When the
- * messages in it are done, too, it is posted again; meanwhile another one replaces it.
+ * A provider reports with a message, or after the last one, that it has released a buffer. Another
+ * buffer then replaces it; it is posted again once its messages have been processed.
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -15,18 +15,17 @@
 
 enum {
     OFI_RECEIVE_MORE = 16,
-    OFI_RECEIVE_AREAS = 4,  /* at least; a buffer that a handler reads is not the provider's */
+    OFI_RECEIVE_AREAS = 4,  /* extra buffers, as handlers may still read released ones */
     OFI_RECEIVE_BESIDE = 64 /* maximum bytes of a message that credits do not count */
 };
 
-/* --- how much -------------------------------------------------------------------------------- */
+/* --- limits ---------------------------------------------------------------------------------- */
 
 /*
- * The messages that may be in flight to here are, for each peer, its requests, a query and an
- * answer; and for all together as many replies as there are requests in flight to them. With a
- * buffer for each message, all of that counts by number. In buffers for many, requests count by
- * their bytes, up to AQ_AM_BYTES per peer (gemini's scheme); and a limit on all
- * requests limits the replies.
+ * In flight to this process may be, from each peer, its requests, a query and an answer, and from
+ * all together as many replies as requests in flight to them. With one buffer per message, all of
+ * these count by number. In buffers for many, requests count by their bytes, up to AQ_AM_BYTES per
+ * peer (gemini's scheme), and a limit on all requests limits the replies.
  */
 static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
 {
@@ -69,7 +68,7 @@ void ofi_receive_size(struct ofi_tp *ofi)
     most = aqi_min(most, ofi_config.receive_memory / ofi->rdma.buffer);
     ofi->receives = (uint32_t)aqi_min(most, ofi->messages);
     if (ofi->without & OFI_MANY) return;
-    /* The last part of each, which has no room for the largest message, stays empty. */
+    /* The end of each buffer, which has no room for the largest message, may stay empty. */
     uint64_t bytes = peers * ofi_receive_requests(ofi, depth) + replies * ofi->rdma.buffer;
     uint64_t areas =
         bytes / (aqi_rdma_chunk_len(&ofi->rdma) - ofi->rdma.buffer) + OFI_RECEIVE_AREAS;
@@ -78,7 +77,7 @@ void ofi_receive_size(struct ofi_tp *ofi)
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-/* Free, if neither the provider nor a message needs it. */
+/* Free it unless the provider or a message needs it. */
 static void ofi_receive_is_done(struct ofi_tp *ofi, struct ofi_area *area)
 {
     if (area->posted || area->messages != 0 || area->spoiled) return;
@@ -129,7 +128,7 @@ static bool ofi_receive_post_buf(struct ofi_tp *ofi)
     return false;
 }
 
-/* Progress tries again to post what the provider rejects now. */
+/* Progress retries what the provider rejects now. */
 void ofi_receive_post(struct ofi_tp *ofi)
 {
     bool many = (ofi->without & OFI_MANY) == 0;
@@ -140,7 +139,7 @@ void ofi_receive_post(struct ofi_tp *ofi)
     }
 }
 
-/* --- what has come --------------------------------------------------------------------------- */
+/* --- received messages ----------------------------------------------------------------------- */
 
 static bool ofi_receive_is_message(const struct fi_cq_data_entry *entry)
 {
@@ -202,7 +201,7 @@ void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf)
         ofi_buf_put(ofi, buf);
 }
 
-/* The provider need not report whether it has released a large one, so that is not posted again. */
+/* The provider need not report whether it has released a large buffer, so that is not reposted. */
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx)
 {
     struct ofi_area *area = (struct ofi_area *)ctx;

@@ -1,4 +1,4 @@
-/* ofi: buffers for many messages: when they are posted again, and what is copied out of them. */
+/* ofi: buffers for many messages: when they are reposted, and which messages are copied. */
 #include "transport/ofi/ofi_impl.h"
 
 #include <setjmp.h>
@@ -67,7 +67,7 @@ static struct fi_cq_data_entry found(struct ofi_tp *ofi, struct ofi_area *area, 
     return entry;
 }
 
-/* With its last message, or with the first one if completions come in another order. */
+/* The provider releases it with its last message; completions may be handled in another order. */
 static void a_buffer_is_used_again_after_its_messages(void **state)
 {
     struct setup setup;
@@ -89,7 +89,7 @@ static void a_buffer_is_used_again_after_its_messages(void **state)
     assert_null(ofi->free_areas);
     ofi_receive_drop(ofi, &views[1]);
     assert_ptr_equal(ofi->free_areas, given[0]);
-    (void)found(ofi, given[1], 0, 0, FI_MULTI_RECV); /* by itself */
+    (void)found(ofi, given[1], 0, 0, FI_MULTI_RECV); /* without a message */
     assert_ptr_equal(given[count - 1], given[1]);
     assert_ptr_equal(ofi->free_areas, given[0]);
     aqi_rdma_drop_chunks(&ofi->rdma);
@@ -161,7 +161,7 @@ static void a_message_about_memory_ends_where_it_does(void **state)
 {
     static const struct {
         bool on;
-        uint32_t nbytes, room; /* as it says; as there are */
+        uint32_t nbytes, room; /* bytes claimed; bytes present */
         bool fine;
     } rows[] = {{true, 0, 0, true},  {true, 8, 8, true},           {true, 7, 8, true},
                 {true, 9, 8, false}, {true, UINT32_MAX, 8, false}, {true, 1, 0, false},
@@ -190,8 +190,8 @@ static void a_message_about_memory_ends_where_it_does(void **state)
 }
 
 /*
- * Whatever credits let peers send, in the largest messages or the smallest, there is room for it;
- * the memory suffices, and a busy pair of a large job still has more than a request in flight.
+ * There is room for whatever credits let peers send, in the largest or the smallest messages; the
+ * memory suffices, and a busy pair of a large job still has more than one request in flight.
  */
 static void there_is_room_for_what_may_come(void **state)
 {

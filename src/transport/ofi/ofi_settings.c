@@ -208,8 +208,8 @@ struct aqi_settings_table aqi_ofi_settings = {
     .group = "ofi", .rows = rows, .count = AQI_COUNT_OF(rows), .values = &ofi_config};
 
 /*
- * Buffers for the messages of thousands of peers would leave each of them few requests; and if
- * memory is lent, each peer needs more of them.
+ * With large buffers, thousands of peers could have only few requests each in flight; and if memory
+ * is lent, each peer needs more buffers.
  */
 size_t ofi_medium(uint32_t processes, bool lends)
 {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { OFI_CANCELLED = 3 /* times, and it is refused */ };
+enum { OFI_CANCELLED = 3 /* attempts canceled before a piece counts as rejected */ };
 
 /* --- operations ------------------------------------------------------------------------------ */
 
@@ -17,7 +17,7 @@ static void ofi_transfer_drop_piece(struct ofi_tp *ofi, struct ofi_piece *piece)
     aqi_pool_put(&ofi->pieces, piece);
 }
 
-/* It is not with the provider any more. */
+/* The provider no longer has the piece. */
 static void ofi_transfer_piece_end(struct ofi_tp *ofi, struct ofi_piece *piece, aq_status status)
 {
     struct ofi_op *op = ofi_piece_op(piece);
@@ -44,9 +44,9 @@ void ofi_transfer_piece_refused(struct ofi_tp *ofi, struct ofi_piece *piece)
 }
 
 /*
- * Providers over connections report the same for a peer that has died and for one that rejects the
- * access. The latter does so again over a new connection; to the former there will be none, and the
- * job reports it.
+ * Providers over connections report the same error whether the peer has died or rejects the access.
+ * A peer that rejects it does so again over a new connection; one that has died is reported by the
+ * job.
  */
 void ofi_transfer_piece_cancelled(struct ofi_tp *ofi, struct ofi_piece *piece, bool reached)
 {
@@ -99,8 +99,8 @@ void ofi_transfer_fail(struct ofi_tp *ofi, struct ofi_peer *peer, bool now)
 /* --- posting --------------------------------------------------------------------------------- */
 
 /*
- * Complete means visible to the peer's processor: a provider guarantees less unless that is
- * requested.
+ * A completion must mean that the data is visible to the peer's processor: providers guarantee this
+ * only on request.
  */
 ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct ofi_piece *piece)
 {
@@ -130,7 +130,7 @@ ssize_t ofi_transfer_give(struct ofi_tp *ofi, const struct ofi_op *op, struct of
     return fi_writemsg(ofi->ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE | more);
 }
 
-/* The next piece of it, not yet counted in `posted`. NULL: no memory now. */
+/* Prepare the next piece of it, not yet counted in `posted`. NULL: no memory or buffer now. */
 static struct ofi_piece *ofi_transfer_piece(struct ofi_tp *ofi, struct ofi_op *op)
 {
     struct ofi_piece *piece = aqi_pool_get(&ofi->pieces);
@@ -189,7 +189,8 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     return piece != NULL ? ofi_transfer_post_piece(ofi, op, piece) : AQ_AGAIN;
 }
 
-/* Those that the provider does not take now stay; with a peer that gets lost all of its go. */
+/* Pieces that the provider rejects now stay; if the peer gets lost meanwhile, all of its pieces
+ * end. */
 void ofi_transfer_push_again(struct ofi_tp *ofi)
 {
     struct ofi_piece *list = ofi->again;
@@ -204,7 +205,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             ofi_transfer_piece_end(ofi, piece, AQ_OK);
             continue;
         }
-        /* Whether it has is asked for now. */
+        /* A query is finding out whether it has arrived. */
         bool doubtful = piece->rdma.op->is_long && (peer->failed || peer->broken != 0);
         bool room = ofi->out < ofi->room && !doubtful;
         ssize_t err = room ? ofi_transfer_give(ofi, ofi_piece_op(piece), piece) : -FI_EAGAIN;
@@ -237,8 +238,8 @@ void ofi_transfer_push(struct ofi_tp *ofi, struct ofi_peer *peer)
 
 /*
  * If the provider needs local memory to be registered, memory that is neither registered nor
- * injected is copied or pinned. An injected put may be posted again later, if it is canceled, and
- * so stays in use.
+ * injected is copied or pinned. The source of an injected put stays in use, as the put may be
+ * canceled and posted again.
  */
 static void ofi_transfer_local(struct ofi_tp *ofi, struct ofi_op *op, const struct aqi_mem *mem)
 {

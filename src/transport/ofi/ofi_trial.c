@@ -4,8 +4,8 @@
  * (AQ_OFI_SELF_TEST). Optional features that fail are switched off; then the endpoint, which may
  * still have operations in flight, is opened again and the rest is tested with that.
  *
- * A remote key that does not exist is not tested: some providers never complete anything after it.
- * So they are never given one, nor a range that is not registered (ofi_transfer.c).
+ * A nonexistent remote key is not tested: some providers never complete anything after one. So they
+ * are never given one, nor a range that is not registered (ofi_transfer.c).
  */
 #include "transport/ofi/ofi_impl.h"
 
@@ -25,12 +25,12 @@ enum {
     OFI_TRIAL_MESSAGE = 16,
     OFI_TRIAL_SMALL = 8,
     OFI_TRIAL_PAGES = 3 * 4096,
-    OFI_TRIAL_AREA = 4 * 4096, /* to be written or read, and the same for the other end of it */
+    OFI_TRIAL_AREA = 4 * 4096, /* to be written or read, and as much for its local end */
     OFI_TRIAL_OFFSET = 1000,   /* in both */
-    OFI_TRIAL_NAP_MS = 10,     /* until a descriptor wakes */
+    OFI_TRIAL_NAP_MS = 10,     /* how long to wait for a descriptor */
     OFI_TRIAL_NAPS = 3,
-    OFI_TRIAL_LOOKS = 200, /* at least so many after the time is up */
-    OFI_TRIAL_TURN = 16,   /* between yields, which take long on a busy machine */
+    OFI_TRIAL_LOOKS = 200, /* minimum after the time is up, or for a test */
+    OFI_TRIAL_TURN = 16,   /* polls between yields, which take long on a busy machine */
     OFI_TRIAL_DATA = 0x7e57da7a
 };
 
@@ -43,12 +43,12 @@ struct ofi_trial {
     struct ofi_piece piece;
     size_t len;         /* of the message in flight */
     unsigned char seed; /* of its bytes */
-    bool arrived, done; /* here; for the sender */
-    bool released;      /* a buffer that has received many messages */
+    bool arrived, done; /* the message has arrived; its sending is complete */
+    bool released;      /* the provider has released a buffer for many messages */
     uint64_t limit;     /* in ns */
-    unsigned looks;     /* all of them, */
-    unsigned late;      /* and those after that */
-    char came[256];     /* the error, if it failed */
+    unsigned looks;     /* all polls, */
+    unsigned late;      /* and those after `limit` */
+    char came[256];     /* the error, if the test failed */
 };
 
 static void ofi_trial_say(struct ofi_trial *trial, const char *fmt, ...) AQI_PRINTF(2, 3);
@@ -89,7 +89,7 @@ static void ofi_trial_check(struct ofi_trial *trial, const unsigned char *bytes,
 
 /* --- the completion queue -------------------------------------------------------------------- */
 
-/* A message has arrived. Those of strangers, which lack the stamp, are dropped. */
+/* A message has arrived. Drop it if it lacks the stamp, and so is a stranger's. */
 static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, size_t len)
 {
     struct ofi_tp *ofi = trial->ofi;
@@ -115,7 +115,7 @@ static void ofi_trial_error(struct ofi_trial *trial)
         ofi_trial_say(trial, "it ends with: %s", text);
 }
 
-/* False: there was no completion. */
+/* Returns false if there was no completion. */
 static bool ofi_trial_poll(struct ofi_trial *trial)
 {
     struct ofi_tp *ofi = trial->ofi;
@@ -147,7 +147,7 @@ static bool ofi_trial_poll(struct ofi_trial *trial)
     return true;
 }
 
-/* Likewise, and fails if it is too late; but not if this process hardly ran in that time. */
+/* Likewise, but fails the test if it is too late, unless this process hardly ran in that time. */
 static bool ofi_trial_look(struct ofi_trial *trial)
 {
     bool last = aqi_now_ns() >= trial->limit && trial->late++ >= OFI_TRIAL_LOOKS;
@@ -173,9 +173,9 @@ static void ofi_trial_wait(struct ofi_trial *trial)
         (void)ofi_trial_look(trial);
 }
 
-/* --- what is tried --------------------------------------------------------------------------- */
+/* --- tests ----------------------------------------------------------------------------------- */
 
-/* The time is for one message or transfer, since many take long on a busy machine. */
+/* The time limit is for one message or transfer, since many take long on a busy machine. */
 static void ofi_trial_begin(struct ofi_trial *trial)
 {
     trial->arrived = trial->done = trial->op.op.is_long = false;
@@ -184,7 +184,7 @@ static void ofi_trial_begin(struct ofi_trial *trial)
     trial->late = 0;
 }
 
-/* A message, or otherwise the transfer. */
+/* Post the message in `buf`, or the transfer if it is NULL. */
 static void ofi_trial_post(struct ofi_trial *trial, struct ofi_buf *buf)
 {
     ssize_t err = -FI_EAGAIN;
@@ -247,7 +247,7 @@ static void ofi_trial_largest(struct ofi_trial *trial, size_t len)
     ofi_trial_wait(trial);
 }
 
-/* As many as do not fit one buffer, which is released while they continue in the next. */
+/* Send more messages than fit one buffer: it is released, and they continue in the next. */
 static void ofi_trial_many(struct ofi_trial *trial, size_t len)
 {
     (void)len;
@@ -276,7 +276,7 @@ static bool ofi_trial_register(struct ofi_trial *trial)
     return false;
 }
 
-/* Everything else must be unchanged. */
+/* Check the data; everything around it must be unchanged. */
 static void ofi_trial_check_area(struct ofi_trial *trial, const unsigned char *area, size_t len)
 {
     ofi_trial_check(trial, area + OFI_TRIAL_OFFSET, 0, len);
@@ -314,7 +314,7 @@ static void ofi_trial_remote(struct ofi_trial *trial, size_t len, enum ofi_trial
     trial->piece =
         (struct ofi_piece){.ctx.kind = OFI_PIECE, .rdma = {.op = &trial->op.op, .len = len}};
     ofi_trial_post(trial, NULL);
-    if (inject) memset(from, 0, OFI_TRIAL_AREA); /* which arrives too late */
+    if (inject) memset(from, 0, OFI_TRIAL_AREA); /* too late to affect the transfer */
     ofi_trial_wait(trial);
     if (!ofi_trial_failed(trial)) ofi_trial_check_area(trial, to, len);
 }
@@ -350,7 +350,7 @@ static int ofi_trial_nap(const struct ofi_trial *trial, int ms)
     return fi_trywait(ofi->fabric, fids, 1) == FI_SUCCESS ? poll(&fd, 1, ms) : -1;
 }
 
-/* Whether there is something to read that the descriptor did not signal. */
+/* Returns whether a completion arrived that the descriptor did not signal. */
 static bool ofi_trial_sleeps_on(struct ofi_trial *trial)
 {
     bool missed = false, silent = false;
@@ -362,7 +362,7 @@ static bool ofi_trial_sleeps_on(struct ofi_trial *trial)
     return missed;
 }
 
-/* Whether it signals repeatedly when there is nothing. */
+/* Returns whether it keeps signaling when there are no completions. */
 static bool ofi_trial_is_restless(struct ofi_trial *trial)
 {
     bool readable = false;
@@ -377,7 +377,7 @@ static bool ofi_trial_is_restless(struct ofi_trial *trial)
     return readable;
 }
 
-/* More than once, as events after a nap may have been late. */
+/* Test it more than once, as a completion after a nap may just have been late. */
 static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
 {
     bool missed = true;
@@ -393,7 +393,7 @@ static void ofi_trial_wake(struct ofi_trial *trial, size_t len)
         ofi_trial_say(trial, "it is readable when there are no completions");
 }
 
-/* --- all of it ------------------------------------------------------------------------------- */
+/* --- all tests ------------------------------------------------------------------------------- */
 
 static const struct ofi_trial_row {
     const char *what;
@@ -454,14 +454,14 @@ static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
     return failed;
 }
 
-/* Unusable, or with optional features switched off. */
+/* Switch the failed feature off, or reject the provider. */
 static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row *row,
                                  const char *came)
 {
     const char *provider = ofi->info->fabric_attr->prov_name,
                *domain = ofi->info->domain_attr->name;
     unsigned part = row->without;
-    /* The feature by which no message arrives may be its buffer. */
+    /* If no message arrives, the buffers for many may be the cause. */
     if (part == OFI_ITSELF && (ofi->without & OFI_MANY) == 0) part = OFI_MANY;
     ofi->without |= part;
     if (part == OFI_INJECT) ofi->inject = 0;
@@ -481,7 +481,7 @@ static aq_status ofi_trial_judge(struct ofi_tp *ofi, const struct ofi_trial_row 
                     aqi_setting_variable("AQ_OFI_DOMAIN"));
 }
 
-/* Once on an endpoint. `*again`: on another one, with features switched off. */
+/* Run the tests once. `*again`: repeat them with another endpoint, with features switched off. */
 static aq_status ofi_trial_attempt(struct ofi_tp *ofi, bool *again)
 {
     struct ofi_trial trial = {.ofi = ofi, .self.addr = FI_ADDR_NOTAVAIL};
