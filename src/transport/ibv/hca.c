@@ -15,7 +15,7 @@ const unsigned char hca_magic[4] = {'i', 'b', 'v', '2'};
 
 enum { HCA_PORTS_MOST = 16, HCA_RAILS_USUAL = 2, HCA_CQ_SLACK = 128 };
 
-/* Payload bytes of the largest Medium, if that many are requested. */
+/* The limit on Medium payloads, if `wanted` bytes are requested. */
 static size_t hca_medium(size_t wanted)
 {
     return aqi_min(aqi_round_up(wanted, 64), hca_config.medium / 64 * 64);
@@ -69,7 +69,8 @@ static aq_status hca_open_rails(struct hca_tp *hca)
 
 enum { HCA_SENDS_LEAST = 64 };
 
-/* How many requests a peer may have in flight, given the memory and the available queue entries. */
+/* Set how many requests a peer may have in flight, given the memory and the available queue
+ * entries. */
 static void hca_size_queues(struct hca_tp *hca, uint32_t *receives, uint32_t *completions)
 {
     uint64_t peers = aqi_max(1, hca->rdma.params.size - 1);
@@ -132,7 +133,7 @@ static void hca_close(struct aqi_tp *tp)
         hca_transfer_fail(hca, peer, AQ_EPEER);
     }
     hca_greet_close(hca);
-    /* The queue first, so that no buffer is posted any more. */
+    /* Receive queues go first, so that no buffer is posted any more. */
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;

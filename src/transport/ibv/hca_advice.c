@@ -32,7 +32,7 @@ struct hca_text hca_advice_memory(int err)
 
 /* --- no port --------------------------------------------------------------------------------- */
 
-/* The name of an entry of this system folder, if it has any. */
+/* Whether this system folder has an entry; if so, `name` is the first one. */
 static bool hca_advice_is_there(const char *root, const char *folder, char name[ADVICE_NAME])
 {
     char path[256];
@@ -90,7 +90,7 @@ struct hca_text hca_advice_no_port(const char *root)
     return why;
 }
 
-/* --- no way ---------------------------------------------------------------------------------- */
+/* --- no route -------------------------------------------------------------------------------- */
 
 static bool hca_advice_is_ipv4(const struct hca_place *place)
 {
@@ -112,7 +112,7 @@ static struct hca_text hca_advice_place(const struct hca_place *place)
     return at;
 }
 
-/* Followed by the name of the variable that chooses ports. */
+/* Text before and after the name of the variable that chooses ports. */
 struct advice_mend {
     const char *before, *after;
 };

@@ -87,7 +87,7 @@ static int card_port(struct ibv_context *context, uint8_t number, struct ibv_por
     return 0;
 }
 
-/* 10.0.0.1, and nothing after it. */
+/* The table holds only 10.0.0.1. */
 static int card_gid(struct ibv_context *context, uint8_t number, int index, union ibv_gid *gid)
 {
     static const uint8_t first[16] = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1};
@@ -283,7 +283,7 @@ static void a_segment_that_may_not_be_locked_goes_by_messages_and_it_is_said(voi
     says_limit(text, "cannot register");
 }
 
-/* The system's reason is not hidden by a limit that is not the cause. */
+/* A limit that is not the cause does not hide the system's reason. */
 static void other_reasons(void **unused)
 {
     (void)unused;
@@ -294,7 +294,7 @@ static void other_reasons(void **unused)
 
 static char root[64];
 
-/* An empty folder. Below TMPDIR, where mutate.py removes what a crash leaves. */
+/* Make an empty folder below TMPDIR, where mutate.py cleans up after a crash. */
 static void folder_make(char path[64])
 {
     const char *below = getenv("TMPDIR");
@@ -362,7 +362,7 @@ static void which_ports_there_are(void **unused)
     says(hca_advice_no_port("").text, "its adapters are card0");
 }
 
-/* In a process that finds no library at all. */
+/* Run in a process that finds no library at all. */
 static void which_library_is_missing(void **unused)
 {
     (void)unused;

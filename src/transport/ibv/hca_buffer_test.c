@@ -95,7 +95,7 @@ static void where_nothing_comes_back_the_peer_fails(void **unused)
     assert_non_null(strstr(peer->rdma.why, "no buffer for messages: none:1 cannot register"));
 }
 
-/* It has one to send from. */
+/* There is a buffer to send from. */
 static void without_one_for_the_reply_the_peer_fails(void **unused)
 {
     (void)unused;

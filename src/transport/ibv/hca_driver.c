@@ -1,4 +1,4 @@
-/* ibv: what the engine asks of it (rdma.h). */
+/* ibv: the driver for the engine (rdma.h). */
 #include "transport/ibv/hca_impl.h"
 
 #include "base/fail.h"
@@ -52,7 +52,7 @@ static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Buffers whose completion is not signaled come back only on request. */
+/* Buffers of unsignaled sends come back only with a later, signaled one: post one on each link. */
 static void hca_driver_ask_back(struct hca_tp *hca)
 {
     hca->silent_most = 0;

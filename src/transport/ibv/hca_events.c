@@ -5,7 +5,7 @@
 
 #include <sys/epoll.h>
 
-/* Routes and addresses are ready later than the port, and a flapping one is of no use. */
+/* Routes and addresses become ready later than the port, and a flapping port is of no use. */
 #define EVENTS_BACK_NS UINT64_C(1000000000)
 
 static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type type)
@@ -37,7 +37,7 @@ static void hca_events_fatal(struct hca_tp *hca, unsigned r)
     hca_repair_port_down(hca, r);
 }
 
-/* It may be used again, under its current address. */
+/* Try to use the rail again, with its current address. */
 static void hca_events_back(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];

@@ -87,7 +87,7 @@ static void tell(unsigned rail, enum ibv_event_type type, int port)
     card.event[rail] = (struct ibv_async_event){.element.port_num = port, .event_type = type};
 }
 
-/* As after a reconnection: both have agreed on what is left out. */
+/* As after a reconnection: both sides have agreed on the excluded rails. */
 static void agree(void)
 {
     hca.broken = NULL;
@@ -202,7 +202,7 @@ static void it_is_said_what_becomes_of_the_job(void **unused)
     assert_string_equal(said_of(0, IBV_EVENT_PORT_ACTIVE, 1), "");
 }
 
-/* Meanwhile there is only the link-local one, by which no peer is reachable. */
+/* Meanwhile there is only a link-local address, by which no peer is reachable. */
 static void an_address_that_is_gone_is_waited_for(void **unused)
 {
     (void)unused;
@@ -220,7 +220,8 @@ static void an_address_that_is_gone_is_waited_for(void **unused)
     assert_int_equal(hca.rail[0].gid_index, 2);
 }
 
-/* With the same address, working connections are not disturbed; a new one is announced to all. */
+/* With the same address, working connections are not disturbed; a new address is announced to all
+ * peers. */
 static void only_another_address_makes_connections_anew(void **unused)
 {
     (void)unused;
@@ -240,8 +241,8 @@ static void only_another_address_makes_connections_anew(void **unused)
 }
 
 /*
- * The port of such an event is meaningless. Later events of its port do not bring it back, even if
- * the other one fails as well.
+ * The port number of such an event is meaningless. Later events of its port do not bring the
+ * adapter back, even if the other one fails as well.
  */
 static void an_adapter_that_fails_is_left_for_the_other(void **unused)
 {
@@ -274,7 +275,7 @@ static void without_another_its_peers_are_lost(void **unused)
     assert_non_null(strstr(peer.rdma.why, "has failed as a whole, and there is no other adapter"));
 }
 
-/* Greetings that it held no longer take up room, and later callers are notified at once. */
+/* Its pending greetings no longer take up room, and later calls fail at once. */
 static void what_it_was_to_greet_is_forgotten(void **unused)
 {
     (void)unused;

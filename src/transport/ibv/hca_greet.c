@@ -1,10 +1,10 @@
 /*
- * ibv: greetings, by which two processes tell each other where their queue pairs are.
+ * ibv: greetings, by which two processes exchange the addresses of their queue pairs.
  *
- * They are the same in both directions: "mine are these, and I know yours", or not yet. A process
- * that has received one connects its own queue pairs to those in it; one that knows that the other
- * has received its own may send. A greeting is repeated with growing pauses, over one rail after
- * the other, until the other side confirms that it knows, so that loss, crossing and repetition
+ * They are the same in both directions: "these are mine, and I (do not yet) know yours". A process
+ * that receives a greeting connects its queue pairs to those in it, and may send once it knows that
+ * the other has received its own. Greetings are repeated with growing pauses, over one rail after
+ * the other, until the other side confirms that it knows, so that loss, crossing and duplicates
  * need no special cases. Each is signed with the job's key.
  */
 #include "transport/ibv/hca_impl.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Flags of a greeting: it knows your queue pairs; and it needs no answer. */
+/* Flags of a greeting: the sender knows the receiver's queue pairs; it needs no answer. */
 enum { GREET_KNOWS = 1, GREET_UP = 2 };
 #define GREET_PAUSE_NS UINT64_C(20000000)
 #define GREET_MOST_NS  UINT64_C(1000000000)
@@ -31,7 +31,7 @@ struct hca_greeting {
     uint32_t from, to;
     uint64_t epoch, to_epoch;        /* 0: not known yet */
     uint32_t generation;             /* of the connection */
-    uint32_t received;               /* messages received from the other, in all */
+    uint32_t received;               /* total messages received from the other */
     uint32_t depth, buffer, control; /* control: buffers in addition to those of requests */
     struct hca_place place[HCA_RAILS];
     struct hca_ring_place rings;
@@ -64,7 +64,7 @@ static void hca_greet_post(struct hca_tp *hca, uint32_t i)
     (void)ibv_post_recv(hca->greeter.qp[rail], &wr, &bad);
 }
 
-/* Also one that has failed, which keeps its number. */
+/* Prepare a queue pair, also one that has failed; it keeps its number. */
 static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
 {
     struct hca_rail *rail = &hca->rail[r];
@@ -95,8 +95,8 @@ static aq_status hca_greet_prepare(struct hca_tp *hca, unsigned r)
 }
 
 /*
- * The first failure on a queue pair ends its use, for example if a route is missing for a moment;
- * all other requests are flushed. Greetings sent over it are sent again.
+ * The first failure, for example a temporarily missing route, puts a queue pair into the error
+ * state, and all other requests are flushed. Their greetings are repeated later.
  */
 static void hca_greet_failed(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc)
 {
@@ -163,7 +163,7 @@ void hca_greet_close(struct hca_tp *hca)
     aqi_mac_close(greeter->mac);
 }
 
-/* --- saying ---------------------------------------------------------------------------------- */
+/* --- sending --------------------------------------------------------------------------------- */
 
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
 {
@@ -183,7 +183,8 @@ aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer)
     return AQ_OK;
 }
 
-/* A rail without a route, as when its port is down, matters only if no other has one. */
+/* A rail without a route, for example because its port is down, matters only if no other has
+ * one. */
 static bool hca_greet_reach(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     uint32_t all = hca_rails_of(hca, peer) & ~hca_rails_gone(hca);
@@ -299,8 +300,8 @@ void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer)
 }
 
 /*
- * It may only be computing, but a port of another network never answers. Ports that are down here
- * have been reported already.
+ * The peer may only be computing, but if its port is on another network, it never answers. Ports
+ * that are down here have been reported already.
  */
 static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
 {
@@ -312,7 +313,7 @@ static void hca_greet_doubt(const struct hca_tp *hca, struct hca_peer *peer)
             hca_advice_path(&hca->rail[0], &peer->addr.place[0]).text);
 }
 
-/* Over one rail after the other, starting with those that work. */
+/* Greet the peer over one rail after the other, starting with those that work. */
 static void hca_greet_call(struct hca_tp *hca, struct hca_peer *peer)
 {
     if (hca_greet_find(hca, peer) != AQ_OK) return;
@@ -351,7 +352,7 @@ uint64_t hca_greet_deadline(const struct hca_tp *hca)
     return first;
 }
 
-/* --- hearing --------------------------------------------------------------------------------- */
+/* --- receiving ------------------------------------------------------------------------------- */
 
 static bool hca_greet_read(struct hca_tp *hca, const unsigned char *bytes, size_t len,
                            struct hca_greeting *greeting)
@@ -408,7 +409,7 @@ void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer)
     hca_repair_resume(hca, peer);
 }
 
-/* Its ports may have moved since it sent its address. */
+/* The peer's ports may have new addresses since it published them. */
 static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
                              const struct hca_greeting *greeting)
 {
@@ -427,7 +428,7 @@ static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
 static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_greeting *greeting)
 {
     struct hca_peer *peer = hca_peer_at(hca, greeting->from);
-    if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will ask again */
+    if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will repeat it */
     if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
@@ -441,7 +442,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
         peer->generation = greeting->generation;
     }
     hca_greet_begin(hca, peer);
-    bool ours = greeting->generation == peer->generation; /* else it must learn of the next */
+    bool ours = greeting->generation == peer->generation; /* otherwise it must learn the next */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
     if (peer->broken || (ours && !peer->connected)) return;

@@ -1,4 +1,4 @@
-/* Tests hca_greet.c with two rails: which one a greeting takes, and what if one of them fails. */
+/* Tests hca_greet.c with two rails: which one a greeting takes, and failures of one of them. */
 #include "transport/ibv/hca_greet_world_test.h"
 
 /* The first greeting is lost; the second one, over the other rail, connects both. */
@@ -47,7 +47,8 @@ static void numbers_are_random(void **unused)
     assert_false(psns[0] == psns[1] && psns[1] == psns[2] && psns[2] == psns[3]);
 }
 
-/* It says how many reads its adapter serves at once, as a byte; nothing where it has no rail. */
+/* It contains, as a byte, how many reads its adapter serves at once; places of missing rails are
+ * zero. */
 static void a_greeting_says_what_the_adapter_can(void **unused)
 {
     static const int rows[][2] = {{16, 16}, {255, 255}, {256, 255}, {1000, 255}};
@@ -64,7 +65,7 @@ static void a_greeting_says_what_the_adapter_can(void **unused)
     }
 }
 
-/* Over one rail after the other; over one that failed only if all did, over a gone one never. */
+/* They use one rail after the other, failed rails only if all have failed, gone ones never. */
 static void greetings_take_turns(void **unused)
 {
     static const struct {
@@ -96,7 +97,7 @@ static void greetings_take_turns(void **unused)
     assert_non_null(strstr(other(0)->rdma.why, "every adapter"));
 }
 
-/* A peer is lost only if there is no way to it over any rail. */
+/* A peer is lost only if there is no route to it over any rail. */
 static void who_has_no_way_is_lost(void **unused)
 {
     (void)unused;
@@ -127,8 +128,8 @@ static void fail_greeting(unsigned self, unsigned rail, enum ibv_wc_status statu
 }
 
 /*
- * A rail on which a greeting fails is prepared again, once for all that it has not sent; these make
- * room for others.
+ * A rail on which a greeting fails is prepared again, once for all its unsent greetings, whose room
+ * is freed.
  */
 static void what_an_adapter_did_not_send_makes_room(void **unused)
 {
@@ -154,7 +155,7 @@ static void what_an_adapter_did_not_send_makes_room(void **unused)
     assert_int_equal(buffers[0][1].head, posted_second);
 }
 
-/* The same if it fails to receive. */
+/* Likewise if a receive fails. */
 static void a_rail_that_fails_to_receive_is_prepared_again(void **unused)
 {
     uint32_t posted = buffers[1][1].head;
@@ -238,7 +239,7 @@ static void only_rails_of_both_count(void **unused)
     assert_int_equal(other(1)->used, 1);
 }
 
-/* Rails that have failed for one of them are used by none, until they meet again. */
+/* A rail that has failed for one of them is used by neither until they meet again. */
 static void who_meets_agrees_on_rails(void **unused)
 {
     (void)unused;
@@ -255,8 +256,8 @@ static void who_meets_agrees_on_rails(void **unused)
 }
 
 /*
- * One of the rails cannot be connected: it is not up, whatever the other knows, but meets it anew
- * without that rail.
+ * If one of its rails cannot be connected, a process is not up, whatever the peer knows, but meets
+ * it again without that rail.
  */
 static void half_connected_is_not_up(void **unused)
 {

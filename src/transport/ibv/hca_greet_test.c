@@ -1,4 +1,4 @@
-/* Tests hca_greet.c: two processes greet each other, and greetings that ours would never send. */
+/* Tests hca_greet.c: two processes greet each other; greetings that ours would never send. */
 #include "transport/ibv/hca_greet_world_test.h"
 
 static void two_meet(void **unused)
@@ -18,7 +18,7 @@ static void two_meet(void **unused)
         assert_null(ends[i].hca->greeter.calling);
         assert_int_equal(ends[i].hca->greeter.out, 0);
     }
-    /* The first one again, whatever else it contains: it is answered, and changes nothing. */
+    /* The first greeting again, even with other contents: it is answered, and changes nothing. */
     struct letter letter = forged(AT_DEPTH, 1, 4);
     assert_true(hears_letter(1, &letter));
     assert_int_equal(other(1)->state, HCA_UP);
@@ -51,14 +51,15 @@ static void who_is_not_known_is_not_up(void **unused)
     assert_int_equal(said, 3);
 }
 
-/* The current ports of the other; ports that it does not have are ignored. */
+/* New addresses of the other's ports are adopted; those of ports that it does not have are
+ * ignored. */
 static void who_moves_is_followed(void **unused)
 {
     (void)unused;
     struct hca_peer *peer = other(1);
     call(0);
     exchange();
-    peer->ah[0] = &ways[1][0]; /* by which it answered recently */
+    peer->ah[0] = &ways[1][0]; /* it recently answered over this */
     ways_made++;
     peer->addr.place[0].qpn = addresses[0].place[0].qpn = 77;
     peer->no_way = 3;
@@ -104,7 +105,7 @@ static void the_failed_are_used_if_there_is_no_other(void **unused)
     assert_int_equal(other(1)->first, 0);
 }
 
-/* For a rank without a known address, or with an invalid one. */
+/* Greetings from a rank whose address is unknown or invalid. */
 static void the_unknown_are_not_answered(void **unused)
 {
     struct aqi_rdma_peer **peers = ends[1].hca->rdma.peers, *peer = peers[2];
@@ -152,7 +153,7 @@ static void what_is_no_greeting_is_dropped(void **unused)
         assert_false(hears_letter(1, &letter));
         letter.bytes[i] ^= 0x20;
     }
-    /* Shorter or longer than one, and than what is before it. */
+    /* Shorter or longer than a greeting, down to less than the head of a datagram. */
     for (size_t len = 0; len < HCA_GRH + letter.len + 8; len++)
         if (len != HCA_GRH + letter.len) assert_false(hears(1, letter.bytes, letter.len, len));
     assert_int_equal(other(1)->state, HCA_IDLE);
@@ -184,7 +185,7 @@ static void who_differs_is_lost(void **unused)
     }
 }
 
-/* From another process than the known one, or to another one than this. */
+/* Greetings from another process of the rank than the known one, or for another one than this. */
 static void other_processes_are_not_heard(void **unused)
 {
     (void)unused;
@@ -204,7 +205,7 @@ static void other_processes_are_not_heard(void **unused)
     assert_int_equal(other(1)->state, HCA_UP);
 }
 
-/* A later connection is begun, an earlier one is not. */
+/* A greeting for a later connection begins it; one for an earlier connection is ignored. */
 static void only_a_later_connection_replaces_one(void **unused)
 {
     (void)unused;
@@ -218,7 +219,7 @@ static void only_a_later_connection_replaces_one(void **unused)
         assert_int_equal(peer->state, HCA_UP);
         assert_false(peer->broken);
     }
-    /* Nor does one that is being set up connect to the address of an earlier one. */
+    /* Nor does a connection that is being set up use the address of an earlier one. */
     peer->state = HCA_IDLE;
     peer->connected = false;
     struct letter letter = forged(AT_GENERATION, 4, 4);
@@ -235,7 +236,7 @@ static void only_a_later_connection_replaces_one(void **unused)
     assert_int_equal(said, before);
 }
 
-/* An address has the length that it states, and no more than there is room for. */
+/* An address must have the length that it implies, and no more rails than there is room for. */
 static void addresses_are_checked(void **unused)
 {
     static const size_t head = offsetof(struct hca_addr, place), place = sizeof(struct hca_place);
@@ -280,7 +281,7 @@ static void addresses_are_checked(void **unused)
     assert_int_equal(hca_greet_find(ends[0].hca, peer), AQ_OK);
 }
 
-/* It is greeted repeatedly, each time after twice as long, up to a second. */
+/* Greetings are repeated, each time after twice the pause, up to a second. */
 static void pauses_grow(void **unused)
 {
     struct hca_tp *hca = ends[0].hca;
@@ -310,7 +311,7 @@ static void pauses_grow(void **unused)
     assert_int_equal(said, HCA_GREETINGS_OUT + 1);
 }
 
-/* The first one does not wait, however early it is; the second one does. */
+/* The first greeting is sent at once, however early it is; the second one waits. */
 static void the_first_greeting_is_at_once(void **unused)
 {
     (void)unused;

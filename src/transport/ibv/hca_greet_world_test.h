@@ -56,14 +56,14 @@ static struct card {
 } cards[GREETERS][RAILS];
 static struct ibv_pd second_pd[GREETERS];
 static struct ibv_ah ways[GREETERS][RAILS];
-static bool blocked[RAILS]; /* there is no way over it */
+static bool blocked[RAILS]; /* there is no route over it */
 static bool unconnectable[RAILS];
 static unsigned rails = 1; /* of each */
 static struct hca_addr addresses[GREETERS];
-static const void *found; /* reported location of the other; NULL: its address */
+static const void *found; /* what a look-up of the other returns; NULL: its address */
 static size_t found_len;
 
-/* --- what is around it ----------------------------------------------------------------------- */
+/* --- the environment ------------------------------------------------------------------------- */
 
 static inline struct card *card_of(const struct ibv_qp *qp, unsigned *self, unsigned *rail)
 {

@@ -24,7 +24,7 @@ enum {
     HCA_GREETINGS_OUT = 16,
     HCA_GRH = 40,   /* bytes before a datagram */
     HCA_POSTS = 8,  /* receive buffers posted together */
-    HCA_SILENT = 16 /* messages in a row for one signaled completion */
+    HCA_SILENT = 16 /* consecutive messages per signaled completion */
 };
 
 /* --- addresses ------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ struct hca_addr {
     struct hca_place place[HCA_RAILS];
 };
 
-/* The location of a process's rings for its peers (hca_ring.c), for those peers. */
+/* The location of a process's rings (hca_ring.c), as its peers need it. */
 struct hca_ring_place {
     uint64_t addr; /* 0: there are none */
     uint32_t rkey[HCA_RAILS];
@@ -54,7 +54,7 @@ struct hca_ring_place {
     uint32_t slot;
 };
 
-/* The keys of memory that a peer may access; the local part is needed for gets here. */
+/* Access rights of memory that peers access; local writes are needed for our own gets. */
 enum { HCA_ACCESS = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
 
 /* --- rails ----------------------------------------------------------------------------------- */
@@ -64,8 +64,8 @@ struct hca_port {
     char device[64];
     uint8_t number;
     bool active;
-    bool near;     /* close to the processors of this process, or irrelevant */
-    char why[128]; /* reason why it is not usable */
+    bool near;     /* close to the processors of this process, or closeness is irrelevant */
+    char why[128]; /* why it is not usable */
 };
 
 struct hca_rail {
@@ -75,18 +75,18 @@ struct hca_rail {
     uint8_t port;
     int gid_index, gid_rank;
     struct hca_place place;
-    bool down;     /* as reported by the adapter */
+    bool down;     /* reported down by the adapter */
     bool gone;     /* the adapter has failed as a whole: permanently down */
-    uint64_t back; /* when it may be used again; 0: nothing has changed */
+    uint64_t back; /* when to try to use it again, after an event; 0: no event */
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     uint32_t max_inline;
     char name[72];                        /* "mlx5_0:1" */
-    struct aqi_rdma_buf *left[HCA_POSTS]; /* freed by messages, to be posted again */
+    struct aqi_rdma_buf *left[HCA_POSTS]; /* freed by messages, to be reposted */
     uint32_t left_count;
-    /* Completions that were polled; `found_next` to `found_end` are not handled yet. */
+    /* Completions polled; those from `found_next` to `found_end` have not been handled yet. */
     struct ibv_wc found[AQI_RDMA_BATCH], *found_next, *found_end;
 };
 
@@ -98,28 +98,29 @@ struct hca_rings {
     size_t len;
     struct ibv_mr *mr[HCA_RAILS];
     uint32_t count, depth, slot; /* number of rings; slots of each; bytes of a slot */
-    uint32_t open;               /* rings that are lent, or not yet taken back */
-    uint32_t heard;              /* messages in this cycle */
+    uint32_t open;               /* rings lent and not yet returned */
+    uint32_t heard;              /* messages received in this cycle */
     struct hca_peer **owner;
 };
 
-/* The ring that is lent to a peer. */
+/* The ring lent to a peer. */
 struct hca_ring_in {
     uint16_t ring; /* its number, from 1; 0: none */
-    bool due;      /* the peer is to be notified */
+    bool due;      /* the peer must be notified */
     bool closing;  /* it is being taken back: */
     bool probing;  /* the peer's count is being read, */
     bool probed;   /* and has been read: */
     uint32_t written;
-    uint32_t consumed, told; /* messages consumed; the number reported to the peer */
-    uint32_t heard;          /* recent messages, on any path */
+    uint32_t consumed, told; /* messages consumed; consumed as reported to the peer */
+    uint32_t heard;          /* messages received recently, in the ring or not */
 };
 
-/* The rings of a peer, which may lend one of them to this process. */
+/* The rings of a peer, and the one it lends to this process, if any. */
 struct hca_ring_out {
     struct hca_ring_place place;
-    const _Atomic uint64_t *granted; /* above 32 bits: the lent one; NULL: there are none */
-    uint32_t head, freed;            /* messages written, and how many were consumed */
+    const _Atomic uint64_t
+        *granted;         /* in the upper half: the ring lent to us; NULL: there are none */
+    uint32_t head, freed; /* messages written; messages consumed by the peer */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
@@ -128,7 +129,7 @@ enum hca_state { HCA_IDLE, HCA_CALLING, HCA_UP, HCA_DOWN };
 
 /*
  * An entry of a send queue, in order: a message, a piece of an operation, or a whole transfer,
- * which goes `straight` and is no operation. Without `buf` and `op`, its completion merely shows
+ * which goes `straight`, without an operation. Without `buf` and `op`, its completion merely shows
  * that everything before it is complete.
  */
 struct hca_sent {
@@ -141,16 +142,16 @@ struct hca_sent {
             const struct hca_mem *here; /* NULL: it was sent inline */
             const struct hca_rmem *there;
             size_t len;
-            unsigned char copy[AQI_PUT_COPIED]; /* of a short put, copied on return */
+            unsigned char copy[AQI_PUT_COPIED]; /* the data of a short put */
         };
     };
     uint32_t number; /* of a message to this peer */
     union {
         struct {
             bool refused : 1; /* by the peer's adapter */
-            bool silent : 1;  /* a later one signals its completion */
-            bool word : 1;    /* of a ring: notifies the peer, ... */
-            bool probe : 1;   /* ... or requests something from it */
+            bool silent : 1;  /* unsignaled: a later entry shows that it is complete */
+            bool word : 1;    /* of a ring: a write that notifies the peer, ... */
+            bool probe : 1;   /* ... or a read of its count of messages */
             bool straight : 1, get : 1;
         };
         uint8_t is; /* all these */
@@ -165,17 +166,17 @@ static inline bool hca_sent_is_piece(const struct hca_sent *sent)
 
 struct hca_link {
     struct ibv_qp *qp;
-    uint64_t wr;  /* the id of its work requests, without the position */
-    uint32_t qpn; /* as completions name the queue pair; 0: there is none */
+    uint64_t wr;  /* the ID of its work requests, without the position */
+    uint32_t qpn; /* number of the queue pair, as in completions; 0: there is none */
     uint32_t max_inline;
     unsigned rail;
     struct hca_sent *sent;
     uint32_t head, tail; /* of `sent`, modulo its size */
-    uint32_t silent;     /* entries at its end whose completion nothing will signal */
-    uint32_t pieces;     /* of all these */
+    uint32_t silent;     /* newest entries, whose completion no signaled entry will show */
+    uint32_t pieces;     /* pieces of transfers in the queue */
     /*
-     * As found by hca_repair_look: the position of `tail`, since when (0: nothing was in flight),
-     * and how often that was too long.
+     * State of hca_repair_look: the last position of `tail`, since when it has not moved (0:
+     * nothing was in flight), and how often that was for too long.
      */
     uint32_t stood, mute;
     uint64_t since;
@@ -186,29 +187,29 @@ struct hca_peer {
     enum hca_state state;
     bool known;                  /* its address */
     uint64_t epoch;              /* of the process; 0: unknown */
-    bool connected;              /* these queue pairs know those of the peer */
+    bool connected;              /* the queue pairs are connected to those of the peer */
     bool broken;                 /* it must be reconnected */
     uint32_t failed;             /* rails that must not be used, as bits */
     uint32_t used;               /* rails with a working link, as bits */
-    unsigned first;              /* the first of these, for messages */
+    unsigned first;              /* the first of these, which carries messages */
     uint32_t posted;             /* rails with buffers for its requests, as bits */
     uint32_t awaited;            /* maximum number of expected replies */
-    uint32_t replies[HCA_RAILS]; /* buffers posted for these */
-    struct hca_link *next;       /* of the next piece */
+    uint32_t replies[HCA_RAILS]; /* buffers posted for replies */
+    struct hca_link *next;       /* for the next piece */
     struct hca_addr addr;
     struct ibv_ah *ah[HCA_RAILS];
     unsigned voice;  /* the rail of the next greeting */
-    uint32_t no_way; /* rails by which none could be sent, as bits */
+    uint32_t no_way; /* rails without a route for greetings, as bits */
     uint64_t called, greeted, pause;
     bool doubted;
     struct hca_link link[HCA_RAILS];
     uint32_t generation, wanted; /* of the queue pairs */
     uint32_t number;             /* of the next message */
-    uint32_t received;           /* its received messages */
+    uint32_t received;           /* messages received from it */
     struct hca_ring_in in;
     struct hca_ring_out out;
-    uint32_t arrived;       /* our messages, as it reported when it was reconnected */
-    struct hca_sent *again; /* to be posted to the new queue pairs, before all others */
+    uint32_t arrived;       /* our messages that it had received, as reported on reconnection */
+    struct hca_sent *again; /* to be reposted to the new queue pairs, before all others */
     uint32_t again_first, again_count;
     struct hca_peer *next_calling, *next_broken;
 };
@@ -218,15 +219,15 @@ struct hca_op {
     struct aqi_transfer op;
     const struct hca_mem *here; /* AQI_BY_KNOWN */
     const struct hca_rmem *there;
-    bool refused;    /* already once */
-    bool followed;   /* the header of the Long has been posted, and its buffer is not ours */
-    uint32_t number; /* of this header, then */
+    bool refused;    /* a piece has been rejected once */
+    bool followed;   /* the header of the Long has been posted, so its buffer is no longer ours */
+    uint32_t number; /* of the header, once posted */
     struct aqi_rdma_buf *header; /* NULL: not a Long */
 };
 
 /*
- * The key that peers get for memory that is registered in parts of a power of two (`shift`): the
- * keys of each part, one per rail. No parts: it is lent on demand.
+ * The key that peers get for memory registered in parts of 1 << `shift` bytes: for each part, a key
+ * per rail. No parts: the memory is lent on demand.
  */
 enum { HCA_KEYS = 32 };
 struct hca_key {
@@ -254,7 +255,7 @@ struct hca_greeter {
     struct ibv_mr *mr[HCA_RAILS];
     unsigned char *memory;
     uint32_t qkey, next;
-    uint32_t out, out_by[HCA_RAILS]; /* greetings that have not been sent */
+    uint32_t out, out_by[HCA_RAILS]; /* greetings whose sending is not complete */
     struct aqi_mac *mac;
     uint64_t epoch;
     struct hca_peer *calling;
@@ -267,16 +268,16 @@ struct hca_tp {
     uint64_t looked;      /* the last check for events that no completion signals */
     uint32_t depth;       /* requests in flight to a peer */
     uint32_t sends;       /* entries of a link's send queue */
-    uint32_t mask;        /* for the entries kept: a power of two, minus 1 */
-    uint32_t room;        /* completions of sends for which the queues have room */
+    uint32_t mask;        /* of positions in a link's `sent`: a power of two, minus 1 */
+    uint32_t room;        /* completions of sends that the queues have room for */
     uint32_t out;         /* completions of sends in flight */
-    uint32_t silent_most; /* sends that signal no completion: the limit, and how many there are */
+    uint32_t silent_most; /* unsignaled sends in flight: the limit; the number */
     uint32_t silent;
-    struct ibv_send_wr post; /* the next message or transfer; with the constant fields set */
+    struct ibv_send_wr post; /* for the next message or transfer, with constant fields preset */
     struct ibv_sge post_piece;
-    uint32_t handling; /* requests in receive buffers whose handlers run */
+    uint32_t handling; /* requests in receive buffers whose handlers are running */
     struct hca_peer *broken;
-    uint32_t repeating; /* peers to which something is posted again */
+    uint32_t repeating; /* peers for which requests must be reposted */
     struct hca_greeter greeter;
     struct hca_rings rings;
     int epoll;
@@ -308,7 +309,7 @@ static inline uint32_t hca_buf_lkey(const struct aqi_rdma_buf *buf, unsigned rai
     return ((const struct ibv_mr *)buf->chunk->mr[rail])->lkey;
 }
 
-/* The id of a work request: what it is, and where it is stored. */
+/* The ID of a work request: its kind, and its position. */
 enum hca_wr { HCA_WR_RECEIVE, HCA_WR_SEND, HCA_WR_GREETING, HCA_WR_GREETED };
 enum { HCA_PLACES = 0xffffff };
 static inline uint64_t hca_wr_of_send(uint32_t peer, unsigned rail, uint32_t place)
@@ -323,8 +324,8 @@ static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t pla
 
 extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
 
-/* Nothing is in flight. */
-static inline void hca_begin(struct hca_tp *hca)
+/* Initialize the fields that do not depend on adapters. */ static inline void hca_begin(
+    struct hca_tp *hca)
 {
     hca->rdma.most = hca_config.bounces;
     hca->rdma.whole = true;
@@ -332,15 +333,14 @@ static inline void hca_begin(struct hca_tp *hca)
     hca->post.num_sge = 1;
 }
 
-/* Nothing is in flight to it. */
-static inline void hca_peer_begin(struct hca_peer *peer)
+/* Initialize its links. */ static inline void hca_peer_begin(struct hca_peer *peer)
 {
     for (unsigned r = 0; r < HCA_RAILS; r++)
         peer->link[r].rail = r;
     peer->next = peer->link;
 }
 
-/* It has a queue pair: cache the values that are needed all the time. */
+/* It has a new queue pair: cache the values used for each request. */
 static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
@@ -356,8 +356,8 @@ static inline struct hca_peer *hca_link_peer(struct hca_link *link)
 }
 
 /*
- * The mask for this number of entries, so that positions stay the same when the count of posts
- * wraps.
+ * The mask for this number of entries: a power of two minus 1, so that positions survive the wrap
+ * of the post counter.
  */
 static inline uint32_t hca_mask_of(uint32_t sends)
 {
@@ -394,7 +394,7 @@ static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
     return gone;
 }
 
-/* For memory that is not registered with a rail that is gone: none. */
+/* 0 if the memory is not registered with this rail, because its adapter is gone. */
 static inline uint32_t hca_rkey_of(const struct ibv_mr *mr)
 {
     return mr != NULL ? mr->rkey : 0;
@@ -416,10 +416,11 @@ size_t hca_peer_memory(const struct hca_tp *hca);
 struct hca_text {
     char text[320];
 };
-struct hca_text hca_advice_memory(int err);           /* registration failed: the limit, or `err` */
-struct hca_text hca_advice_no_port(const char *root); /* none was found; root: of the system, "" */
+struct hca_text hca_advice_memory(int err); /* registration failed: the limit, or `err` */
+struct hca_text hca_advice_no_port(
+    const char *root); /* none was found; root: folder of the system, normally "" */
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to);
-/* It answers, but large messages do not arrive. */
+/* The peer answers, but large messages do not arrive. */
 struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to);
 
 /* hca_ports.c: the ports selected by the filter. */
@@ -439,18 +440,18 @@ struct ibv_mr *hca_rail_register(const struct hca_rail *rail, void *addr, size_t
 bool hca_rails_register(struct hca_tp *hca, struct ibv_mr *mr[HCA_RAILS], void *addr, size_t len,
                         int access);
 void hca_rails_deregister(struct ibv_mr *mr[HCA_RAILS]); /* also after a failure; no-op on NULL */
-/* Read the address of the port again, which may have `moved`. False: it has none now. */
+/* Reread the address of the port, which may have `moved`. Returns false if it has none now. */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved);
 /* The route from here to `to`. */
 void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, struct ibv_ah_attr *ah);
 
 /* hca_driver.c. With the lock held. */
 /*
- * None is free and no more can be registered, except for `mine`, to send from, which the caller
- * holds: wait (AQ_AGAIN) for those in use, or fail the peer.
+ * No buffer is free and no more can be registered. Wait (AQ_AGAIN) if others than the `mine` held
+ * by the caller are in use to send from; otherwise fail the peer.
  */
 AQI_COLD aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine);
-/* None was available to send from: enough are in use, or no more can be registered. */
+/* No buffer to send from was available: the limit is reached, or no more can be registered. */
 static inline aq_status hca_bounce_none(struct hca_tp *hca, struct hca_peer *peer, uint32_t more)
 {
     return hca->rdma.bounced >= hca->rdma.most + more ? AQ_AGAIN : hca_buf_short(hca, peer, 0);
@@ -458,7 +459,7 @@ static inline aq_status hca_bounce_none(struct hca_tp *hca, struct hca_peer *pee
 
 /* hca_link.c. With the lock held. */
 aq_status hca_links_create(struct hca_tp *hca, struct hca_peer *peer);
-/* The links on the rails in use. */
+/* Connect the links on the rails in use. */
 void hca_links_connect(struct hca_tp *hca, struct hca_peer *peer, const struct hca_place *places,
                        unsigned reads);
 /* Destroy the queue pairs; everything posted to them ends with `status`. */
@@ -469,13 +470,15 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
                         struct ibv_send_wr *wr, const struct hca_sent *sent);
 /* The adapter has rejected the post. */
 AQI_COLD aq_status hca_link_refused(struct hca_tp *hca, struct hca_link *link, int err);
-/* For most messages, only the buffers wait for completion, which must not run out. */
+/* Whether a message may be unsignaled: usually, only its buffer waits for its completion, but
+ * buffers must not run out. */
 static inline bool hca_link_may_be_silent(const struct hca_tp *hca, const struct hca_link *link)
 {
     return link->silent < HCA_SILENT - 1 && hca->silent < hca->silent_most;
 }
 
-/* The next entry of the link is for this request, which signals its completion or does not. */
+/* Post the request, for which the next entry of the link has been filled in; `silent`:
+ * unsignaled. */
 static AQI_INLINE aq_status hca_link_hand_over(struct hca_tp *hca, struct hca_link *link,
                                                struct ibv_send_wr *wr, bool silent)
 {
@@ -502,15 +505,16 @@ static inline bool hca_link_is_full(const struct hca_tp *hca, const struct hca_l
 /* The oldest entry, which is removed from the queue. */
 struct hca_sent *hca_link_take(struct hca_tp *hca, struct hca_link *link);
 /*
- * Post a request whose completion shows that everything before it is complete, unless there is one.
+ * Post a request whose completion shows that everything before it is complete, unless the last
+ * entry's will.
  */
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail);
 /* A posted request has ended: a message, or a piece of a transfer. */
 void hca_sent_end(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
 void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc);
 /*
- * There is no route to it on its only rail. If there was one, the address may be moving: then
- * look it up again for the next greeting; otherwise the peer fails.
+ * There is no route to the peer on its only rail. If there was one before, the address may be
+ * moving: look up the route again for the next greeting. Otherwise the peer fails.
  */
 void hca_peer_unreached(struct hca_tp *hca, struct hca_peer *peer, unsigned rail, const char *why);
 
@@ -522,13 +526,14 @@ void hca_repair_without(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 /* Find connections whose adapter neither completes anything nor reports a failure. */
 void hca_repair_look(struct hca_tp *hca);
 uint64_t hca_repair_deadline(const struct hca_tp *hca);
-void hca_repair_port_down(struct hca_tp *hca, unsigned rail); /* likewise, for all peers */
+void hca_repair_port_down(struct hca_tp *hca,
+                          unsigned rail); /* continue without it, for all peers */
 /*
- * It may be used again by peers that continue without it; by all, with new connections, if its
- * address has `moved`.
+ * The rail may be used again, by peers that do without it; if its address has `moved`, all peers
+ * reconnect.
  */
 void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved);
-void hca_repair(struct hca_tp *hca); /* repairs that have begun; releases the lock meanwhile */
+void hca_repair(struct hca_tp *hca); /* continue repairs that have begun; may release the lock */
 void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer);
 void hca_repair_forget(struct hca_tp *hca, struct hca_peer *peer, aq_status status);
 
@@ -537,13 +542,13 @@ aq_status hca_greet_open(struct hca_tp *hca);
 void hca_greet_close(struct hca_tp *hca);
 void hca_greet_begin(struct hca_tp *hca, struct hca_peer *peer);
 void hca_greet_end(struct hca_tp *hca, struct hca_peer *peer);
-void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both know each other */
+void hca_greet_up(struct hca_tp *hca, struct hca_peer *peer); /* both sides know each other */
 void hca_greet_received(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
 void hca_greet_sent(struct hca_tp *hca, unsigned rail, const struct ibv_wc *wc);
 void hca_greet_gone(struct hca_tp *hca, unsigned rail); /* its adapter sends nothing more */
 void hca_greet_timers(struct hca_tp *hca);
 uint64_t hca_greet_deadline(const struct hca_tp *hca);
-/* The route to it. AQ_AGAIN: unknown for now; call again when it is needed. */
+/* Find its address. AQ_AGAIN: unknown for now; call again when it is needed. */
 aq_status hca_greet_find(struct hca_tp *hca, struct hca_peer *peer);
 
 /* hca_message.c */
@@ -559,7 +564,7 @@ static inline bool hca_message_is_lending(const struct hca_tp *hca, const struct
     const struct aqi_am_wire *head = (const void *)buf->bytes;
     return hca->rdma.lending.on && buf->len >= sizeof(*head) && head->kind == AQI_AM_NONE;
 }
-/* Its message has been taken. */
+/* The message has been processed: reuse its buffer. */
 void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
@@ -568,17 +573,18 @@ unsigned hca_message_received(struct hca_tp *hca, unsigned rail, const struct ib
                               enum aqi_progress_mode mode);
 void hca_message_request(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf);
 /*
- * Buffers of each rail in addition to those of its peers: for messages whose handlers run, and
- * those waiting to be posted again.
+ * Buffers of each rail in addition to those for peers: for messages whose handlers run, and those
+ * waiting to be reposted.
  */
 static inline uint32_t hca_message_spares(void)
 {
     return (uint32_t)hca_config.spares + HCA_POSTS;
 }
 aq_status hca_message_open(struct hca_tp *hca); /* post these */
-/* Post the buffers that the first rail needs. False: some are missing, see aq_error_message(). */
+/* Post the buffers that the first rail needs. Returns false if some are missing; see
+ * aq_error_message(). */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer);
-/* The message received in `buf` is handled, or held. */
+/* Handle or hold the message received in `buf`. */
 void hca_message_dispatch(struct hca_tp *hca, struct aqi_rdma_buf *buf,
                           enum aqi_progress_mode mode);
 
@@ -589,10 +595,10 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
 /* With the lock held. Its payload has been posted: post the header. AQ_AGAIN: no room; a failure
  * has ended the operation. */
 aq_status hca_long_follow(struct hca_tp *hca, struct hca_op *op);
-void hca_long_drop(struct hca_tp *hca, struct hca_op *op); /* what was not posted */
-/* Part of it could not be written: its handler is not to run. */
+void hca_long_drop(struct hca_tp *hca, struct hca_op *op); /* its header, which was not posted */
+/* Part of it could not be written: make its header run no handler. */
 AQI_COLD void hca_long_void(struct hca_op *op);
-/* Whether the peer has its header, and so all of it, though the connection has ended. */
+/* Whether the peer had received its header, and so all of it, when the connection ended. */
 static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hca_op *op)
 {
     return op->followed && (int32_t)(op->number - peer->arrived) < 0;
@@ -600,29 +606,29 @@ static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hc
 
 /* hca_ring.c. With the lock held. */
 aq_status hca_rings_open(struct hca_tp *hca);
-void hca_rings_close(struct hca_tp *hca); /* no peer is connected any more */
+void hca_rings_close(struct hca_tp *hca); /* no peer may be connected */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
 /* The location of the peer's rings, as it reports. */
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
-/* Its queue pairs are gone: it has no ring, nor has this process one of its. */
+/* Its queue pairs are gone: neither side has a ring of the other any more. */
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
-/* Whether the peer has lent one. */
+/* Whether the peer has lent us a ring. */
 static inline bool hca_ring_is_ours(const struct hca_peer *peer)
 {
     const _Atomic uint64_t *granted = peer->out.granted;
     return granted != NULL && atomic_load_explicit(granted, memory_order_relaxed) >> 32 != 0;
 }
-/* Write a message into it. AQ_ENOTSUP: it must be sent. */
+/* Write a message into the peer's ring. AQ_ENOTSUP: it must be sent instead. */
 aq_status hca_ring_issue(struct hca_tp *hca, struct hca_peer *peer, struct aqi_rdma_buf *buf);
 /*
- * The next message of the ring lent to the peer, if its turn has come; NULL: none. If no buffer is
- * free, it may be taken later, or else the peer fails.
+ * Take the next message from the ring lent to the peer, if its turn has come; NULL: none. If no
+ * buffer is free, the message stays if it may be taken `later`; otherwise the peer fails.
  */
 struct aqi_rdma_buf *hca_ring_take(struct hca_tp *hca, struct hca_peer *peer, bool later);
-/* A message has arrived; now and then, this chooses which peers get a ring. */
+/* Count an arrived message; periodically, this chooses which peers get a ring. */
 void hca_ring_heard(struct hca_tp *hca, struct hca_peer *peer, uint32_t len);
 void hca_ring_probed(struct hca_tp *hca, struct hca_peer *peer);
-/* Take all rings back. True: nothing will be written any more. */
+/* Take all rings back. Returns true once nothing will be written any more. */
 bool hca_rings_sleep(struct hca_tp *hca);
 /* Releases the lock while handlers run. */
 unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode);
@@ -642,14 +648,16 @@ aq_status hca_get_within(struct aqi_tp *tp, struct aqi_peer *peer, const struct 
                          uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                          struct aqi_comp *comp);
 /* With the lock held. */
-/* Begin a copy of `want`. AQ_AGAIN: not now. */
+/* Begin an operation as described by `want`, which is copied. AQ_AGAIN: not now. */
 aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const struct hca_rmem *rmem,
                              const struct aqi_mem *mem);
 aq_status hca_transfer_issue(struct hca_tp *hca, struct hca_peer *peer, struct hca_sent *sent);
 void hca_transfer_piece_done(struct hca_tp *hca, struct hca_sent *sent, aq_status status);
-/* The peer's adapter has rejected this piece: repeat it by messages. False: it is not lent. */
+/* If the peer's adapter has rejected this piece of lent memory, repeat it by messages. Returns
+ * false if that is not the case. */
 bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent);
-/* Its connection has ended before it was done: it becomes an operation, to be posted again. */
+/* The connection ended before a straight transfer was done: turn it into an operation, to be posted
+ * again. */
 void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct hca_sent *sent);
 static inline void hca_transfer_straight_end(const struct hca_sent *sent, aq_status status)
 {

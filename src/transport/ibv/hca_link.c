@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HCA_RNR_TIMER = 12 /* 0.64 ms */, HCA_SURE = 1024 /* bytes that all networks carry */ };
+enum { HCA_RNR_TIMER = 12 /* 0.64 ms */, HCA_SURE = 1024 /* bytes that any network carries */ };
 
-/* --- making and ending them ------------------------------------------------------------------ */
+/* --- creating and destroying them ------------------------------------------------------------ */
 
-/* It is to be connected next. */
+/* Prepare the queue pair to be connected. */
 static int hca_link_init(const struct hca_rail *rail, struct ibv_qp *qp)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -102,7 +102,8 @@ static aq_status hca_link_connect(const struct hca_rail *rail, const struct hca_
                                hca_advice_path(rail, to).text);
 }
 
-/* A partially connected one can only start over. It keeps its number, which the peer has got. */
+/* A partially connected queue pair can only start over. It keeps its number, which the peer
+ * knows. */
 static void hca_link_reset(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct ibv_qp *qp = peer->link[rail].qp;
@@ -170,7 +171,7 @@ void hca_links_destroy(struct hca_tp *hca, struct hca_peer *peer)
     hca_ring_reset(hca, peer);
 }
 
-/* A queue pair is gone with everything posted to it: its buffers are ours again. */
+/* Destroying a queue pair ends everything posted to it: its buffers are ours again. */
 void hca_links_end(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     hca_links_destroy(hca, peer);
@@ -215,12 +216,13 @@ aq_status hca_link_post(struct hca_tp *hca, struct hca_peer *peer, unsigned rail
 
 void hca_link_mark(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* of no bytes, so it needs no key */
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE}; /* without data, so it needs no key */
     if (peer->state != HCA_UP || peer->link[rail].silent == 0) return;
     (void)hca_link_post(hca, peer, rail, &wr, &(struct hca_sent){.number = 0});
 }
 
-/* It has sent greetings since the reconnection, but the first longer message does not arrive. */
+/* The peer has sent greetings since the reconnection, but the first longer message does not
+ * arrive. */
 static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                            const struct hca_sent *sent)
 {
@@ -236,7 +238,7 @@ static void hca_link_doubt(const struct hca_tp *hca, struct hca_peer *peer, unsi
             hca_advice_packets(&hca->rail[rail], &peer->addr.place[rail]).text);
 }
 
-/* The first failure on a queue pair is the true one; all others are flushed. */
+/* The first failure on a queue pair is the real one; all other requests are flushed. */
 static void hca_link_broke(struct hca_tp *hca, struct hca_peer *peer, unsigned rail,
                            struct hca_sent *sent, enum ibv_wc_status status)
 {
@@ -262,7 +264,7 @@ void hca_link_completed(struct hca_tp *hca, const struct ibv_wc *wc)
     unsigned rail = wc->wr_id >> 2 & (HCA_RAILS - 1);
     struct hca_peer *peer = hca_peer_at(hca, id);
     struct hca_link *link = &peer->link[rail];
-    if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an old one */
+    if (link->qp == NULL || link->qp->qp_num != wc->qp_num) return; /* of an earlier queue pair */
     uint32_t place = link->tail + (((uint32_t)(wc->wr_id >> 8) - link->tail) & HCA_PLACES);
     if (AQI_LIKELY(wc->status == IBV_WC_SUCCESS)) {
         while ((int32_t)(place - link->tail) >= 0) { /* with unsignaled ones before it */

@@ -70,7 +70,7 @@ static int close_all(void **unused)
     return 0;
 }
 
-/* As with each greeting that arrives while it is not connected. */
+/* Connect it, as for each greeting that arrives while it is not connected. */
 static void connect_it(void)
 {
     peer->connected = true;

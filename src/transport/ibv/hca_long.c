@@ -51,7 +51,8 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
-    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent memory has its turn */
+    if (rmem->key.parts == 0 || am->nbytes == 0)
+        return AQ_ENOTSUP; /* lent memory takes the general path */
     aq_status st = aqi_rdma_check(tp, to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
     struct hca_op op = {.op = {.peer = (struct aqi_rdma_peer *)to,
@@ -84,8 +85,8 @@ void hca_long_drop(struct hca_tp *hca, struct hca_op *op)
 }
 
 /*
- * It is sent nevertheless, since it returns a credit, and messages are numbered. It still exists: a
- * request posted after the payload cannot have been sent before it.
+ * The header is sent nevertheless, since it returns a credit, and messages are numbered. Its buffer
+ * is still there: a request posted after the payload cannot have been sent before it.
  */
 void hca_long_void(struct hca_op *op)
 {

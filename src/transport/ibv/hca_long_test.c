@@ -150,7 +150,7 @@ static void deliver_all(void)
     }
 }
 
-/* Everything is handled, and unsignaled requests have ended with later ones. */
+/* Handle everything, and end unsignaled requests by later ones. */
 static void settle(void)
 {
     deliver_all();
@@ -207,7 +207,7 @@ static void one_is_a_write_and_a_send(void **unused)
     card_deliver(0, 1);
     card_deliver(0, 1);
     progress();
-    assert_int_equal(comp.local, 0); /* whenever the header is taken */
+    assert_int_equal(comp.local, 0); /* before the header has been taken */
     assert_int_equal(slots[0].handled, 0);
     settle();
     assert_int_equal(slots[0].handled, 1);
@@ -302,7 +302,7 @@ static void what_was_not_is_sent_once_more(void **unused)
     assert_int_equal(comp.status, AQ_OK);
 }
 
-/* The header is for no handler then, but it returns the credit. */
+/* The header then runs no handler, but returns the credit. */
 static void what_is_refused_twice_runs_no_handler(void **unused)
 {
     struct aqi_comp comp = {.local = 1}, next = {.local = 1};
@@ -372,7 +372,7 @@ static void what_it_cannot_carry_is_left_to_others(void **unused)
     check_kinds("");
 }
 
-/* If one is free; its memory is the program's again once its handler has run. */
+/* Send into a random slot if it is free. Nothing may have written to it since its handler ran. */
 static void send_somewhere(struct aqi_comp *comp)
 {
     uint32_t slot = dice(SLOTS);

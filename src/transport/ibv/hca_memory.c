@@ -20,7 +20,7 @@ static size_t hca_memory_key_len(const struct hca_key *key)
     return offsetof(struct hca_key, rkey) + (size_t)key->rails * key->parts * sizeof(key->rkey[0]);
 }
 
-/* The largest parts that the adapters support, as a power of two. */
+/* The log2 of the largest part that all adapters support. */
 static uint8_t hca_memory_most(const struct hca_tp *hca)
 {
     uint64_t most = UINT64_MAX;
@@ -35,8 +35,8 @@ static size_t hca_memory_parts(size_t len, uint8_t shift)
 }
 
 /*
- * As large as the setting says, or larger if a key cannot describe that many and the memory cannot
- * be lent instead.
+ * The log2 of the size of parts: as set, or larger if a key cannot describe that many parts and the
+ * memory cannot be lent instead.
  */
 static uint8_t hca_memory_shift(const struct hca_tp *hca, size_t len)
 {

@@ -10,7 +10,7 @@
 
 static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count);
 
-/* Several at a time. */
+/* Buffers are posted several at a time. */
 aq_status hca_message_expect(struct hca_tp *hca, struct hca_peer *peer)
 {
     uint32_t *replies = &peer->replies[peer->first];
@@ -37,7 +37,7 @@ aq_status hca_message_ready(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
     return AQ_OK;
 }
 
-/* There is room for it on this link, that of messages. */
+/* Send it on this link, the one for messages, which has room. */
 static AQI_INLINE aq_status hca_message_go(struct hca_tp *hca, struct hca_peer *peer,
                                            struct hca_link *link, struct aqi_rdma_buf *buf,
                                            uint32_t number)
@@ -98,7 +98,7 @@ static AQI_NOINLINE aq_status hca_message_send_any(struct aqi_tp *tp, struct aqi
     return st;
 }
 
-/* Whether nothing stands in its way and nothing has to be done first. */
+/* Whether a message can be posted right away, with nothing to check or do first. */
 static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct hca_peer *peer,
                                         const struct hca_link *link, const struct aqi_am *am)
 {
@@ -110,7 +110,7 @@ static inline bool hca_message_is_usual(const struct hca_tp *hca, const struct h
            (reply || peer->awaited < peer->replies[link->rail] || peer->awaited == hca->depth);
 }
 
-/* Most are sent with no call before the post. */
+/* Most messages are sent without any call before the post. */
 aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_am *am,
                       struct aqi_comp *comp)
 {
@@ -133,7 +133,7 @@ aq_status hca_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* All in one call, of at most HCA_POSTS. Those that are rejected are free again. */
+/* Post up to HCA_POSTS buffers in one call. Frees those that are rejected. */
 static AQI_NOINLINE bool hca_message_post_bufs(struct hca_tp *hca, unsigned rail,
                                                struct aqi_rdma_buf *const *bufs, uint32_t count)
 {
@@ -165,7 +165,8 @@ void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
         aqi_rdma_put(rdma, buf);
 }
 
-/* Buffers freed by messages are posted again several at a time, so this many more are posted. */
+/* Buffers freed by messages are reposted HCA_POSTS at a time, so that many extra ones are
+ * posted. */
 static void hca_message_left(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     struct hca_rail *rail = &hca->rail[buf->rail];
@@ -175,7 +176,7 @@ static void hca_message_left(struct hca_tp *hca, struct aqi_rdma_buf *buf)
     (void)hca_message_post_bufs(hca, buf->rail, rail->left, HCA_POSTS);
 }
 
-/* This many that are not in use yet; fewer if no more can be registered. */
+/* Post this many free buffers, or fewer if no more can be registered. Returns their number. */
 static uint32_t hca_message_post(struct hca_tp *hca, unsigned rail, uint32_t count)
 {
     struct aqi_rdma_buf *bufs[HCA_POSTS];
@@ -197,7 +198,7 @@ aq_status hca_message_open(struct hca_tp *hca)
     return AQ_OK;
 }
 
-/* Requests in flight, or repeated ones, are answered on the current first rail. */
+/* Replies to requests in flight, or to repeated ones, arrive on the current first rail. */
 bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 {
     unsigned rail = peer->first;
@@ -211,8 +212,8 @@ bool hca_message_prepare(struct hca_tp *hca, struct hca_peer *peer)
 }
 
 /*
- * If as many handlers run as there are spares, the message is copied and its buffer posted again.
- * False: out of memory.
+ * As many handlers are running as there are spare buffers: copy the message, and repost its buffer.
+ * Returns false if out of memory.
  */
 static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
@@ -227,8 +228,8 @@ static AQI_NOINLINE bool hca_message_copied(struct hca_tp *hca, struct aqi_rdma_
 }
 
 /*
- * The buffer of a request is replaced before its handler runs, by one of the spares, which are
- * posted ahead; that of a message by a ring is not one of these.
+ * While the handler of a request runs, one of the spares, which are posted in advance, replaces its
+ * buffer. Buffers of messages from a ring were not `posted`.
  */
 static AQI_INLINE void hca_message_serve(struct hca_tp *hca, struct aqi_rdma_buf *buf, bool posted)
 {
@@ -263,7 +264,7 @@ static inline bool hca_message_is_reply(const struct aqi_rdma_buf *buf)
     return buf->len >= sizeof(*head) && (head->flags & AQI_AM_IS_REPLY) != 0;
 }
 
-/* The sender: as claimed by the message, if the queue pair is that one's. */
+/* The sender claimed by the message, if the queue pair is connected to it. */
 static inline struct hca_peer *hca_message_source(const struct hca_tp *hca,
                                                   const struct aqi_rdma_buf *buf, uint32_t qpn)
 {
@@ -296,9 +297,9 @@ void hca_message_dispatch(struct hca_tp *hca, struct aqi_rdma_buf *buf, enum aqi
 }
 
 /*
- * Those in its ring that precede the sent one are taken first, except for control messages, for
- * which their handlers may wait. All are counted before handlers run, since other threads take the
- * next ones meanwhile.
+ * Messages in the ring that precede a sent one are handled first, unless that is a control message,
+ * for which their handlers may wait. All are counted before any handler runs, since other threads
+ * may take the next ones meanwhile.
  */
 static AQI_NOINLINE void hca_message_in_turn(struct hca_tp *hca, struct aqi_rdma_buf *buf,
                                              enum aqi_progress_mode mode)

@@ -54,7 +54,8 @@ static void hca_ports_look(struct ibv_context *context, struct hca_port *port)
                                                                              : "down");
 }
 
-/* Only relevant if processes may begin with different ports: all others must pair them alike. */
+/* Only matters if processes may begin with different ports; otherwise all must number them
+ * alike. */
 static bool hca_ports_near(const struct ibv_device *device)
 {
     char path[IBV_SYSFS_PATH_MAX + 32];
@@ -63,7 +64,7 @@ static bool hca_ports_near(const struct ibv_device *device)
     return aqi_runs_near(path);
 }
 
-/* libibverbs looks at other places after a failure, so its errno is of no use. */
+/* libibverbs tries other paths after a failure, so its errno may be meaningless. */
 static void hca_ports_closed(const struct ibv_device *device, int err, struct hca_port *port)
 {
     char path[IBV_SYSFS_NAME_MAX + 32];

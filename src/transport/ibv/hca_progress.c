@@ -1,11 +1,12 @@
-/* ibv: completions, timers, losses, and sleeping until there are some. */
+/* ibv: completions, timers, lost peers, and sleeping until there is something to do. */
 #include "transport/ibv/hca_impl.h"
 
 #include <string.h>
 
 #define HCA_LOOK_NS UINT64_C(10000000)
 
-/* The oldest of its link, a straight transfer: almost all completions of sends. */
+/* Complete a straight transfer that is the oldest of its link, like almost all sends. Returns false
+ * if it is another one. */
 static AQI_INLINE bool hca_progress_straight(struct hca_tp *hca, const struct ibv_wc *wc)
 {
     struct hca_link *link =
@@ -42,8 +43,8 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
 }
 
 /*
- * One by one, since handlers of other threads, or nested ones, may take the next one, and poll
- * others into its place.
+ * One by one, since other threads or nested handlers may take the next one, and poll others into
+ * its place.
  */
 static AQI_NOINLINE unsigned hca_progress_found(struct hca_tp *hca, struct hca_rail *rail,
                                                 enum aqi_progress_mode mode)
@@ -67,9 +68,9 @@ static inline bool hca_progress_keep(struct hca_rail *rail, int found)
     return true;
 }
 
-/* A process that computes between its polls finds many at once, and the senders wait for their
- * credits. So one poll handles all that were there when it began, but no more than the queue holds,
- * since senders may continue meanwhile. */
+/* A process that computes between its polls finds many completions at once, and the senders wait
+ * for credits. So one poll handles all that were there when it began, but no more than the queue
+ * holds, since senders may continue meanwhile. */
 static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_rail *rail,
                                                enum aqi_progress_mode mode)
 {
@@ -84,7 +85,7 @@ static AQI_NOINLINE unsigned hca_progress_many(struct hca_tp *hca, struct hca_ra
     return n;
 }
 
-/* There is mostly one or none, and nothing to be kept. */
+/* The usual case: no completions left from before, and at most one new one. */
 static AQI_INLINE unsigned hca_progress_rail(struct hca_tp *hca, unsigned r,
                                              enum aqi_progress_mode mode)
 {
@@ -187,10 +188,10 @@ static void hca_progress_disarm(struct hca_tp *hca)
         while (hca_verbs.get_cq_event(rail->channel, &cq, &user) == 0)
             hca_verbs.ack_cq_events(cq, 1);
     }
-    hca->looked = 0; /* it may have been an event of an adapter */
+    hca->looked = 0; /* an asynchronous event of an adapter may have been the cause */
 }
 
-/* An event comes only for completions after the queue was armed, so poll once more. */
+/* Events are only generated for completions after the queue was armed, so poll once more. */
 static bool hca_progress_rail_arm(struct hca_rail *rail)
 {
     if (rail->found_next != rail->found_end) return false;

@@ -4,7 +4,7 @@
 enum { MEDIUM = 256, MANY = 5 * AQI_RDMA_BATCH + 3 };
 
 static struct hca_tp *hca;
-static bool answering; /* each that is handled is followed by another one at once */
+static bool answering; /* another message follows each one handled */
 
 static void send_one(void)
 {
@@ -65,7 +65,7 @@ static void one_poll_takes_all_that_has_arrived(void **unused)
     }
 }
 
-/* There requests are only kept. */
+/* Inside a handler, requests are only held. */
 static void inside_a_handler_it_takes_a_batch(void **unused)
 {
     (void)unused;

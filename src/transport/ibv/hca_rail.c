@@ -13,7 +13,8 @@ enum { HCA_HOPS = 64 };
 
 /* --- the address of a port ------------------------------------------------------------------- */
 
-/* The names of the kernel for types, and the position of an IPv4 network in an address. */
+/* Rank an address by its type, as named by the kernel, and by whether it maps an IPv4 address. -1:
+ * none. */
 static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, int index,
                              const union ibv_gid *gid)
 {
@@ -29,10 +30,10 @@ static int hca_rail_gid_rank(const struct hca_rail *rail, const char *device, in
     }
     int rank = strncmp(type, "RoCE v2", 7) == 0 ? 4 : 0;
     if (memcmp(gid->raw, mapped, sizeof(mapped)) == 0) return rank + 2;
-    return rank + (gid->raw[0] != 0xfe); /* a link-local one last */
+    return rank + (gid->raw[0] != 0xfe); /* link-local addresses last */
 }
 
-/* Find the best one, or the requested one. Returns how good it is; -1: there is none. */
+/* Find the best address, or the requested one. Returns its rank; -1: there is none. */
 static int hca_rail_gid_find(struct hca_rail *rail, bool any, union ibv_gid *gid)
 {
     const char *device = hca_verbs.get_device_name(rail->context->device);
@@ -70,8 +71,8 @@ static aq_status hca_rail_gid(struct hca_rail *rail)
 }
 
 /*
- * An address that is removed and added again has another index; meanwhile there may be others of
- * another kind, by which no peer is reachable.
+ * An address that is removed and added again may have another index. Meanwhile there may only be
+ * addresses of another kind, by which no peer is reachable.
  */
 bool hca_rail_look_again(struct hca_rail *rail, bool *moved)
 {

@@ -1,18 +1,18 @@
 /*
  * ibv: re-establishing broken connections.
  *
- * An access that the peer's adapter rejects, or packets that were not acknowledged for too long,
- * end a connection at both ends, with all requests posted to it. Neither means that the peer is
- * dead; only the job reports that. So both ends create new queue pairs, of the next *generation*,
- * and exchange greetings again. A greeting says how many messages have arrived, so exactly those
- * that have not are sent again: each message arrives once, in order. Pieces of puts and gets are
- * all repeated.
+ * An access that the peer's adapter rejects, or packets that are not acknowledged for too long, end
+ * a connection at both ends, with all requests posted to it. Neither means that the peer is dead;
+ * only the job reports that. So both ends create new queue pairs, of the next *generation*, and
+ * exchange greetings again. A greeting says how many messages have arrived, so exactly those that
+ * have not are resent: each message arrives once, in order. All pieces of puts and gets are
+ * repeated.
  *
- * A missing acknowledgement, or a port that goes down, ends the use of that rail: the next
- * generation consists of the others. A greeting says which those are; the side that requests a
- * generation decides for both, and if both do at the same time, rails left out by either are left
- * out. A rail is tried again when its port is back, which starts a generation with it, or when all
- * others have failed.
+ * A missing acknowledgment, or a port that goes down, ends the use of that rail: the next
+ * generation uses the others. A greeting says which those are. The side that requests a generation
+ * decides for both; if both do at the same time, rails excluded by either are excluded. A rail is
+ * tried again when its port is back, which starts a generation with it, or when all others have
+ * failed.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -94,9 +94,9 @@ void hca_repair_port_back(struct hca_tp *hca, unsigned rail, bool moved)
 /* --- silence --------------------------------------------------------------------------------- */
 
 /*
- * How long an adapter may take, since its timer is only accurate to a factor of four (InfiniBand
- * Architecture Specification, volume 1, 9.7.6.1.3); twice as long after each time without success,
- * or a connection that is only slow would never succeed.
+ * How long an adapter may take. Its timer is only accurate to a factor of four (InfiniBand
+ * Architecture Specification, volume 1, 9.7.6.1.3). The time doubles after each failure; otherwise
+ * a merely slow connection would never succeed.
  */
 static uint64_t hca_repair_patience(const struct hca_link *link)
 {
@@ -197,7 +197,7 @@ static bool hca_repair_collect(struct hca_tp *hca, struct hca_peer *peer)
         count += peer->link[r].head - peer->link[r].tail;
     struct hca_sent *again = calloc(count + 1, sizeof(*again));
     if (again == NULL) return false;
-    /* Messages were posted again before later ones, so those of the link are the earlier ones. */
+    /* Reposted messages precede those still left, so those of the links are the earlier ones. */
     struct hca_sent *old = peer->again;
     if (old == NULL) hca->repeating++;
     hca->rdma.whole = true;
@@ -220,10 +220,10 @@ static void hca_repair_peer(struct hca_tp *hca, struct hca_peer *peer)
     for (unsigned r = 0; r < HCA_RAILS; r++)
         if (peer->link[r].qp != NULL)
             (void)hca_verbs.modify_qp(peer->link[r].qp, &error, IBV_QP_STATE);
-    /* Those that have arrived are complete, since the peer's adapter has acknowledged them. */
+    /* Requests acknowledged by the peer's adapter have arrived, and are complete. */
     while (hca_progress_queues(hca, AQI_PROGRESS_REPLIES) != 0)
         continue;
-    if (peer->state == HCA_DOWN) return; /* as the job has reported meanwhile */
+    if (peer->state == HCA_DOWN) return; /* the job has reported its death meanwhile */
     if (!hca_repair_collect(hca, peer)) {
         aqi_rdma_fail(&hca->rdma, &peer->rdma, "no memory to make its connection anew");
         return;
@@ -251,14 +251,14 @@ void hca_repair_resume(struct hca_tp *hca, struct hca_peer *peer)
         struct hca_sent *sent = &peer->again[peer->again_first];
         aq_status st = AQ_OK;
         if (sent->piece.op != NULL && hca_long_arrived(peer, hca_sent_op(sent)))
-            hca_sent_end(hca, sent, AQ_OK); /* its handler may have run: nothing is written again */
+            hca_sent_end(hca, sent, AQ_OK); /* its handler may have run: nothing may be rewritten */
         else if (sent->piece.op != NULL)
             st = hca_transfer_issue(hca, peer, sent);
         else if ((int32_t)(sent->number - peer->arrived) < 0)
             hca_sent_end(hca, sent, AQ_OK);
         else
             st = hca_message_send(hca, peer, sent->piece.buf, sent->number);
-        if (st != AQ_OK) return; /* no room; or the failed rail has forgotten all */
+        if (st != AQ_OK) return; /* no room, or the rail has failed and everything was dropped */
         peer->again_first++;
     }
     if (peer->state == HCA_UP) hca_repair_forget(hca, peer, AQ_OK);

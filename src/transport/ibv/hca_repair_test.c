@@ -138,7 +138,7 @@ static void whose_adapter_is_slow_is_not(void **unused)
     assert_false(peer->broken);
 }
 
-/* There were no checks while nothing was in flight. */
+/* Time with nothing in flight does not count. */
 static void what_is_posted_after_a_rest_has_its_time(void **unused)
 {
     (void)unused;

@@ -2,13 +2,13 @@
  * ibv: messages that are written into rings of the receiver (active messages over RDMA).
  *
  * A process that receives much from a peer lends it a *ring*: slots in its own memory, into which
- * the peer writes small messages, and which are polled. A message is at the end of its slot,
- * followed by a *tail* whose last word shows that it has arrived: so one write suffices, since
+ * the peer writes small messages, and which the process polls. A message is at the end of its slot,
+ * followed by a *tail* whose last word shows that it has arrived. One write suffices, since
  * adapters deliver its last bytes last (relaxed ordering is never requested). Messages that find no
  * free slot are sent, as are large ones.
  *
- * Order: messages of a peer are numbered. One in the ring waits until those sent before it were
- * taken, and before one that was sent, those in the ring that precede it are taken; they have been
+ * Order: messages of a peer are numbered. A message in the ring waits until all sent before it have
+ * been taken. Before a sent message is taken, those that precede it in the ring are; they have been
  * written by then, since a connection keeps order.
  *
  * Lending: each pair of processes has a *block* in the memory of both. The receiver writes into
@@ -16,11 +16,11 @@
  * back it writes "none", and then reads how many messages were written. The sender increments that
  * number first and then checks whether it still has the ring. So either the receiver reads the
  * incremented number, or the sender sees that the ring is gone; the sender, which may be computing,
- * need not answer. When as many were consumed as were written, nothing is in flight any more, and
+ * need not answer. Once all messages written have been consumed, nothing is in flight any more, and
  * another peer may have the ring.
  *
- * A process that is about to sleep takes all rings back first, since nothing that is written wakes
- * it. It lends none before something else has woken it, since only messages make it choose.
+ * A process that is about to sleep first takes all rings back, since writes do not wake it. It
+ * lends none before it has been woken, since only received messages make it lend.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -41,8 +41,8 @@ struct hca_ring_tail {
 
 /* The state that two processes share about their rings; each has one in its own memory. */
 struct hca_ring_block {
-    _Atomic uint64_t granted; /* by the peer: messages consumed, (ring + 1 or 0) << 32 */
-    _Atomic uint64_t head;    /* messages written to the peer, which reads it */
+    _Atomic uint64_t granted; /* written by the peer: messages consumed, (ring + 1 or 0) << 32 */
+    _Atomic uint64_t head;    /* messages written to the peer, which reads this */
     uint64_t said;            /* source of writes to the peer's `granted` */
     _Atomic uint64_t seen;    /* the peer's `head` */
     uint64_t unused[4];       /* up to the end of the cache line */
@@ -130,7 +130,7 @@ static void hca_ring_freed(struct hca_ring_out *out, uint32_t consumed)
         out->freed = consumed;
 }
 
-/* The slot, counted over all rings of the peer, for its next message. */
+/* Reserve a slot, counted over all rings of the peer, for the next message to it. */
 static bool hca_ring_reserve(struct hca_ring_block *block, struct hca_ring_out *out, uint64_t *slot)
 {
     atomic_store(&block->head, (uint32_t)(out->head + 1)); /* before checking: see above */
@@ -216,7 +216,7 @@ static void hca_ring_free(struct hca_tp *hca, struct hca_peer *peer)
     aqi_count(AQI_CTR_RINGS_BACK, 1);
 }
 
-/* Notify the owner of a ring of changes, and continue taking it back. */
+/* Notify the peer that has the ring of changes, and continue taking it back. */
 static void hca_ring_attend(struct hca_tp *hca, struct hca_peer *peer)
 {
     struct hca_ring_in *in = &peer->in;
@@ -265,8 +265,8 @@ static void hca_ring_revoke(struct hca_tp *hca, struct hca_peer *peer)
 }
 
 /*
- * A cycle has ended: the peer that sent most gets a ring; if necessary, that of the peer that sent
- * least, and less than half as much.
+ * A cycle has ended: of the peers without a ring, the one that sent most gets a free ring. If none
+ * is free, take back that of the peer that sent least, if that was less than half as much.
  */
 static void hca_ring_choose(struct hca_tp *hca)
 {

@@ -129,7 +129,7 @@ static void once_and_in_order(void **unused)
     for (unsigned i = 0; i < AQI_COUNT_OF(rows); i++)
         for (unsigned sleeps = 0; sleeps < 2; sleeps++) {
             world.state = i;
-            hca_config.spares = i % 2; /* or else messages are copied */
+            hca_config.spares = i % 2; /* without spares, messages are copied */
             open_with(rows[i].peers, rows[i].depth, rows[i].limit, rows[i].cycle);
             run(sleeps != 0);
             assert_true(world.written > 100);
@@ -183,7 +183,8 @@ static void nothing_without_them(void **unused)
     }
 }
 
-/* Data from a peer is not trusted: nothing beyond the slot is read, and nothing makes it stop. */
+/* Data from a peer is not trusted: nothing beyond the slot is read, and nothing stops the
+ * process. */
 static void nonsense_is_dropped(void **unused)
 {
     (void)unused;

@@ -8,7 +8,7 @@ struct hca_config hca_config;
 static const char *const ports_aliases[] = {"GASNET_VAPI_PORTS", NULL};
 static const char *const device_aliases[] = {"GASNET_HCA_ID", NULL};
 static const char *const port_aliases[] = {"GASNET_PORT_NUM", NULL};
-/* The names in later documents and in the first ones (2003). */
+/* The names in GASNet's later documents and in its first ones (2003). */
 static const char *const sends_aliases[] = {"GASNET_OP_OUST_PP", NULL};
 static const char *const total_aliases[] = {"GASNET_OP_OUST_LIMIT", NULL};
 /* The maximum in flight. */

@@ -10,7 +10,7 @@
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-/* With its header, if it is a Long. */
+/* Whether all of it has ended, and for a Long, its header has been posted. */
 static inline bool hca_transfer_is_done(const struct hca_op *op)
 {
     return op->op.done == op->op.len && (op->header == NULL || op->followed);
@@ -32,7 +32,7 @@ bool hca_transfer_lent_again(struct hca_tp *hca, struct hca_sent *sent)
     return aqi_lending_refused(&hca->rdma, op, piece->offset, piece->len);
 }
 
-/* Those that are not completely posted end when their posted requests have. */
+/* Partially posted transfers end when their posted requests have. */
 void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status status)
 {
     while (peer->rdma.waiting != NULL) {
@@ -47,8 +47,8 @@ void hca_transfer_fail(struct hca_tp *hca, struct hca_peer *peer, aq_status stat
 
 /* --- posting --------------------------------------------------------------------------------- */
 
-/* The link for the next piece: in turn, among those with room, but for a Long always that for
- * messages; HCA_RAILS: none has room. */
+/* The rail for the next piece: rails with room take turns, but pieces of a Long always use the one
+ * for messages. HCA_RAILS: no room. */
 static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op *op)
 {
     const struct hca_peer *peer = hca_op_peer(op);
@@ -61,7 +61,7 @@ static unsigned hca_transfer_link(const struct hca_tp *hca, const struct hca_op 
     return HCA_RAILS;
 }
 
-/* This rail has had its turn. */
+/* Move on to the rail after this one. */
 static inline void hca_transfer_turn(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     peer->next = &peer->link[(rail + 1) % hca->rails];
@@ -78,7 +78,7 @@ static uint32_t hca_transfer_rkey(const struct hca_op *op, uint64_t addr, unsign
     return rkey;
 }
 
-/* The local address of a piece. */
+/* The local address of a piece, and its key. */
 static struct ibv_sge hca_transfer_piece(const struct aqi_rdma_piece *piece, unsigned rail)
 {
     const struct hca_mem *here = ((const struct hca_op *)piece->op)->here;
@@ -134,11 +134,11 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.number = 0};
-    /* Before memory is pinned, or looked up repeatedly. */
+    /* Checked first, lest memory is pinned, or looked up repeatedly, in vain. */
     if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
     if (!aqi_rdma_piece_begin(&hca->rdma, &op->op, hca_transfer_piece_len(op), &sent.piece))
         return hca_bounce_none(hca, hca_op_peer(op), 0);
-    op->op.posted += sent.piece.len; /* first: a failure ends posted requests */
+    op->op.posted += sent.piece.len; /* before posting, where a failure ends all posted requests */
     aq_status st = hca_transfer_issue(hca, hca_op_peer(op), &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
@@ -167,7 +167,7 @@ static void hca_transfer_local(const struct hca_tp *hca, struct hca_op *op,
     op->here = here != NULL && here->key.parts != 0 ? here : NULL;
     aqi_rdma_local(&hca->rdma, &op->op, op->here != NULL, hca_config.bounce_limit);
     if (op->op.source != NULL && op->op.len <= hca_config.bounce_limit)
-        op->op.by = AQI_BY_BOUNCE; /* pinning it would not last */
+        op->op.by = AQI_BY_BOUNCE; /* it is a short-lived copy, not worth pinning */
 }
 
 static aq_status hca_transfer_ready(struct hca_tp *hca, struct hca_peer *peer)
@@ -200,11 +200,11 @@ aq_status hca_transfer_begin(struct hca_tp *hca, struct hca_op *want, const stru
     return AQ_OK;
 }
 
-/* --- the usual transfer ---------------------------------------------------------------------- */
+/* --- straight transfers ---------------------------------------------------------------------- */
 
 /*
- * The key of [addr, addr + len) of the peer; false: it is not all in one registration, or memory
- * there has several and `parts` does not allow that.
+ * Find the key of [addr, addr + len) of the peer. Returns false if no single registration covers
+ * it, or if its memory is registered in parts and `parts` is false.
  */
 static AQI_INLINE bool hca_transfer_straight_there(const struct hca_rmem *rmem, uint64_t addr,
                                                    size_t len, unsigned rail, bool parts,
@@ -238,8 +238,8 @@ static AQI_INLINE bool hca_transfer_straight_here(const struct hca_mem *here,
 }
 
 /*
- * Whether nothing precedes it, and there is room on this link. (So few requests are posted that the
- * limits on transfers and on the total cannot be exceeded.)
+ * Whether no other transfer has to precede it, and this link has room. (Few enough requests are
+ * posted that the limits on transfers and on the total cannot be exceeded.)
  */
 static inline bool hca_transfer_straight_may(const struct hca_tp *hca, const struct hca_peer *peer,
                                              const struct hca_link *link)
@@ -271,7 +271,7 @@ void hca_transfer_again(struct hca_tp *hca, struct hca_peer *peer, const struct 
     aqi_rdma_queue(&hca->rdma, &op->op);
 }
 
-/* The adapter rejected it: it is posted like others, which determines the reason. */
+/* The adapter rejected it: post it on the general path, which determines the reason. */
 static AQI_NOINLINE void hca_transfer_straight_refused(struct hca_tp *hca, struct hca_link *link)
 {
     struct hca_peer *peer = hca_link_peer(link);
@@ -297,10 +297,10 @@ static AQI_INLINE void hca_transfer_straight_post(struct hca_tp *hca, struct hca
 }
 
 /*
- * Almost all transfers: to a connected peer, between registered memory, in one piece. Such a
- * transfer is posted at once and keeps what its completion needs in the send queue. That is written
- * first, and nothing else is called before, so that few values must be kept in registers. Returns
- * false, without effect, if it has to take the general path.
+ * The fast path of almost all transfers: to a connected peer, between registered memory, in one
+ * piece. The transfer is posted at once, and its entry in the send queue holds everything that its
+ * completion needs. The entry is written first, before any call, so that few values must be kept in
+ * registers. Returns false, without effect, if the transfer has to take the general path.
  */
 static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer *peer,
                                              const struct hca_rmem *rmem, uint64_t addr,
@@ -343,7 +343,7 @@ static AQI_INLINE bool hca_transfer_straight(struct hca_tp *hca, struct hca_peer
 /* --- the two operations ------------------------------------------------------------------------
  */
 
-/* The general case; its arguments are those of the two operations, which jump here. */
+/* The general case; the two operations, with the same arguments, jump here. */
 static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer *to,
                                              const struct aqi_rmem *there, uint64_t addr,
                                              void *local, size_t len, const struct aqi_mem *mem,
@@ -358,7 +358,8 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
         return AQ_OK;
     }
     aq_status st = AQ_OK;
-    /* Registered memory is pinned, whatever happens to the program's access to it. */
+    /* If memory is registered, its pages stay accessible to the adapter even if not to the
+     * program. */
     if (mem == NULL && get)
         aqi_touch_write(local, len);
     else if (mem == NULL)
@@ -379,7 +380,7 @@ static AQI_INLINE aq_status hca_transfer_any(struct aqi_tp *tp, struct aqi_peer 
     return st;
 }
 
-/* Whether it may go straight, without checking locks and loans. */
+/* Whether it needs no lock, and cannot be held back by lent memory. */
 static inline bool hca_transfer_is_plain(const struct hca_tp *hca, bool get)
 {
     return AQI_LIKELY(!hca->rdma.locks && (get || !hca->rdma.pins.params.lends));

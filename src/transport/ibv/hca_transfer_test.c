@@ -179,7 +179,8 @@ static void what_is_gone_registers_nothing(void **unused)
     close_all();
 }
 
-/* More than a key can describe, or than the adapter provides: then everything goes by messages. */
+/* More parts than a key can describe, or than the adapter provides: then everything goes by
+ * messages. */
 static void too_many_are_refused_and_none_is_left(void **unused)
 {
     struct aqi_mem *mem;
@@ -196,7 +197,7 @@ static void too_many_are_refused_and_none_is_left(void **unused)
     close_all();
 }
 
-/* If the setting requests more than a key can describe, they are larger. */
+/* If the setting leads to more parts than a key can describe, they are larger. */
 static void parts_grow_with_the_memory(void **unused)
 {
     static const struct {
@@ -228,7 +229,7 @@ static void too_many_are_lent_where_that_can_be(void **unused)
     hca.rdma.lending.on = true;
     assert_int_equal(aqi_rdma_mem_reg(&hca.rdma.tp, at, HCA_KEYS / RAILS * PART + 1, &mem), AQ_OK);
     assert_int_equal(card.made, 0);
-    hca.rdma.pins.segments = NULL; /* no cache is open that could forget it */
+    hca.rdma.pins.segments = NULL; /* no cache is open */
     aqi_rdma_mem_dereg(&hca.rdma.tp, mem);
     hca.rdma.lending.on = false;
     close_all();
@@ -323,7 +324,8 @@ static void one_piece_goes_straight(void **unused)
     }
 }
 
-/* It ends beyond its part, there or here, or there is no room, or no connection. */
+/* The transfer crosses the end of a part, remote or local, or there is no room, or no
+ * connection. */
 /* As if this many pieces were in flight on each. */
 static void fill_links(uint32_t pieces)
 {
@@ -357,7 +359,7 @@ static void what_is_not_one_piece_is_an_operation(void **unused)
     close_both();
 }
 
-/* With the contents of the source at that time, and the counters are decremented once. */
+/* With the contents of the source at the time of the put, and the counters are decremented once. */
 static void what_a_connection_breaks_is_done_again(void **unused)
 {
     uint64_t word = 0x0123456789abcdef, was = word;
@@ -463,8 +465,8 @@ static void only_what_is_refused_twice_is_wrong(void **unused)
 }
 
 /*
- * Each keeps its own position: the size of a queue is no power of two, and the count of posts
- * wraps.
+ * Entries keep their positions although the size of the queue is no power of two and the post
+ * counter wraps.
  */
 static void places_are_kept_for_ever(void **unused)
 {
@@ -493,7 +495,7 @@ static void places_are_kept_for_ever(void **unused)
     close_both();
 }
 
-/* Whose turn it is among the rails. */
+/* The turns of the rails do not matter. */
 static void a_long_keeps_to_the_link_of_messages(void **unused)
 {
     const struct aqi_am am = {.kind = AQI_AM_LONG,
@@ -530,8 +532,8 @@ static void on_fault(int number)
 }
 
 /*
- * Registering it would fail, or copying raise the signal in the middle. For registered memory, the
- * adapter does not depend on the program's access.
+ * Otherwise registering it would fail, or copying would raise the signal halfway. The adapter can
+ * access registered memory even if the program cannot.
  */
 static void memory_that_is_protected_raises_its_signal_first(void **unused)
 {

@@ -44,7 +44,7 @@ struct hca_verbs {
 };
 extern struct hca_verbs hca_verbs;
 
-/* NULL: it is available; otherwise why not and what to do. */
+/* NULL if it is available; otherwise why it is not, and what to do. */
 const char *hca_verbs_missing(void);
 
 #endif

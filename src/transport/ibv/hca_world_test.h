@@ -14,7 +14,7 @@
 
 enum { ENDS = 3, DEPTH = 8, SENDS = 64, WIRE = 256, CQES = 1024, KEYS = 1 << 18 };
 
-/* Requests that were posted and have not arrived. */
+/* Requests that were posted but have not arrived. */
 struct parcel {
     enum ibv_wr_opcode opcode;
     uint64_t wr_id, remote;
