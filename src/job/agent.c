@@ -125,7 +125,8 @@ static void agent_call(uint32_t ancestor, uint64_t within_ns)
     if (status != AQ_OK) agent.uncalled = peer; /* the next tick reports it to the hub */
 }
 
-/* In time for others, too, and once more, before the root declares us dead. */
+/* A quarter, so that there is time to call others, and call again, before the root declares us
+ * dead. */
 static void agent_attach(void *arg, uint32_t ancestor)
 {
     (void)arg;
@@ -138,7 +139,7 @@ static void agent_pause(void *arg, bool paused)
     if (agent.links != NULL) aqi_links_patient(agent.links, paused);
 }
 
-/* --- what time it is ------------------------------------------------------------------------ */
+/* --- the clock ------------------------------------------------------------------------------ */
 
 static void agent_send_clock(const struct agent_peer *peer, const struct agent_clock *clock)
 {
@@ -153,7 +154,7 @@ static void agent_ask_clock(uint64_t now)
     agent_send_clock(agent.above, &question);
 }
 
-/* An agent that is queried needs the time, too. */
+/* To answer queries, an agent needs the time itself. */
 static void agent_answer_clock(const struct agent_peer *peer, struct agent_clock clock,
                                uint64_t now)
 {
@@ -213,7 +214,7 @@ static void agent_on_opened(struct aqi_link *link, const struct aqi_seal_call *c
         aqi_link_close(link, 0);
         return;
     }
-    if (peer->link != NULL) { /* it has closed the old one, and we have not noticed */
+    if (peer->link != NULL) { /* it has closed the old link, which we have not noticed */
         agent_detach(NULL, peer->number);
         aqi_hub_link_lost(agent.hub, peer->number, false, "it called again");
     }
@@ -302,7 +303,7 @@ static const struct aqi_link_hooks agent_links_hooks = {.opened = agent_on_opene
                                                         .ended = agent_on_ended,
                                                         .stranger = agent_on_stranger};
 
-/* --- what the ranks show ---------------------------------------------------------------------- */
+/* --- data shown by the ranks ------------------------------------------------------------------ */
 
 static void agent_output(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len)
 {
@@ -394,7 +395,7 @@ aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub *
 void aqi_agent_start(void)
 {
     const struct aqi_hub_params *own = &agent.params.hub;
-    /* So that there is time to report why, before the root ends the job. */
+    /* This leaves time to report the reason before the root ends the job. */
     uint64_t within_ns = aqi_min(own->host_timeout_ns, own->start_timeout_ns / 4 * 3);
     if (own->agent != 0) agent_call(aqi_hub_parent(own->agent, own->fanout), within_ns);
 }

@@ -1,6 +1,6 @@
 /*
- * An agent: the hub of a host with its sockets: the desk for its ranks, links to the other agents,
- * in the event loop of the process. There is one in a process.
+ * An agent: the hub of a host with its sockets, that is the desk for its ranks and links to other
+ * agents, in the event loop of the process. There is one per process.
  *
  *     aqi_loop_open(…); aqi_agent_open(&params);
  *     while (!over) aqi_loop_once(aqi_agent_tick());
@@ -22,8 +22,8 @@ struct aqi_agent_params {
     const char *(*where)(void *arg, uint32_t agent);
     /* An agent has attached here, or its link is gone; may be NULL. */
     void (*came)(void *arg, uint32_t agent);
-    /* The link of an agent below has failed, perhaps before all that was printed there had come;
-     * also after the end of the job. May be NULL. */
+    /* The link of an agent below has failed, perhaps before all output of its ranks had arrived;
+     * also called after the end of the job. May be NULL. */
     void (*torn)(void *arg, uint32_t agent, const char *why);
     /* A caller that does not belong to the job was rejected; may be NULL. */
     void (*stranger)(void *arg, const char *why, unsigned more);
@@ -36,17 +36,16 @@ struct aqi_agent_params {
  * @return AQ_ENOTSUP  Several hosts need libcrypto, which is missing.
  */
 aq_status aqi_agent_open(const struct aqi_agent_params *params, struct aqi_hub **hub);
-/* Begin to attach, unless it is the root: `where` can answer now. */
+/* Begin to attach, unless this is the root. From now on `where` must be able to answer. */
 void aqi_agent_start(void);
-/* The addresses at which it may be reached, as aqi_links_offer. */
+/* The addresses at which this agent may be reached, as from aqi_links_offer. */
 aq_status aqi_agent_offer(char *text, size_t len);
-/* Do what is due. Returns when to call it next. */
-uint64_t aqi_agent_tick(void);
-/* Whether the root can be reached; how many agents are attached here. */
+/* Do whatever is due. Returns when to call it next. */ uint64_t aqi_agent_tick(void);
+/* Whether the root can be reached; the number of agents attached here. */
 bool aqi_agent_attached(void);
 uint32_t aqi_agent_children(void);
-/* Close all links orderly, after sending queued data; runs the loop until that is done, at most
- * to `limit_ns` of aqi_now_ns. */
+/* Send queued data and close all links in an orderly way; runs the loop until that is done, but at
+ * most until `limit_ns` of aqi_now_ns. */
 void aqi_agent_leave(uint64_t limit_ns);
 void aqi_agent_close(void);
 

@@ -34,7 +34,7 @@ struct aqi_align {
  */
 void aqi_align_add(struct aqi_align *align, uint64_t asked, uint64_t heard, uint64_t answered,
                    uint64_t got, uint64_t error);
-/* Enough queries have been answered. */
+/* Whether enough queries have been answered. */
 bool aqi_align_ready(const struct aqi_align *align);
 /*
  * Our time `at` on the other clock. It always grows with `at`, and earlier results stay valid: a

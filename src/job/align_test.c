@@ -95,7 +95,7 @@ static void test_past_stays(void **state)
         assert_true(distance(aqi_align_time(&align, times[i]), said[i]) <= 1);
 }
 
-/* A suspended host is not approached for hours. */
+/* After a host was suspended, the offset steps, rather than being approached for hours. */
 static void test_step(void **state)
 {
     struct aqi_align align = {0};
@@ -117,7 +117,8 @@ static void test_nonsense(void **state)
     aqi_align_add(&align, 10, 5, 6, 9, 0);   /* answer arrived before the query was sent */
     aqi_align_add(&align, 10, 6, 5, 20, 0);  /* answered before it was received */
     aqi_align_add(&align, 10, 5, 50, 20, 0); /* held longer than the round trip */
-    aqi_align_add(&align, 10, 12, 13, 20, UINT64_MAX); /* it does not know itself */
+    aqi_align_add(&align, 10, 12, 13, 20,
+                  UINT64_MAX); /* the other side does not know the time itself */
     assert_true(aqi_align_error(&align, 30) == UINT64_MAX);
 }
 

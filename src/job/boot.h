@@ -33,9 +33,9 @@ struct aqi_boot_info {
 
 /* Events of the control channel. */
 enum aqi_boot_event_type {
-    AQI_BOOT_PEER_LOST, /* `rank` died; `text` says why; the job goes on */
-    AQI_BOOT_EXIT,      /* another rank ended the job with `code`: end, too */
-    AQI_BOOT_ENDING,    /* `code` ranks want to end: idle ones do, too */
+    AQI_BOOT_PEER_LOST, /* `rank` died; `text` says why; the job continues */
+    AQI_BOOT_EXIT,      /* another rank ended the job with `code`: exit */
+    AQI_BOOT_ENDING,    /* `code` ranks want to end: idle ones agree */
     AQI_BOOT_AGREED     /* the answer to `agree` */
 };
 struct aqi_boot_event {
@@ -43,7 +43,7 @@ struct aqi_boot_event {
     uint32_t rank;
     int code;
     const char *text; /* valid during the callback, as is `set` */
-    uint64_t name[2]; /* and these: AGREED */
+    uint64_t name[2]; /* this and the rest: AGREED */
     aq_status status;
     const uint8_t *set;
 };
@@ -51,9 +51,9 @@ typedef void aqi_boot_event_fn(void *arg, const struct aqi_boot_event *event);
 
 /* Progress of this process through the job. */
 enum aqi_boot_stage {
-    AQI_BOOT_READY,   /* started; once all are, AQ_SURVIVE allows the job to go on without some */
+    AQI_BOOT_READY, /* started; once all have, AQ_SURVIVE allows the job to continue without some */
     AQI_BOOT_LEAVING, /* it makes no more collective calls; ranks that wait for it are notified */
-    AQI_BOOT_LEFT     /* orderly: its end, whatever the exit code, affects no other */
+    AQI_BOOT_LEFT     /* left in order: its end, whatever the exit code, affects no other rank */
 };
 
 /* Passed by a process to its agent: stream sockets with lines for the job's files and with its
@@ -70,7 +70,7 @@ static inline size_t aqi_boot_set_bytes(uint32_t size)
 struct aqi_boot_kind {
     const char *name;
     size_t bytes; /* size of its struct */
-    /* Was this process started this way? */
+    /* Whether this process was started this way. */
     bool (*launched)(void);
     /* Join; fills `info`, `alerts` and `fd` of a zeroed struct. Undoes itself when it fails. */
     aq_status (*open)(struct aqi_boot *boot);
@@ -90,10 +90,10 @@ struct aqi_boot_kind {
     aq_status (*share)(struct aqi_boot *boot, const char *name, size_t bytes, int *fd);
     aq_status (*reach)(struct aqi_boot *boot, enum aqi_boot_stage stage);
     /*
-     * Agree with the others in `members`, which includes this rank. Once all of them have called it
-     * with this name, except those that are dead or have left, each gets, as the event
-     * AQI_BOOT_AGREED, the worst of their statuses and the set of callers, the same at all. A name
-     * can be used once. Never waits for others; any thread.
+     * Agree with the others in `members`, which includes this rank. Once all of them that are alive
+     * and have not left have called this with the same name, each gets the event AQI_BOOT_AGREED
+     * with the worst of their statuses and the set of callers, identical for all. A name can be
+     * used once. Never waits for others. May be called by any thread.
      */
     aq_status (*agree)(struct aqi_boot *boot, const uint64_t name[2], aq_status mine,
                        const uint8_t *members);
@@ -106,12 +106,12 @@ struct aqi_boot_kind {
     /* Tell the launcher that this process ends the job with `code`; `why` may be NULL.
      * Async-signal-safe; does not end the process, does not wait. */
     void (*exit)(struct aqi_boot *boot, int code, const char *why);
-    /* Tell it that this process ends with `code` as soon as all others want to end, too, and at
-     * the latest in `wait_ns`: then the event AQI_BOOT_EXIT comes. False: it will not come.
-     * AQI_BOOT_WAIT_NONE: it does not end by itself, but agrees to what others have begun. */
+    /* Tell it that this process ends with `code` as soon as all others want to end, too, at the
+     * latest after `wait_ns`: then the event AQI_BOOT_EXIT arrives. Returns false if it will not.
+     * AQI_BOOT_WAIT_NONE: do not request the end, only agree to that requested by others. */
     bool (*ending)(struct aqi_boot *boot, int code, uint64_t wait_ns);
-    /* This process is about to exit in an orderly way, though not by aq_finalize: a manager
-     * shall not treat it as a crash. Only close may be called afterwards. */
+    /* This process is about to exit in an orderly way, though not by aq_finalize: a manager must
+     * not treat it as a crash. Only close may be called afterwards. */
     void (*depart)(struct aqi_boot *boot);
     void (*close)(struct aqi_boot *boot);
 };

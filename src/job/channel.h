@@ -1,4 +1,4 @@
-/* Control messages over a Unix packet socket, one descriptor at most beside each; never blocks. */
+/* Control messages over a Unix packet socket, each with at most one descriptor; never blocks. */
 #ifndef AQI_CHANNEL_H
 #define AQI_CHANNEL_H
 

@@ -1,8 +1,8 @@
 /*
  * The messages between a rank and aqrun: their contents and encoding.
  *
- * A rank makes its own socket pair, sends one end with HELLO over the socket that aqrun left in
- * AQ_BOOT_FD, and uses the other from then on. So if two programs use one rank's place, each gets
+ * A rank creates its own socket pair, sends one end with HELLO over the socket that aqrun passed in
+ * AQ_BOOT_FD, and uses the other from then on. So if two programs claim the same rank, each gets
  * its own answer.
  *
  *   rank -> aqrun                          aqrun -> rank
@@ -59,7 +59,7 @@ enum aqi_control_type {
 /* TABLE: an allgather whose result is a descriptor; ALLGATHER: one that fits into a message. */
 enum aqi_control_call { AQI_CALL_ALLGATHER, AQI_CALL_TABLE, AQI_CALL_SHARE, AQI_CALLS };
 
-/* Any message; each type uses the fields that its comment names. */
+/* Any message. The comment of a field names the types that use it. */
 struct aqi_control {
     uint16_t version; /* decode only */
     uint16_t type;

@@ -1,4 +1,4 @@
-/* Tests control.c: what is encoded can be decoded, and nothing else can. */
+/* Tests control.c: only encoded messages can be decoded. */
 #include "job/control.h"
 
 #include <setjmp.h>
@@ -275,7 +275,8 @@ static void test_texts_are_made_printable(void **state)
     assert_string_equal(text, "");
 }
 
-/* Random bytes, mostly with a plausible beginning: those accepted must be what encode produces. */
+/* Random bytes, mostly with a plausible start: any that are accepted must encode to the same
+ * bytes. */
 static void test_random_bytes(void **state)
 {
     (void)state;

@@ -24,8 +24,7 @@
 
 /* Maximum messages taken from one rank in a turn. */
 #define DESK_TURN 64
-/* Limit on what is still read from a dead process: a child that holds its socket might send
- * forever. */
+/* Limit on data read from a dead process: a child that holds its socket might send forever. */
 #define DESK_LAST_WORDS 65536
 
 struct desk_outgoing {
@@ -41,7 +40,7 @@ struct desk_seat {
     struct desk_outgoing *first, **last;
     pid_t pid; /* the process that was forked */
     bool garbage_said;
-    bool ended; /* one that was not forked here */
+    bool ended; /* a process not forked here has ended */
 };
 
 /* A caller that has not yet claimed a place. */
@@ -309,7 +308,7 @@ static void desk_place_on_packet(struct desk_seat *seat, const uint8_t *buf, siz
     }
 }
 
-/* Take a packet from the place's socket; false when there is none. */
+/* Take a packet from the place's socket. Returns false if there is none. */
 static bool desk_place_take(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];
@@ -338,13 +337,13 @@ static void desk_place_ready(struct aqi_source *source)
         continue;
 }
 
-/* --- ranks that come by themselves ------------------------------------------------------------ */
+/* --- ranks that connect by themselves --------------------------------------------------------- */
 
 /* Maximum unauthenticated callers, beyond one for each rank. */
 #define DESK_STRANGERS 64u
 
-/* The end of a process that was not forked here: its exit status is unknown. Once it has left,
- * the end of its socket is sufficient. */
+/* A process that was not forked here has ended: its exit status is unknown. Once it has left, the
+ * end of its socket is sufficient. */
 static void desk_claim_over(struct desk_seat *seat)
 {
     uint32_t rank = desk_rank(seat);
@@ -391,7 +390,7 @@ static void desk_claim(struct desk_caller *caller, const struct aqi_control *mes
     desk_accept(seat, fd, caller->who.pid);
 }
 
-/* Its secret cannot be checked, as it may be elsewhere in that version. */
+/* The secret of a caller of another version cannot be checked, as its place may differ. */
 static void desk_claim_other(struct desk_caller *caller, unsigned version)
 {
     char why[AQI_CONTROL_TEXT];
@@ -482,7 +481,7 @@ static void desk_show(const struct desk_seat *seat, const struct aqi_control *me
     }
 }
 
-/* Take a packet from the rank's own socket; false when there is none. */
+/* Take a packet from the rank's own socket. Returns false if there is none. */
 static bool desk_control_take(struct desk_seat *seat)
 {
     uint8_t buf[AQI_CONTROL_MAX];

@@ -1,6 +1,6 @@
 /*
  * The sockets between an agent and the ranks of its host, and their queues. Received messages go to
- * a hub, and the hub's messages are sent here. There is one desk in a process.
+ * a hub, whose messages to ranks are sent here. There is one desk per process.
  */
 #ifndef AQI_DESK_H
 #define AQI_DESK_H
@@ -9,8 +9,8 @@
 
 #include <sys/types.h>
 
-/* Make the queues for `ranks` ranks, and the page whose words count the messages sent to each:
- * pass it to the hub. Fails as shared memory does. */
+/* Make the queues for `ranks` ranks, and the page whose words count the messages sent to each: pass
+ * it to the hub. Fails if memory or shared memory runs out. */
 aq_status aqi_desk_open(uint32_t ranks, struct aqi_parcel **page);
 /* All messages go to this hub; call before any of the following. */
 void aqi_desk_serve(struct aqi_hub *hub);
@@ -29,9 +29,9 @@ void aqi_desk_forked(uint32_t rank, pid_t pid);
  * ends of ranks.
  */
 aq_status aqi_desk_listen(int fd, const uint8_t secret[AQI_JOB_KEY_BYTES]);
-/* How many places have been claimed. */
+/* The number of places claimed. */
 uint32_t aqi_desk_claimed(void);
-/* A signal to the process that has claimed a place. */
+/* Send a signal to the process that has claimed a place. */
 void aqi_desk_signal(uint32_t rank, int number);
 
 /* Hand over unread messages of a rank, which may have died since. */

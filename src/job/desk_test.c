@@ -197,7 +197,7 @@ static void garbage_of_a_rank(void **state)
         assert_int_equal(send(fd, zeros, 1, 0), 1);
         turns();
         assert_int_equal(world.said, 1);
-        assert_int_equal(hear(fd, &message, &passed), AQ_AGAIN); /* it goes on */
+        assert_int_equal(hear(fd, &message, &passed), AQ_AGAIN); /* the rank is still served */
         close(own);
         close(fd);
         turns();
@@ -213,7 +213,7 @@ static bool unread(int fd)
     return bytes != 0;
 }
 
-/* A rank that sends a lot is served in turn with the others; at its end all is read. */
+/* A rank that sends a lot is served in turn with the others; when it ends, all its data is read. */
 static void turns_of_those_that_talk(void **state)
 {
     static const uint8_t zeros[8];
@@ -242,7 +242,7 @@ static void turns_of_those_that_talk(void **state)
     close_world();
 }
 
-/* At the end of a process what it has said is heard, but not more of it than would take long. */
+/* When a process ends, its messages are still read, but only up to a limit. */
 static void last_words(void **state)
 {
     static const uint8_t zeros[8];
@@ -361,7 +361,7 @@ static void a_message_that_cannot_be_sent(void **state)
 
 /* --- other processes ------------------------------------------------------------------------- */
 
-/* The forked process is a shell, and its child joins, whose name is this. */
+/* The forked process is a shell, and its child of this name joins. */
 static void expect_process_of_a_shell(const char *its_name, const char *as_said)
 {
     char name[AQI_RANK_NAME_BYTES];
@@ -416,15 +416,15 @@ static void on_signal(int number)
     signals++;
 }
 
-/* A signal to a rank reaches its process only: not that of the agent, nor one that may have its
- * number later. */
+/* A signal to a rank reaches only its process: not the agent, nor a later process with the same
+ * ID. */
 static void signals_to_ranks_without_a_process(void **state)
 {
     const struct sigaction counted = {.sa_handler = on_signal};
     struct sigaction before;
     (void)state;
     open_places();
-    assert_int_equal(sigaction(SIGURG, &counted, &before), 0); /* which does nothing to others */
+    assert_int_equal(sigaction(SIGURG, &counted, &before), 0); /* harmless to other processes */
     signals = 0;
     aqi_desk_forked(FIRST, 0);
     aqi_desk_signal(FIRST, SIGURG);

@@ -1,4 +1,4 @@
-/* The desk of an agent with a real hub and processes that the test plays. */
+/* The desk of an agent with a real hub, and with processes played by the test. */
 #ifndef DESK_WORLD_TEST_H
 #define DESK_WORLD_TEST_H
 
@@ -169,7 +169,7 @@ static inline void close_world(void)
     assert_int_equal(descriptors(), world.descriptors);
 }
 
-/* --- what a rank does ------------------------------------------------------------------------ */
+/* --- actions of a rank ----------------------------------------------------------------------- */
 
 static inline int own_socket(int *theirs)
 {

@@ -22,7 +22,8 @@
 
 #define FORK_MILLISECOND 1000000ull
 #define FORK_SLICE_MS    1000
-/* aqrun limits the waits and reports missing ranks; this much later we abandon aqrun itself. */
+/* aqrun limits waits and reports missing ranks; if it does not by this much later, it is
+ * abandoned. */
 #define FORK_PATIENCE_NS (5000 * FORK_MILLISECOND)
 
 struct fork_event {
@@ -95,7 +96,7 @@ static aq_status fork_broken_socket(const struct fork_boot *fork, aq_status stat
         taken ? " (the program must not close descriptors that are not its own)" : "");
 }
 
-/* Take one message if there is one: AQ_AGAIN when not. Text and data are valid until the next. */
+/* Take one message; AQ_AGAIN if there is none. Text and data are valid until the next call. */
 static aq_status fork_take(struct fork_boot *fork, struct aqi_control *message, int *passed)
 {
     size_t len = sizeof(fork->buf);
@@ -320,7 +321,7 @@ static bool fork_is_event(const struct aqi_control *message)
     return message->type == AQI_CONTROL_EVENT || message->type == AQI_CONTROL_AGREED;
 }
 
-/* Received while a collective call waits for its result. */
+/* Set aside a message received while a collective call waits for its result. */
 static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *message)
 {
     struct fork_event *event;
@@ -334,8 +335,7 @@ static aq_status fork_put_by(struct fork_boot *fork, const struct aqi_control *m
     return aqi_fail_quiet(AQ_EPEER, "%s", event->text);
 }
 
-/* A collective call that was started can only end by a result; any other end fails those after
- * it. */
+/* A collective call that was started can only end by a result; otherwise all later ones fail. */
 static aq_status fork_break(struct fork_boot *fork, aq_status status)
 {
     fork->broken = status;

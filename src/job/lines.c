@@ -63,7 +63,7 @@ static const char *lines_replace(struct lines_out *to, const char *line, const c
     return rest;
 }
 
-/* Its start time, and its duration up to the end. */
+/* Convert the start time of a line, and its duration so that the end is right, too. */
 static const char *lines_align(struct lines_out *to, const struct aqi_align *align,
                                const char *line, const char *end)
 {

@@ -15,7 +15,7 @@
 struct aqi_lines {
     char *begun; /* aqi_lines_free */
     size_t used;
-    bool lost; /* it is longer than AQI_LINES_MAX, or there was no memory */
+    bool lost; /* it is longer than AQI_LINES_MAX, or out of memory */
 };
 
 typedef void aqi_lines_fn(void *arg, const char *bytes, size_t len);

@@ -21,7 +21,7 @@ static void keep(void *arg, const char *bytes, size_t len)
     got[used] = '\0';
 }
 
-/* Clocks that differ by this much, known to within 10 ns. */
+/* Clocks that differ by this much, with an error bound of 10 ns. */
 static struct aqi_align apart(int64_t ns)
 {
     struct aqi_align align = {0};

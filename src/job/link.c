@@ -117,7 +117,8 @@ static void link_let_go(struct aqi_link *link)
     link_drop_queue(link);
 }
 
-/* To the other side a plain close would look as if our process had ended. */
+/* Have the socket reset when closed: after a plain close, the other side would conclude that our
+ * process has ended. */
 static void link_reset(const struct aqi_link *link)
 {
     const struct linger none = {.l_onoff = 1};
@@ -178,7 +179,7 @@ static void link_queue(struct aqi_link *link, uint8_t kind, const struct iovec *
     *link->last = item;
     link->last = &item->next;
     link->backlog += whole;
-    /* Nothing is below half of a mark of 0. */
+    /* With a mark of 0, the backlog never falls below half of it. */
     if (link->backlog >= link->links->config.mark) link->marked = true;
     link_dirty(link);
 }
@@ -232,7 +233,7 @@ static void link_cut(struct aqi_link *link)
         link_doom(link, AQ_EPEER, "%s", why);
 }
 
-/* The kernel's reason for the end of a connection. */
+/* End a connection for the kernel's reason. */
 static void link_broke(struct aqi_link *link, int error)
 {
     bool reset = error == ECONNRESET || error == EPIPE;
@@ -272,7 +273,7 @@ static void link_sent(struct aqi_link *link, size_t len)
 
 static bool link_receive(struct aqi_link *link, int error);
 
-/* Send as much as possible: false if the socket accepts no more, or is broken. */
+/* Send as much as possible. Returns false if the socket accepts no more, or is broken. */
 static bool link_send_some(struct aqi_link *link, size_t *len)
 {
     struct iovec iov[LINK_PIECES];
@@ -314,7 +315,7 @@ static void link_flush(struct aqi_link *link)
     }
 }
 
-/* Handshake bytes; few enough for the socket's buffer. */
+/* Send handshake bytes, which are few enough for the socket's buffer. */
 static void link_say(struct aqi_link *link)
 {
     struct aqi_seal *seal = &link->seal;
@@ -400,8 +401,8 @@ static void link_feed(struct aqi_link *link, const uint8_t *at, size_t left)
         link_say(link);
 }
 
-/* False: there is nothing more to receive. `error`: already reported by the kernel, which does
- * not repeat it. */
+/* Returns false if there is nothing more to receive. `error`: already reported by the kernel, which
+ * does not repeat it. */
 static bool link_receive(struct aqi_link *link, int error)
 {
     struct aqi_links *links = link->links;

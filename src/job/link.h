@@ -39,14 +39,13 @@ struct aqi_link_hooks {
     /*
      * The link has ended, and is freed when this returns. AQ_OK: either side has closed it, and
      * everything that side had sent before has arrived. Otherwise `why` says which host was lost or
-     * not reached, why, and what to do. AQ_EPEER, for one that was open: the process there has
+     * not reached, why, and what to do. AQ_EPEER, for a link that was open: the process there has
      * ended. AQ_EREFUSED, for one that was not: nothing listens at any of its addresses. Other
-     * codes say nothing about the process. Called once for each link, also one that was never
-     * opened.
+     * codes say nothing about the process. Called once for each link, even if it was never opened.
      */
     void (*ended)(struct aqi_link *link, aq_status status, const char *why);
-    /* A caller that could not prove that it belongs to the job was rejected, or is kept waiting
-     * for lack of descriptors; at most once a second, with the number of others since the last
+    /* A caller that could not prove that it belongs to the job was rejected, or must wait for lack
+     * of descriptors. Called at most once a second, with the number of others since the last
      * time. */
     void (*stranger)(void *arg, const char *why, unsigned more);
 };
@@ -68,7 +67,7 @@ void aqi_links_close(struct aqi_links *links);
 /* Send queued data, and handle expired timers. Returns the latest time of the next call: the
  * deadline for aqi_loop_once. */
 uint64_t aqi_links_tick(struct aqi_links *links, uint64_t now);
-/* While the job is stopped (Ctrl-Z) silent hosts are not declared dead. */
+/* While the job is stopped (Ctrl-Z), silent hosts are not declared dead. */
 void aqi_links_patient(struct aqi_links *links, bool patient);
 /* Number of links that have not ended. */
 size_t aqi_links_count(const struct aqi_links *links);
@@ -90,8 +89,8 @@ aq_status aqi_links_offer(struct aqi_links *links, char *text, size_t len);
 
 /*
  * Call host `call->to` at one of these addresses. They are tried in order, at short intervals,
- * until one of them proves to be that host. The result is reported by the hooks `opened` or
- * `ended`, which names each address and its error, within `timeout_ns`.
+ * until one of them proves to be that host. The result is reported within `timeout_ns` by the hook
+ * `opened`, or by `ended` with each address and its error.
  *
  * @return AQ_EINVAL  `addresses` is malformed.
  */

@@ -1,5 +1,5 @@
-/* Calling a host: its addresses are connected to in parallel, the first with a lead, and must
- * prove one after the other that they are that host. */
+/* Calling a host: connections to its addresses are made in parallel, each started a little after
+ * the one before, and prove one at a time that they lead to that host. */
 #include "job/link_impl.h"
 
 #include "base/clock.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is tried, too */
-#define LINK_CALL_PAUSE_NS 50000000u   /* pause before a busy one is tried again; it doubles */
-#define LINK_CALL_PAUSES   1000000000u /* up to that */
+#define LINK_CALL_LEAD_NS  250000000u  /* before the next address is also tried */
+#define LINK_CALL_PAUSE_NS 50000000u   /* pause before a busy address is retried; doubles ... */
+#define LINK_CALL_PAUSES   1000000000u /* ... up to this */
 #define LINK_CALL_WHY      224u
 
 enum link_try_state { TRY_WAITS, TRY_CONNECTS, TRY_CONNECTED, TRY_PROVES, TRY_FAILED };
@@ -179,7 +179,7 @@ static void link_call_doom(struct aqi_link *link)
     link_doom(link, status, "not reached at %s", text);
 }
 
-/* Time is up for all that have not failed. */
+/* Time is up: fail all addresses that have not failed yet. */
 static void link_call_expire(struct aqi_link *link, uint64_t now)
 {
     struct link_call *call = link->call;
@@ -201,7 +201,7 @@ static void link_call_expire(struct aqi_link *link, uint64_t now)
     link_call_doom(link);
 }
 
-/* Start what is due, one proof at a time; end when nothing is left to try. */
+/* Start tries that are due, but one proof at a time; end when nothing is left to try. */
 static void link_call_advance(struct aqi_link *link, uint64_t now)
 {
     struct link_call *call = link->call;

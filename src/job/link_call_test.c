@@ -1,6 +1,6 @@
 /*
- * Calling a host that has several addresses. Each answers or fails in its own way: when each is
- * tried, and what is reported.
+ * Calling a host with several addresses that answer or fail in different ways: when each is tried,
+ * and what is reported.
  */
 #include "job/link_world_test.h"
 
@@ -16,9 +16,9 @@
 
 enum { PLANS = AQI_LINK_CANDIDATES };
 /*
- * The connection to port N of this host, from 1: fails at once; is accepted and closed; is
- * accepted and gets no word; meets itself; is made to host 0, at once or later.
- * Without a plan it is never answered.
+ * The connection to port N of this host, counted from 1: fails at once; is accepted and closed; is
+ * accepted, but nothing is sent; meets itself; is made to host 0, at once or later. Without a plan,
+ * it is never answered.
  */
 enum plan { SILENT, FAILS, CLOSED, MUTE, ITSELF, AT_ONCE, LATER };
 static struct {
@@ -45,7 +45,7 @@ static int really_connect(int fd, const struct sockaddr *at, socklen_t len)
     return real(fd, at, len);
 }
 
-/* Wait until it is made. */
+/* Connect, and wait until the connection is established. */
 static int connect_to(int fd, uint16_t port)
 {
     const struct sockaddr_in at = world_local(port);
@@ -56,7 +56,7 @@ static int connect_to(int fd, uint16_t port)
     return 0;
 }
 
-/* Becomes a socket that cannot be written to, as if its connection were under way. */
+/* Turn `fd` into a socket that cannot be written to, as if its connection were pending. */
 static int stall(int fd)
 {
     static const char bytes[4096];
@@ -80,7 +80,7 @@ static int meet_itself(int fd)
     return connect_to(fd, ntohs(at.sin_port));
 }
 
-/* Comes before that of the C library, for the whole program. */
+/* Overrides the C library's, for the whole program. */
 int connect(int fd, const struct sockaddr *to, socklen_t len)
 {
     const struct sockaddr_in *at = (const void *)to;
@@ -140,7 +140,7 @@ static void plan(unsigned number, enum plan what, int error)
     plans.error[number - 1] = error;
 }
 
-/* Host 1 calls host 0 at the first so many ports. */
+/* Host 1 calls host 0 at the first `count` ports. */
 static struct aqi_link *call(unsigned count, uint64_t timeout_ns)
 {
     char list[PLANS * 16] = "";
@@ -208,7 +208,7 @@ static void test_no_descriptor(void **state)
 }
 
 /*
- * The status of all: that of an address whose host answered, or where something forbids it; a
+ * The overall status: that of an address whose host answered or where the call was forbidden; a
  * refusal only if all refused.
  */
 static void test_which_status(void **state)
@@ -248,7 +248,8 @@ static void test_which_status(void **state)
                         "raise ulimit -n");
 }
 
-/* As many as are tried fail at once: each has its reason. More are not looked at. */
+/* The maximum number of addresses all fail at once, each with its reason. Further ones are
+ * ignored. */
 static void test_as_many_as_are_tried(void **state)
 {
     (void)state;
@@ -268,7 +269,8 @@ static void test_as_many_as_are_tried(void **state)
     wait_for_end();
     assert_int_equal(plans.calls, PLANS);
     assert_string_equal(hosts[1].why, why);
-    /* Of fewer, none may be malformed; an address of any length is not read beyond its end. */
+    /* Up to that number, none may be malformed; an address of any length is not read beyond its
+     * end. */
     for (size_t len = 70; len < 100; len++) {
         const struct aqi_seal_call who = {1, 0, 7};
         struct aqi_link *link;
@@ -294,11 +296,11 @@ static void test_itself(void **state)
     assert_non_null(strstr(aqi_link_name(hosts[1].link), "host 0 (127.0.0.1:2)"));
 }
 
-/* --- when each is tried ---------------------------------------------------------------------- */
+/* --- order and times of the tries ------------------------------------------------------------ */
 
 static const uint64_t lead = 250 * MS;
 
-/* At the time at which it is next to run. */
+/* Call the tick at the time when it is due. */
 static void tick_when_due(struct aqi_link *link)
 {
     uint64_t due = link->links->next_ns;
@@ -306,7 +308,7 @@ static void tick_when_due(struct aqi_link *link)
     link_call_tick(link, due);
 }
 
-/* The first one at once, each further one some time after the one before it. */
+/* The first address is tried at once, each further one some time after the one before it. */
 static void test_lead(void **state)
 {
     (void)state;
@@ -327,7 +329,7 @@ static void test_lead(void **state)
     assert_int_equal(plans.calls, 3);
 }
 
-/* If one fails, the next one need not wait; those that are tried again keep waiting. */
+/* If one fails, the next one is tried at once; those that are to be retried keep waiting. */
 static void test_next_is_at_once(void **state)
 {
     (void)state;
@@ -343,7 +345,7 @@ static void test_next_is_at_once(void **state)
         assert_true(aqi_now_ns() < now + 60 * SECONDS);
         aqi_loop_once(aqi_now_ns() + MS); /* no tick: nothing is started by time */
     }
-    /* Each of the others once, and no more often than after its pause. */
+    /* Each of the others was tried at least once, but not before its pause had passed. */
     uint64_t waited = aqi_now_ns() - now + lead / 5;
     assert_in_range(plans.of[0], 1, 1 + waited / (lead / 5));
     assert_in_range(plans.of[1], 1, 1 + waited / (lead / 5));
@@ -351,7 +353,7 @@ static void test_next_is_at_once(void **state)
     assert_true(plans.of[0] >= 2);
 }
 
-/* The same if it fails while a later one is being tried. */
+/* Likewise if it fails while a later one is being tried. */
 static void test_next_but_one_is_at_once(void **state)
 {
     (void)state;
@@ -413,9 +415,9 @@ static void test_others_are_closed(void **state)
     assert_true(world_raw_ended(plans.kept[0]) && world_raw_ended(plans.kept[1]));
 }
 
-/* --- when time is up ------------------------------------------------------------------------- */
+/* --- timeouts -------------------------------------------------------------------------------- */
 
-/* Each has its own reason: what it did last. */
+/* Each address has its own reason, its latest error. */
 static void test_expiry(void **state)
 {
     (void)state;
@@ -448,7 +450,7 @@ static void test_expiry(void **state)
     }
 }
 
-/* One that answers has a time of its own to prove itself; then the next one is tried. */
+/* An address that answers has a separate time limit to prove itself; then the next one is tried. */
 static void test_proof_expires(void **state)
 {
     (void)state;

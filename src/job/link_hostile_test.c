@@ -150,7 +150,7 @@ static void test_garbage(void **state)
     assert_int_equal(hosts[0].links->strangers_unspoken, 0);
 }
 
-/* Byte after byte, or none at all: it is cut off after the usual time. */
+/* A caller that sends byte by byte, or nothing, is cut off after the usual time. */
 static void test_slow(void **state)
 {
     (void)state;
@@ -165,7 +165,7 @@ static void test_slow(void **state)
         sent++;
         world_run(20 * MS);
     }
-    assert_true(sent < 40); /* it would send more: a byte does not extend its time */
+    assert_true(sent < 40); /* it was cut off: bytes do not extend its time */
     UNTIL(world_raw_ended(still));
     uint64_t took = aqi_now_ns() - began;
     assert_true(took >= 300 * MS && took < 20 * SECONDS);
@@ -298,7 +298,7 @@ static void test_replay(void **state)
     between_close();
 }
 
-/* Host 1 sends three frames to host 0 through an intermediary that acts at byte `at`. */
+/* Host 1 sends three frames to host 0 through the intermediary. */
 static void send_past(void)
 {
     static const char *const frames[] = {"one", "a second frame", "three"};
@@ -309,8 +309,8 @@ static void send_past(void)
 }
 
 /*
- * Any byte altered, or the connection cut at any byte: everything before is right, and both sides
- * are notified.
+ * Any byte is altered, or the connection is cut at any byte: all frames before it arrive intact,
+ * and both sides are notified.
  */
 static void test_between(void **state)
 {

@@ -10,8 +10,8 @@
 #include "job/loop.h"
 
 enum link_state {
-    LINK_CALLING,  /* tries the addresses of the host that is called */
-    LINK_STRANGER, /* was accepted, and has not authenticated */
+    LINK_CALLING,  /* trying the addresses of the called host */
+    LINK_STRANGER, /* accepted, but not yet authenticated */
     LINK_OPEN,
     LINK_CLOSING, /* its last frame is queued or sent; received data is ignored */
     LINK_DOOMED   /* its socket is closed; the next tick reports its end and frees it */
@@ -83,7 +83,7 @@ void link_keep_short(int fd);
 /* Begin the handshake on this connected socket. */
 void link_begin(struct aqi_link *link, int fd, enum aqi_seal_role role,
                 const struct aqi_seal_call *call);
-/* Something is due no later than that. */
+/* Something is due at this time. */
 void link_due(struct aqi_links *links, uint64_t at_ns);
 
 /* link_call.c */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define LINK_LISTEN_ACCEPTS  16u         /* accepted at once */
-#define LINK_LISTEN_PAUSE_NS 100000000u  /* if there are no descriptors */
+#define LINK_LISTEN_PAUSE_NS 100000000u  /* if descriptors have run out */
 #define LINK_LISTEN_SPEAK_NS 1000000000u /* interval of reports of strangers */
 #define LINK_LISTEN_SHORT                                                                          \
     "connections of other hosts must wait: no file descriptor or memory available"
@@ -100,7 +100,7 @@ uint64_t link_listen_tick(struct aqi_links *links, uint64_t now)
     return UINT64_MAX;
 }
 
-/* "" is 0-0: any free port. Blanks and signs, which strtoul accepts, come before the digits. */
+/* "" is 0-0: any free port. Blanks and signs, which strtoul would accept, are less than '0'. */
 static bool link_listen_range(const char *text, unsigned long *first, unsigned long *last)
 {
     char *end;
@@ -112,7 +112,7 @@ static bool link_listen_range(const char *text, unsigned long *first, unsigned l
     return *end == '\0' && *first >= 1 && *first <= *last && *last <= UINT16_MAX;
 }
 
-/* An errno, or 0; `*fd` is bound to the port. */
+/* Bind a new socket to the port. Returns an errno, or 0. */
 static int link_listen_bind(bool only_v4, uint16_t port, int *out)
 {
     union aqi_sockaddr any;

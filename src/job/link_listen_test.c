@@ -1,6 +1,6 @@
 /*
- * The listener for other hosts: many callers, those that it rejects, a system that is short of
- * something, and the ports and addresses that it takes and offers.
+ * The listener for other hosts: many callers, rejected ones, a system short of resources, its
+ * ports, and the addresses that it offers.
  */
 #include "job/link_world_test.h"
 
@@ -20,7 +20,7 @@ static int refuse_accept; /* the error of the next accept4; 0: none */
 static bool no_six;       /* the system has no IPv6 */
 static struct ifaddrs *interfaces;
 
-/* These come before those of the C library, for the whole program. */
+/* These override those of the C library, for the whole program. */
 int accept4(int fd, struct sockaddr *at, socklen_t *len, int flags)
 {
     if (refuse_accept == 0) return (int)syscall(SYS_accept4, fd, at, len, flags);
@@ -52,7 +52,7 @@ void freeifaddrs(struct ifaddrs *list)
     if (list != interfaces) real(list);
 }
 
-/* A few bytes of another program, which has come and gone when this returns. */
+/* Send a few bytes like another program; it has been rejected when this returns. */
 static void talk_nonsense(void)
 {
     int fd = world_raw(hosts[0].port);
@@ -64,7 +64,7 @@ static void talk_nonsense(void)
 
 /* --- callers --------------------------------------------------------------------------------- */
 
-/* Those that came too soon after a report are in the next one, as a number. */
+/* Strangers that come too soon after a report are counted in the next one. */
 static void test_strangers_are_counted(void **state)
 {
     (void)state;
@@ -79,7 +79,7 @@ static void test_strangers_are_counted(void **state)
         talk_nonsense();
         assert_int_equal(hosts[0].strangers, before + 4);
     }
-    /* None of them takes a place from those that come later, or keeps this process busy. */
+    /* None of them occupies a place or keeps this process busy. */
     uint64_t now = aqi_now_ns();
     assert_int_equal(hosts[0].links->strangers_doomed, 0);
     assert_true(aqi_links_tick(hosts[0].links, now) > now);
@@ -138,7 +138,7 @@ static void test_descriptor_zero(void **state)
     close(kept);
 }
 
-/* Whatever the system lacks: the listener pauses, says so, and tries again. */
+/* Whichever resource the system lacks, the listener pauses, reports it, and tries again. */
 static void test_short_of_something(void **state)
 {
     (void)state;
@@ -184,7 +184,7 @@ static void test_broken_before_accepted(void **state)
 
 /* --- ports ----------------------------------------------------------------------------------- */
 
-/* Which texts are ranges: without descriptors, a range is refused for another reason. */
+/* Which texts are valid ranges: since there are no descriptors, these fail for another reason. */
 static void test_ranges(void **state)
 {
     (void)state;
@@ -273,7 +273,7 @@ static aq_status offer(struct host *host, size_t room, char *text)
     return status;
 }
 
-/* The best ones first; loopback only if there is nothing else. */
+/* The best addresses come first; loopback only if there is nothing else. */
 static void test_offers(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void test_offers(void **state)
     UNTIL(hosts[2].opened == 1 && hosts[0].opened == 1);
 }
 
-/* As many addresses as there is room for, and no byte more. */
+/* As many addresses as there is room for, without writing beyond it. */
 static void test_room_for_offers(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * An open link: what is sent when, with keep-alives and the other side's silence, and what the
- * kernel's errors lead to. Time is given to one side; the other one does not run.
+ * An open link: when data and keep-alives are sent, silence of the other side, and errors of the
+ * kernel. The test sets the time of one side; the other one does not run.
  */
 #include "job/link_world_test.h"
 
@@ -14,11 +14,11 @@ enum { BEAT_LEN = AQI_SEAL_HEAD + 4 + AQI_SEAL_TAG };
 /* --- a kernel that refuses something --------------------------------------------------------- */
 
 static int refuse_recv, refuse_send; /* the error of the next one; 0: none */
-static _Atomic size_t sent;          /* bytes that it has taken; other tests have threads */
+static _Atomic size_t sent;          /* bytes accepted; atomic, as other tests have threads */
 static size_t room = SIZE_MAX;       /* bytes that the socket still accepts */
 static bool trickle;                 /* it delivers byte by byte */
 
-/* Those of the thread sanitizer, which learns by them that one thread waits for another. */
+/* The thread sanitizer's versions, by which it learns that one thread waits for another. */
 __attribute__((weak)) ssize_t __interceptor_recv(int fd, void *bytes, size_t len, int flags);
 __attribute__((weak)) ssize_t __interceptor_sendmsg(int fd, const struct msghdr *message,
                                                     int flags);
@@ -35,7 +35,7 @@ static ssize_t real_sendmsg(int fd, const struct msghdr *message, int flags)
     return syscall(SYS_sendmsg, fd, message, flags);
 }
 
-/* These come before those of the C library, for the whole program. */
+/* These override those of the C library, for the whole program. */
 ssize_t recv(int fd, void *bytes, size_t len, int flags)
 {
     if (refuse_recv == 0) return real_recv(fd, bytes, trickle ? aqi_min(len, 1) : len, flags);
@@ -69,14 +69,14 @@ static size_t waiting(unsigned host)
     return (size_t)len;
 }
 
-/* Only this host runs, at this time; returns when it wants to run again. */
+/* Run only this host, at this time. Returns when it must run again. */
 static uint64_t run_alone(unsigned host, uint64_t now)
 {
     hosts[host].links->next_ns = 0; /* deadlines are not checked that often */
     return aqi_links_tick(hosts[host].links, now);
 }
 
-/* A link from host 1 to host 0, which have both said all. */
+/* A link from host 1 to host 0, with nothing left to send on either side. */
 static void connect_idle(uint64_t silence_ns, uint64_t other_silence_ns, size_t mark)
 {
     world_open(0, other_silence_ns, 0, 0);
@@ -89,7 +89,7 @@ static void connect_idle(uint64_t silence_ns, uint64_t other_silence_ns, size_t 
 
 /* --- keep-alives ----------------------------------------------------------------------------- */
 
-/* At a quarter of the time after which the more impatient one stops waiting, not earlier. */
+/* They are sent after a quarter of the shorter silence limit, not earlier. */
 static void test_keep_alives(void **state)
 {
     (void)state;
@@ -99,10 +99,11 @@ static void test_keep_alives(void **state)
         uint64_t said = hosts[1].link->said_ns, next;
         next = run_alone(1, said + beat - 1);
         assert_int_equal(sent, 0);
-        assert_true(next <= said + beat + 10 * MS); /* as often as deadlines are checked */
+        assert_true(next <=
+                    said + beat + 10 * MS); /* within the interval at which deadlines are checked */
         next = run_alone(1, said + beat);
         assert_int_equal(sent, BEAT_LEN);
-        /* It has been said just now. */
+        /* It has just been sent. */
         assert_true(next > aqi_now_ns());
         run_alone(1, said + beat);
         assert_int_equal(sent, BEAT_LEN);
@@ -116,7 +117,7 @@ static void test_keep_alives(void **state)
     }
 }
 
-/* Not when data is queued, which cannot be sent; and it need not run for that. */
+/* None is sent while queued data cannot be sent, nor need the host run for it. */
 static void test_no_keep_alive_behind_data(void **state)
 {
     (void)state;
@@ -163,7 +164,7 @@ static void test_silence(void **state)
     assert_non_null(strstr(hosts[1].why, "nothing was received for 80.0 s"));
 }
 
-/* It had ended when its silence was noticed: that is the reason. */
+/* The other side had ended when its silence was noticed: that is the reported reason. */
 static void test_silent_since_it_ended(void **state)
 {
     (void)state;
@@ -198,7 +199,7 @@ static void test_short_frames(void **state)
     assert_true(hosts[0].sum == sum);
 }
 
-/* However few bytes arrive at a time. */
+/* Frames arrive intact even if received byte by byte. */
 static void test_byte_by_byte(void **state)
 {
     (void)state;
@@ -248,7 +249,7 @@ static void test_mark(void **state)
     assert_int_equal(hosts[1].status, AQ_ESIZE);
 }
 
-/* There is room again below half of the mark, to the byte. */
+/* There is room again exactly when the backlog falls below half of the mark. */
 static void test_half_the_mark(void **state)
 {
     (void)state;
@@ -270,7 +271,7 @@ static void test_half_the_mark(void **state)
 
 /* --- closing --------------------------------------------------------------------------------- */
 
-/* The time that is given, or the usual one; closing again changes nothing. */
+/* The close has the given time limit, or the usual one; closing again changes nothing. */
 static void test_time_to_close(void **state)
 {
     (void)state;
@@ -335,7 +336,7 @@ static void test_stranger_sees_the_end(void **state)
 
 /* --- errors of the kernel -------------------------------------------------------------------- */
 
-/* Receiving: what means nothing, and what ends the link, why. */
+/* Receiving: which errors are ignored, and which end the link, for what reason. */
 static void test_receive_errors(void **state)
 {
     (void)state;
@@ -369,7 +370,7 @@ static void test_receive_errors(void **state)
         }
 }
 
-/* Sending likewise; then it matters what was not sent. */
+/* Likewise for sending, where the unsent bytes are reported. */
 static void test_send_errors(void **state)
 {
     (void)state;
@@ -422,7 +423,8 @@ static void test_last_words(void **state)
     assert_int_equal(hosts[1].frames, 2);
 }
 
-/* A caller that has not proved itself, and breaks: it is reported unless it said nothing. */
+/* A caller whose connection breaks before it has proved itself is reported unless it sent
+ * nothing. */
 static void test_stranger_breaks(void **state)
 {
     (void)state;

@@ -189,7 +189,7 @@ static void test_end_ends_another(void **state)
     assert_int_equal(aqi_links_count(hosts[0].links), 0);
 }
 
-/* A host that sends nothing for a while is alive as long as its process is. */
+/* A host that sends no data for a while is alive as long as its process is. */
 static void test_idle(void **state)
 {
     (void)state;
@@ -284,7 +284,7 @@ static void fill_queue(int listener, uint16_t port, int *fds, unsigned count)
         assert_true(aqi_now_ns() < limit);
 }
 
-/* The report of an address that did not answer: how long it was waited for. */
+/* How long an address that did not answer was waited for, according to the report. */
 static double time_waited(const char *why, uint16_t port)
 {
     char part[64];
@@ -432,7 +432,7 @@ static void test_offer(void **state)
     assert_int_equal(aqi_links_offer(hosts[0].links, small, sizeof(small)), AQ_ENOTSUP);
 }
 
-/* Over IPv6, if there is any. */
+/* Over IPv6, if available. */
 static void test_six(void **state)
 {
     (void)state;
@@ -448,8 +448,8 @@ static void test_six(void **state)
 }
 
 /*
- * At one listener: all get through, although few may be unauthenticated at a time, and all their
- * frames arrive.
+ * Many hosts call one listener: all get through, although few may be unauthenticated at a time, and
+ * all their frames arrive.
  */
 static void test_many(void **state)
 {

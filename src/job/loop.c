@@ -128,7 +128,7 @@ void aqi_loop_once(uint64_t deadline_ns)
     for (loop.next = 0; loop.next < loop.count;) {
         const struct epoll_event *event = &events[loop.next++];
         struct aqi_source *source = event->data.ptr;
-        /* One callback may have closed or silenced another's source. */
+        /* An earlier callback may have closed or silenced this source. */
         if (source == NULL || source->watched == 0) continue;
         source->events = event->events;
         source->ready(source);

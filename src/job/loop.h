@@ -1,5 +1,5 @@
-/* The event loop of a launcher or agent: callbacks for descriptors that are ready. There is one
- * in a process, for one thread. */
+/* The event loop of a launcher or agent: callbacks for ready descriptors. There is one per process,
+ * for one thread. */
 #ifndef AQI_LOOP_H
 #define AQI_LOOP_H
 
@@ -20,9 +20,9 @@ struct aqi_source {
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 /*
- * Create the epoll set. aqrun creates it early, so that its number is low, and in a rank the
- * control socket replaces it. The kernel refuses to watch a descriptor only if the process cannot
- * continue; `failed` is then called with the reason, and ends the process, now or soon.
+ * Create the epoll set. aqrun creates it early, so that its descriptor is low; in a rank the
+ * control socket replaces it. If the kernel refuses to watch a descriptor, the process cannot
+ * continue: `failed` is called with the reason, and must end it, now or soon.
  *
  * @return AQ_ESYS  It cannot be created; aq_error_message() says why.
  */
@@ -31,9 +31,9 @@ aq_status aqi_loop_open(void (*failed)(const char *why), int *epoll);
 void aqi_loop_close(void);
 
 void aqi_source_open(struct aqi_source *source, int fd, void (*ready)(struct aqi_source *));
-/* Which events call back from now on; 0: none, not even a hang-up. */
+/* The events that call back from now on; 0: none, not even a hang-up. */
 void aqi_source_watch(struct aqi_source *source, uint32_t events);
-/* The same if a refusal is not fatal: returns an errno, or 0. */
+/* Likewise, but a refusal is not fatal: returns an errno, or 0. */
 int aqi_source_try_watch(struct aqi_source *source, uint32_t events);
 /* Whether accept or the like has failed for want of descriptors or memory. */
 static inline bool aqi_lacks_descriptors(int error)
@@ -41,9 +41,9 @@ static inline bool aqi_lacks_descriptors(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
 }
 /*
- * Accept a connection of a listener that is watched for EPOLLIN: a descriptor, or -1. Without
- * descriptors or memory it would be ready, and fail, again and again: it is then left alone for a
- * tenth of a second.
+ * Accept a connection of a listener that is watched for EPOLLIN: a descriptor, or -1. If
+ * descriptors or memory have run out, the listener rests for a tenth of a second; otherwise it
+ * would be ready, and fail, again and again.
  */
 int aqi_source_accept(struct aqi_source *source);
 /* Closes the descriptor, too; it may be freed at once, also in a callback. */

@@ -157,7 +157,7 @@ static aq_status managed_hear(struct aqi_managed *managed, struct managed_answer
     return answer->failed != 0 ? aqi_fail(AQ_ESYS, "job", "%s", answer->text) : AQ_OK;
 }
 
-/* --- what goes through the manager ---------------------------------------------------------- */
+/* --- values exchanged through the manager --------------------------------------------------- */
 
 static aq_status managed_put(struct aqi_managed *managed, const char *key, const void *bytes,
                              size_t len)
@@ -171,7 +171,7 @@ static aq_status managed_get(struct aqi_managed *managed, uint32_t rank, const c
     return managed->manager->kind->get(managed->manager, rank, key, bytes, room, len);
 }
 
-/* A value that begins with a version, which is to be ours. */
+/* Get a value that begins with a version, which must be ours. */
 static aq_status managed_get_ours(struct aqi_managed *managed, uint32_t rank, const char *key,
                                   void *bytes, size_t want)
 {
@@ -298,8 +298,8 @@ static int managed_grace_ms(void)
     return (int)(aqi_job_config.exit_timeout_ns / 4 * 3 / MANAGED_MILLISECOND);
 }
 
-/* If aqrun is the parent, the kernel ends us with it. So that no process is left behind here
- * either, not even one that computes for hours, a thread sleeps until the agent is gone. */
+/* If aqrun is the parent, the kernel ends us with it. To leave no process behind here either, not
+ * even one that computes for hours, a thread sleeps until the agent is gone. */
 static void *managed_watch(void *arg)
 {
     struct aqi_managed *managed = arg;
@@ -307,7 +307,7 @@ static void *managed_watch(void *arg)
     while (poll(states, AQI_COUNT_OF(states), -1) < 0 && errno == EINTR)
         continue;
     if (states[1].revents != 0) return NULL;
-    /* A program that polls ends by itself, in better order. */
+    /* A program that polls ends by itself, in a more orderly way. */
     if (poll(states + 1, 1, managed_grace_ms()) != 0) return NULL;
     aqi_log(AQI_LOG_ERROR, "job", "the agent of this host is gone, and with it this process");
     _exit(AQI_EXIT_FAILED);
@@ -334,7 +334,8 @@ static void managed_end_watch(struct aqi_managed *managed)
     if (managed->stop >= 0) close(managed->stop);
 }
 
-/* A manager may end the job before it has read why: wait for that, a second at most. */
+/* A manager may end the job before it has read the reason on standard error: wait until it has read
+ * it, at most a second. */
 void aqi_managed_abort(struct aqi_managed *managed)
 {
     const struct timespec pause = {.tv_nsec = 10 * MANAGED_MILLISECOND};

@@ -4,7 +4,7 @@
  *
  * The first rank of a host forks the agent, a process without an exec that has closed everything
  * else of the program: its name and the secret by which ranks find it go through the manager, as do
- * the job's key and the addresses of agents. It ends when the ranks of its host have.
+ * the job's key and the addresses of agents. It ends when the ranks of its host have ended.
  */
 #ifndef AQI_MANAGED_H
 #define AQI_MANAGED_H
@@ -26,7 +26,7 @@ aq_status aqi_managed_open(const struct aqi_manager_kind *kind, struct aqi_manag
                            int *socket);
 /* This process cannot join: have the manager end the job, with aq_error_message(). */
 void aqi_managed_abort(struct aqi_managed *managed);
-/* This process leaves orderly. Call once. */
+/* This process leaves in an orderly way. Call once. */
 void aqi_managed_close(struct aqi_managed *managed);
 
 /* proxy.c: the main function of the forked child. */

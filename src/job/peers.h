@@ -1,6 +1,6 @@
 /*
  * The boards of a host's ranks (base/board.h), for `aqinfo --peers`: on request, the agent reads
- * them and sends them up the tree as lines of text in packets. There is one in a process.
+ * them and sends them up the tree as lines of text in packets. There is one per process.
  */
 #ifndef AQI_PEERS_H
 #define AQI_PEERS_H

@@ -86,7 +86,7 @@ static _Noreturn void proxy_fail(const char *why)
     _exit(AQI_EXIT_FAILED);
 }
 
-/* --- what the hub wants --------------------------------------------------------------------- */
+/* --- hooks of the hub ----------------------------------------------------------------------- */
 
 static void proxy_kill(void *arg, uint32_t rank, int number)
 {
@@ -150,7 +150,7 @@ static const char *proxy_where(void *arg, uint32_t number)
     return NULL;
 }
 
-/* --- what the rank that forked us says ------------------------------------------------------ */
+/* --- messages of the rank that forked us ---------------------------------------------------- */
 
 static void proxy_read_key(uint8_t key[AQI_JOB_KEY_BYTES])
 {
@@ -195,14 +195,14 @@ static void proxy_open(struct aqi_agent_params *params)
     aqi_source_watch(&proxy.feed, EPOLLIN);
 }
 
-/* Ranks started by the manager that never connect. */
+/* Handle ranks that were started by the manager but do not connect. */
 static uint64_t proxy_tick(void)
 {
     uint64_t limit = proxy.began_ns + aqi_job_config.start_timeout_ns, now = aqi_now_ns();
     if (proxy.claimed_late || aqi_desk_claimed() == aqi_hub_local_ranks(proxy.hub))
         return UINT64_MAX;
     if (proxy.fed_ns != 0 && aqi_desk_claimed() == 0) {
-        /* The rank that forked us has claimed its place before it closed the feed, or has died. */
+        /* The rank that forked us claimed its place before it closed the feed, or has died. */
         proxy.over = now >= proxy.fed_ns + PROXY_CLAIM_NS;
         return proxy.fed_ns + PROXY_CLAIM_NS;
     }
@@ -268,7 +268,8 @@ _Noreturn void aqi_managed_agent(const struct managed_plan *plan)
     (void)setsid();
     prctl(PR_SET_NAME, "aq-agent");
     (void)aqi_log_configure("off");
-    /* First: if it stayed unread, our last messages to the rank that sent it would be lost. */
+    /* Read the key first: closing the feed with unread data would discard our last messages to that
+     * rank. */
     proxy_read_key(params.hub.key);
     if (aqi_loop_open(proxy_loop_failed, &epoll) != AQ_OK) proxy_fail(aq_error_message());
     proxy.began_ns = aqi_now_ns();

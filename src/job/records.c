@@ -93,7 +93,7 @@ static void records_lines(void *arg, const char *bytes, size_t len)
     records_send(record, bytes, len);
 }
 
-/* It was killed before it could write its counters, which are in memory that we map. */
+/* The rank was killed before it could write its counters: write them for it, from shared memory. */
 static void records_count_for(struct record *record)
 {
     uint64_t value[AQI_CTR_COUNT];
@@ -119,7 +119,7 @@ static void records_end(struct record *record)
     free(record);
 }
 
-/* False: no data, now or ever. */
+/* Returns false if there is no data, now or ever. */
 static bool records_read(struct record *record)
 {
     static char chunk[RECORDS_CHUNK];
@@ -212,7 +212,7 @@ void aqi_records_tick(void)
  */
 
 /* A file that cannot be opened ends the job, which has hardly started. A later write error does
- * not, so that the job's work is not lost. */
+ * not, lest the job's work be lost. */
 static void records_fail(enum aqi_show what, bool begun)
 {
     const struct aqi_setting *row = &aqi_job_settings.rows[records_settings[what]];

@@ -1,7 +1,7 @@
 /*
  * One file for the statistics and one for the traces of a job: each rank writes to a socket that it
  * has passed to the agent of its host; agents pass on whole lines, with the times of the job's
- * first host; the root writes the files. There is one in a process.
+ * first host; the root writes the files. There is one per process.
  */
 #ifndef AQI_RECORDS_H
 #define AQI_RECORDS_H
@@ -24,11 +24,11 @@ void aqi_records_said(uint32_t rank);
 bool aqi_records_any(void);
 /* Root: lines for a file have arrived, or, without bytes, the announcement of some. */
 void aqi_records_came(enum aqi_show what, const void *bytes, size_t len);
-/* The clock may be known now, or there may be room again. */
+/* Proceed: the clock may be known now, or there may be room again. */
 void aqi_records_tick(void);
-/* No process of this host runs any more: nothing more will be written. */
+/* No process of this host runs any more: process what is left. */
 void aqi_records_drain(void);
-/* Root: end the files. */
+/* Root: finish the files. */
 void aqi_records_close(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tests records.c: what ranks write to their sockets arrives as whole lines in the files. */
+/* Tests records.c: data written by ranks to their sockets arrives as whole lines in the files. */
 #include "job/shows_world_test.h"
 
 #include "job/settings.h"
@@ -63,7 +63,7 @@ static void test_whole_lines(void **state)
 {
     (void)state;
     int first = begin(0, AQI_SHOW_STATS), second = begin(1, AQI_SHOW_STATS);
-    assert_string_equal(content(stats), ""); /* it is there at once */
+    assert_string_equal(content(stats), ""); /* the file exists at once */
     put(first, "rank 0: put 1");
     put(second, "rank 1: put 2 operations\n");
     assert_string_equal(content(stats), "rank 1: put 2 operations\n");
@@ -108,7 +108,7 @@ static void test_drain(void **state)
     close(fd);
 }
 
-/* Killed before it could write: its counters are read nevertheless. */
+/* Counters of a rank that was killed before it could write are written nevertheless. */
 static void test_counted_for_the_dead(void **state)
 {
     int counters;
@@ -140,7 +140,7 @@ static void test_not_writable(void **state)
     assert_int_equal(name_files(), 0);
 }
 
-/* A file that cannot be completed keeps its whole lines, and the job goes on. */
+/* A file that cannot be completed keeps its whole lines, and the job continues. */
 static void test_full(void **state)
 {
     (void)state;

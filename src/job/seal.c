@@ -247,7 +247,7 @@ static const struct {
     [AQI_SEAL_LISTENS] = {sizeof(struct seal_call), true, seal_called},
 };
 
-/* Fill held[] up to `want` bytes; false: not enough received. */
+/* Fill held[] up to `want` bytes. Returns false if not enough has been received. */
 static bool seal_hold(struct aqi_seal *seal, size_t want, const uint8_t **at, size_t *left)
 {
     if (seal->held_len >= want) return true;

@@ -1,7 +1,7 @@
 /*
- * One end of an authenticated stream between the agents of a job: bytes come in, frames go out, and
- * vice versa. Makes no system call and reads no clock. Nothing is encrypted; docs/security.md
- * describes the protection.
+ * One end of an authenticated stream between the agents of a job: turns bytes into frames, and
+ * frames into bytes. Makes no system call and reads no clock. Nothing is encrypted;
+ * docs/security.md describes the protection.
  *
  *   CHALLENGE  the listener's:  magic, version, nonce
  *   CALL       the caller's:    magic, version, caller, called host, purpose, nonce, proof
@@ -111,7 +111,7 @@ struct aqi_seal_frame {
 aq_status aqi_seal_take(struct aqi_seal *seal, const uint8_t **at, size_t *left,
                         struct aqi_seal_frame *frame);
 
-/* The other side has closed the stream: returns why that is too early. */
+/* The other side has closed the stream. Returns why that is too early. */
 const char *aqi_seal_cut(const struct aqi_seal *seal);
 
 /*

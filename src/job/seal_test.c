@@ -19,13 +19,13 @@ static const struct aqi_seal_call to_five = {.from = 3, .to = 5, .want = 9};
 static const struct aqi_seal_call host_five = {.to = 5};
 static struct aqi_seal_job job, other_job;
 
-/* Two ends, and what each sends in the handshake. */
+/* Two ends, and the messages of the handshake. */
 struct pair {
     struct aqi_seal end[2];
     uint8_t said[3][MOST]; /* CHALLENGE, CALL, ACCEPT */
 };
 
-/* Random numbers that are not random. */
+/* Open an end with a fixed nonce. */
 static void open_end(struct aqi_seal *seal, const struct aqi_seal_job *of, enum aqi_seal_role role,
                      const struct aqi_seal_call *call)
 {
@@ -266,7 +266,7 @@ static void make_stream(struct aqi_seal *from, uint8_t stream[FRAMES][FRAME_LEN]
     }
 }
 
-/* How many frames come out, each as it was sent, before the stream ends with `*status`. */
+/* The number of frames received intact before the stream ends with `*status`. */
 static unsigned count_frames(struct aqi_seal *to, const void *bytes, size_t len, aq_status *status)
 {
     const uint8_t *at = bytes;
@@ -344,7 +344,7 @@ static void test_other_order(void **state)
         }
 }
 
-/* The stream ends after any of its bytes: whole frames are delivered, and no more. */
+/* The stream ends after any of its bytes: only whole frames are delivered. */
 static void test_cut_anywhere(void **state)
 {
     (void)state;

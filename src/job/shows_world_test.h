@@ -1,6 +1,6 @@
 /*
- * For the tests of what ranks show: the hub of a job on one host, with the hooks of its agent that
- * show something.
+ * For the tests of data shown by ranks: the hub of a job on one host, with those hooks of its
+ * agent.
  */
 #ifndef JOB_SHOWS_WORLD_TEST_H
 #define JOB_SHOWS_WORLD_TEST_H

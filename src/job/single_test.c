@@ -96,7 +96,7 @@ static void on_agreed(void *arg, const struct aqi_boot_event *event)
     *(unsigned *)arg += 1 + (unsigned)event->name[1];
 }
 
-/* With itself, too, it agrees by events. */
+/* Agreements with itself are also delivered as events. */
 static void test_agreeing_alone(void **state)
 {
     struct aqi_boot *boot = *state;
@@ -135,7 +135,7 @@ static void test_settings_from_the_launcher(void **state)
     assert_int_equal(aqi_job_config.exit_timeout_ns, 2000000000);
 }
 
-/* A process that is not alone becomes a job of one only if the setting says so. */
+/* One of several processes becomes a job of one only if the setting requests it. */
 static void test_alone_by_mistake_and_on_purpose(void **state)
 {
     static const struct {

@@ -234,7 +234,7 @@ static void top_listener_ready(struct aqi_source *source)
     aqi_source_watch(&watcher->source, EPOLLIN);
 }
 
-/* Slow readers miss some. */
+/* Slow readers miss packets. */
 void aqi_top_came(const void *bytes, size_t len)
 {
     for (const struct top_watcher *w = top.watchers; w != NULL; w = w->next)
@@ -246,7 +246,7 @@ static void top_queue(struct top_watcher *watcher, const void *bytes, size_t len
     struct top_packet *packet = malloc(sizeof(*packet) + len);
     if (packet == NULL || watcher->queued + len > TOP_QUEUE_MOST) {
         free(packet);
-        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* to show it that it misses some */
+        (void)shutdown(watcher->source.fd, SHUT_RDWR); /* so that it notices the loss */
         return;
     }
     packet->next = NULL;
@@ -267,7 +267,7 @@ void aqi_top_peers_came(const void *bytes, size_t len)
         if (w->turn != 0 && w->turn == head.turn) top_queue(w, bytes, len);
 }
 
-/* Without it the job cannot be monitored, but runs. */
+/* If this fails, the job runs, but cannot be monitored. */
 static void top_listen(void)
 {
     struct sockaddr_un address;

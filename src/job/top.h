@@ -2,7 +2,7 @@
  * Monitoring of a running job by aqtop. The ranks of a host have passed their counters (stats.h) to
  * its agent, which reads them only while aqtop is connected: the state of each frequently, all
  * counters once per interval. aqtop connects to the root at a Unix socket of the abstract
- * namespace, which only accepts the job's user and root. There is one in a process.
+ * namespace, which only accepts the job's user and root. There is one per process.
  */
 #ifndef AQI_TOP_H
 #define AQI_TOP_H
@@ -27,9 +27,10 @@ static inline socklen_t aqi_top_address(unsigned user, int pid, struct sockaddr_
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)len);
 }
 
-/* Queries: aqtop requests counters at an interval, aqinfo once what ranks know of their peers. */
+/* Queries: aqtop requests counters at an interval; aqinfo requests, once, the ranks' knowledge of
+ * their peers. */
 enum aqi_top_what { AQI_TOP_COUNTERS, AQI_TOP_PEERS };
-/* Every packet begins with the version. A query of another version is answered by just ours. */
+/* Every packet begins with the version. A query of another version is answered with only ours. */
 struct aqi_top_ask {
     uint32_t version;
     uint32_t interval_ms; /* COUNTERS */
@@ -38,10 +39,9 @@ struct aqi_top_ask {
 
 struct aqi_top_row {
     uint32_t rank;
-    uint32_t state; /* enum aqi_rank_state */
-    uint32_t doing; /* of the thread that called aq_init: enum aqi_doing */
-    uint32_t looks,
-        waits; /* samples since monitoring began, and how many of them found it waiting */
+    uint32_t state;        /* enum aqi_rank_state */
+    uint32_t doing;        /* of the thread that called aq_init: enum aqi_doing */
+    uint32_t looks, waits; /* samples since monitoring began; those that found it waiting */
     uint32_t unused;
     uint64_t at_ns; /* by the clock of its host */
     uint64_t value[AQI_CTR_COUNT];
@@ -51,7 +51,7 @@ struct aqi_top_row {
 struct aqi_top_packet {
     uint32_t version;
     uint32_t ranks; /* of the job */
-    uint64_t form;  /* aqi_counters_form; if not ours: another build of the library */
+    uint64_t form;  /* aqi_counters_form; differs in another build of the library */
     uint32_t rows;  /* in this packet */
     uint32_t unused;
     char host[64], program[64];
@@ -61,9 +61,10 @@ struct aqi_top_packet {
 /* The answer to aqinfo, several packets from each host: lines of text, as shown by the ranks. */
 struct aqi_top_peers {
     uint32_t version;
-    uint32_t turn;   /* the query that it answers */
-    uint32_t last;   /* of this host */
-    uint32_t agents; /* that will each send a last one; set by the root, 0 elsewhere */
+    uint32_t turn; /* the query that it answers */
+    uint32_t last; /* of this host */
+    uint32_t
+        agents; /* number of agents that each send a `last` one; set by the root, 0 elsewhere */
     uint32_t len;
     char text[32768];
 };
@@ -77,7 +78,7 @@ struct aqi_top_params {
 void aqi_top_open(const struct aqi_top_params *params);
 /* A rank of this host has passed its counters; takes ownership. */
 void aqi_top_take(uint32_t rank, int fd);
-/* Its counters, even if it is dead; false: unknown. */
+/* Get the counters of a rank, even if it is dead. Returns false if they are unknown. */
 bool aqi_top_counters(uint32_t rank, uint64_t value[AQI_CTR_COUNT]);
 /* Report at this interval from now on; 0: stop. */
 void aqi_top_watch(uint64_t interval_ns);

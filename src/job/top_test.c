@@ -31,7 +31,7 @@ static int watcher(void)
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (struct sockaddr *)(void *)&address, len), 0);
-    aqi_loop_once(0); /* it is taken */
+    aqi_loop_once(0); /* accept it */
     return fd;
 }
 
@@ -61,7 +61,7 @@ static void test_counters(void **state)
     assert_false(aqi_top_counters(0, value));
 }
 
-/* A second one for a rank is closed. */
+/* Counters passed again by a rank are closed. */
 static void test_refused_counters(void **state)
 {
     (void)state;
@@ -87,7 +87,7 @@ static void test_shown(void **state)
     assert_int_equal(packet.version, aqi_wire_version(AQI_WIRE_TOP));
     assert_true(packet.form == aqi_counters_form());
     assert_int_equal(packet.ranks, RANKS);
-    assert_int_equal(packet.rows, 1); /* nothing is known of rank 0 */
+    assert_int_equal(packet.rows, 1); /* rank 0 has passed none */
     assert_string_equal(packet.host, "here");
     assert_string_equal(packet.program, "./program");
     assert_int_equal(packet.row[0].rank, 1);
@@ -133,7 +133,7 @@ static void test_intervals(void **state)
     close(other);
 }
 
-/* Another version, and too many. */
+/* Watchers of another version, and too many. */
 static void test_refused_watchers(void **state)
 {
     static struct aqi_top_packet packet;

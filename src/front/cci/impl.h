@@ -1,6 +1,6 @@
 /*
- * cci: what the files of the front end share. All of it is accessed with the lock held, and the
- * library below is called with it held.
+ * cci: declarations shared by the files of the front end. All state is accessed, and the library
+ * below is called, with the lock held.
  */
 #ifndef AQC_IMPL_H
 #define AQC_IMPL_H
@@ -17,12 +17,12 @@
 
 enum {
     AQC_MESSAGE = 65408, /* bytes of the largest message; a device may offer less */
-    AQC_SMALL = 256,     /* bytes of a message that is kept in an event of the pool */
+    AQC_SMALL = 256,     /* bytes of the largest message kept in an event of the pool */
     AQC_ROOM_SIZES = 9,
-    AQC_QUEUED = 16384,  /* sends of a connection that wait to leave */
-    AQC_UNIT = 64,       /* bytes: what a message takes at its receiver is counted in units */
-    AQC_WINDOW = 131072, /* units of a connection that its receiver keeps, 8 MB */
-    AQC_SPINS = 16       /* empty looks in a row by a program that does not sleep */
+    AQC_QUEUED = 16384,  /* maximum queued sends of a connection */
+    AQC_UNIT = 64,       /* bytes: a message's memory at the receiver is counted in units of this */
+    AQC_WINDOW = 131072, /* maximum units of a connection held by its receiver, 8 MB */
+    AQC_SPINS = 16       /* consecutive empty polls by a program that does not sleep */
 };
 
 /* --- devices --------------------------------------------------------------------------------- */
@@ -36,7 +36,8 @@ struct aqc_device {
     int priority;
     char address[64]; /* sock, tcp: where to listen */
     uint16_t port;    /* 0: any */
-    bool anyone;      /* may connect; else the same user, or programs with the secret */
+    bool anyone;      /* any process may connect; otherwise only the same user, or programs with the
+                         secret */
     unsigned pid;     /* sm: in place of the process's; 0: none */
     unsigned next_id; /* sm: of the next endpoint */
     const char **arguments;
@@ -45,15 +46,16 @@ struct aqc_device {
 
 aq_status aqc_devices_open(void);
 void aqc_devices_close(void);
-/* Look again whether its interface is up. */
+/* Check again whether its interface is up. */
 void aqc_device_look(struct aqc_device *device);
-/* For it and all others at its address. */
+/* Set the state of the device and of all others at its address. */
 void aqc_device_set_up(const struct aqc_device *device, bool up);
-/* The URI at which an endpoint of it listens; `service` NULL: one that is free. */
+/* The URI at which an endpoint of the device listens; `service` NULL: a free one. */
 int aqc_device_uri(struct aqc_device *device, const char *service, char *uri, size_t len);
-/* From a URI of programs to one of Aqueduct, and back. False: it is of another kind. */
+/* Convert a URI of programs to one of Aqueduct, and back. Returns false if it is of another
+ * kind. */
 bool aqc_uri_inside(enum aqc_kind kind, const char *uri, char *inside, size_t len);
-/* Have a group be reached by the interface of the device, unless its URI names one. */
+/* Have a group reached over the interface of the device, unless its URI names one. */
 void aqc_uri_group(const struct aqc_device *device, char *inside, size_t len);
 void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t len);
 
@@ -77,26 +79,26 @@ struct aqc_ep {
     aq_listener *listener;
     char uri[256];
     struct aqi_node conns;
-    struct aqi_node queue; /* events that were not taken */
-    struct aqi_node lent;  /* those that were */
+    struct aqi_node queue; /* events not taken by the program yet */
+    struct aqi_node lent;  /* events taken and not returned */
     struct aqi_node mrs;
-    struct aqc_mr *last_mr;           /* that was looked for */
+    struct aqc_mr *last_mr;           /* the last one found */
     uint32_t send_timeout, keepalive; /* us; 0: none */
-    uint32_t starved;                 /* connections whose room is nearly all lent to the program */
-    uint32_t takes;                   /* of events, since progress was made */
-    unsigned spins;                   /* empty looks in a row */
+    uint32_t starved; /* connections with nearly all of their room held by the program */
+    uint32_t takes;   /* events taken since the last progress */
+    unsigned spins;   /* consecutive empty polls */
     bool has_handle, signaled;
-    bool failed;        /* its device, and that was reported */
+    bool failed;        /* its device has failed, which was reported */
     int handle, signal; /* the epoll set that the program sleeps on; the event in it */
 };
 
-/* Begins with what the program sees. The payload of a message follows it. */
+/* Begins with the part that the program sees. The payload of a message follows the event. */
 struct aqc_event {
     union cci_event pub;
     struct aqi_node link;
     struct aqc_ep *ep;
-    struct aqc_conn *conn; /* RECV: that it came from; CONNECT_REQUEST: the one asked for */
-    struct aqi_pool *pool; /* NULL: from aqc_room_get, of this */
+    struct aqc_conn *conn; /* RECV: of the message; CONNECT_REQUEST: the requested one */
+    struct aqi_pool *pool; /* NULL: from aqc_room_get, with `size` */
     uint8_t size;
     uint32_t units; /* RECV */
     bool answered;  /* CONNECT_REQUEST */
@@ -108,10 +110,10 @@ struct aqc_event {
 /* Make the handle readable if there are events. */
 void aqc_ep_signal(struct aqc_ep *ep);
 void aqc_ep_close(struct aqc_ep *ep);
-void aqc_ep_interface(struct aqc_ep *ep, bool up); /* that of its device is up again, or is lost */
+void aqc_ep_interface(struct aqc_ep *ep, bool up); /* its device's is up again, or down */
 
 void aqc_event_push(struct aqc_event *event);
-/* `len` bytes behind the event, 16-byte aligned. NULL: out of memory. */
+/* A new event, followed by `len` bytes, 16-byte aligned. NULL: out of memory. */
 struct aqc_event *aqc_event_new(struct aqc_ep *ep, size_t len);
 void aqc_event_free(struct aqc_event *event);
 /* An event about a connection: CONNECT, ACCEPT or KEEPALIVE_TIMEDOUT. */
@@ -121,7 +123,7 @@ void aqc_event_about(struct aqc_conn *conn, cci_event_type_t type, cci_status_t 
 
 enum aqc_state {
     AQC_CALLING,
-    AQC_ASKED,   /* a request that was not answered */
+    AQC_ASKED,   /* a request that has not been answered */
     AQC_JOINING, /* accepted */
     AQC_OPEN,
     AQC_GONE /* the peer */
@@ -129,7 +131,7 @@ enum aqc_state {
 
 enum aqc_type { AQC_SEND, AQC_WRITE, AQC_READ };
 
-/* A send or RMA under way; it becomes the SEND event. */
+/* A pending send or RMA; it becomes the SEND event. */
 struct aqc_op {
     struct aqc_event event;
     struct aqc_op *next;
@@ -142,7 +144,7 @@ struct aqc_op {
     cci_status_t status;
     uint32_t seq;
     uint32_t len; /* bytes of the message */
-    void *msg;    /* a copy of it, from aqc_room_get, of this size */
+    void *msg;    /* a copy of the message, from aqc_room_get, with `msg_size` */
     uint8_t msg_size;
     uint64_t deadline;
     aq_region_handle there;
@@ -156,29 +158,29 @@ struct aqc_conn {
     struct aqi_node link; /* in aqc_ep.conns */
     struct aqi_node active;
     struct aqc_ep *ep;
-    aq_connection *link_to; /* NULL: the peer is gone, and nothing is under way */
+    aq_connection *link_to; /* NULL: the peer is gone, and nothing is in flight */
     aq_team *team;
     enum aqc_state state;
-    cci_status_t broken; /* why all sends fail; 0: they do not */
-    uint32_t refs;       /* events that name it */
-    bool left;           /* the program does not know it any more */
-    bool asked;          /* the event of its request was not returned */
-    void *data;          /* a copy of the request's, once it was rejected */
+    cci_status_t broken; /* with which all sends fail; 0: none */
+    uint32_t refs;       /* references, by events */
+    bool left;           /* the program has disconnected it */
+    bool asked;          /* the event of its request has not been returned */
+    void *data;          /* a copy of the request's data, once rejected */
 
     struct aqc_op *ops, *last; /* in the order of the calls */
     struct aqc_op *unstarted;  /* the first that may be a transfer to start */
     struct aqc_op *unsent;     /* the first that may have a message to send */
     struct aqi_node under_way; /* transfers */
-    uint32_t queued;           /* ops that were not sent or started */
-    uint32_t seq, acked;       /* messages: sent; taken by the peer's library */
+    uint32_t queued;           /* ops not yet sent or started */
+    uint32_t seq, acked;       /* messages: sent; acknowledged by the peer's library */
     uint32_t units, freed_there;
     bool again; /* the library had no room */
 
-    uint32_t got, told; /* messages in order; what the peer knows of that */
+    uint32_t got, told; /* messages received in order; as acknowledged to the peer */
     uint32_t held, freed, told_freed;
-    struct aqi_node early; /* messages that came before the connection's own event was seen */
+    struct aqi_node early; /* messages that arrived before the program saw the connection's event */
     bool fresh, starved;
-    bool deaf; /* a message was lost for want of memory, and so are those that follow */
+    bool deaf; /* a message was dropped for lack of memory, as are all that follow */
 
     uint32_t send_timeout, keepalive; /* us; 0: none */
     bool watched;                     /* counted in aqc.timed */
@@ -186,9 +188,9 @@ struct aqc_conn {
 
 void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
-/* Remove it and release what it holds; events that name it may live on. */
+/* Remove it and release what it holds; events that refer to it may remain. */
 void aqc_conn_close(struct aqc_conn *conn);
-/* Close the connection below; no transfer is under way. */
+/* Close the connection below; no transfer may be in flight. */
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
 cci_status_t aqc_status(aq_status st);
@@ -208,25 +210,25 @@ static inline bool aqc_conn_is_reliable(const struct aqc_conn *conn)
 /* op.c */
 struct aqc_op *aqc_op_new(struct aqc_conn *conn, enum aqc_type type, const void *context,
                           int flags);
-/* Copy the message of it, which leaves later. */
+/* Copy the message of the operation, to be sent later. */
 bool aqc_op_keep(struct aqc_op *op, const struct iovec *iov, unsigned count, uint32_t len);
 void aqc_op_append(struct aqc_conn *conn, struct aqc_op *op);
-/* Report what is complete, in order. */
+/* Report complete operations, in order. */
 void aqc_op_complete(struct aqc_conn *conn);
 void aqc_op_fail(struct aqc_conn *conn, struct aqc_op *op, cci_status_t status);
 int aqc_op_wait(struct aqc_op *op); /* returns the status, and frees it */
-/* Fail all of them, and all that follow. */
+/* Fail all operations, and all later ones. */
 void aqc_conn_fail(struct aqc_conn *conn, cci_status_t status);
 
 /* message.c */
 aq_status aqc_wire_open(void);
-/* Send and acknowledge what can be. */
+/* Send queued messages and acknowledgments, as far as possible. */
 void aqc_conn_push(struct aqc_conn *conn);
-void aqc_conn_opened(struct aqc_conn *conn); /* deliver what came early */
+void aqc_conn_opened(struct aqc_conn *conn); /* deliver early messages */
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
 void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
 
-/* room.c. At least `len` bytes, and the size to put them back with; NULL: no memory. */
+/* room.c. Get at least `len` bytes, and the `size` to return them with. NULL: out of memory. */
 void *aqc_room_get(size_t len, uint8_t *size);
 void aqc_room_put(void *room, uint8_t size); /* NULL is ignored */
 void aqc_rooms_close(void);
@@ -247,15 +249,15 @@ struct aqc {
     unsigned device_count;
     struct aqi_node eps, active;
     struct aqi_pool ops, small;
-    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* that are kept, and how many */
+    struct aqc_room *rooms[AQC_ROOM_SIZES]; /* kept for reuse, and their numbers */
     size_t room_counts[AQC_ROOM_SIZES];
-    unsigned calling; /* connections that are being made */
+    unsigned calling; /* connections being set up */
     unsigned timed;   /* connections with timeouts of sends */
     unsigned handles; /* endpoints that the program may sleep on */
     unsigned rounds;
-    uint32_t sent;    /* messages over udp, which may not leave before the next poll */
+    uint32_t sent;    /* messages sent over udp, which may not leave before the next poll */
     uint64_t look_at; /* for timeouts */
-    /* Of the thread that makes progress while the program does not. */
+    /* State of the thread that makes progress while the program does not. */
     _Atomic uint32_t calls;
     bool asleep;
     bool thread_runs;
@@ -275,7 +277,7 @@ static inline void aqc_unlock(void)
     aqi_spin_unlock(&aqc.lock);
 }
 void aqc_wake_thread(void);
-/* As aqc_lock, by a call of the program: the thread need not make progress now. */
+/* Like aqc_lock, for calls of the program: the thread need not make progress now. */
 static inline void aqc_enter(void)
 {
     aqc_lock();
@@ -287,9 +289,9 @@ static inline void aqc_enter(void)
 void aqc_progress(void);
 /* The part of it that follows aq_poll. */
 void aqc_progress_rest(void);
-/* True: whatever arrives from now on makes aqc.fd readable. */
+/* Returns true if anything that arrives from now on makes aqc.fd readable. */
 bool aqc_may_sleep(void);
-/* Between two rounds of a blocking call: let other threads go on, then sleep. */
+/* Between two rounds of a blocking call: let other threads run; later, sleep. */
 void aqc_pause(unsigned rounds);
 int aqc_thread_start(void);
 

@@ -29,7 +29,7 @@ static struct hub_agreement *agree_find(struct hub_agreement *list, const uint64
     return list;
 }
 
-/* With no member missing so far. */
+/* Create an agreement, with no member missing so far. */
 static struct hub_agreement *agree_begin(struct aqi_hub *hub, struct hub_agreement **list,
                                          const uint64_t name[2], const void *members)
 {

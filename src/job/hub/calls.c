@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parts are sent when all of this host are complete, or this long after the first. */
+/* Parts are sent when all those of this host are complete, or this long after the first. */
 #define CALLS_DELAY_NS 20000000u
 
 /* Whether the call is valid. `bytes` sizes memory, the offset places the data. */
@@ -152,7 +152,7 @@ static void calls_fail(struct aqi_hub *hub, aq_status status, const void *why, s
     }
 }
 
-/* The shared object of this host's ranks: they have all given the same. */
+/* The size of the shared object of this host's ranks: all have given the same. */
 static size_t calls_share_bytes(const struct aqi_hub *hub)
 {
     uint32_t i = 0;
@@ -161,7 +161,7 @@ static size_t calls_share_bytes(const struct aqi_hub *hub)
     return (size_t)hub->locals[i].part.bytes;
 }
 
-/* The result for the ranks of this host: bytes, or a descriptor for them. */
+/* Make the result for the ranks of this host: bytes, or a descriptor for them. */
 static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
                             struct aqi_parcel **parcel)
 {
@@ -178,7 +178,7 @@ static aq_status calls_make(struct aqi_hub *hub, const struct hub_note *note,
     return *parcel != NULL ? AQ_OK : AQ_ENOMEM;
 }
 
-/* Ranks of other hosts have their result: without this host's ranks they would wait in vain. */
+/* The ranks of other hosts have their result, and would wait for this host's ranks in vain. */
 static void calls_say_failed(struct aqi_hub *hub, const char *why)
 {
     const struct hub_note failed = {

@@ -1,6 +1,6 @@
 /*
  * Tests calls.c: which pieces of collective calls a rank may send, since they size memory and place
- * data, and what becomes of valid ones. One hub, whose first rank is tested.
+ * data, and what valid ones result in. One hub, whose first rank is tested.
  */
 #include "job/hub/impl.h"
 
@@ -150,7 +150,7 @@ static void a_call_of_some_pieces(void **state)
     message = calls_piece(AQI_CALL_ALLGATHER, 1, 5, 3);
     calls_expect(0, &message, AQ_OK);
     bad = calls_piece(AQI_CALL_ALLGATHER, 1, 8, 0);
-    calls_expect(0, &bad, AQ_EPROTO); /* behind the end */
+    calls_expect(0, &bad, AQ_EPROTO); /* beyond the end */
     bad = calls_piece(AQI_CALL_ALLGATHER, 2, 0, 8);
     calls_expect(0, &bad, AQ_EPROTO); /* the next call, before this one has its result */
     bad = calls_piece(AQI_CALL_ALLGATHER, 1, 0, 8);
@@ -203,7 +203,7 @@ static void calls_without_data(void **state)
     calls_open(1);
     struct aqi_control message = calls_piece(AQI_CALL_TABLE, 1, 0, 0);
     message.bytes = 0;
-    calls_expect(0, &message, AQ_EPROTO); /* a table has something in it */
+    calls_expect(0, &message, AQ_EPROTO); /* a table must not be empty */
     message.call = AQI_CALL_ALLGATHER;
     message.len = 1;
     calls_expect(0, &message, AQ_EPROTO);

@@ -75,8 +75,8 @@ static void closing_take_step(struct aqi_hub *hub, size_t step)
 }
 
 /*
- * Nothing survives SIGKILL, but freeing gigabytes may take long on a busy machine: are any
- * processes still exiting?
+ * Whether any processes are still exiting: nothing survives SIGKILL, but freeing gigabytes may take
+ * long on a busy machine.
  */
 static bool closing_some_go(struct aqi_hub *hub)
 {

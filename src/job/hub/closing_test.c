@@ -1,6 +1,6 @@
 /*
- * Tests closing.c: when each process of a job that ends is notified and signaled, and when all
- * have ended. One hub, with the test's clock: it is called exactly when it asked to be.
+ * Tests closing.c: when each process of a job that ends is notified and signaled, and when all have
+ * ended. One hub, with the test's clock: it is called exactly when it requested.
  */
 #include "job/hub/impl.h"
 
@@ -108,7 +108,7 @@ static bool closing_reap_one(void)
     return false;
 }
 
-/* How long it takes to end, and for that to be noticed, is zero. */
+/* Processes end, and are reaped, in no time. */
 static void closing_reap(void)
 {
     while (closing_reap_one())
@@ -202,7 +202,7 @@ static void closing_expect_signal(uint32_t rank, int number, uint64_t at, bool w
     }
 }
 
-/* Surviving processes get the signals that they need, and no more. */
+/* Surviving processes get the signals that they need, and no others. */
 static void closing_expect(uint32_t first, uint32_t end, int code)
 {
     for (uint32_t i = first; i < end; i++) {
@@ -282,7 +282,7 @@ static void signals_come_after_parts_of_the_time_out(void **state)
         }
 }
 
-/* For example, it writes its last output for as long as others get until SIGKILL. */
+/* It may, for example, write its last output for as long as others may run before SIGKILL. */
 static void who_has_ended_the_job_gets_the_same_time(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Collective calls, at the root. There is one at a time, since a rank begins the next only after
- * the result of the last. If one fails, all later ones fail, too, with the same cause.
+ * Collective calls, at the root. There is one at a time, since a rank begins the next only after it
+ * has the result of the last. If one fails, all later ones fail, too, with the same cause.
  */
 #include "job/hub/impl.h"
 
@@ -249,8 +249,8 @@ void collective_check(struct aqi_hub *hub)
         if (collective_cannot_come(hub, i, waiting)) return;
 }
 
-/* The missing ranks, and for the first that never joined, what to check. (root.c reports hosts
- * that never attached.) */
+/* Report the missing ranks, and for the first that never joined, what to check. (root.c reports
+ * hosts that never attached.) */
 static void collective_time_out(struct aqi_hub *hub)
 {
     char missing[160], hint[AQI_RANK_NAME_BYTES + 120] = "", name[AQI_RANK_NAME_BYTES];

@@ -7,14 +7,14 @@
 #include <string.h>
 
 /*
- * Ranks that end one after the other all finish: the others are asked this long after the latest,
- * and again each time after twice the delay. Ranks that still poll then agree.
+ * If ranks end one after the other, all finish their work: the others are asked this long after the
+ * latest, and again after each doubling of the delay. Ranks that still poll then agree.
  */
 #define END_ASK_NS 75000000u
 
 /*
- * The user has requested the end twice: agents that have not killed their ranks in this time are
- * not waited for. They still do so once they learn of it or lose their connection to us.
+ * When the user has requested the end twice, agents have this long to kill their ranks before we
+ * stop waiting. They still do so once they learn of it or lose their connection to us.
  */
 #define END_KILL_NS 1000000000u
 
@@ -100,7 +100,7 @@ void end_wanted(struct aqi_hub *hub, uint32_t by, int code, uint64_t wait_ns)
 
 /* --- deaths --------------------------------------------------------------------------------- */
 
-/* A rank that ends while the job does. Its code counts only if there is no worse one. */
+/* A rank ended while the job was ending. Its code counts only if there is no worse one. */
 static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, const char *text)
 {
     struct hub_end *end = &hub->root->end;
@@ -111,7 +111,7 @@ static void end_straggler(struct aqi_hub *hub, const struct hub_note *note, cons
     if (news && end->code == 0) end->code = note->code;
 }
 
-/* The job was started, and goes on: the others are notified. */
+/* The job, which has started, continues: notify the others. */
 static void end_survive(struct aqi_hub *hub, uint32_t number, int code, const char *text)
 {
     struct hub_root *root = hub->root;
@@ -268,7 +268,7 @@ void end_left(struct aqi_hub *hub, uint32_t rank)
     end->left = rank;
 }
 
-/* All ranks enter aq_finalize before any leaves it, unless it failed there. */
+/* No rank leaves aq_finalize before all have entered it, unless it failed there. */
 static uint64_t end_tick_left(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;
@@ -288,7 +288,7 @@ static uint64_t end_tick_left(struct aqi_hub *hub)
     return UINT64_MAX;
 }
 
-/* Some ranks want the end: the others are asked, and finally it begins without them. */
+/* Some ranks want to end: ask the others, and finally begin the end without them. */
 static uint64_t end_tick_wanted(struct aqi_hub *hub)
 {
     struct hub_end *end = &hub->root->end;

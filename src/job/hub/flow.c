@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Facts are acknowledged after this many bytes; fewer than that by root_tick. */
+/* Facts are acknowledged after this many bytes; root_tick acknowledges fewer. */
 #define FLOW_GOT_BYTES 65536u
 /* Pause between two rounds of calls up the tree, in fractions of AQ_HOST_TIMEOUT. */
 #define FLOW_ROUNDS 40u
-/* Output waits while this much is unacknowledged. */
+/* Output waits while this many bytes are unacknowledged. */
 #define FLOW_WINDOW (4 * FLOW_GOT_BYTES)
 
 uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout)
@@ -184,7 +184,7 @@ uint64_t flow_orphans_ns(const struct aqi_hub *hub)
     return 2 * hub->params.host_timeout_ns;
 }
 
-/* Agents below a lost child may attach to us, and continue with the log where it was. */
+/* Agents below a lost child may attach to us, and continue with the log where the child was. */
 static void flow_lose_child(struct aqi_hub *hub, struct hub_child *child)
 {
     child->attached = false;
@@ -296,7 +296,7 @@ static aq_status flow_on_entry(struct aqi_hub *hub, uint32_t from, const struct 
 /* --- attaching -----------------------------------------------------------------------------------
  */
 
-/* All entries of the log that it has not seen. */
+/* Send all entries of the log that it has not seen. */
 static void flow_catch_up(struct aqi_hub *hub, uint32_t agent, uint64_t applied)
 {
     for (const struct hub_item *item = hub->flow.log.first; item != NULL; item = item->next)
@@ -317,7 +317,7 @@ static aq_status flow_on_attach(struct aqi_hub *hub, uint32_t from, const struct
         return AQ_OK;
     }
     if (hub->root != NULL && frame->number > flow->applied) return AQ_EPROTO;
-    /* It may have more than we have: then it already knows what we send. */
+    /* It may have more entries than we have; then it ignores those that we forward. */
     if (frame->number < kept) {
         /* An agent above may have stored it: agents below us may have attached there meanwhile. */
         if (hub->root != NULL)
@@ -369,7 +369,7 @@ static void flow_call(struct aqi_hub *hub, uint32_t ancestor)
     hub->params.hooks.attach(hub->params.arg, ancestor);
 }
 
-/* No agent is left to call, or none could be reached in time. */
+/* There is no other agent to call, or none could be reached in time. */
 static void flow_lost_way(struct aqi_hub *hub, const char *why)
 {
     char text[AQI_CONTROL_TEXT];
@@ -383,7 +383,7 @@ static void flow_lost_way(struct aqi_hub *hub, const char *why)
 /*
  * An agent that was attached calls the next one and then the root. If only a link broke, it repeats
  * this, starting with its old parent: the network may recover any time, unless the root has ended.
- * A parent that ends may have tried all that for us, in vain.
+ * A parent that has ended may have tried all of that itself, in vain.
  */
 void aqi_hub_unreachable(struct aqi_hub *hub, uint32_t ancestor, bool gone, const char *why)
 {
@@ -601,7 +601,7 @@ static uint64_t flow_tick_children(struct aqi_hub *hub)
     return next;
 }
 
-/* As long as the root waits for us, or for the first of our subtree. */
+/* Stay disconnected as long as the root waits for us, or for the first of our subtree. */
 static uint64_t flow_tick_alone(struct aqi_hub *hub)
 {
     struct hub_flow *flow = &hub->flow;

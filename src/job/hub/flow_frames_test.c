@@ -14,7 +14,8 @@ static size_t packed(const struct hub_note *what, uint8_t bytes[256])
     return len;
 }
 
-/* At 1, whose parent is 0 and to which 3 is attached, but not 4; and at the root with 1 and 2. */
+/* Sent to 1, with parent 0 and child 3, but not 4, attached; and to the root, with 1 and 2
+ * attached. */
 static void nonsense_changes_nothing(void **state)
 {
     const uint32_t epoch = 1;
@@ -116,7 +117,8 @@ static void what_all_have_is_said(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* The agent through which its facts came is lost, and an ancestor of that one is this agent. */
+/* The child through which an agent's facts came is lost, but an ancestor of the agent is
+ * attached. */
 static void acknowledgements_find_another_way(void **state)
 {
     (void)state;
@@ -206,7 +208,7 @@ static void many_bytes_are_acknowledged_at_once(void **state)
 
 /* --- the end --------------------------------------------------------------------------------- */
 
-/* Only an agent that never reached the root needs the process that started it. */
+/* Only an agent that has never reached the root needs the process that started it. */
 static void who_has_started_it_is_gone(void **state)
 {
     (void)state;
@@ -266,7 +268,7 @@ static void who_is_without_hope_is_deaf(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* The reason for the lost connection is reported if it is known, but not an old one. */
+/* The reason for the lost connection is reported if it is known, but not that of an earlier one. */
 static void why_there_was_no_way(void **state)
 {
     (void)state;
@@ -303,7 +305,7 @@ static void who_has_done_its_part_ends_well(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* It must be called when it stops waiting for the first of them. */
+/* The hub must be called when it stops waiting for the first of them. */
 static void lost_children_have_their_time(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void acknowledgements_are_of_whom_they_name(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* The position of 7 says nothing about 15 below it. */
+/* The log position of 7 implies nothing about 15 below it. */
 static void entries_are_kept_for_all_below(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void entries_are_kept_for_all_below(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* Those below an agent that is declared dead may still need what it did not pass on. */
+/* Agents below one that is declared dead may still need entries that it did not forward. */
 static void entries_are_kept_for_orphans(void **state)
 {
     (void)state;
@@ -207,7 +207,7 @@ static void who_has_lost_its_parent_calls_twice(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* As long as the root waits, and not continuously. */
+/* It calls as long as the root waits, but not continuously. */
 static void who_is_cut_off_calls_over_and_over(void **state)
 {
     static const uint32_t callers[] = {1, 15};
@@ -247,7 +247,7 @@ static void who_is_cut_off_calls_over_and_over(void **state)
         }
 }
 
-/* It ends, and agents below it, which still belong to the job, look elsewhere. */
+/* It ends, and agents below it, which still belong to the job, attach elsewhere. */
 static void who_is_given_up_hears_it_from_the_log(void **state)
 {
     (void)state;
@@ -328,7 +328,7 @@ static void who_never_answers_ends_the_job(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* The others have it, and would wait for the ranks of this one. */
+/* Other hosts have the result, and would wait for the ranks of this one. */
 static void who_has_no_room_for_a_result_ends_the_job(void **state)
 {
     (void)state;

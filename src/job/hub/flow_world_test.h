@@ -1,4 +1,4 @@
-/* One hub and others that the test plays. */
+/* One hub, and others played by the test. */
 #ifndef HUB_FLOW_WORLD_TEST_H
 #define HUB_FLOW_WORLD_TEST_H
 

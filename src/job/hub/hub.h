@@ -1,9 +1,9 @@
 /*
  * The state of a job: which processes have joined, their messages and agreements, and how the job
- * ends. Pure state: messages and the time go in, messages and signals come out by hooks. No system
- * call, no clock, so whole jobs run in a unit test.
+ * ends. Input: messages and the time; output: messages and signals, by hooks. It makes no system
+ * call and reads no clock, so whole jobs run in a unit test.
  *
- * Each host has an agent, a process that its ranks are connected to, and each agent has a hub. The
+ * Each host has an agent, a process to which its ranks are connected, and each agent has a hub. The
  * agents form a tree; the first, the root, makes all decisions.
  *
  * - Up go *facts*: a rank joined, is ready, left, died and why. An agent keeps its facts until the
@@ -12,9 +12,9 @@
  *   this order and passes it on. So all survivors see the same.
  *
  * An agent that loses its parent attaches to the grandparent, or else to the root: it announces its
- * last entry and gets those after it, and it and all below it resend facts that are not
- * acknowledged. So the loss of an agent costs only the ranks of its host. An agent that cannot
- * reach the root ends its ranks.
+ * last entry and gets those after it, and it and all agents below resend unacknowledged facts. So
+ * the loss of an agent costs only the ranks of its host. An agent that cannot reach the root ends
+ * its ranks.
  *
  * A broken link does not imply a dead agent: the lower one repeatedly calls the next one above, the
  * root and its lost parent, while the root waits for it. An agent that has ended is declared dead
@@ -42,7 +42,7 @@ enum {
     AQI_STREAMS
 };
 
-/* Exit codes of the job itself; otherwise it is that of a rank. */
+/* Exit codes of the job itself; otherwise the job's code is that of a rank. */
 enum aqi_exit_code {
     AQI_EXIT_FAILED =
         1, /* the job could not start, or a rank left without aq_finalize with code 0 */
@@ -55,7 +55,7 @@ enum aqi_rank_state {
     AQI_RANK_STARTED, /* has not called aq_init, and perhaps never will */
     AQI_RANK_JOINED,  /* said HELLO */
     AQI_RANK_LEFT,    /* said BYE: its end affects no other */
-    AQI_RANK_LOST     /* died after it joined, and the job goes on without it */
+    AQI_RANK_LOST     /* died after it joined, and the job continues without it */
 };
 
 struct aqi_hub;
@@ -75,7 +75,7 @@ struct aqi_hub_hooks {
     /* This agent's link is no longer needed: the agent is not part of the job, or said so
      * itself. */
     void (*detach)(void *arg, uint32_t agent);
-    /* A signal to all processes of a rank of this host. */
+    /* Send a signal to all processes of a rank of this host. */
     void (*kill)(void *arg, uint32_t rank, int number);
     /* The job is stopped or continued: while stopped, hosts may be silent. May be NULL. */
     void (*pause)(void *arg, bool paused);
@@ -92,11 +92,11 @@ struct aqi_hub_hooks {
     void (*output)(void *arg, uint32_t rank, unsigned stream, const void *bytes, size_t len);
     /* Data given to the root's aqi_hub_input, for rank 0; `len` of 0 is its end. */
     void (*input)(void *arg, const void *bytes, size_t len);
-    /* This stream no longer has a reader: the ranks of this host shall notice. */
+    /* This stream no longer has a reader: have the ranks of this host notice. */
     void (*shut)(void *arg, unsigned stream);
     /* Report the counters of this host's ranks at this interval; 0: stop. May be NULL. */
     void (*watch)(void *arg, uint64_t interval_ns);
-    /* Report once what they know of their peers; `turn` identifies the query. May be NULL. */
+    /* Report once what the ranks know of their peers; `turn` identifies the query. May be NULL. */
     void (*peers)(void *arg, uint32_t turn);
     /* Descriptors for a result: of all ranks' parts, and of an object that ranks of a host share.
      */
@@ -104,15 +104,15 @@ struct aqi_hub_hooks {
     aq_status (*share)(void *arg, const char *name, size_t bytes, struct aqi_parcel **parcel);
     /* The job has ended: no more hooks will be called. */
     void (*over)(void *arg, int code);
-    /* This agent cannot go on. Ends the process; its ranks die with it. */
+    /* This agent cannot continue. Must end the process; its ranks die with it. */
     void (*die)(void *arg, const char *why);
 };
 
 struct aqi_hub_params {
     uint32_t ranks;
     uint32_t agents;
-    uint32_t agent;           /* which one this is; 0: the root */
-    uint32_t fanout;          /* children of an agent at most */
+    uint32_t agent;           /* this one; 0: the root */
+    uint32_t fanout;          /* maximum number of children of an agent */
     const uint32_t *agent_of; /* of each rank; NULL: one agent has them all. Borrowed. */
     const char *const *hosts; /* names of the agents' hosts; NULL where there is one. Borrowed. */
     /* Number of hosts with ranks, and the number of this one, where `agent_of` does not show it;
@@ -124,7 +124,7 @@ struct aqi_hub_params {
     uint8_t key[AQI_JOB_KEY_BYTES];
     bool survive;
     uint64_t start_timeout_ns, exit_timeout_ns;
-    uint64_t host_timeout_ns; /* an agent whose link broke is declared dead after it */
+    uint64_t host_timeout_ns; /* after which an agent with a broken link is declared dead */
     uint64_t timeout_ns;      /* of the job; 0: none */
     uint64_t now_ns;
     struct aqi_hub_hooks hooks;
@@ -144,12 +144,11 @@ void aqi_hub_stopped(struct aqi_hub *hub, uint64_t ns);
 /* --- the ranks of this host --------------------------------------------------------------------
  */
 
-/* Its process runs. */
+/* Its process has been started. */
 void aqi_hub_started(struct aqi_hub *hub, uint32_t rank, int pid);
 /* Whether a process that said HELLO may take this rank's place; otherwise `why` says why not. */
 aq_status aqi_hub_may_join(struct aqi_hub *hub, uint32_t rank, char why[AQI_CONTROL_TEXT]);
-/* It may: send it JOB. `name` is the name of its program if that is not the one that was
- * started. */
+/* It has joined: send it JOB. `name`: that of its program, if not the one that was started. */
 void aqi_hub_joined(struct aqi_hub *hub, uint32_t rank, int pid, const char *name);
 /* It sent this message. AQ_EPROTO: malformed; the state is unchanged. */
 aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_control *message);
@@ -161,9 +160,9 @@ void aqi_hub_lost(struct aqi_hub *hub, uint32_t rank);
 void aqi_hub_printed(struct aqi_hub *hub, uint32_t rank, unsigned stream, const void *bytes,
                      size_t len);
 bool aqi_hub_has_room(const struct aqi_hub *hub);
-/* Rank 0 has taken this many bytes of its standard input from us. */
+/* Rank 0 has taken this many bytes of its standard input. */
 void aqi_hub_took(struct aqi_hub *hub, size_t len);
-/* This host cannot do its part, as the text says. */
+/* This host cannot do its part, for the reason in the text. */
 void aqi_hub_failed(struct aqi_hub *hub, int code, const char *fmt, ...) AQI_PRINTF(3, 4);
 /* "rank 3 (pid 4711, ./program)", with the host in brackets if there are several */
 #define AQI_RANK_NAME_BYTES 256
@@ -175,7 +174,7 @@ uint32_t aqi_hub_ranks(const struct aqi_hub *hub); /* of all hosts */
 /* AQI_NO_RANK: of another host. */
 uint32_t aqi_hub_index(const struct aqi_hub *hub, uint32_t rank);
 uint32_t aqi_hub_rank_at(const struct aqi_hub *hub, uint32_t index);
-/* Its process that has joined; 0: none. */
+/* The process ID of the process that has joined; 0: none. */
 int aqi_hub_pid(const struct aqi_hub *hub, uint32_t index);
 
 /* --- other agents -------------------------------------------------------------------------------
@@ -203,16 +202,16 @@ uint32_t aqi_hub_parent(uint32_t agent, uint32_t fanout);
 /* --- the root -----------------------------------------------------------------------------------
  */
 
-/* The user or the system ends the job; on the second signal at once. */
+/* The user or the system ends the job, on the second signal at once. */
 void aqi_hub_signal(struct aqi_hub *hub, int number);
 /* Send a signal to all ranks, SIGTSTP or SIGCONT; at other agents than the root, to those of the
  * host. */
 void aqi_hub_pass(struct aqi_hub *hub, int number);
-/* For the standard input of rank 0; no bytes: its end. */
+/* Data for the standard input of rank 0; no bytes: its end. */
 void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len);
-/* Bytes of it that rank 0 has not taken. */
+/* Bytes of it that rank 0 has not taken yet. */
 size_t aqi_hub_input_waiting(const struct aqi_hub *hub);
-/* While `hold`, there is no room for output of ranks of other hosts; they wait. */
+/* While `hold` is set, there is no room for output of ranks of other hosts, which waits. */
 void aqi_hub_hold_output(struct aqi_hub *hub, bool hold);
 /* Output of ranks to this stream no longer has a reader. */
 void aqi_hub_shut_output(struct aqi_hub *hub, unsigned stream);
@@ -227,12 +226,12 @@ void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn);
 int aqi_hub_code(const struct aqi_hub *hub);
 void aqi_hub_code_at_least(struct aqi_hub *hub, int code);
 bool aqi_hub_ending(const struct aqi_hub *hub);
-/* Something does not end: do not wait for anything any longer. */
+/* Whether something does not end: do not wait for anything any longer. */
 bool aqi_hub_abandoned(const struct aqi_hub *hub);
 /* At the end: report the ranks that died while the job continued, and why. */
 void aqi_hub_tell_lost(struct aqi_hub *hub);
 bool aqi_hub_agent_here(const struct aqi_hub *hub, uint32_t agent);
-/* Number of agents that are, including the root; 0 at other agents, which do not know. */
+/* Number of agents attached, including the root; 0 at other agents, which do not know. */
 uint32_t aqi_hub_agents_here(const struct aqi_hub *hub);
 
 #endif

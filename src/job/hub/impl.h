@@ -1,4 +1,4 @@
-/* Private to a hub: what its files share. */
+/* Private to a hub: shared by its files. */
 #ifndef HUB_IMPL_H
 #define HUB_IMPL_H
 
@@ -12,7 +12,7 @@ struct hub_part {
     uint32_t calls; /* calls completed */
     bool inside;    /* the first piece of the next has arrived */
     bool whole;     /* and the last piece */
-    bool told;      /* and the root has it */
+    bool told;      /* and was sent to the root */
     uint32_t call;
     uint64_t bytes, got;
     size_t name_len;
@@ -24,13 +24,13 @@ struct hub_local {
     enum aqi_rank_state state;
     bool running;
     bool leaving;
-    bool terminated;  /* we have sent SIGTERM or SIGKILL: how it ends means nothing */
+    bool terminated;  /* we have sent SIGTERM or SIGKILL, so how it ends is meaningless */
     bool unexplained; /* its end has been reported to the root, but not the cause */
     int pid;          /* the process that was started */
-    int joined_pid;   /* the process that said HELLO: the same, or one started by a shell */
-    char program[16]; /* of that process, if it is another one */
-    uint64_t lost_ns; /* when that one ended without BYE; 0: it has not */
-    unsigned asleep;  /* checks in a row that found it killed and asleep */
+    int joined_pid;   /* the process that said HELLO: the same, or a child of a shell */
+    char program[16]; /* of joined_pid, if it is another process */
+    uint64_t lost_ns; /* when joined_pid ended without BYE; 0: it has not */
+    unsigned asleep;  /* consecutive checks that found it killed and asleep */
     struct hub_part part;
 };
 
@@ -58,7 +58,8 @@ struct hub_items {
 
 struct hub_child {
     uint32_t agent;
-    bool attached;     /* otherwise it has yet to attach, or is lost and its children have yet to */
+    bool attached;     /* otherwise it has not attached yet, or it is lost and its children have not
+                          attached yet */
     uint32_t epoch;    /* number of this link among its links to ancestors */
     uint64_t applied;  /* that its whole subtree has; later ones are kept for it */
     uint64_t until_ns; /* not attached: how long its share of the log is kept */
@@ -78,8 +79,8 @@ struct hub_flow {
     size_t room;
     uint32_t *via; /* for each agent, the child from which its last fact came */
     struct hub_items log;
-    uint64_t applied;       /* number of the last entry received */
-    uint64_t reported;      /* number up to which the parent knows that our subtree has the log */
+    uint64_t applied;  /* number of the last entry received */
+    uint64_t reported; /* number up to which our subtree has the log, as reported to the parent */
     struct hub_items facts; /* ours, not acknowledged; at the root: not handled yet */
     uint64_t said;          /* number of the last one */
     size_t waiting;         /* bytes of them */
@@ -107,7 +108,7 @@ struct hub_agent {
     bool lost;
     bool closed;       /* no process runs there or ever will */
     uint32_t at;       /* the agent it is attached to */
-    uint32_t epoch;    /* number of that link among its links to ancestors */
+    uint32_t epoch;    /* number of that link among its links to ancestors so far */
     uint64_t facts;    /* facts received from it */
     uint64_t got;      /* facts acknowledged to it */
     size_t bytes;      /* bytes of facts since then */
@@ -137,7 +138,7 @@ struct hub_end {
     bool abandoned;
     uint64_t grace_ns;  /* when the end begins even if not all ranks want it; 0: no rank does */
     uint64_t wanted_ns; /* when the latest rank requested the end, other than by agreeing */
-    uint32_t come;      /* number of such ranks */
+    uint32_t come;      /* number of ranks that requested the end */
     uint64_t left_ns; /* when to check that all ranks have followed rank `left`; 0: none has left */
     uint32_t left;
     uint64_t ask_ns;   /* when the others are asked, or asked again */
@@ -214,15 +215,16 @@ void hub_pump(struct aqi_hub *hub);
 /* flow.c */
 void flow_open(struct aqi_hub *hub);
 void flow_close(struct aqi_hub *hub);
-/* Tell the root, at once if that is us (by the next pump). */
+/* Tell the root, at once (by the next pump) if this is the root. */
 void flow_fact(struct aqi_hub *hub, const struct hub_note *note);
 /* Root: append to the log, apply here, pass on. */
 void flow_entry(struct aqi_hub *hub, const struct hub_note *note);
-/* Time limit for agents whose parent is declared dead, which may have been waited for itself. */
+/* Time limit for agents whose parent has been declared dead, perhaps after having been waited
+ * for. */
 uint64_t flow_orphans_ns(const struct aqi_hub *hub);
-/* Root: remove the agent, and what it has not reported yet, from the job. */
+/* Root: remove the agent from the job, and with it anything it has not reported yet. */
 void flow_give_up(struct aqi_hub *hub, uint32_t agent, const char *why);
-/* Root: acknowledge facts, unless too few have come since. */
+/* Root: acknowledge facts, `now` or only if enough have arrived since the last time. */
 void flow_got(struct aqi_hub *hub, uint32_t agent, bool now);
 uint64_t flow_tick(struct aqi_hub *hub);
 
@@ -272,7 +274,7 @@ void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t ra
 
 /* collective.c */
 void collective_part(struct aqi_hub *hub, uint32_t agent, const struct hub_note *note);
-/* Whether this is why the last call failed, already reported to the user. */
+/* Whether `why` is the reason for the last failed call, which has already been reported. */
 bool collective_said(const struct aqi_hub *hub, const char *why);
 /* A rank left or ended: check whether the current call can still be completed. */
 void collective_check(struct aqi_hub *hub);
@@ -294,7 +296,7 @@ void end_died(struct aqi_hub *hub, uint32_t rank, int code, const char *text);
 void end_left(struct aqi_hub *hub, uint32_t rank);
 /* Check whether all have ended, or want to. */
 void end_check(struct aqi_hub *hub);
-/* Judge deaths that are waiting for it. */
+/* Judge pending deaths. */
 void end_deaths(struct aqi_hub *hub);
 uint64_t end_tick(struct aqi_hub *hub);
 

@@ -56,7 +56,7 @@ void local_close(struct aqi_hub *hub)
     free(hub->index);
 }
 
-/* --- what ranks do -------------------------------------------------------------------------- */
+/* --- ranks ---------------------------------------------------------------------------------- */
 
 void aqi_hub_started(struct aqi_hub *hub, uint32_t rank, int pid)
 {
@@ -158,7 +158,7 @@ aq_status aqi_hub_said(struct aqi_hub *hub, uint32_t rank, const struct aqi_cont
     return status;
 }
 
-/* How its process has ended, with status `status` of waitpid; returns the code. */
+/* Describe how its process has ended, with `status` of waitpid. Returns the exit code. */
 static int local_describe(const struct aqi_hub *hub, const struct hub_local *local, int status,
                           char *text, size_t room)
 {

@@ -80,9 +80,10 @@ struct hub_frame {
     size_t raw_len;
 };
 
-/* The bytes of a note behind `room` free ones for a frame's head. NULL: no memory. */
+/* The bytes of a note, preceded by HUB_FRAME_HEAD free ones for the head of a frame. NULL: out of
+ * memory. */
 struct aqi_parcel *hub_note_encode(const struct hub_note *note);
-/* Returns false if malformed. `data` points into the bytes; a text is not yet made printable. */
+/* Returns false if malformed. `data` points into the bytes; text may contain unprintable bytes. */
 bool hub_note_decode(const void *bytes, size_t len, struct hub_note *note);
 
 void hub_frame_head(const struct hub_frame *frame, uint8_t head[HUB_FRAME_HEAD]);

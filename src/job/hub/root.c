@@ -78,7 +78,7 @@ void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state)
 
 /* --- facts about agents --------------------------------------------------------------------- */
 
-/* Schedule the start for this time; 0: cancel. */
+/* Declare the agent dead after this time unless it reconnects; 0: cancel. */
 static void root_orphan(struct aqi_hub *hub, struct hub_agent *agent, uint64_t wait_ns)
 {
     hub->root->orphans -= agent->until_ns != 0;
@@ -132,8 +132,8 @@ static void root_agent_lost(struct aqi_hub *hub, uint32_t lost, const char *why)
 }
 
 /*
- * It notices no later than those above it, plus a keep-alive interval, and then has time for two
- * calls.
+ * The agent notices no later than those above it, plus a keep-alive interval, and then has time for
+ * two calls.
  */
 static void root_line_broken(struct aqi_hub *hub, uint32_t number, const char *why)
 {
@@ -359,7 +359,7 @@ static bool root_list_absent(const struct aqi_hub *hub, char *text, size_t room)
     return absent != 0;
 }
 
-/* A host that never answers is waited for by all others, or by none. */
+/* The job cannot start if a host has not attached in time. */
 static uint64_t root_tick_absent(struct aqi_hub *hub)
 {
     struct hub_root *root = hub->root;

@@ -12,7 +12,7 @@
 
 #define MOST 16
 
-/* The environments seen from hydra, srun and mpirun, as far as they matter. */
+/* The relevant part of environments set by hydra, srun and mpirun. */
 #define HYDRA     "PMI_FD=6", "PMI_RANK=1", "PMI_SIZE=3", "HYDI_CONTROL_FD=7", "MPI_LOCALNRANKS=3"
 #define SLURM(n)  "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=" n, "SLURM_PROCID=1", "SLURM_NTASKS=" n
 #define SLURM_PMI "PMI_FD=11", "PMI_JOBID=1.0", "PMI_RANK=1", "PMI_SIZE=3"

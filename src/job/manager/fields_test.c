@@ -44,7 +44,7 @@ static void messages_of_managers(void **state)
     assert_int_equal(fields.count, 4);
     assert_string_equal(manager_field(&fields, "value"), "one;two");
     assert_string_equal(manager_field(&fields, "last"), "x y");
-    assert_true(cut("cmd=a;;;b=1", ';', &fields)); /* twice, and then one that separates */
+    assert_true(cut("cmd=a;;;b=1", ';', &fields)); /* a doubled one, then a separator */
     assert_string_equal(manager_field(&fields, "cmd"), "a;");
     assert_string_equal(manager_field(&fields, "b"), "1");
 }

@@ -1,4 +1,4 @@
-/* Tests hosts.c: mappings as managers write them, and what follows from one. */
+/* Tests hosts.c: mappings as managers write them, and the resulting hosts. */
 #include "manager_impl.h"
 
 #include <setjmp.h>
@@ -122,7 +122,7 @@ static void hosts_are_numbered_by_ranks(void **state)
     free(manager.host_of);
 }
 
-/* A manager without a mapping, which passes on what ranks put. */
+/* A manager without a mapping, which passes on the values put by ranks. */
 static struct {
     uint64_t other; /* what ranks 1 and 2 have put */
     uint64_t mine;

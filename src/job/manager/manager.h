@@ -101,17 +101,17 @@ struct aqi_manager_kind {
     aq_status (*barrier)(struct aqi_manager *manager);
 
     /*
-     * Ask the manager to end all processes of the job, with exit code `code` where it can (1 to
-     * 255), and to say `text`. It may end this one before the call returns; otherwise the caller
+     * Ask the manager to end all processes of the job, if possible with exit code `code` (1 to
+     * 255), and to print `text`. It may end this one before the call returns; otherwise the caller
      * must end it at once with that code, without a fence or get before: some managers only notice
      * that a process ends without close. After it, close does not sign off. Not async-signal-safe.
      */
     void (*abort)(struct aqi_manager *manager, int code, const char *text);
 
     /*
-     * Leave orderly, so that the manager does not treat the end of this process as a crash: call
-     * before every exit that is not one. Does not wait for the other ranks, and for the manager at
-     * most a second. Frees what open made.
+     * Leave in an orderly way, so that the manager does not treat the end of this process as a
+     * crash: call it before every other exit. Does not wait for the other ranks, and for the
+     * manager at most a second. Frees what open made.
      */
     void (*close)(struct aqi_manager *manager);
 };
@@ -138,7 +138,7 @@ aq_status aqi_manager_choose(const struct aqi_manager_kind **kind);
 
 /*
  * Whether this process is one of several started by a manager that cannot be reached, so that each
- * would believe to be alone. If so, writes which manager it was, what is missing and what to do (at
+ * would run as a job of one. If so, writes which manager it was, what is missing and what to do (at
  * most `room` bytes with NUL) and returns true. Checks only the environment.
  */
 bool aqi_manager_mistake(char *text, size_t room);

@@ -76,9 +76,9 @@ struct manager_fields {
  * separator is part of a value, as in PMI-2. Returns false if malformed.
  */
 bool manager_cut(char *text, char separator, struct manager_fields *fields);
-/* The value of the first field of this name; NULL: none. */
+/* The value of the first field with this name; NULL: none. */
 const char *manager_field(const struct manager_fields *fields, const char *name);
-/* The same for a number of at most `most`; false: none. */
+/* Likewise for a number of at most `most`. Returns false if there is none. */
 bool manager_field_number(const struct manager_fields *fields, const char *name, uint32_t most,
                           uint32_t *number);
 /* A decimal number of at most `most`, and nothing else. */

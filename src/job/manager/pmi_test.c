@@ -58,7 +58,7 @@ static void message(const char *text)
     say(text, strlen(text));
 }
 
-/* Everything that the rank has sent; it has closed its end. */
+/* Check everything that the rank has sent before it closed its end. */
 static void expect_said(const char *text)
 {
     static char said[65536];

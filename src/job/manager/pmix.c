@@ -266,8 +266,8 @@ static aq_status pmix_get(struct aqi_manager *manager, uint32_t rank, const char
     return status;
 }
 
-/* Open MPI's mpirun (4.1) sometimes hangs if it receives this while ranks are in a fence; it
- * also handles the end of a process without finalize, and ends with its code. */
+/* Open MPI's mpirun (4.1) sometimes hangs if it receives this while ranks are in a fence. It also
+ * notices the end of a process without finalize, and exits with its code. */
 static void pmix_abort(struct aqi_manager *manager, int code, const char *text)
 {
     struct pmix_manager *pmix = pmix_of(manager);

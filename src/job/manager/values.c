@@ -1,4 +1,4 @@
-/* Values as text that any PMI carries, in pieces that are short enough. */
+/* Values as text for any PMI, in pieces that are short enough. */
 #include "base/fail.h"
 #include "manager_impl.h"
 

@@ -1,4 +1,4 @@
-/* Tests values.c: any bytes there and back as short texts, and malformed texts. */
+/* Tests values.c: any bytes to short texts and back, and malformed texts. */
 #include "manager_impl.h"
 
 #include <setjmp.h>
@@ -146,7 +146,7 @@ static void a_piece_of_one_byte(void **state)
     assert_int_equal(get(3, "key", 22), AQ_EPROTO);
 }
 
-/* No manager is asked for them. */
+/* They are rejected without asking the manager. */
 static void values_that_cannot_be(void **state)
 {
     (void)state;
