@@ -12,11 +12,11 @@
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000)        /* to deliver what was sent before a disconnect */
+#define CONN_FLUSH_NS UINT64_C(2000000000)        /* limit on delivering sends at a disconnect */
 
-enum { CONN_OTHER = 1 /* code of a rejected call: it is of another version */ };
+enum { CONN_OTHER = 1 /* code of a rejected call: another version */ };
 
-/* Precedes the data of a call, and is the answer. */
+/* Precedes the data of a call; also the answer. */
 struct conn_hello {
     uint32_t magic; /* and the version, in the highest byte */
     uint32_t attribute;
@@ -142,7 +142,7 @@ static uint64_t conn_patience(const struct timeval *timeout)
     return aqi_max(s * 1000000000 + us * 1000, 1);
 }
 
-/* No process answers, and there is no server that data could go to. */
+/* Nothing answers, and there is no server to receive data. */
 static aq_status conn_join_group(struct aqc_conn *conn, const char *uri)
 {
     char inside[256];
@@ -203,14 +203,14 @@ int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, const void *da
         aq_status st = aqc_conn_is_group(conn)
                            ? conn_join_group(conn, uri)
                            : conn_call(conn, uri, data_ptr, data_len, conn_patience(timeout));
-        /* Programs try again after an event, but end when a call fails. */
+        /* Programs retry after an event, but end when a call fails. */
         if (st != AQ_OK) conn_failed(conn, CCI_EVENT_CONNECT, aqc_status(st));
     }
     aqc_unlock();
     return status;
 }
 
-/* --- being called ---------------------------------------------------------------------------- */
+/* --- incoming requests ----------------------------------------------------------------------- */
 
 static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_info *info)
 {
@@ -222,7 +222,7 @@ static const struct conn_hello *conn_hello(aq_connection *below, aq_connection_i
     return hello->magic == conn_magic() && ordered ? hello : NULL;
 }
 
-/* The request is not one of ours. */
+/* Reject a request that is not one of ours. */
 static void conn_reject(aq_connection *below)
 {
     aq_connection_info info;
@@ -276,7 +276,7 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     aqc_event_push(event);
 }
 
-/* The connection that a request asks for; NULL: it is none, or was answered. */
+/* The connection of a request; NULL: it is not a request, or has been answered. */
 static struct aqc_conn *conn_asked(cci_event_t *request)
 {
     struct aqc_event *event = AQI_OF(request, struct aqc_event, pub);
@@ -304,8 +304,7 @@ int cci_accept(cci_event_t *conn_req, const void *context)
         if (st == AQ_OK)
             conn_set_state(conn, AQC_JOINING);
         else
-            conn_failed(conn, CCI_EVENT_ACCEPT,
-                        CCI_ETIMEDOUT); /* the caller does not wait any longer */
+            conn_failed(conn, CCI_EVENT_ACCEPT, CCI_ETIMEDOUT); /* the caller no longer waits */
     }
     aqc_unlock();
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
@@ -332,7 +331,7 @@ int cci_reject(cci_event_t *conn_req)
     return conn != NULL ? CCI_SUCCESS : CCI_EINVAL;
 }
 
-/* --- what happens to a connection ------------------------------------------------------------- */
+/* --- events of connections -------------------------------------------------------------------- */
 
 static void conn_opened(struct aqc_conn *conn, cci_event_type_t type)
 {
@@ -385,7 +384,8 @@ static void conn_event(const aq_connection_event *event)
     struct aqc_conn *conn = event->context;
     aq_connection_info info;
     if (event->connection == NULL) {
-        /* Without a carrier an interface is up, as when devices are found: this host is reached. */
+        /* An interface without a carrier counts as up, as when devices are found: it still reaches
+         * this host. */
         aqc_ep_interface(event->context,
                          event->type == AQ_LISTENER_UP || event->status == AQ_EPEER);
         return;
@@ -398,7 +398,7 @@ static void conn_event(const aq_connection_event *event)
         (void)aq_connection_close(event->connection);
         return;
     }
-    /* The program gets a status only. */
+    /* Log the reason, since the program only gets a status. */
     if (event->type == AQ_CONNECTION_FAILED &&
         aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
         aqi_log(AQI_LOG_WARN, "cci", "a server refuses a call: %s", info.reason);

@@ -76,7 +76,7 @@ static const char *device_get(const struct aqc_device *device, const char *key)
     return NULL;
 }
 
-/* A number of a key; `def` if it is missing or none. */
+/* The number given for a key; `def` if it is missing or malformed. */
 static unsigned long device_number(const struct aqc_device *device, const char *key,
                                    unsigned long def)
 {
@@ -115,7 +115,7 @@ static void device_describe(struct aqc_device *device, const char *interface)
     device->pub.pci.func = func;
 }
 
-/* Find the interface that has this name or, if `ip` is given, this address. */
+/* Find the interface with this name or, if `ip` is given, this address. */
 static bool device_find_interface(struct aqc_device *device, const char *interface, const char *ip)
 {
     struct ifaddrs *all, *at;
@@ -136,7 +136,7 @@ static bool device_find_interface(struct aqc_device *device, const char *interfa
     return found;
 }
 
-/* False: it names none, or there is none. */
+/* Returns false if the device names no interface, or there is no such interface. */
 static bool device_find(struct aqc_device *device)
 {
     const char *ip = device_get(device, "ip"), *interface = device_get(device, "interface");
@@ -161,7 +161,7 @@ void aqc_device_set_up(const struct aqc_device *device, bool up)
 
 /* --- a device of a file ---------------------------------------------------------------------- */
 
-/* Fill in what the keys say. False: it is none of ours. */
+/* Fill in the device from its keys. Returns false if it is not supported. */
 static bool device_finish(struct aqc_device *device)
 {
     const char *transport = device_get(device, "transport");

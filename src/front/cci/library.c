@@ -13,10 +13,10 @@
 struct aqc aqc;
 
 enum {
-    LIBRARY_ROUNDS = 64,  /* of progress between two looks for connection events */
+    LIBRARY_ROUNDS = 64,  /* of progress between two checks for connection events */
     LIBRARY_SPINS = 4096, /* rounds of a blocking call before it sleeps */
     LIBRARY_GRACE_MS = 1, /* without a call by the program, before the thread acts */
-    LIBRARY_LOOK_MS = 5,  /* between two looks at timeouts */
+    LIBRARY_LOOK_MS = 5,  /* between two checks of timeouts */
     LIBRARY_MS = 1000000  /* in ns */
 };
 
@@ -235,8 +235,9 @@ static void library_nap(void)
 }
 
 /*
- * The program makes calls, which make progress. The lock is left alone: a thread that is preempted
- * with it delays the program. Returns the number of calls once there was none for a while.
+ * Wait until the program has made no call, which would make progress, for a while. Does not take
+ * the lock: if this thread were preempted while holding it, the program would be delayed. Returns
+ * the number of calls.
  */
 static uint32_t library_await_silence(uint32_t seen)
 {
@@ -245,7 +246,7 @@ static uint32_t library_await_silence(uint32_t seen)
     return seen;
 }
 
-/* Sleep until something arrives, the program makes a call, or a timeout has to be looked at. */
+/* Sleep until something arrives, the program makes a call, or timeouts must be checked. */
 static void library_sleep(void)
 {
     struct pollfd fds[] = {{.fd = aqc.thread_wake, .events = POLLIN},
@@ -274,8 +275,8 @@ static bool library_turn(void)
 }
 
 /*
- * A program that makes calls makes progress by them. Once it has made none for a millisecond, this
- * thread does it, until the next call.
+ * A program makes progress by its calls. Once it has made none for a millisecond, this thread makes
+ * progress until the next call.
  */
 static void *library_run(void *unused)
 {

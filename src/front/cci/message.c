@@ -1,10 +1,10 @@
 /*
- * cci: messages and what is known of them.
+ * cci: messages and their acknowledgment.
  *
- * Connections are ordered. Both sides acknowledge by counting: messages that have arrived, which
- * completes sends, and room that the program has given back by returning events, which lets the
- * other side send. Both counts go with each message, and in notes where none goes that way. In
- * groups nothing is counted: what its receiver has no room for is lost.
+ * Connections are ordered. Both sides acknowledge by counts: of messages that have arrived, which
+ * completes sends, and of room that the program has released by returning events, which lets the
+ * other side send. Both counts travel with each message, or in notes if there is none. Nothing is
+ * counted in groups: a receiver without room drops messages.
  */
 #include "front/cci/impl.h"
 
@@ -15,7 +15,7 @@
 
 enum { MESSAGE_HANDLER = AQ_HANDLER_BASE, MESSAGE_NOTE = AQ_HANDLER_BASE + 1 };
 enum { MESSAGE_GOT, MESSAGE_FREED, MESSAGE_ARGS }; /* of messages and notes */
-enum { MESSAGE_OWED = 32 /* messages, which are acknowledged though more arrive */ };
+enum { MESSAGE_OWED = 32 /* messages, acknowledged at once even if more arrive */ };
 
 static uint32_t message_units(uint32_t len)
 {
@@ -43,7 +43,7 @@ void aqc_conn_opened(struct aqc_conn *conn)
     if (conn->ops != NULL || conn->got != conn->told) aqc_conn_activate(conn);
 }
 
-/* The peer has taken so many messages, and its program has returned so many units. */
+/* The peer has received this many messages, and its program has returned this many units. */
 static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t freed)
 {
     if (freed != conn->freed_there) {
@@ -52,7 +52,7 @@ static void message_acknowledged(struct aqc_conn *conn, uint32_t got, uint32_t f
     }
     if (got == conn->acked) return;
     conn->acked = got;
-    /* Reported by the next round: a program answers before it looks at what it has sent. */
+    /* Completions are reported by the next round: a program replies before it looks for them. */
     if (conn->ops != NULL) aqc_conn_activate(conn);
 }
 
@@ -79,8 +79,8 @@ static void message_received(aq_am *am)
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
     uint32_t units = message_units((uint32_t)am->nbytes);
-    /* A peer that sends more than it may is not of our kind; what we have no memory for is lost,
-     * and so must be what follows. */
+    /* A peer that exceeds its window violates the protocol. If out of memory, the message is
+     * dropped, and then all later ones must be, too. */
     struct aqc_event *event =
         conn->deaf || conn->held + units > AQC_WINDOW ? NULL : message_new(conn, am, units);
     conn->deaf = event == NULL && !aqc_conn_is_group(conn);
@@ -175,7 +175,7 @@ static void message_note(struct aqc_conn *conn)
     if (st == AQ_OK) message_told(conn);
 }
 
-/* A message after a transfer leaves when that is complete, and all that follow wait for it. */
+/* A message that follows a transfer is sent once that is complete; all later ones wait for it. */
 static void message_push(struct aqc_conn *conn)
 {
     for (struct aqc_op *op; (op = conn->unsent) != NULL; conn->unsent = op->next) {
@@ -218,7 +218,7 @@ void aqc_conn_push(struct aqc_conn *conn)
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-/* Bytes of all pieces; more than `most` if that is less. */
+/* Bytes of all pieces; if more than `most`, any number above it. */
 static size_t message_len(const struct iovec *iov, unsigned count, size_t most)
 {
     size_t len = 0;
@@ -227,7 +227,7 @@ static size_t message_len(const struct iovec *iov, unsigned count, size_t most)
     return len;
 }
 
-/* The message has left; what remains is to report that. */
+/* The message has been sent: queue the report of its completion. */
 static int message_left(struct aqc_conn *conn, uint32_t seq, const void *context, int flags)
 {
     if ((flags & CCI_FLAG_SILENT) != 0) return CCI_SUCCESS;
@@ -321,7 +321,7 @@ void aqc_conn_watch(struct aqc_conn *conn)
         (void)!aq_connection_keepalive(conn->link_to, (uint64_t)conn->keepalive * 1000);
 }
 
-/* On an ordered connection all that follows what has failed fails, too. */
+/* On an ordered connection, all operations after a failed one fail, too. */
 static void message_send_times(struct aqc_conn *conn, uint64_t now)
 {
     for (struct aqc_op *op; (op = conn->ops) != NULL; aqc_op_complete(conn)) {

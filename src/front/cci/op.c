@@ -1,4 +1,4 @@
-/* cci: sends and transfers under way, and their completion. */
+/* cci: pending sends and transfers, and their completion. */
 #include "front/cci/impl.h"
 
 #include "base/clock.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether it is an endpoint or a connection: options of the two are distinct. */
+/* Whether the option is for connections; the options of endpoints and connections are distinct. */
 static bool option_is_of_connection(cci_opt_name_t name)
 {
     return name == CCI_OPT_CONN_SEND_TIMEOUT || name == CCI_OPT_CONN_KEEPALIVE_TIMEOUT;

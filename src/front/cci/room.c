@@ -1,7 +1,7 @@
 /*
- * cci: memory for messages. A program has many at a time and returns them soon: free() would give
- * so much back to the system each time, and malloc() fault it in again. So freed memory is kept in
- * lists by size, each twice the one before, up to a number of bytes in each list.
+ * cci: memory for messages. A program holds many at a time and returns them soon: free() would give
+ * that much back to the system each time, and malloc() fault it in again. So freed memory is kept
+ * in lists by size, each size twice the one before, up to a number of bytes per list.
  */
 #include "front/cci/impl.h"
 

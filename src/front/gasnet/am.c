@@ -61,7 +61,7 @@ static bool am_row_of(gex_AM_Entry_t *entry, aq_handler_entry *row)
     return entry->gex_fnptr != NULL && entry->gex_nargs <= UINT8_MAX;
 }
 
-/* Copies are never freed: messages and tokens refer to them. */
+/* Copies of the table are never freed: messages and tokens refer to them. */
 int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t count)
 {
     aq_handler_entry rows[AQGI_HANDLERS];

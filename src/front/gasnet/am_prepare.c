@@ -76,7 +76,7 @@ static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigne
 
 /*
  * Release the descriptor before the message is sent, since a commit may run handlers that prepare.
- * A commit that fails at once, as the flags allow, gets it back.
+ * If a commit would have to wait, and its flags forbid that, the descriptor remains in use.
  */
 int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_t nbytes,
                void *dest_addr, gex_Flags_t flags, const gex_AM_Arg_t *args, unsigned nargs)

@@ -142,8 +142,8 @@ void aqgi_signals_abort(void);
 /* segment.c: with segment mode everything, bind the first endpoints to all memory. */
 aq_status aqgi_segment_open(void);
 /*
- * segment.c: whether this process may attach this many bytes now. A GASNET_ code, as by
- * aqgi_refuse.
+ * segment.c: whether this process may attach this many bytes now. Returns a GASNET_ code, as
+ * aqgi_refuse does.
  */
 int aqgi_attachable(const char *call, uintptr_t size);
 /* segment.c: where the segments of all endpoints with this index are mapped. */
@@ -158,7 +158,7 @@ static inline bool aqgi_has_images(void)
 {
     return AQG_UNLIKELY(__atomic_load_n(&aqgi_images, __ATOMIC_RELAXED));
 }
-/* Continue pending ones; and forget those of a team that is destroyed. */
+/* Continue pending collectives; forget those of a team that is destroyed. */
 void aqgi_images_poll(void);
 void aqgi_images_forget(gex_TM_t tm);
 
@@ -172,8 +172,8 @@ int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t c
 bool aqgi_deliver_reply(const aq_am *carrier, gex_AM_Index_t index);
 
 /*
- * ratomic.c: the operation of Aqueduct, for several the lowest; and the size of a data type and its
- * name in Aqueduct, or 0 if it is none of the six.
+ * ratomic.c: Aqueduct's operation, of several the lowest; and the size of a data type and
+ * Aqueduct's type for it, or 0 if it is none of the six.
  */
 aq_op aqgi_op(gex_OP_t op);
 size_t aqgi_type(gex_DT_t dt, aq_type *type);

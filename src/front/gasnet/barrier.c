@@ -45,7 +45,7 @@ int gasnet_coll_barrier(gasnet_team_handle_t team, int id, int flags)
     return gasnet_coll_barrier_wait(team, id, flags);
 }
 
-/* 0: the last barrier was named, with `*id`. */
+/* Returns 0 if the last barrier was named, with its name in `*id`. */
 int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
 {
     int named = 0;

@@ -1,4 +1,4 @@
-/* Collectives of GASNet-EX: Aqueduct's own, by GASNet's names. */
+/* Collectives of GASNet-EX: Aqueduct's own, under GASNet's names. */
 #include "aqg.h"
 
 #include <gasnet_coll.h>

@@ -1,12 +1,12 @@
 /*
- * The collectives of GASNet-1 if processes have several images, which are threads that each make
- * every call with buffers of their own. The data of the images of a process is collected; the last
- * one starts one collective of the processes, and its result is distributed.
+ * The collectives of GASNet-1 if processes have several images: threads that each make every call,
+ * with their own buffers. The data of the images of a process is collected; the last one starts one
+ * collective of the processes, and its result is distributed.
  *
- * On a team, these form a queue in the order of the calls, which is the same in all processes. With
- * OUT_ALLSYNC, a barrier follows the distribution; later entries of the queue start after it. When
- * that is depends on the threads, so it uses a team of its own, where no other collective can come
- * in between.
+ * The calls on a team form a queue in their order, which is the same in all processes. With
+ * OUT_ALLSYNC, a barrier follows the distribution; later entries of the queue start after it. Its
+ * time depends on the threads, so it uses a separate team, where no other collective can come in
+ * between.
  */
 #include "coll_legacy.h"
 
@@ -67,7 +67,7 @@ static struct images_team *coll_images_team_new(gex_TM_t tm)
     return team;
 }
 
-/* The first time, collective over the team. */
+/* Find the team's entry. The first call is collective over the team. */
 static struct images_team *coll_images_team_of(gex_TM_t tm)
 {
     pthread_mutex_lock(&images_lock);
@@ -205,7 +205,8 @@ static void coll_images_collect(struct images_op *op)
         for (gasnet_image_t i = 0; i < here; i++)
             memcpy(op->in + i * c->nbytes, op->src[i], c->nbytes);
     if (c->kind != AQGI_REDUCE) return;
-    memcpy(op->in, op->src[here - 1], bytes); /* from the last one, in the order of the function */
+    memcpy(op->in, op->src[here - 1],
+           bytes); /* from the last image on, as the function's argument order requires */
     for (gasnet_image_t i = here - 1; i-- > 0;)
         aqgi_coll_fold(c, op->src[i], op->in);
 }
@@ -266,7 +267,7 @@ static bool coll_images_complete(struct images_op *op)
     return st == AQ_OK;
 }
 
-/* Continue all as far as possible. */
+/* Continue all operations of the team as far as possible. */
 static void coll_images_advance(struct images_team *team)
 {
     for (struct images_op *op = team->head; op != NULL; op = op->next) {
@@ -323,7 +324,7 @@ gasnet_coll_handle_t aqgi_images_start(const struct aqgi_coll *c)
     return (gasnet_coll_handle_t)(void *)((char *)op + 1);
 }
 
-/* Whether this one is complete, which uses up its handle; the last image to ask frees it. */
+/* Whether the operation is complete, which consumes its handle. Freed by the last image to ask. */
 static bool coll_images_over(gasnet_coll_handle_t *handle)
 {
     if (((uintptr_t)*handle & 1) == 0) return gex_Event_Test(*handle) == GASNET_OK;

@@ -103,7 +103,7 @@ void aqgi_coll_fold(const struct aqgi_coll *c, const void *left, void *right_and
 
 /* --- synchronization -------------------------------------------------------------------------- */
 
-/* Images also wait for those of their own process, which may not be running. */
+/* Images also wait for others of their process, which may not be running. */
 static void coll_legacy_images_wait(gasnet_coll_handle_t *ph, size_t n, bool some)
 {
     while (aqgi_images_test(ph, n, some) != GASNET_OK) {
@@ -174,7 +174,8 @@ static gasnet_coll_handle_t coll_legacy_start(const char *name, const struct aqg
 }
 
 /*
- * A call, and its form that returns a handle; behind PARAMETERS, their names in struct aqgi_coll.
+ * A call, and its form that returns a handle. PARAMETERS are followed by their names in struct
+ * aqgi_coll.
  */
 #define CALL(NAME, KIND, PARAMETERS, ...)                                                          \
     gasnet_coll_handle_t gasnet_coll_##NAME##_nb(gasnet_team_handle_t team, AQG_UNPACK PARAMETERS, \

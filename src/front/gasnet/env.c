@@ -1,4 +1,5 @@
-/* The environment: GASNET_ variables that Aqueduct has under another name or in another form. */
+/* The environment: GASNET_ variables that Aqueduct supports under another name or in another
+ * form. */
 #include "aqg.h"
 
 uint64_t aqgi_segment_max(void)
@@ -24,7 +25,7 @@ static const char *env_segment_limit(void)
 
 /* --- GASNET_VERBOSEENV ----------------------------------------------------------------------- */
 
-/* Values with another meaning under this variable than in the setting that it is an alias of. */
+/* Values with another meaning in this variable than in the setting for which it is an alias. */
 static const char *env_value(const char *variable, const char *value)
 {
     static const struct {
@@ -42,7 +43,7 @@ static const char *env_value(const char *variable, const char *value)
     return value;
 }
 
-/* All aliases of a setting: each as it is set, or with the value in force. */
+/* Report all aliases of a setting: each as it is set, or with the value in force. */
 static void env_report_setting(const aq_setting_info *info)
 {
     char names[512], *rest = names;

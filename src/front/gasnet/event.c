@@ -1,4 +1,4 @@
-/* Events and implicit operations: names of Aqueduct's own. */
+/* Events and implicit operations: other names for Aqueduct's own. */
 #include "aqg.h"
 
 /* An array of gex_Event_t is one of aq_event: both are pointers, 0 is done. */

@@ -4,8 +4,8 @@
 #include <signal.h>
 
 /*
- * As in GASNet, processes that reach their end one after the other all complete. Clients also call
- * it after gasnet_init has failed.
+ * As in GASNet, all processes finish their work even if they exit one after the other. Clients may
+ * also call it after gasnet_init has failed.
  */
 void gasnet_exit(int exitcode)
 {
@@ -35,7 +35,7 @@ static struct {
     struct sigaction next;
 } caught[CAUGHT];
 
-/* If raised again, the signal is not ours any more. */
+/* Restore the next handler: if the signal is raised again, it is no longer ours. */
 static void exit_let_go(int number)
 {
     size_t i = 0;
@@ -55,8 +55,8 @@ static void exit_tell(const char *kind, int number)
 }
 
 /*
- * Report the signal and let it kill the process, as without us: the launcher sees the signal and
- * ends the job.
+ * Report the signal and let it kill the process, as it would without us: the launcher sees the
+ * signal and ends the job.
  */
 static void exit_on_fatal(int number)
 {

@@ -34,7 +34,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                        __func__, class_names[class]);
 }
 
-/* There is no other kind than the host's, for which the calls below must not be used. */
+/* The only kind is the host's, for which the calls below must not be used. */
 static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 {
     aqgi_die("%s: %p is not a kind created by gex_MK_Create", call, (void *)kind);
@@ -45,7 +45,7 @@ void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)
     mk_no_kind("gex_MK_Destroy", kind);
 }
 
-/* For the host's kind, which is an object like others in this respect. */
+/* The client's data of the host's kind, which is an object like others in this respect. */
 static void *host_cdata;
 
 void gex_MK_SetCData(gex_MK_t kind, const void *val)

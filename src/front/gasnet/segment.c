@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-/* --- what is mapped -------------------------------------------------------------------------- */
+/* --- mapped segments ------------------------------------------------------------------------- */
 
 static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
 {
@@ -22,7 +22,7 @@ static struct aqg_reach segment_reach_of(aq_team *team, gex_Rank_t rank)
         .base = base, .size = info.size, .delta = (uintptr_t)info.local - base};
 }
 
-/* Of all processes with endpoints of this index. */
+/* The team of all processes with endpoints of this index. */
 static aq_team *segment_team(unsigned index)
 {
     return index == 0 ? aqgi.world.aq : aq_team_pair(aqgi.ep.aq, index);

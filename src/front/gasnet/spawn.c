@@ -1,5 +1,5 @@
 /*
- * A program that was not started as a job makes itself one with aqrun: for the network smp if
+ * A program that was not started as a job turns itself into one with aqrun: for the network smp if
  * GASNET_PSHM_NODES is set, for udp if its first argument is a number of processes.
  */
 #include "aqg.h"
@@ -48,8 +48,8 @@ struct spawn_job {
 };
 
 /*
- * The full path of this program, preferably by the name that it was called with, on which a program
- * with several names may depend.
+ * The full path of this program, preferably under the name by which it was called: a program with
+ * several names may depend on it.
  */
 static bool spawn_program(const char *called, char path[PATH_MAX])
 {
@@ -68,8 +68,8 @@ static bool spawn_program(const char *called, char path[PATH_MAX])
 }
 
 /*
- * aqrun -n N PROGRAM ARGUMENTS, with the program by its full path. Programs whose processes are
- * forked from one have static data at the same addresses.
+ * aqrun -n N PROGRAM ARGUMENTS, with the program's full path. --same-addresses: all have static
+ * data at the same addresses, like processes forked from one.
  */
 static char **spawn_make_command(const struct spawn_job *job)
 {

@@ -27,7 +27,7 @@ static void system_list_members(struct members *members, aq_team *team)
         members->info[i].gex_jobrank = aq_team_to_job(team, i);
 }
 
-/* Also the barrier that ends the start. */
+/* Exchange the data; also serves as the barrier at the end of the start. */
 aq_status aqgi_system_open(void)
 {
     aq_rank count, mine;

@@ -140,7 +140,8 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
                      size_t scratch_size_given, gex_Flags_t flags)
 {
     aq_team *aq = NULL;
-    /* Either means that this process is in no team, whatever the other arguments are. */
+    /* Either number being 0 means that this process joins no team, whatever the other arguments
+     * are. */
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)

@@ -23,7 +23,7 @@ static __thread struct {
 } armed;
 unsigned aqg_vis_armed;
 
-/* Set or, with 0, take the handler; returns the previous one. */
+/* Set the handler, or with 0 clear it. Returns the previous one. */
 static gex_AM_Index_t vis_arm(gex_AM_Index_t handler)
 {
     gex_AM_Index_t before = armed.handler;

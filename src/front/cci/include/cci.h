@@ -20,7 +20,7 @@ BEGIN_C_DECLS
 
 /** Pass it to cci_init. */
 #define CCI_ABI_VERSION 2
-/** The most bytes of data with cci_connect. */
+/** Maximum bytes of data with cci_connect. */
 #define CCI_CONN_REQ_LEN 1024
 
 /** A status: the result of every call, and the outcome that an event reports. */
@@ -28,13 +28,13 @@ typedef enum cci_status {
     CCI_SUCCESS = 0,
     CCI_ERROR = 1,               /**< any other failure */
     CCI_ERR_DISCONNECTED = 2,    /**< either side has disconnected, or the peer has ended */
-    CCI_ERR_RNR = 3,             /**< the peer had no room for the message until the timeout */
+    CCI_ERR_RNR = 3,             /**< the peer had no room for the message before the timeout */
     CCI_ERR_DEVICE_DEAD = 4,     /**< the local device is gone */
     CCI_ERR_RMA_HANDLE = 5,      /**< the peer refuses access to the memory */
     CCI_ERR_RMA_OP = 6,          /**< the peer cannot do the operation */
     CCI_ERR_NOT_IMPLEMENTED = 7, /**< nor will it be later */
-    CCI_ERR_NOT_FOUND = 8,       /**< there is no such thing */
-    CCI_EAGAIN = EAGAIN,         /**< nothing is there now */
+    CCI_ERR_NOT_FOUND = 8,       /**< no such object */
+    CCI_EAGAIN = EAGAIN,         /**< nothing available now */
     CCI_ENOMEM = ENOMEM,
     CCI_EBUSY = EBUSY, /**< the service is in use */
     CCI_ENODEV = ENODEV,
@@ -51,7 +51,7 @@ typedef enum cci_status {
 
 /** Properties of a connection. */
 typedef enum cci_conn_attribute {
-    CCI_CONN_ATTR_RO = 0,       /**< reliable: messages and completions come in order */
+    CCI_CONN_ATTR_RO = 0,       /**< reliable: messages and completions arrive in order */
     CCI_CONN_ATTR_RU = 1,       /**< reliable, unordered */
     CCI_CONN_ATTR_UU = 2,       /**< unreliable, unordered: a SEND event is local; no RMA */
     CCI_CONN_ATTR_UU_MC_TX = 3, /**< as CCI_CONN_ATTR_UU, to a multicast group only */
@@ -87,7 +87,7 @@ typedef enum cci_endpoint_flags { bogus_must_have_something_here = 0 } cci_endpo
 #define CCI_FLAG_SILENT   8  /**< no SEND event */
 #define CCI_FLAG_READ     16 /**< cci_rma: read from the peer; cci_rma_register: peers may read */
 #define CCI_FLAG_WRITE    32 /**< the same for writing */
-#define CCI_FLAG_FENCE    64 /**< cci_rma: after all earlier ones on the connection are complete */
+#define CCI_FLAG_FENCE    64 /**< cci_rma: start after earlier ones on the connection are complete */
 
 /** For select() and poll(); not to be read. Readable while the endpoint may have events. */
 typedef int cci_os_handle_t;
@@ -193,7 +193,7 @@ typedef const union cci_event {
 
 /** Open the library, or count one more user of it. `flags` is 0; `*caps` becomes 0. */
 CCI_DECLSPEC int cci_init(uint32_t abi_ver, uint32_t flags, uint32_t *caps);
-/** The last one of as many calls as there were of cci_init closes it, and endpoints left open. */
+/** Drop one use of the library; the last call closes it, and endpoints left open. */
 CCI_DECLSPEC int cci_finalize(void);
 /** The name of a status; never NULL. `endpoint` may be NULL. */
 CCI_DECLSPEC const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status status);
@@ -201,13 +201,13 @@ CCI_DECLSPEC const char *cci_strerror(cci_endpoint_t *endpoint, enum cci_status 
 /** The devices, best first, and a NULL; valid until the last cci_finalize. */
 CCI_DECLSPEC int cci_get_devices(cci_device_t *const **devices);
 
-/** `device` NULL: the default one; `fd` NULL: no handle for select() is wanted. */
+/** `device` NULL: the default one; `fd` NULL: no handle for select() is needed. */
 CCI_DECLSPEC int cci_create_endpoint(cci_device_t *device, int flags, cci_endpoint_t **endpoint,
                                      cci_os_handle_t *fd);
 /** With a port (sock, tcp) or "PID/ID" (sm) of the program's choice. CCI_EBUSY: it is in use. */
 CCI_DECLSPEC int cci_create_endpoint_at(cci_device_t *device, const char *service, int flags,
                                         cci_endpoint_t **endpoint, cci_os_handle_t *fd);
-/** Ends its connections, events and registrations. What was sent before is delivered. */
+/** Ends its connections, events and registrations. Messages sent before are delivered. */
 CCI_DECLSPEC int cci_destroy_endpoint(cci_endpoint_t *endpoint);
 
 CCI_DECLSPEC int cci_set_opt(cci_opt_handle_t *handle, cci_opt_name_t name, const void *val);
@@ -219,7 +219,7 @@ CCI_DECLSPEC int cci_connect(cci_endpoint_t *endpoint, const char *server_uri, c
                              int flags, const struct timeval *timeout);
 CCI_DECLSPEC int cci_accept(cci_event_t *conn_req, const void *context);
 CCI_DECLSPEC int cci_reject(cci_event_t *conn_req);
-/** Delivers what was sent; the peer's next use fails. Events of the connection are dropped. */
+/** Delivers messages sent before; the peer's next use fails. Drops the connection's events. */
 CCI_DECLSPEC int cci_disconnect(cci_connection_t *connection);
 
 CCI_DECLSPEC int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event);

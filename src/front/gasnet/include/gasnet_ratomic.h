@@ -47,7 +47,8 @@ struct aqg_ad {
     (GEX_OP_ADD | GEX_OP_SUB | GEX_OP_INC | GEX_OP_DEC | GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR |     \
      GEX_OP_SET | GEX_OP_CAS | GEX_OP_FADD | GEX_OP_FSUB | GEX_OP_FINC | GEX_OP_FDEC |             \
      GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET)
-/* Where it does; NULL: the library performs the operation or finds out why not. */
+/* Where the processor performs the operation; NULL: the library performs it, or finds out why it
+ * cannot. */
 AQG_INLINE void *aqg_ad_at(gex_AD_t ad, gex_DT_t dt, gex_Rank_t rank, void *addr, size_t nbytes,
                            gex_OP_t opcode, gex_Flags_t flags)
 {

@@ -61,7 +61,7 @@
 #define GASNETT_THREAD_MODEL  THREAD_SINGLE
 #endif
 
-/* Whether other threads (client or library) may access what "weak" operations access. */
+/* Whether other threads (client or library) may access the objects of "weak" operations. */
 #if AQG_TOOLS_SAFE || defined(GASNET_PARSYNC)
 #define AQG_THREADS 1
 #elif defined(_INCLUDED_GASNETEX_H) && GASNET_HIDDEN_AM_CONCURRENCY_LEVEL

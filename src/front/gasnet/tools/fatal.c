@@ -37,7 +37,7 @@ static int fatal_execinfo(int fd)
     return 0;
 }
 
-/* In a child, so that the state of this process, whatever it is, does no harm. */
+/* Run it in a child, so that the state of this process, whatever it is, does no harm. */
 static int fatal_gdb(int fd)
 {
     char pid[16];
@@ -197,7 +197,7 @@ static GASNETT_NORETURN void fatal_end(const char *where, const char *fmt, va_li
     fflush(stdout);
     fprintf(stderr, "*** FATAL ERROR (%spid %d): %s%s\n", rank, (int)getpid(), where, text);
     fflush(stderr);
-    /* An error of its own, such as an invalid GASNET_BACKTRACE, must not start this again. */
+    /* A fatal error in here, such as an invalid GASNET_BACKTRACE, must not start this again. */
     if (!__atomic_exchange_n(&entered, 1, __ATOMIC_ACQ_REL)) {
         gasnett_freezeForDebuggerErr();
         (void)gasnett_print_backtrace_ifenabled(STDERR_FILENO);

@@ -65,7 +65,7 @@ static int time_counter_usable(void)
 }
 
 /*
- * Both clocks at the same moment: the closest of some readings, since the thread may be
+ * Read both clocks at the same moment: the closest of several pairs, since the thread may be
  * interrupted.
  */
 static void time_read_both(uint64_t *ticks, uint64_t *ns)

@@ -36,7 +36,7 @@ size_t gex_Token_MaxReplyMedium(gex_Token_t token, const gex_Event_t *lc_opt, ge
 size_t gex_Token_MaxReplyLong(gex_Token_t token, const gex_Event_t *lc_opt, gex_Flags_t flags,
                               unsigned int numargs);
 
-/* --- what the numbered names call ------------------------------------------------------------- */
+/* --- functions behind the numbered names ------------------------------------------------------ */
 
 int aqg_request_short(gex_TM_t tm, gex_Rank_t rank, gex_AM_Index_t handler, gex_Flags_t flags,
                       const gex_AM_Arg_t *args, unsigned nargs);

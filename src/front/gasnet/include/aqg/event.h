@@ -33,7 +33,8 @@ int gasnet_AMPoll(void);
 const char *gasnet_ErrorName(int err);
 const char *gasnet_ErrorDesc(int err);
 
-/* A round of a wait: poll, and if nothing arrived spin, yield or sleep as the wait mode says. */
+/* A round of a wait: poll, and if nothing arrived spin, yield or sleep according to the wait
+ * mode. */
 struct aqg_wait {
     uint64_t state[4];
 };

@@ -48,7 +48,7 @@ AQG_INLINE void aqg_load(void *dest, const void *at, size_t nbytes)
 {
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     aqg_copy(dest, at, nbytes);
-    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved after what follows, nor merged */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE); /* not moved after later accesses, nor merged */
 }
 
 AQG_INLINE const void *aqg_value_bytes(const gex_RMA_Value_t *value, size_t nbytes)
@@ -75,8 +75,8 @@ AQG_INLINE int aqg_store_value(void *at, gex_RMA_Value_t value, size_t nbytes)
     return 1;
 }
 
-/* Get from mapped memory; 0: not mapped, the library performs it. The same applies to the functions
- * below. */
+/* Get from mapped memory. Returns 0 if it is not mapped, so that the library has to perform it; so
+ * do the functions below. */
 AQG_INLINE int aqg_get_here(gex_TM_t tm, gex_Rank_t rank, void *dest, const void *src,
                             size_t nbytes, gex_Flags_t flags)
 {
