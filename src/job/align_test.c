@@ -117,8 +117,7 @@ static void test_nonsense(void **state)
     aqi_align_add(&align, 10, 5, 6, 9, 0);   /* answer arrived before the query was sent */
     aqi_align_add(&align, 10, 6, 5, 20, 0);  /* answered before it was received */
     aqi_align_add(&align, 10, 5, 50, 20, 0); /* held longer than the round trip */
-    aqi_align_add(&align, 10, 12, 13, 20,
-                  UINT64_MAX); /* the other side does not know the time itself */
+    aqi_align_add(&align, 10, 12, 13, 20, UINT64_MAX); /* the other side is not aligned */
     assert_true(aqi_align_error(&align, 30) == UINT64_MAX);
 }
 

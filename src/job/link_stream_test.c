@@ -99,8 +99,7 @@ static void test_keep_alives(void **state)
         uint64_t said = hosts[1].link->said_ns, next;
         next = run_alone(1, said + beat - 1);
         assert_int_equal(sent, 0);
-        assert_true(next <=
-                    said + beat + 10 * MS); /* within the interval at which deadlines are checked */
+        assert_true(next <= said + beat + 10 * MS); /* deadlines are checked that often */
         next = run_alone(1, said + beat);
         assert_int_equal(sent, BEAT_LEN);
         /* It has just been sent. */

@@ -61,10 +61,9 @@ struct aqi_top_packet {
 /* The answer to aqinfo, several packets from each host: lines of text, as shown by the ranks. */
 struct aqi_top_peers {
     uint32_t version;
-    uint32_t turn; /* the query that it answers */
-    uint32_t last; /* of this host */
-    uint32_t
-        agents; /* number of agents that each send a `last` one; set by the root, 0 elsewhere */
+    uint32_t turn;   /* the query that it answers */
+    uint32_t last;   /* of this host */
+    uint32_t agents; /* agents that each send a `last` one; set by the root, 0 elsewhere */
     uint32_t len;
     char text[32768];
 };

@@ -53,14 +53,14 @@ static void on_ping_long(aq_am *am)
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* As many bytes as requested. */
+/* Reply with as many bytes as requested. */
 static void on_steal(aq_am *am)
 {
     CHECK(aq_am_reply_long(am, handlers[ON_PONG], job->mine->data, (size_t)aq_arg_u64(am, 0),
                            job->lead_addr->data + job->max_size, AQ_NO_ARGS, 0));
 }
 
-/* For all messages that are only counted. */
+/* Handler of all messages that are only counted. */
 static void on_counted(aq_am *am)
 {
     heard_add(am->context);
@@ -123,7 +123,7 @@ struct shared *api_aq_segment(unsigned rank, struct shared **mapped)
     return places != NULL ? places[rank] : info.addr;
 }
 
-/* In mode everything: our own memory, and the addresses of all ranks'. */
+/* In mode everything: allocate our memory, and learn the addresses of all ranks'. */
 static struct shared *place_everything(const struct perf *perf)
 {
     size_t size = (perf->segment_size + 4095) / 4096 * 4096;
@@ -193,7 +193,7 @@ static int is_over_or_ended(void *arg)
     return condition->over(condition->arg) || api_aq_connection_ended();
 }
 
-/* Messages that have not arrived when a connection ends never will. */
+/* Stop waiting if a connection ends: messages that have not arrived by then never will. */
 void api_aq_until(int (*over)(void *arg), void *arg)
 {
     struct condition either = {over, arg};
@@ -270,7 +270,7 @@ LOOP(api_aq_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) CHECK(SHORT_TO(0, ON_FLOOD_IN));
 })
 
-/* The previous rank has us as its next one. */
+/* We are the next rank of the previous one, so the sides are swapped. */
 LOOP(api_aq_halo, , {
     for (unsigned side = 0; side < 2; side++)
         CHECK(aq_am_long(api_aq_world, perf->beside[side].rank,

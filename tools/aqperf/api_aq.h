@@ -12,9 +12,7 @@ void api_aq_check(aq_status status, const char *call);
 /* The team of all ranks, and the team of the pair patterns: the same, or a connection's. */
 extern aq_team *api_aq_world, *api_aq_team;
 
-/*
- * api_aq.c, for both interfaces in it: a job and a connection. Segment modes as in aq_init_params.
- */
+/* api_aq.c, for both interfaces, a job and a connection. Segment modes as in aq_init_params. */
 void api_aq_join(struct perf *perf, unsigned segment_modes);
 size_t api_aq_max_size(enum carrier carrier);
 void api_aq_put_word(unsigned rank, uint64_t *there, uint64_t value);
@@ -26,7 +24,7 @@ void api_aq_hello(unsigned rank);
 void api_aq_barrier(void);
 struct shared *api_aq_segment(unsigned rank, struct shared **mapped);
 
-/* In a job, what is not measured goes this way, whichever interface is measured. */
+/* In a job, operations that are not measured use these, whichever interface is measured. */
 #define API_AQ_JOB                                                                                 \
     .quit = aq_exit, .barrier = api_aq_barrier, .segment = api_aq_segment,                         \
     .put_word = api_aq_put_word, .get_word = api_aq_get_word, .ask = api_aq_ask,                   \
@@ -37,7 +35,7 @@ aq_team *api_aq_turn(uint64_t i);
 /* api_aq_connection.c: whether the connection has ended. For rank 0, that ends the program. */
 bool api_aq_connection_ended(void);
 
-/* api_aq_rma.c: what its patterns need besides the segments. */
+/* api_aq_rma.c: objects that its patterns need besides the segments. */
 void api_aq_private_open(struct perf *perf);
 void api_aq_atomic_open(void);
 void api_aq_atomic_close(void);

@@ -17,7 +17,7 @@ enum { PEER = 1 };
 struct call {
     char version[24];
     uint64_t max_size;
-    uint64_t connections; /* that will follow; of those themselves 0 */
+    uint64_t connections; /* number in all, in the first call; 0 in others */
 };
 
 static aq_connection *connection;
@@ -153,7 +153,7 @@ static void be_called(struct perf *perf)
     CHECK(aq_listener_close(listener));
 }
 
-/* All others at once. */
+/* Open all other connections at once. */
 static void open_others(const struct perf *perf)
 {
     const struct call call = call_of(0, 0);
@@ -215,14 +215,14 @@ bool api_aq_connection_ended(void)
     return true;
 }
 
-/* In the loops of limits, where nothing else is called, and between all loops. */
+/* Called in the loops of limits, which make no other calls, and between all loops. */
 static void look(void)
 {
     (void)aq_poll();
     if (api_aq_connection_ended()) fail("the connection has ended", "the peer closed it");
 }
 
-/* Where rank 1 waits for commands of rank 0. */
+/* Called while rank 1 waits for commands of rank 0. */
 static void poll_or_end(void)
 {
     api_aq_poll();

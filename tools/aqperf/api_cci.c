@@ -129,7 +129,7 @@ static void on_connected(int status, cci_connection_t *connection)
     cci.connection = connection;
 }
 
-/* The library's last message may still have to be sent. */
+/* The library must make progress now and then: its last message may still have to be sent. */
 static void turn(struct perf *perf, unsigned *turns)
 {
     cci_event_t *event;
@@ -208,7 +208,7 @@ static uint32_t at_least_word(size_t size)
     return (uint32_t)(size < WORD ? WORD : size);
 }
 
-/* Wait until so many of those begun here are under way at most. */
+/* Wait until at most this many of our operations are in flight. */
 static void await(struct perf *perf, uint64_t under_way)
 {
     unsigned turns = 0;
@@ -244,7 +244,7 @@ void api_cci_rtt(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* Until rank 1 has received everything. */
+/* Ends when rank 1 has received everything. */
 void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {
@@ -256,7 +256,7 @@ void api_cci_stream(struct perf *perf, size_t size, uint64_t n)
     await(perf, 0);
 }
 
-/* Rank 1 makes progress until a message says that rank 0 has done. */
+/* Rank 1 makes progress until a message reports that rank 0 is done. */
 static void move(struct perf *perf, int flag, size_t size, uint64_t n, uint64_t under_way)
 {
     cci_rma_handle_t *here = flag == CCI_FLAG_READ ? cci.incoming_handle : cci.outgoing_handle;

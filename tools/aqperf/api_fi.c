@@ -52,7 +52,8 @@ static void check(long err, const char *what)
     if (err != 0) fail(what, ofi_library.strerror((int)-err));
 }
 
-/* Where the provider of this build or installation is, unless the environment says another. */
+/* Set the path of the provider of this build or installation, unless the environment names
+ * another. */
 static void find_provider(void)
 {
     char folder[PROVIDER_PATH];
@@ -129,7 +130,7 @@ static void finish(void)
 
 enum op { TAGGED_SEND, SEND, TAGGED_RECEIVE, RECEIVE, WRITE, READ };
 
-/* The library's last message may still have to be sent. */
+/* The library must make progress now and then: its last message may still have to be sent. */
 static void turn(struct perf *perf, unsigned *turns)
 {
     struct fi_cq_tagged_entry found[BATCH];
@@ -146,7 +147,7 @@ static void turn(struct perf *perf, unsigned *turns)
     if (*turns % LOOK == 0) perf->api->poll();
 }
 
-/* How many may be under way: all others have completed. */
+/* Wait until at most this many are in flight. */
 static void await(struct perf *perf, bool receives, uint64_t under_way)
 {
     unsigned turns = 0;
@@ -248,7 +249,7 @@ void api_fi_stream(struct perf *perf, size_t size, uint64_t n)
     await(perf, false, 0);
 }
 
-/* Rank 1 makes progress until a message says that rank 0 has done. */
+/* Rank 1 makes progress until a message reports that rank 0 is done. */
 static void move(struct perf *perf, enum op op, size_t size, uint64_t n, uint64_t under_way)
 {
     for (uint64_t i = 0; perf->rank == 0 && i < n; i++) {

@@ -90,7 +90,7 @@ static uint64_t joined(gex_AM_Arg_t low, gex_AM_Arg_t high)
     return (uint64_t)(uint32_t)high << 32 | (uint32_t)low;
 }
 
-/* As many bytes as requested. */
+/* Reply with as many bytes as requested. */
 static void on_steal(gex_Token_t token, gex_AM_Arg_t low, gex_AM_Arg_t high)
 {
     gex_AM_ReplyLong0(token, handlers[ON_PONG_LONG], job->mine->data, (size_t)joined(low, high),
@@ -111,8 +111,8 @@ static void on_answer(gex_Token_t token, gex_AM_Arg_t answer)
 }
 
 /*
- * The interface does not report which transport reaches a peer, but if only one is allowed, it is
- * that.
+ * The interface does not report which transport reaches a peer; if only one is allowed, it is that
+ * one.
  */
 static const char *transport_name(void)
 {
@@ -295,7 +295,7 @@ LOOP(api_gasnet_shorts_in, , {
     if (perf->rank > 0 || perf->ranks == 1) SHORT_TO(0, ON_FLOOD_IN);
 })
 
-/* The previous rank has us as its next one. */
+/* We are the next rank of the previous one, so the sides are swapped. */
 LOOP(api_gasnet_halo, , {
     for (unsigned side = 0; side < 2; side++)
         gex_AM_RequestLong0(world, perf->beside[side].rank,
@@ -325,7 +325,7 @@ LOOP(api_gasnet_put_private, gex_NBI_Wait(GEX_EC_PUT, 0),
 LOOP(api_gasnet_get_private, gex_NBI_Wait(GEX_EC_GET, 0),
      gex_RMA_GetNBI(pair, perf->source, perf->peer, perf->peer_target, size, 0))
 LOOP(api_gasnet_put_value, , gex_RMA_PutBlockingVal(world, AT_PEER, i, size, 0))
-static volatile uint64_t got; /* a caller wants it */
+static volatile uint64_t got; /* as a caller would use it */
 LOOP(api_gasnet_get_value, , got = gex_RMA_GetBlockingVal(world, AT_PEER, size, 0))
 
 static union {

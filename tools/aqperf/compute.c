@@ -40,7 +40,7 @@ static double once_ns(void)
     return least;
 }
 
-/* In fractions of the remaining time, since the processor may become slower meanwhile. */
+/* Repeatedly check the remaining time, since the processor may become slower meanwhile. */
 void compute_for(double ns)
 {
     double once = once_ns(), end = processor_ns() + ns;

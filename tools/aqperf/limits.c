@@ -25,7 +25,7 @@ static uint64_t line_seq, ring_seq, ring_consumed;
 
 /*
  * One turn of a wait. With more ranks than cores, the other rank may need this one's core; after a
- * long wait it may also need it because other programs are running.
+ * long wait, it may also need it because of other programs.
  */
 void limits_wait_turn(const struct perf *perf, unsigned *turns)
 {
@@ -57,8 +57,8 @@ static uint64_t await_line(struct perf *perf, uint64_t old)
 }
 
 /*
- * One line to rank 1 and back. The last one is answered, too, so rank 1 has left its loop before it
- * can get another command.
+ * Send one line to rank 1 and back. The last one is answered, too, so that rank 1 has left its loop
+ * before it can get another command.
  */
 static void turn(struct perf *perf, size_t size, uint64_t flag)
 {
@@ -73,7 +73,7 @@ static void echo(struct perf *perf, size_t size, uint64_t n)
     turn(perf, size, STOP);
 }
 
-/* The first one only shows that rank 1 is ready. */
+/* The first echo only shows that rank 1 is ready. */
 static void begin_echo(struct perf *perf, size_t size, uint64_t n)
 {
     (void)n;
@@ -306,8 +306,7 @@ enum limit_id limits_for(const struct perf *perf, const struct pattern *pattern,
 #define LEAD_RUNS(name) .work.loop = name /* the adapter does the part of rank 1 */
 #define ECHO            .work.loop = echo, .work.before = begin_echo, .work.serve = serve_echo
 
-/* The limit to take instead of one of mapped memory, by its place in the first kind of connection.
- */
+/* The limit to use instead of one of mapped memory: that of the first kind of connection. */
 #define ALONE(name) .alone = LIMIT_SOCKET + PLAIN_##name
 #define MANY(name)  .many = LIMIT_SOCKET + PLAIN_##name
 

@@ -1,6 +1,6 @@
 /*
- * Limits in which all ranks take part: a plain counter in rank 0's segment at which they wait,
- * alone or after copying the data of a collective.
+ * Limits in which all ranks take part: they wait at a plain counter in rank 0's segment, alone or
+ * after copying the data of a collective.
  */
 #include "perf.h"
 #include <sched.h>
@@ -28,7 +28,7 @@ static void meet(struct perf *perf)
         atomic_store_explicit(&at->released.seq, rounds, memory_order_release);
         return;
     }
-    /* Pairs with the release of the last to come. */
+    /* Pairs with the release of the last to arrive. */
     while (atomic_load_explicit(&at->released.seq, memory_order_acquire) != rounds)
         if (perf->crowded || ++turns % 16384 == 0) sched_yield();
 }
@@ -51,7 +51,7 @@ void limits_copy_from_next(struct perf *perf, size_t size, uint64_t n)
     meet(perf);
 }
 
-/* Wait until the neighbor has announced the step in a line; the row is then there to be read. */
+/* Wait until the neighbor has announced the step in a line; its row can then be read. */
 static void take_row(struct perf *perf, unsigned side, uint64_t step)
 {
     unsigned turns = 0;

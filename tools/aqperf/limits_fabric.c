@@ -73,7 +73,7 @@ static void take_message(struct perf *perf)
     await(perf, FABRIC_RECEIVE, ++taken);
 }
 
-/* Send, and post one more receive: those for the next messages of the peer are there already. */
+/* Send, and post one more receive; those for the peer's next messages are posted already. */
 static void give_message(struct perf *perf, size_t size)
 {
     give(perf, FABRIC_SEND, size);
@@ -96,7 +96,7 @@ void limits_fabric_echo(struct perf *perf, size_t size, uint64_t n)
     }
 }
 
-/* A word to rank 1, and the payload back. */
+/* Send a word to rank 1, and the payload back. */
 void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -107,8 +107,8 @@ void limits_fabric_answer(struct perf *perf, size_t size, uint64_t n)
 }
 
 /*
- * Rows to both sides, which are one peer here. There are also receives for a peer that is a step
- * ahead.
+ * Send rows to both sides, which are one peer here. Receives for a peer that is a step ahead are
+ * also posted.
  */
 void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 {
@@ -122,8 +122,8 @@ void limits_fabric_halo(struct perf *perf, size_t size, uint64_t n)
 }
 
 /*
- * Rank 0 moves the bytes. If libfabric needs rank 1 to keep polling, a message tells rank 1 when it
- * may stop.
+ * Rank 0 moves the bytes. Since libfabric may need rank 1 to keep polling, a message tells it when
+ * to stop.
  */
 static void move(struct perf *perf, enum fabric_op op, size_t size, uint64_t n, bool each)
 {
@@ -194,7 +194,7 @@ void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS
     memset(card, 0, FABRIC_CARD_WORDS * sizeof(*card));
 }
 
-/* A rank that could not open it has an empty card. */
+/* The card of a rank that could not open the fabric is empty. */
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS])
 {
     static const uint64_t empty[FABRIC_CARD_WORDS];

@@ -20,15 +20,15 @@ struct fabric {
     const char *transport; /* transport of the library that it is compared with */
     enum limit_id first;   /* of its limits */
     /*
-     * Returns the largest size that it transfers at once, with `card` set to what the peer must
-     * know; 0: `why` is the reason.
+     * Returns the largest size that can be transferred at once, with `card` set to the data that
+     * the peer needs; 0: failed, for the reason `why`.
      */
     size_t (*open)(unsigned rank, const struct fabric_memory *memory,
                    uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
     bool (*meet)(const uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY]);
-    /* False: there is no room now. A put is complete when it is visible. */
+    /* Returns false if there is no room now. A put is complete when it is visible. */
     bool (*post)(enum fabric_op op, size_t size);
-    /* 1 and the completed operation, 0, or -1 and the reason. */
+    /* Returns 1 with the completed operation, 0 if there is none, or -1 with the reason. */
     int (*poll)(enum fabric_op *over, char why[FABRIC_WHY]);
     void (*close)(void);
 };

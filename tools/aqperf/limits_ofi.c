@@ -82,7 +82,7 @@ static size_t ofi_open(unsigned rank, const struct fabric_memory *memory,
                        uint64_t card[FABRIC_CARD_WORDS], char why[FABRIC_WHY])
 {
     /* With a descriptor if the provider supports it, as in the library: some providers then poll
-     * their sockets in another, faster way. */
+     * their sockets in a different, faster way. */
     const struct fi_cq_attr queue = {
         .size = 2 * SLOTS, .format = FI_CQ_FORMAT_CONTEXT, .wait_obj = FI_WAIT_FD};
     size_t len = NAME_WORDS * sizeof(*card);

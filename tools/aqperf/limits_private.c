@@ -1,6 +1,6 @@
 /*
- * The limits for memory that is not mapped: both ranks copy, through a ring of fragments in the
- * receiver's segment, or the kernel does (CMA).
+ * The limits for memory that is not mapped: both ranks copy through a ring of fragments in the
+ * receiver's segment, or the kernel copies (CMA).
  */
 #include "perf.h"
 #include <stdatomic.h>
@@ -49,7 +49,7 @@ static void take_all(struct perf *perf, unsigned char *to, size_t size, uint64_t
         }
 }
 
-/* In both ranks: from rank 0 to rank 1, or back. */
+/* Run by both ranks: from rank 0 to rank 1, or back. */
 void limits_double_out(struct perf *perf, size_t size, uint64_t n)
 {
     if (perf->rank == 0)

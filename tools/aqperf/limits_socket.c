@@ -23,7 +23,7 @@ static int channel = -1; /* a socket, connected to the peer's */
 static size_t room;      /* size of its buffer as counted by the kernel */
 static unsigned char incoming[65536], outgoing[65536];
 
-/* Wait until the socket is readable; datagrams should not be lost. */
+/* Retry until the call succeeds; datagrams should not be lost. */
 static ssize_t transfer(struct perf *perf, ssize_t (*call)(int, struct msghdr *),
                         struct msghdr *message)
 {
@@ -130,13 +130,13 @@ static size_t at_least_word(uint64_t bytes)
     return bytes < WORD ? WORD : (size_t)bytes;
 }
 
-/* A stream stands for messages, so its datagrams have their size. */
+/* A stream represents messages, so its datagrams have their size. */
 static size_t segment_of(size_t size)
 {
     return at_least_word(size) < SEGMENT ? at_least_word(size) : SEGMENT;
 }
 
-/* `n` times this many bytes from rank 0 to rank 1, then back. */
+/* Transfer these numbers of bytes from rank 0 to rank 1, then back, `n` times. */
 static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, size_t segment)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -146,7 +146,7 @@ static void exchange(struct perf *perf, uint64_t n, uint64_t out, uint64_t in, s
     }
 }
 
-/* In both ranks: this many times, these numbers of bytes out and in. */
+/* Run by both ranks: exchange these numbers of bytes, out and in, this many times. */
 #define SOCKET_LIMIT(name, times, out, in)                                                         \
     void limits_socket_##name(struct perf *perf, size_t size, uint64_t n)                          \
     {                                                                                              \
@@ -161,8 +161,8 @@ SOCKET_LIMIT(stream_out, 1, n *bytes, WORD)
 SOCKET_LIMIT(stream_in, 1, WORD, n *bytes)
 
 /*
- * Rows to both sides, which are one peer here. The peer's buffer has room for those of two steps,
- * and no rank gets further ahead.
+ * Send rows to both sides, which are one peer here. The peer's buffer has room for those of two
+ * steps, and no rank gets further ahead.
  */
 void limits_socket_halo(struct perf *perf, size_t size, uint64_t n)
 {

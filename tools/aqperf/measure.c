@@ -45,7 +45,7 @@ static void *work_on(void *arg)
     return NULL;
 }
 
-/* They begin together, and the last one to end stops the clock. */
+/* The threads begin together, and the last one to end stops the clock. */
 static double share(struct perf *perf, loop_fn *loop, size_t size, uint64_t n, unsigned threads)
 {
     pthread_t ids[MAX_THREADS];
@@ -258,8 +258,8 @@ static void lead(struct perf *perf, const struct row *row)
 }
 
 /*
- * Rank 1: serve limits and, by polling, the messages of the pattern, until rank 0 says to go on.
- * False: the last command was served.
+ * Rank 1: serve limits and, by polling, the messages of the pattern, until rank 0 continues with
+ * the next row. Returns false after the last command.
  */
 static bool serve(struct perf *perf)
 {

@@ -1,9 +1,9 @@
 /*
  * Shared by the parts of aqperf: the job it runs in, the patterns, and the results.
  *
- * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; ranks without a part
- * wait in a barrier. A pattern is a row in patterns.c plus a loop in each API back end (api_aq.c);
- * limits.c measures the limit of the machine next to it.
+ * Rank 0 leads and rank 1 answers ("pair" patterns), or all ranks take part; idle ranks wait in a
+ * barrier. A pattern is a row in patterns.c plus a loop in each API back end (api_aq.c); limits.c
+ * measures the machine's limit for comparison.
  */
 #ifndef AQPERF_PERF_H
 #define AQPERF_PERF_H
@@ -29,8 +29,8 @@ struct perf;
 typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 
 /*
- * Defines such a loop of one statement, and the wait for all of them; `pongs` is the count of
- * answers before it.
+ * Defines such a loop of one statement, followed by the wait for all operations; `pongs` is the
+ * count of answers before the loop.
  */
 #define LOOP(name, after, ...)                                                                     \
     void name(struct perf *perf, size_t size, uint64_t n)                                          \
@@ -52,16 +52,15 @@ typedef void loop_fn(struct perf *perf, size_t size, uint64_t n);
 struct work {
     loop_fn *loop;
     loop_fn *before; /* not timed */
-    loop_fn *serve;  /* what rank 1 does meanwhile, if it has a part */
+    loop_fn *serve;  /* run by rank 1 meanwhile, if it has a part */
     loop_fn *after;  /* timed: until all operations are complete */
     bool all_ranks;  /* all ranks run it; otherwise rank 0 does, with rank 1 */
     bool threads;    /* the threads of --threads share the loop */
-    bool bare;       /* the size is 0, whatever that of the row */
+    bool bare;       /* the size is 0, whatever the row's */
     double (*parts)(const struct perf *perf); /* units per operation; NULL: 1 */
 };
 
-/* For ranks that share no memory, by the connection between them. Each kind of connection has
- * these. */
+/* Limits for ranks that share no memory; each kind of connection between them has these. */
 enum plain_limit {
     PLAIN_RTT,
     PLAIN_ECHO,
@@ -111,14 +110,14 @@ enum limit_id {
     LIMIT_SOCKET,
     LIMIT_OFI = LIMIT_SOCKET + PLAIN_COUNT,
     LIMIT_IBV = LIMIT_OFI + PLAIN_COUNT,
-    LIMIT_FI_TAGGED_RTT = LIMIT_IBV + PLAIN_COUNT, /* what --api fi measures */
+    LIMIT_FI_TAGGED_RTT = LIMIT_IBV + PLAIN_COUNT, /* measured by --api fi */
     LIMIT_FI_MSG_RTT,
     LIMIT_FI_STREAM,
     LIMIT_FI_WRITE,
     LIMIT_FI_READ,
     LIMIT_FI_WRITES,
     LIMIT_FI_READS,
-    LIMIT_CCI_RTT, /* what --api cci measures */
+    LIMIT_CCI_RTT, /* measured by --api cci */
     LIMIT_CCI_STREAM,
     LIMIT_CCI_WRITE,
     LIMIT_CCI_READ,
@@ -132,11 +131,11 @@ struct limit {
     const char *name;
     const char *doc;
     /*
-     * Those in which rank 1 takes part use mapped segments, or sockets; those of all ranks need the
+     * If rank 1 takes part, it uses mapped segments or sockets; if all ranks do, they need the
      * mappings of all.
      */
     struct work work;
-    enum limit_id alone, many; /* instead, where ranks share no memory: one at a time, in flight */
+    enum limit_id alone, many; /* without shared memory: one at a time; many in flight */
 };
 extern const struct limit limits[LIMIT_COUNT];
 
@@ -156,17 +155,17 @@ struct kind {
     enum unit unit;
     enum carrier carrier;
     enum computing computing;
-    struct work work;     /* without the loop, which struct pattern has */
-    bool turns;           /* over all of --connections, in turn */
-    bool endpoints;       /* needs more than one, or oneself: not over a connection */
-    size_t least;         /* the smallest meaningful size */
-    size_t moved;         /* of an operation, if the size is that of something else */
-    size_t places;        /* how many times the size fits a segment; 0: twice */
+    struct work work; /* without the loop, which struct pattern has */
+    bool turns;       /* uses all of --connections in turn */
+    bool endpoints;   /* needs several endpoints, or messages to oneself: not over a connection */
+    size_t least;     /* the smallest meaningful size */
+    size_t moved;     /* bytes moved by an operation, if not the size */
+    size_t places;    /* number of areas of the size in a segment; 0: two */
     enum limit_id limit;  /* for sizes above 8 bytes */
     enum limit_id word;   /* for up to 8 bytes, if different */
     enum limit_id second; /* shown next to it: CMA */
-    bool either;          /* the limit is the better of these two */
-    enum limit_id fi;     /* over libfabric; LIMIT_NONE: it has no meaning there */
+    bool either;          /* the limit is the better of `limit` and `second` */
+    enum limit_id fi;     /* over libfabric; LIMIT_NONE: meaningless there */
     enum limit_id cci;    /* likewise over CCI */
 };
 
@@ -202,7 +201,7 @@ struct line {
     _Alignas(64) _Atomic uint64_t seq;
     unsigned char payload[56];
 };
-#define RING_LINES     256u  /* in use while both poll all the time, */
+#define RING_LINES     256u  /* in use while both poll continuously, */
 #define RING_LINES_FAR 4096u /* and while one computes */
 /* The ring of the double copy. */
 #define FRAGMENTS         8u
@@ -220,31 +219,29 @@ struct shared {
     struct line released;
     struct line row[2]; /* the steps of the previous and next ranks, of LIMIT_HALO */
     struct line ring[RING_LINES_FAR];
-    _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: go on */
-    uint64_t limit;              /* of this limit, if it is not LIMIT_NONE */
+    _Alignas(64) uint64_t count; /* iterations of a pattern of all ranks; 0: the row is done */
+    uint64_t limit;              /* or of this limit, unless it is LIMIT_NONE */
     uint64_t pid;
     uint64_t maps_peer;  /* 1: the owner has the other rank's segment mapped */
     uint64_t operations; /* of a limit in which rank 1 takes part */
-    uint64_t settled;    /* of rank 0: loops of a fabric that rank 1 has left */
-    uint64_t socket;     /* the place of limits_socket.c; 0: there is none */
+    uint64_t settled;    /* of rank 0: number of a fabric's loops that rank 1 has finished */
+    uint64_t socket;     /* the address of the socket of limits_socket.c; 0: none */
     uint64_t card[FABRIC_CARD_WORDS];
     _Alignas(4096) unsigned char fragment[FRAGMENTS][FRAGMENT_BYTES];
-    _Alignas(4096) unsigned char data[]; /* two halves of max_size: arrivals, and replies */
+    _Alignas(4096) unsigned char data[]; /* two halves of max_size: for arrivals, and for replies */
 };
 
 /* The commands to the peer, which answers with the number of floods that it has handled. */
 enum command {
     COMMAND_NONE,
     COMMAND_COUNT,   /* only answer */
-    COMMAND_COMPUTE, /* ns between two polls; 0: poll all the time */
+    COMMAND_COMPUTE, /* compute for this many ns between polls; 0: poll continuously */
     COMMAND_END,     /* of a connection: this was the last command */
-    COMMAND_NEXT,    /* take part in the pattern of all ranks, or go on to the next row */
-    COMMAND_LIMIT    /* plus the number of a limit: do your part in it */
+    COMMAND_NEXT,    /* take part in the pattern of all ranks, or continue with the next row */
+    COMMAND_LIMIT    /* plus the number of a limit: perform rank 1's part */
 };
 
-/*
- * Counted by the handlers of this process, through any interface; these may run in another thread.
- */
+/* Counts of the handlers of this process, of any interface, which may run in another thread. */
 struct heard {
     uint64_t pongs;  /* answers */
     uint64_t tokens; /* of the ring */
@@ -264,14 +261,14 @@ struct api {
     const char *name;
     const char *doc;
     void (*start)(struct perf *perf); /* join the job, talk_begin; fills in transport */
-    /* Segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
+    /* Attach segments of perf->segment_size, and one of perf->target; fills in mine, peer_target,
      * neighbors. */
     void (*attach)(struct perf *perf);
     void (*finish)(void);
     void (*quit)(int code); /* end the job at once; does not return */
     size_t (*max_size)(enum carrier carrier);
     void (*barrier)(void);
-    /* The segment of a rank, by its own address; and as mapped here, or NULL. */
+    /* The segment of a rank in its own address space, and as mapped here, or NULL. */
     struct shared *(*segment)(unsigned rank, struct shared **mapped);
     void (*put_word)(unsigned rank, uint64_t *there, uint64_t value);
     uint64_t (*get_word)(unsigned rank, uint64_t *there);
@@ -279,9 +276,8 @@ struct api {
     void (*pass_token)(struct perf *perf);                             /* to the next rank */
     void (*until)(int (*over)(void *arg), void *arg);
     void (*poll)(void);
-    void (*look)(void); /* end the program if the peer is gone; NULL: the job handles that */
-    /* The loop through a foreign interface, which is compared with ours; NULL: it is not foreign.
-     */
+    void (*look)(void); /* end the program if the peer is gone; NULL: the job does */
+    /* The loop through a foreign interface, compared with ours; NULL: the interface is ours. */
     enum limit_id (*foreign)(const struct kind *kind);
 };
 extern const struct api api_aq, api_gasnet, api_fi, api_cci, api_connection;
@@ -301,7 +297,7 @@ loop_fn BOTH(indexed_put), BOTH(indexed_get), BOTH(team_split), BOTH(bcast), BOT
 loop_fn BOTH(allreduce), BOTH(gather), BOTH(allgather), BOTH(scatter), BOTH(alltoall);
 loop_fn BOTH(updates), BOTH(halo), BOTH(steal_rtt);
 loop_fn api_aq_turns_rtt;
-/* In both ranks. */
+/* Run by both ranks. */
 loop_fn api_fi_tagged_rtt, api_fi_msg_rtt, api_fi_stream, api_fi_write, api_fi_read;
 loop_fn api_fi_writes, api_fi_reads;
 loop_fn api_cci_rtt, api_cci_stream, api_cci_write, api_cci_read, api_cci_writes, api_cci_reads;
@@ -349,7 +345,7 @@ struct perf {
     struct options options;
     const struct api *api;
     unsigned rank, ranks;
-    unsigned peer;         /* of the pair patterns: of rank 0 rank 1 if there is one, else rank 0 */
+    unsigned peer; /* of the pair patterns: for rank 0, rank 1 if there is one; otherwise rank 0 */
     unsigned neighbors;    /* ranks that can share memory, with us */
     const char *transport; /* that reaches the peer */
     int cores;             /* that this process may use */
@@ -360,7 +356,7 @@ struct perf {
     size_t segment_size;
     struct shared *mine;
     struct shared *theirs;    /* rank 0: the peer's as mapped here, rank 1: rank 0's; or NULL */
-    bool both_map;            /* both of the pair have the other's segment mapped */
+    bool both_map;            /* each of the pair has the other's segment mapped */
     enum limit_id plain;      /* the first limit for the connection of the pair, or LIMIT_NONE */
     bool all_map;             /* all ranks have all segments mapped */
     struct place beside[2];   /* the previous and next rank */
@@ -394,7 +390,7 @@ const char *measure_setting(const char *name);
 /* compute.c: use the processor for this long. */
 void compute_for(double ns);
 
-/* For the counts of handlers. */
+/* Increment a count of handlers. */
 static inline void heard_add(uint64_t *count)
 {
     if (heard.together)
@@ -431,7 +427,7 @@ void talk_await_rows(struct perf *perf);
 /* A random other rank, and the offset of a random word among `size` bytes of its data. */
 struct place talk_random_place(struct perf *perf, size_t size, size_t *offset);
 
-/* limits.c: rank 0 requests rank 1's part in a limit, if there is one, and rank 1 performs it. */
+/* limits.c: rank 0 requests rank 1's part in a limit, if it has one, and rank 1 performs it. */
 void limits_ask(struct perf *perf, enum limit_id id, size_t size, uint64_t n);
 void limits_serve(struct perf *perf, unsigned id, size_t size);
 /* Rank 0, after its own timed part: wait until rank 1 has completed its part. */
@@ -445,25 +441,25 @@ int limits_cma(const struct perf *perf, bool write, void *here, void *there, siz
 /* limits_private.c */
 loop_fn limits_double_out, limits_double_in, limits_cma_private_write, limits_cma_private_read;
 /*
- * limits_socket.c: the place (loopback network and port) of a socket of this process, if it may be
- * needed, or 0; whether it reaches the peer's, which must be on this host.
+ * limits_socket.c: open a socket if it may be needed; returns its address (loopback network and
+ * port), or 0. Whether it reaches the peer's socket, which must be on this host.
  */
 uint64_t limits_open_socket(const struct perf *perf);
 bool limits_meet_socket(struct perf *perf, uint64_t place);
 loop_fn limits_socket_echo, limits_socket_out, limits_socket_in, limits_socket_stream_out;
 loop_fn limits_socket_stream_in, limits_socket_answer, limits_socket_halo;
-/* Whether its buffer has room for the rows of a halo. */
+/* Whether the socket's buffer has room for the rows of a halo. */
 bool limits_socket_takes(size_t size);
 /*
- * limits_fabric.c: what the peer must know, if a transport over a fabric reaches it; the first of
- * its limits, or LIMIT_NONE; whether it can transfer this much at once.
+ * limits_fabric.c: prepare the data that the peer needs, if a transport over a fabric reaches it;
+ * get the first of the fabric's limits, or LIMIT_NONE; whether it can transfer this much at once.
  */
 void limits_open_fabric(const struct perf *perf, uint64_t card[FABRIC_CARD_WORDS]);
 enum limit_id limits_meet_fabric(struct perf *perf, const uint64_t card[FABRIC_CARD_WORDS]);
 bool limits_fabric_takes(size_t size);
 /*
- * In both ranks after a loop: messages of rank 1 may need calls of both ranks to arrive, so neither
- * returns to the library before they have.
+ * Called in both ranks after a loop: messages of rank 1 may need calls of both ranks in order to
+ * arrive, so neither rank returns to the library before that.
  */
 void limits_fabric_settle(struct perf *perf);
 void limits_close_fabric(void);

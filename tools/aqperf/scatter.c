@@ -1,6 +1,6 @@
 /*
  * Scattered transfers: the pieces of a row, adjacent here and every other one at the peer, and the
- * loops of copies that they are compared with.
+ * copy loops used for comparison.
  */
 #include "perf.h"
 #include <stdatomic.h>
@@ -38,7 +38,7 @@ void scatter_begin(struct perf *perf, size_t piece, size_t size)
               perf->theirs != NULL ? perf->theirs->data : perf->mine->data, 2 * step);
 }
 
-/* --- limits: what a program would write that has all pieces mapped and knows their length ----- */
+/* --- limits: the code of a program that has all pieces mapped and knows their length ---------- */
 
 static inline void copy_piece(void *to, const void *from, size_t len)
 {
@@ -50,7 +50,7 @@ static inline void copy_piece(void *to, const void *from, size_t len)
 
 enum form { STRIDED, LIST, VECTOR };
 
-/* At distances of `times` its length, if there is no list. */
+/* The address of a piece: from the list, or at distances of `times` its length. */
 static inline void *piece_at(const struct pieces *pieces, enum form form, size_t i, size_t len,
                              size_t times)
 {

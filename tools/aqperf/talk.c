@@ -1,5 +1,5 @@
 /*
- * Communication of the ranks besides what is measured, and the patterns that are common to all
+ * Communication of the ranks besides the measured operations, and the patterns common to all
  * interfaces.
  */
 #include "perf.h"
@@ -153,7 +153,7 @@ static int all_in(void *wanted)
     return heard_count(&heard.floods_in) == *(uint64_t *)wanted;
 }
 
-/* In rank 0, which may have received some before it begins to wait. */
+/* Run by rank 0, which may have received some before it begins to wait. */
 void talk_await_in(struct perf *perf, size_t size, uint64_t n)
 {
     static uint64_t wanted;
@@ -181,7 +181,7 @@ const unsigned char *talk_row(const struct perf *perf)
     return perf->mine->data + perf->max_size;
 }
 
-/* The previous rank has us as its next one. */
+/* We are the next rank of the previous one, so the sides are swapped. */
 unsigned char *talk_row_at(const struct perf *perf, unsigned side)
 {
     return perf->beside[side].addr->data + (1 - side) * perf->max_size / 2;

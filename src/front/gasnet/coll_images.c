@@ -205,8 +205,7 @@ static void coll_images_collect(struct images_op *op)
         for (gasnet_image_t i = 0; i < here; i++)
             memcpy(op->in + i * c->nbytes, op->src[i], c->nbytes);
     if (c->kind != AQGI_REDUCE) return;
-    memcpy(op->in, op->src[here - 1],
-           bytes); /* from the last image on, as the function's argument order requires */
+    memcpy(op->in, op->src[here - 1], bytes); /* from the last image on, in argument order */
     for (gasnet_image_t i = here - 1; i-- > 0;)
         aqgi_coll_fold(c, op->src[i], op->in);
 }

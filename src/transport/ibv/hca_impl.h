@@ -118,9 +118,8 @@ struct hca_ring_in {
 /* The rings of a peer, and the one it lends to this process, if any. */
 struct hca_ring_out {
     struct hca_ring_place place;
-    const _Atomic uint64_t
-        *granted;         /* in the upper half: the ring lent to us; NULL: there are none */
-    uint32_t head, freed; /* messages written; messages consumed by the peer */
+    const _Atomic uint64_t *granted; /* the upper half: the ring lent to us; NULL: there are none */
+    uint32_t head, freed;            /* messages written; messages consumed by the peer */
 };
 
 /* --- peers ----------------------------------------------------------------------------------- */
@@ -416,9 +415,8 @@ size_t hca_peer_memory(const struct hca_tp *hca);
 struct hca_text {
     char text[320];
 };
-struct hca_text hca_advice_memory(int err); /* registration failed: the limit, or `err` */
-struct hca_text hca_advice_no_port(
-    const char *root); /* none was found; root: folder of the system, normally "" */
+struct hca_text hca_advice_memory(int err);           /* registration failed: the limit, or `err` */
+struct hca_text hca_advice_no_port(const char *root); /* none was found; root: of the system, "" */
 struct hca_text hca_advice_path(const struct hca_rail *rail, const struct hca_place *to);
 /* The peer answers, but large messages do not arrive. */
 struct hca_text hca_advice_packets(const struct hca_rail *rail, const struct hca_place *to);

@@ -103,10 +103,9 @@ struct ofi_peer {
     struct aqi_rdma_peer rdma;
     fi_addr_t addr;  /* FI_ADDR_NOTAVAIL: not in the address vector yet */
     uint64_t end_by; /* when to end transfers whose memory the provider still has, in ns; 0: none */
-    uint64_t
-        refused;  /* since when the provider has had no room for this peer, in ns; 0: it has room */
-    bool doubted; /* the lack of room has been reported */
-    uint32_t sends; /* messages not completed by the provider */
+    uint64_t refused; /* since when the provider has no room for this peer, in ns; 0: it has */
+    bool doubted;     /* the lack of room has been reported */
+    uint32_t sends;   /* messages not completed by the provider */
     /* Messages: `given` is the number of the last one; those after `confirmed` are kept, in
      * order. */
     uint32_t given, confirmed;

@@ -255,8 +255,7 @@ static bool ofi_provider_probe_other(unsigned index, const struct fi_info *used,
 bool ofi_provider_probe(unsigned device, struct aqi_tp_probe *probe)
 {
     *probe = (struct aqi_tp_probe){.device = "no provider"};
-    /* As in a job of two; but without the setting, a job calls this before its size is known.
-     * */
+    /* As in a job of two; but without the setting, a job calls this before its size is known. */
     struct fi_info *info = ofi_provider_find(false, ofi_config.provider[0] != 0 ? 2 : 0,
                                              probe->reason, sizeof(probe->reason));
     if (device != 0) {
