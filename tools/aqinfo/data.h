@@ -39,7 +39,7 @@ void markdown_show(const struct data *data);
 int merge_traces(char *const *names);
 
 /*
- * way.c: check whether UDP packets get to these hosts, from `interface`, or if "" from that of the
+ * way.c: check whether UDP packets reach these hosts, from `interface`, or if "" from that of the
  * route. Returns 0 if an address of each host answers.
  */
 int way_show(char *const *hosts, const char *interface);

@@ -1,4 +1,4 @@
-/* The provider for libfabric: where it is, whether libfabric finds it, and how to switch it on. */
+/* The provider for libfabric: where it is, whether libfabric finds it, and how to enable it. */
 #include "data.h"
 #include "provider.h"
 #include <dlfcn.h>
@@ -18,7 +18,7 @@ static const char *ask_libfabric(uint32_t *version)
     struct fi_info *(*dupinfo)(const struct fi_info *);
     uint32_t (*get_version)(void);
     struct fi_info *info, *hints;
-    setenv("IPATH_NO_BACKTRACE", "1", 0); /* or signals are caught by a library of a provider */
+    setenv("IPATH_NO_BACKTRACE", "1", 0); /* otherwise a provider's library catches signals */
     void *library = dlopen("libfabric.so.1", RTLD_NOW);
     if (library == NULL) return "libfabric.so.1 cannot be loaded: install libfabric1";
     *(void **)&getinfo = dlsym(library, "fi_getinfo");

@@ -139,7 +139,7 @@ static int all_known(const struct data *data, char *const *names)
     return known;
 }
 
-/* "udp" followed by something that is not one of our names. */
+/* Whether the names are "udp" followed by something unknown, and so hosts. */
 static int names_hosts(const struct data *data, char *const *names)
 {
     struct aqi_nearest nearest;

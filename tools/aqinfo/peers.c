@@ -66,7 +66,7 @@ static size_t keep_lines(char *text)
     return count - before;
 }
 
-/* Everything that can be read from `fd`, NUL-terminated; NULL: nothing. */
+/* Read everything from `fd`, NUL-terminated; NULL: nothing. */
 static char *read_all(int fd, off_t from)
 {
     size_t room = 1 << 16, used = 0;
@@ -123,7 +123,8 @@ static int descends(long pid, long from)
     return 0;
 }
 
-/* The first agent of the job: aqrun, whose agents on other hosts know what is not visible here. */
+/* Connect to the first agent of the job, aqrun, whose agents on other hosts know what is not
+ * visible here. */
 static int connect_job(const char *name)
 {
     char path[64];
@@ -142,7 +143,7 @@ static int connect_job(const char *name)
     return -1;
 }
 
-/* Say why another process cannot be understood. */
+/* Report that another process has an incompatible version. */
 static void refuse(enum aqi_wire wire, const char *what, const char *name, unsigned version)
 {
     char why[200], them[64];
@@ -195,7 +196,7 @@ static ssize_t ask_job(const char *name)
     return (ssize_t)found;
 }
 
-/* Of the process and its descendants. */
+/* Read the boards of the process and its descendants. */
 static size_t read_descendants(const char *name)
 {
     size_t found = 0;

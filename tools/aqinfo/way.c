@@ -84,7 +84,7 @@ static void find_interface(struct way *way)
     freeifaddrs(all);
 }
 
-/* An errno, or 0. */
+/* Returns an errno, or 0. */
 static int open_way(struct way *way, const struct addrinfo *to, const char *interface)
 {
     struct sockaddr_storage own;
@@ -118,7 +118,7 @@ static double try_packet(const struct way *way, size_t len)
         if (send(way->fd, zeros, len, 0) < 0 && errno != ECONNREFUSED) error = errno;
         if (error != ETIMEDOUT && error != EAGAIN) break;
         if (poll(&ready, 1, WAIT_MS) <= 0) continue;
-        /* A program listens there after all, and has answered. */
+        /* A program does listen there, and has answered. */
         if (recv(way->fd, &byte, sizeof(byte), 0) >= 0 || errno == ECONNREFUSED)
             return now_ms() - began;
         error = errno;
@@ -149,7 +149,7 @@ static const char *advice_of(int error)
     }
 }
 
-/* 1: packets arrive there. */
+/* Returns 1 if packets arrive there. */
 static int show_way(const struct addrinfo *to, const char *host, const char *interface)
 {
     struct way way;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How long further ones are waited for, from the first of them on. */
+/* How long to collect further ones, from the first of them on. */
 #define ALIKE_WAIT_NS 500000000u
 #define ALIKE_HOST    "aqrun: host "
-#define ALIKE_LAST    "; ending the job" /* of the first only */
+#define ALIKE_LAST    "; ending the job" /* only part of the first message */
 enum { ALIKE_TEXTS = 32, ALIKE_QUOTE = 70, ALIKE_NAMES = 4000 };
 
 struct alike_who {
@@ -18,7 +18,7 @@ struct alike_who {
 };
 
 struct alike_text {
-    char *text, *key;      /* as in the first, without the name of the host. NULL: none */
+    char *text, *key;      /* as in the first, and without the name of the host; NULL: none */
     uint64_t used;         /* when last used, as a count */
     uint64_t due_ns;       /* 0: everything has been printed */
     struct alike_who *who; /* the first one, then the others */
@@ -95,7 +95,7 @@ static bool alike_add(struct alike_text *of, const struct alike_who *who)
 
 /* --- lines ------------------------------------------------------------------------------------ */
 
-/* Those that have not been listed yet. */
+/* List those that have not been listed yet. */
 static void alike_say_others(struct alike_text *of)
 {
     char names[ALIKE_NAMES], line[ALIKE_NAMES + 4 * ALIKE_QUOTE];
@@ -146,7 +146,8 @@ static struct alike_text *alike_find(const char *key)
     return oldest;
 }
 
-/* Returns true if another one prints it, too. Repetitions by the same one are printed again. */
+/* Returns true if another rank or host has printed it before. Repetitions by the same one are
+ * printed. */
 static bool alike_is_other(struct alike_text *of, const char *key, const struct alike_who *who,
                            uint64_t now)
 {
@@ -169,13 +170,13 @@ static void alike_take(const char *line, const char *text, const char *key,
     of->key = strdup(key);
     if (of->text == NULL || of->key == NULL || !alike_add(of, who)) {
         free(of->key);
-        of->key = NULL; /* others are printed, not listed */
+        of->key = NULL; /* further ones are printed, not listed */
         alike_forget(of);
     }
     of->said = of->count;
 }
 
-/* The name of the host is removed; ranks and hosts have distinct keys. */
+/* The text without the name of the host; ranks and hosts have distinct keys. */
 static void alike_key(const char *text, const char *host, char *key)
 {
     size_t len = strlen(host), used = 0;

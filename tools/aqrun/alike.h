@@ -14,7 +14,7 @@ typedef void alike_say_fn(const char *line);
 
 void alike_open(alike_say_fn *say);
 void alike_came(const char *line, size_t len, uint64_t now);
-/* Print what is due. Returns when to call it next, UINT64_MAX for never. */
+/* Print lists that are due. Returns when to call it next, UINT64_MAX for never. */
 uint64_t alike_tick(uint64_t now);
 /* Print everything. */
 void alike_close(void);

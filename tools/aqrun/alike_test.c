@@ -1,4 +1,4 @@
-/* Tests alike.c: what is printed of lines that many ranks write, and when. */
+/* Tests alike.c: how lines written by many ranks are printed, and when. */
 #include "alike.h"
 
 #include "base/capture_test.h"
@@ -91,7 +91,7 @@ static void what_is_long_is_cut(void **state)
     expect(line);
 }
 
-/* With more texts than are kept, each is printed, and each rank listed. */
+/* With more texts than are kept, each is still printed, and each rank listed. */
 static void many(void **state)
 {
     (void)state;

@@ -80,7 +80,7 @@ static bool batch_pairs(struct hosts *hosts, const char *variable, const char *t
     return true;
 }
 
-/* Each host once per slot. */
+/* Each host is listed once per slot. */
 static bool batch_repeats(struct hosts *hosts, const char *variable, const char *text)
 {
     hosts->counted = true;
@@ -98,7 +98,7 @@ static bool batch_grid_engine(struct hosts *hosts, const char *variable, const c
     return hosts_add_file(hosts, variable, text, HOSTS_GRID_ENGINE);
 }
 
-/* The first one that is set counts. */
+/* The first variable that is set is used. */
 static const struct {
     const char *variable, *system;
     bool (*add)(struct hosts *hosts, const char *variable, const char *text);

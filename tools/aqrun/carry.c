@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* For this host only; a * at the end matches any rest. */
+/* Only meaningful on this host; a * at the end matches any rest. */
 static const char *const carry_local[] = {
     /* the user's login and display */
     "SSH_*", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "SESSION_MANAGER", "DESKTOP_*", "WINDOWID",
@@ -34,9 +34,8 @@ static bool carry_same(const char *name, size_t len, const char *pattern)
 }
 
 /*
- * All except those that are only meaningful on this host: of its terminal, its displays, its ssh,
- * its daemons, and those that identify a process in a job; but always those named by -E. `entry` is
- * NAME=VALUE.
+ * Whether to pass on `entry`, NAME=VALUE: not if it is only meaningful on this host (its terminal,
+ * displays, ssh and daemons) or identifies a process in a job, but always if named by -E.
  */
 static bool carry_wanted(const struct carry *carry, const char *entry)
 {

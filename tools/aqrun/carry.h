@@ -7,11 +7,12 @@
 /* Variables named by -E. */
 struct carry {
     const char **names; /* names of variables, NULL-terminated; may be NULL */
-    bool only;          /* these, and those of Aqueduct and GASNet, but no others */
+    bool only;          /* only these and those of Aqueduct and GASNet */
 };
 
 /*
- * The entries of `environment` that go, NULL-terminated, freed by the caller; NULL: out of memory.
+ * The entries of `environment` to pass on, NULL-terminated, freed by the caller; NULL: out of
+ * memory.
  */
 const char **carry_list(const struct carry *carry, char *const *environment);
 

@@ -39,7 +39,7 @@ bool files_check(const char *pattern, char why[FILES_WHY])
     return false;
 }
 
-/* The file name of a stream; false: it is too long. */
+/* Make the file name of a stream. Returns false if it is too long. */
 static bool files_name(const char *pattern, uint32_t rank, const char *stream, const char *job_id,
                        char name[PATH_MAX])
 {
@@ -80,7 +80,7 @@ bool files_are_same(const char *pattern)
            files_name(pattern, 0, files_streams[1], "", err) && strcmp(out, err) == 0;
 }
 
-/* A pipe without a reader shall cause an error instead of blocking. */
+/* Non-blocking, so that a pipe without a reader causes an error. */
 static int files_open_one(char *name, int truncate)
 {
     const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOCTTY | O_CLOEXEC | O_NONBLOCK | truncate;
@@ -121,7 +121,7 @@ bool files_are_regular(const int fds[2])
     return true;
 }
 
-/* --- written by us ---------------------------------------------------------------------------- */
+/* --- files written by aqrun ------------------------------------------------------------------- */
 
 enum { FILES_OPEN = 64 };
 
@@ -133,7 +133,7 @@ static struct {
 } files_open_ones[FILES_OPEN];
 
 static struct {
-    char **names; /* that could not be written */
+    char **names; /* of files that could not be written */
     unsigned count;
 } files_lost_ones;
 
@@ -166,7 +166,7 @@ static void files_lose(const char *name, uint32_t rank, int err)
             name, strerror(err), rank);
 }
 
-/* Some file systems report only here that they have no room. */
+/* Some file systems report a lack of room only here. */
 static void files_close(size_t at)
 {
     if (files_open_ones[at].name == NULL) return;
@@ -176,7 +176,7 @@ static void files_close(size_t at)
     files_open_ones[at].name = NULL;
 }
 
-/* Open it if it is closed; -1 with errno on failure. */
+/* The descriptor of a file, which is opened if it is closed; -1 with errno on failure. */
 static int files_reach(char *name, uint32_t rank)
 {
     size_t hash = AQI_HASH_SEED;

@@ -7,8 +7,8 @@
 #define FILES_WHY 512u
 
 /*
- * In a pattern, %r becomes the rank, %s out or err, %j the name of the job and %% a %. One without
- * %r is a folder that gets RANK.out and RANK.err; without %s both streams go to one file.
+ * In a pattern, %r becomes the rank, %s out or err, %j the name of the job and %% a %. A pattern
+ * without %r is a folder for RANK.out and RANK.err; without %s both streams go to one file.
  *
  * Returns false if the pattern is malformed, with the reason in `why`.
  */
@@ -24,18 +24,18 @@ bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[
 /* Whether both streams of a rank go to one file. */
 bool files_are_same(const char *pattern);
 
-/* Neither is a FIFO or a device. */
+/* Whether neither is a FIFO or a device. */
 bool files_are_regular(const int fds[2]);
 
 /*
- * For output that comes to the aqrun that the user has started: create the files of ranks on other
- * hosts, and write what any rank has printed. A failed write is reported once, for all of them, and
- * the rest of that file is dropped.
+ * For output that arrives at the aqrun started by the user: create the files of ranks on other
+ * hosts, and write the output of any rank. A failed write is reported once for all files, and the
+ * rest of that file is dropped.
  */
 bool files_begin(const char *pattern, uint32_t rank, const char *job_id, char why[FILES_WHY]);
 void files_append(const char *pattern, uint32_t rank, unsigned stream, const char *job_id,
                   const void *bytes, size_t len);
-/* Close them; the number of incomplete ones. */
+/* Close the files. Returns the number of incomplete ones. */
 unsigned files_end(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * The guard: a small process that kills what is left of the ranks if aqrun itself is killed, for
- * which it waits on a pipe.
+ * The guard: a small process that waits on a pipe, and kills the remaining processes of the ranks
+ * if aqrun itself is killed.
  *
- * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not those that they
- * started, as a shell does; those are in the same process groups, which the guard knows. If the
+ * The kernel kills the processes that aqrun forked (PR_SET_PDEATHSIG), but not their children, for
+ * example those of a shell; these are in the same process groups, which the guard knows. If the
  * guard is killed, aqrun starts another one.
  */
 #include "job.h"
@@ -23,10 +23,10 @@ static int guard_pipe = -1; /* aqrun's end; its closing wakes the guard */
 static pid_t *guard_groups;
 static uint32_t guard_count;
 
-/* The guard must not hold descriptors whose end others may wait for, as in `aqrun … | cat`. */
+/* The guard must not hold descriptors whose closing others may wait for, as in `aqrun … | cat`. */
 static _Noreturn void guard_watch(int pipe_end)
 {
-    setsid(); /* it ignores Ctrl-C and the end of the terminal */
+    setsid(); /* unaffected by Ctrl-C and the end of the terminal */
     prctl(PR_SET_NAME, "aq-guard");
     dup2(pipe_end, 0);
     syscall(SYS_close_range, 1, ~0u, 0);
@@ -39,7 +39,7 @@ static _Noreturn void guard_watch(int pipe_end)
     _exit(0);
 }
 
-/* False: see errno. */
+/* Returns false with errno on failure. */
 static bool guard_start(void)
 {
     int ends[2];

@@ -1,4 +1,4 @@
-/* Which names mean this machine. */
+/* Which names refer to this machine. */
 #include "hosts.h"
 
 #include <arpa/inet.h>
@@ -57,7 +57,7 @@ bool hosts_is_here(const char *name)
     if (here_is_address(name, &here)) return here;
     if (gethostname(own, sizeof(own) - 1) != 0) return false;
     if (strcasecmp(name, own) == 0) return true;
-    /* Only one of the two has a domain. */
+    /* The names may still match if only one has a domain. */
     const char *name_dot = strchr(name, '.'), *own_dot = strchr(own, '.');
     if ((name_dot == NULL) == (own_dot == NULL)) return false;
     size_t len = name_dot != NULL ? (size_t)(name_dot - name) : strlen(name);

@@ -16,7 +16,7 @@
 
 #define HOSTFILE_BLANKS " \t\r"
 
-/* Words after a host that other launchers use. */
+/* Keywords of other launchers after a host. */
 static const struct {
     const char *key;
     bool slots; /* otherwise it is ignored */
@@ -26,7 +26,7 @@ static const struct {
     {"user", false},      {"port", false}, {"account", false},
 };
 
-/* The next word of a line; false: there is none. */
+/* Get the next word of a line. Returns false if there is none. */
 static bool hostfile_word(const char **at, const char *end, const char **word, size_t *len)
 {
     while (*at < end && memchr(HOSTFILE_BLANKS, **at, sizeof(HOSTFILE_BLANKS) - 1) != NULL)

@@ -11,8 +11,8 @@
 
 struct host {
     char *name;
-    uint32_t slots; /* number of ranks that it is meant for; 0: not given for any host */
-    uint32_t bare;  /* how often it was named without a number */
+    uint32_t slots; /* number of ranks that it should run; 0: not given for any host */
+    uint32_t bare;  /* number of times it was named without a number */
     bool here;      /* this machine */
 };
 
@@ -40,10 +40,10 @@ enum hosts_format {
  * A list has commas or blanks between its items:  n1,n2*4,n3:2,n[1-3,07-11]*2,[fe80::1]*2,me@n4
  */
 bool hosts_add_list(struct hosts *hosts, const char *place, const char *text);
-/* The file that `place`, a variable or an option, names. */
+/* Add the hosts of the file at `path`, named by `place`, a variable or an option. */
 bool hosts_add_file(struct hosts *hosts, const char *place, const char *path,
                     enum hosts_format format);
-/* The bytes of a file. */
+/* Add the hosts in these bytes of a file. */
 bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, size_t len,
                      enum hosts_format format);
 /*
@@ -52,18 +52,18 @@ bool hosts_add_lines(struct hosts *hosts, const char *path, const char *bytes, s
  */
 bool hosts_add_batch(struct hosts *hosts, const char **system);
 
-/* All hosts have been added: computes `slots` and `counted`. */
+/* Call when all hosts have been added: computes `slots` and `counted`. */
 void hosts_settle(struct hosts *hosts);
-/* The number of ranks that the first `count` hosts are meant for. */
+/* The number of slots of the first `count` hosts. */
 uint64_t hosts_slots(const struct hosts *hosts, uint32_t count);
 
 void hosts_free(struct hosts *hosts);
 
 /* For other parsers of lines: set `why` and return false. */
 bool hosts_wrong(struct hosts *hosts, const char *fmt, ...) AQI_PRINTF(2, 3);
-/* One item, as in a list; `extra` slots are given separately, or 0. */
+/* Add one item, as in a list; `extra`: slots given separately, or 0. */
 bool hosts_add_item(struct hosts *hosts, const char *item, size_t len, uint32_t extra);
-/* A number from 1 to the maximum number of ranks. */
+/* Parse a number from 1 to the maximum number of ranks. */
 bool hosts_number(const char *text, size_t len, uint32_t *number);
 /* Text for a message: truncated and printable. */
 #define HOSTS_SHOWN 64

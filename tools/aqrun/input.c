@@ -1,7 +1,7 @@
 /*
- * Standard input for rank 0, which may run on another host; then it goes there through the hubs. A
- * rank is a process group of its own, which the terminal considers in the background and would stop
- * for reading, so aqrun reads instead.
+ * Standard input for rank 0; if that runs on another host, the data goes through the hubs. A rank
+ * is a separate process group, which the terminal considers in the background and would stop for
+ * reading, so aqrun reads instead.
  */
 #include "job.h"
 
@@ -24,7 +24,7 @@ static struct {
     int rank_end;
     bool far;          /* rank 0 is on another host */
     bool file;         /* always ready, so epoll does not accept it */
-    bool ended;        /* nothing follows what is queued for the pipe */
+    bool ended;        /* no data follows that queued for the pipe */
     uint64_t retry_ns; /* 0: not waiting for the foreground */
     struct bytes waiting;
 } input = {.terminal.fd = -1, .pipe.fd = -1};
@@ -32,7 +32,7 @@ static struct {
 void input_close(void)
 {
     aqi_source_watch(&input.terminal, 0);
-    input.terminal.fd = -1; /* descriptor 0 stays what it is */
+    input.terminal.fd = -1; /* descriptor 0 stays open */
     aqi_source_close(&input.pipe);
     input.retry_ns = 0;
 }
@@ -63,7 +63,7 @@ static void input_read(int fd)
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (got < 0 && errno == EIO && tcgetpgrp(fd) != getpgrp()) {
         aqi_source_watch(&input.terminal, 0);
-        input.retry_ns = job.began_ns; /* from the next tick on */
+        input.retry_ns = job.began_ns; /* retry from the next tick on */
         return;
     }
     if (input.far) aqi_hub_input(job.hub, bytes, got > 0 ? (size_t)got : 0);
@@ -118,7 +118,7 @@ void input_arrived(void *arg, const void *bytes, size_t len)
         return;
     }
     bytes_append(&input.waiting, bytes, len, "standard input");
-    /* Without a reader it is still consumed, by the next tick. */
+    /* If there is no reader, the next tick consumes it. */
     aqi_source_watch(&input.pipe, EPOLLOUT);
 }
 
@@ -128,7 +128,7 @@ void input_handed_over(void)
     input.rank_end = 0;
 }
 
-/* For rank 0 elsewhere: up to the limit in flight. */
+/* Read input for rank 0 on another host, up to the limit in flight. */
 static uint64_t input_tick_far(void)
 {
     if (input.terminal.fd < 0 || aqi_hub_input_waiting(job.hub) >= INPUT_WINDOW) return UINT64_MAX;

@@ -56,8 +56,8 @@ struct job {
     uint32_t running;
     bool bind;    /* each rank to a core: AQ_BIND */
     bool refused; /* this host cannot run them */
-    bool over;    /* the hub says that nothing is left to be done */
-    bool printed; /* something that ranks printed has come from another host since the last look */
+    bool over;    /* the hub has nothing left to do */
+    bool printed; /* output from other hosts has arrived since the last check */
     char id[40];
     uint64_t exit_timeout_ns;
     uint64_t began_ns;
@@ -73,7 +73,7 @@ extern struct job job;
 /* Print "aqrun: …" as one line on standard error; `tell` only with -v. */
 void say(const char *fmt, ...) AQI_PRINTF(1, 2);
 void tell(const char *fmt, ...) AQI_PRINTF(1, 2);
-/* The launcher itself cannot go on. The kernel and the guard end the ranks. */
+/* The launcher itself cannot continue. The kernel and the guard end the ranks. */
 _Noreturn void die(const char *fmt, ...) AQI_PRINTF(1, 2);
 
 #define LETTERS_AND_DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -87,7 +87,7 @@ void options_read(int argc, char **argv);
 /* spawn.c: starting the processes of the job. */
 /* The number of `epoll` becomes AQ_BOOT_FD of all ranks. */
 void spawn_open(int epoll);
-/* Start a few more ranks; false if none is left to start. */
+/* Start a few more ranks. Returns false if none is left to start. */
 bool spawn_some(void);
 /* Handle reports of children about a failed exec. */
 void spawn_read_reports(void);
@@ -97,7 +97,7 @@ void spawn_print(int epoll);
 /* reaper.c: signals to aqrun, and ends of its children. */
 /* Take over the signals; from now on they are handled in the loop. */
 void reaper_open(void);
-/* If Ctrl-Z was pressed: stop, now that other hosts have been notified. Returns true if so. */
+/* If Ctrl-Z was pressed, stop, now that other hosts have been notified. Returns true if it did. */
 bool reaper_stopped(void);
 /* In a rank before exec: restore the signals as aqrun found them. */
 void reaper_restore_signals(void);
@@ -114,22 +114,22 @@ bool reaper_look(pid_t pid, struct process *process);
 /* serve.c: the hub and its sockets, and its hooks. */
 struct aqi_hub_params;
 void serve_open(const struct aqi_hub_params *given, const char *ports);
-/* Of a job that ended well: not all that other hosts print has come. */
+/* A job that succeeded may lack output from another host, for this reason: report it. */
 void serve_tell_missing(const char *why);
 
 /* remote.c: `aqrun --agent`. */
 struct ticket;
-/* Read the ticket and act on it. `*why`: what this host cannot do, or NULL. */
+/* Read the ticket and set up this host accordingly. `*why`: what this host cannot do, or NULL. */
 const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why);
 /* From now on, notice when the process that started us is gone. */
 void remote_watch_input(void);
 
-/* guard.c: a process that kills what is left of the ranks if aqrun itself is killed. */
+/* guard.c: a process that kills the remaining processes of ranks if aqrun itself is killed. */
 /* Start it with a shared table of process groups; returns the table, all 0. */
 pid_t *guard_open(uint32_t groups);
-/* If it was the guard that has ended, start another one; returns whether it was. */
+/* If the guard has ended, start another one. Returns whether `pid` was the guard. */
 bool guard_reaped(pid_t pid);
-/* aqrun ends normally: nothing is to be killed. Waits for the guard's end. */
+/* aqrun ends normally: end the guard, which then kills nothing, and wait for it. */
 void guard_close(void);
 
 /* input.c: standard input for rank 0, inherited, or relayed if it is a terminal. */
@@ -138,7 +138,7 @@ int input_open(void);
 /* Rank 0 was forked: close its end of the pipe. */
 void input_handed_over(void);
 void input_close(void);
-/* Rank 0 runs on another host: read here, and send it there. */
+/* Rank 0 runs on another host: read input here, and send it there. */
 void input_open_far(void);
 /* Input has arrived for rank 0 here. */
 void input_arrived(void *arg, const void *bytes, size_t len);

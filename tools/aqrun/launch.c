@@ -24,7 +24,7 @@ static _Noreturn void launch_wrong(const char *why)
     exit(EXIT_USAGE);
 }
 
-/* The first source that has hosts counts: the command line, the settings, the batch system. */
+/* Use the first source that names hosts: the command line, the settings, the batch system. */
 static bool launch_find(struct hosts *hosts)
 {
     const struct aqi_launch_config *config = &aqi_launch_config;
@@ -63,7 +63,7 @@ bool launch_far(void)
     return false;
 }
 
-/* Options that managers do not support. */
+/* Reject options that managers do not support. */
 static void launch_check_manager(void)
 {
     if (job.options.output != NULL)
@@ -117,7 +117,7 @@ void launch_manager(void)
     bool mpi = launch.spawner == AQI_SPAWNER_MPI;
     const char *command = mpi ? aqi_launch_config.mpirun : aqi_launch_config.pmirun;
     const char *variable = aqi_setting_variable(mpi ? "AQ_MPIRUN_CMD" : "AQ_PMIRUN_CMD");
-    static char **argv; /* until the end: its words were allocated one by one */
+    static char **argv; /* never freed: its words were allocated one by one */
     argv = *command != '\0' ? manager_template(&wish, variable, command, why)
                             : manager_command(&wish, why);
     if (argv == NULL) launch_wrong(why);

@@ -7,7 +7,7 @@
 #include "place.h"
 
 struct launch {
-    enum aqi_spawner spawner; /* AUTO is decided */
+    enum aqi_spawner spawner; /* never AUTO */
     struct hosts hosts;       /* empty: this machine alone */
     struct place place;
     struct carry carry;
@@ -20,7 +20,7 @@ void launch_open(void);
 bool launch_far(void);
 /* With a manager: exec it, or with -t print its command; returns if there is none. */
 void launch_manager(void);
-/* For -t: what would be run on all hosts. */
+/* For -t: print what would be run on all hosts. */
 void launch_print(void);
 
 #endif

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 /*
- * Descriptors of aqrun itself, generously, and for each host; and per rank its place, its control
- * socket, the pidfd of a program under a shell, and for relayed output two pipes. Also those for
- * counters, statistics, trace and warnings.
+ * Descriptors of aqrun itself (a generous estimate), for each host, and for each rank: its place,
+ * its control socket, the pidfd of a program under a shell, and two pipes for relayed output; also
+ * those for counters, statistics, trace and warnings.
  */
 enum {
     LIMITS_AGENT_FILES = 5,
@@ -52,7 +52,7 @@ static void limits_check_processes(void)
     struct rlimit limit;
     if (getrlimit(RLIMIT_NPROC, &limit) != 0) die("getrlimit: %s", strerror(errno));
     rlim_t need = (rlim_t)job.count + 2; /* aqrun and its guard */
-    /* Root is not subject to it. */
+    /* Root is not subject to this limit. */
     if (geteuid() != 0 && limit.rlim_cur < need)
         limits_too_low("processes of this user", need, limit.rlim_cur, "u");
 }

@@ -1,4 +1,4 @@
-/* aqrun: starts the processes of a job, lets them find each other, and ends them together. */
+/* aqrun: starts the processes of a job, connects them, and ends them together. */
 #include "alike.h"
 #include "base/cgroup.h"
 #include "base/clock.h"
@@ -64,7 +64,7 @@ void die(const char *fmt, ...)
     exit(AQI_EXIT_FAILED);
 }
 
-/* Descriptors 0 to 2 must be in use, or a socket of ours would become some rank's output. */
+/* Descriptors 0 to 2 must be in use; otherwise a socket of ours might become some rank's output. */
 static void main_fill_standard(void)
 {
     int fd;
@@ -74,7 +74,8 @@ static void main_fill_standard(void)
 }
 
 /*
- * If a rank of some job runs aqrun, our ranks must not inherit its connection to its own launcher.
+ * If aqrun runs as a rank of another job, our ranks must not inherit that rank's connection to its
+ * launcher.
  */
 static void main_leave_outer_job(void)
 {
@@ -168,7 +169,7 @@ static void main_run(void)
     }
 }
 
-/* Whether all relays have ended; `late`: end those that are not paused. */
+/* Whether all relays have ended; if `late`, end those that are not paused. */
 static bool main_relays_done(bool late)
 {
     bool done = true;
@@ -201,7 +202,7 @@ static void main_await_sessions(void)
 
 /*
  * Write all output of the ranks, however slow its reader; a signal ends the wait. Agents leave from
- * the leaves of the tree on, so that each can still pass on the output of others.
+ * the leaves of the tree up, so that each can still forward the output of those below.
  */
 static void main_finish(void)
 {
@@ -213,7 +214,7 @@ static void main_finish(void)
     uint64_t patient = 2 * job.exit_timeout_ns + MAIN_DRAIN_NS, patience = began + patient;
     while (!aqi_hub_abandoned(job.hub)) {
         uint64_t next = main_tick(), now = aqi_now_ns();
-        /* Agents have to wait with what ranks have printed, or it comes slowly. */
+        /* Agents may still be waiting to send output, or sending it slowly. */
         if (job.output[0].full || job.output[1].full || job.printed) patience = now + patient;
         job.printed = false;
         bool relays = main_relays_done(now > limit);
@@ -232,7 +233,7 @@ static void main_finish(void)
     tree_close();
 }
 
-/* The files of ranks on other hosts, before any of these prints. */
+/* Create the files of ranks on other hosts, before any of them prints. */
 static void main_begin_files(void)
 {
     char why[FILES_WHY];
@@ -251,7 +252,7 @@ static void main_end_files(void)
     if (lost != 0) aqi_hub_code_at_least(job.hub, AQI_EXIT_FAILED);
 }
 
-/* Everything once it is known which ranks run here. */
+/* Run the job, once it is known which ranks run here. */
 static int main_job(const struct aqi_hub_params *hub, int epoll, const char *ports,
                     const char *refusal)
 {

@@ -1,4 +1,4 @@
-/* Starting the processes by an available manager: choosing one, and translating our options. */
+/* Starting the processes with an available manager: choosing one, and translating our options. */
 #include "manager.h"
 #include "base/array.h"
 #include "base/fail.h"
@@ -15,7 +15,7 @@
 
 #define MANAGER_PATIENCE_MS 5000
 
-/* Whose options it accepts. */
+/* The manager whose options a program accepts. */
 enum manager_flavor { MANAGER_ASK, MANAGER_SLURM, MANAGER_OPENMPI, MANAGER_HYDRA, MANAGER_NONE };
 
 struct manager_row {
@@ -23,7 +23,7 @@ struct manager_row {
     const char *program;
     enum manager_flavor flavor; /* MANAGER_ASK: by its output */
     unsigned suits;             /* suitable flavors, as bits */
-    const char *option;         /* that chooses the protocol */
+    const char *option;         /* that selects the protocol */
 };
 
 #define MANAGER_BIT(flavor) (1u << (flavor))
@@ -110,7 +110,7 @@ static enum manager_flavor manager_ask(const char *program)
     return MANAGER_NONE;
 }
 
-/* Slurm only, or all others: the first suitable one. */
+/* Find the first suitable manager, among Slurm's only or all others. */
 static const struct manager_row *manager_look(enum aqi_spawner spawner, bool slurm,
                                               enum manager_flavor *flavor)
 {
@@ -144,7 +144,7 @@ static const struct manager_row *manager_find(enum aqi_spawner spawner, enum man
     return NULL;
 }
 
-/* --- its command ------------------------------------------------------------------------------ */
+/* --- the command ------------------------------------------------------------------------------ */
 
 struct manager_words {
     char **argv;
@@ -184,7 +184,8 @@ static char *manager_list(const struct manager_wish *wish, bool numbers)
     return NULL;
 }
 
-/* The distribution of ranks by srun: if it is uneven, the first hosts get one more. */
+/* Whether ranks are placed as srun does by default: if they cannot be even, the first hosts get one
+ * more. */
 static bool manager_even(const struct place *place)
 {
     for (uint32_t i = 0; i < place->hosts; i++) {

@@ -13,14 +13,14 @@ struct manager_wish {
     uint32_t spread; /* -N; 0: not given */
     bool prefix, oversubscribe;
     const char *const *carried; /* NAME=VALUE of the environment */
-    bool only;                  /* -E requests it: no others */
+    bool only;                  /* pass on no other variables: --env-only */
     char *const *command;
     bool verbose;
 };
 
 /*
- * The first suitable one found on PATH, with all arguments, NULL-terminated. Never freed. NULL: see
- * `why`.
+ * The command of the first suitable manager found on PATH, with all arguments, NULL-terminated.
+ * Never freed. NULL: see `why`.
  */
 char **manager_command(const struct manager_wish *wish, char why[HOSTS_WHY]);
 

@@ -38,7 +38,7 @@ static void option_output(const char *value)
     job.options.output = value;
 }
 
-/* Named variables go to other hosts, whatever they are. */
+/* Named variables are passed to other hosts, whatever they are. */
 static void option_carry(const char *name, size_t len)
 {
     static size_t count;
@@ -87,7 +87,7 @@ static void option_environment(const char *value)
     }
 }
 
-/* Inherited by the processes. Some containers forbid it; then they run without. */
+/* The processes inherit this. Some containers forbid it; then they run without. */
 static void option_same_addresses(const char *value)
 {
     (void)value;

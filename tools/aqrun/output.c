@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Above the first, ranks that write must wait; below the second they may continue. */
+/* Above the first, writing ranks must wait; below the second they may continue. */
 #define OUTPUT_FULL  (1u << 20)
 #define OUTPUT_READY (1u << 18)
 
@@ -51,7 +51,7 @@ void output_open_far(struct output *output, unsigned stream, const char *name)
     aqi_source_open(&output->source, -1, output_ready);
 }
 
-/* As many whole lines as fit into a message; a longer one separately. */
+/* Send as many whole lines as fit into a message; a longer line is sent on its own. */
 static ssize_t output_to_hub(const struct output *output)
 {
     enum { MOST = 60000 };
@@ -87,7 +87,7 @@ static ssize_t output_attempt(const struct output *output)
     }
 }
 
-/* It no longer has a reader: writers must notice as they would without us. */
+/* The output has no reader any more: writers must notice as they would without us. */
 static void output_shut(struct output *output, int err)
 {
     output->closed = true;
@@ -141,13 +141,13 @@ static void output_ready(struct aqi_source *source)
 
 static void bytes_to_front(struct bytes *bytes)
 {
-    if (bytes->dropped == 0) return; /* there may be nothing at all */
+    if (bytes->dropped == 0) return; /* nothing was dropped; `at` may be NULL */
     char *first = bytes->at - bytes->dropped;
     memmove(first, bytes->at, bytes->used);
     *bytes = (struct bytes){first, bytes->used, bytes->room + bytes->dropped, 0};
 }
 
-/* Moving the rest costs no more than what has been written. */
+/* The rest is moved only if that costs no more than writing did. */
 void bytes_drop(struct bytes *bytes, size_t len)
 {
     if (len == 0) return;

@@ -28,7 +28,7 @@ struct output {
     const char *name;
     enum output_way way;
     bool closed;          /* the reader is gone */
-    bool full;            /* relays wait until it is written */
+    bool full;            /* relays wait until data has been written */
     unsigned stream;      /* HUB */
     struct bytes waiting; /* not yet written */
 };

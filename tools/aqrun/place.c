@@ -36,8 +36,8 @@ static uint64_t place_below(const struct place_deal *deal, uint32_t level)
 }
 
 /*
- * Evenly: all up to the highest level for which there are enough ranks, and the first ones one
- * more.
+ * Distribute ranks evenly: fill all hosts to the highest level for which there are enough ranks,
+ * and give the first hosts one more.
  */
 static void place_spread(const struct place_deal *deal, uint32_t ranks)
 {

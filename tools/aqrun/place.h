@@ -1,5 +1,4 @@
-/* Which ranks run on which host: contiguous, so that neighbors in number are neighbors in place.
- */
+/* Which ranks run on which host: each host has consecutive ranks. */
 #ifndef AQRUN_PLACE_H
 #define AQRUN_PLACE_H
 
@@ -24,11 +23,11 @@ struct place {
  *   ranks are spread evenly over them, as far as the slots allow.
  * - Without slots, they are spread evenly, over all hosts if there are no more than ranks.
  * - Evenly: if the numbers do not divide, the first hosts get one more.
- * - With more ranks than slots, if intended, each host gets all its slots as often as all can;
- *   the rest is distributed as above.
+ * - With more ranks than slots, if intended, all slots of all hosts are filled as many times as
+ * possible; the rest is distributed as above.
  *
- * An empty list is this machine alone, for any number of ranks (one by default). Returns false with
- * what is wrong and what to do in `why`.
+ * An empty list means this machine alone, for any number of ranks (one by default). On failure,
+ * returns false with the problem and its solution in `why`.
  */
 bool place_ranks(struct place *place, const struct hosts *hosts, const struct place_wish *wish,
                  char why[HOSTS_WHY]);

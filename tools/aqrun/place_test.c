@@ -86,7 +86,8 @@ static void wishes_that_cannot_be(void **state)
     }
 }
 
-/* For any request: all ranks are placed, each host has some, and rank and host agree. */
+/* For any request, all ranks are placed, each host used has some, and ranks map back to their
+ * hosts. */
 static void check_any(unsigned seed)
 {
     char list[512] = "", why[HOSTS_WHY];

@@ -22,7 +22,7 @@ static struct {
     struct ticket ticket;
     const char **names; /* of the hosts of agents */
     uint32_t *agent_of; /* of ranks */
-    uint32_t root_host; /* in the list; its count: none, the root has no ranks */
+    uint32_t root_host; /* index in the list; its count: the root has no ranks */
 } plan;
 
 static void *plan_memory(size_t count, size_t bytes)
@@ -32,7 +32,7 @@ static void *plan_memory(size_t count, size_t bytes)
     return memory;
 }
 
-/* The root runs the ranks of this machine itself, wherever it is in the list. */
+/* The root itself runs the ranks of this machine, wherever that is in the list. */
 static void plan_agents(void)
 {
     const struct place *place = &launch.place;

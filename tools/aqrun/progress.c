@@ -26,7 +26,7 @@ static AQI_PRINTF(3, 4) void progress_add(char *line, size_t *used, const char *
     *used = aqi_min(*used + (size_t)n, PROGRESS_LINE - 1);
 }
 
-/* Some names, and the number of others. */
+/* Write some names, and the number of others. */
 static void progress_write(const struct progress_hosts *hosts, uint32_t missing, char *line)
 {
     size_t used = 0;

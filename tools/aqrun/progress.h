@@ -21,9 +21,9 @@ struct progress_hosts {
 };
 
 /*
- * Get the line to print now, if any. The first after two seconds, then less and less often, as long
- * as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when to
- * call again, UINT64_MAX once all have answered.
+ * Get the line to print now, if any: the first after two seconds, others less and less often, as
+ * long as hosts are missing: "14 of 16 hosts have answered; waiting for n7, n12". `*next` is when
+ * to call again, UINT64_MAX once all have answered.
  */
 bool progress_line(struct progress *progress, const struct progress_hosts *hosts, uint64_t now,
                    char line[PROGRESS_LINE], uint64_t *next);

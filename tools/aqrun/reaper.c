@@ -34,8 +34,8 @@ static const struct {
 };
 
 /*
- * Signals whose default would harm aqrun: a closed reader, reading in the background, and a file
- * that is too large.
+ * Signals whose default action would harm aqrun: for a closed reader, reading in the background,
+ * and a file that is too large.
  */
 static const int reaper_ignored[] = {SIGPIPE, SIGTTIN, SIGXFSZ};
 
@@ -152,7 +152,7 @@ static void reaper_end(int number)
                        strsignal(number));
 }
 
-/* Ctrl-Z: stop the ranks first, then aqrun, once other hosts have been notified. */
+/* Ctrl-Z: first stop the ranks; aqrun stops once other hosts have been notified. */
 static void reaper_stop(int number)
 {
     (void)number;
@@ -160,7 +160,7 @@ static void reaper_stop(int number)
     reaper.stops = true;
 }
 
-/* The time until we go on counts for no timeout. */
+/* The time until we continue does not count for any timeout. */
 bool reaper_stopped(void)
 {
     if (!reaper.stops) return false;
@@ -196,8 +196,8 @@ bool reaper_look(pid_t pid, struct process *process)
 }
 
 /*
- * Whether this process is a child of ours that was started after aqrun. After an exec we may have
- * older ones.
+ * Whether this process is a child of ours that was started after aqrun: if a program became aqrun
+ * by exec, it may have older children.
  */
 static bool reaper_is_stray(pid_t pid)
 {
@@ -206,7 +206,7 @@ static bool reaper_is_stray(pid_t pid)
            process.start >= reaper.start;
 }
 
-/* They may take long to end. */
+/* Report a stray once, since strays may take long to end. */
 static void reaper_name_stray(pid_t pid)
 {
     for (size_t i = 0; i < reaper.named.used; i += sizeof(pid))

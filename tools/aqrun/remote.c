@@ -1,6 +1,6 @@
 /*
- * `aqrun --agent`: the part of a job that runs on this host. The instructions are a ticket on
- * standard input, from the aqrun that has started this one by ssh; everything else goes over links.
+ * `aqrun --agent`: the part of a job that runs on this host. Its instructions are a ticket on
+ * standard input, from the aqrun that has started it by ssh; everything else goes over links.
  */
 #include "base/clock.h"
 #include "job.h"
@@ -47,7 +47,7 @@ static size_t remote_read(uint8_t *at, size_t room, uint64_t limit)
     }
 }
 
-/* Byte by byte as far as needed: nothing follows the ticket, so reading more would block. */
+/* Read no more bytes than needed: nothing follows the ticket, so reading more would block. */
 static void remote_read_ticket(void)
 {
     uint64_t limit = aqi_now_ns() + REMOTE_PATIENCE_NS;
@@ -78,14 +78,14 @@ static void remote_set_limits(void)
          * Numbers, as in the ticket: the type of getrlimit's argument differs between C libraries.
          */
         if (syscall(SYS_prlimit64, 0, limit->resource, NULL, &now) != 0) continue;
-        /* As far as this host allows: the limits here may have been set lower on purpose. */
+        /* Limits of this host may have been set lower on purpose: do not exceed them. */
         wanted.rlim_max = aqi_min(wanted.rlim_max, now.rlim_max);
         wanted.rlim_cur = aqi_min(wanted.rlim_cur, wanted.rlim_max);
         (void)syscall(SYS_prlimit64, 0, limit->resource, &wanted, NULL);
     }
 }
 
-/* Set up what the ranks of this host inherit. */
+/* Set up the environment inherited by the ranks of this host. */
 static const char *remote_settle(void)
 {
     static char why[1024];
@@ -140,9 +140,9 @@ const struct ticket *remote_begin(struct aqi_hub_params *hub, const char **why)
     const char *ssh = getenv("SSH_CONNECTION");
     char connection[256];
     /*
-     * If a command other than ssh has become us, the end of the session would be a signal, which
-     * would be taken as a request to end the job. The link and the input also show it, and the job
-     * may survive it.
+     * If a command other than ssh exec'ed us, we might get a signal at the end of the session,
+     * which would be taken as a request to end the job. The link and the input also show the end,
+     * and the job may survive it.
      */
     prctl(PR_SET_PDEATHSIG, 0);
     snprintf(connection, sizeof(connection), "%s", ssh != NULL ? ssh : "");

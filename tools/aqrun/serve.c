@@ -50,7 +50,7 @@ static void serve_say_line(const char *line)
     output_flush(&job.output[1]);
 }
 
-/* Hosts tend to fail for the same reason. */
+/* Combine equal messages: hosts tend to fail for the same reason. */
 static void serve_say_alike(const char *text)
 {
     char line[AQI_CONTROL_TEXT + 16];
@@ -100,7 +100,7 @@ static void serve_output(void *arg, uint32_t rank, unsigned stream, const void *
     output_flush(&job.output[stream]);
 }
 
-/* Its ranks may have ended well, and nothing else would say that what they printed is missing. */
+/* The ranks may have succeeded, and nothing else would report that output is missing. */
 void serve_tell_missing(const char *why)
 {
     if (!job.over || job.agent != 0 || aqi_hub_code(job.hub) != 0) return;

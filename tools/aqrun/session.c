@@ -45,7 +45,7 @@ struct session {
     enum session_state state;
     bool released; /* its input ends with the ticket */
     uint64_t deadline_ns;
-    bool late; /* it was killed for that */
+    bool late; /* it was killed at the deadline */
     pid_t pid;
     struct aqi_source life; /* its pidfd, if the kernel supports that */
     struct aqi_source input;
@@ -133,7 +133,7 @@ static struct session *session_find(const struct sessions *sessions, uint32_t ho
     return session;
 }
 
-/* --- what it says ----------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------- */
 
 static void session_line(struct session_stream *stream)
 {
@@ -157,7 +157,7 @@ static void session_line(struct session_stream *stream)
         all->hooks.line(all->arg, session->host, stream->number, "(further output is not shown)");
 }
 
-/* Read once; false: nothing is available now, or ever will be. */
+/* Read once. Returns false if nothing is available now, or ever will be. */
 static bool session_read(struct session_stream *stream)
 {
     char chunk[SESSION_CHUNK];
@@ -222,7 +222,7 @@ static void session_reason(const struct session *session, int status, char *text
                  strsignal(WTERMSIG(status)));
 }
 
-/* Whether ssh failed, or something between here and there. */
+/* Whether ssh or the network failed. */
 static bool session_is_of_ssh(const struct session *session, int status)
 {
     return session->state != SESSION_ANSWERED &&
@@ -274,7 +274,7 @@ static void session_died(struct aqi_source *source)
     int status = 0;
     pid_t pid = waitpid(session->pid, &status, WNOHANG);
     if (pid == session->pid) session_over(session, status);
-    /* It was reaped elsewhere, which will call sessions_reaped. */
+    /* It was reaped elsewhere; sessions_reaped will be called. */
     if (pid < 0) aqi_source_watch(source, 0);
 }
 
@@ -369,7 +369,7 @@ static void session_not_started(struct session *session, const char *what, int e
     session_finish(session, true, why);
 }
 
-/* On failure the session is freed. */
+/* Start the session; frees it on failure. */
 static void session_begin(struct session *session, uint64_t now)
 {
     struct session_ends ends;

@@ -16,7 +16,7 @@
 
 enum session_end {
     SESSION_SERVED,   /* after session_answered */
-    SESSION_WITHDREW, /* with code 0, but it had not answered */
+    SESSION_WITHDREW, /* with code 0, but without having answered */
     SESSION_CAME_TO_NOTHING,
 };
 
@@ -37,8 +37,8 @@ struct session_hooks {
 struct sessions;
 
 /*
- * At most `fanout` unanswered ones at a time (0: any number), each for at most `timeout_ns`. NULL:
- * out of memory.
+ * At most `fanout` sessions may be unanswered at a time (0: any number), each for at most
+ * `timeout_ns`. NULL: out of memory.
  */
 struct sessions *sessions_open(const struct session_hooks *hooks, void *arg, uint32_t fanout,
                                uint64_t timeout_ns);
@@ -57,7 +57,7 @@ struct session_wish {
     size_t ticket_len;
 };
 
-/* Queue it; false: out of memory. */
+/* Queue it. Returns false if out of memory. */
 bool session_start(struct sessions *sessions, const struct session_wish *wish);
 /* The agent of this host has attached: no timeout applies any more, and the next may start. */
 void session_answered(struct sessions *sessions, uint32_t host);
@@ -69,13 +69,13 @@ void session_release(struct sessions *sessions, uint32_t host);
  * UINT64_MAX.
  */
 uint64_t sessions_tick(struct sessions *sessions, uint64_t now);
-/* Call for each reaped child of this process; false: it is not a session. */
+/* Call for each reaped child of this process. Returns false if it is not a session. */
 bool sessions_reaped(struct sessions *sessions, pid_t pid, int status);
 
 /* Whether this is the process of a session. */
 bool sessions_have(const struct sessions *sessions, pid_t pid);
 
-/* The number that have not ended, including queued ones. */
+/* The number of sessions that have not ended, including queued ones. */
 uint32_t sessions_count(const struct sessions *sessions);
 
 #endif

@@ -138,7 +138,7 @@ static struct sessions *open_sessions(uint32_t fanout, uint64_t timeout_ns)
     return sessions;
 }
 
-/* Until this many have ended. */
+/* Run until this many have ended. */
 static void run_until(struct sessions *sessions, uint32_t ended)
 {
     uint64_t limit = aqi_now_ns() + PATIENCE;
@@ -313,7 +313,7 @@ static void fan_out(void **state)
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
 }
 
-/* If another part of the program reaps all children. */
+/* Another part of the program may reap all children. */
 static void reaped_elsewhere(void **state)
 {
     (void)state;

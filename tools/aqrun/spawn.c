@@ -119,14 +119,14 @@ static void spawn_set(const char *name, const char *value)
 }
 
 /*
- * Identifies the file of its standard error: as long as it is that, the library's warnings may go
- * to us.
+ * Identify the file of standard error: while a rank's is still the same, the library's warnings may
+ * go through us.
  */
 static void spawn_say_stderr(void)
 {
     char text[48];
     struct stat is;
-    unsetenv("AQ_STDERR"); /* of a job that we run in */
+    unsetenv("AQ_STDERR"); /* from a job that runs aqrun */
     if (job.options.output != NULL || job.options.prefix || fstat(STDERR_FILENO, &is) != 0) return;
     snprintf(text, sizeof(text), "%llu:%llu", (unsigned long long)is.st_dev,
              (unsigned long long)is.st_ino);
@@ -143,7 +143,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
                                  pid_t launcher)
 {
     setpgid(0, 0);
-    /* For the guard: aqrun may be killed before it records this. */
+    /* Recorded for the guard: aqrun may be killed before it does so itself. */
     job.groups[rank - job.ranks] = getpid();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(AQI_EXIT_FAILED); /* it died before the line above */
@@ -153,7 +153,7 @@ static _Noreturn void spawn_exec(const struct rank *rank, const struct spawn_fil
     for (int i = 0; i < 3; i++)
         if (files->standard[i] != i) dup2(files->standard[i], i);
     spawn_say_stderr();
-    /* The epoll set is of no use here, so its number, the same in all ranks, is available. */
+    /* The epoll set is not needed here, so its number, the same in all ranks, is free. */
     dup2(files->place, spawn.epoll);
     bool bound = bind_rank(rank->number - job.first);
     if (bound) execvp(job.options.command[0], job.options.command);
@@ -188,9 +188,9 @@ static void spawn_open_relays(struct rank *rank, struct spawn_files *files)
 }
 
 /*
- * The destination of its output, if not ours. Files are on the host of the root, which writes them,
- * since few programs look whether what they print arrives. FIFOs and devices of this host are left
- * to the rank, since they might block us.
+ * Set the destination of the rank's output, if not ours. Files are written by the root, on its
+ * host, since few programs check whether their output arrives. FIFOs and devices of this host are
+ * left to the rank, since they might block us.
  */
 static bool spawn_open_output(struct rank *rank, struct spawn_files *files)
 {

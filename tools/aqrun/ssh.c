@@ -51,7 +51,8 @@ struct ssh_words {
     char *bytes; /* the next free one */
 };
 
-/* The next word of a text by the rules of a shell, into `to`; false: a quote is not closed. */
+/* Copy the next word of a text to `to`, by the rules of a shell. Returns false if a quote is not
+ * closed. */
 static bool ssh_word(const char **text, char **to)
 {
     const char *at = *text;

@@ -14,7 +14,7 @@ struct ssh_way {
 };
 
 /*
- * The words of a text by the rules of a shell, NULL-terminated and freed by one free(). NULL: a
+ * Split a text into words by the rules of a shell, NULL-terminated and freed by one free(). NULL: a
  * quote is not closed, or out of memory.
  */
 char **ssh_words(const char *text);
@@ -27,15 +27,15 @@ char **ssh_words(const char *text);
 char **ssh_argv(const struct ssh_way *way, const char *host, char why[SSH_WHY]);
 
 /*
- * The command for the user to find out why a host cannot be reached, and to answer prompts of ssh:
- * COMMAND OPTIONS HOST true, without the options that are ours.
+ * The command with which the user can find out why a host cannot be reached, and answer prompts of
+ * ssh: COMMAND OPTIONS HOST true, without our options.
  */
 void ssh_by_hand(char *const *argv, char *text, size_t room);
 
 /*
  * The addresses of a host: those that it offers, "10.0.0.7:4000,[fd00::7]:4000", preceded by the
- * address, with the same port, that sshd here has seen it come from (SSH_CONNECTION; may be NULL).
- * There is none if its connection is not IP: a proxy's pipe, or vsock.
+ * address, with the same port, from which its ssh connected according to sshd here (SSH_CONNECTION;
+ * may be NULL). There is none if that connection is not IP, but a proxy's pipe or vsock.
  */
 void ssh_addresses(const char *connection, const char *offer, char *text, size_t room);
 

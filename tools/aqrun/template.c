@@ -15,7 +15,7 @@ struct template
     bool has_program;
 };
 
-/* Expand a placeholder for any number of words; false: the word is something else. */
+/* Expand a placeholder for any number of words. Returns false if the word is something else. */
 static bool template_list(struct template *to, const char *word)
 {
     char *const *command = to->wish->command;
@@ -62,7 +62,7 @@ static char *template_word(struct template *to, const char *word, char *why, siz
     return NULL;
 }
 
-/* Expand all words; false: `why` says why not. */
+/* Expand all words. Returns false on failure, with the reason in `why`. */
 static bool template_expand(struct template *to, char *const *words, char *why, size_t room)
 {
     for (; *words != NULL; words++) {

@@ -66,7 +66,7 @@ static_assert(AQI_COUNT_OF(ticket_fields) <= 64, "the fields received are a word
 
 /* --- writing -------------------------------------------------------------------------------- */
 
-/* First without room, to count. */
+/* The first pass has no room, and only counts. */
 struct ticket_out {
     uint8_t *bytes;
     size_t used;
@@ -367,7 +367,8 @@ static bool ticket_get_body(struct ticket *ticket, struct ticket_in in, char why
     return aqi_explain(why, TICKET_WHY, "the ticket is damaged: invalid %s", nonsense);
 }
 
-/* The first line: 1 it is ours, 0 it is not complete, -1 see `why`. */
+/* Check the first line. Returns 1 if it is ours, 0 if it is incomplete, -1 on failure (see
+ * `why`). */
 static int ticket_get_head(const uint8_t *bytes, size_t len, const char *self, size_t *used,
                            char why[TICKET_WHY])
 {

@@ -3,8 +3,8 @@
  * ssh session.
  *
  * It begins with a line of text whose format is the same in all versions, so that both sides of a
- * mismatch can report it:  "aqrun ticket PROTOCOL VERSION\n". Then come, little-endian, the number
- * of bytes of the rest, and fields: length and bytes of the name, length and bytes of the value.
+ * mismatch can report it: "aqrun ticket PROTOCOL VERSION\n". The rest is little-endian: its number
+ * of bytes, and fields, each as length and bytes of the name, and length and bytes of the value.
  * Unknown fields are skipped.
  */
 #ifndef AQRUN_TICKET_H
@@ -39,7 +39,7 @@ struct ticket_limit {
     uint64_t soft, hard;
 };
 
-/* Lists of texts end with NULL. Decoding allocates one block, freed by ticket_free. */
+/* Lists of texts end with NULL. Decoding allocates memory, freed by ticket_free. */
 struct ticket {
     uint8_t key[AQI_JOB_KEY_BYTES];
     const char *job; /* its id */

@@ -1,4 +1,4 @@
-/* Tickets: there and back, truncated anywhere, of other versions, and malformed. */
+/* Tickets: encoded and decoded, truncated anywhere, of other versions, and malformed. */
 #include "ticket.h"
 
 #include "base/capture_test.h"
@@ -257,7 +257,7 @@ static size_t find(const uint8_t *bytes, size_t len, const char *name)
     return (size_t)(at - bytes);
 }
 
-/* It is accepted, with a message, if the versions are compatible. */
+/* A ticket of a compatible version is accepted, with a message. */
 static void other_patch(void **state)
 {
     (void)state;

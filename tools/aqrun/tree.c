@@ -24,8 +24,8 @@ static struct {
     struct ticket plan;
     struct sessions *sessions;
     struct progress progress;
-    char here[AQI_LINK_OFFER_BYTES];                      /* where this agent is reached */
-    char above[AQI_LINK_OFFER_BYTES + AQI_SOCKADDR_TEXT]; /* where the parent is */
+    char here[AQI_LINK_OFFER_BYTES];                      /* addresses of this agent */
+    char above[AQI_LINK_OFFER_BYTES + AQI_SOCKADDR_TEXT]; /* addresses of the parent */
 } tree;
 
 const char *tree_name(uint32_t number)
@@ -77,7 +77,7 @@ static void tree_on_ended(void *arg, uint32_t host, enum session_end how, const 
     else if (!aqi_hub_ending(job.hub))
         aqi_hub_no_agent(job.hub, host, AQI_EXIT_FAILED, why);
     else if (how == SESSION_CAME_TO_NOTHING)
-        aqi_hub_say(job.hub, "%s", why); /* like others before it: this is all that users can fix */
+        aqi_hub_say(job.hub, "%s", why); /* even now: users can fix only this */
 }
 
 static void tree_on_child(void *arg)

@@ -24,7 +24,7 @@ bool tree_reaped(pid_t pid, int status);
 bool tree_has(pid_t pid);
 /* Returns when to call it next, UINT64_MAX for never. */
 uint64_t tree_tick(uint64_t now);
-/* The job has ended: no more reports. False: there are still sessions. */
+/* The job has ended: report nothing more. Returns false if there are still sessions. */
 bool tree_gone(void);
 void tree_close(void);
 

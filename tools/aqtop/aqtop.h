@@ -26,7 +26,7 @@ struct watch {
     int fd;
     pid_t job;
     char program[64];
-    char why[200];  /* the data cannot be read; "": it can */
+    char why[200];  /* why the data cannot be read; "": it can */
     uint32_t count; /* of all ranks; 0: nothing has been received yet */
     struct rank *ranks;
 };
@@ -69,7 +69,7 @@ void print_rank(const struct rank *rank, char line[PRINT_LINE]);
 void print_text(const struct watch *watch, enum column by, bool reverse);
 void print_json(const struct watch *watch, enum column by, bool reverse);
 
-/* screen.c: run until `q` or the job's end; false: there is no suitable terminal. */
+/* screen.c: whether there is a suitable terminal; run until `q` or the job's end. */
 bool screen_possible(void);
 void screen_run(struct watch *watch, unsigned interval_ms, enum column by);
 

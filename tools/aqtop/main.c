@@ -71,8 +71,8 @@ static const char tail[] =
     "usage.\n";
 
 /*
- * The command line of a process, as far as it is readable, with the first word, the path of the
- * launcher, reduced to its name.
+ * Print the command line of a process, as far as it is readable, with its first word, the path of
+ * the launcher, reduced to its name.
  */
 static void print_job(const struct found_job *job, FILE *to)
 {
@@ -106,7 +106,7 @@ static const struct found_job *choose(const struct found_job *jobs, size_t found
     return NULL;
 }
 
-/* All ranks have been sampled again, or as many as will be. */
+/* Wait until all ranks have been sampled again, or as many as will be. */
 static bool await_look(struct watch *watch, uint64_t *next)
 {
     uint64_t patience = interval_ms * (uint64_t)NS_PER_MS / 2;

@@ -22,7 +22,7 @@ size_t watch_find(struct found_job *jobs, size_t most)
         if (name == NULL || sscanf(name, " @" AQI_TOP_NAME "%u.%d", &job.user, &pid) != 2) continue;
         if (job.user != geteuid() && geteuid() != 0) continue;
         job.pid = (pid_t)pid;
-        bool again = false; /* each connection has the name, too */
+        bool again = false; /* each connection also has this name */
         for (size_t i = 0; i < count && i < most; i++)
             again = again || jobs[i].pid == job.pid;
         if (again) continue;
@@ -82,7 +82,7 @@ static bool watch_take(struct watch *watch, const struct aqi_top_packet *packet)
     return true;
 }
 
-/* Whether these bytes are not what this aqtop reads. */
+/* Whether this aqtop cannot read these bytes. */
 static bool watch_refuse(struct watch *watch, const struct aqi_top_packet *packet, size_t len)
 {
     const size_t head = offsetof(struct aqi_top_packet, row);

@@ -93,7 +93,8 @@ static const struct command_row *row_at(size_t i)
     return i == command.count ? &help_row : &version_row;
 }
 
-/* The options that begin with `given`, which is --NAME or --NAME=VALUE; `*count` of them. */
+/* List the options that begin with `given`, which is --NAME or --NAME=VALUE; `*count` is their
+ * number. */
 static void beginning(const char *given, char *text, size_t room, size_t *count)
 {
     size_t length = strcspn(given, "="), at = 0;

@@ -29,7 +29,7 @@ struct command_line {
     size_t count;
     bool stops;  /* at the first word that is not an option */
     bool dash;   /* long names may also have a single dash; with `stops` only */
-    bool silent; /* another process of the job prints it */
+    bool silent; /* another process of the job prints messages */
 };
 
 /*
@@ -39,7 +39,7 @@ struct command_line {
 int command_read(const struct command_line *line, int argc, char **argv);
 
 /*
- * Print what is wrong and a pointer to --help, and exit with code 2; once command_read has begun.
+ * Print the error and a pointer to --help, and exit with code 2. Only after command_read has begun.
  */
 __attribute__((format(printf, 1, 2), noreturn)) void command_wrong(const char *format, ...);
 /* Print the requested text, unless silent, and exit. */

@@ -51,7 +51,7 @@ aq_status hca_am_long(struct aqi_tp *tp, struct aqi_peer *to, const struct aqi_a
 {
     struct hca_tp *hca = (struct hca_tp *)tp;
     const struct hca_rmem *rmem = (const struct hca_rmem *)there;
-    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent: as a put */
+    if (rmem->key.parts == 0 || am->nbytes == 0) return AQ_ENOTSUP; /* lent: by fallback.c */
     aq_status st = aqi_rdma_check(tp, to, there, am->addr, am->nbytes);
     if (st != AQ_OK) return st;
     struct hca_op op = {.op = {.peer = (struct aqi_rdma_peer *)to,

@@ -87,7 +87,7 @@ typedef enum cci_endpoint_flags { bogus_must_have_something_here = 0 } cci_endpo
 #define CCI_FLAG_SILENT   8  /**< no SEND event */
 #define CCI_FLAG_READ     16 /**< cci_rma: read from the peer; cci_rma_register: peers may read */
 #define CCI_FLAG_WRITE    32 /**< the same for writing */
-#define CCI_FLAG_FENCE    64 /**< cci_rma: start after earlier ones on the connection are complete */
+#define CCI_FLAG_FENCE    64 /**< cci_rma: start once earlier ones on the connection are complete */
 
 /** For select() and poll(); not to be read. Readable while the endpoint may have events. */
 typedef int cci_os_handle_t;
