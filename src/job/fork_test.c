@@ -20,7 +20,7 @@
 
 enum { RANK = 1, SIZE = 2 };
 
-/* The launcher's side. Its thread only handles what the rank waits for. */
+/* The launcher's side. Its thread only sends what the rank waits for. */
 struct launcher {
     int place;   /* our end of the rank's place */
     int control; /* the socket that came with HELLO */

@@ -226,7 +226,7 @@ static void test_turn(void **state)
     UNTIL(hosts[0].frames == FRAMES);
 }
 
-/* The mark counts as reached by its last byte; what is dropped with a link is not queued. */
+/* The mark is reached exactly by its last byte; data dropped with a link is not queued. */
 static void test_mark(void **state)
 {
     (void)state;

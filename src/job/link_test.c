@@ -117,7 +117,7 @@ static struct aqi_source make_deaf(void)
     return before;
 }
 
-/* A peer that does not read: the close has a time limit, and reports what was not sent. */
+/* A peer does not read: the close has a time limit, and reports the unsent data. */
 static void test_close_is_bounded(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Collects what the library knows about itself and the machine. */
+/* Collects the library's data about itself and the machine. */
 #include "data.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -110,7 +110,7 @@ static const struct kind put_rate = {
 static const struct kind get_rate = {RATE,       .limit = LIMIT_MEMCPY_IN, .word = LIMIT_LOAD,
                                      .least = 1, .fi = LIMIT_FI_READS,     .cci = LIMIT_CCI_READS};
 static const struct kind set_bw = {BY_BYTES, .limit = LIMIT_MEMSET};
-/* The limit of the private ones is the better of two ways. */
+/* The limit of patterns with private memory is the better of two ways. */
 #define PRIVATE BY_BYTES, .either = true, .endpoints = true
 static const struct kind put_private = {PRIVATE, .limit = LIMIT_DOUBLE_OUT,
                                         .second = LIMIT_CMA_PRIVATE_WRITE};

@@ -160,8 +160,8 @@ static void draw_x_axis(const struct panel *panel)
          PLOT_TOP + PLOT_HEIGHT + 42, "class=\"tick\" text-anchor=\"middle\"", "payload in bytes");
 }
 
-/* The line through the medians of one pattern, or their limits: of those, a short dash where there
- * is a single one. */
+/* The line through the medians of one pattern, or through their limits; a single limit is drawn as
+ * a short dash. */
 static void draw_line(const struct panel *panel, const struct pattern *pattern, bool limit)
 {
     size_t points = 0;

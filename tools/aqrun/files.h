@@ -15,8 +15,8 @@
 bool files_check(const char *pattern, char why[FILES_WHY]);
 
 /*
- * Open those of a rank, truncated, for streams 1 and 2; -1 where there is none. Returns false if
- * none is open; `why` names the file.
+ * Open the files of a rank, truncated, for streams 1 and 2; -1 where there is none. Returns false
+ * if none could be opened, with the file's name in `why`.
  */
 bool files_open(const char *pattern, uint32_t rank, const char *job_id, int fds[2],
                 char why[FILES_WHY]);

@@ -55,7 +55,7 @@ static void input_pipe_ready(struct aqi_source *source)
     aqi_source_watch(&input.terminal, EPOLLIN);
 }
 
-/* Read once what is available and pass it on. */
+/* Read available data once, and forward it. */
 static void input_read(int fd)
 {
     char bytes[4096];

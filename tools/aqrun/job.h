@@ -103,7 +103,7 @@ bool reaper_stopped(void);
 void reaper_restore_signals(void);
 /* Kill and reap all remaining processes that the ranks have started. All ranks have ended. */
 void reaper_kill_strays(void);
-/* The kernel's data of a process; false: it does not exist. */
+/* Get the kernel's data of a process. Returns false if it does not exist. */
 struct process {
     char state; /* 'D': in an uninterruptible sleep */
     int parent;
@@ -159,7 +159,7 @@ unsigned bind_processors(void);
 /* " on processors 0,64", or nothing if they are not bound; truncated if there is no room. */
 #define BIND_TEXT_BYTES 120
 const char *bind_text(uint32_t rank, char text[BIND_TEXT_BYTES]);
-/* In a rank before exec; false: see errno. */
+/* In a rank before exec. Returns false with errno on failure. */
 bool bind_rank(uint32_t rank);
 
 #endif

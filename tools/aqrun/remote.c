@@ -117,7 +117,7 @@ static void remote_input_ready(struct aqi_source *source)
     aqi_hub_forsaken(job.hub);
 }
 
-/* The agent of each rank: for those of others, it suffices that it is not this one. */
+/* Set the agent of each rank; for ranks of other hosts, any other number will do. */
 static void remote_place(struct aqi_hub_params *hub)
 {
     const struct ticket_host *own = &remote.ticket.tree[0];

@@ -1,4 +1,4 @@
-/* aqtop: shows what the ranks of a running job do. */
+/* aqtop: shows the activity of the ranks of a running job. */
 #include "aqtop.h"
 #include "base/clock.h"
 #include "command.h"

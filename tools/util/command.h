@@ -17,7 +17,7 @@ struct command_row {
     const char **text;              /* set to the argument */
     bool *flag;                     /* set to true */
     unsigned *number;               /* set to `value` */
-    unsigned *bits;                 /* also gets those of `value` */
+    unsigned *bits;                 /* the bits of `value` are set in it */
     unsigned value;
     const char *variable; /* environment variable to be set to the argument, or to "yes" */
 };

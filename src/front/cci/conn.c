@@ -317,7 +317,7 @@ int cci_reject(cci_event_t *conn_req)
     struct aqc_conn *conn = conn_asked(conn_req);
     if (conn != NULL && conn->state == AQC_ASKED) {
         aq_connection *below = conn->link_to;
-        /* The program may look at the data until it returns the event. */
+        /* The program may read the data until it returns the event. */
         struct aqc_event *event = AQI_OF(conn_req, struct aqc_event, pub);
         uint32_t len = event->pub.request.data_len;
         void *copy = len != 0 ? malloc(len) : NULL;

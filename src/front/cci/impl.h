@@ -64,7 +64,7 @@ void aqc_uri_outside(enum aqc_kind kind, const char *inside, char *uri, size_t l
 struct aqc_conn;
 
 struct aqc_mr {
-    struct cci_rma_handle pub; /* that of the region */
+    struct cci_rma_handle pub; /* a copy of the region's handle */
     struct aqi_node link;      /* in aqc_ep.mrs */
     aq_region *region;
     unsigned char *addr;
@@ -163,7 +163,7 @@ struct aqc_conn {
     enum aqc_state state;
     cci_status_t broken; /* with which all sends fail; 0: none */
     uint32_t refs;       /* references, by events */
-    bool left;           /* the program has disconnected it */
+    bool left;           /* the program no longer knows it */
     bool asked;          /* the event of its request has not been returned */
     void *data;          /* a copy of the request's data, once rejected */
 

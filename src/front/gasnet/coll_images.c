@@ -199,7 +199,7 @@ static void coll_images_collect(struct images_op *op)
     op->staged = coll_images_alloc(2, bytes);
     op->in = op->staged;
     op->out = op->in + bytes;
-    if (bytes == 0) return; /* there may be no buffers at all */
+    if (bytes == 0) return; /* buffers may be NULL */
     if (c->kind == AQGI_EXCHANGE) coll_images_blocks(op, false);
     if (c->kind == AQGI_GATHER || c->kind == AQGI_GATHER_ALL)
         for (gasnet_image_t i = 0; i < here; i++)

@@ -21,9 +21,9 @@ struct aqgi_coll {
     gasnet_image_t root;
     void *dst;
     const void *src;
-    void *const *dsts, *const *srcs; /* instead of those above, in the forms with lists */
+    void *const *dsts, *const *srcs; /* instead of dst and src, in the forms with lists */
     size_t nbytes;                   /* of a block, or of an element of a reduction */
-    size_t count, blksz, offset;     /* for reductions, as are these: */
+    size_t count, blksz, offset;     /* this and the rest: for reductions */
     gasnet_coll_fn_handle_t fn;
     int arg;
     int flags;

@@ -145,7 +145,7 @@ AQG_DEFINE(void *, gex_Segment_QueryAddr, (gex_Segment_t seg), seg->addr)
 AQG_DEFINE(uintptr_t, gex_Segment_QuerySize, (gex_Segment_t seg), seg->size)
 AQGI_OBJECT(gex_Segment, gex_Segment_t seg, seg)
 
-/* --- GASNET_SEGMENT_EVERYTHING: what is bound to first endpoints ----------------------------- */
+/* --- GASNET_SEGMENT_EVERYTHING: segments bound to first endpoints ---------------------------- */
 
 /*
  * All memory can be accessed from the start, but queries report none until the attach, or report
@@ -170,7 +170,8 @@ static struct segment_told segment_everything(gex_Rank_t rank)
     return (struct segment_told){NULL, aqgi.attached ? SIZE_MAX : 0};
 }
 
-/* Collective over the team: members that list their first endpoint publish what is bound to it. */
+/* Collective over the team: members that list their first endpoint publish the segment bound to
+ * it. */
 static int segment_tell(const char *call, gex_TM_t tm, const gex_EP_t *eps, size_t num_eps)
 {
     aq_team *team = aqgi_aq(tm);

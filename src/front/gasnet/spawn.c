@@ -12,7 +12,7 @@
 /* The headers are in <prefix>/AQG_TREE/include, and aqrun is in <prefix>/bin. */
 static bool spawn_beside_header(const char *header, char path[PATH_MAX])
 {
-    char real[PATH_MAX]; /* clients link the headers into trees of their own */
+    char real[PATH_MAX]; /* clients link the headers into their own trees */
     if (realpath(header, real) != NULL) header = real;
     const char *tree = strstr(header, "/" AQG_TREE "/");
     for (const char *at = tree; at != NULL; at = strstr(at + 1, "/" AQG_TREE "/"))

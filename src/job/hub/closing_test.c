@@ -40,7 +40,7 @@ static struct {
     int code;
 } one;
 
-/* --- what the hub has done ------------------------------------------------------------------- */
+/* --- actions of the hub ---------------------------------------------------------------------- */
 
 static void closing_act(uint32_t rank, int what, int code)
 {
@@ -174,7 +174,7 @@ static void closing_say(uint32_t rank, int code, const char *why)
     assert_int_equal(aqi_hub_said(one.hub, rank, &message), AQ_OK);
 }
 
-/* --- what must have happened ----------------------------------------------------------------- */
+/* --- expectations ---------------------------------------------------------------------------- */
 
 /* How often it got this signal; the first time was `at`. */
 static unsigned closing_times(uint32_t rank, int what, uint64_t at)

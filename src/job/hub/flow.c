@@ -488,7 +488,7 @@ static aq_status flow_on_fact(struct aqi_hub *hub, uint32_t from, const struct h
     struct hub_agent *agent = &hub->root->agents[frame->agent];
     struct hub_note note;
     if (agent->lost) return AQ_OK;
-    if (frame->number <= agent->facts) { /* our acknowledgement has not arrived */
+    if (frame->number <= agent->facts) { /* our acknowledgment has not arrived */
         agent->got = 0;
         root_had_fact(hub);
     }

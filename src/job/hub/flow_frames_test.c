@@ -60,7 +60,7 @@ static void nonsense_changes_nothing(void **state)
         {1, 3, HUB_FRAME_FACT, 31, 1, says, says_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, pass_on, pass_len},
         {0, 1, HUB_FRAME_FACT, 1, 1, says, 0},
-        /* as are acknowledgements of entries, and only of those that exist */
+        /* likewise acknowledgments of entries, which must exist */
         {1, 4, HUB_FRAME_APPLIED, 4, 0, NULL, 0},
         {1, 7, HUB_FRAME_APPLIED, 7, 0, NULL, 0},
         {0, 1, HUB_FRAME_APPLIED, 1, 1, NULL, 0},

@@ -1,6 +1,6 @@
 /*
- * Tests flow.c: the paths of facts, entries and acknowledgements when links are lost. Frames that
- * no agent sends, and limits on waiting data: flow_frames_test.c.
+ * Tests flow.c: the paths of facts, entries and acknowledgments when links are lost. Frames that no
+ * agent sends, and limits on waiting data: flow_frames_test.c.
  */
 #include "job/hub/flow_world_test.h"
 
@@ -49,7 +49,8 @@ static void who_repeats_a_fact_is_told_again(void **state)
     aqi_hub_close(one.hub);
 }
 
-/* An acknowledgement of many facts of another agent passes one that has sent nothing itself. */
+/* An acknowledgment of another agent's many facts is forwarded by one that has sent nothing
+ * itself. */
 static void acknowledgements_are_of_whom_they_name(void **state)
 {
     (void)state;

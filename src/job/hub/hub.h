@@ -30,8 +30,8 @@
 #define AQI_NO_RANK  UINT32_MAX
 #define AQI_NO_AGENT UINT32_MAX
 
-/* Streams of a rank: standard output and error, what it shows (enum aqi_show), packets of top.h,
- * counters and peers, and output and error for separate files, unchanged. */
+/* Streams of a rank: standard output and error, data that it shows (enum aqi_show), packets of
+ * top.h (counters and peers), and output and error for separate files, unchanged. */
 enum {
     AQI_STREAM_SHOWN = 2,
     AQI_STREAM_LOG = AQI_STREAM_SHOWN + AQI_SHOW_LOG,
@@ -220,7 +220,7 @@ void aqi_hub_say(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 void aqi_hub_tell(struct aqi_hub *hub, const char *fmt, ...) AQI_PRINTF(2, 3);
 /* All agents report the counters of their ranks at this interval; 0: stop. */
 void aqi_hub_watch(struct aqi_hub *hub, uint64_t interval_ns);
-/* Likewise what they know of their peers, once. */
+/* All agents report their ranks' knowledge of their peers, once. */
 void aqi_hub_ask_peers(struct aqi_hub *hub, uint32_t turn);
 /* The exit code as known so far; it becomes `code` if it is 0. */
 int aqi_hub_code(const struct aqi_hub *hub);

@@ -114,7 +114,7 @@ struct hub_agent {
     size_t bytes;      /* bytes of facts since then */
     uint64_t until_ns; /* disconnected: when it is declared dead; 0: connected */
     char *broken;      /* why its link broke; NULL: its parent is lost */
-    /* The object shared by the ranks of a host. Each host has one, of its own size. */
+    /* The object shared by the ranks of a host. Each host has one; sizes may differ. */
     uint32_t share_seq, share_first;
     uint64_t share_bytes;
 };
@@ -209,7 +209,7 @@ uint32_t hub_agent_of(const struct aqi_hub *hub, uint32_t rank);
 const char *hub_host(const struct aqi_hub *hub, uint32_t agent);
 /* This agent is not needed any more. */
 void hub_over(struct aqi_hub *hub, int code);
-/* Handle facts of our own; call at the end of everything that may have caused some. */
+/* Root: handle our own facts; call at the end of everything that may have caused some. */
 void hub_pump(struct aqi_hub *hub);
 
 /* flow.c */
@@ -267,7 +267,7 @@ uint64_t root_tick(struct aqi_hub *hub);
 void root_had_fact(struct aqi_hub *hub);
 /* The process of this rank no longer runs. */
 void root_stopped(struct aqi_hub *hub, struct hub_rank *rank);
-/* A rank no longer takes part: it left, or died and the job goes on. */
+/* A rank no longer takes part: it left, or died and the job continues. */
 void root_absent(struct aqi_hub *hub, uint32_t rank, enum aqi_rank_state state);
 void root_event(struct aqi_hub *hub, enum aqi_boot_event_type event, uint32_t rank, int code,
                 const char *why);

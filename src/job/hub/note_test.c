@@ -1,4 +1,4 @@
-/* Notes and frames as bytes: what is encoded can be decoded, and nothing shorter can. */
+/* Notes and frames as bytes: encoded ones can be decoded, truncated ones cannot. */
 #include "job/hub/note.h"
 
 #include <setjmp.h>

@@ -401,7 +401,7 @@ void root_had_fact(struct aqi_hub *hub)
     if (hub->root->got_ns == 0) hub->root->got_ns = hub->now + ROOT_GOT_NS;
 }
 
-/* --- what the launcher asks for ------------------------------------------------------------- */
+/* --- requests of the launcher --------------------------------------------------------------- */
 
 void aqi_hub_input(struct aqi_hub *hub, const void *bytes, size_t len)
 {

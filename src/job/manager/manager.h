@@ -76,7 +76,7 @@ struct aqi_manager_kind {
 
     /*
      * Collective: every rank calls it, and none returns before all have arrived. Then all can get
-     * what was put before.
+     * values put before.
      *
      * Blocking    Within AQ_START_TIMEOUT.
      *

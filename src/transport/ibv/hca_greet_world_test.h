@@ -1,6 +1,6 @@
 /*
- * For the tests of greetings: two processes with one port or two, and letters, which are greetings
- * that one has sent and the other has not received yet.
+ * For the tests of greetings: two processes with one port or two, and letters: greetings sent by
+ * one but not received yet by the other.
  */
 #ifndef AQI_IBV_GREET_WORLD_TEST_H
 #define AQI_IBV_GREET_WORLD_TEST_H
@@ -74,7 +74,7 @@ static inline struct card *card_of(const struct ibv_qp *qp, unsigned *self, unsi
     return NULL;
 }
 
-/* It goes to the queue pair for greetings of the same rail of the other. */
+/* Send it to the other's queue pair for greetings, on the same rail. */
 static inline int greet_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     unsigned self, rail;
@@ -211,7 +211,7 @@ static inline void open_second(unsigned self)
     hca->rail[1].pd = &second_pd[self];
     snprintf(hca->rail[1].name, sizeof(hca->rail[1].name), "none:2");
     memset(&hca->rail[2].place, 0xab, sizeof(hca->rail[2].place)); /* it has no third one */
-    hca->rdma.free = NULL; /* these are registered with the first only */
+    hca->rdma.free = NULL; /* registered with the first only */
 }
 
 static inline void open_greeter(unsigned self)
@@ -284,9 +284,9 @@ static inline int close_all(void **unused)
     return 0;
 }
 
-/* --- saying and hearing ---------------------------------------------------------------------- */
+/* --- sending and receiving ------------------------------------------------------------------- */
 
-/* True: it was recognized as a greeting. Its buffer is always posted again. */
+/* Returns true if it was recognized as a greeting. Its buffer is always reposted. */
 static inline bool hears_over(unsigned self, unsigned rail, const void *bytes, size_t len,
                               size_t byte_len)
 {
@@ -315,7 +315,7 @@ static inline bool hears_letter(unsigned self, const struct letter *letter)
     return hears_over(self, letter->rail, letter->bytes, letter->len, HCA_GRH + letter->len);
 }
 
-/* When the next greeting is due. */
+/* Advance to the time when the next greeting is due. */
 static inline void say_next(unsigned self)
 {
     ends[self].hca->rdma.now = hca_greet_deadline(ends[self].hca);
@@ -328,7 +328,7 @@ static inline void sent(const struct letter *letter)
                    &(struct ibv_wc){.status = IBV_WC_SUCCESS});
 }
 
-/* Sent according to completions, and received by the other. */
+/* Complete the sending of all greetings, and have the other receive them. */
 static inline void exchange(void)
 {
     for (; heard < said; heard++) {

@@ -1,4 +1,4 @@
-/* Tests lending.c and the lending of pins.c: three processes that put and get. */
+/* Tests lending.c and lending by pins.c: three processes that put and get. */
 #include "base/stats.h"
 #include "reg/limits.h"
 #include "transport/ibv/hca_world_test.h"
@@ -9,13 +9,13 @@ enum {
     MEDIUM = 4032,
     PAGE = 4096,
     REGION = 4 * PAGE,
-    SLOTS = 4, /* transfers of a process to another one at a time, each with memory of its own: */
+    SLOTS = 4,       /* concurrent transfers of a process to another, each with separate memory: */
     PLOT = 9 * PAGE, /* ... this much there */
     ARENA = ENDS * SLOTS * PLOT,
     STEPS = 100000
 };
 
-/* A transfer, and the expected contents of its memory there. */
+/* A transfer, and the expected contents of the peer's memory. */
 struct slot {
     struct aqi_comp comp;
     bool get;
@@ -33,7 +33,7 @@ static struct place {
     struct slot slot[ENDS][SLOTS];
     uint32_t transfers, carried; /* carried: by messages */
     int32_t changes;
-    bool closing; /* it waits until its memory is not in use, to change it */
+    bool closing; /* it waits until its memory is unused, to change it */
 } places[ENDS];
 
 static void configure(void)
@@ -44,7 +44,7 @@ static void configure(void)
     hca_config.bounce_limit = PAGE;
 }
 
-/* --- what is around ibv ---------------------------------------------------------------------- */
+/* --- the environment of ibv ------------------------------------------------------------------ */
 
 static bool range_ok(void *host, uint64_t addr, size_t len)
 {
@@ -134,7 +134,7 @@ static void close_all(void)
         munmap(places[i].memory, 2 * ARENA + REGION);
 }
 
-/* --- what the processes do ------------------------------------------------------------------- */
+/* --- actions of the processes ---------------------------------------------------------------- */
 
 static bool is_over(const struct slot *slot)
 {
@@ -168,7 +168,7 @@ static aq_status begin(unsigned self, unsigned there, unsigned s)
     return st;
 }
 
-/* The previous transfer has ended with the expected result; another one begins. */
+/* If the previous transfer has ended, check its result, and begin another one. */
 static void transfer(unsigned self, unsigned there, unsigned s)
 {
     struct slot *slot = &places[self].slot[there][s];
@@ -184,7 +184,7 @@ static void transfer(unsigned self, unsigned there, unsigned s)
     (void)begin(self, there, s);
 }
 
-/* While the memory is not in use; it is offered again, and all are notified. */
+/* Change the memory if it is unused, offer it again, and notify all. */
 static void change(unsigned self)
 {
     for (unsigned i = 0; i < ENDS; i++)
@@ -245,7 +245,7 @@ static void settle(void)
 
 /* --- the cases ------------------------------------------------------------------------------- */
 
-/* Through keys that open the right memory, whatever is changed, returned and rejected meanwhile. */
+/* Accesses use keys of the right memory, whatever is changed, returned and rejected meanwhile. */
 static void all_arrives(void **unused)
 {
     static const struct {
@@ -262,7 +262,7 @@ static void all_arrives(void **unused)
                  rides = aqi_counter_sum(AQI_CTR_REG_RIDES);
         uint32_t carried = 0, transfers = 0;
         world.state = i;
-        hca_config.spares = i % 2; /* or else messages are copied */
+        hca_config.spares = i % 2; /* without spares, messages are copied */
         open_with(rows[i].main, rows[i].ride);
         for (unsigned j = 0; j < STEPS; j++)
             step(true);
@@ -324,7 +324,7 @@ static void nothing_leaves_behind_the_fence(void **unused)
     poll_at(0);
     assert_int_equal(tell(0, 1), AQ_AGAIN);
     assert_int_equal(wire->head, before);
-    poll_at(1); /* it returns what it holds, also while a handler waits */
+    poll_at(1); /* it returns memory even while a handler waits */
     pass_on(1, 0);
     (void)hca_progress(&hca->rdma.tp, AQI_PROGRESS_REPLIES, 0);
     assert_false(aqi_rdma_fenced(&hca->rdma));
@@ -333,7 +333,7 @@ static void nothing_leaves_behind_the_fence(void **unused)
     close_all();
 }
 
-/* The handler of a message that came by the ring waits until its answer can be sent. */
+/* The handler of a message from the ring waits until its answer can be sent. */
 static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
 {
     const struct end *end = arg;
@@ -342,7 +342,7 @@ static void on_ring(void *arg, uint32_t source, const struct aqi_am *am)
     if (tell((unsigned)(end - ends), source) == AQ_OK) ends[0].answers[source]++;
 }
 
-/* It has requested an answer by the ring, and returns memory in a message after that. */
+/* The peer has requested an answer through the ring, and returns memory in a later message. */
 static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
 {
     static const unsigned char large[512];
@@ -378,7 +378,7 @@ static void handlers_do_not_wait_for_what_is_behind_them(void **unused)
     hca_config.ring_peers = 0;
 }
 
-/* One that does not poll gets this many requests and no more, and waits end when it is gone. */
+/* A peer that does not poll gets only this many requests, and waits for it end when it is gone. */
 static void who_is_gone_keeps_nobody_waiting(void **unused)
 {
     (void)unused;
@@ -443,7 +443,7 @@ static void what_is_refused_is_done_by_messages(void **unused)
     configure();
 }
 
-/* One with more ports than we have is accessed by as many keys as we need. */
+/* A peer with more ports than we have is accessed by as many keys as we need. */
 static void keys_are_for_the_ports_of_both(void **unused)
 {
     (void)unused;
@@ -469,7 +469,8 @@ static void nonsense_ends_the_peer(void **unused)
     close_all();
 }
 
-/* In mode everything the system reports unmapped memory; if it does not, nothing is kept. */
+/* In mode everything, the system reports unmapped memory; if it does not, no registration is
+ * kept. */
 static void memory_of_any_kind(void **unused)
 {
     (void)unused;

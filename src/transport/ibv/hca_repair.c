@@ -106,8 +106,8 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
 }
 
 /*
- * Software RoCE has been seen to lose its timer. Messages are not signaled, but requests posted
- * after them are.
+ * Software RoCE has been seen to lose its timer. If only unsignaled messages are in flight, post a
+ * signaled request, whose completion will show that they are complete.
  */
 static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
@@ -154,7 +154,7 @@ uint64_t hca_repair_deadline(const struct hca_tp *hca)
     return first;
 }
 
-/* --- what was under way ---------------------------------------------------------------------- */
+/* --- requests in flight ---------------------------------------------------------------------- */
 
 /*
  * Take posted requests that have not completed. A dying process may release its memory before its

@@ -80,7 +80,7 @@ static const struct fi_info *ofi_provider_choose(const struct fi_info *list, boo
     return NULL;
 }
 
-/* The modes of operation that we support, and so the provider may require. */
+/* Hints that allow the provider to require anything that we support, and nothing else. */
 static struct fi_info *ofi_provider_hints(const char *name)
 {
     struct fi_info *hints = ofi_library.dupinfo(NULL);

@@ -47,7 +47,7 @@ struct aqi_transfer {
 enum aqi_pins_access {
     AQI_PINS_READ,   /* a put, whose memory may be read-only */
     AQI_PINS_WRITE,  /* puts and gets */
-    AQI_PINS_PEERS,  /* these, and those of peers */
+    AQI_PINS_PEERS,  /* puts and gets, also of peers */
     AQI_PINS_BUFFERS /* messages, puts and gets */
 };
 

@@ -194,7 +194,7 @@ void aqi_rdma_push_all(struct aqi_rdma *rdma); /* with the lock held */
 void aqi_rdma_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, const char *fmt, ...)
     AQI_PRINTF(3, 4);
 void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *peer);
-/* Without the lock: report lost peers, and hand over what the network has rejected. */
+/* Without the lock: report lost peers, and hand over parts rejected by the network. */
 AQI_COLD unsigned aqi_rdma_report(struct aqi_rdma *rdma);
 /* The start of a round of progress: takes the lock. While the thread waited for the lock, others
  * may have begun later rounds: time must not go back. */

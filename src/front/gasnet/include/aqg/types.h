@@ -1,6 +1,6 @@
 /*
- * Handles, structures and constants of GASNet-EX, and what the inline calls of the other headers
- * read: for each endpoint number, where the segments of the processes are mapped here.
+ * Handles, structures and constants of GASNet-EX, and the data read by inline calls of other
+ * headers: for each endpoint number, where the segments of the processes are mapped here.
  */
 #ifndef AQG_TYPES_H
 #define AQG_TYPES_H
