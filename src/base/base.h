@@ -19,7 +19,7 @@
 /* Keep a variable that only the error case needs out of registers. */
 #define AQI_KEEP_IN_MEMORY(x) __asm__ volatile("" : : "r"(&(x)) : "memory")
 /*
- * For pointers and numbers that fast paths read: accessed without a call also in the shared
+ * For pointers and numbers that fast paths read: accessed without a call, even in the shared
  * library. Use it sparingly: a library that is loaded late gets this memory from a small reserve.
  */
 #define AQI_FAST_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))

@@ -39,10 +39,11 @@ bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len)
 {
     const struct sockaddr_un copy = *to; /* its owner may change it */
     /*
-     * Only where the kernel has bound it; a stranger could name a socket that only we may write to.
+     * Only names bound by the kernel (abstract): a stranger could name a socket that only we may
+     * write to.
      */
     if (len > sizeof(copy) || len <= sizeof(sa_family_t) || copy.sun_path[0] != 0) return true;
-    /* A full queue has a byte that wakes it already. */
+    /* A full queue already holds a byte that wakes it. */
     if (sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&copy, len) >=
         0) {
         aqi_count(AQI_CTR_WAKE_SENT, 1);

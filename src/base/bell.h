@@ -1,16 +1,17 @@
 /*
- * A bell, by which others tell a process that something is there for it: a word that it looks at in
- * each poll, whatever the number of ringers, and a bit for each of them. It may lie in
+ * A bell, which others ring to signal a process that there is something for it: one word, which the
+ * owner checks in each poll whatever the number of ringers, and one bit per ringer. It may lie in
  * memory that other processes map.
  *
  * Ringing sets the bit, then the word; the owner takes the word, then the bits. Both steps are
- * read-modify-writes of release and acquire order: either the owner takes the word that a ringer
+ * read-modify-writes with release and acquire order: either the owner takes the word that a ringer
  * set, and so sees its bit and what it wrote before, or the word is still set when the owner looks
  * next. A bit without the word (a ringer that died in between) is taken with the next one.
  *
- * What is in the memory is not trusted. A process that maps a bell can ring for others, which costs
- * the owner a look, and take back the rings of others, which the owner must notice by itself some
- * time. So each user gets a bell of its own, and can harm no other.
+ * The contents of the memory are not trusted. A process that maps a bell can ring on behalf of
+ * others, which costs the owner a check, and can clear the rings of others, so the owner must
+ * eventually check without being rung. Each user therefore gets a separate bell and can harm no
+ * other.
  */
 #ifndef AQI_BELL_H
 #define AQI_BELL_H
@@ -32,29 +33,29 @@ struct aqi_bell_memory {
 };
 static_assert(sizeof(struct aqi_bell_memory) % AQI_CACHE_LINE == 0, "processes agree about it");
 
-/* Our own. */
+/* The owner's side. */
 struct aqi_bell {
     struct aqi_bell_memory *memory;
     int fd;     /* of the memory, for others to map */
     int socket; /* readable after a ring that woke us; and for waking others */
 };
 
-/* Where one rings. A transport is given two: its peer's, and its own process's. */
+/* The ringer's side. A transport is given two: its peer's bell, and that of its own process. */
 struct aqi_bell_rope {
     struct aqi_bell_memory *memory; /* NULL: there is none */
     uint32_t bit;
-    int socket; /* of the ringer, to wake the owner by */
+    int socket; /* the ringer's, to wake the owner with */
     bool wakes; /* the owner can be woken from here: it is in this network namespace */
 };
 
 /* @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_EACCESS */
 aq_status aqi_bell_open(struct aqi_bell *bell);
 void aqi_bell_close(struct aqi_bell *bell);
-/* Map that of another process. @return AQ_EPROTO  It is none. */
+/* Map the bell of another process. @return AQ_EPROTO  The memory is not a bell's. */
 aq_status aqi_bell_map(int fd, struct aqi_bell_memory **memory);
 void aqi_bell_unmap(struct aqi_bell_memory *memory);
 
-/* False: the process that should have been woken has ended. */
+/* Returns false if the process that should have been woken has ended. */
 bool aqi_bell_ring(const struct aqi_bell_rope *rope);
 
 static inline bool aqi_bell_is_rung(const struct aqi_bell *bell)
@@ -65,18 +66,21 @@ static inline bool aqi_bell_is_rung(const struct aqi_bell *bell)
 void aqi_bell_take(struct aqi_bell *bell, uint32_t count, void (*fn)(uint32_t bit));
 
 /*
- * About to sleep on the socket: from now on a ring makes it readable. False: it has rung already,
- * and one need not sleep.
+ * Prepare to sleep on the socket: from now on, a ring makes it readable. Returns false if the bell
+ * has been rung already; then do not sleep.
  */
 bool aqi_bell_arm(struct aqi_bell *bell);
 void aqi_bell_disarm(struct aqi_bell *bell);
 
 /*
- * Send a byte to the datagram socket of a process that asked for it, in memory that we share.
- * False: the process has ended.
+ * Send a byte to the datagram socket that a process has named in shared memory, to wake it. Returns
+ * false if the process has ended.
  */
 bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len);
-/* A socket with a free abstract name, which vanishes with it, in `*name`; and its namespace. */
+/*
+ * Create a socket with a free abstract name, which vanishes with it; sets `*name`, and `*network`
+ * to its namespace (0: unknown).
+ */
 aq_status aqi_wake_open(int *socket, struct sockaddr_un *name, uint32_t *len, uint64_t *network);
 void aqi_wake_drain(int socket);
 

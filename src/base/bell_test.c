@@ -163,7 +163,7 @@ static void no_ring_is_lost(void **state)
         struct pollfd fd = {.fd = bell.socket, .events = POLLIN};
         if (aqi_bell_is_rung(&bell)) aqi_bell_take(&bell, AQI_BELL_BITS, look);
         if (all_seen() || !aqi_bell_arm(&bell)) continue;
-        assert_int_equal(poll(&fd, 1, 60000), 1); /* a lost ring is a wait without an end */
+        assert_int_equal(poll(&fd, 1, 60000), 1); /* a lost ring would time out */
         aqi_bell_disarm(&bell);
     }
     for (unsigned i = 0; i < RINGERS; i++) {

@@ -13,7 +13,7 @@ struct cgroup_walk {
     const char *root;
     const char *mount; /* below <root>/sys/fs/cgroup */
     char path[512];    /* of the process, shortened at each step */
-    bool above;        /* the path is not the full one any more */
+    bool above;        /* `path` has been shortened */
     struct aqi_cgroup_limits *limits;
 };
 

@@ -103,8 +103,8 @@ static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned c
 
 /*
  * Timings of copies of about one size. Each method makes RUN copies in a row, because it leaves the
- * caches in a state that suits it, and counts with its fastest copy: other load on the machine only
- * makes copies slower. The winner then makes ROUND copies before all methods are tried again.
+ * caches in a state that suits it, and is judged by its fastest copy: other load on the machine
+ * only makes copies slower. The winner then makes ROUND copies before all methods are tried again.
  * Copies by several threads at a time may spoil a timing, but never a copy.
  */
 enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
@@ -142,7 +142,7 @@ static void copy_judge(struct finding *f)
     for (uint32_t m = 0; m < AQI_COPY_METHODS; m++)
         if (atomic_load_explicit(&f->cost[m], memory_order_relaxed) - 1 <
             atomic_load_explicit(&f->cost[winner], memory_order_relaxed) - 1)
-            winner = m; /* a method without a timing has the weight 0, the greatest here */
+            winner = m; /* an untimed method has cost 0, which the subtraction makes the highest */
     atomic_store_explicit(&f->winner, winner, memory_order_relaxed);
 }
 

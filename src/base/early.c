@@ -1,4 +1,4 @@
-/* Numbered items that have overtaken others. */
+/* Numbered items that arrived ahead of their turn. */
 #include "base/early.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@ static struct aqi_early_item **early_slot(const struct aqi_early *early, uint32_
     return &early->slots[number & (early->room - 1)];
 }
 
-/* All that are there lie less than the old room ahead of `next`, so no two share a slot. */
+/* All kept items are less than the old room ahead of `next`, so no two share a slot. */
 static bool early_grow(struct aqi_early *early, uint32_t next, uint32_t ahead)
 {
     struct aqi_early more = *early;

@@ -1,20 +1,20 @@
 /*
- * Numbered items that have overtaken others, until their turn comes: keeping and taking one costs
- * the same, however many there are and in whatever order they come. Numbers wrap.
+ * Numbered items that arrived ahead of their turn. Keeping and taking one takes constant time,
+ * however many there are and in whatever order they arrive. Numbers wrap.
  */
 #ifndef AQI_EARLY_H
 #define AQI_EARLY_H
 
 #include "base/base.h"
 
-/* The first member of an item, which is from malloc. */
+/* The first member of an item; items are allocated by malloc. */
 struct aqi_early_item {
-    size_t bytes; /* what it counts for */
+    size_t bytes; /* counted against the limit */
 };
 
 /* Limits on what an honest peer may send ahead. */
 struct aqi_early_most {
-    uint32_t ahead; /* numbers */
+    uint32_t ahead; /* the first distance from the next number that is too far */
     size_t bytes;
 };
 
@@ -24,13 +24,15 @@ struct aqi_early {
     size_t bytes;
 };
 
-/* Keep `number`, where `next` is the number whose turn it is. False: it is not ahead, is there
- * already, exceeds the most, or there is no memory for its place; it remains the caller's. */
+/*
+ * Keep the item `number`, where `next` is the number whose turn it is. Returns false if it is not
+ * ahead, is already kept, exceeds a limit, or memory is out; then it remains the caller's.
+ */
 bool aqi_early_keep(struct aqi_early *early, uint32_t next, uint32_t number,
                     struct aqi_early_item *item, const struct aqi_early_most *most);
-/* Take out `number`, to be freed; NULL if it is not there. */
+/* Take out the item `number`, which the caller frees; NULL if it is not there. */
 void *aqi_early_take(struct aqi_early *early, uint32_t number);
-/* Drop all of them, and the memory. */
+/* Free all items and the table. */
 void aqi_early_drop(struct aqi_early *early);
 
 #endif

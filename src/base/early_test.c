@@ -1,4 +1,4 @@
-/* Numbered items that have overtaken others. */
+/* Numbered items that arrived ahead of their turn. */
 #include "base/early.h"
 
 #include <setjmp.h>

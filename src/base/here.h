@@ -1,6 +1,6 @@
 /*
- * Where this process runs: numbers that only processes of the same boot of the kernel share, and of
- * the same network namespace of it, whose loopback reaches no others. 0: unknown, as without /proc.
+ * Where this process runs: a number for this boot of the kernel, and one for its network namespace,
+ * within which loopback reaches other processes. 0 means unknown, as without /proc.
  */
 #ifndef AQI_HERE_H
 #define AQI_HERE_H

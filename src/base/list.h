@@ -8,7 +8,7 @@ struct aqi_node {
     struct aqi_node *prev, *next;
 };
 
-/* A list is a node of its own; an element of no list points to itself. */
+/* A list is itself a node; an element that is in no list points to itself. */
 static inline void aqi_list_init(struct aqi_node *list)
 {
     list->prev = list->next = list;

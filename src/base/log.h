@@ -24,7 +24,7 @@ aq_status aqi_log_configure(const char *spec);
 
 /* Set the rank, so that lines begin with "aq[rank] folder: " instead of "aq[pid N] folder: ". */
 void aqi_log_identity(uint32_t rank);
-uint32_t aqi_log_rank(void); /* 0 before aqi_log_set_rank */
+uint32_t aqi_log_rank(void); /* 0 before aqi_log_identity */
 
 bool aqi_log_enabled(enum aqi_log_level level, const char *folder);
 
@@ -39,8 +39,8 @@ void aqi_log_once(atomic_bool *once, enum aqi_log_level level, const char *folde
 void aqi_log_printable(char *text);
 
 /*
- * Send warnings and errors to this socket while standard error is this file; what the socket cannot
- * take is written to standard error.
+ * Send warnings and errors to this socket while standard error is this file; lines that the socket
+ * cannot take go to standard error.
  */
 void aqi_log_through(int fd, dev_t device, ino_t number);
 /* Write a line of a warning or an error, given with its newline. Async-signal-safe. */

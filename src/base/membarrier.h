@@ -8,13 +8,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* False: the kernel has none. */
+/* Returns false if the kernel does not support it. */
 static inline bool aqi_membarrier_register(void)
 {
     return syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0u, 0) == 0;
 }
 
-/* Processes that could not register make a fence of their own, and this one's is our half. */
+/* Processes that could not register use a fence instead; the fence here is its counterpart. */
 static inline void aqi_membarrier(void)
 {
     if (syscall(__NR_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0u, 0) != 0)

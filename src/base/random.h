@@ -4,8 +4,10 @@
 
 #include "base/base.h"
 
-/* Fill `out` from the kernel's generator: fit for keys and secrets. AQ_ESYS, in the name of this
- * part of the library, if the kernel has none. */
+/*
+ * Fill `out` from the kernel's generator: fit for keys and secrets. Returns AQ_ESYS, logged for the
+ * folder `part`, if the kernel has none.
+ */
 aq_status aqi_random(void *out, size_t len, const char *part);
 
 #endif

@@ -67,15 +67,15 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
     return NULL;
 }
 
-/* The variable that an origin means. */
+/* The name of the variable that the value came from. */
 static const char *settings_variable(const struct aqi_setting *row, uint8_t origin)
 {
     return origin < SETTINGS_ALIAS ? row->name : aqi_setting_alias(row, origin - SETTINGS_ALIAS);
 }
 
 /*
- * The text for a row from the environment, or its default. An empty alias counts as unset, as it
- * does in the scripts of its world.
+ * The text for a row from the environment, or its default. An empty alias counts as unset, as in
+ * the scripts that set such variables.
  */
 static const char *settings_source(const struct aqi_setting *row, uint8_t *origin)
 {

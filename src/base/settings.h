@@ -75,9 +75,8 @@ struct aqi_settings_table {
  * thread-safe.
  *
  * @return AQ_OK, or AQ_ESETTING for the first bad value (variable, value, what is valid); that row
- *         then
- *         has its default, and the other rows are set nevertheless. All bad values are
- *         logged; the thread's message is about the first.
+ *         then has its default, and the other rows are set nevertheless. All bad values are logged;
+ *         the thread's message is about the first.
  */
 aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t count);
 
@@ -87,8 +86,8 @@ aq_status aqi_settings_load(struct aqi_settings_table *const *tables, size_t cou
  * - AQ_ names in the environment that are in no table, with the nearest known name ("maybe
  *   AQ_WAIT?");
  * - names with the prefix of an alias that are close to an alias but are neither one nor among
- *   `others`
- *   (ended by NULL; a trailing * matches any ending); those that are not close are ignored;
+ *   `others` (ended by NULL; a trailing * matches any ending); those that are not close are
+ *   ignored;
  * - values under an alias that were adjusted, and obsolete aliases.
  */
 void aqi_settings_warn(struct aqi_settings_table *const *tables, size_t count,
@@ -140,7 +139,10 @@ bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 /* Give the number setting `name` of the table this value, unless it was set. */
 void aqi_setting_prefer(const struct aqi_settings_table *table, const char *name, uint64_t value);
 
-/* The number that the setting `name` of the table has, or `less` if it is `spared` and not set. */
+/*
+ * The value of the number setting `name` of the table; `less` if `spared` is set and the setting
+ * has its default.
+ */
 uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
                            uint64_t less);
 

@@ -42,7 +42,7 @@ enum aqi_counter {
     AQI_CTR_POSTS_TOLD,       /* ... and those whose completion it reports */
     AQI_CTR_POSTS_RECEIVE,    /* receive buffers posted to it */
     AQI_CTR_POSTS_INJECTED,   /* of those sends and writes: copied at once by the provider, ... */
-    AQI_CTR_POSTS_BOUNCED,    /* ... and puts and gets by way of a buffer of the library */
+    AQI_CTR_POSTS_BOUNCED,    /* ... and puts and gets through a buffer of the library */
     AQI_CTR_LINKED,           /* peers with queue pairs, ... */
     AQI_CTR_LINKED_BYTES,     /* ... and the memory that those take */
     AQI_CTR_RAILS_FAILED,     /* failed connections taken over by others */
@@ -50,7 +50,7 @@ enum aqi_counter {
     AQI_CTR_RINGS_LENT,       /* rings granted to peers for messages, ... */
     AQI_CTR_RINGS_BACK,       /* ... and those taken back */
     AQI_CTR_AM_RING,          /* messages written into rings of peers */
-    AQI_CTR_PACKETS,          /* packets sent, by transports that do so */
+    AQI_CTR_PACKETS,          /* packets sent, by transports that use packets */
     AQI_CTR_PACKETS_AGAIN,    /* packets sent again */
     AQI_CTR_PACKETS_TIMEOUT,  /* losses that only a timeout revealed */
     AQI_CTR_PACKETS_ACK,      /* packets sent only to acknowledge */
@@ -164,7 +164,7 @@ bool aqi_counters_doing(int fd, uint32_t *doing);
 /* The sum over all threads, including those that have ended. */
 uint64_t aqi_counter_sum(enum aqi_counter counter);
 
-/* Format one such line; returns false if the counter is zero. */
+/* Format one line of aqi_counters_print; returns false if the counter is zero. */
 bool aqi_counter_line(struct aqi_safe_text *line, const char *title, enum aqi_counter counter,
                       uint64_t value);
 /*

@@ -13,9 +13,9 @@
 /* Touch for reading; nothing is changed. */
 void aqi_touch_read(const void *at, size_t len);
 /*
- * Copy without a signal, through the kernel, and slowly. False: some of it cannot be read, or the
- * kernel does not copy like this (a seccomp filter forbids process_vm_readv); what `to` contains is
- * then undefined.
+ * Copy through the kernel, which is slow but raises no signal. Returns false if part of the source
+ * cannot be read or the kernel refuses (a seccomp filter forbids process_vm_readv); the contents of
+ * `to` are then undefined.
  */
 bool aqi_touch_copy(void *to, const void *from, size_t len);
 /* Touch for writing; nothing is changed, even if other threads write meanwhile. */

@@ -149,7 +149,7 @@ static void trace_write(struct aqi_safe_text *chunk)
         aqi_safe_lost(aqi_setting_variable("AQ_TRACE_FILE"));
 }
 
-/* Called with the lock of the block, or in its own thread. Each write has whole lines. */
+/* Called with the lock of the block, or in its own thread. Each write consists of whole lines. */
 static void trace_write_block(struct trace_block *block)
 {
     char bytes[TRACE_CHUNK];
@@ -226,7 +226,7 @@ static void trace_header(void)
     (void)aqi_safe_write(&line, trace.fd);
 }
 
-/* No comma after the last element; readers add the bracket to a trace without an end. */
+/* No comma after the last element. Readers supply the bracket that a truncated trace lacks. */
 static void trace_footer(void)
 {
     static const char begin[] =
@@ -259,7 +259,7 @@ void aqi_trace_close(void)
     atomic_store_explicit(&aqi_trace_mask, 0, memory_order_relaxed);
     struct trace_block *block = atomic_load_explicit(&trace.blocks, memory_order_acquire);
     for (; block != NULL; block = block->next) {
-        /* Skip it if its thread is writing, or was interrupted by the signal that we are in. */
+        /* Skip it if its thread is writing, or was interrupted by the signal being handled. */
         bool ours = false;
         for (int i = 0; i < TRACE_TRIES && !(ours = aqi_spin_try(&block->lock)); i++)
             aqi_pause();

@@ -1,7 +1,7 @@
 /*
- * Descriptors that a forked child must not hold: as long as it did, the end of its parent would
- * not close a connection, and a port would stay open that no process reads. In the child they refer
- * to /dev/null, with the same numbers, so that closing them there closes nothing else.
+ * Descriptors that a forked child must not hold: otherwise a connection would stay open when the
+ * parent ends, and so would a port that no process reads. In the child they refer to /dev/null,
+ * with the same numbers, so that closing them there closes nothing else.
  */
 #ifndef AQI_UNFORKED_H
 #define AQI_UNFORKED_H

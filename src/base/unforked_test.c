@@ -1,4 +1,4 @@
-/* A forked child does not hold what its parent has added, and may use the numbers' other ends. */
+/* A forked child does not hold the descriptors that its parent has added, only their numbers. */
 #include "base/unforked.h"
 
 #include <setjmp.h>
@@ -21,7 +21,7 @@ static int wait_for(pid_t child)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* In a child: whether the number is taken, by no socket. */
+/* In a child: whether the number is taken, but not by a socket. */
 static bool is_reserved(int fd)
 {
     struct stat about;

@@ -9,7 +9,7 @@
 
 enum aqi_wire {
     /* Between the ranks of a job, which compare them at the start. The numbers are part of that
-     * comparison: new ones go to the end of this group, and none is used again. */
+     * comparison: append new ones to this group, and never reuse one. */
     AQI_WIRE_RANKS,
     AQI_WIRE_MESSAGES,
     AQI_WIRE_SHM,
@@ -17,7 +17,7 @@ enum aqi_wire {
     AQI_WIRE_IBV,
     AQI_WIRE_OFI,
     AQI_WIRE_LENDING,
-    /* How a job starts, and shows itself. */
+    /* Between the processes of a job and the tools that start and show it. */
     AQI_WIRE_CONTROL,
     AQI_WIRE_AGENTS,
     AQI_WIRE_LINK,
