@@ -1,6 +1,6 @@
 /*
- * The core: semantics, whatever the transport. This header is for lib/init.c; state/state.h is
- * shared by the folders of the core.
+ * The core: the semantics, independent of the transport. This header is for lib/init.c;
+ * state/state.h is shared by the folders of the core.
  */
 #ifndef AQI_CORE_H
 #define AQI_CORE_H
@@ -13,15 +13,16 @@
 /* The core's view of the job, handed down by lib so that the core does not know it. */
 struct aqi_core_boot {
     aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
-    /* The same; the table remains until the end of the job. */
+    /* Likewise; the table remains valid until the end of the job. */
     aq_status (*table)(void *arg, const void *mine, size_t len, const void **table);
     aq_status (*share)(void *arg, const char *name, size_t bytes, int *fd);
-    bool (*alert)(void *arg);  /* cheap: whether the control channel has news */
+    bool (*alert)(void *arg);  /* cheap: whether anything has arrived on the control channel */
     void (*attend)(void *arg); /* read it; may end the process or call aqi_core_peer_down */
     int (*fd)(void *arg);      /* to sleep on, or -1 */
-    /* Ask which ranks of a set live; the answer comes by aqi_core_agreed. */
+    /* Ask which ranks of a set are alive; aqi_core_agreed delivers the answer. */
     aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
-    /* A fault that no caller can learn of makes the job meaningless: print `why` and end it. */
+    /* A failure that cannot be reported to any caller makes the job meaningless: print `why` and
+     * end it. */
     void (*fatal)(void *arg, const char *why);
     void *arg;
 };
@@ -32,9 +33,9 @@ struct aqi_core_params {
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;
-    uint32_t cores;            /* that the local ranks share */
+    uint32_t cores;            /* shared by the local ranks */
     uint32_t host;             /* which of the job's hosts this is */
-    bool survive;              /* the job goes on when a peer dies */
+    bool survive;              /* the job continues when a peer dies */
     uint64_t start_timeout_ns; /* the time within which peers have to be reached */
     uint8_t key[16];
 };
@@ -64,43 +65,46 @@ extern struct aqi_settings_table aqi_core_settings;
 bool aqi_core_may_use(const char *transport);
 
 /*
- * Choose among the modes that the program works with by AQ_SEGMENT_MODE, once the settings are
- * read; AQ_ESETTING if it names none of them.
+ * Choose one of the segment modes that the program supports, according to AQ_SEGMENT_MODE; call
+ * after the settings are read. Returns AQ_ESETTING if that names none of them.
  */
 aq_status aqi_core_choose_segment_mode(unsigned modes);
 
-/* Open the transports, reach every peer. Collective; undone by close, also after a failure. */
+/*
+ * Open the transports and find a route to every peer. Collective; undone by aqi_core_close, which
+ * it calls itself on failure.
+ */
 aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 
-/* AQ_OK: aq_finalize may begin; else the error to return. */
+/* Returns AQ_OK if aq_finalize may begin, else the error to return. */
 aq_status aqi_core_may_leave(void);
-/* Returns when everything that was sent before has been handled everywhere. Collective. */
+/* Returns when everything sent so far has been handled everywhere. Collective. */
 aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
 
 /*
- * One turn of waiting for the job: progress, and sleep if that found nothing, also on boot.fd.
- * Until the core is open it handles no request: a peer that sends one may already know that all
- * ranks are open.
+ * One round of waiting for the job: makes progress, and if there was nothing to do, sleeps, also on
+ * boot.fd. Handles no requests until the core is open: a peer that sends one may already know that
+ * all ranks are open.
  */
 void aqi_core_idle(void);
 
 /*
- * For a process that ends without aqi_core_close: the progress thread makes no more calls, or has
- * not stopped in time.
+ * For a process that ends without aqi_core_close: on return, the progress thread makes no more
+ * calls, or has not stopped in time.
  */
 void aqi_core_halt_progress(void);
 
 /*
- * Whether this is the progress thread. And, called from it: the next thread of the program that
- * makes progress attends to the job, too.
+ * Whether this is the progress thread. aqi_core_news, called from that thread, makes the next
+ * thread of the program that makes progress attend to the job, too.
  */
 bool aqi_core_on_progress_thread(void);
 void aqi_core_news(void);
 
 /*
- * A round of progress while this process only waits for the others to end, too: operations that
- * have begun move on, and no request is handled. Any thread, also inside a handler.
+ * A round of progress while this process, too, only waits for the others to end: operations that
+ * have begun proceed, but no requests are handled. Any thread, even inside a handler.
  */
 void aqi_core_ending(void);
 
@@ -111,17 +115,19 @@ void aqi_core_peer_down(uint32_t rank, const char *why);
 void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living);
 
 /*
- * Ask this function, too, whether the peer of a connection with that context may access a part of
- * the segment that it was shown. Called while progress is made. NULL: the segment is all that
- * counts.
+ * Also ask this function whether the peer of the connection with `context` may access a part of the
+ * segment that it was shown. Called during progress. NULL: only the segment matters.
  */
 typedef bool aqi_core_range_filter(void *context, uint64_t addr, size_t len);
 void aqi_core_filter_ranges(aqi_core_range_filter *filter);
 
-/* AQ_OK between aqi_core_open and aqi_core_close and outside handlers; else the error to return. */
+/*
+ * Returns AQ_OK between aqi_core_open and aqi_core_close outside of handlers, else the error to
+ * return.
+ */
 aq_status aqi_core_callable(const char *call);
 
-/* The name of the transport that reaches a member of a team. For aq_info_route. */
+/* The name of the transport that reaches a member of a team, for aq_info_route. */
 aq_status aqi_core_route_name(const aq_team *team, aq_rank rank, const char **name);
 
 #endif

@@ -14,7 +14,7 @@ const struct coll_flow coll_flows[COLL_KINDS] = {
 struct coll_call {
     const char *name;
     struct coll_args args;
-    aq_status st; /* what is wrong with the description alone */
+    aq_status st; /* the error in the description itself */
 };
 
 static aq_status coll_check(const aq_team *team, const struct coll_call *c, unsigned flags)
@@ -73,7 +73,7 @@ static aq_status coll_call_nb(aq_team *team, struct coll_call c, unsigned flags,
     return coll_start(c.name, team, &c.args, flags, ev);
 }
 
-/* --- what calls describe --------------------------------------------------------------------- */
+/* --- descriptions of the calls --------------------------------------------------------------- */
 
 static struct coll_call coll_of(const char *name, enum coll_kind kind, aq_rank root, void *dst,
                                 const void *src, size_t nbytes)
@@ -133,7 +133,7 @@ static void coll_check_tables(struct coll_call *c, const size_t *counts, const s
     c->st = aqi_fail(AQ_EINVAL, "core", "%s: a table of counts or offsets is NULL", c->name);
 }
 
-/* A gather or scatter with tables, which matter in the root only. */
+/* A gather or scatter with tables, which are significant at the root only. */
 static struct coll_call coll_rooted_v(const char *name, enum coll_kind kind, const aq_team *team,
                                       aq_rank root, void *dst, const void *src, size_t nbytes,
                                       const size_t *counts, const size_t *offsets)

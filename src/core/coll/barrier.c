@@ -1,7 +1,7 @@
 /*
- * Barriers in two phases, with names. In shared memory to notify is to arrive, and nothing is left
- * to do until the wait; else a barrier is an all-reduce of the names, pushed by progress, by
- * messages or by remote writes.
+ * Barriers in two phases, with names. In shared memory, notify arrives and nothing is left to do
+ * until the wait. Otherwise, a barrier is an all-reduce of the names by messages or remote writes,
+ * driven by progress.
  */
 #include "core/coll/coll.h"
 
@@ -107,13 +107,13 @@ aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 
 static AQI_COLD aq_status barrier_mismatch(bool own)
 {
-    /* Not logged: an answer that programs may ask for. */
+    /* Not logged: programs may use this as an answer. */
     return aqi_fail_quiet(AQ_EMISMATCH,
                           own ? "barrier: this process waits for another id than was agreed on"
                               : "barrier: the processes named different ids");
 }
 
-/* The barrier is complete: take its result and make it ready for the next. */
+/* The barrier is complete: take its result and reset it for the next. */
 static inline aq_status barrier_finish(struct core_barrier *b, struct coll_name at_wait)
 {
     bool own = b->agreed.state == COLL_NAME_GIVEN && at_wait.state == COLL_NAME_GIVEN &&
@@ -132,7 +132,7 @@ static inline bool barrier_complete(aq_team *team)
     return atomic_load_explicit(&b->op.done, memory_order_acquire);
 }
 
-/* A member may have died after it had completed the barrier: look once more. */
+/* A member may have died after completing the barrier, so check for completion once more. */
 static bool barrier_hopeless(aq_team *team)
 {
     return AQI_UNLIKELY(coll_broken(team)) && !barrier_complete(team);
@@ -157,8 +157,8 @@ static aq_status barrier_failed(const aq_team *team, const char *call)
 }
 
 /*
- * Where ranks share cores, what a barrier costs is the turns of all with cold caches: one that
- * comes too early gives the core away after one look.
+ * Where ranks share cores, the cost of a barrier is that every rank takes a turn with cold caches,
+ * so a rank that is early yields the core after each look.
  */
 static void barrier_look_only(aq_team *team)
 {
@@ -173,8 +173,8 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     struct core_wait wait = {0};
     bool over = false;
     /*
-     * A member that reads the lines of others at once takes them from members that are about to
-     * write them.
+     * A member that reads the lines of others at once would steal them from members about to write
+     * them.
      */
     core_pause();
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
@@ -208,7 +208,7 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     }
 }
 
-/* One poll and one look: what a program calls between pieces of its own work. */
+/* One poll and one look: programs call this between pieces of their own work. */
 static aq_status barrier_try(const char *call, aq_team *team, struct coll_name at_wait)
 {
     (void)core_poll(core_self());

@@ -9,7 +9,7 @@
 #define FOLD_OR(a, b)   ((a) | (b))
 #define FOLD_XOR(a, b)  ((a) ^ (b))
 
-/* Signed integers wrap: they are folded as unsigned ones where that makes no difference. */
+/* Signed integers wrap: they are folded as unsigned ones where the result is the same. */
 #define FOLD(op, name, type)                                                                       \
     static void fold_##op##_##name(const void *left, void *right_and_out, size_t count,            \
                                    const void *context)                                            \

@@ -9,11 +9,11 @@
 
 enum { COUNT = 3 };
 
-/* Operands, from the left, that tell the operators apart; and what each makes of them. */
+/* Operands that tell the operators apart, and the result of each operator. */
 static const int left[COUNT] = {6, 5, 12}, right[COUNT] = {3, 9, 10};
 static const struct {
     aq_op op;
-    bool bits; /* not of floating point */
+    bool bits; /* not for floating point */
     int result[COUNT];
 } operators[] = {
     {AQ_OP_ADD, false, {9, 14, 22}}, {AQ_OP_MULT, false, {18, 45, 120}},

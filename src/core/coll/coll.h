@@ -2,10 +2,10 @@
  * Shared by the files of teams and collectives.
  *
  * A collective is an operation in the list of its team. All members start them in the same order,
- * so the number in that order names it in messages and chooses its slot in shared memory. Where
- * all members map each other's scratch memory it runs there (shm.c), else it is a plan of sends
- * and receives (plan.c), which msg.c carries out; on a team that spans neighborhoods it has parts
- * of both kinds (hier.c). Progress pushes the operations on.
+ * so its sequence number identifies it in messages and selects its slot in shared memory. If all
+ * members map each other's scratch memory, it runs there (shm.c); otherwise it is a plan of sends
+ * and receives (plan.c) executed by msg.c. On a team that spans neighborhoods it has parts of both
+ * kinds (hier.c). Progress drives the operations.
  */
 #ifndef AQI_CORE_COLL_IMPL_H
 #define AQI_CORE_COLL_IMPL_H
@@ -26,29 +26,32 @@ enum coll_kind {
     COLL_KINDS
 };
 
-/* The arguments of a call. A table of counts makes the v-form; NULL: `nbytes` for every member. */
+/*
+ * The arguments of a call. Tables of counts make it a v-form; without one, every block has
+ * `nbytes`.
+ */
 struct coll_args {
     enum coll_kind kind;
     aq_rank root;
     void *dst;
     const void *src;
-    size_t nbytes; /* of a block; of all for broadcast and reductions */
+    size_t nbytes; /* of a block; broadcast and reductions: in all */
     const size_t *send_counts, *send_offsets;
     const size_t *recv_counts, *recv_offsets;
     bool vary;      /* a v-form whose sizes are not known to all */
-    uint32_t table; /* of one whose sizes are: a hash of them */
-    uint8_t code;   /* COLL_CODE_, or of a built-in reduction: api.c */
-    bool ordered;   /* a reduction in the order of the ranks */
-    bool written;   /* a barrier by remote writes: words.c */
+    uint32_t table; /* of a v-form whose sizes are known to all: their hash */
+    uint8_t code;   /* COLL_CODE_, or that of a built-in reduction (api.c) */
+    bool ordered;   /* a reduction that folds in rank order */
+    bool written;   /* a barrier by remote writes (words.c) */
     size_t element;
     aq_reduce_fn *fn;
     const void *context;
 };
 
-/* Codes of operations that the program does not call by their kind. */
+/* Codes of operations that are not a plain call of their kind. */
 enum {
     COLL_CODE_OPS = 16,
-    COLL_CODE_SIZES = 250, /* of the check that precedes a v-form, under whose name it is known */
+    COLL_CODE_SIZES = 250, /* the check that precedes a v-form; errors name the v-form */
     COLL_CODE_LEAST,
     COLL_CODE_ATTACH = COLL_CODE_LEAST,
     COLL_CODE_FINALIZE,
@@ -57,13 +60,15 @@ enum {
     COLL_CODE_TEAM
 };
 
-/* From the barrier_code of a team. */
+/* From the barrier_code of a team (0: a plain barrier). */
 static inline uint8_t coll_barrier_code(uint32_t code)
 {
     return code != 0 ? (uint8_t)code : COLL_CODE_BARRIER;
 }
 
-/* The properties that all members of an operation must agree on; sent in lines and in messages. */
+/*
+ * The properties that all members of an operation must agree on; carried in lines and in messages.
+ */
 struct coll_signature {
     uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
     uint32_t root, bytes;
@@ -83,41 +88,41 @@ struct coll_plan {
     bool failed; /* no memory */
 };
 
-/* Of an operation in shared memory (shm.c): what its rounds are for. */
+/* State of an operation in shared memory (shm.c), and the purpose of its current round. */
 enum coll_phase { SHM_ADDRESSES, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
 struct coll_shm_state {
     enum coll_phase phase;
     bool waiting;      /* we have arrived and wait for the others */
-    bool checked;      /* all are in the same operation */
-    bool more;         /* direct: a second step follows */
-    uint32_t seen;     /* flat: how many have been seen to have arrived */
-    uint32_t first;    /* all-to-all: of the members whose blocks are in this round */
+    bool checked;      /* all members are known to be in the same operation */
+    bool more;         /* direct: a second step follows this one */
+    uint32_t seen;     /* flat: members seen to have arrived, in order */
+    uint32_t first;    /* all-to-all: the first member whose blocks are in this round */
     size_t unit;       /* bytes of each block that a round moves */
-    size_t at, length; /* of this round in each block */
+    size_t at, length; /* the part of each block in this round */
     size_t most;       /* the longest block */
 };
 
-/* Of one that sends messages (msg.c). */
+/* State of an operation that sends messages (msg.c). */
 struct coll_hier;
 struct coll_msg_state {
-    bool started; /* it has its plan, and messages for it are matched */
+    bool started; /* it has its plan, so messages for it can be matched */
     struct coll_plan plan;
-    size_t asked; /* the step after which its peers were asked for their operation, + 1; 0: none */
-    struct coll_hier *hier; /* of one in parts (hier.c) */
+    size_t asked; /* the step at which peers were last asked for their operation, + 1; 0: never */
+    struct coll_hier *hier; /* of an operation in parts (hier.c) */
 };
 
 struct coll_op;
 /*
- * A way to carry out an operation: the first that takes it, which is the same in all members. The
- * lock of the team is held, except by `takes`.
+ * A way to carry out an operation. The first engine that takes an operation is used, and it is the
+ * same in all members. The lock of the team is held, except in `takes`.
  */
 struct coll_engine {
-    bool messages; /* a message may come for it: it is kept in `past`, and throttled */
+    bool messages; /* uses messages: recorded in `past`, and throttled */
     bool (*takes)(const aq_team *team, const struct coll_args *args); /* NULL: any */
-    aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* all steps that may fail */
-    void (*begin)(aq_team *team, struct coll_op *op);                 /* in the list; or NULL */
-    bool (*push)(aq_team *team, struct coll_op *op, bool *no_room);   /* true: complete */
-    /* Whether it can go on already. NULL: not without a message, which wakes us. */
+    aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* every step that can fail */
+    void (*begin)(aq_team *team, struct coll_op *op);               /* once in the list; or NULL */
+    bool (*push)(aq_team *team, struct coll_op *op, bool *no_room); /* true: complete */
+    /* Whether it can proceed now. NULL: only after a message, which wakes us. */
     bool (*ready)(const aq_team *team, const struct coll_op *op);
     void (*free)(struct coll_op *op); /* release the results of prepare and push; or NULL */
 };
@@ -125,15 +130,15 @@ extern const struct coll_engine coll_shm_engine, coll_hier_engine, coll_msg_engi
 
 struct coll_op {
     struct coll_op *next; /* in the list of the team */
-    struct coll_op *then; /* a later one of the list, held until this one is complete */
+    struct coll_op *then; /* a later operation, held until this one is complete */
     struct aqi_op *event; /* the event to complete; NULL: `done` is set instead */
     const struct coll_engine *engine;
     struct coll_args args;
     struct coll_signature signature;
-    uint32_t seq; /* its number in the team */
-    uint8_t slot; /* one at a time runs in each; COLL_NO_SLOT: by messages */
+    uint32_t seq; /* its sequence number in the team */
+    uint8_t slot; /* operations run one at a time in each; COLL_NO_SLOT: uses messages */
     bool owned;   /* allocated by op.c; else by the caller that waits */
-    /* Keeps its place and does not begin: release to let it go, acquire before pushing it. */
+    /* Queued, but must not begin yet: cleared with release, read with acquire before a push. */
     _Atomic bool held;
     _Atomic bool done; /* release on completion, acquire by the thread that waits */
     aq_status status;
@@ -143,9 +148,12 @@ struct coll_op {
         struct coll_msg_state msg;
     };
 };
-/* Operations in shared memory that run at a time. */
+/* The number of operations in shared memory that can run at a time. */
 enum { COLL_SLOTS = 2, COLL_NO_SLOT = 31 };
-/* Looks at shared memory between polls of the transports: spinning, and where ranks share cores. */
+/*
+ * Looks at shared memory between polls of the transports: when spinning, and when ranks share
+ * cores.
+ */
 enum { COLL_LOOKS = 4, COLL_TURNS = 4 };
 
 /* A team's block of scratch memory: shm.h has its layout. */
@@ -157,21 +165,21 @@ enum { COLL_THROTTLE_EVERY = 16, COLL_PAST = 2 * COLL_THROTTLE_EVERY };
 
 struct core_coll {
     struct aqi_spin lock; /* of everything below; never held while handlers run */
-    uint32_t started;     /* operations, counted on and on */
+    uint32_t started;     /* the next sequence number; wraps */
     uint32_t shm_started, message_ops;
-    uint32_t messages;  /* operations by messages that are under way */
-    bool moved;         /* an operation went on since this was last cleared */
-    bool stuck;         /* the others have been notified in which operation we wait */
+    uint32_t messages;  /* operations by messages in flight */
+    bool moved;         /* an operation has made progress since this was last cleared */
+    bool stuck;         /* the others have been notified which operation we are waiting in */
     bool op_failed;     /* an operation has failed */
-    bool mismatched;    /* members were in different ones */
-    atomic_bool failed; /* no operation can complete any more: a death has led to a mismatch */
+    bool mismatched;    /* members were in different operations */
+    atomic_bool failed; /* no operation can complete any more: mismatch after a death */
     struct coll_op *first;
     struct coll_op **last;
-    struct { /* the last operations by messages, by seq */
+    struct { /* signatures of the latest operations by messages, by seq */
         uint32_t seq;
         struct coll_signature signature;
     } past[COLL_PAST];
-    struct coll_early *early; /* messages for operations that are not started here */
+    struct coll_early *early; /* messages for operations not started here yet */
     struct coll_shm *shm;     /* NULL: messages only */
     struct coll_words *words; /* NULL: barriers by messages, too */
 };
@@ -188,7 +196,7 @@ static inline const struct core_route *coll_route(const aq_team *team, aq_rank r
     return &core.routes[team->map != NULL ? team->map[rank] : rank];
 }
 
-/* The block for, or from, a member: its place and length. */
+/* The block for, or from, a member: returns its length, and sets `*at` to its address. */
 static inline size_t coll_send_block(const struct coll_args *args, aq_rank rank,
                                      const unsigned char **at)
 {
@@ -204,10 +212,10 @@ static inline size_t coll_recv_block(const struct coll_args *args, aq_rank rank,
     return args->recv_counts != NULL ? args->recv_counts[rank] : args->nbytes;
 }
 
-/* The longest block that we know of. */
+/* The longest block, as far as this member knows. */
 size_t coll_longest(const aq_team *team, const struct coll_args *args);
 
-/* Copy unless it is the same place. */
+/* Copy, unless source and destination are the same. */
 void coll_copy(void *dst, const void *src, size_t len);
 
 /* Fold `len` bytes: into = from op into. */
@@ -216,12 +224,12 @@ static inline void coll_fold(const struct coll_args *args, const void *from, voi
     args->fn(from, into, len / args->element, args->context);
 }
 
-/* Which way the data of a kind goes. */
+/* The direction in which a kind moves data. */
 enum coll_who { COLL_NONE, COLL_ROOT, COLL_EACH };
 struct coll_flow {
     enum coll_who sends, receives;
-    bool deals;    /* a member that sends has a block for each */
-    bool collects; /* a member that receives gets a block from each */
+    bool deals;    /* a sender has a separate block for each member */
+    bool collects; /* a receiver gets a separate block from each member */
     bool folds;
 };
 extern const struct coll_flow coll_flows[COLL_KINDS]; /* coll/api.c */
@@ -254,15 +262,17 @@ void coll_signature_text(struct coll_signature signature, char *text); /* COLL_T
 /* Two members are in different operations: the job ends, or, with AQ_SURVIVE, the team fails. */
 AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
                             struct coll_signature theirs);
-/* After each idle round of a wait in a call; `op` NULL: for the barrier in shared memory. */
+/*
+ * Called after each idle round of a wait in a call; `op` is NULL for the barrier in shared memory.
+ */
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
-AQI_COLD void coll_waited(aq_team *team); /* if coll->stuck, once the wait has ended */
+AQI_COLD void coll_waited(aq_team *team); /* call if coll->stuck, once the wait has ended */
 
 /*
- * coll/sizes.c: the word of this member, such that those of all add up to 0; a hash of a table that
- * is the same in all members; true: an operation to begin with, which releases `op` and sets its
- * status.
+ * coll/sizes.c. coll_sizes_of returns this member's word; the words of all members add up to 0 if
+ * the sizes match. coll_sizes_of_table returns a hash of a table that is the same in all members.
+ * coll_sizes_first returns true if `check` has to run first: it releases `op` and sets its status.
  */
 uint64_t coll_sizes_of(const aq_team *team, const struct coll_args *args);
 uint32_t coll_sizes_of_table(const aq_team *team, const size_t *counts);
@@ -273,52 +283,52 @@ aq_reduce_fn *coll_builtin(int type, int op, size_t *element);
 
 /* coll/shape.c: the neighborhoods of a team that spans several. */
 struct coll_shape {
-    aq_rank groups, mine; /* neighborhoods, and which one is ours */
-    bool sorted;          /* `order` is that of the ranks */
+    aq_rank groups, mine; /* number of neighborhoods; index of ours */
+    bool sorted;          /* `order` is rank order */
     aq_rank *group_of;    /* by rank */
-    aq_rank *order;       /* ranks by neighborhood; places in that order: */
-    aq_rank *place;       /* of a rank */
-    aq_rank *start;       /* of a neighborhood, and the end of the last */
+    aq_rank *order;       /* ranks by neighborhood; a place is an index in it */
+    aq_rank *place;       /* by rank: its place */
+    aq_rank *start;       /* by neighborhood: its first place; the last entry is the end */
     aq_rank tables[];
 };
 /*
- * Of `n` members, grouped by `nodes`: members with the same number are neighbors. NULL: no memory.
+ * For `n` members, grouped by `nodes`: members with equal numbers are neighbors. NULL: no memory.
  */
 struct coll_shape *coll_shape_new(aq_rank n, aq_rank self, const uint32_t *nodes);
-aq_status coll_shape_make(aq_team *team); /* team->shape and team->local, where it has them */
+aq_status coll_shape_make(aq_team *team); /* sets team->shape and team->local, if any */
 void coll_shape_free(aq_team *team);
 static inline aq_rank coll_group_size(const struct coll_shape *shape, aq_rank group)
 {
     return shape->start[group + 1] - shape->start[group];
 }
 
-/* op.c: `op` lives until it is done, and has its arguments. */
+/* op.c: `op` has its arguments, and must live until it is done. */
 aq_status coll_append(aq_team *team, struct coll_op *op); /* without pushing it */
-bool coll_push_team(aq_team *team);                       /* true: something went on */
+bool coll_push_team(aq_team *team);                       /* true: something moved */
 aq_status coll_begin(aq_team *team, struct coll_op *op);
 aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args);
 aq_status coll_start(const char *call, aq_team *team, const struct coll_args *args, unsigned flags,
                      aq_event *event);
 aq_status coll_open(aq_team *team);
 void coll_close(aq_team *team);
-/* The team itself, or of the part in a neighborhood the team that it is a part of. */
+/* The team itself; for the part of a team in one neighborhood, the whole team. */
 static inline const aq_team *coll_whole(const aq_team *team)
 {
     return team->whole != NULL ? team->whole : team;
 }
 
 bool coll_broken(const aq_team *team); /* whether a member has died, or the team has failed */
-void coll_fail(const aq_team *team);   /* from now on it is broken here */
+void coll_fail(const aq_team *team);   /* from now on it is broken in this process */
 aq_status coll_dead(const aq_team *team, const char *call); /* the error of a broken team */
 bool coll_idle(const aq_team *team);
-bool coll_any_ready(const aq_team *team); /* whether one can go on without an arrival */
+bool coll_any_ready(const aq_team *team); /* whether an operation can proceed without an arrival */
 
 /* coll/shm.c */
 struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
-size_t coll_shm_least(uint32_t members); /* the smallest block that is of use */
+size_t coll_shm_least(uint32_t members); /* the smallest useful block */
 void coll_shm_clear(void *at, uint32_t members);
-/* The barrier has a slot of its own: arrive with a name, and learn which one all agree on. */
+/* The barrier has a separate slot: arrive with a name, and learn which name all agree on. */
 struct coll_name {
     uint32_t state;
     int32_t id;
@@ -327,13 +337,13 @@ void coll_shm_arrive(aq_team *team, struct coll_name name);
 bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
 /*
- * About to sleep, with the lock held: ask to be woken by the next arrival. False: something is
- * complete already.
+ * Called before sleeping, with the lock held: ask to be woken by the next arrival. Returns false if
+ * something is complete already.
  */
 bool coll_shm_doze(aq_team *team);
 void coll_shm_leave(const aq_team *team); /* leave an operation that others may still be in */
 
-/* coll/plan.c: what member `self` of `n` does. */
+/* coll/plan.c: the steps of member `self` of `n`. */
 void coll_plan_make(struct coll_plan *plan, const struct coll_args *args, aq_rank n, aq_rank self);
 void coll_plan_free(struct coll_plan *plan);
 
@@ -341,21 +351,21 @@ void coll_plan_free(struct coll_plan *plan);
 enum coll_step_type { STEP_SEND, STEP_RECV, STEP_COPY, STEP_FOLD, STEP_FENCE };
 struct coll_step {
     uint8_t type;
-    bool begun; /* a send: has bytes under way or asked; a receive: may be written to */
-    bool ready; /* the receiver of a large send has asked for it */
+    bool begun; /* send: bytes in flight or requested; receive: may be written to */
+    bool ready; /* the receiver of a large send has requested it */
     bool done;
     uint32_t tag;
     aq_rank peer; /* in the team */
     unsigned char *to;
     const unsigned char *from;
     size_t len, moved;
-    unsigned char *early; /* a small payload that came before its turn */
+    unsigned char *early; /* a small payload that arrived before its turn */
 };
 void coll_msg_begin(aq_team *team, struct coll_op *op); /* its plan names members of the team */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room);
 void coll_msg_free(struct coll_op *op);
 AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /* notify waiters */
-/* Ask the members that we wait for, naming the operation that we are in; the lock is held. */
+/* Ask the members that we wait for whether they are in our operation; the lock is held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
 
@@ -363,18 +373,18 @@ void coll_msg_close(struct core_coll *coll);
 aq_status coll_words_open(void);
 void coll_words_close(void);
 /*
- * Reserve a place for a team in the memory of this process; 0: none is left, and its barriers go by
- * messages. coll_words_new takes the place over, and gets those of the others (NULL: the same as
- * ours).
+ * Reserve a place for a team in the memory of this process; 0: none is free, so its barriers use
+ * messages. coll_words_new takes over the place, and gets those of the other members (NULL: all the
+ * same as ours).
  */
 uint32_t coll_words_built_in(unsigned part); /* SCRATCH_ */
 uint32_t coll_words_take(void);
 void coll_words_give(uint32_t place);
 aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places);
 void coll_words_free(struct coll_words *w, bool failed);
-/* The next barrier begins; true: by words, for which coll_args.written is set. */
+/* Begin the next barrier. Returns true if it uses words: then set coll_args.written. */
 bool coll_words_begin(const aq_team *team);
-/* AQ_AGAIN: no room. */
+/* Returns AQ_AGAIN if there is no room. */
 aq_status coll_words_send(const aq_team *team, const struct coll_op *op,
                           const struct coll_step *step);
 bool coll_words_receive(const aq_team *team, const struct coll_op *op,
@@ -384,12 +394,12 @@ bool coll_words_receive(const aq_team *team, const struct coll_op *op,
 aq_status core_barrier_open(aq_team *team);
 void core_barrier_close(aq_team *team);
 bool core_barrier_pending(const aq_team *team);
-/* aq_barrier as a part of another call, whose name is in errors. */
+/* aq_barrier as a part of another call, which errors name. */
 aq_status core_barrier_of(const char *call, uint8_t code, aq_team *team);
 
 /*
- * op.c: operations under way, which progress pushes; coll_register makes all of this known to the
- * layers below.
+ * op.c: the number of operations in flight, which progress drives. coll_register installs the
+ * collectives in the layers below.
  */
 extern _Atomic uint32_t core_coll_busy;
 void coll_register(void);

@@ -1,10 +1,10 @@
 /*
  * Collectives of a team that spans neighborhoods, in up to three parts: *up* in shared memory to
- * the leader of each neighborhood, *across* by messages between the leaders, and *down* again.
- * The parts in shared memory are operations of the neighborhood's own team (team->local), which
- * all its members append in the same order; one that needs the part before is held.
+ * the leader of each neighborhood, *across* by messages between the leaders, and back *down*. The
+ * parts in shared memory are operations of the neighborhood's own team (team->local), which all its
+ * members append in the same order; a part that depends on the one before is held.
  *
- * The leader is the root in its neighborhood, in others the first member.
+ * The leader is the root in the root's neighborhood, and the first member in the others.
  */
 #include "core/coll/coll.h"
 
@@ -12,36 +12,36 @@
 #include <string.h>
 
 enum {
-    HIER_SMALL_BLOCK = 4 * 1024, /* larger ones go directly between root and member */
-    HIER_SMALL_EXCHANGE = 512    /* blocks of an all-to-all that are worth being collected */
+    HIER_SMALL_BLOCK = 4 * 1024, /* larger blocks go directly between root and member */
+    HIER_SMALL_EXCHANGE = 512    /* up to this size, blocks of an all-to-all are worth collecting */
 };
 
 enum hier_at { HIER_UP, HIER_ACROSS, HIER_DOWN };
 
 struct coll_hier {
     struct coll_op up, down; /* operations of team->local */
-    bool has_up, has_down;   /* not where a member has no neighbors in the team */
+    bool has_up, has_down;   /* neither if we have no neighbors in the team */
     bool leads;              /* we are the leader of our neighborhood */
-    bool waits;              /* the operation is held, and its parts with it */
-    bool down_waits;         /* `down` stays held when the operation no longer is */
+    bool waits;              /* the operation is held, and so are its parts */
+    bool down_waits;         /* `down` stays held when the operation is released */
     enum hier_at at;
     aq_rank root_group; /* the root's neighborhood; AQ_RANK_NONE: the kind has no root */
     struct coll_args across;
-    unsigned char *memory; /* of the leader, to be freed */
-    unsigned char *all;    /* blocks by neighborhood: in `memory`, or in the program's */
-    unsigned char *packed; /* all-to-all: what the leader sends and, after it, receives */
+    unsigned char *memory; /* allocated for the parts, or NULL */
+    unsigned char *all;    /* blocks by neighborhood: in `memory`, or in the program's buffer */
+    unsigned char *packed; /* all-to-all: the leader's send buffer, then its receive buffer */
     size_t *tables;        /* see hier_get_table */
 };
 
-/* An operation as the functions below see it. */
+/* An operation, with the values that the functions below need. */
 struct hier_view {
     const aq_team *team;
     const struct coll_shape *shape;
     struct coll_hier *h;
     const struct coll_args *args;
-    aq_rank n;           /* members */
-    aq_rank first, size; /* our neighborhood: its first place, and its members */
-    aq_rank local_root;  /* its leader's rank in team->local */
+    aq_rank n;           /* number of members */
+    aq_rank first, size; /* of our neighborhood: first place, number of members */
+    aq_rank local_root;  /* the rank of its leader in team->local */
 };
 
 static struct hier_view hier_view_of(const aq_team *team, const struct coll_op *op)
@@ -68,7 +68,7 @@ static bool hier_get_memory(struct coll_hier *h, size_t bytes)
     return h->memory != NULL;
 }
 
-/* Four tables, of whatever is counted by neighborhood or by neighbor. */
+/* One of four tables, each with room for an entry per neighborhood or per neighbor. */
 static size_t *hier_get_table(const struct hier_view *v, unsigned which)
 {
     size_t entries = aqi_max(v->shape->groups, v->size) + (size_t)1;
@@ -76,7 +76,7 @@ static size_t *hier_get_table(const struct hier_view *v, unsigned which)
     return v->h->tables != NULL ? v->h->tables + which * entries : NULL;
 }
 
-/* Of equal blocks: how long the blocks of each neighborhood are, and where they begin. */
+/* For equal blocks: the size of each neighborhood's blocks, and where they begin. */
 static bool hier_set_tables(const struct hier_view *v, size_t block, const size_t **counts,
                             const size_t **offsets)
 {
@@ -136,7 +136,7 @@ static bool hier_set_broadcast(const struct hier_view *v)
         down->src = v->args->dst;
         return true;
     }
-    /* Across and down at once; the copy for ourselves is made on the way across. */
+    /* Across and down run at once; our own copy is made by the part across. */
     atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
     if (v->h->leads) down->dst = (void *)(uintptr_t)down->src;
     return true;
@@ -162,7 +162,7 @@ static bool hier_set_allreduce(const struct hier_view *v)
     return true;
 }
 
-/* The root gathers into `dst` if that has the order of neighborhoods, else into a copy. */
+/* The root gathers into `dst` if neighborhoods are in rank order, else into a copy. */
 static bool hier_set_gather(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -181,7 +181,7 @@ static bool hier_set_gather(const struct hier_view *v)
     return true;
 }
 
-/* The root scatters from `src` if that has the order of neighborhoods, else from a copy. */
+/* The root scatters from `src` if neighborhoods are in rank order, else from a copy. */
 static bool hier_set_scatter(const struct hier_view *v)
 {
     struct coll_hier *h = v->h;
@@ -200,7 +200,7 @@ static bool hier_set_scatter(const struct hier_view *v)
             h->across.src = h->all;
         }
         down->src = (const unsigned char *)h->across.src + v->first * block;
-        /* The blocks of its own neighborhood go down from where they are. */
+        /* The blocks of the root's own neighborhood go down from where they are. */
         if (v->size > 1) h->across.dst = (void *)(uintptr_t)down->src;
         atomic_store_explicit(&h->down.held, false, memory_order_relaxed);
     } else if (v->size > 1) {
@@ -216,7 +216,9 @@ static size_t hier_block_at(const struct hier_view *v, aq_rank place)
     return counts != NULL ? counts[v->shape->order[place]] : v->args->nbytes;
 }
 
-/* How many bytes each neighborhood has, and each neighbor; returns the sum, SIZE_MAX: no memory.
+/*
+ * Set the bytes and offsets of each neighborhood and of each neighbor; returns the total, or
+ * SIZE_MAX if out of memory.
  */
 static size_t hier_measure_blocks(const struct hier_view *v)
 {
@@ -272,7 +274,7 @@ static bool hier_set_allgather(const struct hier_view *v)
 
 /*
  * The leader gathers the blocks of its neighbors, sorts them by destination, exchanges them with
- * the other leaders, and sorts what it got by receiver.
+ * the other leaders, and sorts the received blocks by receiver.
  */
 static bool hier_set_alltoall(const struct hier_view *v)
 {
@@ -304,7 +306,7 @@ static bool (*const hier_setters[COLL_KINDS])(const struct hier_view *v) = {
 
 /* --- between the parts ----------------------------------------------------------------------- */
 
-/* Blocks of an all-to-all: [neighbor][rank] to [neighborhood][neighbor][member of that]. */
+/* Blocks of an all-to-all: [neighbor][rank] to [neighborhood][neighbor][its member]. */
 static void hier_pack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
@@ -316,7 +318,7 @@ static void hier_pack_exchange(const struct hier_view *v)
                 memcpy(to, from + ((size_t)near * v->n + v->shape->order[p]) * block, block);
 }
 
-/* [neighborhood][member of that][neighbor] to [neighbor][rank]. */
+/* [neighborhood][its member][neighbor] to [neighbor][rank]. */
 static void hier_unpack_exchange(const struct hier_view *v)
 {
     size_t block = v->args->nbytes;
@@ -390,7 +392,7 @@ static aq_status hier_prepare(aq_team *team, struct coll_op *op)
     return aqi_fail(AQ_ENOMEM, "core", "no memory for a collective");
 }
 
-/* All neighbors append the same parts. */
+/* All neighbors append the same parts in the same order. */
 static void hier_begin(aq_team *team, struct coll_op *op)
 {
     struct coll_hier *h = op->msg.hier;
@@ -423,7 +425,7 @@ static bool hier_over(const struct coll_op *part, bool used, struct coll_op *op)
     return true;
 }
 
-/* The operation is no longer held. Acquired by the thread that pushes the parts. */
+/* The operation is no longer held. The thread that pushes the parts reads `held` with acquire. */
 static void hier_release(const aq_team *team, struct coll_hier *h)
 {
     h->waits = false;
@@ -432,7 +434,7 @@ static void hier_release(const aq_team *team, struct coll_hier *h)
     if (team->local != NULL) coll_push_team(team->local);
 }
 
-/* After a death the team is broken: the parts that follow have ended as well (coll_fail). */
+/* After a death the team is broken: coll_fail has ended the remaining parts, too. */
 static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
 {
     struct coll_hier *h = op->msg.hier;
@@ -448,16 +450,13 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     }
     if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, no_room)) return false;
-        /*
-         * The neighbors are notified of a death, but not of other failures: they would take bad
-         * data.
-         */
+        /* The neighbors learn of a death, but not of other failures: they would take bad data. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
         if (h->leads && op->args.kind == COLL_ALLTOALL) hier_unpack_exchange(&v);
         h->at = HIER_DOWN;
         if (h->has_down) {
-            /* Acquired by the thread that pushes it. */
+            /* Read with acquire by the thread that pushes it. */
             atomic_store_explicit(&h->down.held, false, memory_order_release);
             coll_push_team(team->local);
         }

@@ -1,7 +1,7 @@
 /*
- * Collectives by messages: carries out plans. Small payloads are eager, and kept by a receiver
- * that is not ready for them; large ones are sent when the receiver asks for them (rendezvous).
- * Every COLL_THROTTLE_EVERY operations there is a barrier, which bounds what has to be kept.
+ * Collectives by messages: executes plans. Small payloads are sent eagerly, and kept by a receiver
+ * that is not ready for them; large ones are sent when the receiver requests them (rendezvous). A
+ * barrier every COLL_THROTTLE_EVERY operations bounds what has to be kept.
  */
 #include "core/coll/coll.h"
 
@@ -11,10 +11,10 @@
 
 enum { MSG_EAGER = 4096 };
 
-/* The tag of a question: the sender has waited long and says what it is in. */
+/* The tag of a question: the sender has waited long, and names the operation that it is in. */
 #define MSG_TAG_ASK UINT32_MAX
 
-/* The arguments of all messages; those with bytes have their offset (2), too. */
+/* The arguments of all messages; those with bytes also have their offset, in two words. */
 enum {
     MSG_TEAM,
     MSG_SEQ = 2,
@@ -30,7 +30,7 @@ struct coll_early {
     struct coll_early *next;
     uint32_t seq, tag, source;
     struct coll_signature signature;
-    bool ready; /* asks for the bytes of a send; else brings those of a receive */
+    bool ready; /* requests the bytes of a send; else carries those of a receive */
     size_t len;
     unsigned char payload[];
 };
@@ -58,7 +58,7 @@ static void coll_msg_drop(void)
     aqi_count(AQI_CTR_AM_DROPPED, 1);
 }
 
-/* Early bytes wait in the step, as their destination may still be in use. */
+/* The step keeps early bytes, since their destination may still be in use. */
 static void coll_msg_keep(struct coll_op *op, struct coll_step *step, const void *payload,
                           size_t len)
 {
@@ -91,7 +91,7 @@ static void coll_msg_take_bytes(struct coll_op *op, uint32_t source, uint32_t ta
 static void coll_msg_take_ready(struct coll_op *op, uint32_t source, uint32_t tag)
 {
     struct coll_step *step = coll_msg_find_step(op, STEP_SEND, source, tag);
-    if (tag == MSG_TAG_ASK) return; /* compared already */
+    if (tag == MSG_TAG_ASK) return; /* the signatures have been compared already */
     if (step == NULL)
         coll_msg_drop();
     else
@@ -122,7 +122,7 @@ static bool coll_msg_alike(const aq_team *team, const struct coll_op *op, uint32
     return false;
 }
 
-/* For an operation that is not started here; throttling bounds how many there are. */
+/* Keep a message for an operation not started here; throttling bounds how many there are. */
 static void coll_msg_put_by(struct core_coll *coll, const aq_am *am, bool ready)
 {
     struct coll_early *early = malloc(sizeof(*early) + am->nbytes);
@@ -179,7 +179,7 @@ static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *
 
 /*
  * The team has failed here: notify a member that waits for us by a question with a signature that
- * no operation has. A fault decorator may refuse it.
+ * no operation has. Bounded attempts, since a fault decorator may refuse it.
  */
 static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
 {
@@ -192,8 +192,8 @@ static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uin
 }
 
 /*
- * A message for an operation that has ended here, or a question about one: check whether it is the
- * same operation.
+ * A message for, or a question about, an operation that has ended here: check that it is the same
+ * operation.
  */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
@@ -204,7 +204,7 @@ static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
     if (team->coll->past[place].seq == seq) mine = team->coll->past[place].signature;
     if (team->coll->op_failed ||
         (ask && (mine.what == COLL_KINDS || coll_signature_same(&mine, &theirs))))
-        return; /* what it waits for is on its way */
+        return; /* the message that it waits for is on its way */
     coll_mismatch(team, mine, aq_team_from_job(team, am->source), theirs);
 }
 
@@ -218,7 +218,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
     uint32_t seq = (uint32_t)am->args[MSG_SEQ], tag = (uint32_t)am->args[MSG_TAG];
     if (AQI_UNLIKELY(team == NULL)) {
         if (tag != MSG_TAG_ASK)
-            coll_msg_unknown_team(am); /* else what is asked for came before we left */
+            coll_msg_unknown_team(am); /* else the message it asks about arrived before we left */
         return;
     }
     struct core_coll *coll = team->coll;
@@ -226,7 +226,7 @@ static void coll_msg_on_message(aq_am *am, bool ready)
     struct coll_op *op = coll_msg_find_op(coll, seq);
     bool other = op != NULL && !coll_msg_alike(team, op, am->source, coll_msg_signature(am));
     if (other || (op == NULL && coll_broken(team))) {
-        coll_msg_drop(); /* the sender has not heard yet that the team has failed */
+        coll_msg_drop(); /* the sender has not yet learned that the team has failed */
         if (tag == MSG_TAG_ASK && coll_msg_signature(am).what != COLL_KINDS &&
             coll_whole(team)->coll->mismatched)
             coll_msg_send_failed(team, seq, am->source);
@@ -254,7 +254,7 @@ static void coll_msg_on_ready(aq_am *am)
     coll_msg_on_message(am, true);
 }
 
-/* Its arrival is all it is for: it ends a sleep. */
+/* Its arrival is its only purpose: it ends a sleep. */
 static void coll_msg_on_wake(aq_am *am)
 {
     (void)am;
@@ -267,7 +267,7 @@ void coll_msg_register(void)
     core_register_system(CORE_HANDLER_WAKE, coll_msg_on_wake, "wake");
 }
 
-/* --- carrying out ---------------------------------------------------------------------------- */
+/* --- execution ------------------------------------------------------------------------------- */
 
 void coll_msg_begin(aq_team *team, struct coll_op *op)
 {
@@ -313,7 +313,7 @@ static aq_status coll_msg_send_bytes(const aq_team *team, const struct coll_op *
     return route->tp->ops.am_send(route->tp, route->peer, &am, NULL);
 }
 
-/* As much of a send as there is room for. */
+/* Send as much as there is room for. */
 static aq_status coll_msg_push_send(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     aq_status st = AQ_OK;
@@ -337,7 +337,7 @@ static aq_status coll_msg_push_recv(aq_team *team, struct coll_op *op, struct co
     if (step->begun) return AQ_OK;
     if (op->args.written) {
         step->done = coll_words_receive(team, op, step);
-        return step->done ? AQ_OK : AQ_AGAIN; /* its coming is not announced */
+        return step->done ? AQ_OK : AQ_AGAIN; /* its arrival is not announced */
     }
     if (step->early != NULL) {
         memcpy(step->to, step->early, step->len);
@@ -357,8 +357,8 @@ static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step
 }
 
 /*
- * All sends and receives up to the next local step are under way at once; that step waits for
- * them, and the last one of a plan is local. A transport may refuse to send to the dead before the
+ * All sends and receives up to the next local step are in flight at once, and that step waits for
+ * them; the last step of a plan is local. A transport may refuse to send to the dead before the
  * death is announced: the operation then fails, so that no neighbor takes a wrong result.
  */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room)
@@ -418,7 +418,7 @@ void coll_msg_free(struct coll_op *op)
 const struct coll_engine coll_msg_engine = {
     .messages = true, .prepare = coll_msg_prepare, .push = coll_msg_push_op, .free = coll_msg_free};
 
-/* If they are in another operation, they will never arrive. */
+/* Members in another operation will never arrive. */
 void coll_msg_ask(aq_team *team)
 {
     for (struct coll_op *op = team->coll->first; op != NULL; op = op->next) {

@@ -1,6 +1,6 @@
 /*
- * Collectives: the operations of a team from their start to their completion. How they are carried
- * out is in the engines: shm*.c (shared memory), msg.c with plan.c (messages), and hier.c (both).
+ * Collectives: the operations of a team from their start to their completion. The engines carry
+ * them out: shm*.c (shared memory), msg.c with plan.c (messages), and hier.c (both).
  */
 #include "core/coll/coll.h"
 
@@ -8,8 +8,8 @@
 #include <string.h>
 
 _Atomic uint32_t core_coll_busy;
-static atomic_bool coll_no_room; /* a message found no room, which no arrival announces */
-static atomic_bool coll_moved;   /* operations went on, which no wait has noticed yet */
+static atomic_bool coll_no_room; /* a message found no room, and no arrival announces room */
+static atomic_bool coll_moved;   /* operations have made progress that no wait has noticed yet */
 
 void coll_copy(void *dst, const void *src, size_t len)
 {
@@ -38,7 +38,7 @@ aq_status coll_open(aq_team *team)
     return AQ_OK;
 }
 
-/* Also with operations under way, when the job ends without them. */
+/* Also called with operations in flight, when the job ends without them. */
 void coll_close(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -73,7 +73,7 @@ bool coll_broken(const aq_team *team)
 void coll_fail(const aq_team *team)
 {
     atomic_store(&coll_whole(team)->coll->failed, true);
-    atomic_store(&core.any_lost, true); /* a thread that looks for deaths sees it */
+    atomic_store(&core.any_lost, true); /* makes threads that check for deaths see it */
 }
 
 static void coll_list_add(aq_team *team, struct coll_op *op)
@@ -94,7 +94,9 @@ static void coll_list_add(aq_team *team, struct coll_op *op)
     core_source_count(&core_coll_busy, 1);
 }
 
-/* Remove it from the list and notify the thread that waits; `op` may be gone afterwards. */
+/*
+ * Remove an operation from the list and notify the thread that waits; `op` may be freed on return.
+ */
 static void coll_complete(aq_team *team, struct coll_op **at)
 {
     struct core_coll *coll = team->coll;
@@ -108,7 +110,7 @@ static void coll_complete(aq_team *team, struct coll_op **at)
     core_source_count(&core_coll_busy, -1u);
     if (op->then != NULL) {
         bool differ = op->args.code == COLL_CODE_SIZES && op->then->sizes != 0;
-        if (op->status == AQ_EMISMATCH) /* all know, and go on with the barrier that is left */
+        if (op->status == AQ_EMISMATCH) /* all members know, and the barrier still follows */
             aqi_comp_fail(&op->then->event->set.put, op->status);
         else if (op->status != AQ_OK || differ)
             op->then->status = op->status != AQ_OK ? op->status : AQ_EMISMATCH;
@@ -126,7 +128,7 @@ static void coll_complete(aq_team *team, struct coll_op **at)
         atomic_store_explicit(&op->done, true, memory_order_release);
 }
 
-/* The operations before one in the list, as far as it waits for them. */
+/* The operations ahead of one in the list, as far as it must wait for them. */
 struct coll_ahead {
     uint32_t slots;
     bool messages, throttle;
@@ -159,8 +161,10 @@ bool coll_any_ready(const aq_team *team)
     return false;
 }
 
-/* Push every operation that can go on; the lock is held. Those of a broken team are all over, parts
- * before the operations that they belong to. */
+/*
+ * Push every operation that can proceed; the lock is held. In a broken team all operations end,
+ * parts before the operations that they belong to.
+ */
 static bool coll_push_list(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -196,7 +200,7 @@ bool coll_push_team(aq_team *team)
     core_lock(&team->coll->lock);
     bool moved = coll_push_list(team);
     core_unlock(&team->coll->lock);
-    if (moved) core_progressed(); /* it may be what another thread waits for */
+    if (moved) core_progressed(); /* another thread may be waiting for it */
     return moved;
 }
 
@@ -227,7 +231,7 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
     return coll_take_moved();
 }
 
-/* If another thread has the lock, it moves something, and then wakes us. */
+/* If another thread holds the lock, do not sleep: it may move something. */
 static bool coll_doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -239,7 +243,7 @@ static bool coll_doze(aq_team *team)
     return !moved;
 }
 
-/* Those we wait for in shared memory are to wake us. */
+/* Ask the members that we wait for in shared memory to wake us. */
 static bool coll_before_sleep(struct core_sleep_plan *plan)
 {
     bool go = core_team_each(coll_doze);
@@ -262,7 +266,7 @@ void coll_register(void)
 
 /* --- starting and waiting -------------------------------------------------------------------- */
 
-/* Nothing moves: there is nothing to wait for. */
+/* No data moves, so there is nothing to wait for. */
 static bool coll_is_empty(const aq_team *team, const struct coll_args *args)
 {
     return args->kind != COLL_BARRIER && !args->vary && coll_longest(team, args) == 0;
@@ -277,7 +281,7 @@ size_t coll_longest(const aq_team *team, const struct coll_args *args)
     return most;
 }
 
-/* Steps that can fail come before anything is appended. */
+/* All steps that can fail, before anything is appended. */
 static aq_status coll_choose_engine(aq_team *team, struct coll_op *op)
 {
     static const struct coll_engine *const engines[] = {&coll_shm_engine, &coll_hier_engine,
@@ -296,7 +300,9 @@ static void coll_begin_op(aq_team *team, struct coll_op *op)
     if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 
-/* A slow member has to keep what comes early: this bounds how many operations others are ahead. */
+/*
+ * A slow member has to keep messages that arrive early: this bounds how far others can get ahead.
+ */
 static aq_status coll_append_throttle(aq_team *team)
 {
     if (team->coll->message_ops++ % COLL_THROTTLE_EVERY != COLL_THROTTLE_EVERY - 1) return AQ_OK;
@@ -350,7 +356,7 @@ aq_status coll_begin(aq_team *team, struct coll_op *op)
 static bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
     bool moved = false;
-    /* Where ranks share cores, a turn with nothing to do should be short. */
+    /* Where ranks share cores, a turn without work should be short. */
     for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < COLL_TURNS; i++) {
         core_yield();
         moved = coll_push_team(team) || moved;
@@ -416,7 +422,9 @@ static void coll_parts_free(struct coll_op *part)
     }
 }
 
-/* An operation of a list, to begin after `last`; NULL: no memory. `*head` is the first to do. */
+/*
+ * An operation of a chain, to begin after `last`; NULL: no memory. `*head` is the first to append.
+ */
 static struct coll_op *coll_part_new(const aq_team *team, const struct coll_args *args,
                                      const struct coll_op *last, struct coll_op **head)
 {
@@ -439,7 +447,7 @@ static struct coll_op *coll_part_new(const aq_team *team, const struct coll_args
     return op;
 }
 
-/* The operation, between the barriers that the flags want; the last of them tells `root`. */
+/* The operation, between the barriers that the flags request; the last of them completes `root`. */
 static struct coll_op *coll_parts_new(const aq_team *team, const struct coll_args *args,
                                       unsigned flags, struct aqi_op *root)
 {

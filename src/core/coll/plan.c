@@ -1,7 +1,6 @@
 /*
- * Collectives by messages: which member sends which data to which other. Small data goes through
- * trees and by doubling, which take few steps; large data through rings, which move the fewest
- * bytes.
+ * Collectives by messages: which member sends which data to whichever other. Small data uses trees
+ * and doubling, which take few steps; large data uses rings, which move the fewest bytes.
  */
 #include "base/array.h"
 #include "core/coll/coll.h"
@@ -10,9 +9,9 @@
 #include <string.h>
 
 enum {
-    PLAN_LARGE = 64 * 1024,       /* from here on bandwidth counts more than latency */
-    PLAN_SMALL_GATHER = 4 * 1024, /* of a block: gathered by doubling */
-    PLAN_SMALL_TREE = 1024,       /* of a block: to or from the root through a tree, among: */
+    PLAN_LARGE = 64 * 1024,       /* from here on, bandwidth matters more than latency */
+    PLAN_SMALL_GATHER = 4 * 1024, /* largest block that is gathered by doubling */
+    PLAN_SMALL_TREE = 1024, /* largest block that goes through a tree, if there are at least: */
     PLAN_TREE_MEMBERS = 4
 };
 
@@ -57,8 +56,10 @@ static void plan_fold(struct maker *m, const void *from, void *into, size_t len)
     plan_add(m, (struct coll_step){.type = STEP_FOLD, .to = into, .from = from, .len = len});
 }
 
-/* Fold `*in`, which was received, into `*sum`; where the order matters and `*in` is of `later`
- * ranks, `*sum` is the left operand, and the two change places. */
+/*
+ * Fold the received `*in` into `*sum`. Where order matters and `*in` is from `later` ranks, `*sum`
+ * is the left operand, and the two buffers are swapped.
+ */
 static void plan_combine(struct maker *m, unsigned char **sum, unsigned char **in, size_t len,
                          bool later)
 {
@@ -83,7 +84,10 @@ static unsigned char *plan_temporary(struct maker *m, size_t len)
     return m->plan->temporary;
 }
 
-/* Part i of `len` bytes divided among the members at multiples of `element`: where it begins. */
+/*
+ * Returns where part i begins if `len` bytes are divided among the members at multiples of
+ * `element`; sets its length.
+ */
 static size_t plan_part(const struct maker *m, size_t len, size_t element, aq_rank i, size_t *bytes)
 {
     size_t at = len / element * i / m->n * element;
@@ -93,8 +97,10 @@ static size_t plan_part(const struct maker *m, size_t len, size_t element, aq_ra
 
 /* --- barrier, broadcast ---------------------------------------------------------------------- */
 
-/* Dissemination: Hensgen, Finkel, Manber 1988. With `fold` what comes is folded into `all`, some of
- * it more than once. */
+/*
+ * Dissemination: Hensgen, Finkel, Manber 1988. With `fold`, received data is folded into `all`,
+ * some of it more than once.
+ */
 static void plan_dissemination(struct maker *m, void *all, void *in, size_t len, bool fold)
 {
     uint32_t tag = 0;
@@ -130,7 +136,10 @@ static void plan_broadcast_tree(struct maker *m, void *buf, size_t len)
         if (place + mask < m->n) plan_send(m, (aq_rank)(m->self + mask), 0, buf, len);
 }
 
-/* Part i of `buf` is at member i (counted from `first`); afterwards all parts are everywhere. */
+/*
+ * Part i of `buf` starts at member i (counted from `first`); at the end, every member has all
+ * parts.
+ */
 static void plan_ring(struct maker *m, unsigned char *buf, size_t len, size_t element,
                       aq_rank first, uint32_t tag)
 {
@@ -145,7 +154,7 @@ static void plan_ring(struct maker *m, unsigned char *buf, size_t len, size_t el
     }
 }
 
-/* Large: scatter and ring all-gather (van de Geijn 1994). */
+/* For large data: scatter and ring all-gather (van de Geijn 1994). */
 static void plan_broadcast(struct maker *m)
 {
     const struct coll_args *args = m->args;
@@ -171,7 +180,7 @@ static void plan_broadcast(struct maker *m)
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
-/* To the root, or, where the order matters, to rank 0, which sends the result on. */
+/* To the root, or, where order matters, to rank 0, which forwards the result. */
 static void plan_reduce_tree(struct maker *m)
 {
     const struct coll_args *args = m->args;
@@ -194,9 +203,10 @@ static void plan_reduce_tree(struct maker *m)
 }
 
 /*
- * Recursive doubling among a power of two places. If there are more members, the first ones share a
- * place in pairs, and the second of a pair adds to the first and gets the result from it; so the
- * places are in the order of the ranks. Returns where the result is, `sum` or `in`.
+ * Recursive doubling among a power of two of places. If there are more members, the first ones
+ * share places in pairs: the second of a pair sends its operand to the first and gets the result
+ * back, which keeps the places in rank order. Returns the buffer that holds the result, `sum` or
+ * `in`.
  */
 static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigned char *in,
                                     size_t len)
@@ -228,7 +238,7 @@ static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigne
     return sum;
 }
 
-/* Ring reduce-scatter: part i ends at member i. */
+/* Ring reduce-scatter: part i ends up at member i. */
 static void plan_ring_fold(struct maker *m, unsigned char *sum, unsigned char *in, size_t len)
 {
     size_t element = m->args->element, out, got;
@@ -248,8 +258,10 @@ static bool plan_in_parts(const struct maker *m)
            m->args->nbytes / m->args->element >= m->n && !m->args->ordered;
 }
 
-/* Large: reduce-scatter, and the root gathers. In a tree it would get all of `len` several times,
- * one after the other. */
+/*
+ * For large data: reduce-scatter, then gather at the root. In a tree, the root would receive all of
+ * `len` several times, one after the other.
+ */
 static void plan_reduce(struct maker *m)
 {
     const struct coll_args *args = m->args;
@@ -277,7 +289,7 @@ static void plan_allreduce(struct maker *m)
     if (in == NULL) return;
     plan_copy(m, args->dst, args->src, args->nbytes);
     if (args->written) {
-        plan_dissemination(m, args->dst, in, args->nbytes, true); /* names of barriers */
+        plan_dissemination(m, args->dst, in, args->nbytes, true); /* barrier names */
         return;
     }
     if (!plan_in_parts(m)) {
@@ -290,7 +302,7 @@ static void plan_allreduce(struct maker *m)
 
 /* --- gather, all-gather, scatter, all-to-all ------------------------------------------------- */
 
-/* The bytes of the blocks of members [from, to), counted from member `first`. */
+/* The total size of the blocks of members [from, to), counted from member `first`. */
 static size_t plan_blocks(const struct maker *m, const size_t *counts, aq_rank first, uint64_t from,
                           uint64_t to)
 {
@@ -301,7 +313,7 @@ static size_t plan_blocks(const struct maker *m, const size_t *counts, aq_rank f
     return bytes;
 }
 
-/* Whether all blocks are known to be of at most `most` bytes. */
+/* Whether all blocks are known to be at most `most` bytes long. */
 static bool plan_all_small(const struct maker *m, const size_t *counts, size_t most)
 {
     if (m->args->vary) return false;
@@ -320,7 +332,7 @@ static size_t plan_root_block(const struct maker *m, aq_rank member, unsigned ch
     return len;
 }
 
-/* A send towards the root in a gather, from the root in a scatter. */
+/* A send towards the root in a gather, away from it in a scatter. */
 static void plan_up_or_down(struct maker *m, bool sends, aq_rank peer, void *buf, size_t len)
 {
     if (sends)
@@ -329,7 +341,10 @@ static void plan_up_or_down(struct maker *m, bool sends, aq_rank peer, void *buf
         plan_recv(m, peer, 0, buf, len);
 }
 
-/* In the root: between its own memory and `buf`, which has the blocks of all from itself on. */
+/*
+ * At the root: copy between its own memory and `buf`, which holds the blocks of all members, its
+ * own first.
+ */
 static void plan_sort(struct maker *m, unsigned char *buf, bool gather)
 {
     for (aq_rank i = 0; i < m->n; i++) {
@@ -341,8 +356,8 @@ static void plan_sort(struct maker *m, unsigned char *buf, bool gather)
 }
 
 /*
- * Gather or scatter through a binomial tree. Each member has the blocks of its subtree in a row,
- * which begins with its own: members [place, place + span), counted from the root.
+ * Gather or scatter through a binomial tree. Each member holds the blocks of its subtree
+ * contiguously, its own first: members [place, place + span), counted from the root.
  */
 static void plan_root_tree(struct maker *m, bool gather)
 {
@@ -409,7 +424,7 @@ static void plan_gather_or_scatter(struct maker *m)
     }
 }
 
-/* Few bytes: doubling with a rotation (Bruck and others 1997). */
+/* For few bytes: doubling with a rotation (Bruck and others 1997). */
 static void plan_bruck(struct maker *m)
 {
     const struct coll_args *args = m->args;
@@ -454,7 +469,7 @@ static void plan_allgather(struct maker *m)
     }
 }
 
-/* Pairs at growing distance, some at a time, so that no member gets all messages at once. */
+/* Pairs at growing distance, a few at a time, so that no member receives all messages at once. */
 static void plan_alltoall(struct maker *m)
 {
     const struct coll_args *args = m->args;

@@ -1,4 +1,6 @@
-/* Plans of collectives: carried out in one process for 1 to 17 members, against an oracle. */
+/*
+ * Plans of collectives: executed in one process for 1 to 17 members, and checked against an oracle.
+ */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>
@@ -10,7 +12,7 @@
 
 enum { MOST = 17, BIG = 9 * 1024 };
 
-/* A message that was sent and not yet received. */
+/* A message in flight. */
 struct letter {
     aq_rank from, to;
     uint32_t tag;
@@ -35,7 +37,7 @@ static void post(aq_rank from, const struct coll_step *step)
     struct letter letter = {from, step->peer, step->tag, step->len, malloc(step->len)};
     assert_non_null(letter.bytes);
     memcpy(letter.bytes, step->from, step->len);
-    for (size_t i = 0; i < world.count; i++) /* or the receiver could not tell them apart */
+    for (size_t i = 0; i < world.count; i++) /* else the receiver could not tell them apart */
         assert_false(world.letters[i].from == from && world.letters[i].to == letter.to &&
                      world.letters[i].tag == letter.tag);
     world.letters[world.count++] = letter;
@@ -55,7 +57,7 @@ static bool fetch(aq_rank to, const struct coll_step *step)
     return false;
 }
 
-/* One member, as far as it goes; false: it is done, or waits. */
+/* Run one member as far as it gets; returns false if it is done, or has to wait. */
 static bool advance(aq_rank rank)
 {
     struct coll_op *op = &world.op[rank];
@@ -86,7 +88,7 @@ static void carry_out(aq_rank n, const struct coll_args *args)
         world.op[rank] = (struct coll_op){.args = *args};
         world.op[rank].args.src = world.src[rank];
         world.op[rank].args.dst = world.dst[rank];
-        /* Each knows the length of its own block also without the tables. */
+        /* Every member knows the length of its own block, even without the tables. */
         if (args->recv_counts != NULL) world.op[rank].args.nbytes = args->recv_counts[rank];
         if (args->send_counts != NULL) world.op[rank].args.nbytes = args->send_counts[rank];
         coll_plan_make(&world.op[rank].msg.plan, &world.op[rank].args, n, rank);
@@ -109,7 +111,7 @@ static uint64_t word(aq_rank rank, size_t i)
     return rank * 1000003u + i * 7u + 1;
 }
 
-/* `words` in each block; `all` blocks long. */
+/* `words` in each block; `blocks` blocks. */
 static void fill(aq_rank n, size_t words, size_t blocks)
 {
     for (aq_rank rank = 0; rank < n; rank++)
@@ -167,7 +169,9 @@ static void reduce(aq_rank n, aq_rank root, size_t words)
         check_sum(n, rank, words);
 }
 
-/* Words are ranges of ranks that only join when the left one ends before the right one begins. */
+/*
+ * Words are ranges of ranks, which join only if the left one ends just before the right one begins.
+ */
 static void join(const void *left, void *right_and_out, size_t count, const void *context)
 {
     const uint64_t *a = left;
@@ -224,7 +228,7 @@ static void exchange(aq_rank n, aq_rank root, size_t words)
                                 words * 8);
 }
 
-/* Blocks of different sizes, some empty, which all members know: as between neighborhoods. */
+/* Blocks of different sizes, some empty, known to all members, as between neighborhoods. */
 static void known_sizes(aq_rank n, aq_rank root, size_t words)
 {
     size_t counts[MOST], offsets[MOST];
@@ -304,7 +308,7 @@ static void greatest(const void *left, void *right_and_out, size_t count, const 
         b[i] = aqi_max(a[i], b[i]);
 }
 
-/* Data that may be folded more than once, as words (words.c). */
+/* Data that may be folded more than once, as in words.c. */
 static void test_written(void **state)
 {
     (void)state;

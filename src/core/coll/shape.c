@@ -1,6 +1,6 @@
 /*
  * The shape of a team that spans neighborhoods: which members are in which, and the team of those
- * in ours. All members compute the same.
+ * in ours. All members compute the same shape.
  */
 #include "core/coll/coll.h"
 

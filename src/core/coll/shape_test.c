@@ -1,4 +1,4 @@
-/* The shapes of teams, against what the numbers of the neighborhoods say. */
+/* The shapes of teams, checked against the numbers of the neighborhoods. */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /*
- * Collectives in shared memory, in rounds: each member writes its part to its own place, arrives,
- * and, when all have arrived, reads what it needs. There are two places, used in turn, so arriving
- * at a round says that the one before has been read.
+ * Collectives in shared memory, in rounds: each member writes its part to its own area, arrives,
+ * and, when all have arrived, reads what it needs. There are two areas, used alternately, so
+ * arriving at a round implies that the one before has been read.
  *
- * Few members look at each other's lines (flat). Many count in one word (counted): the last to
+ * A few members look at each other's lines (flat). Many count in one word (counted): the last to
  * arrive does the work that needs all parts and releases the others, so that each runs once per
  * round where ranks exceed cores.
  */
@@ -82,10 +82,11 @@ void coll_shm_free(struct coll_shm *shm)
     free(shm);
 }
 
-/* --- arriving, and knowing that all have ----------------------------------------------------- */
+/* --- arriving, and detecting that all have arrived ------------------------------------------- */
 
 /*
- * After publishing our round: members that sleep have said so before they looked (coll_shm_doze).
+ * Called after publishing our round: sleepers announce that they sleep before they look
+ * (coll_shm_doze).
  */
 static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
@@ -99,19 +100,20 @@ static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
             continue;
         atomic_fetch_sub(&shm->head->sleepers, 1);
         struct core_route *route = &core.routes[aq_team_to_job(team, i)];
-        /* One whose ring is full has arrivals and will not sleep; a fault decorator may refuse. */
+        /* A member whose ring is full has arrivals and will not sleep; a fault decorator may
+         * refuse. */
         for (int attempt = 0; attempt < 100; attempt++)
             if (core_try_send(route, CORE_HANDLER_WAKE, NULL, 0) != AQ_AGAIN) break;
     }
 }
 
-/* Our line of the next round, to be written before shm_arrive. */
+/* Our line for the next round, to be written before shm_arrive. */
 struct shm_line *shm_line_next(struct coll_shm *shm, struct coll_slot *slot)
 {
     return shm_line_of(slot, shm->self, slot->round + 1);
 }
 
-/* Acquire: what the others published with this round is seen. */
+/* Acquire: makes visible what the others published with this round. */
 static inline bool shm_all_at(const struct coll_shm *shm, const struct coll_slot *slot,
                               uint32_t round, uint32_t *seen)
 {
@@ -129,14 +131,16 @@ static bool shm_all_here(const struct coll_shm *shm, const struct coll_slot *slo
     return shm_all_at(shm, slot, slot->round, seen);
 }
 
-/* Release. True: we are the last of a counted round, and call shm_release after the work of the
- * last. */
+/*
+ * Release. Returns true if we are the last of a counted round: then do the work of the last, and
+ * call shm_release.
+ */
 static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *slot, uint32_t sum)
 {
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
-        /* Members that looked at it last still hold the line in their caches. */
+        /* Members that have looked at the line still hold it in their caches. */
         aqi_prefetch_write(shm_line_of(slot, shm->self, round + 1));
         shm_wake_sleepers(team, shm);
         return false;
@@ -146,7 +150,10 @@ static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *sl
     return (uint32_t)before + 1 == round * shm->members;
 }
 
-/* By the last to arrive: have all added this sum? The counter below carries when it wraps. */
+/*
+ * Called by the last to arrive: whether all members have added this sum. When the arrival count
+ * below it wraps, it carries into the sum.
+ */
 static bool shm_sums_alike(const struct coll_shm *shm, struct coll_slot *slot, uint32_t sum)
 {
     uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
@@ -187,7 +194,7 @@ static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
     return agreed;
 }
 
-/* Names are rare: in a counted round they are looked at only if some member gave one. */
+/* Names are rare: a counted round looks at them only if some member gave one. */
 void coll_shm_arrive(aq_team *team, struct coll_name name)
 {
     struct coll_shm *shm = team->coll->shm;
@@ -230,7 +237,7 @@ static bool shm_takes(const aq_team *team, const struct coll_args *args)
 static aq_status shm_prepare(aq_team *team, struct coll_op *op)
 {
     size_t unit = shm_unit(team->coll->shm, &op->args), most = coll_longest(team, &op->args);
-    /* Directly a fold begins with the member whose buffer it goes to, out of order. */
+    /* A direct fold begins with the member whose buffer receives the result, so out of order. */
     bool large = most >= SHM_DIRECT_LEAST && op->args.kind != COLL_BARRIER && !op->args.ordered;
     op->shm = (struct coll_shm_state){.phase = op->args.vary || large ? SHM_ADDRESSES : SHM_CHUNK,
                                       .unit = unit,
@@ -271,7 +278,7 @@ static enum coll_phase shm_next_chunk(const struct coll_shm *shm, struct coll_op
     return op->shm.length == 0 ? SHM_DONE : SHM_CHUNK;
 }
 
-/* All have arrived: read what the round brought; returns the phase of the next one. */
+/* All have arrived: read the data of the round; returns the phase of the next one. */
 static enum coll_phase shm_take(const struct shm_view *v)
 {
     switch (v->op->shm.phase) {
@@ -295,7 +302,7 @@ static enum coll_phase shm_take(const struct shm_view *v)
     }
 }
 
-/* --- are all in the same operation? ---------------------------------------------------------- */
+/* --- checking that all are in the same operation --------------------------------------------- */
 
 /* Added to the counter in the first round of an operation. */
 static uint32_t shm_sum_of(const struct coll_op *op)
@@ -358,8 +365,8 @@ const struct coll_engine coll_shm_engine = {.takes = shm_takes,
                                             .ready = shm_ready};
 
 /*
- * A member that learns of a death leaves, and may reuse its buffers while other members that have
- * seen the round complete still read them: those must see afterwards that it has left.
+ * A member that learns of a death leaves, and may reuse its buffers while members that have seen
+ * the round complete still read them: afterwards, those must see that it has left.
  */
 AQI_COLD void coll_shm_leave(const aq_team *team)
 {
@@ -369,7 +376,10 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-/* In the barrier, which takes no lock: arrived, and not known to have ended. */
+/*
+ * Whether we have arrived at the barrier, which takes no lock, and do not know yet that it has
+ * ended.
+ */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
@@ -389,7 +399,7 @@ bool coll_shm_doze(aq_team *team)
         atomic_fetch_add(&shm->head->sleepers, 1);
     atomic_thread_fence(memory_order_seq_cst);
     if (shm_at_barrier(shm, &round) && shm_all_at(shm, &shm->slots[SHM_SLOTS], round, &seen)) {
-        /* Only once: the program may wait for it much later. */
+        /* Once per barrier: the program may wait for it much later. */
         atomic_store_explicit(&shm->barrier_done, round, memory_order_relaxed);
         return false;
     }

@@ -1,7 +1,7 @@
 /*
- * Large collectives in shared memory begin with an exchange of the buffers' addresses. If all lie
- * in attached segments, or members can pull what does not, the data goes directly from one to the
- * other; else through chunks, with two copies.
+ * Large collectives in shared memory begin with an exchange of the buffers' addresses. If all
+ * buffers lie in attached segments, or members can pull from those that do not, data is copied
+ * once, directly; otherwise twice, through chunks.
  */
 #include "core/coll/shm.h"
 
@@ -9,11 +9,11 @@
 
 #include <string.h>
 
-enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: the sum stays in the nearest cache */
+enum { SHM_FOLD_BLOCK = 16 * 1024 }; /* of a long reduction: keeps the sum in the nearest cache */
 
 /* --- the exchange of addresses --------------------------------------------------------------- */
 
-/* An address of our segment that the others may have mapped, or 0. */
+/* The address, if it lies in our segment and others may have mapped that; else 0. */
 static uint64_t coll_shm_in_segment(const void *at, size_t len)
 {
     const struct core_route *self = &core.routes[core.params.rank];
@@ -28,7 +28,7 @@ static bool coll_shm_can_pull_from(const struct shm_view *v, uint32_t member)
            route->tp->ops.pull(route->tp, route->peer, 0, NULL, 0) == AQ_OK;
 }
 
-/* From all whose data we get. */
+/* Whether we can pull from every member whose data we get. */
 static bool coll_shm_can_pull(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
@@ -56,13 +56,14 @@ void shm_buffers_stage(const struct shm_view *v)
     if (flow->folds && coll_receives(args, v->shm->self))
         buffers->dst = coll_shm_in_segment(args->dst, len);
     /*
-     * Private memory is pulled where each byte has one reader and all members read. What many read
-     * is cheaper copied into shared memory once than pulled by each; what only the root reads is
-     * copied by all at once on its way through shared memory.
+     * Pull private memory if each byte has one reader and all members read. Data with many readers
+     * is cheaper to copy into shared memory once than to pull once per reader; data that only the
+     * root reads is copied in parallel on its way through shared memory.
      */
     if (!flow->deals || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
-        /* A kernel that pulls it fails at the reader, where the program could not be asked. */
+        /* The kernel would report a fault to the reader; touching raises it here, in the
+         * program. */
         if (most >= SHM_DIRECT_LEAST) aqi_touch_read(args->src, len);
         buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
         buffers->src_private = 1;
@@ -72,7 +73,10 @@ void shm_buffers_stage(const struct shm_view *v)
 
 /* --- the transfers --------------------------------------------------------------------------- */
 
-/* Of a member, `age` rounds ago; stays until all have arrived at the round after the next. */
+/*
+ * The buffers that a member published `age` rounds ago; they stay valid until all have arrived at
+ * the round after the next.
+ */
 static const struct shm_buffers *coll_shm_buffers_of(const struct shm_view *v, uint32_t member,
                                                      uint32_t age)
 {
@@ -90,7 +94,7 @@ static const unsigned char *coll_shm_source_of(const struct shm_view *v, uint32_
     return coll_shm_mapped(v, member, coll_shm_buffers_of(v, member, 0)->src);
 }
 
-/* Get `len` bytes of a member's source, [at, at + len) of it. */
+/* Copy [at, at + len) of a member's source to `to`. */
 static void coll_shm_fetch(const struct shm_view *v, uint32_t member, size_t at, void *to,
                            size_t len)
 {
@@ -107,7 +111,10 @@ static void coll_shm_fetch(const struct shm_view *v, uint32_t member, size_t at,
     v->op->status = st;
 }
 
-/* Our slice of all sources into the same slice of `to`, which is on top of one source or none. */
+/*
+ * Fold our slice of all sources into the same slice of `to`, which coincides with at most one
+ * source.
+ */
 static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned char *to)
 {
     size_t element = v->op->args.element;
@@ -122,7 +129,7 @@ static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned c
     }
 }
 
-/* Starts with the next member, so that not all read from one at a time. */
+/* Starts with the next member, so that members do not all read from the same one. */
 static void shm_direct_gather(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
@@ -135,7 +142,7 @@ static void shm_direct_gather(const struct shm_view *v)
     }
 }
 
-/* True: there is a second step. */
+/* Returns true if there is a second step. */
 static bool shm_direct(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
@@ -154,7 +161,7 @@ static bool shm_direct(const struct shm_view *v)
     return false;
 }
 
-/* All-reduce: the slices of the others are in their destinations. */
+/* All-reduce: collect the slices of the others from their destinations. */
 void shm_direct_rest(const struct shm_view *v)
 {
     for (uint32_t k = 1; k < v->shm->members; k++) {
@@ -168,14 +175,16 @@ void shm_direct_rest(const struct shm_view *v)
 
 /* --- the decision ---------------------------------------------------------------------------- */
 
-/* Not where members may leave an operation: they would not know until when their memory is written
- * to. */
+/*
+ * Not if members may leave an operation: they would not know for how long others still write to
+ * their memory.
+ */
 static bool coll_shm_others_may_write(const struct coll_args *args)
 {
     return args->kind != COLL_REDUCE || !core.params.survive;
 }
 
-/* An address that leads out of the segment is not believed. */
+/* An address outside of the segment is not trusted. */
 static bool coll_shm_may_go_direct(const struct shm_view *v, uint32_t member,
                                    const struct shm_buffers *buffers)
 {
@@ -187,7 +196,7 @@ static bool coll_shm_may_go_direct(const struct shm_view *v, uint32_t member,
     return buffers->dst == SHM_NO_BUFFER || core_in_segment(route, buffers->dst, buffers->most);
 }
 
-/* All decide the same, from the same lines. */
+/* All members decide the same, from the same lines. */
 enum coll_phase shm_buffers_read(const struct shm_view *v)
 {
     struct coll_op *op = v->op;

@@ -6,10 +6,12 @@
 
 #include <string.h>
 
-/* --- where a part is ------------------------------------------------------------------------- */
+/* --- locations of the parts ------------------------------------------------------------------ */
 
-/* The place of a member in a round: the one chunk that a broadcast fills is as large as all of
- * them, from the first on. */
+/*
+ * The chunk of a member in a round. A broadcast fills a single chunk as large as all of them
+ * together, from the first one on.
+ */
 static unsigned char *coll_shm_place(const struct shm_view *v, uint32_t member, uint32_t round)
 {
     if (v->op->shm.length <= SHM_INLINE) return shm_line_of(v->slot, member, round)->bytes;
@@ -23,7 +25,7 @@ static unsigned char *coll_shm_part_of(const struct shm_view *v, uint32_t member
     return coll_shm_place(v, member, v->slot->round);
 }
 
-/* Where the last to arrive puts the result. */
+/* Where the last member to arrive puts the result. */
 static unsigned char *coll_shm_result_of(const struct shm_view *v)
 {
     uint32_t round = v->slot->round;
@@ -31,13 +33,13 @@ static unsigned char *coll_shm_result_of(const struct shm_view *v)
     return shm_chunk_of(v->shm, v->slot, v->shm->members, round);
 }
 
-/* How much of a block of `len` bytes is in this round. */
+/* The number of bytes that this round moves of a block of `len` bytes. */
 static size_t coll_shm_part_len(const struct coll_op *op, size_t len)
 {
     return len <= op->shm.at ? 0 : aqi_min(op->shm.length, len - op->shm.at);
 }
 
-/* --- which kinds can, and how much in a round ------------------------------------------------ */
+/* --- supported kinds, and the size of a round ------------------------------------------------ */
 
 size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
 {
@@ -59,8 +61,8 @@ size_t shm_unit(const struct coll_shm *shm, const struct coll_args *args)
 /* --- broadcast, gather, all-gather, scatter, all-to-all -------------------------------------- */
 
 /*
- * All-to-all: a chunk holds a piece for each member of [op->shm.first, shm_group_end), all members
- * if it is large enough; else there is a round for each such group.
+ * All-to-all: a chunk holds a piece for each member of [op->shm.first, shm_group_end), which are
+ * all members if it is large enough; otherwise, each such group gets a round.
  */
 static size_t coll_shm_piece_bytes(const struct coll_op *op)
 {
@@ -102,7 +104,7 @@ void shm_stage(const struct shm_view *v)
                (const unsigned char *)args->src + op->shm.at, len);
 }
 
-/* The block that comes from us to us. */
+/* Copy our block for ourselves. */
 void shm_own_block(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
@@ -131,7 +133,7 @@ static void coll_shm_read_gathered(const struct shm_view *v)
     }
 }
 
-/* Of a broadcast or a scatter. */
+/* For a broadcast or a scatter. */
 static void coll_shm_read_from_root(const struct shm_view *v)
 {
     const struct coll_op *op = v->op;
@@ -144,7 +146,7 @@ static void coll_shm_read_from_root(const struct shm_view *v)
 
 /* --- reductions ------------------------------------------------------------------------------ */
 
-/* All parts, folded from the last rank to the first: with the same result everywhere. */
+/* Fold all parts, from the last rank to the first, so that the result is the same everywhere. */
 static void coll_shm_fold_parts(const struct shm_view *v, unsigned char *into, size_t at,
                                 size_t len)
 {
@@ -186,7 +188,7 @@ void shm_read(const struct shm_view *v)
     if (own && op->shm.at == 0 && op->shm.first == 0) shm_own_block(v);
 }
 
-/* Of a long reduction each member folds a slice; a second round brings the slices together. */
+/* In a long reduction, each member folds a slice; a second round collects the slices. */
 bool shm_in_slices(const struct coll_shm *shm, const struct coll_op *op)
 {
     return coll_flows[op->args.kind].folds && op->shm.length > SHM_SMALL &&

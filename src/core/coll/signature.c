@@ -1,10 +1,10 @@
 /*
- * Finds members of a team that are in different operations, which none of them can complete.
+ * Detects members of a team that are in different operations, so that none can complete.
  *
- * Every operation has a signature. In shared memory it is in the lines that members look at anyway,
- * or part of a sum in the counter at which they arrive; otherwise it is in each message. Where
- * signatures never meet, because members wait in different places, members that have waited long
- * look for the others (coll_waits_long).
+ * Every operation has a signature. In shared memory, it is in the lines that members look at
+ * anyway, or is added to the counter at which they arrive; otherwise, it is in each message. Where
+ * signatures never meet, because members wait in different places, members that have waited for
+ * long look for the others (coll_waits_long).
  */
 #include "core/coll/shm.h"
 
@@ -14,7 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How long a member waits before it asks why; until then nothing is looked at or sent. */
+/*
+ * How long a member waits before it investigates; until then, it looks at nothing and sends
+ * nothing.
+ */
 enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };
 
 /* --- signatures ------------------------------------------------------------------------------ */
@@ -97,16 +100,19 @@ void coll_signature_text(struct coll_signature signature, char *text)
         snprintf(text + n, (size_t)(COLL_TEXT - n), " with root %u", signature.root);
 }
 
-/* Members that wait for us in shared memory see it there; by messages they ask (coll_msg_ask). */
+/*
+ * Members that wait for us in shared memory see this there; those that wait for messages ask
+ * (coll_msg_ask).
+ */
 static void coll_give_up_in_memory(const aq_team *team)
 {
     if (team == NULL || team->coll->shm == NULL) return;
     struct coll_shm *shm = team->coll->shm;
-    team->coll->stuck = false; /* coll_waited is not to take it back */
+    team->coll->stuck = false; /* so that coll_waited does not take it back */
     atomic_store_explicit(&shm->stuck[shm->self].at, SHM_GAVE_UP, memory_order_release);
 }
 
-/* The team fails here, for a mismatch that we or another member found. */
+/* The team fails here, because of a mismatch found by us or by another member. */
 static void coll_give_up(const aq_team *team)
 {
     team = coll_whole(team);
@@ -146,13 +152,15 @@ void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank othe
 
 /* --- in shared memory: members that wait long ------------------------------------------------ */
 
-/* Of the barrier when `op` is NULL. */
+/* `op` is NULL for the barrier. */
 static struct coll_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll_op *op)
 {
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
-/* Or gone on since: a member that was stuck may still say so. */
+/*
+ * Also true if the member is already past that round: it may still be marked as stuck from before.
+ */
 static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =
@@ -160,15 +168,17 @@ static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint
     return at - round <= INT32_MAX;
 }
 
-/* Whether every operation waits in shared memory for others, itself or behind another one. */
+/*
+ * Whether no operation can proceed: each waits in shared memory for others, or behind one that
+ * does.
+ */
 static bool coll_all_wait(const aq_team *team)
 {
     return team->coll->messages == 0 && !coll_any_ready(team);
 }
 
 /*
- * Whether we wait for a member that has left: it has reported why, and will not arrive where we
- * wait.
+ * Whether we wait for a member that has failed: it has reported the cause, and will never arrive.
  */
 static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_slot *slot)
 {
@@ -180,7 +190,7 @@ static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_
 }
 
 /*
- * A stuck member waits in a call, has published its slot and round, and will arrive nowhere else
+ * A stuck member waits in a call, has published its slot and round, and arrives nowhere else
  * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
  */
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
@@ -196,7 +206,7 @@ static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
             coll_has_arrived(&shm->slots[place - 1], shm->self, round))
             continue;
         if (!coll_all_wait(team))
-            return; /* one of ours can go on, perhaps the one that it waits for */
+            return; /* one of our operations can proceed, perhaps the one that it waits for */
         coll_mismatch(team, mine, i, other->signature);
     }
 }
@@ -210,14 +220,15 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
-    /* seq_cst: each says that it is stuck before it looks, so of two members one sees the other. */
+    /* seq_cst: each marks itself stuck before it looks, so of two members at least one sees the
+     * other. */
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
     coll_look_for_others(team, shm, slot);
     if (coll_waits_for_nobody(shm, slot)) coll_give_up(team);
 }
 
-/* Parts of operations that wait elsewhere: which, only the members between neighborhoods see. */
+/* Check the parts that wait in our neighborhood; only the leaders see the other parts. */
 static void coll_stuck_in_part(aq_team *local)
 {
     struct coll_shm *shm = local->coll->shm;
@@ -237,7 +248,7 @@ static bool coll_long_enough(const struct core_wait *wait)
     return wait->rounds % COLL_STUCK_TURNS == 0 && aqi_now_ns() - wait->yield_since > COLL_STUCK_NS;
 }
 
-/* In mode multiple another thread may still start what the others are in. */
+/* In mode multiple, another thread may still start the operation that the others are in. */
 bool coll_may_be_stuck(const struct core_wait *wait)
 {
     return core.thread_mode != AQ_THREAD_MULTIPLE && coll_long_enough(wait);
@@ -276,7 +287,7 @@ void coll_waited(aq_team *team)
 /* The event that coll_ask_for_event looks for; only one thread waits where it is used. */
 static const struct aqi_op *coll_asked_event;
 
-/* Of an operation in several parts the last one has the event. */
+/* In an operation of several parts, the last one has the event. */
 static bool coll_ask_for_event(aq_team *team)
 {
     struct core_coll *coll = team->coll;

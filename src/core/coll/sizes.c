@@ -1,8 +1,9 @@
 /*
- * Checks that the sizes of the blocks of a v-form match. Each member adds up a hash of every block
- * that it sends and takes off one of every block that it expects; among all members nothing is
- * left, if and (but for one case in 2^64) only if they agree. In shared memory the words travel
- * with the addresses of the buffers; by messages an all-reduce of them comes first.
+ * Checks that the sizes of the blocks of a v-form match. Each member adds a hash of every block
+ * that it sends, and subtracts one of every block that it expects; the sum over all members is zero
+ * if and (except for one case in 2^64) only if they agree. In shared memory, the sums are published
+ * with the addresses of the buffers; otherwise, they are first reduced over all members by
+ * messages.
  */
 #include "core/coll/shm.h"
 

@@ -1,14 +1,14 @@
 /*
  * Barriers by remote writes (AQ_BARRIER): in each round a member writes a word into the memory of
- * another, at twice the distance of the round before, once the word of the round before has come
- * (dissemination: Hensgen, Finkel, Manber 1988). Such a barrier is carried out like an operation by
- * messages, except that its sends and receives are words. Errors (deaths, members in different
- * operations) are handled by messages as usual.
+ * another, at twice the distance of the previous round, once the word of that round has arrived
+ * (dissemination: Hensgen, Finkel, Manber 1988). Such a barrier runs like an operation by messages,
+ * except that its sends and receives are words. Errors (deaths, members in different operations)
+ * are handled by messages as usual.
  *
- * Each process has a place for each of its teams: two words a round, used in turn, since no member
- * is two barriers ahead of one that writes to it or reads from it. A word holds the number of its
- * barrier, so none has to be cleared. Nothing announces its arrival: a thread that sleeps looks
- * every millisecond.
+ * Each process has a place for each of its teams: two words per round, used alternately, since no
+ * member gets two barriers ahead of one that writes to it or reads from it. A word contains the
+ * number of its barrier, so words need not be cleared. Nothing announces their arrival: a sleeping
+ * thread checks every millisecond.
  */
 #include "core/coll/coll.h"
 
@@ -20,26 +20,26 @@
 
 enum {
     WORDS_ROUNDS = 32,
-    WORDS_PLACES = 64, /* 0 is none, then those of built-in teams */
+    WORDS_PLACES = 64, /* place 0 means none; then those of built-in teams */
     WORDS_OWN = 1 + SCRATCH_BUILT_IN,
     WORDS_NUMBER_BITS = 22
 };
 enum { WORDS_PLACE_BYTES = 2 * WORDS_ROUNDS * sizeof(uint64_t) };
 
-/* Whose word we write in a round. */
+/* The member to which we write a word in a round. */
 struct words_target {
     const struct core_route *route;
-    struct aqi_rmem *rmem; /* NULL: what is written there goes by messages */
+    struct aqi_rmem *rmem; /* NULL: its memory is written by messages */
     uint64_t addr;         /* of the team's place in its memory */
     struct aqi_comp comps[2];
 };
 
 struct coll_words {
-    struct coll_words *next; /* of those that have ended */
-    uint32_t place, number;  /* ours; of the barrier under way, or the last */
+    struct coll_words *next; /* in the list of those that have ended */
+    uint32_t place, number;  /* our place; the number of the current or latest barrier */
     uint32_t rounds;
     bool usable;  /* all members have a place */
-    bool leaders; /* of neighborhoods only */
+    bool leaders; /* only the leaders of neighborhoods take part */
     const _Atomic uint64_t *mine;
     struct words_target targets[];
 };
@@ -47,14 +47,16 @@ struct coll_words {
 static struct {
     unsigned char *memory; /* NULL: barriers go by messages */
     const unsigned char *cards;
-    uint64_t taken;           /* places, a bit each; core.lock */
-    struct coll_words *ended; /* with writes that may not have completed; core.lock */
+    uint64_t taken;           /* a bit for each place; under core.lock */
+    struct coll_words *ended; /* with writes that may be incomplete; under core.lock */
 } words;
 static_assert(WORDS_PLACES <= 8 * sizeof(words.taken), "a bit for each place");
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/* A segment like those of programs: messages and writes reach it, and it ends as they do. */
+/*
+ * A segment like those of programs: messages and writes reach it, and it is freed in the same way.
+ */
 static aq_status words_allocate(aq_segment **out)
 {
     size_t bytes = aqi_round_up(WORDS_PLACES * WORDS_PLACE_BYTES, aqi_page_size());
@@ -95,7 +97,10 @@ static bool words_are_written(const struct coll_words *w)
     return true;
 }
 
-/* All that have ended and are not written to any more; `all`: the transports are done. */
+/*
+ * Free those that have ended and have no writes in flight; `all`: regardless, as the transports are
+ * closed.
+ */
 static void words_sweep(bool all)
 {
     for (struct coll_words **at = &words.ended; *at != NULL;) {
@@ -149,7 +154,9 @@ void coll_words_give(uint32_t place)
     aqi_spin_unlock(&core.lock);
 }
 
-/* A member's in the round: a leader where the team has several neighborhoods. */
+/*
+ * The member with index `i` in the dissemination: a leader if the team has several neighborhoods.
+ */
 static aq_rank words_member(const aq_team *team, aq_rank i)
 {
     return team->shape != NULL ? team->shape->order[team->shape->start[i]] : i;
@@ -195,7 +202,10 @@ aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places)
     return AQ_OK;
 }
 
-/* After the last barrier no member writes here any more; in a team that has failed one may. */
+/*
+ * After the last barrier, no member writes to the place any more; if the team has failed, one may,
+ * so the place is not reused.
+ */
 void coll_words_free(struct coll_words *w, bool failed)
 {
     if (w == NULL) return;
@@ -218,7 +228,7 @@ bool coll_words_begin(const aq_team *team)
 
 /* --- words ----------------------------------------------------------------------------------- */
 
-/* From the top: id, state, number of the barrier, and the call that it is part of. */
+/* From the top: id, state, number of the barrier, and code of the call that it is part of. */
 enum { WORDS_NUMBER_MASK = (1 << WORDS_NUMBER_BITS) - 1 };
 
 static uint64_t words_make(struct coll_name name, uint32_t number, uint8_t code)

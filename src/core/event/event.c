@@ -3,7 +3,7 @@
 
 struct core_stuck_check core_stuck_check;
 
-/* A leaf is its root's pointer with the kinds it stands for in the lowest bits. */
+/* A leaf is its root's pointer, with the kinds that it covers in the lowest bits. */
 #define LEAF_BITS ((uintptr_t)AQ_NBI_ALL)
 
 struct aqi_op *core_op_none(void)
@@ -18,13 +18,13 @@ aq_status core_carry_and_wait(const struct core_route *route,
 {
     struct aqi_comp comp = {.shared = core.multi};
     aq_status st = start(arg, &comp);
-    /* Also after a failure: a part of it may be under way. */
+    /* Even after a failure: a part may be in flight. */
     core_wait_comp(&comp);
     if (st != AQ_OK || comp.status == AQ_OK) return st;
     return core_failed(route, (aq_status)comp.status, call);
 }
 
-/* --- what is complete ------------------------------------------------------------------------ */
+/* --- completion ------------------------------------------------------------------------------ */
 
 static inline uint32_t event_left(const _Atomic uint32_t *counter)
 {
@@ -41,7 +41,10 @@ static inline struct aqi_op *event_op_of(aq_event event)
     return (struct aqi_op *)((uintptr_t)event & ~LEAF_BITS);
 }
 
-/* The kinds in `mask` of a set. Remote completion of a put includes the local one. */
+/*
+ * Whether the kinds in `mask` of a set are complete. Remote completion of a put includes local
+ * completion.
+ */
 static bool event_set_complete(struct core_set *set, unsigned mask)
 {
     if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && event_left(&set->put.local) != 0) return false;
@@ -52,7 +55,7 @@ static bool event_set_complete(struct core_set *set, unsigned mask)
     return true;
 }
 
-/* All kinds, in one look. */
+/* Whether all kinds are complete, in one check. */
 static inline bool event_set_is_over(const struct core_set *set)
 {
     return (event_left(&set->put.local) | event_left(&set->put.remote) |
@@ -60,7 +63,7 @@ static inline bool event_set_is_over(const struct core_set *set)
             event_left(&set->message.local)) == 0;
 }
 
-/* The first failure of the kinds in `mask`, which is forgotten with that. */
+/* Returns the first failure of the kinds in `mask`, and clears it. */
 static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
 {
     struct {
@@ -104,7 +107,7 @@ static inline bool event_complete(aq_event event)
     return event_set_complete(&event_op_of(event)->set, mask);
 }
 
-/* Take a complete event off the caller's hands. */
+/* Release a complete event, and return its status. */
 static inline aq_status event_consume(aq_event *event)
 {
     aq_event done = *event;
@@ -139,7 +142,7 @@ aq_status aq_event_test(aq_event *event)
 
 /* --- several events -------------------------------------------------------------------------- */
 
-/* `root` is complete, and so are its leaves, though some were not when they were looked at. */
+/* `root` is complete, and so are its leaves, even those that were not yet complete when checked. */
 static AQI_COLD void event_end_leaves(aq_event *events, size_t count, aq_event root, size_t *done,
                                       size_t *left)
 {
@@ -152,8 +155,8 @@ static AQI_COLD void event_end_leaves(aq_event *events, size_t count, aq_event r
 }
 
 /*
- * One look at all of them. `*done` counts those that this look completed, `*left` those still open.
- * Leaves before roots: consuming a root ends its leaves, which may be in the same array.
+ * Check each event once. `*done` counts those found complete, `*left` those still pending. Leaves
+ * before roots: consuming a root ends its leaves, which may be in the same array.
  */
 static aq_status event_look(aq_event *events, size_t count, size_t *done, size_t *left)
 {
@@ -181,7 +184,7 @@ static AQI_COLD aq_status event_no_events(const char *call)
     return aqi_fail(AQ_EINVAL, "core", "%s: events is NULL", call);
 }
 
-/* Of the events of collectives; true: a collective may be what is waited for. */
+/* For events of collectives. Returns true: this wait may be waiting for a collective. */
 static AQI_COLD bool event_look_for_causes(const aq_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -206,7 +209,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
         if (st == AQ_OK) st = one;
         if (left == 0 || (some && done != 0)) break;
         if (over) break;
-        over = core_wait_is_over(me); /* one more look */
+        over = core_wait_is_over(me); /* check once more */
         core_wait_step(&wait, CORE_SLEEP_MS);
         const _Atomic uint32_t *busy = core_stuck_check.busy;
         if (AQI_LIKELY(busy == NULL || atomic_load_explicit(busy, memory_order_relaxed) == 0))
@@ -220,7 +223,7 @@ static aq_status event_wait_for(aq_event *events, size_t count, bool some, uint6
     return st != AQ_OK || left == 0 || (some && done != 0) ? st : AQ_AGAIN;
 }
 
-/* Operations by the processor were complete when they were started: the usual case on one host. */
+/* Operations by load and store were complete on return: the usual case on one host. */
 static inline bool event_all_done(const aq_event *events, size_t count)
 {
     size_t i = 0;
@@ -306,7 +309,7 @@ static AQI_NOINLINE aq_status event_nbi_wait(unsigned mask, uint64_t timeout_ns)
     return event_set_complete(&me->nbi, mask) ? event_set_status(&me->nbi, mask) : AQ_AGAIN;
 }
 
-/* Mostly nothing is under way, nor has anything failed. */
+/* The fast path: usually nothing is in flight, and nothing has failed. */
 aq_status aq_nbi_wait(unsigned mask, uint64_t timeout_ns)
 {
     struct core_thread *me = core_thread_mine;
@@ -337,7 +340,7 @@ aq_status aq_nbi_end(aq_event *event)
     aq_event root = me->region;
     me->region = NULL;
     *event = root;
-    /* A region whose operations are all complete need not be waited for. */
+    /* A region whose operations are all complete needs no event. */
     const struct core_set *set = &root->set;
     if (event_set_complete(&root->set, AQ_NBI_ALL) && set->put.status == AQ_OK &&
         set->get.status == AQ_OK && set->atomic.status == AQ_OK && set->message.status == AQ_OK) {

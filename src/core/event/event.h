@@ -6,7 +6,7 @@
 
 /* How an operation completes. */
 enum core_mode { BLOCKING, EXPLICIT, IMPLICIT };
-/* An operation is started with its counters already added. */
+/* The counters of an operation are incremented before it is started. */
 AQI_COLD struct aqi_op *core_op_none(void);
 static inline struct aqi_op *core_op_get(struct core_thread *me)
 {
@@ -33,8 +33,10 @@ static inline struct aqi_comp *core_kind_at(struct core_set *set, size_t kind)
     return (struct aqi_comp *)(void *)((char *)set + kind);
 }
 
-/* Start what a transport carries, counted in the kind at `kind` (an offset in a core_set) of the
- * thread, of an event or of this call, which then waits. */
+/*
+ * Start an operation of the transport. It is counted under `kind` (an offset in a core_set) of the
+ * thread, of an event, or of this call, which then waits.
+ */
 static inline aq_status core_carry(enum core_mode mode, size_t kind, const struct core_route *route,
                                    aq_status (*start)(void *arg, struct aqi_comp *comp), void *arg,
                                    aq_event *event, const char *call)
@@ -52,13 +54,15 @@ static inline aq_status core_carry(enum core_mode mode, size_t kind, const struc
     return st;
 }
 
-/* Looks for members in other collectives when a wait for events has been long: set by coll, else
- * `busy` is NULL. */
+/*
+ * Looks for members in other collectives after a long wait for events; set by coll, else `busy` is
+ * NULL.
+ */
 struct core_stuck_check {
     const _Atomic uint32_t *busy; /* 0: there are no collectives */
     bool (*due)(const struct core_wait *wait);
-    void (*waits)(const struct aqi_op *op); /* for each event without which the wait cannot end */
-    void (*over)(void);                     /* once after such a wait */
+    void (*waits)(const struct aqi_op *op); /* called for each event that the wait needs */
+    void (*over)(void);                     /* called once after such a wait */
 };
 extern struct core_stuck_check core_stuck_check;
 

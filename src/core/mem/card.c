@@ -1,4 +1,4 @@
-/* Cards: what ranks tell each other about their transports, packed. */
+/* Cards: the data that ranks exchange about their transports, packed. */
 #include "core/mem/mem.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@ static size_t card_longest(unsigned offered, enum core_blob what)
     return what == CORE_KEYS ? ops->key_max : ops->addr_max;
 }
 
-/* Each begins with its length, in two bytes. */
+/* Each entry begins with its length, in two bytes. */
 static size_t card_place_of(size_t fixed, enum core_blob what, unsigned offered)
 {
     while (offered-- > 0)

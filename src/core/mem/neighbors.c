@@ -1,7 +1,7 @@
 /*
- * Neighborhoods: which ranks load and store each other's memory. A transport's mapping may work
- * for one rank and not for the next, so the ranks agree: a neighborhood is a set of ranks of one
- * host, in one group of AQ_NEIGHBORHOOD, that all map each other.
+ * Neighborhoods: which ranks load and store each other's memory. Mapping may succeed in one rank
+ * and fail in the next, so the ranks agree: a neighborhood is a set of ranks of one host, in one
+ * group of AQ_NEIGHBORHOOD, that all map each other.
  */
 #include "core/mem/mem.h"
 
@@ -10,7 +10,7 @@
 
 static uint32_t *neighbors_nodes; /* by job rank: the lowest rank of the neighborhood */
 
-/* Allocating is collective: a rank that does without leaves the others waiting. */
+/* Allocating is collective: a rank that does not take part would leave the others waiting. */
 static aq_status neighbors_same_allocator(void)
 {
     for (uint32_t rank = 1; rank < core.params.size; rank++)
@@ -61,9 +61,11 @@ uint32_t core_node_of(uint32_t job_rank)
     return neighbors_nodes[job_rank];
 }
 
-/* The ranks that a rank maps. As each maps itself, ranks with equal claims map each other. */
+/*
+ * The set of ranks that a rank maps. Each maps itself, so ranks with equal claims map each other.
+ */
 struct neighbors_claim {
-    uint32_t lowest, count; /* 0: not even itself */
+    uint32_t lowest, count; /* count 0: not even itself */
     uint64_t hash;
 };
 

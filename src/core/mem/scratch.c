@@ -1,9 +1,9 @@
 /*
- * Scratch memory: a piece of memory of every rank through which ranks that can map it do
- * collectives by load and store. It comes through the transport contract only, takes physical
- * memory only where it is used, and is divided among teams: a team's rank 0 gives it a block.
+ * Scratch memory: memory of each rank that ranks which map it use for collectives by load and
+ * store. It is allocated through the transport contract, takes physical memory only where it is
+ * used, and is divided among teams: a team gets a block from its rank 0.
  *
- * Ranks that map each other's are a neighborhood (neighbors.c).
+ * Ranks that map each other's scratch memory form a neighborhood (neighbors.c).
  */
 #include "core/mem/mem.h"
 
@@ -27,7 +27,7 @@ uint32_t core_scratch_allocator(void)
     return t;
 }
 
-/* Collective: core_neighbors_open has seen that all allocate from the same transport. */
+/* Collective: core_neighbors_open has checked that all ranks allocate from the same transport. */
 static aq_status scratch_get(void)
 {
     uint32_t from = core_scratch_allocator();
@@ -97,8 +97,8 @@ static bool scratch_reaches(const aq_team *team)
 }
 
 /*
- * In a small team (larger if each member has a core of its own) every member looks at every other,
- * which takes the fewest hops.
+ * In a small team (or a larger one whose members all have a core), every member looks at every
+ * other, which takes the fewest hops.
  */
 static void scratch_choose_ways(const aq_team *team, struct scratch_block *block)
 {
@@ -106,7 +106,10 @@ static void scratch_choose_ways(const aq_team *team, struct scratch_block *block
     block->flat = team->size <= (block->crowded ? 4 : 16);
 }
 
-/* Built-in teams have fixed places: nothing has to be said. The other half is for the program's. */
+/*
+ * Built-in teams have fixed places, so nothing needs to be exchanged. The other half is for the
+ * program's teams.
+ */
 void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
                       struct scratch_block *block)
 {
@@ -150,7 +153,7 @@ void scratch_give(struct scratch_range **taken, uint64_t offset)
     free(range);
 }
 
-/* A large block if there is one, else a smaller one, else none: then the team sends messages. */
+/* A large block if there is room, else a smaller one, else none: then the team uses messages. */
 void scratch_alloc(const aq_team *team, size_t least, struct scratch_block *block)
 {
     least = aqi_round_up(least, aqi_page_size());

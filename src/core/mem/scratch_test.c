@@ -1,4 +1,4 @@
-/* The allocator of scratch memory: ranges never overlap, and what was given back is found again. */
+/* The allocator of scratch memory: ranges never overlap, and freed ranges are found again. */
 #include "core/mem/mem.h"
 
 #include <setjmp.h>
@@ -27,7 +27,7 @@ static void the_first_gap_that_fits_is_taken(void **state)
     assert_int_equal(d, 170);
     assert_true(scratch_take(&taken, 100, 200, 10, &d));
     assert_int_equal(d, 130);
-    scratch_give(&taken, 150); /* not the begin of any */
+    scratch_give(&taken, 150); /* not the start of a range */
     for (unsigned n = 4; n > 0; n--) {
         assert_non_null(taken);
         scratch_give(&taken, taken->offset);
@@ -44,7 +44,7 @@ static void an_area_of_no_bytes_has_no_room(void **state)
     assert_null(taken);
 }
 
-/* Against a map of the bytes. */
+/* Checked against a map of the bytes. */
 static void random_ranges_never_overlap(void **state)
 {
     enum { BYTES = 256, TURNS = 20000 };

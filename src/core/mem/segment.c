@@ -1,4 +1,4 @@
-/* The segments: registering ours, mapping those of peers, and the segments that programs make. */
+/* Segments: registering ours, mapping those of peers, and those created by the program. */
 #include "core/mem/mem.h"
 
 #include "base/log.h"
@@ -39,7 +39,7 @@ size_t aq_segment_max(void)
     if (!atomic_load(&core.open)) return 0;
     if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) return SIZE_MAX;
     struct core_segment_limit limit;
-    (void)core_segment_read_limit(aqi_core_config.max_segment, &limit); /* load has seen to it */
+    (void)core_segment_read_limit(aqi_core_config.max_segment, &limit); /* validated when loaded */
     limit.physical = limit.physical || core_setting_is_alias("AQ_MAX_SEGMENT");
     return core_segment_limit_bytes(&limit, aqi_memory(), core.params.local_size, aqi_page_size());
 }
@@ -65,14 +65,16 @@ bool core_hook_range_ok(void *arg, uint64_t addr, size_t len)
     return ok;
 }
 
-/* --- what the ranks tell each other ---------------------------------------------------------- */
+/* --- data exchanged between ranks ------------------------------------------------------------ */
 
 struct fixed_part {
     uint64_t addr, size;
 };
 
-/* Memory of peers that was mapped, to be given back at the end: operations may still be under way
- * where a segment is published anew. */
+/*
+ * Mapped memory of peers, unmapped only at the end: if a segment is published again, operations on
+ * its old mapping may still be in flight.
+ */
 struct mapping {
     struct aqi_tp *tp;
     struct aqi_rmem *rmem;
@@ -169,7 +171,7 @@ const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr
 {
     uint64_t at = (uint64_t)(uintptr_t)addr;
     unsigned t = core_tp_index(tp);
-    if (t == core.tp_count) return NULL; /* of a connection */
+    if (t == core.tp_count) return NULL; /* the transport of a connection */
     if (segment_covers(&core.segment, at, len)) return core.segment.mems[t];
     const struct aqi_mem *mem = NULL;
     aqi_spin_lock(&core.lock);
@@ -179,7 +181,7 @@ const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr
     return mem;
 }
 
-/* --- segments that a program makes ----------------------------------------------------------- */
+/* --- segments created by the program --------------------------------------------------------- */
 
 static void *segment_map_private(size_t size)
 {
@@ -243,7 +245,10 @@ bool core_is_segment(const aq_segment *segment)
     return s != NULL;
 }
 
-/* Take it off the list, so that messages no longer touch it. False: it is none of these. */
+/*
+ * Remove it from the list, so that messages can no longer touch it. Returns false if it is not in
+ * the list.
+ */
 static bool segment_unlist(aq_segment *segment)
 {
     aqi_spin_lock(&core.lock);

@@ -8,13 +8,13 @@
 struct aq_atomic_domain {
     aq_team *team;
     aq_type type;
-    unsigned ops;    /* 0: it is destroyed, so that no operation is one of it */
-    unsigned direct; /* those of them that are an instruction of the processor */
+    unsigned ops;    /* 0: it is destroyed, so that no operation is in the domain */
+    unsigned direct; /* the operations that have an instruction of the processor */
     uint8_t size;
     aq_atomic_domain *next;
 };
 
-/* Those destroyed stay for a while, so that using one is an error and not a crash. */
+/* Destroyed domains are kept for a while, so that using one is an error and not a crash. */
 enum { DOMAIN_TOMBSTONES = 64 };
 
 static struct {
@@ -23,11 +23,13 @@ static struct {
     unsigned destroyed;
 } domains = {.last = &domains.first};
 
-/* Every way ends in a sequentially consistent operation of the target's processor, and messages
- * release and acquire: there is nothing to add for the two orders. */
+/*
+ * Every path ends in a sequentially consistent operation on the target's processor, and messages
+ * release and acquire: the two flags need nothing more.
+ */
 #define FLAGS (CORE_RMA_FLAGS | AQ_ATOMIC_ACQUIRE | AQ_ATOMIC_RELEASE)
 
-/* How many operands each operation takes. */
+/* The number of operands of each operation. */
 static const uint8_t operands[] = {
     [AQ_OP_SET] = 1, [AQ_OP_GET] = 0,  [AQ_OP_SWAP] = 1, [AQ_OP_CAS] = 2, [AQ_OP_ADD] = 1,
     [AQ_OP_SUB] = 1, [AQ_OP_MULT] = 1, [AQ_OP_MIN] = 1,  [AQ_OP_MAX] = 1, [AQ_OP_INC] = 0,
@@ -37,8 +39,10 @@ static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for ea
 
 #define OPS_BY_CAS (AQ_OP_BIT(AQ_OP_MULT) | AQ_OP_BIT(AQ_OP_MIN) | AQ_OP_BIT(AQ_OP_MAX))
 
-/* The operations that the processor has an instruction for; it has none for sums and the like of
- * floating-point numbers. */
+/*
+ * The operations that the processor has an instruction for. Arithmetic on floating-point numbers
+ * has none.
+ */
 static unsigned rma_atomic_direct(aq_type type, unsigned ops)
 {
     const unsigned bits =
@@ -46,7 +50,7 @@ static unsigned rma_atomic_direct(aq_type type, unsigned ops)
     return type == AQ_TYPE_F32 || type == AQ_TYPE_F64 ? ops & bits : ops & ~OPS_BY_CAS;
 }
 
-/* Memory for one: that of the first made of many destroyed ones. */
+/* Memory for a domain: reuses the oldest tombstone if there are too many. */
 static aq_atomic_domain *rma_atomic_domain_new(void)
 {
     aq_atomic_domain **at = &domains.first, *d = NULL;
@@ -127,7 +131,7 @@ void core_domains_close(void)
     domains.destroyed = 0;
 }
 
-/* One that the transport carries. */
+/* An operation of the transport. */
 struct carried {
     struct core_route *route;
     const struct aqi_atomic *req;
@@ -158,7 +162,7 @@ static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *
                     d->size);
 }
 
-/* Whether the pointers that an operation needs are there, and no others. */
+/* Whether all pointers that an operation needs are given, and no others. */
 static inline bool atomic_pointers(aq_op op, const void *operand1, const void *operand2,
                                    const void *result)
 {
@@ -194,7 +198,10 @@ static aq_status rma_atomic_start(void *arg, struct aqi_comp *comp)
     return st == AQ_EPEER ? core_lost(c->route, c->call) : st;
 }
 
-/* An event is one of an atomic operation, whichever; implicit ones count as what they do. */
+/*
+ * An explicit or blocking operation counts as atomic; an implicit set or get counts as a put or
+ * get.
+ */
 static size_t rma_atomic_kind_of(enum core_mode mode, uint8_t op)
 {
     if (mode == IMPLICIT && op == AQ_OP_SET) return offsetof(struct core_set, put);
@@ -202,7 +209,7 @@ static size_t rma_atomic_kind_of(enum core_mode mode, uint8_t op)
     return offsetof(struct core_set, atomic);
 }
 
-/* Scalars, so that they stay in registers where memory is mapped. */
+/* Takes scalars, so that they stay in registers if memory is mapped. */
 static inline aq_status atomic_now(enum core_mode mode, aq_atomic_domain *d, aq_rank rank,
                                    void *addr, aq_op op, const void *operand1, const void *operand2,
                                    void *result, unsigned flags, aq_event *ev, const char *call)
@@ -271,9 +278,9 @@ static AQI_INLINE aq_status rma_atomic_any(enum core_mode mode, aq_atomic_domain
     return atomic_now(mode, d, rank, addr, op, operand1, operand2, result, flags, ev, call);
 }
 
-/* --- the usual one: an instruction, and nothing is wrong with it ----------------------------- */
+/* --- the common case: an instruction, and no errors ------------------------------------------- */
 
-/* Where the word is mapped; NULL: what is not usual about it is found the general way. */
+/* The address of the mapped word. NULL: not the common case; the general path finds out why. */
 static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank rank,
                                            const void *addr, aq_op op, const void *operand1,
                                            const void *operand2, const void *result, unsigned flags)
@@ -296,7 +303,7 @@ static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank ra
                                                      const void *operand1, const void *operand2,   \
                                                      void *result)                                 \
     {                                                                                              \
-        uint##width##_t a = 1, b, old; /* what AQ_OP_INC and AQ_OP_DEC add */                      \
+        uint##width##_t a = 1, b, old; /* AQ_OP_INC and AQ_OP_DEC add 1 */                         \
         if (operands[op] > 0) memcpy(&a, operand1, sizeof(a));                                     \
         switch (op) {                                                                              \
         case AQ_OP_ADD:                                                                            \
@@ -342,7 +349,7 @@ static AQI_INLINE aq_status rma_atomic_end(enum core_mode mode, aq_event *ev)
     return mode == BLOCKING ? core_direct_end(core_thread_mine) : AQ_OK;
 }
 
-/* An operation that the processor has no instruction for. */
+/* For an operation without an instruction of the processor. */
 static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_atomic_domain *d,
                                                 void *at, aq_op op, const void *operand1,
                                                 void *result, aq_event *ev)
@@ -354,7 +361,7 @@ static AQI_NOINLINE aq_status rma_atomic_by_cas(enum core_mode mode, const aq_at
     return rma_atomic_end(mode, ev);
 }
 
-/* A form of it. The general way is a function of its own, which is jumped to. */
+/* A form of the call. The general path is a separate function, reached by a tail call. */
 #define FORM(NAME, MODE, EV, PARAMS, VALUES, ...)                                                  \
     static AQI_NOINLINE aq_status rma_any_##NAME PARAMS                                            \
     {                                                                                              \

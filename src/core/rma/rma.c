@@ -6,14 +6,14 @@
 
 #include <string.h>
 
-/* The kind of a transfer, and so the counters that it counts in. */
+/* The kind of a transfer, which determines its counters. */
 enum kind { PUT, GET, FILL };
 
-/* Where these count: fills as puts. */
+/* The counters of a kind: fills count as puts. */
 #define KIND_OF(kind)                                                                              \
     ((kind) == GET ? offsetof(struct core_set, get) : offsetof(struct core_set, put))
 
-/* One that the transport carries. */
+/* A transfer by the transport. */
 struct transfer {
     struct core_route *route;
     uint64_t remote;
@@ -21,7 +21,7 @@ struct transfer {
     size_t len;
     const char *call;
     enum kind kind;
-    int byte; /* of a fill */
+    int byte; /* fill only */
     unsigned flags;
 };
 
@@ -37,8 +37,10 @@ static aq_status rma_submit(const struct transfer *t, struct aqi_comp *comp)
     return tp->ops.fill(tp, route->peer, route->rmem, t->remote, t->byte, t->len, comp);
 }
 
-/* Straight to the transport, where the memory there is registered with it; AQ_ENOTSUP: it is not,
- * or not taken so, or that of this process has to be looked for. */
+/*
+ * Submit directly to the transport if the remote memory is registered with it. AQ_ENOTSUP: not
+ * registered, not supported, or finding the registration of local memory takes a call.
+ */
 static AQI_INLINE aq_status rma_submit_straight(const struct core_route *route, enum kind kind,
                                                 uint64_t remote, void *local, size_t len,
                                                 struct aqi_comp *comp)
@@ -56,7 +58,10 @@ static AQI_INLINE aq_status rma_submit_straight(const struct core_route *route, 
     return AQ_ENOTSUP;
 }
 
-/* It went straight, or not: else wait for room unless told not to. */
+/*
+ * Continue after a direct attempt with result `st`: submit if it was not supported, and wait for
+ * room unless flags forbid that.
+ */
 static AQI_NOINLINE aq_status rma_go_on(const struct transfer *t, struct aqi_comp *comp,
                                         aq_status st)
 {
@@ -73,7 +78,7 @@ static AQI_NOINLINE aq_status rma_go_on(const struct transfer *t, struct aqi_com
     return st == AQ_EPEER ? core_lost(t->route, t->call) : st;
 }
 
-/* It is counted in `comp`; `kind` is that of `t`, as a constant. */
+/* Hand over a transfer that is already counted in `comp`; `kind` is t->kind, as a constant. */
 static AQI_INLINE aq_status rma_hand_over(enum kind kind, const struct transfer *t,
                                           struct aqi_comp *comp)
 {
@@ -84,7 +89,7 @@ static AQI_INLINE aq_status rma_hand_over(enum kind kind, const struct transfer 
     return rma_go_on(t, comp, st);
 }
 
-/* Count it in what others count in, too. */
+/* Add to counters that other operations share. */
 static AQI_INLINE aq_status rma_start(enum kind kind, const struct transfer *t,
                                       struct aqi_comp *comp)
 {
@@ -126,12 +131,12 @@ static AQI_INLINE aq_status rma_carry_and_wait(enum kind kind, const struct tran
 {
     struct aqi_comp comp = {.local = kind == PUT, .remote = 1, .shared = core.multi};
     aq_status st = rma_hand_over(kind, t, &comp);
-    core_wait_comp(&comp); /* also after a failure: a part of it may be under way */
+    core_wait_comp(&comp); /* even after a failure: a part may be in flight */
     if (AQI_LIKELY(st == AQ_OK && comp.status == AQ_OK)) return AQ_OK;
     return st != AQ_OK ? st : core_failed(t->route, (aq_status)comp.status, t->call);
 }
 
-/* Transfers that the transport carries. */
+/* Transfers by the transport. */
 static AQI_INLINE aq_status rma_carry(enum kind kind, enum core_mode mode, const struct transfer *t,
                                       aq_event *event)
 {
@@ -158,7 +163,7 @@ static inline void rma_copy(const struct core_route *route, enum kind kind, uint
     atomic_thread_fence(memory_order_release);
 }
 
-/* Any, with all that may be wrong with it; but for its route. */
+/* Any transfer, with all checks; finds the route itself. */
 static aq_status rma_transfer_now(enum core_mode mode, aq_team *team, aq_rank rank,
                                   struct transfer *t, aq_event *event)
 {
@@ -208,15 +213,17 @@ static AQI_NOINLINE aq_status rma_transfer_any(enum kind kind, enum core_mode mo
     return st;
 }
 
-/* --- the usual one: without flags, and nothing is wrong with it ------------------------------ */
+/* --- the common case: no flags, and no errors ------------------------------------------------- */
 
-/* The rest of it where it is more than a few moves: functions of their own, which are jumped to, so
- * that the caller has nothing to save. */
+/*
+ * The rest of the common case if it is more than a few moves: separate functions reached by tail
+ * calls, so that the caller has no registers to save.
+ */
 #define USUAL(KIND, MODE)                                                                          \
     static AQI_NOINLINE aq_status rma_near_##KIND##_##MODE(                                        \
         struct core_route *route, aq_event *event, uint64_t remote, void *local, size_t len)       \
     {                                                                                              \
-        if (len <= AQI_COPY_FEW) __builtin_unreachable(); /* or it would look for single words */  \
+        if (len <= AQI_COPY_FEW) __builtin_unreachable(); /* saves checks for single words */      \
         rma_copy(route, KIND, remote, local, 0, len);                                              \
         if (MODE == EXPLICIT) *event = AQ_EVENT_DONE;                                              \
         if (MODE == BLOCKING) core_done_directly(core_thread_mine);                                \
@@ -255,7 +262,7 @@ static const struct {
                               [EXPLICIT] = {rma_near_GET_EXPLICIT, rma_far_GET_EXPLICIT},
                               [IMPLICIT] = {rma_near_GET_IMPLICIT, rma_far_GET_IMPLICIT}}};
 
-/* A transfer whose arguments are valid, by the route of its peer. */
+/* A transfer whose arguments are valid, to the peer at the end of the route. */
 static AQI_INLINE aq_status rma_usually(enum kind kind, enum core_mode mode,
                                         struct core_route *route, const void *there,
                                         const void *here, size_t len, aq_event *event,
@@ -284,7 +291,7 @@ static AQI_INLINE aq_status rma_transfer(enum kind kind, enum core_mode mode, aq
     return rma_usually(kind, mode, route, there, here, len, event, call);
 }
 
-/* --- values: their bytes lie on the stack, for a put this small is copied before it returns -- */
+/* --- values: in a buffer on the stack, since a put this small is copied before it returns ----- */
 
 static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_rank rank, void *dst,
                                       uint64_t value, size_t len, unsigned flags, aq_event *ev,
@@ -315,8 +322,10 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-/* A form of a put or get. What is not usual is a function of its own, with the same parameters,
- * which is jumped to. */
+/*
+ * A form of a put or get. The general path is a separate function with the same parameters, reached
+ * by a tail call.
+ */
 #define FORM(NAME, MODE, EV, PARAMS, VALUES, KIND, THERE, HERE)                                    \
     static AQI_NOINLINE aq_status rma_any_##NAME PARAMS                                            \
     {                                                                                              \

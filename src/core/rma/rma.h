@@ -1,19 +1,20 @@
-/* Put and get: what the rooms above use. */
+/* Put and get: the part used by the folders above. */
 #ifndef AQI_CORE_RMA_H
 #define AQI_CORE_RMA_H
 
 #include "base/copy.h"
 #include "core/event/event.h"
 
-/* rma.c: start a put or get that the transport carries; counts in `comp`. */
+/* rma.c: start a put or get of the transport, counted in `comp`. */
 #define CORE_RMA_FLAGS (AQ_IMMEDIATE | AQ_REMOTE_OFFSET)
 #define CORE_PUT_FLAGS (CORE_RMA_FLAGS | AQ_LOCAL_NOW)
 aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, void *local,
                          size_t len, unsigned flags, struct aqi_comp *comp, const char *call);
 
 /*
- * The route of a usual call: no flags, no trace, a thread with counters, all arguments valid. NULL:
- * the general way finds out why not. It calls nothing, so that its caller has nothing to save.
+ * The route of a call in the common case: no flags, no trace, a thread with counters, and valid
+ * arguments. NULL: the general path finds out why not. Calls nothing, so that its caller has no
+ * registers to save.
  */
 static AQI_INLINE struct core_route *core_usual_route(const aq_team *team, aq_rank rank,
                                                       uint64_t remote, const void *local,
@@ -34,7 +35,7 @@ static AQI_INLINE void core_count_run(struct aqi_counters *counters, bool get, s
     aqi_count_in(counters, get ? AQI_CTR_GET_BYTES : AQI_CTR_PUT_BYTES, len);
 }
 
-/* Up to AQI_COPY_FEW bytes to or from mapped memory. */
+/* Copy up to AQI_COPY_FEW bytes to or from mapped memory. */
 static AQI_INLINE void core_copy_few(const struct core_route *route, bool get, uint64_t remote,
                                      void *local, size_t len)
 {
@@ -47,8 +48,10 @@ static AQI_INLINE void core_copy_few(const struct core_route *route, bool get, u
 
 void core_domains_close(void);
 
-/* aq_NAME, aq_NAME_nb and aq_NAME_nbi: its parameters without the last ones, and what WAY gets
- * after the mode, the place for the event, the name and the flags. */
+/*
+ * Define aq_NAME, aq_NAME_nb and aq_NAME_nbi: PARAMS without the last ones, followed by the
+ * arguments that WAY gets after the mode, the event, the name and the flags.
+ */
 #define CORE_FORMS(NAME, WAY, PARAMS, ...)                                                         \
     aq_status aq_##NAME(PARAMS, unsigned flags)                                                    \
     {                                                                                              \
@@ -64,7 +67,7 @@ void core_domains_close(void);
     }
 #define CORE_PARAMS(...) __VA_ARGS__
 
-/* The same, each by FORM(NAME, mode, place for the event, (parameters), (their names), ...). */
+/* Likewise, each by FORM(NAME, mode, event, (parameters), (their names), ...). */
 #define CORE_FORMS_BY(FORM, NAME, PARAMS, VALUES, ...)                                             \
     FORM(NAME, BLOCKING, NULL, (CORE_PARAMS PARAMS, unsigned flags), (CORE_PARAMS VALUES, flags),  \
          __VA_ARGS__)                                                                              \

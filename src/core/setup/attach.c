@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* The memory comes from the first transport that has memory of its own: peers reach it best. */
+/* The memory comes from the first transport that allocates memory, which peers reach best. */
 static aq_status attach_allocate(size_t size, size_t most)
 {
     unsigned t = core_scratch_allocator();
@@ -29,7 +29,9 @@ static aq_status attach_publish(void)
     return st;
 }
 
-/* Every rank must take part in what follows, so a rank that cannot says so to all. */
+/*
+ * Every rank must take part in the following exchanges, so a rank that cannot informs all others.
+ */
 static aq_status attach_agree(size_t size, aq_status mine, size_t *most)
 {
     struct {

@@ -1,4 +1,4 @@
-/* The context: opens the transports, finds a route to every peer, and closes all of it. */
+/* The context: opens the transports, finds a route to every peer, and closes everything. */
 #include "core/conn/conn.h"
 #include "core/team/team.h"
 #include "core/vis/vis.h"
@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team. */
+/*
+ * The name of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team.
+ */
 #define LEAVE_NAME UINT64_MAX
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -20,7 +22,7 @@
 static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
-    /* That a process of this host has ended is no news: aqrun says it, if it is worth a word. */
+    /* The end of a process on this host is no news: aqrun reports it if it matters. */
     if (!core.params.survive && (core.routes[id].tp->ops.caps & AQI_CAP_FAR) != 0)
         aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
@@ -52,7 +54,7 @@ static aq_status context_hook_share(void *arg, const char *name, size_t bytes, i
     return core.boot.share(core.boot.arg, name, bytes, fd);
 }
 
-/* A setting that costs memory per peer: less in jobs of more than `crowd` processes. */
+/* A setting that costs memory per peer: lower in jobs of more than `crowd` processes. */
 static uint64_t context_spare(const char *name, uint32_t crowd, uint64_t less)
 {
     return aqi_setting_spare(&aqi_core_settings, name, core.params.size > crowd, less);
@@ -77,14 +79,14 @@ static void context_tp_params(void)
         .host = p->host,
         .threads = core.multi,
         .on_demand = aqi_core_config.segment_mode != AQ_SEGMENT_FAST,
-        /* Four times that is taken up, each way, by each pair that talks. */
+        /* Each pair that communicates takes four times as much, in each direction. */
         .max_medium = context_spare("AQ_AM_MAX_MEDIUM", 16, 8192),
         .reach_within_ns = p->start_timeout_ns,
         .long_apart = aqi_core_config.packed_long + 1,
         .credits = {.depth = (uint32_t)aqi_core_config.am_credits,
                     .total = (uint32_t)aqi_core_config.am_credits_total,
                     .slack = (uint32_t)aqi_core_config.am_slack,
-                    /* That much of each peer may have arrived unseen. */
+                    /* This much may arrive from each peer before any of it is handled. */
                     .bytes = context_spare("AQ_AM_BYTES", 128, 12 << 10)},
     };
     memcpy(core.tp_params.key, p->key, sizeof(p->key));
@@ -95,7 +97,7 @@ static void context_offer(const struct aqi_transport *transport)
     core.offered[core.offered_count++] = transport;
 }
 
-/* The one that was offered last. */
+/* Open the transport that was offered last. */
 static aq_status context_open_transport(const struct aqi_transport *transport)
 {
     struct aqi_tp *tp;
@@ -140,8 +142,8 @@ static bool context_is_asked_for(const struct aqi_transport *transport)
 }
 
 /*
- * Transports that reach other hosts are used only if there are any; on one host, to see how a
- * program behaves on several.
+ * Transports that reach other hosts are used only if there are other hosts, or if AQ_NEIGHBORHOOD
+ * divides this one, to test how a program behaves on several.
  */
 static bool context_may_use(const struct aqi_transport *transport)
 {
@@ -151,8 +153,8 @@ static bool context_may_use(const struct aqi_transport *transport)
 }
 
 /*
- * A network may be missing here, unless one of its settings is set, or it is the last that could
- * reach other hosts: then its error says why.
+ * A network may be absent here, unless one of its settings is set, or it is the last one that could
+ * reach other hosts: then its error tells why.
  */
 static bool context_is_there(const struct aqi_transport *const *transport)
 {
@@ -166,7 +168,9 @@ static bool context_is_there(const struct aqi_transport *const *transport)
     return probe.usable;
 }
 
-/* All ranks open them in the same order: opening may be collective over those of a host. */
+/*
+ * All ranks open them in the same order, since opening may be collective among the ranks of a host.
+ */
 static aq_status context_open_auto(void)
 {
     aq_status st = AQ_OK;
@@ -194,10 +198,10 @@ static aq_status context_open_transports(void)
     if (st == AQ_OK && core.tp_count == 0)
         st = aqi_fail(AQ_ESETTING, "core", "AQ_TRANSPORTS names no transport");
     return st == AQ_OK ? context_open_listed("loop")
-                       : st; /* what else reaches the process itself */
+                       : st; /* nothing else reaches the process itself */
 }
 
-/* The first transport that reaches a peer is its route. AQ_ENOTSUP: none does. */
+/* The first transport that reaches a peer becomes its route. Returns AQ_ENOTSUP if none does. */
 static aq_status context_find_route(uint32_t rank, uint32_t host)
 {
     struct core_route *route = &core.routes[rank];
@@ -232,7 +236,7 @@ static aq_status context_write_card(void *card)
     return st;
 }
 
-/* Other neighborhoods of this host are reached as other hosts are, if something reaches these. */
+/* Other neighborhoods of this host are reached like other hosts, if a transport can do that. */
 static aq_status context_find_routes(void)
 {
     static const uint32_t elsewhere = UINT32_MAX;
@@ -259,7 +263,8 @@ static aq_status context_find_routes(void)
 static aq_status context_allocate(void)
 {
     uint32_t size = core.params.size;
-    /* Those of further endpoints are not touched, and so take no memory, before core_ep_reach. */
+    /* Routes to further endpoints are not touched before core_ep_reach, so they take no memory
+     * until then. */
     core.routes = aligned_alloc(AQI_CACHE_LINE, CORE_EPS * size * sizeof(struct core_route));
     if (core.routes == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
     memset(core.routes, 0, size * sizeof(struct core_route));
@@ -284,7 +289,7 @@ static void context_close_transports(void)
         aqi_tp_close(core.tps[--core.tp_count]);
 }
 
-/* Opened in this order, closed in the reverse one, also where opening has failed. */
+/* Opened in this order, closed in reverse, even if opening failed. */
 static const struct {
     aq_status (*open)(void);
     void (*close)(void);
@@ -301,8 +306,8 @@ static const struct {
     {context_find_routes, NULL},
     {core_neighbors_open, core_neighbors_close},
     /*
-     * Its agreement is the last exchange: no rank sends before all can be sent to. Messages that
-     * arrive while this rank waits there or opens the rest are looked at later (aqi_core_idle).
+     * Its agreement ensures that no rank sends before all can receive. Messages that arrive while
+     * this rank waits there or opens the rest are handled later (aqi_core_idle).
      */
     {core_scratch_open, core_scratch_close},
     {core_teams_open, core_teams_close},
@@ -324,7 +329,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
     struct aqi_comp none = {.shared = core.multi};
     core.nothing = (struct core_set){none, none, none, none};
-    atomic_store(&aqi_tp_pending, core.progress_thread); /* with it every poll is a whole round */
+    atomic_store(&aqi_tp_pending, core.progress_thread); /* if set, every poll is a full round */
     core.max_medium = core.max_long = SIZE_MAX;
     core.world = (struct aq_team){.rank = params->rank, .size = params->size};
     core.wait_wanted = (aq_wait_mode)aqi_core_config.wait;
@@ -352,18 +357,19 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 
 static void context_drain(void)
 {
-    /* An empty round after an empty round: nothing is left, also in what a handler sent to us. */
+    /* Two empty rounds in a row: nothing is left, including what handlers have sent to
+     * ourselves. */
     for (unsigned empty = 0; empty < 2;)
         empty = core_progress_round() != 0 ? 0 : empty + 1;
 }
 
-/* A job that ends need not wait for what is under way. */
+/* A job that ends need not wait for operations in flight. */
 static bool context_stop_at_loss(void)
 {
     return atomic_load(&core.any_lost) && !core.params.survive;
 }
 
-/* Wait until nothing that we started is under way. */
+/* Wait until no operation that we started is in flight. */
 static void context_wait_until_quiet(void)
 {
     struct core_wait wait = {0};
@@ -372,7 +378,7 @@ static void context_wait_until_quiet(void)
             core_wait_step(&wait, 1);
 }
 
-/* Peers may still ask for the last answers, which the network can have lost. */
+/* Peers may still need the last acknowledgements again, which the network may have lost. */
 static void context_linger(void)
 {
     static const uint64_t linger_ns = 1000000000;
@@ -386,8 +392,8 @@ static void context_linger(void)
 }
 
 /*
- * The ranks that live come here, in this round: over the control channel, so that nothing is left
- * to be sent again afterwards.
+ * All living ranks have reached this round. Agreed over the control channel, so that nothing has to
+ * be retransmitted afterwards.
  */
 static aq_status context_agree_to_leave(uint64_t round)
 {
@@ -412,13 +418,13 @@ aq_status aqi_core_may_leave(void)
 }
 
 /*
- * After the barrier all requests have arrived; after the second round all replies to them. This
- * barrier differs from others, so a rank in another collective meanwhile is detected. In a job that
- * survives deaths it may end for some ranks and fail for others; all of them agree once more.
+ * After the barrier, all requests have arrived; after the second round, all replies to them. The
+ * barrier has a code of its own, so a rank that is in another collective is detected. In a job that
+ * survives deaths, it may succeed in some ranks and fail in others, so all agree once more.
  */
 aq_status aqi_core_quiesce(void)
 {
-    /* Only work of this thread itself has surely ended when its progress finds nothing more. */
+    /* A progress round that finds nothing proves only that work of this thread has ended. */
     core_progress_thread_stop();
     context_wait_until_quiet();
     aq_status st = core_barrier_of("aq_finalize", COLL_CODE_FINALIZE, &core.world);

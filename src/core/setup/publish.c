@@ -3,7 +3,10 @@
 
 #include <stdlib.h>
 
-/* Combine the endpoints that any member publishes, by index; the failure of one is that of all. */
+/*
+ * Combine the sets of endpoint indices that members publish; fails in all members if it fails in
+ * one.
+ */
 static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
 {
     uint32_t all;
@@ -13,7 +16,10 @@ static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices,
     return st;
 }
 
-/* One index of all members; `segment` NULL: we have none there. `all` has a place for each. */
+/*
+ * Exchange the segments of one index; `segment` is NULL if we have none. `all` has room for each
+ * member.
+ */
 static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segment *segment,
                                   unsigned char *all)
 {
@@ -31,7 +37,7 @@ static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segmen
     return st;
 }
 
-/* Sort the endpoints by index, and register what they have, so that nothing can fail later. */
+/* Sort the segments by index and register them first, so that nothing can fail later. */
 static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *segments[CORE_EPS],
                                  uint32_t *indices, const char *call)
 {
@@ -62,6 +68,7 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);
-    /* A member that leaves knows that all others have learned it: it may tell a third to go on. */
+    /* A member that returns may tell a third party to go on, so all others must have learned the
+     * segments. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

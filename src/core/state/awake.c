@@ -1,13 +1,15 @@
 /*
- * How long a wait stays awake on a core of its own: until nothing has come for a while, or others
- * turn out to use that core, too.
+ * How long a wait stays awake on a core of its own: until nothing has arrived for a while, or
+ * others turn out to use the core, too.
  */
 #include "core/state/awake.h"
 
-/* A look takes less than GAP_NS, or others ran in between. What comes once in RARE_NS is as well
- * waited for asleep. */
+/*
+ * Looks are less than GAP_NS apart, unless others ran in between. Arrivals that are RARE_NS apart
+ * are better waited for asleep.
+ */
 enum { GAP_NS = 50000, RARE_NS = 500000000 };
-/* Others may have this part of the time: daemons, threads of the library, the kernel. */
+/* Others may take 1/AWAY_PART of the time: daemons, threads of the library, the kernel. */
 enum { AWAY_PART = 8 };
 
 static void awake_pass(struct core_awake *awake, uint64_t now)

@@ -1,4 +1,4 @@
-/* How long waits stay awake, in times of the test's own. */
+/* How long waits stay awake, on the test's own clock. */
 #include "core/state/awake.h"
 
 #include <setjmp.h>
@@ -20,7 +20,10 @@ static void begin(bool goes_on)
     core_awake_begin(&t.awake, t.news, goes_on, most, t.now);
 }
 
-/* Look after so long each, until it says to sleep or `until` has passed: how long it took. */
+/*
+ * Look at intervals of `each` until it is time to sleep or `until` has passed; returns the time
+ * taken.
+ */
 static uint64_t stays(uint64_t each, uint64_t until)
 {
     uint64_t begun = t.now;
@@ -83,7 +86,7 @@ static void another_wait_has_its_own(void **state)
     }
 }
 
-/* A program that uses our core is given a slice of 3 ms by each yield. */
+/* A program that shares our core gets a slice of 3 ms with each yield. */
 static void who_shares_the_core_sleeps(void **state)
 {
     (void)state;
@@ -104,7 +107,7 @@ static void a_daemon_does_no_harm(void **state)
     assert_int_equal(stays(us, 100 * ms), most - 11 * ms);
 }
 
-/* The wait sleeps for so long; then something comes, which is counted or not. */
+/* Sleep for `ns`; then something arrives, counted or not. */
 static void sleeps(uint64_t ns, bool counted)
 {
     t.now += ns;
@@ -112,8 +115,10 @@ static void sleeps(uint64_t ns, bool counted)
     core_awake_slept(&t.awake, true, t.now);
 }
 
-/* Half a second of sleep passes, and a packet comes: to look for more would cost a tenth of the
- * time. */
+/*
+ * A packet arrives after half a second of sleep: staying awake for more would cost a tenth of the
+ * time.
+ */
 static void what_is_rare_is_waited_for_asleep(void **state)
 {
     (void)state;
@@ -127,7 +132,7 @@ static void what_is_rare_is_waited_for_asleep(void **state)
     }
 }
 
-/* That it has come may also end the wait. */
+/* The arrival may also end the wait. */
 static void what_was_rare_is_so_for_the_next_wait(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@ AQI_COLD aq_status core_not_callable(const char *call)
                         "which lets no other thread call: use AQ_THREAD_SERIALIZED or "
                         "AQ_THREAD_MULTIPLE",
                         call, core_thread_id(), core.owner);
-    if (core_thread_mine == NULL) return AQ_ENOMEM; /* attaching has said why */
+    if (core_thread_mine == NULL) return AQ_ENOMEM; /* core_thread_attach has recorded the cause */
     return aqi_fail(AQ_ECONTEXT, "core",
                     "%s: called from inside a handler, which may only reply and ask", call);
 }

@@ -1,4 +1,4 @@
-/* The progress thread when it finds nothing. Knows no clock: the time is an argument. */
+/* The progress thread when it finds nothing to do. Knows no clock: the time is an argument. */
 #ifndef AQI_CORE_STATE_LINGER_H
 #define AQI_CORE_STATE_LINGER_H
 
@@ -6,9 +6,9 @@
 
 /* All zero at first. Times in ns. */
 struct core_linger {
-    unsigned looks;     /* looks in succession that found nothing */
-    unsigned kept_away; /* times left to sleep at once, as it has to share its core */
-    uint64_t polls, at; /* polls of the program, when they were last checked */
+    unsigned looks;     /* consecutive looks that found nothing */
+    unsigned kept_away; /* how often it still sleeps at once, since it shares its core */
+    uint64_t polls, at; /* the program's polls and the time, at the last check */
 };
 
 static inline void core_linger_found(struct core_linger *linger)
@@ -16,11 +16,14 @@ static inline void core_linger_found(struct core_linger *linger)
     linger->looks = 0;
 }
 
-/* Whether to yield and look again; else sleep. */
+/* Whether to yield and look again, rather than sleep. */
 bool core_linger_looks(struct core_linger *linger);
-/* The yield returned after `away` ns. False: sleep, as another thread computes on that core. */
+/*
+ * The yield returned after `away` ns. Returns false if the thread must sleep, since another one
+ * computes on its core.
+ */
 bool core_linger_looked(struct core_linger *linger, uint64_t away);
-/* Whether the program polls so often that the thread need not. `polls` counts its polls. */
+/* Whether the program, whose polls `polls` counts, polls so often that the thread need not. */
 bool core_linger_stands_back(struct core_linger *linger, uint64_t polls, uint64_t now);
 
 #endif

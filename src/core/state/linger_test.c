@@ -1,4 +1,4 @@
-/* The progress thread when it finds nothing, in times of the test's own. */
+/* The progress thread when it finds nothing to do, on the test's own clock. */
 #include "core/state/linger.h"
 
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 
 static const uint64_t us = 1000, ms = 1000000;
 
-/* It finds nothing until it sleeps: how often it yields before. */
+/* It finds nothing until it sleeps; returns how often it yields before that. */
 static unsigned looks(struct core_linger *linger, uint64_t away)
 {
     unsigned n = 0;
@@ -27,7 +27,7 @@ static void it_looks_some_times_on_a_core_of_its_own(void **state)
         assert_int_equal(looks(&linger, us), 20);
 }
 
-/* One yield to a thread that computes takes a slice of it. */
+/* A single yield to a thread that computes costs a time slice. */
 static void it_yields_hardly_ever_to_who_computes(void **state)
 {
     struct core_linger linger = {0};
@@ -55,7 +55,7 @@ static void it_stands_back_while_the_program_polls_often(void **state)
     assert_false(core_linger_stands_back(&linger, polls, now += ms));
 }
 
-/* It computes between its polls. */
+/* The program computes between its polls. */
 static void it_serves_who_polls_now_and_then(void **state)
 {
     struct core_linger linger = {0};

@@ -1,4 +1,4 @@
-/* Peers that die while the job goes on: marking what names them, and telling the program. */
+/* Peers that die while the job continues: marking their routes, and notifying the program. */
 #include "core/state/state.h"
 
 #include "base/log.h"
@@ -19,7 +19,7 @@ static struct {
     struct lost_peer **last;
     aq_peer_lost_fn *fn;
     void *context;
-    bool telling; /* some thread runs `fn` */
+    bool telling; /* a thread is running `fn` */
     void (*listeners[CORE_LOSS_LISTENERS])(uint32_t job_rank);
     unsigned listener_count;
 } lost;
@@ -45,7 +45,7 @@ void core_lost_close(void)
     }
 }
 
-/* --- telling the program --------------------------------------------------------------------- */
+/* --- notifying the program ------------------------------------------------------------------- */
 
 static void lost_note(uint32_t rank, const char *why)
 {
@@ -65,7 +65,7 @@ static void lost_note(uint32_t rank, const char *why)
     aqi_spin_unlock(&lost.lock);
 }
 
-/* The next death to tell of. NULL: there is none, or another thread tells. */
+/* The next death to report. NULL: there is none, or another thread is reporting. */
 static struct lost_peer *lost_next_to_tell(aq_peer_lost_fn **fn, void **context)
 {
     aqi_spin_lock(&lost.lock);
@@ -85,7 +85,7 @@ static struct lost_peer *lost_next_to_tell(aq_peer_lost_fn **fn, void **context)
 AQI_COLD unsigned core_lost_tell(void)
 {
     struct core_thread *me = core_self();
-    struct core_message as_handler = {.replied = true}; /* what a handler may not call it may not */
+    struct core_message as_handler = {.replied = true}; /* makes calls fail as in a handler */
     struct lost_peer *peer;
     aq_peer_lost_fn *fn;
     void *context;
@@ -136,7 +136,7 @@ void aqi_core_peer_down(uint32_t rank, const char *why)
     atomic_store(&core.any_lost, true);
     aqi_log(AQI_LOG_INFO, "core", "rank %u is lost: %s", rank, why);
     aqi_trace_point(AQI_TRACE_JOB, "peer lost", rank, 0);
-    aqi_spin_lock(&core.lock); /* against core_ep_reach, which copies */
+    aqi_spin_lock(&core.lock); /* held by core_ep_reach while it copies routes */
     for (unsigned e = 1; e < CORE_EPS; e++)
         if (atomic_load(&core.reached_eps) & 1u << e)
             atomic_store(&core.routes[e * (size_t)core.params.size + rank].lost, true);

@@ -6,9 +6,9 @@
 #include <limits.h>
 #include <string.h>
 
-/* About 100 us of polling before the core is given away, where every rank has one. */
+/* Polls for about 100 us before it yields the core, if every rank has one. */
 enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
-/* Empty polls of the program that end with the pause of a wait. */
+/* After this many empty polls in a row, polls of the program no longer pause. */
 enum { POLLS_PAUSED = 32 };
 
 void core_mode_crowd(unsigned threads)
@@ -21,8 +21,8 @@ void core_mode_crowd(unsigned threads)
     bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
     aq_wait_mode mode = core.wait_wanted;
     /*
-     * Programs ask for it without looking; a thread that spins there takes the core from the one
-     * that it waits for.
+     * Programs request spinning without checking; on a shared core, a thread that spins takes the
+     * core from the one that it waits for.
      */
     if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
     core.waiters = threads;
@@ -77,7 +77,7 @@ void core_mode_calibrate(void)
 {
     enum { SAMPLE = 32, APART_NS = 25, MOST = 4 };
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 3; i++) { /* one of them may have been interrupted */
+    for (int i = 0; i < 3; i++) { /* one of them may be interrupted */
         uint64_t begun = aqi_now_ns();
         for (int n = 0; n < SAMPLE; n++)
             aqi_pause();

@@ -13,7 +13,7 @@ static const char *const copy_methods[] = {"memcpy", "string", "stream", "pages"
 static const char *const barrier_ways[] = {"messages", "writes", NULL};
 static const char *const segment_modes[] = {"fast", "large", "everything", NULL};
 
-/* Of these a barrier of GASNet's is one; all others are known to it alone. */
+/* Values of GASNET_BARRIER: those with a counterpart here; GASNet has others. */
 static const struct aqi_setting_word barrier_words[] = {
     {"GNIDISSEM", "writes"},  {"RDMADISSEM", "writes"},
     {"IBDISSEM", "writes"},   {"DISSEM", "messages"},
@@ -24,10 +24,13 @@ static const struct aqi_setting_word barrier_words[] = {
 /* No part of the memory. */
 static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}};
 
-/* Less than two of the largest Mediums is two of them; without an alias it is "no limit". */
+/*
+ * 0 under an alias asks for the minimum, which 1 is raised to: two of the largest Mediums. Without
+ * an alias, it means "no limit".
+ */
 static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
-/* The names of the first documents (2003) for what later ones call credits. */
+/* Names in the first documents (2003) of the settings that later ones call credits. */
 static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", NULL};
 static const char *const total_aliases[] = {"GASNET_AM_OUST_LIMIT", NULL};
 

@@ -10,11 +10,11 @@ struct aqi_spin core_teams_lock;
 static struct {
     aq_team *bucket[BUCKETS]; /* by the hash of the id */
     aq_team *all;
-    aq_team *active; /* those that had operations when they were asked last */
+    aq_team *active; /* teams that had operations when last visited */
 } teams;
 /*
- * Teams that have been given some since. They are added without a lock: the thread that adds one
- * holds the lock of the operations, which is taken below core_teams_lock.
+ * Teams that have got operations since. Added without core_teams_lock: the thread that adds one
+ * holds the lock of the operations, which is taken after core_teams_lock.
  */
 static _Atomic(aq_team *) teams_woken;
 
@@ -110,7 +110,7 @@ void core_team_each_active(bool (*fn)(aq_team *team))
     if (!core_try_lock(&core_teams_lock)) return;
     teams_take_woken();
     for (aq_team **at = &teams.active, *team; (team = *at) != NULL;) {
-        /* Once it is inactive it may be woken, and linked elsewhere. */
+        /* Once the team is inactive, it may be activated again, and so be linked elsewhere. */
         aq_team *next = team->of_active;
         if (fn(team))
             at = &team->of_active;

@@ -41,7 +41,7 @@ static void teams_are_found_by_both_halves_of_the_id(void **state)
     assert_null(core_team_find(0, TEAMS));
     for (uint32_t i = 0; i < TEAMS; i += 2)
         core_team_leave(&teams[i]);
-    core_team_leave(&teams[0]); /* twice does no harm */
+    core_team_leave(&teams[0]); /* leaving twice is harmless */
     for (uint32_t i = 0; i < TEAMS; i++)
         assert_ptr_equal(core_team_find(i % 7, i / 7), i % 2 ? &teams[i] : NULL);
     seen = 0;
@@ -56,7 +56,7 @@ static void teams_are_found_by_both_halves_of_the_id(void **state)
     assert_int_equal(left, TEAMS / 2);
 }
 
-/* Those with an odd id still have operations. */
+/* Teams with an odd id still have operations. */
 static bool is_odd(aq_team *team)
 {
     seen++;
@@ -82,15 +82,14 @@ static void only_teams_with_operations_are_asked(void **state)
     }
     assert_int_equal(ask_active(), 0);
     for (uint32_t i = 0; i < 10; i++) {
-        core_team_activate(&teams[100 * i + i % 2]); /* even and odd by turns */
+        core_team_activate(&teams[100 * i + i % 2]); /* even and odd alternately */
         core_team_activate(&teams[100 * i + i % 2]);
     }
     assert_int_equal(ask_active(), 10);
     assert_int_equal(ask_active(), 5);
     core_team_activate(&teams[0]); /* again */
     core_team_activate(&teams[501]);
-    core_team_leave(
-        &teams[101]); /* from the middle of the list, and while it is still to be added */
+    core_team_leave(&teams[101]); /* from the middle of the list */
     core_team_leave(&teams[0]);
     assert_int_equal(ask_active(), 4);
     for (aq_team *team; (team = core_team_any()) != NULL;)

@@ -7,7 +7,9 @@
 
 /* --- AQ_NEIGHBORHOOD ------------------------------------------------------------------------- */
 
-/* The size at `*at`, which comes to stand behind it and its comma; false: there is none. */
+/*
+ * Parse the size at `*at`, and advance `*at` past it and its comma. Returns false if it is invalid.
+ */
 static bool texts_read_size(const char **at, uint64_t *size)
 {
     char *end;
@@ -50,7 +52,7 @@ uint32_t core_neighbors_group(uint32_t local_rank)
 
 /* --- AQ_MAX_SEGMENT -------------------------------------------------------------------------- */
 
-/* "64M", "1.5 GB", "0.85", "85%"; a number of at most one is a part of memory. */
+/* "64M", "1.5 GB", "0.85", "85%"; a bare number of at most 1 is a fraction of memory. */
 static bool texts_read_limit(const char *text, struct core_segment_limit *limit)
 {
     static const struct aqi_setting size = {.name = "", .type = AQI_SET_BYTES};

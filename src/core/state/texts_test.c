@@ -1,4 +1,4 @@
-/* Twin of texts.c. */
+/* Tests texts.c. */
 #include "core/state/state.h"
 
 #include <setjmp.h>
@@ -10,7 +10,7 @@
 static void sizes_of_neighborhoods(void **unused)
 {
     static const char *const bad[] = {"", "-1", "1,", ",1", "1,0", "0,1", "x", "1 2", "4294967296"};
-    static const char groups[] = "011111220111112"; /* of 1,5,2 */
+    static const char groups[] = "011111220111112"; /* for 1,5,2 */
     (void)unused;
     for (size_t i = 0; i < AQI_COUNT_OF(bad); i++)
         assert_false(core_neighbors_legal(bad[i]));
@@ -42,7 +42,7 @@ static void limits_of_segments(void **unused)
         {"1.5G/H", 3 << 27},
         {"65537", 65536},
         {"2", PAGE},
-        {"1T", UINT64_C(1) << 40}, /* said so by AQ_MAX_SEGMENT */
+        {"1T", UINT64_C(1) << 40}, /* the explicit value of AQ_MAX_SEGMENT */
         {"1T/P", share},
         {"1T/h", share},
         {"0.5/H", share / 2},

@@ -13,13 +13,13 @@ _Thread_local bool core_thread_is_progress;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Call with core.lock held, when a thread has come or gone. */
+/* Called with core.lock held when a thread has come or gone. */
 static void thread_count_threads(void)
 {
     unsigned threads = 0;
     for (const struct core_thread *t = core.threads; t != NULL; t = t->next)
         threads += t->taken;
-    if (core.progress_thread && threads > 1) threads--; /* stands back while others poll */
+    if (core.progress_thread && threads > 1) threads--; /* it stands back while others poll */
     core_mode_crowd(threads > 1 ? threads : 1);
 }
 
@@ -27,7 +27,7 @@ static void thread_count_threads(void)
 static void thread_end(void *arg)
 {
     struct core_thread *thread = arg;
-    core_thread_mine = NULL; /* what the program's own key calls later begins anew */
+    core_thread_mine = NULL; /* destructors of the program's keys that make calls attach anew */
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
@@ -103,7 +103,7 @@ aq_status core_threads_open(void)
     return AQ_OK;
 }
 
-/* The other threads make no more calls; their pointers are not looked at again. */
+/* The other threads make no more calls, so their pointers are never used again. */
 void core_threads_close(void)
 {
     pthread_setspecific(at_thread_end, NULL);

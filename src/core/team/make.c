@@ -12,7 +12,7 @@ unsigned aq_team_ep_index(const aq_team *team, aq_rank rank)
     return route != NULL ? aqi_am_to_ep(route->to) : CORE_EPS;
 }
 
-/* Whether this team may name endpoint `index` of this process. */
+/* Name endpoint `index` as this process's own, if the team may. */
 static aq_status team_own_ep(const char *call, aq_team *team, unsigned index)
 {
     aq_ep *ep = atomic_load(&core.eps[index]);
@@ -75,7 +75,7 @@ static int team_by_key(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* The members with our color, sorted. NULL: no memory. */
+/* A team of the members with our color, sorted by key. NULL: no memory. */
 static aq_team *team_of_color(const aq_team *parent, struct wish *wishes, int color)
 {
     size_t count = 0;
@@ -94,7 +94,7 @@ static aq_team *team_of_color(const aq_team *parent, struct wish *wishes, int co
     return NULL;
 }
 
-/* The wishes of all; fails in all members if one has no valid wish or no memory. */
+/* Gather the wishes of all members; fails in all if one has an invalid wish or no memory. */
 static aq_status team_gather_wishes(const char *call, aq_team *team, const struct wish *mine,
                                     aq_status can, struct wish *wishes)
 {
@@ -131,7 +131,7 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
 
 /* --- by lists -------------------------------------------------------------------------------- */
 
-/* `seen` has an entry for each rank of the parent, all false; NULL: there was no memory. */
+/* `seen` has an entry for each rank of the parent, all false; NULL if memory was out. */
 static aq_status team_check_list(const char *call, const aq_team *parent, const aq_rank *members,
                                  size_t count, bool *seen)
 {
@@ -150,7 +150,7 @@ static aq_status team_check_list(const char *call, const aq_team *parent, const 
     return AQ_OK;
 }
 
-/* `eps` NULL: the endpoints that the parent names. NULL: `*st` says what is wrong. */
+/* `eps` NULL: use the endpoints that the parent names. Returns NULL on failure, with `*st` set. */
 static aq_team *team_of_list(const char *call, const aq_team *parent, const aq_rank *members,
                              const unsigned *eps, size_t count, aq_status *st)
 {

@@ -1,17 +1,17 @@
 /*
- * A team of the survivors of another, whose collectives do not work any more. The launcher sends
- * all of them the same list of those that live; they make the new team through an interim one that
- * needs no shared memory, and agree that it is there.
+ * Makes a team of the survivors of another, whose collectives no longer work. The launcher sends
+ * all of them the same list of living members; they make the new team through an interim one that
+ * needs no shared memory, and agree that it exists.
  */
 #include "core/team/team.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The rank in the id of an interim team has this bit, which no process's rank has. */
+/* In the id of an interim team, the rank has this bit set, which no process's rank has. */
 #define SHRINK_INTERIM 0x80000000u
 
-/* Ids of interim teams repeat after so many agreements. */
+/* Ids of interim teams repeat after this many agreements. */
 #define SHRINK_COUNT 0x4000u
 
 /* Three sets of ranks. */
@@ -19,7 +19,7 @@ struct shrink {
     const char *call;
     aq_team *team;
     uint8_t *members;
-    uint8_t *living; /* as they agreed first */
+    uint8_t *living; /* the result of the first agreement */
     uint8_t *now;
 };
 
@@ -46,7 +46,7 @@ static aq_status shrink_agree(struct shrink *s, aq_status mine, uint8_t *living)
     return core_agree(what, s->team->agreed++, mine, s->members, living);
 }
 
-/* Fails also if another member has died since the first. */
+/* Also fails if another member has died since the first agreement. */
 static aq_status shrink_agree_again(struct shrink *s, aq_status mine)
 {
     aq_status st = shrink_agree(s, mine, s->now);
@@ -65,7 +65,7 @@ aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *
     return aqi_fail(all, "core", "%s: no team, because a member of the parent died", call);
 }
 
-/* The living, in the order that they have in the team. */
+/* A team of the living, in the order of the old team. */
 static aq_team *shrink_team_of_living(const struct shrink *s)
 {
     aq_team *found = core_team_new(s->team->size);
@@ -90,7 +90,7 @@ static aq_status shrink_enter(const struct shrink *s, aq_team *interim)
     return team_equip(interim, root, s->team->id[1], &none);
 }
 
-/* At the second agreement all have entered the interim team. */
+/* The second agreement confirms that all have entered the interim team. */
 static aq_status shrink_make(struct shrink *s, aq_team *interim, aq_team **out)
 {
     aq_status st = shrink_agree_again(s, interim != NULL ? shrink_enter(s, interim) : AQ_ENOMEM);

@@ -8,15 +8,15 @@ enum { TEAM_TOMBSTONES = 64 };
 
 static struct {
     struct built_in {
-        aq_team team;        /* of those whose place is ours */
-        aq_rank count, mine; /* places, and which one that is */
+        aq_team team;        /* the ranks with the same place as ours */
+        aq_rank count, mine; /* number of places; index of ours */
     } neighborhood, host;
-    _Atomic uint32_t made; /* teams whose rank 0 was this process: half of an id */
+    _Atomic uint32_t made; /* teams that this process made as rank 0: half of an id */
     _Atomic unsigned destroyed;
-    _Atomic(aq_team *) tombstones[TEAM_TOMBSTONES]; /* the last that were destroyed */
+    _Atomic(aq_team *) tombstones[TEAM_TOMBSTONES]; /* those destroyed last */
 } teams;
 
-/* Ids of the built-in teams, which no process has made. */
+/* Ids of the built-in teams, which no process made. */
 enum {
     TEAM_ID_WORLD,
     TEAM_ID_NEIGHBORHOOD,
@@ -49,7 +49,7 @@ aq_status team_equip(aq_team *team, uint32_t root, uint32_t count,
 
 static void team_unequip(aq_team *team);
 
-/* From now on its collectives go by messages between all members. */
+/* From now on, collectives of the team use messages between all members. */
 static void team_unequip_local(aq_team *team)
 {
     if (team->local != NULL) team_unequip(team->local);
@@ -60,7 +60,7 @@ static void team_unequip_local(aq_team *team)
 
 static void team_unequip(aq_team *team)
 {
-    team_unequip_local(team); /* first: its operations are parts of ours */
+    team_unequip_local(team); /* first, since its operations are parts of ours */
     core_team_leave(team);
     coll_close(team); /* may hold an operation of the barrier */
     core_barrier_close(team);
@@ -136,7 +136,7 @@ void core_teams_close(void)
     team_unequip(&teams.host.team);
     for (unsigned i = 0; i < TEAM_TOMBSTONES; i++)
         free(teams.tombstones[i]);
-    /* The program's own, if it has not destroyed them. */
+    /* Those that the program made and has not destroyed. */
     aq_team *team;
     while ((team = core_team_any()) != NULL) {
         if (team->whole != NULL) team = team->whole;
@@ -146,7 +146,7 @@ void core_teams_close(void)
     coll_words_close();
 }
 
-/* The scratch memory of a team, if it is ours to free: rank 0 has given it. */
+/* The scratch memory of a team if it is ours to free, since we are rank 0 and allocated it. */
 static struct scratch_block team_block_made(const aq_team *team)
 {
     if (team == NULL || team->rank != 0) return (struct scratch_block){0};
@@ -170,16 +170,16 @@ static bool team_built_in(const aq_team *team)
 
 /* --- making teams ---------------------------------------------------------------------------- */
 
-/* Sent by each member of a new team to the others through the parent. */
+/* Sent by each member of a new team to the others, through the parent. */
 struct offer {
-    uint32_t root, count; /* by rank 0: the id, and its scratch memory */
+    uint32_t root, count; /* set by rank 0: the id, and scratch memory */
     struct scratch_block block;
-    struct scratch_block local_block; /* by the first member of each neighborhood */
+    struct scratch_block local_block; /* set by the first member of each neighborhood */
     uint32_t local_count;
-    uint32_t words; /* the place of its words (coll_words_take) */
+    uint32_t words; /* place for its words (coll_words_take) */
     int32_t status;
     uint32_t size;
-    uint64_t hash; /* of the members and their endpoints: the lists must be the same */
+    uint64_t hash; /* of the members and endpoints: the lists must be equal */
 };
 
 static uint64_t team_hash_members(const aq_team *team)
@@ -198,14 +198,15 @@ aq_status team_exchange(const char *call, aq_team *parent, const void *mine, voi
     return coll_run(call, parent, &args);
 }
 
-/* A failure of one member is one of all; `answers` has room for each. */
+/* A failure of one member fails all; `answers` has room for the parent's members. */
 static aq_status team_agree(const char *call, aq_team *parent, const aq_team *team, aq_status mine,
                             struct offer *answers)
 {
     struct offer answer = {.status = mine};
     aq_status st = team_exchange(call, parent, &answer, answers, sizeof(answer));
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
-    /* A rank whose list omits a rank that lists it cannot detect that itself. */
+    /* A rank that is listed by a rank which its own list omits cannot detect the mismatch
+     * itself. */
     for (aq_rank i = 0; i < parent->size; i++)
         if (answers[i].status == AQ_EMISMATCH)
             return aqi_fail(AQ_EMISMATCH, "core",
@@ -295,9 +296,9 @@ static aq_status team_take_offers(const aq_team *parent, aq_team *team, const st
 }
 
 /*
- * `team` has its members, or is NULL for a caller that joins none. All goes through the parent:
- * the members exchange offers, enter the team, and agree that all could. Then messages for it find
- * it everywhere.
+ * `team` has its members, or is NULL for a caller that joins none. Everything goes through the
+ * parent: the members exchange offers, enter the team, and agree that all have succeeded. From then
+ * on, messages for the team find it everywhere.
  */
 aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status mine, aq_team **out)
 {
@@ -329,7 +330,7 @@ aq_status team_make(const char *call, aq_team *parent, aq_team *team, aq_status 
     return st;
 }
 
-/* Its memory stays for a while, so that using it is an error and not a crash. */
+/* Keep its memory for a while, so that using it is an error and not a crash. */
 static void team_leave_tombstone(aq_team *team)
 {
     *team = (aq_team){.dead = true};
@@ -352,13 +353,13 @@ aq_status aq_team_destroy(aq_team *team)
     if (!coll_idle(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
                         __func__);
-    /* After the first barrier all have come, after the second none looks at the shared memory any
-     * more: rank 0 can free it. */
+    /* After the first barrier, all members have come; after the second, none uses the shared memory
+     * any more, so rank 0 can free it. */
     st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
         struct coll_shm *shm = team->coll->shm;
-        core_lock(&core_teams_lock); /* against threads that ask every team before they sleep */
+        core_lock(&core_teams_lock); /* threads that are about to sleep visit every team */
         team->coll->shm = NULL;
         core_unlock(&core_teams_lock);
         coll_shm_free(shm);
@@ -372,7 +373,7 @@ aq_status aq_team_destroy(aq_team *team)
     return st;
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- queries --------------------------------------------------------------------------------- */
 
 aq_team *aq_team_neighborhood(void)
 {

@@ -1,12 +1,12 @@
 /*
- * Scattered transfers to memory that is not mapped: rows of small pieces go through the transport
- * contract together, large pieces as puts and gets of their own.
+ * Scattered transfers to memory that is not mapped: rows of small pieces are passed to the
+ * transport together, large pieces become separate puts and gets.
  */
 #include "core/vis/vis.h"
 
 #include <string.h>
 
-/* Rows that wait to be taken, so that a message is filled although each gives it little. */
+/* Rows are collected, so that messages are filled even if each row is small. */
 enum { CARRY_ROWS = 256 };
 struct carry {
     struct vis_transfer *t;
@@ -45,7 +45,7 @@ static aq_status carry_some(struct carry *c)
     return AQ_OK;
 }
 
-/* Each piece of a row by an operation of its own. */
+/* Move each piece of a row by a separate operation. */
 static aq_status carry_pieces(struct carry *c, const struct vis_row *row)
 {
     struct vis_transfer *t = c->t;
@@ -91,7 +91,7 @@ aq_status vis_carry(void *transfer, struct aqi_comp *comp)
     c.t = t;
     c.comp = comp;
     c.count = 0;
-    if (!t->get) aqi_comp_add(comp, &comp->local, 1); /* not complete before all has begun */
+    if (!t->get) aqi_comp_add(comp, &comp->local, 1); /* completes only after all has begun */
     aqi_comp_add(comp, &comp->remote, 1);
     aq_status st = carry_all(&c);
     if (st != AQ_OK && t->begun) {

@@ -16,9 +16,9 @@ static inline uint64_t direct_address(const unsigned char *entry)
 typedef uint64_t direct_word __attribute__((may_alias)); /* an address or a length */
 
 /*
- * Whether the words of a list at even places are in [low, high] and those at odd places in
- * [odd_low, odd_high]. The signs of differences show it, since addresses of programs and sizes of
- * memory are below that bit; others may be refused.
+ * Whether the even words of a list are in [low, high], and the odd ones in [odd_low, odd_high]. The
+ * sign bits of differences show this, since addresses of programs and sizes of memory never use
+ * that bit; others may be refused.
  */
 static inline bool direct_words(const direct_word *words, size_t n, uint64_t low, uint64_t high,
                                 uint64_t odd_low, uint64_t odd_high)
@@ -30,13 +30,13 @@ static inline bool direct_words(const direct_word *words, size_t n, uint64_t low
     return (int64_t)signs >= 0;
 }
 
-/* Several words at a time: otherwise it would take as long as to copy small pieces. */
+/* Several words at a time: otherwise checking takes as long as copying small pieces. */
 static inline bool direct_blocks(const direct_word *words, size_t n, uint64_t low, uint64_t high,
                                  uint64_t odd_low, uint64_t odd_high)
 {
     typedef uint64_t block __attribute__((vector_size(32)));
     const block lows = {low, odd_low, low, odd_low}, highs = {high, odd_high, high, odd_high};
-    block next, other, signs = {0}, others = {0}; /* two chains, as one would wait for itself */
+    block next, other, signs = {0}, others = {0}; /* two chains, for parallelism */
     for (; n >= 8; n -= 8, words += 8) {
         memcpy(&next, words, sizeof(next));
         memcpy(&other, words + 4, sizeof(other));
@@ -83,8 +83,10 @@ static inline bool direct_list_ok(const void *list, bool vector, size_t count, u
 
 /* --- copying --------------------------------------------------------------------------------- */
 
-/* Piece after piece. A side is a list with entries `step` bytes apart, whose addresses are `shift`
- * from where they are here; or it is a run, which begins at `shift`. */
+/*
+ * Copies piece by piece. A side is a list with entries `step` bytes apart, whose addresses differ
+ * by `shift` from those here, or a run that begins at `shift`.
+ */
 struct direct_side {
     const unsigned char *entry;
     uint64_t shift;
@@ -110,7 +112,7 @@ static inline void direct_loop(struct direct_side to, bool to_run, struct direct
     }
 }
 
-/* Small lengths that the compiler knows need no call. */
+/* Small lengths that are known to the compiler need no call. */
 static inline void direct_copy(struct direct_side to, bool to_run, struct direct_side from,
                                bool from_run, size_t step, size_t count, size_t len)
 {
@@ -138,8 +140,8 @@ static inline void direct_copy(struct direct_side to, bool to_run, struct direct
 /* --- lists ----------------------------------------------------------------------------------- */
 
 /*
- * Of pieces of one length, `vector` or not. A side whose list has only one is a run, whatever the
- * pieces of the other are.
+ * Transfer pieces of one length, with `vector` or not. A side whose list has a single entry is a
+ * run, whatever the pieces of the other side are.
  */
 static inline bool direct_lists(const struct vis_window *w, bool vector, const void *there,
                                 bool there_run, const void *here, bool here_run, size_t count,
@@ -184,13 +186,13 @@ bool vis_direct_indexed(const struct vis_window *w, size_t there_count, void *co
     return direct_lists(w, false, there, there_run, here, here_run, count, len);
 }
 
-/* The address of a piece: of entry `i`, or `done` bytes into the only one. */
+/* The address of a piece: entry `i`, or `done` bytes into the only entry. */
 static inline uint64_t direct_at(const aq_vec *list, bool run, size_t i, size_t done)
 {
     return (uint64_t)(uintptr_t)list[run ? 0 : i].addr + (run ? done : 0);
 }
 
-/* Pieces of any lengths, the same on both sides unless one of them is a run. */
+/* Transfer pieces of any lengths, equal on both sides unless one of them is a run. */
 static bool direct_mixed(const struct vis_window *w, const aq_vec *there, bool there_run,
                          const aq_vec *here, bool here_run, size_t count, size_t *bytes)
 {
@@ -208,7 +210,7 @@ static bool direct_mixed(const struct vis_window *w, const aq_vec *there, bool t
     if ((there_run && there->len != total) || (here_run && here->len != total)) return false;
     if (w->get) atomic_thread_fence(memory_order_acquire);
     for (size_t i = 0; i < count; done += lens[i++].len) {
-        uint64_t offset = direct_at(there, there_run, i, done) - w->first; /* of no bytes: any */
+        uint64_t offset = direct_at(there, there_run, i, done) - w->first; /* unused if empty */
         void *far = (void *)((uintptr_t)w->mapped + offset);
         void *near = (void *)(uintptr_t)direct_at(here, here_run, i, done);
         if (lens[i].len != 0) aqi_copy(w->get ? near : far, w->get ? far : near, lens[i].len);
@@ -233,7 +235,7 @@ bool vis_direct_vector(const struct vis_window *w, size_t there_count, const aq_
 
 /* --- strided --------------------------------------------------------------------------------- */
 
-/* Loops over the levels; the sides of a region have one shape, so there is nothing to walk. */
+/* Loop over the levels; both sides of a region have the same shape, so a common loop suffices. */
 static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
                           const unsigned char *src, const ptrdiff_t *src_strides, size_t elem,
                           const size_t *counts, size_t levels)
@@ -248,7 +250,8 @@ static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
         aqi_copy_pieces(dst, dst_strides[0], src, src_strides[0], elem, counts[0]);
         return;
     }
-    levels--; /* not below 2 elements each, so they are nested at most as deep as a size has bits */
+    levels--; /* levels have at least 2 elements, so the depth is at most the number of bits of a
+                 size */
     for (size_t i = 0; i < counts[levels]; i++) {
         direct_levels(dst, dst_strides, src, src_strides, elem, counts, levels);
         dst += dst_strides[levels];

@@ -1,7 +1,8 @@
 /*
- * Scattered transfers between mapped memory in the forms that most programs use: lists that are cut
- * alike, a list and memory in one piece, regions. Each looks at all pieces before it moves one, and
- * neither counts nor reports: false means that nothing was moved, and that the long way knows why.
+ * Scattered transfers between mapped memory in the forms that most programs use: lists with equal
+ * pieces, a list and a contiguous block, regions. Each function checks all pieces before it moves
+ * one, and neither counts nor reports errors: false means that nothing was moved, and the general
+ * path finds out why.
  */
 #ifndef AQI_CORE_VIS_DIRECT_H
 #define AQI_CORE_VIS_DIRECT_H
@@ -10,9 +11,9 @@
 
 #include <aqueduct/vis.h>
 
-/* The mapped segment of a transfer, and which way it goes. */
+/* The mapped segment of a transfer, and its direction. */
 struct vis_window {
-    uint64_t first; /* the address of its beginning, as the remote side of the call has it */
+    uint64_t first; /* its start address, in the terms of the call's remote side */
     size_t size;
     unsigned char *mapped;
     bool get;
@@ -24,7 +25,7 @@ bool vis_direct_indexed(const struct vis_window *w, size_t there_count, void *co
                         size_t there_len, size_t here_count, void *const *here, size_t here_len,
                         size_t *bytes);
 
-/* A strided region as the calls have it, remote and local as seen by the caller. */
+/* A strided region, as passed to the calls; remote and local are relative to the caller. */
 struct vis_region {
     uint64_t remote, local;
     const ptrdiff_t *remote_strides, *local_strides;

@@ -1,4 +1,4 @@
-/* Transfers between mapped memory: all pieces or nothing, against a byte by byte oracle. */
+/* Transfers between mapped memory: all pieces or none, checked against a byte-by-byte oracle. */
 #include "core/vis/direct.h"
 
 #include <setjmp.h>
@@ -11,11 +11,11 @@
 
 enum { MOST = 70, ROOM = 256, SIZE = MOST * ROOM };
 
-/* The segment is mapped at `mapped` and known by addresses from `first` on. */
+/* The segment is mapped at `mapped`; its addresses begin at w->first. */
 static unsigned char mapped[SIZE], near[SIZE], before[SIZE], want[SIZE];
 static uint64_t random_state;
 
-/* A list of either form, and its pieces as an oracle has them: offsets into its memory. */
+/* A list in both forms, and its pieces as offsets into the memory, for the oracle. */
 struct side {
     size_t count, at[MOST], len[MOST];
     aq_vec vecs[MOST];
@@ -39,7 +39,7 @@ static void place(struct side *s, uint64_t base)
     }
 }
 
-/* Pieces of these lengths in rooms of their own and in any order; or one for them all. */
+/* Make pieces of these lengths in separate rooms, in any order, or a single piece for all. */
 static void make(struct side *s, const size_t *lens, size_t count, bool run, uint64_t base)
 {
     size_t total = 0, turn = draw(count);
@@ -93,7 +93,7 @@ static void check_moved(const struct vis_window *w, bool vector, size_t total)
     assert_memory_equal(to, want, SIZE);
 }
 
-/* One wrong entry anywhere, and nothing moves. */
+/* A wrong entry anywhere prevents any move. */
 static void check_refused(const struct vis_window *w, bool vector)
 {
     struct side good_there = there, good_here = here;
@@ -162,7 +162,7 @@ static void what_is_cut_differently_goes_the_long_way(void **state)
     assert_false(vis_direct_vector(&w, 2, vecs, 2, local, &bytes));
 }
 
-/* The last byte of a region may be the segment's last, and its first one the first. */
+/* A region may begin with the first byte of the segment and end with its last. */
 static void regions_reach_the_borders(void **state)
 {
     struct vis_window w = {.first = 4096, .size = 64, .mapped = mapped};

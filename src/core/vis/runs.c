@@ -1,4 +1,4 @@
-/* Walking both sides of a scattered transfer, merging what is adjacent. */
+/* Walking both sides of a scattered transfer, and merging adjacent pieces. */
 #include "core/vis/runs.h"
 
 #include "base/copy.h"
@@ -18,7 +18,7 @@ static void vis_runs_single(struct vis_side *side, uint64_t addr, size_t len)
     side->step = 0;
 }
 
-/* The next entry of a list that is not empty, together with those that continue it. */
+/* Load the next non-empty entry of a list, together with those that continue it. */
 static void vis_runs_load_entry(struct vis_side *side)
 {
     size_t len = 0, more;
@@ -35,7 +35,7 @@ static void vis_runs_load_entry(struct vis_side *side)
     vis_runs_single(side, addr, len);
 }
 
-/* The next row of a strided side: an odometer over the outer levels. */
+/* Load the next row of a strided side: an odometer over the outer levels. */
 static void vis_runs_load_row(struct vis_side *side)
 {
     unsigned l = 1;
@@ -121,7 +121,7 @@ bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row
         if (a_whole && b_whole) row->count = aqi_min(a->count, b->count);
         row->a_step = a->step;
         row->b_step = b->step;
-    } else if (a->left > b->left) { /* part of a piece of a goes to whole pieces of b */
+    } else if (a->left > b->left) { /* part of a piece of a corresponds to whole pieces of b */
         row->len = b->left;
         if (b_whole) row->count = aqi_min(a->left / b->left, b->count);
         row->a_step = (int64_t)row->len;

@@ -1,6 +1,6 @@
 /*
- * The bytes of a scattered transfer in order: one side walks its memory as rows of equal pieces,
- * and two sides together give the rows that both can move at once. Knows no ranks and no messages.
+ * The bytes of a scattered transfer in order: each side walks its memory as rows of equal pieces,
+ * and two sides together yield rows that both can move at once. Knows no ranks and no messages.
  */
 #ifndef AQI_CORE_VIS_RUNS_H
 #define AQI_CORE_VIS_RUNS_H
@@ -11,7 +11,7 @@
 
 enum vis_shape { VIS_VECTOR, VIS_INDEXED, VIS_STRIDED };
 
-/* A list of one side: of aq_vec, or of addresses of pieces of `piece` bytes. */
+/* The list of one side: of aq_vec, or of addresses of pieces of `piece` bytes. */
 struct vis_list {
     enum vis_shape shape;
     const void *at;
@@ -34,42 +34,45 @@ struct vis_level {
 };
 
 /*
- * One side and how far it has been walked; a copy of it walks on from the same place. Of the row at
- * hand `count` pieces remain, `len` bytes each and `step` apart; `left` bytes of the first one, at
- * `addr`. Count 0: the end.
+ * One side, and the position in it; a copy continues from the same position. `count` pieces of the
+ * current row remain, of `len` bytes each, `step` apart; of the first one, `left` bytes at `addr`.
+ * Count 0: the end.
  */
 struct vis_side {
     uint64_t addr;
     size_t left, len, count;
     int64_t step;
-    uint64_t base; /* added to the addresses of lists; of a stride, where the row began */
+    uint64_t base; /* list: added to its addresses; strided: where the row began */
     struct vis_list list;
-    size_t next;                               /* of the list */
+    size_t next;                               /* index in the list */
     unsigned levels;                           /* outside the row */
-    struct vis_level level[AQ_STRIDED_LEVELS]; /* only those are set */
+    struct vis_level level[AQ_STRIDED_LEVELS]; /* only `levels` of them are set */
 };
 
-/* Data that can be moved at once: `count` pieces of `len` bytes, each side with its own step. */
+/* A row that can be moved at once: `count` pieces of `len` bytes, with a step for each side. */
 struct vis_row {
     uint64_t a, b;
     size_t len, count;
     int64_t a_step, b_step;
 };
 
-/* Begin a side. A list is read while it is walked; `base` is added to each address in it. */
+/* Begin a side. The list is read during the walk; `base` is added to each of its addresses. */
 void vis_list_begin(struct vis_side *side, uint64_t base, struct vis_list list);
-/* At most AQ_STRIDED_LEVELS levels, innermost first, no count 0 and `elem` not 0. The arrays are
- * copied.
+/*
+ * At most AQ_STRIDED_LEVELS levels, innermost first; no count is 0, and neither is `elem`. The
+ * arrays are copied.
  */
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
                        const ptrdiff_t *strides, unsigned levels);
 
-/* The next row of two sides of equal length. False: both are at their end. */
+/* Get the next row of two sides of equal length. Returns false at their end. */
 bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row *row);
-/* Walk over a row that peek gave, or the beginning of it. */
+/* Advance past a row that vis_peek returned, or past the start of it. */
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row);
-/* The bounds of a strided region around its address: [low, high), in bytes relative to it. They
- * grow by a level of at least one element. False: they do not fit an address space. */
+/*
+ * The bounds of a strided region relative to its address: [low, high), in bytes. vis_bounds_add
+ * extends them by a level of at least one element; false: they do not fit an address space.
+ */
 struct vis_bounds {
     int64_t low, high;
 };

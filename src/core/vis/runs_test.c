@@ -1,4 +1,6 @@
-/* Walking two sides: against a list of every byte's address, with random shapes; and merging. */
+/*
+ * Walking two sides of random shapes, checked against a list of every byte's address; and merging.
+ */
 #include "core/vis/runs.h"
 
 #include <setjmp.h>
@@ -91,7 +93,7 @@ static void make_strided(struct shape *s, size_t total, uint64_t base)
         elem /= counts[l];
     }
     run = elem;
-    for (unsigned l = 0; l < levels; l++) { /* often contiguous, so that levels merge */
+    for (unsigned l = 0; l < levels; l++) { /* often contiguous, to make levels merge */
         strides[l] = draw(2) ? (ptrdiff_t)run : (ptrdiff_t)draw(300) - 150;
         run *= counts[l];
     }

@@ -1,11 +1,13 @@
-/* Vector, indexed and strided transfers: straight away between mapped memory, else, and where there
- * is something to complain of, the long way. */
+/*
+ * Vector, indexed and strided transfers: a fast path between mapped memory, and a general path for
+ * everything else, including errors.
+ */
 #include "core/vis/vis.h"
 
 #include "base/copy.h"
 #include "core/vis/direct.h"
 
-/* One call. `remote` and `local` are as the caller sees them, whichever is the destination. */
+/* One call. `remote` and `local` are relative to the caller, whichever is the destination. */
 struct call {
     const char *name;
     bool get;
@@ -14,14 +16,14 @@ struct call {
     aq_event *event;
     aq_team *team;
     aq_rank rank;
-    /* The long way: */
+    /* For the general path: */
     struct core_route *route;
-    uint64_t base; /* of remote addresses: the segment's, when they are offsets */
+    uint64_t base; /* added to remote addresses: that of the segment if they are offsets */
 };
 
-/* --- straight away --------------------------------------------------------------------------- */
+/* --- the fast path --------------------------------------------------------------------------- */
 
-/* Where the segment is mapped, for a call without fault; false: the long way. */
+/* Set `w` to the mapped segment of a valid call; false: take the general path. */
 static inline bool vis_window_of(const struct call c, struct vis_window *w)
 {
     const struct core_thread *me = core_self();
@@ -48,7 +50,10 @@ static inline aq_status vis_done(const struct call c, uint64_t begun, size_t byt
     return AQ_OK;
 }
 
-/* One piece of few bytes: a put or get. False: nothing was moved, and lists are looked at. */
+/*
+ * Move a single small piece, like a put or get. Returns false if nothing was moved; then look at
+ * the lists.
+ */
 static AQI_INLINE bool vis_copy_piece(bool get, const aq_team *team, aq_rank rank, unsigned flags,
                                       const void *there, const void *here, size_t len)
 {
@@ -61,7 +66,7 @@ static AQI_INLINE bool vis_copy_piece(bool get, const aq_team *team, aq_rank ran
     return true;
 }
 
-/* --- the long way ---------------------------------------------------------------------------- */
+/* --- the general path ------------------------------------------------------------------------ */
 
 static bool vis_begin(struct call *c, aq_status *st)
 {
@@ -110,7 +115,7 @@ static aq_status vis_move(const struct call *c, struct vis_transfer *t, size_t b
         aq_status st = core_carry(c->mode, kind, c->route, vis_carry, t, c->event, c->name);
         if (st != AQ_OK) return st;
         struct call carried = *c;
-        carried.mode = IMPLICIT; /* its completion is seen to */
+        carried.mode = IMPLICIT; /* core_carry has taken care of completion */
         return vis_done(carried, begun, bytes);
     }
     if (bytes != 0) vis_copy_sides(c, &t->remote, &t->local);
@@ -124,7 +129,7 @@ static const char *vis_name_of(const struct call *c, bool remote)
     return remote == c->get ? "src" : "dst";
 }
 
-/* Check each piece of one side, and add them up. */
+/* Check each piece of one side, and add up their lengths. */
 static aq_status vis_check_list(const struct call *c, bool remote, const struct vis_list *list,
                                 size_t *total)
 {
@@ -210,7 +215,7 @@ static aq_status vis_overflows(const struct call *c)
     return aqi_fail(AQ_ESIZE, "core", "%s: elements, counts and strides overflow", c->name);
 }
 
-/* How many bytes a region moves; 0: nothing, and then nothing else of it counts. */
+/* The number of bytes that a region moves. If it is 0, nothing else in the region is checked. */
 static aq_status vis_region_bytes(const struct call *c, const struct vis_region *r, size_t *bytes)
 {
     *bytes = r->elem;
@@ -284,7 +289,7 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     }
 /* clang-format on */
 
-/* A form of a call. `ONE` says whether there is a single piece on either side: what `PIECE` is. */
+/* A form of a call. `ONE`: whether each side has a single piece, which `PIECE` describes. */
 #define FORM(NAME, MODE, EV, PARAMS, VALUES, ONE, PIECE, GET, WAY, ...)                            \
     aq_status aq_##NAME PARAMS                                                                     \
     {                                                                                              \
@@ -301,7 +306,7 @@ static inline aq_status vis_strided(const struct call c, struct vis_region r)
     (levels == 0 || (levels == 1 && counts != NULL && *counts == 1 && dst_strides != NULL &&       \
                      src_strides != NULL))
 
-/* A put and its get have the same parameters: the destination first, wherever it is. */
+/* A put and its get have the same parameters: the destination first, whichever side it is on. */
 #define VECTOR_PARAMS                                                                              \
     (aq_team * team, aq_rank rank, size_t dst_count, const aq_vec *dst, size_t src_count,          \
      const aq_vec *src)

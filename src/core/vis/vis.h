@@ -1,4 +1,4 @@
-/* Shared by the two files of scattered transfers: the transfer, and its way by messages. */
+/* Shared by vis.c and carry.c: a transfer, and carrying it by the transport. */
 #ifndef AQI_CORE_VIS_IMPL_H
 #define AQI_CORE_VIS_IMPL_H
 
@@ -7,20 +7,20 @@
 #include "core/rma/rma.h"
 #include "core/vis/runs.h"
 
-/* A transfer of both sides, checked. */
+/* A checked transfer, with both sides. */
 struct vis_transfer {
     struct core_route *route;
     struct vis_side remote, local;
     bool get;
     unsigned flags;
     const char *call;
-    bool begun; /* something of it is under way */
+    bool begun; /* some part is in flight */
 };
 
 /*
- * Start it (a struct vis_transfer) with puts or gets for the large pieces and packed messages for
- * the small ones, waiting for room unless it is the first and AQ_IMMEDIATE is set; counts in
- * `comp`. Parts that have begun go on after an error, which is reported to the caller that waits.
+ * Start `transfer` (a struct vis_transfer) with puts or gets for large pieces and packed messages
+ * for small ones, waiting for room, except for the first one if AQ_IMMEDIATE is set; counts in
+ * `comp`. After an error, parts that have begun continue, and the error is reported in `comp`.
  */
 aq_status vis_carry(void *transfer, struct aqi_comp *comp);
 
