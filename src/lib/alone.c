@@ -1,4 +1,5 @@
-/* The library in a process by itself: its bootstrap is that of a job of one, and reports nothing.
+/*
+ * The library in a process by itself: it is opened like a job of one process, and reports nothing.
  */
 #include "lib/alone.h"
 
@@ -62,7 +63,7 @@ static int alone_fd(void *arg)
     return -1;
 }
 
-/* A transport cannot go on, and there is no launcher to report it to. */
+/* A transport cannot continue, and there is no launcher to report it to. */
 static void alone_fatal(void *arg, const char *why)
 {
     (void)arg;
@@ -98,7 +99,7 @@ static void alone_configure(void)
     aqi_core_config.conn_max = aqi_max(aqi_core_config.conn_max, ALONE_CONNECTIONS);
     aqi_core_config.conn_data = aqi_max(aqi_core_config.conn_data, ALONE_DATA);
     aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
-    /* An owner of memory need not take part in a transfer. */
+    /* The owner of memory should not have to take part in a transfer. */
     aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);
     /* A process that was stopped for a minute is not gone. */
     aqi_setting_prefer(aqi_transport_find("udp")->settings, "AQ_UDP_KEEPALIVE", ALONE_SILENCE_NS);

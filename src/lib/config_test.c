@@ -1,4 +1,4 @@
-/* Tests config.c: every row that has another name, in all folders. */
+/* Tests config.c: every row with an alias, in all folders. */
 #include "lib/lib.h"
 
 #include <aqueduct/job.h>
@@ -17,7 +17,7 @@ static int config_clean(void **state)
     return clearenv();
 }
 
-/* Load with `name`=`text`; `said` gets standard error. */
+/* Load with `name`=`text`; `said` receives the output on standard error. */
 static aq_status config_load(const char *name, const char *text, char *said, size_t len)
 {
     size_t count;
@@ -162,7 +162,7 @@ static void other_names_are_no_settings(void **state)
             }
 }
 
-/* Scripts set all of them, also those without effect here. */
+/* Scripts set all of them, even those without effect here. */
 static void names_of_the_documents_are_known(void **state)
 {
     (void)state;

@@ -31,20 +31,20 @@ static struct {
     struct aqi_boot *_Atomic boot; /* another thread may end the process while this one joins */
     _Atomic pid_t pid;             /* the process that joined: a forked child must not act for it */
     aq_team *world;
-    _Atomic unsigned users; /* calls of aq_init whose aq_finalize has not come yet */
+    _Atomic unsigned users; /* aq_init calls without a matching aq_finalize yet */
     atomic_bool leaving;
     _Atomic uint64_t exit_wait_ns; /* of aq_init_params */
     atomic_bool said;              /* the launcher knows that this process ends, or need not know */
-    /* In aq_exit_together: we wait for the end of the job; and it has been announced. */
+    /* For aq_exit_together: this process waits for the end of the job; that has been announced. */
     atomic_bool waiting, told;
-    atomic_bool asked; /* whether we want to end, too */
-    atomic_int come;   /* how many had when we were */
+    atomic_bool asked; /* others have asked whether we want to end, too */
+    atomic_int come;   /* how many wanted to when we were asked */
 } lib;
 
 /* This thread ends the process. */
 static _Thread_local bool leaver;
 
-/* The first of the threads that end the process does it. */
+/* Returns true in the first thread that ends the process; that thread does it. */
 static bool init_begin_leaving(void)
 {
     if (atomic_exchange(&lib.leaving, true)) return false;
@@ -134,11 +134,13 @@ static void init_await_said(void)
         (void)nanosleep(&tick, NULL);
 }
 
-/* The first thread announces it, also from a signal handler that interrupts it; the others wait
- * for that. */
+/*
+ * The first thread announces the exit, even from a signal handler that interrupts it; the others
+ * wait for that.
+ */
 static void init_say_exit(bool first, int code, const char *why)
 {
-    init_ignore_requests(); /* the answer may be here before we go on */
+    init_ignore_requests(); /* the answer may arrive before we continue */
     if (first || (leaver && !atomic_load(&lib.said))) {
         lib.boot->kind->exit(lib.boot, code, why);
         atomic_store(&lib.said, true);
@@ -259,9 +261,9 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
 
 /*
  * Others want to end, and ask repeatedly. A program that still polls or waits at the fourth request
- * will not end by itself: they need not wait for it. One request is not enough, nor four that are
- * read at once: a process that had no core for a while may be leaving a barrier. Nor are four while
- * others are still ending: it may be next.
+ * will not end by itself: they need not wait for it. One request is not enough, nor are four that
+ * are read at once: a process that had no core for a while may be leaving a barrier. The count
+ * restarts when another process announces its end: this one may be next.
  */
 static void init_answer(void)
 {
@@ -410,8 +412,10 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     return AQ_OK;
 }
 
-/* A program that names none does not expect mode everything, in which attaching allocates
- * nothing. */
+/*
+ * A program that names no modes does not expect mode everything, in which attaching allocates
+ * nothing.
+ */
 static unsigned init_segment_modes(const aq_init_params *params)
 {
     return params->segment_modes != 0
@@ -437,7 +441,7 @@ int aq_job_launched(void)
     return aqi_job_rank_given(&rank) || lib_load_settings(true) != AQ_OK || aqi_boot_is_said();
 }
 
-/* The cores that a bound process may use do not show how many there are for all. */
+/* If processes are bound, the cores that one may use do not show how many all of them share. */
 static uint32_t init_local_cores(void)
 {
     uint64_t told = aqi_job_config.local_cores;
@@ -535,8 +539,8 @@ static void init_wait_longer(uint64_t ns)
 }
 
 /*
- * aq_init in a process that is in the job already, usually by another library of the program. What
- * is in effect cannot change any more: it must do for the caller.
+ * aq_init in a process that is in the job already, usually by another library of the program. Modes
+ * in effect cannot be changed any more, so they must suffice for the caller.
  */
 static aq_status init_again(const aq_init_params *params, aq_team **world)
 {
@@ -600,7 +604,7 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     return AQ_OK;
 }
 
-/* Whether others that called aq_init still need the library; if so, there is one less. */
+/* If other callers of aq_init still need the library, drop one reference and return true. */
 static bool init_shared(void)
 {
     unsigned users = atomic_load(&lib.users);

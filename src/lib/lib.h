@@ -37,7 +37,7 @@ void lib_outputs_end(void);
 
 /* Time limit for the last steps of a process: less than aqrun allows. */
 uint64_t lib_patience_ns(void);
-/* After that, `over` is called in a signal handler. */
+/* After that time, call `over` in a signal handler. */
 void lib_limit(void (*over)(void));
 
 /* Exchanged by ranks first; the same format in every version. */

@@ -1,4 +1,4 @@
-/* A limit to the last steps of a process, and the output that it writes in them. */
+/* A time limit for the last steps of a process, and for flushing its output. */
 #include "job/settings.h"
 #include "lib/lib.h"
 
@@ -10,8 +10,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Number of rounds: a process that is stopped or has no core sees few of them, and loses no
- * output. */
+/*
+ * The limit is counted in rounds: a process that is stopped or has no core sees few of them, and
+ * loses no output.
+ */
 enum { LIMIT_ROUNDS = 10 };
 
 static struct {
@@ -38,7 +40,7 @@ void lib_limit(void (*over)(void))
 {
     sigset_t set;
     atomic_store(&limit.over, over);
-    signal(SIGALRM, SIG_IGN); /* a timer of the program, also a pending signal of it */
+    signal(SIGALRM, SIG_IGN); /* drops a pending signal of the program's timer */
     limit_set_timer(lib_patience_ns() / LIMIT_ROUNDS / 1000);
     signal(SIGALRM, limit_on_alarm);
     sigemptyset(&set);

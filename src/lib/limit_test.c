@@ -140,7 +140,7 @@ static void begin_leaving(void)
     lib_limit(leave_already);
 }
 
-/* An existing limit stays: it is for the whole process. */
+/* An existing limit remains: it is for the whole process. */
 static void who_leaves_already_has_one_limit(void **state)
 {
     int pipe_fd[2];
@@ -193,7 +193,7 @@ static void it_is_over_after_ten_rounds_of_half_the_time_out(void **state)
     assert_int_equal(run_stopped(ROUNDS, 1), 7 << 8);
 }
 
-/* However long it is, the limit's last round is no closer than after a short time. */
+/* However long a stop lasts, it costs the process no more rounds than a short one. */
 static void a_stopped_time_is_one_round(void **state)
 {
     (void)state;

@@ -94,7 +94,7 @@ static const char *same_version(const struct lib_mark *mark, char text[32])
 
 static_assert(AQI_WIRE_OF_JOB <= sizeof(((struct lib_mark *)NULL)->wires), "each has its place");
 
-/* Builds of one release, made while it was developed, may differ, too. */
+/* Development builds of one release may differ, too. */
 static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
 {
     char first[32], second[32];
@@ -112,7 +112,9 @@ static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
     return AQ_OK;
 }
 
-/* All ranks find the same. A difference that matters is an error, others one warning. */
+/*
+ * All ranks reach the same result. A difference that matters is an error; others cause one warning.
+ */
 static aq_status same_versions(const struct aqi_boot_info *info, const struct lib_mark *all)
 {
     uint32_t others = 0, other = 0;
@@ -139,7 +141,7 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
     return AQ_OK;
 }
 
-/* The compared rows: other versions may have others. */
+/* A hash of the names of the compared rows, since other versions may have other rows. */
 static uint32_t same_rows(const struct same_list *list)
 {
     uint64_t hash = AQI_HASH_SEED;

@@ -10,7 +10,7 @@
 
 enum { RANKS = 4 };
 
-static struct lib_mark marks[RANKS]; /* the one of this rank is added to */
+static struct lib_mark marks[RANKS]; /* added to the mark of this rank */
 static unsigned tables;              /* number of allgathers */
 
 static aq_status same_gather(struct aqi_boot *boot, const void *mine, size_t len, void *all)
@@ -41,7 +41,7 @@ static aq_status same_table(struct aqi_boot *boot, const void *mine, size_t len,
 
 static const struct aqi_boot_kind kind = {.allgather = same_gather, .table = same_table};
 
-/* The data that rank `rank` sends, and the expected result. */
+/* Compare as rank `rank`, expecting the result `wanted`; returns the output. */
 static const char *compare(uint32_t rank, aq_status wanted)
 {
     static struct capture capture;
@@ -98,7 +98,7 @@ static void versions_that_do_not_are_an_error_everywhere(void **state)
     }
 }
 
-/* Also one that this version does not know, or no longer has. */
+/* Including formats that this version does not know, or no longer has. */
 static void formats_that_differ_are_an_error_everywhere(void **state)
 {
     char text[256];
