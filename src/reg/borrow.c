@@ -108,7 +108,7 @@ static struct reg_far *borrow_new(struct aqi_reg *reg, uint32_t peer, uint64_t a
     return far;
 }
 
-/* The pieces to return so that one more may be held; false: too few are unused. */
+/* Choose pieces to return so that one more may be held; false: too few are unused. */
 static bool borrow_choose(const struct reg_peer *owner, struct reg_message *message)
 {
     struct reg_list *at = owner->unused.next;
@@ -182,7 +182,7 @@ aq_status aqi_reg_remote(struct aqi_reg *reg, uint32_t peer, uint64_t addr, uint
     return AQ_AGAIN;
 }
 
-/* Notify all that wait for it; each may be gone when its `ready` returns. */
+/* Notify all waiters; each may be freed when its `ready` returns. */
 static void borrow_tell(struct reg_far *far, aq_status status, aq_status ride_status)
 {
     struct aqi_reg_wait *wait = far->first;
@@ -226,7 +226,7 @@ aq_status reg_borrow_answer(struct aqi_reg *reg, uint32_t peer, const struct reg
     bool lent = wire->nbytes != 0, revoked = far->revoked;
     owner->asked--;
     owner->may = (uint32_t)aqi_min(wire->quota, reg->quota);
-    /* Send fewer requests while it has no room, and all again as soon as it has some. */
+    /* Send fewer requests while the owner has no room, and resume as soon as it has some. */
     owner->pauses = lent ? 0 : (uint32_t)aqi_min(2 * owner->pauses + 1, BORROW_PAUSE_MOST);
     owner->pause = owner->pauses;
     far->users = 1; /* keeps it alive during the notifications */
@@ -255,7 +255,7 @@ aq_status reg_borrow_revoked(struct aqi_reg *reg, uint32_t peer, const struct re
     struct reg_far *far = borrow_asked(reg, peer, serial);
     if (far == NULL) return AQ_OK; /* returned meanwhile */
     if (far->state == REG_ASKED) {
-        far->revoked = true; /* it has overtaken the answer */
+        far->revoked = true; /* the revocation has overtaken the answer */
     } else if (far->state == REG_HELD) {
         far->state = REG_GOING;
         far->users++;
@@ -284,7 +284,7 @@ void reg_borrow_peer_down(struct aqi_reg *reg, uint32_t peer)
         }
     }
     reg_peer_of(reg, peer)->asked = 0;
-    while (told != NULL) { /* these may return others, so everything else is done before */
+    while (told != NULL) { /* these may release others, so everything else is done first */
         struct aqi_reg_wait *wait = told;
         told = told->next;
         wait->ride_status = AQ_EPEER;

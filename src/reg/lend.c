@@ -16,7 +16,7 @@ static struct reg_hold *lend_find(const struct aqi_reg *reg, uint32_t peer, uint
     return NULL;
 }
 
-/* The peer does not hold it any more. */
+/* The peer no longer holds the piece. */
 static void lend_end(struct aqi_reg *reg, struct reg_hold *hold)
 {
     struct reg_pin *pin = hold->pin;

@@ -12,8 +12,8 @@
 #define LIMITS_MAX "2/3"
 
 /*
- * The share, in sixteenths, of what may be pinned that peers may hold: if segments are registered
- * on demand, the one documented for vapi-conduit; and if they are registered from the start.
+ * The share of pinnable memory that peers may hold, in sixteenths: if segments are registered on
+ * demand (as documented for vapi-conduit), and if they are registered from the start.
  */
 enum { LIMITS_MAIN_ON_DEMAND = 12, LIMITS_MAIN_ELSE = 1, LIMITS_PARTS = 16, LIMITS_STEPS = 64 };
 

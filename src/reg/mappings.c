@@ -94,8 +94,10 @@ static void mappings_take(void *arg, const struct mappings_line *line)
     at->own.to = range->to;
 }
 
-/* Without stdio, whose buffer might be allocated in the memory being examined. False: not all could
- * be read. */
+/*
+ * Without stdio, whose buffer might be allocated in the memory being examined. Returns false if not
+ * all could be read.
+ */
 static bool mappings_walk(void (*take)(void *arg, const struct mappings_line *line), void *arg)
 {
     char text[MAPPINGS_TEXT];

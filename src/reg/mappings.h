@@ -17,9 +17,9 @@ struct reg_mapped {
 uint64_t reg_mappings_find(uint64_t from, uint64_t to, struct reg_mapped *mapped);
 
 /*
- * Extend `range` by what lies around its ends if that may be one mapping with what lies inside:
- * private anonymous memory of any protection, or the continuation of a file. Returns whether
- * there was any. Allocates nothing.
+ * Extend `range` by memory around its ends that may be one mapping with the memory inside: private
+ * anonymous memory of any protection, or the continuation of a file. Returns whether there was any.
+ * Allocates nothing.
  */
 bool reg_mappings_complete(struct reg_range *range);
 

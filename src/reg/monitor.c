@@ -167,7 +167,7 @@ static bool monitor_watches(const struct aqi_monitor *monitor, uint64_t from, ui
     return true;
 }
 
-/* Pieces from `*first` on; false: more than there are bits for, which means all. */
+/* Get the pieces of a range; false: there are more of them than bits, which means all. */
 static bool monitor_pieces(uint64_t from, uint64_t to, uint64_t *first, uint64_t *count)
 {
     *first = from >> MONITOR_PIECE_SHIFT;
@@ -192,7 +192,7 @@ static bool monitor_is_touched(const struct aqi_monitor *monitor, uint64_t from,
     return false;
 }
 
-/* False: it is not all private anonymous memory, or the budget of lines is spent. */
+/* Returns false if not all of it is private anonymous memory, or the budget of lines is spent. */
 static bool monitor_look(struct aqi_monitor *monitor, uint64_t from, uint64_t to,
                          struct reg_mapped *mapped)
 {
@@ -233,7 +233,7 @@ static void monitor_take(struct aqi_monitor *monitor)
         }
         if (monitor_is_touched(monitor, from, to)) monitor_add(monitor, from, to);
         if (message.event != UFFD_EVENT_REMOVE)
-            reg_ranges_take(&monitor->watched, from, to); /* there may be others now */
+            reg_ranges_take(&monitor->watched, from, to); /* other mappings may be there now */
     }
     pthread_mutex_unlock(&monitor->lock);
 }
@@ -260,7 +260,7 @@ static int monitor_descriptor(char *why, size_t len)
     return -1;
 }
 
-/* Prevents forks while it is opened or closed. */
+/* Forks wait while the descriptor is opened or closed. */
 static int monitor_open_fd(struct aqi_monitor *monitor, char *why, size_t len)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -276,7 +276,7 @@ static int monitor_open_fd(struct aqi_monitor *monitor, char *why, size_t len)
     return err;
 }
 
-/* Threads that still wait for it continue. */
+/* Threads that still wait for their events to be read continue. */
 static void monitor_close_fd(struct aqi_monitor *monitor)
 {
     pthread_mutex_lock(&monitor_all_lock);
@@ -296,7 +296,9 @@ static bool monitor_changing(const struct aqi_monitor *monitor)
            errno == EAGAIN;
 }
 
-/* Only what can be registered is not another's, which some kernels would unregister. */
+/*
+ * Register first: that fails for memory registered by others, which some kernels would unregister.
+ */
 static void monitor_unwatch(void *arg, const struct reg_range *range)
 {
     const struct aqi_monitor *monitor = arg;
@@ -309,8 +311,9 @@ static void monitor_unwatch(void *arg, const struct reg_range *range)
 }
 
 /*
- * Closing the descriptor does that, unless a child has it, too, that was not made by the C
- * library's fork (see above) and has not called exec: then threads that unmap would wait for it.
+ * Closing the descriptor would suffice, unless a child that was not made by the C library's fork
+ * (see above) still has it, because it has not called exec: then threads that unmap would wait for
+ * it.
  */
 static void monitor_unwatch_all(struct aqi_monitor *monitor)
 {
@@ -389,7 +392,7 @@ void aqi_monitor_close(struct aqi_monitor *monitor)
     free(monitor);
 }
 
-/* Whether we have. */
+/* Whether the range is remembered as watched. Marks it as touched. */
 static bool monitor_remembers(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     pthread_mutex_lock(&monitor->lock);
@@ -419,8 +422,9 @@ static bool monitor_has_room(const struct aqi_monitor *monitor)
 }
 
 /*
- * It is surrounded by unmapped space and may just have grown. Adjacent memory may be of a kind that
- * cannot be watched, or be watched by others. NULL: not even the memory itself can be.
+ * Register as much as possible. Unmapped space around it is included, since the memory may just
+ * have grown into it. Adjacent memory may be of a kind that cannot be watched, or be watched by
+ * others. NULL: not even the memory itself can be registered.
  */
 static const struct reg_range *monitor_register_most(const struct aqi_monitor *monitor,
                                                      const struct reg_mapped *mapped)
@@ -440,8 +444,8 @@ static bool monitor_alone(void)
 
 /*
  * Another thread may have changed the mappings after they were looked up: then the range may end
- * inside a mapping of it, which is split, so that mremap refuses it. The pages of the halves merge
- * again if both are watched.
+ * inside one of its mappings, which is split, so that mremap refuses it. The pages of the halves
+ * merge again if both are watched.
  */
 static void monitor_complete(const struct aqi_monitor *monitor, struct reg_range watched)
 {

@@ -40,8 +40,8 @@ bool aqi_monitor_check(char *why, size_t len);
 bool aqi_monitor_watch(struct aqi_monitor *monitor, uint64_t addr, uint64_t len);
 
 /*
- * Get the next range that has changed; false: there is none. Every call that changed watched memory
- * and returned before this one began has been reported then. Any thread.
+ * Get the next range that has changed. Returns false if there is none; then every call that changed
+ * watched memory and returned before this one began has been reported. Any thread.
  */
 bool aqi_monitor_next(struct aqi_monitor *monitor, uint64_t *addr, uint64_t *len);
 

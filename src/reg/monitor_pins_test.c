@@ -1,8 +1,8 @@
 /*
- * Twin of monitor.c: whatever replaces a page that is pinned is reported, as the kernel itself
- * shows. A page is pinned as by an adapter (io_uring's registered buffers), watched, and changed in
- * every way that there is; then what is written at its address either shows in the pinned page, or
- * there was a report. What the kernel does not report is in docs/architecture.md.
+ * Tests monitor.c: whatever replaces a pinned page is reported, as the kernel itself shows. A page
+ * is pinned as by an adapter (io_uring's registered buffers), watched, and changed in every
+ * possible way; then data written at its address either shows in the pinned page, or the change was
+ * reported. docs/architecture.md lists what the kernel does not report.
  */
 #include "reg/monitor.h"
 
@@ -55,7 +55,7 @@ static unsigned *word(unsigned char *in, unsigned offset)
     return (unsigned *)(void *)(in + offset);
 }
 
-/* False: the kernel does not do that. */
+/* Returns false if the kernel cannot do that. */
 static bool pin(void *memory)
 {
     struct iovec buffer = {.iov_base = memory, .iov_len = page};

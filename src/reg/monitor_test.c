@@ -145,7 +145,7 @@ static unsigned mappings_of(const char *at, size_t len)
     return count;
 }
 
-/* Space with nothing adjacent. */
+/* Map memory with unmapped space around it. */
 static char *map_apart(size_t len, int protection)
 {
     char *at = mmap(NULL, len + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -155,7 +155,7 @@ static char *map_apart(size_t len, int protection)
     return at + 4096;
 }
 
-/* So the program's own mremap works as it would without the monitor. */
+/* So that the program's own mremap works as it would without the monitor. */
 static void mappings_stay_whole(void **unused)
 {
     (void)unused;
@@ -347,7 +347,7 @@ static void it_is_closed_though_its_own_stack_is_watched(void **unused)
     for (unsigned i = 0; i < count; i++)
         (void)aqi_monitor_watch(other, ranges[i][0], ranges[i][1] - ranges[i][0]);
     assert_true(aqi_monitor_watch(other, (uint64_t)(uintptr_t)line, sizeof(line)));
-    aqi_monitor_close(other); /* comes back */
+    aqi_monitor_close(other); /* returns */
 }
 
 static void what_waits_is_told_cheaply(void **unused)
@@ -399,13 +399,13 @@ static void a_child_that_stays_does_not_listen(void **unused)
     }
     close(ends[0]);
     aqi_monitor_close(other);
-    assert_int_equal(munmap(at, SIZE), 0); /* comes back */
+    assert_int_equal(munmap(at, SIZE), 0); /* returns */
     close(ends[1]);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
 }
 
-/* One that was made without the C library, and so has a copy of the descriptor. */
+/* A child made without the C library, which therefore has a copy of the descriptor. */
 static void a_child_of_a_system_call_does_not_listen(void **unused)
 {
     (void)unused;
@@ -426,7 +426,7 @@ static void a_child_of_a_system_call_does_not_listen(void **unused)
         syscall(SYS_exit_group, syscall(SYS_read, ends[0], &status, 1) != 0);
     }
     close(ends[0]);
-    aqi_monitor_close(other); /* comes back, as do these */
+    aqi_monitor_close(other); /* returns, as do these */
     assert_int_equal(munmap(at, SIZE), 0);
     assert_int_equal(munmap(moved, 1 << 20), 0);
     close(ends[1]);
@@ -517,8 +517,8 @@ static void unmap_and_tell(char *at, size_t len)
 }
 
 /*
- * How often what is then at `at` is several mappings, if `change` runs while memory becomes
- * watched that is followed by a hole and by other memory.
+ * How often the memory at `at` consists of several mappings after `change` has run while memory
+ * became watched that is followed by a hole and by other memory.
  */
 static unsigned count_splits(void (*change)(void), size_t hole, size_t at, size_t len)
 {

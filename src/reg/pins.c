@@ -61,7 +61,7 @@ static uint64_t pins_evict(struct aqi_reg *reg)
     return bytes;
 }
 
-/* Make room for a new piece: the pools together never exceed their sum. */
+/* Make room for a new piece: the pools together never exceed the sum of their limits. */
 static bool pins_make_room(struct aqi_reg *reg, uint64_t len, bool lent)
 {
     const struct aqi_reg_limits *limits = &reg->params.limits;
@@ -249,7 +249,8 @@ aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t
     if (!lent) reg->counts.misses++;
     if (how == AQI_REG_NEVER) return AQ_ENOTSUP;
     /*
-     * A piece that is not open to it as a whole, or for one use only, is pinned again for it alone.
+     * If the peer may not have all of the piece, or only for one use, its memory is pinned again
+     * for that peer alone.
      */
     if (found != NULL && how == AQI_REG_KEEP && pins_allowed(reg, who, found)) {
         if (found->holders == 0 &&
@@ -261,7 +262,7 @@ aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t
     return pins_make(reg, who, &range, how == AQI_REG_KEEP && found == NULL, pin);
 }
 
-/* It is not used any more, or only by peers that are to return it. */
+/* The piece is unused now, except perhaps by peers that are to return it. */
 static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
 {
     if (pin->users != 0) return;

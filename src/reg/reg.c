@@ -152,7 +152,7 @@ bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *mess
     return true;
 }
 
-/* True: it is sent, and the record may be gone. */
+/* Returns true if it was sent; then the record may have been freed. */
 static bool reg_send_owed(struct aqi_reg *reg, struct reg_owed *owed)
 {
     return owed->kind == REG_DROP ? reg_borrow_send(reg, owed) : reg_lend_send(reg, owed);
@@ -173,7 +173,7 @@ bool aqi_reg_progress(struct aqi_reg *reg)
         struct reg_owed *owed = REG_OF(struct reg_owed, link, next);
         struct reg_list *at = next;
         next = next->next;
-        /* Take it off the list before, since it may be gone afterwards. */
+        /* Remove it from the list first, since sending may free it. */
         reg_list_take(at);
         if (reg_send_owed(reg, owed)) continue;
         at->next = next;

@@ -94,8 +94,8 @@ struct aqi_reg_hooks {
      */
     aq_status (*send)(void *host, uint32_t peer, const void *bytes, size_t len);
     /*
-     * The data that came with a request of `peer` for memory from `addr` on: store or deliver it;
-     * nothing of it has been checked. The peer gets the returned status.
+     * The unchecked data that came with a request of `peer` for memory from `addr` on: store or
+     * deliver it. The peer gets the returned status.
      */
     aq_status (*ride)(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const void *bytes,
                       size_t nbytes);

@@ -70,7 +70,7 @@ struct reg_owed {
 struct reg_hold {
     struct reg_entry entry; /* by peer and serial */
     struct reg_owed answer, revoke;
-    struct reg_list link; /* of the pin */
+    struct reg_list link; /* in the list of the pin */
     struct reg_pin *pin;
     uint32_t peer;
     aq_status ride_status;
@@ -83,7 +83,7 @@ enum reg_far_state { REG_ASKED, REG_HELD, REG_GOING };
 struct reg_far {
     enum reg_side side; /* REG_THERE */
     struct reg_entry by_region, by_serial;
-    struct reg_list unused; /* of the peer, the least recently used first */
+    struct reg_list unused; /* in the list of the peer, least recently used first */
     struct reg_owed drop;
     uint32_t peer;
     enum reg_far_state state;
@@ -143,7 +143,8 @@ static inline bool reg_overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t 
 struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer); /* NULL: out of memory */
 void reg_catch_up(struct aqi_reg *reg);
 /*
- * Send it now or, if there is no room, by progress. The record that contains it stays until then.
+ * Send it now or, if there is no room, by progress. The record that contains it must stay until
+ * then.
  */
 void reg_owe(struct aqi_reg *reg, struct reg_owed *owed, uint32_t peer, enum reg_message_kind kind);
 bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
