@@ -15,8 +15,10 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
     aqi_am_encode_here(frame, am, source);
 }
 
-/* The value that an operation leaves behind where no instruction makes it, for one type, and the
- * operation. Integers wrap, so they are added up as unsigned ones. */
+/*
+ * The new value of an operation that has no instruction, for one type; and the operation itself.
+ * Integers wrap, so they are added as unsigned ones.
+ */
 #define COMBINE(name, word, type, sum_type)                                                        \
     static inline word am_combine_##name(uint8_t op, word old, word operand)                       \
     {                                                                                              \

@@ -1,4 +1,4 @@
-/* An active message on its way out or in, remote atomics as data, and their wire format. */
+/* Active messages in memory, remote atomics as data, and their wire format. */
 #ifndef AQI_TRANSPORT_AM_H
 #define AQI_TRANSPORT_AM_H
 
@@ -18,32 +18,34 @@ enum aqi_am_kind {
         4, /* payload in the message; fallback.c copies it out, then it is a Long */
     AQI_AM_LONG_HEADER =
         5, /* `nbytes` at `addr` were put before; fallback.c checks, then it is a Long */
-    AQI_AM_INTERNAL = 6, /* of fallback.c, in the shape of a Medium; never reaches the core */
-    AQI_AM_LONG_LATE = 7 /* as a Long header that to the handler is a reply, but it travels as a
-                            request: the request that it answers was given back before */
+    AQI_AM_INTERNAL = 6, /* fallback.c's, in the form of a Medium; never reaches the core */
+    AQI_AM_LONG_LATE = 7 /* a Long header that the handler sees as a reply, but that travels as a
+                            request: the request that it answers has got its credit back before */
 };
 
-/* Whether the payload travels in the message. (Not so for a Short, and for a Long put before.) */
+/*
+ * Whether the payload travels in the message. (It does not for a Short, or for a Long put before.)
+ */
 static inline bool aqi_am_has_payload(uint8_t kind)
 {
     return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
 }
 
-/* The one AQI_AM_INTERNAL of credit_gate.c: it carries credits and nothing else. */
+/* The AQI_AM_INTERNAL of credit_gate.c: it carries credits and nothing else. */
 #define AQI_AM_INTERNAL_CREDITS 0
-/* And one that every receiver drops, after its credits have been counted. */
+/* An AQI_AM_INTERNAL that every receiver drops after counting its credits. */
 #define AQI_AM_INTERNAL_VOID 255
 
 /*
- * Bits of `flags`. With AQI_AM_CREDITS the last argument is not the handler's: it is a word of
- * request credits that ride home, made and taken off by credit_gate.c. It may be the 18th, with the
- * number of an ordered message before it; frames need no more room for them, since the
- * payload after 16 arguments begins no earlier. What a peer adds beyond that fallback.c drops. (It
- * is an argument, not the idle `addr` of a Short or Medium, because replies of every kind carry it,
- * and a Long has an address.)
+ * Bits of `flags`. With AQI_AM_CREDITS the last argument is not the handler's: it is a word that
+ * returns request credits, added and removed by credit_gate.c. It may be the 18th argument, after
+ * the number of an ordered message; frames need no more room for these two, since the payload after
+ * 16 arguments begins no earlier. fallback.c drops messages with more. (It is an argument, not the
+ * unused `addr` of a Short or Medium, because replies of every kind carry it, and a Long has an
+ * address.)
  *
  * The other bits are the indices of the endpoints that the message goes to and comes from, which
- * arrive as they were sent. All of them 0, the first endpoints, is the usual case.
+ * arrive as they were sent. Usually all are 0: the first endpoints.
  */
 #define AQI_AM_IS_REPLY 0x1u
 #define AQI_AM_CREDITS  0x2u
@@ -78,22 +80,24 @@ struct aqi_am {
             uint8_t nargs;
             uint8_t flags;
         };
-        uint32_t head; /* the four, in one store: see aqi_am_head */
+        uint32_t head; /* all four, in one store: see aqi_am_head */
     };
     uint32_t nbytes; /* of payload */
     uint64_t addr;   /* Long: its destination in the receiver */
     const int32_t *args;
-    const void *payload; /* out: the source. In: library buffer, or for a Long the destination */
+    const void *payload; /* outgoing: the source; incoming: a buffer, or a Long's destination */
 };
 
-/* Bytes of payload that travel with it. Most have none, whatever their kind. */
+/* Bytes of payload that travel with the message: for most, of whatever kind, none. */
 static inline size_t aqi_am_payload(const struct aqi_am *am)
 {
     return am->nbytes != 0 && aqi_am_has_payload(am->kind) ? am->nbytes : 0;
 }
 
-/* Make a copy that outlives the call, with the arguments in `args` and the payload, if any, in
- * `payload`. */
+/*
+ * Make a copy that outlives the call; its arguments are in `args`, and its payload, if any, is in
+ * `payload`.
+ */
 static inline void aqi_am_keep(struct aqi_am *copy, const struct aqi_am *am, int32_t *args,
                                void *payload)
 {
@@ -133,14 +137,14 @@ struct aqi_am_wire {
         struct {
             uint8_t kind, handler, nargs, flags;
         };
-        uint32_t head; /* the four, as in a struct aqi_am */
+        uint32_t head; /* all four, as in struct aqi_am */
     };
     uint32_t source;
     uint32_t nbytes;
     uint64_t addr;
 };
 static_assert(sizeof(struct aqi_am_wire) == 24, "the wire header has no padding");
-/* The wire is little-endian, and so are all machines we build on; a swap would go here. */
+/* The wire is little-endian, as are all supported machines; a byte swap would go here. */
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "wire structs are read in place");
 static_assert(offsetof(struct aqi_am_wire, addr) == 16, "wire layout");
 
@@ -167,7 +171,7 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
 /* Write header and arguments (not stamp, not payload) to `frame`, which has room for them. */
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source);
 
-/* Inline versions of the same two, for short paths. */
+/* Inline versions of these two, for short paths. */
 static AQI_INLINE aq_status aqi_am_decode_here(const void *frame, size_t len, size_t max_payload,
                                                struct aqi_am *am, uint32_t *source)
 {
@@ -201,7 +205,7 @@ static inline void aqi_am_encode_here(void *frame, const struct aqi_am *am, uint
     wire->addr = am->addr;
     unsigned char *to = (unsigned char *)(wire + 1);
     const unsigned char *from = (const unsigned char *)am->args;
-    /* At most 18, copied by the bits of their count: a loop would take longer to begin and end. */
+    /* At most 18, copied by the bits of their count, which is faster than a loop. */
     for (unsigned n = 16, count = am->nargs; n != 0; n >>= 1) {
         if ((count & n) == 0) continue;
         memcpy(to, from, 4u * n);
@@ -225,10 +229,10 @@ static inline size_t aqi_atomic_size(uint8_t type)
 }
 
 /*
- * Perform it on memory of this process with the processor's atomics (sequentially consistent);
- * transports that do not leave it to the network, and fallback.c, all end here, so they are
- * coherent. Returns the old value's bytes. `req` was checked by aqi_atomic_valid and `at` is
- * aligned.
+ * Perform an operation on memory of this process with the processor's atomics (sequentially
+ * consistent). Transports that do not leave atomics to the network, and fallback.c, all end up
+ * here, so they are coherent. Returns the bytes of the old value. `req` was checked by
+ * aqi_atomic_valid, and `at` is aligned.
  */
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
 uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t operand1, uint64_t operand2);

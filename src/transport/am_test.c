@@ -54,7 +54,7 @@ static void refuses(void **state)
         {4, 256, 8},            /* no such kind */
         {6, 256, 19},           /* arguments */
         {6, 24 + 4 * 3 - 1, 3}, /* arguments beyond the end */
-        {7, 256, 2},            /* a word of credits, and no argument */
+        {7, 256, 2},            /* a word of credits, but no argument */
         {13, 256, 0x20},        /* 8192 + bytes of payload */
         {0, 23, 0},             /* not even a header */
     };
@@ -79,7 +79,7 @@ static void short_has_no_payload(void **state)
     assert_int_equal(aqi_am_decode(frame, sizeof(frame), 8192, &out, &source), AQ_EPROTO);
 }
 
-/* Layers may add to 16 arguments, and a reply is never late. */
+/* Layers may add to the 16 arguments, and a late Long is no reply. */
 static void flags_are_checked(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
  * The handshake messages by which two processes that were not started together become connected, as
- * bytes: fixed-width little-endian fields, then an address, a key and data. Nothing in one is
+ * bytes: fixed-width little-endian fields, then an address, a key and data. Their contents are not
  * trusted.
  *
  *   client                      server
@@ -29,7 +29,7 @@ enum aqi_hello_type {
     AQI_HELLO_END
 };
 
-/* Traits of a connection, as its caller wants them. */
+/* Traits of a connection that its caller requests. */
 #define AQI_HELLO_ORDERED    0x1u
 #define AQI_HELLO_UNRELIABLE 0x2u
 #define AQI_HELLO_TRAITS     0x3u
@@ -37,19 +37,19 @@ enum aqi_hello_type {
 struct aqi_hello {
     uint16_t version; /* decode only */
     uint8_t type;
-    uint8_t objects;   /* descriptors that come along: objects of the transport … */
-    uint8_t memory;    /* … and then, 0 or 1, the one that the segment lies in */
-    uint8_t bell;      /* … and then, 0 or 1, the sender's bell, to be rung … */
+    uint8_t objects;   /* descriptors sent along: objects of the transport … */
+    uint8_t memory;    /* … then, 0 or 1: the one that the segment lies in … */
+    uint8_t bell;      /* … then, 0 or 1: the sender's bell, to be rung … */
     uint32_t bell_bit; /* … with this bit (base/bell.h) */
-    uint8_t traits;    /* CALL: of the connection, AQI_HELLO_ORDERED, … */
+    uint8_t traits;    /* CALL: AQI_HELLO_ORDERED, … */
     /* CALL: the caller's versions of the formats "messages" and that of the transport. */
     uint8_t messages, transport;
     uint32_t code;  /* REFUSE: the program's own */
     int32_t status; /* REFUSE: an aq_status, below 0 */
-    /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; the smaller one is for
-     * both. */
+    /* CALL, ACCEPT: the largest Medium of the sender, a multiple of 64; both use the smaller
+     * one. */
     uint32_t max_medium;
-    /* The segment that the sender shows; size 0: none. */
+    /* The segment that the sender exposes; size 0: none. */
     uint64_t segment_addr, segment_size;
     uint64_t segment_offset; /* in its descriptor */
     const void *addr;        /* where the sender's transport receives */
@@ -58,7 +58,7 @@ struct aqi_hello {
     uint32_t addr_len, key_len, nbytes;
 };
 
-/* `buf` has room for AQI_HELLO_MAX bytes; returns how many it took. */
+/* `buf` has room for AQI_HELLO_MAX bytes; returns the length. */
 size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
 
 /*

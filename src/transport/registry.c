@@ -154,7 +154,7 @@ void aqi_tp_peer_down(struct aqi_tp *tp, uint32_t id)
 
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp)
 {
-    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* it will be notified */
+    if ((tp->ops.caps & AQI_CAP_ROOM) != 0) return false; /* room is announced */
     return aqi_fallback_waits(tp->fallback);
 }
 

@@ -1,12 +1,12 @@
 /*
- * The rendezvous of a transport with processes that were not started with ours: the optional group
- * of operations behind AQI_CAP_RENDEZVOUS, beside the table of transport.h.
+ * The rendezvous of a transport with processes that were not started together with this one: the
+ * optional group of operations behind AQI_CAP_RENDEZVOUS, in addition to the table in transport.h.
  *
- * A transport only carries messages (hello.h says what is in them) between a listener's URI and its
- * callers; each conversation is a *control channel*. The core does the rest, the same for all
- * transports: it opens a transport of two ranks for each connection, with what the messages bring,
- * retries, times out, accepts and refuses. The channel stays for the life of the connection and is
- * how the end of the other process is noticed without traffic.
+ * A transport only carries messages (defined in hello.h) between a listener's URI and its callers;
+ * each conversation is a *control channel*. The core does the rest, in the same way for all
+ * transports: it opens a transport of two ranks for each connection, with the data from the
+ * messages, retries, times out, accepts and refuses. The channel lives as long as the connection,
+ * and reveals the end of the other process without traffic.
  *
  * Threads. The caller makes one call at a time, so no lock is needed; wait_fd may be called at any
  * time. Hooks are called from progress only, and may call send, close_channel, connect and
@@ -17,8 +17,8 @@
 
 #include "base/wire.h"
 
-#define AQI_RENDEZVOUS_FDS 4           /* objects of a transport that go with a message */
-#define AQI_HANDSHAKE_MAX  (40u << 10) /* bytes of a message; hello.h has less */
+#define AQI_RENDEZVOUS_FDS 4           /* objects of a transport sent with a message */
+#define AQI_HANDSHAKE_MAX  (40u << 10) /* bytes of a message; those of hello.h are smaller */
 
 struct aqi_transport;
 struct aqi_rendezvous;      /* an open rendezvous */
@@ -28,7 +28,7 @@ struct aqi_control_channel; /* a conversation with one other process */
 struct aqi_handshake {
     const void *bytes;
     size_t len;
-    int *fds; /* sending: borrowed. Receiving: to keep one, put -1 in its place */
+    int *fds; /* sending: borrowed. Receiving: to keep one, replace it by -1 */
     unsigned nfds;
 };
 
@@ -36,7 +36,8 @@ struct aqi_handshake {
 struct aqi_writer {
     int64_t pid;
     uint32_t uid;
-    bool ours; /* the same user, as the system says; or it has shown that it knows our secret */
+    bool ours; /* the same user, according to the system; or it has proved that it knows our secret
+                */
 };
 
 struct aqi_rendezvous_hooks {
@@ -49,10 +50,10 @@ struct aqi_rendezvous_hooks {
     void (*message)(void *arg, void *channel_user, const struct aqi_writer *writer,
                     struct aqi_handshake *message);
     /*
-     * The other side closed the channel, or its process has ended: nothing more arrives, and our
-     * end still has to be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER before
-     * any answer to connect: the call is lost; call again. AQ_EREFUSED: there is no listener. Any
-     * other status: the call cannot succeed.
+     * The other side closed the channel, or its process has ended: nothing more arrives, but our
+     * end must still be closed. `why` is text for users; NULL: nothing to add. AQ_EPEER before any
+     * answer to connect: the call is lost; call again. AQ_EREFUSED: there is no listener. Any other
+     * status: the call cannot succeed.
      */
     void (*closed)(void *arg, void *channel_user, aq_status status, const char *why);
     /*
@@ -64,14 +65,14 @@ struct aqi_rendezvous_hooks {
 };
 
 struct aqi_rendezvous_ops {
-    enum aqi_wire wire; /* the format of what the transport of a connection exchanges */
+    enum aqi_wire wire; /* the format of the data that transports of a connection exchange */
 
     aq_status (*open)(const struct aqi_rendezvous_hooks *hooks, struct aqi_rendezvous **rendezvous);
-    /* Ends listeners and channels that are left. Cannot fail. */
+    /* Closes all remaining listeners and channels. Cannot fail. */
     void (*close)(struct aqi_rendezvous *rendezvous);
 
     /*
-     * Listen at a URI "name://…"; NULL or one that ends with "/": the transport makes it unique.
+     * Listen at a URI "name://…"; if it is NULL or ends with "/", the transport makes it unique.
      * `uri_out` (AQI_URI_MAX) receives the URI for clients.
      *
      * @return AQ_ESTATE  Another listener has this URI.
@@ -92,8 +93,9 @@ struct aqi_rendezvous_ops {
                          const struct aqi_handshake *message, void *user,
                          struct aqi_control_channel **channel);
     /*
-     * In order. The last messages of a process that dies may get lost if the transport lingers.
-     * @return AQ_EPEER  It has closed it. Not logged.
+     * Messages arrive in order. The last ones of a process that dies may get lost if the transport
+     * lingers.
+     * @return AQ_EPEER  The other side has closed the channel. Not logged.
      */
     aq_status (*send)(struct aqi_control_channel *channel, const struct aqi_handshake *message);
     void (*close_channel)(struct aqi_control_channel *channel);
@@ -102,14 +104,14 @@ struct aqi_rendezvous_ops {
     unsigned (*progress)(struct aqi_rendezvous *rendezvous);
     /* Readable when progress has something to do. */
     int (*wait_fd)(struct aqi_rendezvous *rendezvous);
-    /* The text for users about a call that was not answered in time. */
+    /* Get the text for users about a call that was not answered in time. */
     void (*unanswered)(struct aqi_control_channel *channel, char *why, size_t len);
-    /* Whether it can be known if a writer is `ours`. */
+    /* Whether this transport can know if a writer is `ours`. */
     bool (*knows_writers)(const struct aqi_rendezvous *rendezvous);
     bool objects; /* descriptors can travel with messages; else they are AQ_ENOTSUP */
     /* Opens connections with groups, by params.towards (AQI_CAP_GROUP). NULL: there are none. */
     const struct aqi_transport *group;
-    bool lingers; /* the last messages may have to be sent again: progress after close_channel */
+    bool lingers; /* the last messages may need retransmission: progress after close_channel */
 };
 
 #endif

@@ -1,59 +1,59 @@
 /*
- * The transport contract: everything the core wants of a network.
+ * The transport contract: everything that the core requires of a network.
  *
- * A transport is a folder with one `const struct aqi_transport`. Required operations must be there;
- * an optional one that is absent is supplied by fallback.c when the transport is opened, so no
- * caller ever tests for NULL. Every capability bit is checked against its operation (registry.c).
+ * A transport is a folder with one `const struct aqi_transport`. Required operations must be
+ * present; missing optional ones are supplied by fallback.c when the transport is opened, so
+ * callers never test for NULL. Every capability bit is checked against its operation (registry.c).
  *
  * Threads. With `params.threads` false all calls come from one thread at a time and a transport
  * needs no lock. With it true, any thread may make any call at any time, except open and close.
  *
- * Receive buffers. A handler may take long and may wait for room in its reply, and meanwhile the
+ * Receive buffers. A handler may run for long, and may wait for room for its reply; meanwhile, the
  * network must not stall. So:
- *   - Handlers run in progress only. In one thread a handler nests in another only by
- *     progress(REPLIES), which runs those of replies, and these send nothing: a request's handler
- *     never nests in one. With threads, each runs one such stack.
- *   - While a handler runs, its message stays intact, and peers may go on sending: each, including
- *     the sender of the message, up to AQI_LEAST_ROOM requests beyond those whose handlers run
- *     (with AQI_CAP_CREDITS: up to the depth in all), without being refused, although this process
- *     looks at none of them.
+ *   - Handlers run in progress only. Within a thread, handlers nest only by progress(REPLIES),
+ *     which runs those of replies, and these send nothing: a request's handler never nests in
+ *     another. Each thread has a separate stack of handlers.
+ *   - While a handler runs, its message stays intact, and peers may continue to send, although this
+ *     process takes nothing: each peer, including the sender of the message, may send up to
+ *     AQI_LEAST_ROOM requests beyond those whose handlers run (with AQI_CAP_CREDITS: up to the
+ *     depth in total) without being refused.
  *   - Where receive buffers are posted, the buffer of a request is replaced before its handler
- *     runs, since the reply (or the hidden one) allows the peer its next request. The replacement
+ *     runs, since the reply (even a hidden one) allows the peer its next request. The replacement
  *     is a spare; there are as many spares as handlers that may run at once. If no spare is left,
  *     the message is copied out to the heap and its own buffer posted again at once. Several
  *     messages taken in one round of progress pass one spare along: the buffer of one becomes the
  *     replacement of the next.
  *   - A reply's buffer is posted before the request is sent, and need not be replaced.
- *   - Where any of thousands of peers may send, room for each would take too much memory, so they
- *     share a pool of limits.pool messages. A request that finds it full is neither lost nor
- *     acknowledged: its sender keeps it or gets AQ_AGAIN, and sends it again. While more is wanted
- *     than there is, no peer holds more than AQI_LEAST_ROOM places, and a place that becomes free
- *     goes to the peer that has waited longest. Replies, acknowledgements and all other answers to
- *     a request never need the pool: the sender of a request sets room aside for its answer.
+ *   - Where any of thousands of peers may send, separate room for each would take too much memory,
+ *     so they share a pool of limits.pool messages. A request that finds it full is neither lost
+ *     nor acknowledged: its sender keeps it or gets AQ_AGAIN, and sends it again. While demand
+ *     exceeds the pool, no peer holds more than AQI_LEAST_ROOM places, and a freed place goes to
+ *     the peer that has waited longest. Replies, acknowledgements and all other answers to a
+ *     request never need the pool: the sender of a request reserves room for its answer.
  * tests/contract, "a slow handler stalls no peer", holds every transport to it.
  *
  * Completion. An operation is complete when its bytes are visible to the processor of the target,
- * however it learns of them: by a later message, a flag, or a barrier over another network. It is
- * not enough that the network has taken or acknowledged them. If the completions of a provider mean
- * less, the transport asks it for more (FI_DELIVERY_COMPLETE) or makes sure itself, by a read
- * behind the write, before it counts down. A get or an atomic operation is complete when its result
- * is visible here.
+ * however the target learns of them: by a later message, a flag, or a barrier over another network.
+ * It is not enough that the network has taken or acknowledged them. If the completions of a
+ * provider guarantee less, the transport requests more (FI_DELIVERY_COMPLETE) or enforces it, by a
+ * read after the write, before it counts down. A get or an atomic operation is complete when its
+ * result is visible here.
  *
  * Time. No protocol reads a clock: the time is an argument of progress, and next_deadline says when
- * progress must be called although nothing arrives (AQI_CAP_TIMERS). Anything begun by a call other
- * than progress is timed from the next progress on. So a whole network can run in virtual time.
+ * progress must be called although nothing arrives (AQI_CAP_TIMERS). Operations begun by any other
+ * call are timed from the next progress on. So a whole network can run in virtual time.
  *
- * Liveness. Silence of a peer means nothing: it may compute, be stopped, or swap. What is under way
- * to it stays under way, and is sent again with growing pauses, until it answers or the job reports
- * it dead (disconnect). peer_lost is for what is certain: its process has ended, its address is
- * taken by another one, the connection is broken and cannot be made anew. Only a transport with
- * AQI_CAP_LIVENESS, for use without a job that knows, declares silent peers dead, within a bounded
- * time that is a setting of its own.
+ * Liveness. The silence of a peer proves nothing: it may be computing, stopped, or swapping.
+ * Messages in flight to it stay in flight, and are retransmitted with growing pauses, until it
+ * answers or the job reports it dead (disconnect). peer_lost is for certain losses only: the
+ * process has ended, another one has its address, or the connection is broken and cannot be
+ * re-established. Only a transport with AQI_CAP_LIVENESS, for use without a job that detects
+ * deaths, declares silent peers dead, within a bounded time that has its own setting.
  *
- * Threads and rails. Striping over several ports is the transport's own business: keys and
- * addresses are long enough for one part per rail. One that has a queue or a domain for each thread
- * picks it by aqi_tp_thread; it still locks each, since there may be more threads than queues, and
- * progress still completes what other threads began, if only every few calls.
+ * Threads and rails. Striping over several ports is up to the transport: keys and addresses have
+ * room for one part per rail. A transport with a queue or domain per thread selects it by
+ * aqi_tp_thread; it still locks each, since there may be more threads than queues, and progress
+ * still completes operations of other threads, if only every few calls.
  *
  * Return values. AQ_OK: done or begun. AQ_AGAIN: no room now, nothing happened; the caller makes
  * progress and tries again. Negative: failed for good; the transport has logged the cause.
@@ -69,23 +69,22 @@
 struct aqi_tp; /* an open transport */
 
 /*
- * A process that an open transport can reach: the first member of the transport's own struct. What
- * messages to it and from it may carry, alike at both ends: connect sets what is less than the
- * transport's limits.
+ * A process that an open transport can reach: the first member of the transport's own struct. The
+ * limits of messages to and from it are the same at both ends: connect sets those that are lower
+ * than the transport's.
  */
 struct aqi_peer {
     uint32_t id;         /* as given to connect */
     uint32_t max_medium; /* these three as in struct aqi_tp_limits; 0: as there */
     uint32_t max_piece;
     size_t max_long;
-    struct aqi_bell_rope bell; /* AQI_CAP_REST: the peer's, set by the opener; or none */
+    struct aqi_bell_rope bell; /* AQI_CAP_REST: for the peer's bell, set by the opener; or none */
 };
 
 /*
  * Memory of this process that is registered, as mem_reg returns it: the first member of the
- * transport's own struct. The bytes of the key are what peers need; with several rails they hold a
- * part for each. The rest (local keys, descriptors) stays in the struct and is named by operations
- * on this memory.
+ * transport's own struct. Peers need the bytes of the key, which have a part for each rail. The
+ * rest (local keys, descriptors) stays in the struct, which is passed to operations on this memory.
  */
 struct aqi_mem {
     void *addr;
@@ -101,17 +100,17 @@ struct aqi_rmem {
     size_t len;
 };
 
-#define AQI_LEAST_ROOM  8   /* requests to a peer that find room whatever it does */
-#define AQI_URI_MAX     256 /* bytes of a URI that people use, with its NUL */
+#define AQI_LEAST_ROOM  8   /* requests to a peer that always find room, whatever it does */
+#define AQI_URI_MAX     256 /* bytes of a URI, with its NUL */
 #define AQI_ADDR_MAX    256 /* bytes of an address; 0 bytes are none */
 #define AQI_KEY_MAX     256 /* bytes of a memory key */
 #define AQI_TICKET      4   /* words by which a peer names a region */
-#define AQI_PUT_COPIED  8   /* a put of at most so many bytes has copied its source on return */
+#define AQI_PUT_COPIED  8   /* a put of up to this many bytes has copied its source on return */
 #define AQI_NO_DEADLINE UINT64_MAX
 
 /*
- * The two counters of an operation: events still to come before its source may be reused, and
- * before it is complete. The caller that starts an operation adds; the transport subtracts.
+ * The two counters of an operation: events outstanding before its source may be reused, and before
+ * it is complete. The caller that starts an operation adds; the transport subtracts.
  */
 struct aqi_comp {
     _Atomic uint32_t local;
@@ -120,7 +119,7 @@ struct aqi_comp {
     uint32_t shared;        /* several threads may touch it: real read-modify-write */
 };
 
-/* In `shared`, of a message: `local` waits until the peer's library has the message. */
+/* In `shared`, for a message: `local` counts down only when the peer's library has the message. */
 #define AQI_COMP_TOLD 2u
 
 static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter, uint32_t n)
@@ -145,7 +144,7 @@ static inline void aqi_comp_remote(struct aqi_comp *comp)
     if (comp != NULL) aqi_comp_add(comp, &comp->remote, UINT32_MAX);
 }
 
-/* A put is complete that was not even locally complete before: count down both at once. */
+/* A put completes locally and remotely at once: count down both. */
 static inline void aqi_comp_put(struct aqi_comp *comp)
 {
     if (comp == NULL) return;
@@ -179,24 +178,22 @@ enum aqi_caps {
     AQI_CAP_REG = 1u << 7,         /* mem_reg, mem_dereg, mem_map, mem_unmap */
     AQI_CAP_WAIT_FD = 1u << 8,     /* wait_fd, arm */
     AQI_CAP_FILL = 1u << 9,        /* fill */
-    AQI_CAP_CREDITS = 1u << 10,    /* requests under way must be bounded, since receive buffers are
-                                     posted: credit_gate.h says to what, and what it promises */
+    AQI_CAP_CREDITS = 1u << 10,    /* requests in flight must be bounded, since receive buffers are
+                                      posted: see credit_gate.h for the bounds */
     AQI_CAP_RENDEZVOUS = 1u << 12, /* rendezvous: connections of programs not started together */
     AQI_CAP_MEM_FD = 1u << 13,     /* mem_fd */
     AQI_CAP_PULL = 1u << 14,       /* pull */
     AQI_CAP_ROWS = 1u << 15,       /* put_rows, get_rows */
     AQI_CAP_TIMERS = 1u << 16,     /* next_deadline; else `now` may be 0 */
     AQI_CAP_LIVENESS = 1u << 17,   /* declares silent peers dead: see "Liveness" */
-    AQI_CAP_ROOM = 1u << 18,  /* room announces itself: after AQ_AGAIN, wait_fd becomes readable
-                                 while armed when there is some (else a thread that waits for
-                                 room naps) */
-    AQI_CAP_LOCAL = 1u << 19, /* operations go better when the caller names the aqi_mem of its own
-                                memory (else it is not looked for) */
+    AQI_CAP_ROOM = 1u << 18, /* room is announced: after AQ_AGAIN, an armed wait_fd becomes readable
+                                when there is some (else a thread that waits for room naps) */
+    AQI_CAP_LOCAL = 1u << 19, /* operations are faster if the caller passes the aqi_mem of local
+                                 memory (else callers do not look it up) */
     AQI_CAP_REST = 1u << 21,  /* rest */
-    AQI_CAP_GROUP = 1u << 22, /* the peer is a group: Short and Medium requests get to some of its
-                                 members, and nothing comes back from them */
-    AQI_CAP_FAR = 1u << 20    /* reaches other hosts: not opened where there are none, unless it is
-                                 requested by name */
+    AQI_CAP_GROUP = 1u << 22, /* the peer is a group: Short and Medium requests reach some of its
+                                 members, which never answer */
+    AQI_CAP_FAR = 1u << 20    /* reaches other hosts: opened if there are any, or on request */
 };
 
 /* The work that progress may do. */
@@ -206,8 +203,7 @@ enum aqi_progress_mode {
                             only */
 };
 
-/* How a transport begins to rest, in this order with a barrier of all processors before the check;
- * and ends. */
+/* The steps of resting: begin; after a barrier on all processors, check; end. */
 enum aqi_rest { AQI_REST_BEGIN, AQI_REST_CHECK, AQI_REST_END };
 
 /* Calls from the transport up to its opener. */
@@ -223,43 +219,45 @@ struct aqi_tp_hooks {
      * progress(ALL) only, with no lock held.
      */
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
-    void *arg; /* of the two above: a layer in between puts its own in their place */
+    void *arg; /* for these two; each layer substitutes its own */
 
-    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost, from
-     * which it may not return. NULL: that is no different from other losses. */
+    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost, and may
+     * not return. NULL: handled like any other loss. */
     void (*unreached)(void *host, uint32_t id, const char *why);
 
     /*
-     * Whether a peer may write or read [addr, addr + len) of this process. For what fallback.c
-     * serves.
+     * Whether a peer may write or read [addr, addr + len) of this process; for requests that
+     * fallback.c serves.
      */
     bool (*range_ok)(void *host, uint64_t addr, size_t len);
     /*
-     * Where a peer may write, or read, `len` bytes at `offset` of the region that the ticket names.
-     * For aqi_tp_region; NULL: there are no regions. AQ_ERANGE; AQ_EACCESS: not with this ticket.
+     * Set `*at` to where a peer may write, or read, `len` bytes at `offset` of the region that the
+     * ticket names. For aqi_tp_region; NULL: there are no regions. Returns AQ_ERANGE, or AQ_EACCESS
+     * if the ticket does not allow it.
      */
     aq_status (*region)(void *host, const uint32_t ticket[AQI_TICKET], uint64_t offset, size_t len,
                         bool write, void **at);
     /* Take part in creating one shared object of `bytes` for all ranks of this host (collective).
      */
     aq_status (*share)(void *host, const char *name, size_t bytes, int *fd);
-    /* Called in each round of a wait for room in a reply: looks at the control channel, yields. */
+    /* Called in each round of a wait for room for a reply: checks the control channel, yields. */
     void (*relax)(void *host, unsigned round);
     /*
-     * The address of `id` for this transport, as its `address` gave it: `*len` is the room in
-     * `addr`, then the bytes; 0: it has none. From connect, and from any later call: a transport
-     * may ask on first use. Never blocks. AQ_AGAIN: it is being fetched, ask again in a later call.
+     * Get the address of `id` for this transport, as its `address` wrote it: `*len` is the room in
+     * `addr`, then the length; 0: it has none. Called from connect or later, since a transport may
+     * ask on first use. Never blocks. Returns AQ_AGAIN while the address is being fetched: ask
+     * again in a later call.
      */
     aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
-    /* The time, for a progress that a layer below makes of its own accord, and for what leaves
-     * outside of progress. */
+    /* The time, for progress calls that a lower layer makes by itself, and for packets sent outside
+     * of progress. */
     uint64_t (*now)(void *host);
-    void *host; /* of the six above, from every caller */
+    void *host; /* for the hooks since `arg`, from every caller */
 
     /*
-     * Of fallback.c, for a put or get that was taken on and can after all not be done: carry this
-     * part of it in messages. The caller has added to the counters, as for put and get, which says
-     * the rest. From progress(ALL), with no lock held.
+     * Set by fallback.c, for a put or get that was accepted but turns out not to be possible: carry
+     * this part of it in messages. As with put and get (see there), the caller has added to the
+     * counters. Called from progress(ALL), with no lock held.
      */
     aq_status (*by_messages)(void *messenger, uint32_t id, bool get, uint64_t addr, void *local,
                              size_t len, struct aqi_comp *comp);
@@ -268,11 +266,11 @@ struct aqi_tp_hooks {
 
 /* Limits on the requests of an endpoint (AQI_CAP_CREDITS); layers/credits.h keeps them. */
 struct aqi_credit_limits {
-    uint32_t depth;   /* requests under way to one peer; at least 1 */
-    uint32_t total;   /* to all peers; 0: as many as the depths allow */
+    uint32_t depth;   /* requests in flight to one peer; at least 1 */
+    uint32_t total;   /* in flight to all peers; 0: as many as the depths allow */
     uint32_t slack;   /* requests that may be banked for one peer */
     uint32_t largest; /* bytes of the largest request */
-    uint64_t bytes;   /* under way to one peer; 0: no limit */
+    uint64_t bytes;   /* in flight to one peer; 0: no limit */
 };
 
 /* The directions of a connection with a group. */
@@ -282,27 +280,29 @@ struct aqi_tp_params {
     struct aqi_tp_hooks hooks;
     uint32_t self;       /* our id, which peers get as `source` */
     uint32_t size;       /* ids are 0..size-1 */
-    uint32_t host;       /* which of the job's hosts this is: the same number, the same host */
-    uint32_t local_rank; /* our place among the ranks of this host */
+    uint32_t host;       /* number of this host in the job: equal numbers, same host */
+    uint32_t local_rank; /* our index among the ranks of this host */
     uint32_t local_size;
     bool threads;    /* several threads call at once */
     bool on_demand;  /* segments may be too large to be registered: modes large, everything */
-    bool stranger;   /* the peer may be another user: do nothing with our rights on its word */
-    bool ordered;    /* layers/order.h: of a transport of two ranks */
+    bool stranger;   /* the peer may be another user: do not use our privileges on its word */
+    bool ordered;    /* layers/order.h; only for a transport of two ranks */
     bool loose;      /* Short and Medium requests may get lost, and need not be acknowledged */
     uint8_t group;   /* AQI_CAP_GROUP: bits of enum aqi_group */
     uint8_t key[16]; /* the job's secret */
-    uint64_t reach_within_ns; /* a peer that was not reached so long after its first use is lost,
-                                 where the transport has to find out; 0: never */
-    size_t max_medium;        /* wanted; the transport may offer less, never below 512 */
-    size_t long_apart; /* Longs from this length on are put, and their header is sent by itself,
-                          also where both fit a message; 0: none */
-    /* The server's end of a connection: where the client's end receives, which it has opened with
-     * its settings: what both must have alike is as it is there. A stranger's word. Else NULL. */
+    uint64_t reach_within_ns; /* a peer that is not reached this long after its first use is lost,
+                                 if the transport can detect that; 0: never */
+    size_t max_medium;        /* requested; the transport may offer less, but at least 512 */
+    size_t long_apart;        /* Longs of at least this length are put, and their header is sent
+                                 separately, even if both fit a message; 0: none */
+    /* At the server's end of a connection: the address of the client's end, which was opened with
+     * the client's settings; properties that both ends must share are taken from there. Not
+     * trusted. Else NULL. */
     const void *like;
     size_t like_len;
-    const char *towards; /* the client's end of a connection: the URI that it calls. Else NULL */
-    /* AQI_CAP_REST: the opener's own, for what the transport notices by itself while it rests. */
+    const char *towards; /* at the client's end of a connection: the URI that it calls; else NULL */
+    /* AQI_CAP_REST: for the opener's bell, rung for events that the resting transport itself
+     * notices. */
     struct aqi_bell_rope bell;
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
@@ -315,18 +315,20 @@ struct aqi_tp_limits {
     /* Payload bytes of the internal messages that carry puts and gets, a multiple of 64 and not
      * below max_medium; 0: max_medium. */
     size_t max_piece;
-    /* AQI_CAP_CREDITS: requests to one peer for which its buffers suffice, and to all together for
-     * whose replies our own do; 0: what the credits say. */
+    /* AQI_CAP_CREDITS: the number of requests to one peer for which its buffers suffice, and to all
+     * peers for whose replies our own do; 0: no limit beyond params.credits. */
     uint32_t depth, total;
-    size_t packed; /* of a Long up to this the fallback layer makes one message; 0: max_medium */
-    size_t copied; /* of a Long up to this a copy costs less than to wait until its source may be
-                      reused; 0: of none */
-    uint32_t pool; /* messages that the peers' shared room holds; 0: each has room of its own */
+    size_t packed; /* up to this size, the fallback layer packs a Long into one message; 0:
+                      max_medium */
+    size_t copied; /* up to this size, copying a Long is cheaper than waiting until its source may
+                      be reused; 0: never */
+    uint32_t pool; /* messages that the pool shared by peers holds; 0: there is no pool */
 };
 
 /*
- * A row of a scattered transfer: `count` pieces of `len` bytes, each so many bytes after the one
- * before it, at the peer and here. Neither is 0. `skip` bytes of the first piece have been moved.
+ * A row of a scattered transfer: `count` pieces of `len` bytes (neither is 0), spaced `remote_step`
+ * bytes apart at the peer and `local_step` here. The first `skip` bytes of the first piece have
+ * been moved already.
  */
 struct aqi_row {
     uint64_t remote;
@@ -340,7 +342,7 @@ struct aqi_row {
 struct aqi_slot {
     void *payload; /* where the payload is to be written, 16-byte aligned */
     void *impl[2]; /* the transport's own */
-    /* Of credit_gate.c. */
+    /* For credit_gate.c. */
     uint64_t charged;
     bool is_request;
 };
@@ -355,16 +357,15 @@ struct aqi_tp_probe {
     bool bad_setting; /* not usable because of an invalid setting, named in the reason */
     char reason[320]; /* why not, or what would make it faster; "" */
     char device[64];
-    size_t max_medium; /* where there is a limit of its own to what AQ_AM_MAX_MEDIUM says; 0 */
+    size_t max_medium; /* an upper limit for AQ_AM_MAX_MEDIUM; 0: none */
 };
 
 /*
- * A poll skips progress while no word says that there is something to do. The words of the
- * transport itself tell of peers; each has a value that means "nothing to do". The one counter
- * aqi_tp_pending tells of what waits in this process, in any transport. Still, progress(ALL) is
- * called in one poll of AQI_POLLS_PER_ROUND, and each time that a wait has yielded or slept. That
- * must suffice for everything that no word announces (timers, losses), or the transport is not
- * `watched`.
+ * A poll skips progress unless a word indicates work. The transport's words indicate arrivals from
+ * peers; each has a value that means "nothing to do". A single counter, aqi_tp_pending, indicates
+ * work pending in this process, in any transport. Still, progress(ALL) is called in one of
+ * AQI_POLLS_PER_ROUND polls, and whenever a wait has yielded or slept. If that does not suffice for
+ * everything that no word announces (timers, losses), the transport must not be `watched`.
  */
 struct aqi_watch {
     _Atomic(const _Atomic uint32_t *) word;
@@ -375,7 +376,7 @@ extern _Atomic uint32_t aqi_tp_pending;
 
 /*
  * A thread that waits on a core of its own stays awake at least until then (ns): its polls find
- * what arrives, which should not wake another thread that has no core to run on.
+ * arrivals, which should then not wake another thread that has no core to run on.
  */
 extern _Atomic uint64_t aqi_tp_awake_until;
 
@@ -384,7 +385,7 @@ static inline bool aqi_tp_is_awake(uint64_t now)
     return now < atomic_load_explicit(&aqi_tp_awake_until, memory_order_relaxed);
 }
 
-/* A locked instruction only if other threads count, too. */
+/* Uses a locked instruction only if other threads count, too. */
 static inline void aqi_count_on(_Atomic uint32_t *counter, bool threads, uint32_t by)
 {
     if (threads)
@@ -402,7 +403,7 @@ static inline void aqi_watch_set(struct aqi_watch *watch, const _Atomic uint32_t
 }
 
 /*
- * The index of the word that has moved; `count` if none has. The function that is called then looks
+ * The index of a word that has changed; `count` if none has. The function called for it checks
  * again with the right memory order.
  */
 static inline uint32_t aqi_watch_moved(const struct aqi_watch *watch, uint32_t count)
@@ -429,8 +430,8 @@ struct aqi_transport {
 
     /*
      * Find out by trying whether this transport works here, on its `device`-th device. Cheap; may
-     * be called at any time; keeps no state. False: there are fewer devices. Device 0 always has a
-     * result, if only the reason why there is none.
+     * be called at any time; keeps no state. Returns false if there are fewer devices. Device 0
+     * always has a result, if only the reason why there is none.
      */
     bool (*probe)(unsigned device, struct aqi_tp_probe *probe);
 
@@ -441,8 +442,8 @@ struct aqi_transport {
     aq_status (*open)(const struct aqi_tp_params *params, struct aqi_tp **tp);
 
     /*
-     * Release everything except the results of mem_reg and mem_map, which the caller has already
-     * returned. Cannot fail, does not wait for peers. No call follows.
+     * Release everything except the results of mem_reg and mem_map, which the caller has released
+     * before. Cannot fail, does not wait for peers. No call follows.
      */
     void (*close)(struct aqi_tp *tp);
 
@@ -450,59 +451,61 @@ struct aqi_transport {
     aq_status (*address)(struct aqi_tp *tp, void *addr, size_t *len);
 
     /*
-     * Make the peer `id`, on `host`, known. AQ_ENOTSUP: not reachable by this transport (another
-     * host, or it has no address); this is not an error and is not logged. hooks.lookup says where
-     * it is, now or when it is first needed. May only begin the connection, or leave that to the
-     * first use: sends then return AQ_AGAIN until it is up. AQ_EPROTO: its address is malformed.
+     * Prepare to communicate with the peer `id`, on `host`. Returns AQ_ENOTSUP if this transport
+     * does not reach it (another host, or it has no address); this is not an error and is not
+     * logged. hooks.lookup gives its address, now or on first use. May only begin the connection,
+     * or leave that to the first use: sends then return AQ_AGAIN until it is up. AQ_EPROTO: its
+     * address is malformed.
      */
     aq_status (*connect)(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **peer);
 
     /*
      * Send a message of any kind but AQI_AM_LONG, which is for am_long. Kind, handler, flags,
-     * address and arguments arrive as they are; what endpoints the flags name is not the
-     * transport's business. Arguments are copied before it returns; the payload too unless `comp`
-     * is given: then comp->local is decremented when the source may be reused (which may be before
-     * it returns); with AQI_COMP_TOLD when the message has come to the peer's process, also if that
-     * makes no progress now, or with AQ_EPEER in comp->status when it will not. Never blocks, never
-     * runs a handler. Replies (AQI_AM_IS_REPLY) have resources of their own and are never refused
-     * because those of requests are used up. AQ_EPEER: the peer is lost.
+     * address and arguments arrive unchanged; the endpoints in the flags do not concern the
+     * transport. Arguments are copied before it returns; so is the payload, unless `comp` is given:
+     * then comp->local is decremented when the source may be reused (perhaps before it returns);
+     * with AQI_COMP_TOLD, when the message has reached the peer's process, even if that makes no
+     * progress now, or, with AQ_EPEER in comp->status, when it never will. Never blocks, never runs
+     * a handler. Replies (AQI_AM_IS_REPLY) have separate resources and are never refused because
+     * those of requests are used up. AQ_EPEER: the peer is lost.
      */
     aq_status (*am_send)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          struct aqi_comp *comp);
 
     /*
-     * Receive, run handlers (hooks.deliver), complete operations, move what is queued. Bounded
+     * Receive, run handlers (hooks.deliver), complete operations, advance queued work. Bounded
      * work. Returns the number of events handled; 0: none. Reentered only as progress(REPLIES) from
      * inside deliver. With threads, a second thread finds other work or returns 0. `now`: in ns,
      * never less than before in one thread.
      */
     unsigned (*progress)(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 
-    /* AQ_OK when nothing that we started is under way to `peer` (NULL: any); else AQ_AGAIN. */
+    /* AQ_OK if nothing that we started is in flight to `peer` (NULL: any); else AQ_AGAIN. */
     aq_status (*quiet)(struct aqi_tp *tp, struct aqi_peer *peer);
 
     /* --- optional ------------------------------------------------------------------------ */
 
-    /* The job reports this peer dead: fail what is under way to it and release its resources. */
+    /* The job reports this peer dead: fail operations in flight to it, and release its
+     * resources. */
     void (*disconnect)(struct aqi_tp *tp, struct aqi_peer *peer);
 
-    /* When progress must be called although nothing arrives; AQI_NO_DEADLINE: it need not be. */
+    /* When progress must be called even if nothing arrives; AQI_NO_DEADLINE: never. */
     uint64_t (*next_deadline)(struct aqi_tp *tp);
 
     /*
-     * The last thing before close, called again and again with progress in between: nothing is
-     * begun any more, but peers may still ask for an answer that was lost, until `deadline` at the
-     * latest. AQ_AGAIN: go on making progress. AQ_OK: the transport may be closed; returned at once
-     * if there is nothing to linger for.
+     * The last step before close, called repeatedly with progress in between: nothing new is begun,
+     * but peers may still ask for a lost answer, until `deadline` at the latest. AQ_AGAIN: continue
+     * to make progress. AQ_OK: the transport may be closed; returned at once if there is nothing to
+     * linger for.
      */
     aq_status (*drain)(struct aqi_tp *tp, uint64_t deadline);
 
     /*
      * Reserve room for a message with up to `nbytes` of payload and exactly `nargs` arguments, and
-     * give the place for the payload; then send it, with what `am` says (am->payload is ignored,
-     * am->nbytes may be less), or with `am` NULL give it back. Between the two calls only the same
-     * thread acts on this slot and it makes no other call for this peer. A commit that says
-     * AQ_AGAIN leaves the slot as it is: make progress (for a reply, of replies only) and commit
+     * return where to write the payload; then send it as described by `am` (am->payload is ignored,
+     * am->nbytes may be less), or, with `am` NULL, cancel it. Between the two calls, only the same
+     * thread uses this slot, and it makes no other call for this peer. A commit that returns
+     * AQ_AGAIN leaves the slot unchanged: make progress (for a reply, of replies only) and commit
      * again.
      */
     aq_status (*am_reserve)(struct aqi_tp *tp, struct aqi_peer *peer, bool reply, unsigned nargs,
@@ -512,12 +515,12 @@ struct aqi_transport {
 
     /*
      * Send a Long: am->nbytes bytes at am->payload (0 up to max_long) to am->addr in `rmem`, then
-     * the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
-     * decremented when the source may be reused; without, that is so on return. A failure after
-     * AQ_OK is in comp->status (AQ_ERANGE: the memory no longer exists), and the handler does not
-     * run. Replies as in am_send. The transport delivers it as AQI_AM_LONG, or as
+     * run the handler, which sees them there. `mem`: as for put. With `comp`, comp->local is
+     * decremented when the source may be reused; without, it may be reused on return. A failure
+     * after AQ_OK is in comp->status (AQ_ERANGE: the memory no longer exists), and the handler does
+     * not run. Replies as in am_send. The transport delivers it as AQI_AM_LONG, or as
      * AQI_AM_LONG_HEADER for fallback.c. AQ_ENOTSUP: not this one; fallback.c puts it, then sends
-     * the header. Without AQI_CAP_CREDITS it also sees what fits a message.
+     * the header. Without AQI_CAP_CREDITS, it also gets Longs that fit a message.
      */
     aq_status (*am_long)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                          const struct aqi_rmem *rmem, const struct aqi_mem *mem,
@@ -525,16 +528,16 @@ struct aqi_transport {
 
     /*
      * Start a transfer of any length between local memory and [addr, addr + len) of `rmem`. `mem`
-     * is the registration that the local memory lies in, if the caller knows of one, else NULL: the
+     * is the registration that the local memory lies in, if the caller knows it, else NULL: the
      * transport copies, registers on its own, or returns AQ_ENOTSUP. The caller has added 1 to
-     * comp->local (put only) and comp->remote; both are decremented exactly once each, perhaps
-     * before it returns, also on failure after AQ_OK (then with comp->status set). On AQ_AGAIN or
-     * an error nothing is decremented. Never blocks, runs no handler. AQ_ENOTSUP: not this memory,
-     * or not now: fallback.c sends messages instead. With 0 bytes it only reports whether it would
-     * take any number, and is complete on return.
+     * comp->local (put only) and comp->remote; both are decremented exactly once, perhaps before it
+     * returns, even on failure after AQ_OK (then with comp->status set). On AQ_AGAIN or an error
+     * nothing is decremented. Never blocks, runs no handler. AQ_ENOTSUP: not this memory, or not
+     * now: fallback.c sends messages instead. With 0 bytes, it only reports whether it would accept
+     * any length, and is complete on return.
      *
      * `rmem` NULL, here and below: memory that is not registered with this transport. fallback.c
-     * takes those for itself; a transport never sees NULL.
+     * handles it; a transport never sees NULL.
      */
     aq_status (*put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                      uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
@@ -544,9 +547,9 @@ struct aqi_transport {
                      struct aqi_comp *comp);
 
     /*
-     * Start a scattered transfer: as many of the `n` rows as go together. `*taken` whole rows, and
-     * of the one after them what it was reduced to is left for the next call; something is taken.
-     * Counters and AQ_ENOTSUP as for put and get, once for each call.
+     * Start a scattered transfer of as many of the `n` rows as go together: `*taken` whole rows,
+     * and perhaps the front of the next one, which is reduced to its rest, for the next call. At
+     * least something is taken. Counters and AQ_ENOTSUP as for put and get, once per call.
      */
     aq_status (*put_rows)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                           struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
@@ -558,14 +561,15 @@ struct aqi_transport {
     aq_status (*fill)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                       uint64_t addr, int byte, size_t len, struct aqi_comp *comp);
 
-    /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put, but for
-     * one memory and type it is always so or never: network and processor may not mix. */
+    /* Start an atomic operation; `req` is copied. comp->remote and AQ_ENOTSUP as for put, except
+     * that for given memory and type it is either always or never supported: network and processor
+     * may not mix. */
     aq_status (*atomic)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                         const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
     /*
      * Copy [addr, addr + len) of the peer's address space, wherever it lies, to `dst`. The copy is
-     * complete on return and needs no action of the peer, which has sent us the address. With 0
+     * complete on return and needs no action by the peer, which has sent us the address. With 0
      * bytes, only report whether it is possible; if that changes later it is an error, as is memory
      * that does not exist (AQ_ERANGE, which is not logged: the peer may have freed it when it
      * learned of a death). AQ_ENOTSUP: not possible.
@@ -574,26 +578,26 @@ struct aqi_transport {
                       size_t len);
 
     /*
-     * Memory that peers can reach best. Collective over the ranks of this host: `len` may differ
-     * between them, `most` is the same everywhere and at least every `len`. Page aligned,
+     * Allocate memory that peers reach best. Collective over the ranks of this host: `len` may
+     * differ between them, `most` is the same everywhere and at least every `len`. Page aligned,
      * zero-filled, sparse; freed by close.
      */
     aq_status (*mem_alloc)(struct aqi_tp *tp, size_t len, size_t most, void **addr);
 
     /*
-     * Make memory reachable, in mode everything all of it at once (0, SIZE_MAX). Memory that cannot
-     * be registered as a whole may still have a key, with params.on_demand: parts of it are then
-     * registered as peers put and get, and parts that cannot be are reached by messages. A failure
-     * is not logged as an error, and only means that the caller passes no key on and peers reach
-     * the memory by messages.
+     * Make memory reachable; in mode everything, all of it at once (0, SIZE_MAX). Memory that
+     * cannot be registered as a whole may still have a key, with params.on_demand: parts of it are
+     * then registered as peers put and get, and parts that cannot be are reached by messages. A
+     * failure is not logged as an error, and only means that the caller publishes no key, and peers
+     * reach the memory by messages.
      */
     aq_status (*mem_reg)(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
     void (*mem_dereg)(struct aqi_tp *tp, struct aqi_mem *mem);
 
     /*
-     * Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into something to operate on
-     * (NULL: it is reached by messages); and release that when no operation on it is under way, or
-     * right before close. AQ_EPROTO: the key is malformed.
+     * Turn a peer's key, from a mem_reg of `len` bytes at `addr`, into a handle for operations
+     * (NULL: it is reached by messages). Unmap it when no operation on it is in flight, or right
+     * before close. AQ_EPROTO: the key is malformed.
      */
     aq_status (*mem_map)(struct aqi_tp *tp, struct aqi_peer *peer, const void *key, size_t key_len,
                          uint64_t addr, size_t len, struct aqi_rmem **rmem);
@@ -601,13 +605,13 @@ struct aqi_transport {
 
     /*
      * The descriptor behind memory of mem_alloc, for another process to map: [addr, addr + len)
-     * begins `offset` bytes into it. It stays the transport's. A process that gets it can reach the
-     * whole object, in which other ranks of this host may have their memory. AQ_ENOTSUP: no such
-     * memory.
+     * begins `offset` bytes into it. It remains the transport's. A process that receives it can
+     * reach the whole object, in which other ranks of this host may have their memory. AQ_ENOTSUP:
+     * no such memory.
      */
     aq_status (*mem_fd)(struct aqi_tp *tp, const void *addr, size_t len, int *fd, uint64_t *offset);
 
-    /* Where connections by URI begin (rendezvous.h); needs no open transport. */
+    /* For connections by URI (rendezvous.h); needs no open transport. */
     const struct aqi_rendezvous_ops *rendezvous;
 
     /*
@@ -617,15 +621,16 @@ struct aqi_transport {
     int (*wait_fd)(struct aqi_tp *tp);
 
     /*
-     * Arm wait_fd before sleeping on it (on = true): AQ_OK, or AQ_AGAIN if something is already
-     * there. Disarm after waking up (on = false). Peers pay for waking us only while armed.
+     * Arm wait_fd before sleeping on it (on = true): AQ_OK, or AQ_AGAIN if something has arrived
+     * already. Disarm after waking up (on = false). Peers pay for waking us only while armed.
      */
     aq_status (*arm)(struct aqi_tp *tp, bool on);
 
     /*
-     * Rest: progress need not be called until params.bell rings, by peers that send or by the
-     * transport itself; peers know their rope from connect on (aqi_peer.bell). AQ_AGAIN of BEGIN:
-     * not now. AQ_AGAIN of CHECK, also while it rests: there is something to do.
+     * Rest: progress need not be called until params.bell is rung, by peers that send or by the
+     * transport itself; peers know their rope since connect (aqi_peer.bell). AQ_AGAIN from BEGIN:
+     * not now. AQ_AGAIN from CHECK, which may be called again while it rests: there is something to
+     * do.
      */
     aq_status (*rest)(struct aqi_tp *tp, enum aqi_rest step);
 
@@ -635,25 +640,25 @@ struct aqi_transport {
 
 /*
  * The common head of every open transport. Its open sets `hooks` (from params: fallback.c sits
- * between them and the caller) and `limits`, and `watch` if it has words to watch: the first of
- * them is for fallback.c, the others it keeps true itself, with their number; the registry sets the
- * rest. `ops` are those of its table, or what open has put there, and complete: fallback.c.
+ * between them and the caller) and `limits`, and, if it has words to watch, `watch` and `watches`,
+ * which it keeps up to date; the registry sets the rest. `ops` are those of its table, or those set
+ * by open, completed by fallback.c.
  */
 struct aqi_tp {
     struct aqi_transport ops;
     struct aqi_tp_hooks hooks;
     struct aqi_tp_limits limits;
-    unsigned index; /* of the opener, among others */
+    unsigned index; /* the opener's index for it */
     bool watched;   /* else progress is called in every poll */
     /*
-     * The part of progress(ALL) that this word announces or, if the transport is not watched, that
-     * every poll has to do: the short path to a message. NULL: all of it.
+     * The part of progress(ALL) that the given word announces or, if the transport is not watched,
+     * that every poll must do: a short path to messages. NULL: all of it.
      */
     unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
     /*
      * The transport's own put and get, bypassing fallback.c, for registered memory and a range that
-     * the caller has checked. On AQ_ENOTSUP the caller uses `ops` instead. Set by open, else to
-     * those of its table. NULL: none.
+     * the caller has checked. On AQ_ENOTSUP, the caller uses `ops` instead. Set by open, or else
+     * taken from its table. NULL: none.
      */
     aq_status (*straight_put)(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_rmem *rmem,
                               uint64_t addr, const void *src, size_t len, const struct aqi_mem *mem,
@@ -662,7 +667,7 @@ struct aqi_tp {
                               uint64_t addr, void *dst, size_t len, const struct aqi_mem *mem,
                               struct aqi_comp *comp);
     struct aqi_watch *watch;
-    _Atomic uint32_t watches; /* how many; may change while it is open */
+    _Atomic uint32_t watches; /* number of words; may change while it is open */
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
     struct aqi_fault *fault;      /* with AQ_FAULT */
@@ -670,8 +675,9 @@ struct aqi_tp {
 };
 
 /*
- * Whether a poll has to do anything for it; false: its words say that nothing is there. `*watch` is
- * the index of the word that says otherwise, 0 if it has none.
+ * Whether a poll has to do anything for this transport; false if its words show that there is
+ * nothing to do. `*watch` is set to the index of the word that shows otherwise, or 0 if it has
+ * none.
  */
 static inline bool aqi_tp_has_moved(const struct aqi_tp *tp, uint32_t *watch)
 {
@@ -693,15 +699,16 @@ const struct aqi_transport *aqi_transport_find(const char *name);
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
 
 /*
- * Check the contract, open, wrap in the fault decorator if AQ_FAULT asks for it, fill the gaps.
- * `params` is copied. aqi_tp_close undoes it.
+ * Check the contract, open, wrap in the fault decorator if AQ_FAULT requests it, and supply missing
+ * operations. `params` is copied. aqi_tp_close undoes it.
  */
 aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
 
 /*
- * Whether the fallback layer holds something back for want of room. No arrival will announce room.
+ * Whether the fallback layer holds something back for lack of room, and no arrival will announce
+ * room.
  */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
@@ -711,7 +718,7 @@ bool aqi_tp_waits(const struct aqi_tp *tp);
 /*
  * Put or get `len` bytes at `offset` of the region that a ticket of the peer names, in messages,
  * which the peer serves by hooks.region. Counters and results as with put and get; AQ_EACCESS in
- * comp->status: the peer knows no such ticket, or it gives no such right.
+ * comp->status: the peer knows no such ticket, or it does not grant this access.
  */
 aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
                         const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local, size_t len,

@@ -20,10 +20,10 @@ struct aqi_credit_gate {
     struct aqi_tp *tp;
     struct aqi_transport own; /* the transport's operations */
     struct aqi_tp_params params;
-    struct aqi_peer *const *peers; /* by id, the fallback layer's */
+    struct aqi_peer *const *peers; /* by id; owned by the fallback layer */
     struct aqi_credits credits;
     struct aqi_credit_peer *accounts;
-    bool *due;       /* by id: a hidden reply found no room and is in the queue: */
+    bool *due;       /* by id: a hidden reply found no room, and is in this queue: */
     uint32_t *queue; /* a ring with an entry for each peer */
     uint32_t due_head;
     _Atomic uint32_t due_count;
@@ -90,14 +90,12 @@ struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *para
     if (c.depth > most_count) c.depth = most_count;
     if (limits->total != 0 && (c.total == 0 || c.total > limits->total)) c.total = limits->total;
     c.largest = (uint32_t)credit_gate_bytes_of(AQI_AM_MAX_ARGS, limits->max_medium);
-    /*
-     * Always at least two of the largest, so that they overlap, and at most what the word can hold.
-     */
+    /* At least two of the largest, so that they overlap, and at most what the word can hold. */
     if (c.bytes != 0) c.bytes = aqi_min(aqi_max(c.bytes, 2 * (size_t)c.largest), most_bytes);
     return c;
 }
 
-/* --- giving back ----------------------------------------------------------------------------- */
+/* --- returning credits ----------------------------------------------------------------------- */
 
 static void credit_gate_count_due(struct aqi_credit_gate *g, uint32_t by)
 {
@@ -113,7 +111,7 @@ static void credit_gate_mark_due(struct aqi_credit_gate *g, uint32_t id)
     credit_gate_count_due(g, 1);
 }
 
-/* More than the slack is banked for a peer: return it. Without room, progress tries again. */
+/* Return credits banked for a peer above the slack. If there is no room, progress tries again. */
 static bool credit_gate_flush(struct aqi_credit_gate *g, uint32_t id)
 {
     struct aqi_credit_note note = {0};
@@ -250,7 +248,7 @@ static AQI_COLD void credit_gate_undo_request(struct aqi_credit_gate *g, uint32_
     credit_gate_unlock(g);
 }
 
-/* The message with one more argument, the word. */
+/* A message with the word as one more argument. */
 struct credited {
     struct aqi_am am;
     int32_t args[AQI_AM_WIRE_ARGS];
@@ -320,7 +318,7 @@ static AQI_NOINLINE aq_status credit_gate_send_any(struct aqi_tp *tp, struct aqi
     return credit_gate_send(tp, peer, am, NULL, NULL, comp);
 }
 
-/* Most are requests with which no credit is returned. */
+/* The fast path: most messages are requests that return no credits. */
 static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
                                      const struct aqi_am *am, struct aqi_comp *comp)
 {
@@ -336,7 +334,7 @@ static aq_status credit_gate_am_send(struct aqi_tp *tp, struct aqi_peer *peer,
     return st;
 }
 
-/* A prepared message always has room for the word, whether it will be needed or not. */
+/* A prepared message always has room for the word, whether or not it will be needed. */
 static aq_status credit_gate_am_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bool reply,
                                         unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
@@ -357,7 +355,7 @@ static aq_status credit_gate_commit_request(struct aqi_credit_gate *g, struct aq
     struct credited credited;
     uint64_t bytes = credit_gate_charge(g, aqi_credit_bytes(am));
     credit_gate_lock(g);
-    /* It may be smaller than announced; its receiver returns credits for its actual size. */
+    /* It may be smaller than announced; its receiver returns credits for the actual size. */
     aqi_credits_shrink(&g->credits, peer->id, slot->charged, bytes);
     struct aqi_credit_note note = aqi_credits_ride(&g->credits, peer->id);
     credit_gate_unlock(g);
@@ -409,7 +407,7 @@ static unsigned credit_gate_progress(struct aqi_tp *tp, enum aqi_progress_mode m
     return n;
 }
 
-/* A hidden reply without room is work for progress without a preceding arrival. */
+/* A hidden reply that waits for room is work for progress even if nothing arrives. */
 static aq_status credit_gate_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct aqi_credit_gate *g = tp->gate;

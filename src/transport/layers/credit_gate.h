@@ -1,18 +1,18 @@
 /*
  * The gate between all messages and a transport that has posted its receive buffers
- * (AQI_CAP_CREDITS): keeps requests within what the receiver has. It replaces operations of such a
- * transport when it is opened; other transports do not use it.
+ * (AQI_CAP_CREDITS): it limits requests to what the receiver can buffer. It replaces operations of
+ * such a transport when that is opened; other transports do not use it.
  *
  * What the gate promises the transport:
  *   - At most `depth` requests (of params.credits, lowered by limits.depth), and beyond the first
- *     of them at most `bytes` bytes, have been sent to a peer and are not yet given back by it;
- *     and to all together at most `total`, if that is limited.
- *   - A peer sends at most as many replies as it was sent requests: a buffer posted before each
- *     request is there for the reply.
- * That counts everything: the program's messages, barriers and collectives of the core, and the
+ *     of them at most `bytes` bytes, are outstanding at a peer, that is, sent and not yet returned;
+ *     and at all peers together at most `total`, if that is limited.
+ *   - A peer sends at most as many replies as it got requests, so a buffer posted before each
+ *     request suffices for the replies.
+ * This covers everything: the program's messages, barriers and collectives of the core, and the
  * fallback layer's own (its puts, gets and atomics are requests and replies like any other). One
  * reply cannot be sent from inside its handler: the header of a Long whose payload goes ahead as a
- * put. It travels later, as AQI_AM_LONG_LATE, a request with a credit of its own.
+ * put. It is sent later, as AQI_AM_LONG_LATE, a request with a separate credit.
  */
 #ifndef AQI_CREDIT_GATE_H
 #define AQI_CREDIT_GATE_H
@@ -22,8 +22,8 @@
 struct aqi_credit_gate;
 
 /*
- * The limits in force for the requested ones; `max_medium`, `depth` and `total` are the
- * transport's.
+ * The effective limits for those requested in `params`; `limits` are those of the transport
+ * (`max_medium`, `depth` and `total`).
  */
 struct aqi_credit_limits aqi_credit_gate_limits(const struct aqi_tp_params *params,
                                                 const struct aqi_tp_limits *limits);

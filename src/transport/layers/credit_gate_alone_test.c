@@ -15,7 +15,7 @@ struct alone {
     struct aqi_tp tp;
     struct aqi_credit_gate *gate;
     struct aqi_peer peer[PEERS];
-    struct aqi_peer *peers[NOBODY]; /* after the real ones, others that must not be found */
+    struct aqi_peer *peers[NOBODY]; /* the real ones, followed by others that must not be found */
     aq_status answer[PEERS];        /* results of sends to each */
     struct {
         uint32_t to;
@@ -26,7 +26,7 @@ struct alone {
     unsigned count, tries, canceled, disconnected, room, armed;
     unsigned progress; /* result of the transport's own operation */
 };
-static struct alone alone, other; /* the second one, if there are two */
+static struct alone alone, other; /* the second gate, if there are two */
 
 /* The handlers of the test. */
 static struct {
@@ -257,7 +257,7 @@ static void credits_come_home(void **state)
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_OK);
     assert_int_equal(request_to(FIRST), AQ_AGAIN);
-    /* Other messages are delivered without the word: of the same kind or the same number. */
+    /* Messages with only the same kind or the same handler number are delivered. */
     am.handler = AQI_AM_INTERNAL_CREDITS + 1;
     am.flags = AQI_AM_IS_REPLY;
     aqi_credit_gate_deliver(alone.gate, FIRST, &am, alone_handle, &alone);
@@ -273,7 +273,7 @@ static void credits_come_home(void **state)
     alone_close();
 }
 
-/* A peer that returns more than it had gains nothing, nor does any other. */
+/* A peer that returns more than it got gains nothing, nor does any other. */
 static void too_much_back(void **state)
 {
     (void)state;
@@ -293,7 +293,7 @@ static void too_much_back(void **state)
     alone_close();
 }
 
-/* Nor is there an account for a peer that does not exist. */
+/* Peers that do not exist have no account. */
 static void sources_that_are_not_there(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void hidden_replies_without_room(void **state)
         for (uint32_t id = FIRST; id < PEERS; id++) {
             alone.answer[id] = AQ_AGAIN;
             comes(id, 0, 0, 0);
-            comes(id, 0, 0, 0); /* two of it, but one turn */
+            comes(id, 0, 0, 0); /* two credits, but one turn */
             assert_int_equal(aqi_tp_pending, id);
         }
         assert_int_equal(alone.tries, 6);
@@ -355,7 +355,7 @@ static void hidden_replies_without_room(void **state)
         assert_int_equal(progress(), 100);
         assert_int_equal(alone.count, 3);
         assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, 3);
-        /* Several at once, and some that wrap around the end of the queue. */
+        /* Several at once, including some that wrap around the end of the queue. */
         for (unsigned round = 0; round < 2 * PEERS; round++) {
             for (uint32_t id = FIRST; id < THIRD; id++) {
                 alone.answer[id] = AQ_AGAIN;
@@ -372,7 +372,7 @@ static void hidden_replies_without_room(void **state)
     }
 }
 
-/* Credits that another message has returned meanwhile, and a send that fails permanently. */
+/* Another message has returned the credits meanwhile, or the send fails permanently. */
 static void hidden_replies_that_end_otherwise(void **state)
 {
     (void)state;
@@ -385,11 +385,11 @@ static void hidden_replies_that_end_otherwise(void **state)
     assert_int_equal(request_to(FIRST), AQ_OK);
     expect_note(FIRST, 1, 64);
     uint64_t hidden = aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN);
-    assert_int_equal(progress(), 1); /* that of the second, which has failed */
+    assert_int_equal(progress(), 1); /* the second peer's, which has failed */
     assert_int_equal(progress(), 0);
     assert_int_equal(alone.count, 1);
     assert_int_equal(aqi_counter_sum(AQI_CTR_CREDIT_HIDDEN) - hidden, 0);
-    /* The gate is closed with some of them in the queue: nothing remains pending. */
+    /* Closing the gate with some in the queue leaves nothing pending. */
     alone.answer[FIRST] = AQ_AGAIN;
     comes(FIRST, 0, 0, 0);
     assert_int_equal(aqi_tp_pending, 1);
@@ -471,7 +471,9 @@ static void what_a_reply_answers(void **state)
     }
 }
 
-/* A request that the transport rejects takes no credit, and what it was to return stays. */
+/*
+ * A request that the transport rejects takes no credit, and the credits that it was to return stay.
+ */
 static void a_request_that_does_not_go(void **state)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_LONG};
@@ -512,7 +514,7 @@ static aq_status commit(uint32_t to, struct aqi_slot *slot, bool reply, uint32_t
     return alone.tp.ops.am_commit(&alone.tp, alone.peers[to], slot, &am);
 }
 
-/* A prepared request takes its credit and finally as many bytes as it has. */
+/* A prepared request takes its credit when reserved, and the bytes that it finally has. */
 static void a_prepared_request(void **state)
 {
     struct aqi_slot slot, second;
@@ -532,7 +534,7 @@ static void a_prepared_request(void **state)
     assert_int_equal(alone.tp.ops.am_commit(&alone.tp, alone.peers[FIRST], &second, NULL), AQ_OK);
     assert_int_equal(alone.canceled, 1);
     assert_int_equal(prepare(FIRST, false, 512, &second), AQ_OK);
-    comes(FIRST, 0, 0, 0); /* so that there is something in the note */
+    comes(FIRST, 0, 0, 0); /* to put something into the note */
     alone.answer[FIRST] = AQ_AGAIN;
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(commit(FIRST, &slot, false, 16), AQ_AGAIN);
@@ -546,7 +548,7 @@ static void a_prepared_request(void **state)
     comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
     assert_int_equal(request_to(FIRST), AQ_OK);
     comes(FIRST, AQI_AM_IS_REPLY, 1, 64);
-    /* One that fails permanently has no credit any more. */
+    /* A request that fails permanently gives its credit back. */
     alone.answer[FIRST] = AQ_EPEER;
     assert_int_equal(commit(FIRST, &second, false, 512), AQ_EPEER);
     assert_int_equal(commit(FIRST, &slot, false, 513), AQ_EPEER);
@@ -560,7 +562,7 @@ static void a_prepared_request(void **state)
 static void reply_prepared(uint32_t source)
 {
     struct aqi_slot slot;
-    for (unsigned i = 0; i < 9; i++) { /* it needs no credit, and loses none */
+    for (unsigned i = 0; i < 9; i++) { /* a reply needs no credit, and loses none */
         assert_int_equal(prepare(source, true, 16, &slot), AQ_OK);
         assert_int_equal(alone.tp.ops.am_commit(&alone.tp, alone.peers[source], &slot, NULL),
                          AQ_OK);

@@ -1,7 +1,7 @@
 /*
- * Tests credit_gate.c with loop, on which credits are imposed: what is rejected, what is returned
- * with other messages, what a prepared message takes, the limits in force. With peers that send
- * anything: credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
+ * Tests credit_gate.c with loop, on which credits are imposed: what is rejected, the credits
+ * returned with other messages, those taken by a prepared message, the effective limits. With peers
+ * that send anything: credit_gate_alone_test.c. Floods and deaths: tests/contract with credits=1.
  */
 #include "transport/layers/credit_gate.h"
 
@@ -139,7 +139,7 @@ static void total_and_bytes_bound(void **state)
     assert_int_equal(send_all(0), 2);
     run();
     close_world();
-    /* A limit below two of the largest becomes two of the largest. */
+    /* A limit below twice the largest becomes twice the largest. */
     open_world("credits=1", (struct aqi_credit_limits){.depth = 8, .bytes = 1});
     assert_int_equal(send_all(1024), 2);
     run();
@@ -208,7 +208,7 @@ static void the_lower_limit_holds(void **state)
         assert_int_equal(c.depth, rows[i].depth_in_force);
         assert_int_equal(c.total, rows[i].total_in_force);
         assert_int_equal(c.bytes, 0);
-        /* At least two of the largest, of 32 + 64 + 512 bytes in units of 64. */
+        /* At least twice the largest, of 32 + 64 + 512 bytes in units of 64. */
         params.credits.bytes = 1;
         assert_int_equal(aqi_credit_gate_limits(&params, &limits).bytes, 2 * 640);
         params.credits.bytes = 1281;

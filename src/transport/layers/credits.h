@@ -1,32 +1,32 @@
 /*
- * Request credits of one endpoint: how many requests, and how many bytes of them, may be under way
+ * Request credits of one endpoint: how many requests, and how many bytes of them, may be in flight
  * to each peer and to all together, so that a receiver never gets more than its posted buffers
- * hold. Pure bookkeeping: no message, no clock, no lock. credit_gate.c puts it between the messages
+ * hold. Pure bookkeeping: no messages, no clock, no locks. credit_gate.c puts it between messages
  * and a transport; credits_test.c runs it over a simulated network.
  *
- * A request takes (1, bytes) of its peer's budget. The peer gives it back once the handler has
- * replied or returned: the reply carries it; without a reply it is *banked* and rides on the next
- * message to the requester, whatever that is. When more than the slack is banked, a hidden reply
+ * A request takes (1, bytes) of its peer's budget. The peer returns this credit once the handler
+ * has replied or returned: the reply carries it; without a reply it is *banked* and rides on the
+ * next message to the requester, of any kind. When more than the slack is banked, a hidden reply
  * carries it all.
  *
- * Every message says how much it gives back; nothing is implied by its being a reply. Every hidden
- * reply gives back at least one request that was not replied to, so a requester that posts one
- * buffer for a reply before each request has one for every reply, hidden or not.
+ * Every message states how much it returns; being a reply implies nothing. Every hidden reply
+ * returns the credit of at least one request without a reply, so a requester that posts one buffer
+ * for a reply before each request has one for every reply, hidden or not.
  *
  * Why no peer waits forever. Let D be the depth, T the total, B the byte budget, m the largest
  * message, p the number of peers; S the slack, and b(q) what peer q has banked of ours. Consider
  * the moment at which everything sent has arrived and every handler has ended (handlers end: a
- * reply never waits for a request's credit). Then all of ours that is still out is banked, and for
- * each q: count(b(q)) <= S and bytes(b(q)) <= B - m, since beyond that a hidden reply goes out,
+ * reply never waits for a request's credit). Then all our credit that is still out is banked, and
+ * for each q: count(b(q)) <= S and bytes(b(q)) <= B - m, since beyond that a hidden reply goes out,
  * which needs no credit. So a request of n bytes to q can be sent if
  *     S <= D - 1         one more fits the depth,
- *     S * p <= T - 1     one more fits the total, although every peer sits on S of it,
+ *     S * p <= T - 1     one more fits the total, even if every peer keeps S of it,
  *     n <= m             its bytes fit beside the banked ones: B - m + n <= B.
- * The slack is lowered until the first two hold. This also covers two peers that sit on each
- * other's credits: each has at least one left, and the request it carries takes the other's home.
- * If m >= B nothing may be banked at all, and a message larger than B goes alone, when nothing
- * else is out to that peer, which happens since all comes back. All endpoints of a job must be
- * given the same limits: the slack of one is computed from what the others may have out.
+ * The slack is lowered until the first two hold. This also covers two peers that keep each other's
+ * credits: each has at least one left, and the request sent with it returns the other's. If m >= B
+ * nothing may be banked at all, and a message larger than B goes alone, when nothing else is out to
+ * that peer, which eventually happens, since all credit is returned. All endpoints of a job must
+ * have the same limits: the slack of one is computed from what the others may have out.
  */
 #ifndef AQI_CREDITS_H
 #define AQI_CREDITS_H
@@ -40,18 +40,18 @@ struct aqi_credit_note {
 };
 
 struct aqi_credit_peer {
-    struct aqi_credit_note out;    /* ours, under way to it */
-    struct aqi_credit_note held;   /* its, here, not yet answered */
-    struct aqi_credit_note banked; /* its, answered, to be given back */
+    struct aqi_credit_note out;    /* our requests in flight to it */
+    struct aqi_credit_note held;   /* its requests here that are not yet answered */
+    struct aqi_credit_note banked; /* its requests that are answered; to be returned */
     bool dead;
-    uint64_t unused; /* to a power of two, by which its place takes less to find */
+    uint64_t unused; /* pads to a power of two, which makes indexing cheaper */
 };
 static_assert(sizeof(struct aqi_credit_peer) == 64, "a power of two");
 
 struct aqi_credits {
-    struct aqi_credit_limits limits; /* in force: total computed, slack lowered */
-    uint64_t bank_bytes;             /* banked for one peer at most */
-    uint32_t out;                    /* ours, to all peers */
+    struct aqi_credit_limits limits; /* in effect: total computed, slack lowered */
+    uint64_t bank_bytes;             /* most bytes to bank for one peer */
+    uint32_t out;                    /* our requests to all peers */
     uint32_t peers;
     struct aqi_credit_peer *peer; /* by number */
 };
@@ -69,13 +69,13 @@ static inline void aqi_credit_note_subtract(struct aqi_credit_note *from, uint32
     from->bytes -= bytes;
 }
 
-/* `peer` is memory for `peers` of them, which stays the caller's. */
+/* `peer` is memory for `peers` accounts, which stays the caller's. */
 void aqi_credits_init(struct aqi_credits *c, const struct aqi_credit_limits *limits,
                       struct aqi_credit_peer *peer, uint32_t peers);
 
 /* --- the requester --- */
 
-/* Take the credit of a request before it is sent. False: it may not be sent now. */
+/* Take the credit of a request before sending it. Returns false if it may not be sent now. */
 static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
@@ -94,8 +94,8 @@ static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
 /*
- * Take credits that a message returns. False: more than was taken, so the peer is broken; nothing
- * changes.
+ * Accept credits that a message returns. Returns false, changing nothing, if there are more than
+ * were taken: the peer is broken.
  */
 static inline bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer,
                                         struct aqi_credit_note note)
@@ -115,10 +115,7 @@ static inline void aqi_credits_arrived(struct aqi_credits *c, uint32_t peer, uin
 {
     if (!c->peer[peer].dead) aqi_credit_note_add(&c->peer[peer].held, 1, bytes);
 }
-/*
- * The handler of a request replies or has returned: the credit is to be returned. And the reverse
- * of that.
- */
+/* The handler of a request replies or has returned: bank its credit. And the reverse. */
 static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, uint64_t bytes)
 {
     struct aqi_credit_peer *p = &c->peer[peer];
@@ -127,7 +124,9 @@ static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, ui
     aqi_credit_note_add(&p->banked, 1, bytes);
 }
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
-/* The credits to send with a message to `peer`. And the reverse, if it was not sent after all. */
+/*
+ * Get the credits to send with a message to `peer`. And the reverse, if it was not sent after all.
+ */
 static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
 {
     struct aqi_credit_note note = c->peer[peer].banked;
@@ -144,7 +143,7 @@ static inline bool aqi_credits_overdue(const struct aqi_credits *c, uint32_t pee
 
 /* --- both --- */
 
-/* The peer is dead: all credit taken for it comes back, and from now on everything is allowed. */
+/* The peer is dead: all credit taken for it is returned, and from now on everything is allowed. */
 void aqi_credits_forget(struct aqi_credits *c, uint32_t peer);
 
 #endif

@@ -65,7 +65,7 @@ static void a_message_above_the_budget_goes_alone(void **state)
     assert_true(aqi_credits_returned(&c, 0, (struct aqi_credit_note){1, 5000}));
     assert_true(aqi_credits_take(&c, 0, 1));
     assert_false(aqi_credits_take(&c, 0, 5000));
-    /* And so that it can, nothing with bytes is ever banked. */
+    /* To make that possible, nothing with bytes is ever banked. */
     aqi_credits_arrived(&c, 0, 1);
     aqi_credits_answered(&c, 0, 1);
     assert_true(aqi_credits_overdue(&c, 0));
@@ -469,7 +469,7 @@ static void step(struct sim *s, const struct sim_event *event)
     if (broken != NULL) fail_msg("%s", broken);
 }
 
-/* All is quiet: what one endpoint has out is banked by the other, to the byte. */
+/* When all is quiet, the credit that one endpoint has out is banked by the other, to the byte. */
 static void check_conservation(const struct sim *s)
 {
     for (unsigned a = 0; a < s->n; a++)
@@ -484,7 +484,7 @@ static void check_conservation(const struct sim *s)
         }
 }
 
-/* True: everything has been sent. False: a deadlock, with messages left to send. */
+/* Returns true if everything has been sent, false on a deadlock, with messages left to send. */
 static bool run(struct sim *s, unsigned requests, unsigned deaths)
 {
     for (unsigned i = 0; i < s->n; i++) {

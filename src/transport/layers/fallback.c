@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* --- what the transport calls ---------------------------------------------------------------- */
+/* --- calls from the transport ---------------------------------------------------------------- */
 
 static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
@@ -22,7 +22,7 @@ static void fallback_hook_deliver(void *arg, uint32_t source, const struct aqi_a
     bool more = am->nargs > AQI_AM_MAX_ARGS;
     if (AQI_LIKELY(am->kind <= AQI_AM_MEDIUM && (am->flags & AQI_AM_CREDITS) == 0 && !more))
         fb->up.deliver(fb->up.arg, source, am);
-    else if ((am->flags & AQI_AM_CREDITS) || more) /* that no layer of ours has removed */
+    else if ((am->flags & AQI_AM_CREDITS) || more) /* none of our layers has removed it */
         aqi_count(AQI_CTR_AM_DROPPED, 1);
     else if (!fallback_serve(fb, source, am))
         fb->up.deliver(fb->up.arg, source, am);
@@ -48,7 +48,7 @@ static void fallback_hook_peer_lost(void *arg, uint32_t id, const char *why)
     fb->up.peer_lost(fb->up.arg, id, why);
 }
 
-/* `ticket` NULL: `addr` is that of memory that range_ok allows; else an offset in a region. */
+/* `ticket` NULL: `addr` is an address that range_ok must allow; else an offset in a region. */
 static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, bool get,
                                 const uint32_t *ticket, uint64_t addr, void *local, size_t len,
                                 struct aqi_comp *comp)
@@ -62,7 +62,7 @@ static aq_status fallback_carry(struct aqi_fallback *fb, struct aqi_peer *peer, 
                              .in_region = ticket != NULL};
     for (unsigned i = 0; ticket != NULL && i < AQI_TICKET; i++)
         op.ticket[i] = (int32_t)ticket[i];
-    /* Its messages may be allocated later, by another thread. */
+    /* Its messages may be sent later, by another thread, which must not fault. */
     if (get)
         aqi_touch_write(local, len);
     else
@@ -93,7 +93,7 @@ static aq_status fallback_hook_by_messages(void *arg, uint32_t id, bool get, uin
     return fallback_carry(fb, fb->peers[id], get, NULL, addr, local, len, comp);
 }
 
-/* --- what the caller calls, wrapped around the transport's own ------------------------------- */
+/* --- calls from the opener, wrapped around the transport's own ------------------------------- */
 
 static aq_status fallback_wrap_connect(struct aqi_tp *tp, uint32_t id, uint32_t host,
                                        struct aqi_peer **peer)
@@ -127,7 +127,8 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
     aq_status st = fb->own.quiet(tp, peer);
-    /* Another thread may have passed on an operation that is not quiet (by_messages). */
+    /* Meanwhile, another thread may have handed over an operation that is still active
+     * (by_messages). */
     bool more = atomic_load_explicit(&fb->active, memory_order_acquire) != 0;
     return st == AQ_OK && more ? AQ_AGAIN : st;
 }
@@ -135,7 +136,7 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 /* --- the gaps -------------------------------------------------------------------------------- */
 
 /*
- * First the transport's own operation, if it has one and the memory is registered with it;
+ * Try the transport's own operation, if it has one and the memory is registered with it.
  * AQ_ENOTSUP: use messages.
  */
 #define OWN(operation, ...)                                                                        \
@@ -186,7 +187,7 @@ static aq_status fallback_any_get_rows(struct aqi_tp *tp, struct aqi_peer *peer,
     return st != AQ_ENOTSUP ? st : fallback_rows(tp->fallback, false, peer, rows, n, taken, comp);
 }
 
-/* A block of one byte value, which never changes: a put from it may end at any time. */
+/* A block filled with a byte, which never changes: a put from it may complete at any time. */
 static void *fallback_block(struct aqi_fallback *fb, int byte)
 {
     _Atomic(void *) *place = &fb->blocks[(unsigned char)byte];
@@ -200,7 +201,7 @@ static void *fallback_block(struct aqi_fallback *fb, int byte)
     return other;
 }
 
-/* An adapter writes without the owner's help, for which a message would have to wait. */
+/* An adapter writes without the owner's help; a message would have to wait for that. */
 static aq_status fallback_fill_by_put(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_rmem *rmem, uint64_t addr, int byte,
                                       size_t len, struct aqi_comp *comp)
@@ -249,9 +250,11 @@ static aq_status fallback_any_atomic(struct aqi_tp *tp, struct aqi_peer *peer,
     return fallback_submit(tp->fallback, &op, false);
 }
 
-/* A Long that fits a message is packed; a larger one, if the transport does not support it, is a
- * put followed by a header. With credits, a packed one is charged for its payload, so that is
- * decided here, above the gate. */
+/*
+ * A Long that fits a message is packed; a larger one, if the transport does not support it, becomes
+ * a put followed by a header. With credits, a packed Long is charged for its payload, so this is
+ * decided here, above the gate.
+ */
 static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
                                    const struct aqi_am *am, const struct aqi_rmem *rmem,
                                    const struct aqi_mem *mem, struct aqi_comp *comp)
@@ -277,7 +280,8 @@ static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
                              .mem = mem};
     op.header.kind = AQI_AM_LONG_HEADER;
     if (am->nargs != 0) memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
-    /* A reply must not wait for request resources, which the put needs: it is queued as a copy. */
+    /* A reply must not wait for request resources, which the put needs, so it is queued as a
+     * copy. */
     if (comp == NULL) {
         op.copy = malloc(am->nbytes);
         if (op.copy == NULL)
@@ -458,7 +462,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
-    /* Faults are timed by the number of polls. */
+    /* Faults are timed by polls. */
     if (tp->fault != NULL) {
         tp->watched = false;
         tp->moved = NULL;

@@ -12,15 +12,15 @@
 /* Internal messages: AQI_AM_INTERNAL with one of these as the handler. */
 enum fallback_message {
     FB_PUT = 1,    /* request  addr: destination; args[2]: FB_ANSWER or 0; payload: the bytes */
-    FB_SYNC,       /* request  acknowledge what was held back */
-    FB_ACK,        /* reply    args[2]: bytes, with FB_ANSWER; [3..5]: the same of another put */
+    FB_SYNC,       /* request  acknowledge everything held back */
+    FB_ACK,        /* reply    args[2]: bytes, with FB_ANSWER; [3..5]: another put, and its bytes */
     FB_GET,        /* request  addr: source; args[2]: offset in the transfer, [3]: length */
     FB_GET_DATA,   /* reply   args[2]: offset; payload: the bytes */
     FB_ATOMIC,     /* request  addr: operand; args[2..7]: operands, op and type */
     FB_RESULT,     /* reply    args[2..3]: the old value */
     FB_FILL,       /* request  addr: destination; args[2]: byte, [3..4]: length */
     FB_PUT_ROWS,   /* request  payload: records, each with its bytes */
-    FB_DONE,       /* reply    to these two */
+    FB_DONE,       /* reply    to FB_FILL, FB_PUT_ROWS and FB_PING */
     FB_GET_ROWS,   /* request  payload: records */
     FB_ROWS,       /* reply    payload: their bytes */
     FB_REFUSED,    /* reply    the range or operation is not allowed at the target; args[2]: the
@@ -32,18 +32,22 @@ enum fallback_message {
 };
 static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
 
-/* Args 0 and 1 of every internal message: which operation, as slot index and generation, so that an
- * answer which is late, repeated or invented finds nothing. */
+/*
+ * Args 0 and 1 of every internal message name the operation by slot index and generation, so that a
+ * late, repeated or invented answer finds nothing.
+ */
 
 /*
- * Pieces of a put are acknowledged together: the target adds up what arrives and answers the last
- * one, or one of another put. Should pieces arrive in another order than they were sent, that
- * answer falls short, and the initiator asks for the rest.
+ * Pieces of a put are acknowledged together: the target adds up the bytes that arrive, and answers
+ * on the last piece, or along with another put. If pieces arrive out of order, that answer falls
+ * short, and the initiator asks for the rest.
  */
 #define FB_ANSWER    0x40000000
-#define FB_MOST_HELD 0x20000000u /* bytes, then it is answered nevertheless */
+#define FB_MOST_HELD 0x20000000u /* bytes, above which it answers anyway */
 
-/* Bytes that a fill puts at most where an adapter puts; more are one message. */
+/*
+ * A fill of up to this many bytes is a put if an adapter carries it out; a larger one is a message.
+ */
 enum { FB_FILL_BY_PUT = 4096 };
 
 enum fallback_kind {
@@ -59,23 +63,23 @@ enum fallback_kind {
 };
 
 /*
- * An operation under way. On the pending list while it has something to send; freed when nothing
- * is to be sent and nothing awaited.
+ * An operation in progress. It is on the pending list while it has something to send, and freed
+ * when nothing is left to send or to wait for.
  */
 struct fallback_op {
-    uint32_t index; /* in its peer's table, for life */
+    uint32_t index; /* in its peer's table; never changes */
     uint32_t generation;
     uint8_t kind;
     bool failed;
     bool pending;
-    bool sync; /* FB_OP_PUT: an answer fell short, FB_SYNC is to be sent */
+    bool sync; /* FB_OP_PUT: an answer fell short, so FB_SYNC must be sent */
     struct aqi_peer *peer;
     unsigned char *local;
     uint64_t addr;
-    bool in_region; /* then `addr` is an offset */
+    bool in_region; /* `addr` is an offset */
     int32_t ticket[AQI_TICKET];
-    size_t len;      /* bytes; 1 for what is one message, done or not */
-    size_t issued;   /* bytes for which a request was sent */
+    size_t len;      /* bytes; 1 for an operation of one message */
+    size_t issued;   /* bytes for which requests were sent */
     size_t finished; /* bytes acknowledged or arrived */
     struct aqi_comp *comp;
     void *result;
@@ -90,7 +94,8 @@ struct fallback_op {
     const struct aqi_mem *mem;
     bool put_begun;
     unsigned rows;
-    void *copy; /* of the source, when the caller wanted it back at once; of the rows of a get */
+    void *copy; /* of the source, if the caller must be able to reuse it at once; or of the rows of
+                   a get */
     struct fallback_op *next;
 };
 
@@ -105,15 +110,15 @@ struct gap_memory {
 struct fallback_peer {
     atomic_bool down;
     bool queued;              /* in aqi_fallback.ready, under its lock */
-    struct aqi_spin lock;     /* what follows, and the fields of operations; params.threads only */
+    struct aqi_spin lock;     /* the fields below, and those of operations; params.threads only */
     struct fallback_op **ops; /* by index */
     uint32_t op_count;
     size_t op_room;
     struct fallback_op *free_ops;
-    struct fallback_op *pending, **pending_end; /* oldest first; NULL: of the empty list */
+    struct fallback_op *pending, **pending_end; /* oldest first; NULL: empty */
     uint32_t longs;                             /* operations of FB_OP_LONG */
     struct {
-        uint32_t index, generation, bytes; /* of its put that is not acknowledged yet; 0: of none */
+        uint32_t index, generation, bytes; /* of its put with unacknowledged bytes; 0: none */
     } held;
     struct fallback_peer *next;
 };
@@ -121,18 +126,18 @@ struct fallback_peer {
 struct aqi_fallback {
     struct aqi_tp *tp;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS, else NULL */
-    struct aqi_tp_hooks up;       /* of the opener of the transport */
-    struct aqi_transport own;     /* the transport's operations before the gaps were filled */
+    struct aqi_tp_hooks up;       /* hooks of the transport's opener */
+    struct aqi_transport own;     /* the transport's operations before missing ones were added */
     struct aqi_tp_params params;
-    struct aqi_peer **peers;    /* by id, from connect */
+    struct aqi_peer **peers;    /* by id, set by connect */
     struct fallback_peer *side; /* by id, likewise */
     struct gap_memory *memory;
     struct aqi_pool op_pool;
-    _Atomic(void *) blocks[UINT8_MAX + 1]; /* what small fills put: of each byte when it is used */
-    struct fallback_peer *ready;           /* those with pending operations */
+    _Atomic(void *) blocks[UINT8_MAX + 1]; /* sources of small fills, by byte; made on first use */
+    struct fallback_peer *ready;           /* peers with pending operations */
     struct aqi_spin lock;                  /* of that list; params.threads only */
     _Atomic uint32_t active;               /* operations not free */
-    _Atomic uint32_t waiting; /* operations that are pending: progress looks only then */
+    _Atomic uint32_t waiting;              /* pending operations: progress skips the list if 0 */
 };
 
 static inline void fallback_lock(const struct aqi_fallback *fb, struct aqi_spin *lock)
@@ -157,38 +162,40 @@ static inline void fallback_wait(struct aqi_fallback *fb, uint32_t by)
     aqi_count_on(&aqi_tp_pending, fb->params.threads, by);
 }
 
-/* The most that one message of a put or get carries; posted receive buffers are for Mediums. */
+/*
+ * The maximum for one message of a put or get; posted receive buffers are only as large as Mediums.
+ */
 static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct aqi_peer *peer)
 {
     return fb->gate == NULL ? peer->max_piece : peer->max_medium;
 }
 
 /*
- * fallback_ops.c: the initiator's side. Start an operation: send as much as there is room for now
- * and keep the rest on the pending list. If nothing could be sent it did not begin (AQ_AGAIN),
- * unless it must: a reply may not be refused. `copy` is always taken over.
+ * fallback_ops.c: the initiator's side. Start an operation: send as much as there is room for, and
+ * keep the rest on the pending list. If nothing could be sent, it has not begun (AQ_AGAIN), unless
+ * `must` is set, since a reply may not be refused. `copy` is always taken over.
  */
 aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must);
 unsigned fallback_push_all(struct aqi_fallback *fb);
-/* The rest with the lock of the peer held. */
+/* The following need the lock of the peer. */
 struct fallback_op *fallback_op_new(struct aqi_fallback *fb, const struct fallback_op *init);
 void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op);
 struct fallback_op *fallback_op_find(struct fallback_peer *side, uint32_t index,
                                      uint32_t generation);
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op);
 void fallback_op_fail(struct aqi_fallback *fb, struct fallback_op *op, aq_status status);
-/* It has something to send: have progress push it. */
+/* The operation has something to send: have progress push it. */
 void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op);
 
 /* fallback_rows.c: scattered transfers, whose rows share messages. */
 aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer,
                         struct aqi_row *rows, unsigned n, unsigned *taken, struct aqi_comp *comp);
 /*
- * Serve one request, completely or not at all. False: it is malformed, or its memory must not be
- * touched.
+ * Serve one request, completely or not at all. Returns false if it is malformed, or its memory must
+ * not be accessed.
  */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am);
-/* The bytes of one, in `*buffer` from the heap; NULL: no memory. */
+/* Get the bytes of a request, in `*buffer` from the heap; NULL: no memory. */
 bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,
                        size_t *nbytes);
 void fallback_rows_scatter(const struct fallback_op *op, const void *bytes);

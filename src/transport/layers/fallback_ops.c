@@ -10,8 +10,8 @@
 #include <string.h>
 
 enum {
-    GET_WINDOW = 16, /* pieces requested ahead: they cover a round trip, and leave room to reply */
-    MOST_LONGS = 64  /* requests to a peer before the next is rejected; also bounds replies */
+    GET_WINDOW = 16, /* pieces requested ahead: covers a round trip, and leaves room for replies */
+    MOST_LONGS = 64  /* Longs to a peer before the next is rejected; also bounds replies */
 };
 
 /* --- the table of a peer, which answers refer to by index ------------------------------------- */
@@ -66,7 +66,7 @@ void fallback_op_free(struct aqi_fallback *fb, struct fallback_op *op)
     aqi_count_on(&fb->active, fb->params.threads, UINT32_MAX);
 }
 
-/* Complete and free it if nothing is left to do; one on the pending list is freed there. */
+/* Complete and free an operation if nothing is left to do; the pending list frees those on it. */
 void fallback_op_settle(struct aqi_fallback *fb, struct fallback_op *op)
 {
     if (op->kind == FB_OP_LONG || op->finished < op->len || op->failed) return;
@@ -179,7 +179,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
         atomic_store_explicit(&op->inner.local, 1, memory_order_relaxed);
         atomic_store_explicit(&op->inner.remote, 1, memory_order_relaxed);
         op->inner.shared = fb->params.threads;
-        /* May be our own put, which takes the lock. */
+        /* This may be our own put, which takes the lock. */
         fallback_unlock(fb, lock);
         aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
                                        op->mem, &op->inner);
@@ -191,7 +191,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
     if (atomic_load_explicit(&op->inner.status, memory_order_relaxed) != AQ_OK)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
-    /* The handler that it replies from has returned, and its request's credit was returned. */
+    /* The handler that it replies from has returned, and the credit of its request was returned. */
     if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) {
         op->header.kind = AQI_AM_LONG_LATE;
         op->header.flags &= AQI_AM_EPS;
@@ -214,7 +214,7 @@ static bool fallback_ops_has_more(const struct fallback_op *op)
     return !op->failed && (op->issued < op->len || op->sync);
 }
 
-/* Send what can be sent. Returns true if it made progress. */
+/* Send as much as possible. Returns true if it made progress. */
 static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
 {
     bool moved = false;
@@ -227,7 +227,7 @@ static bool fallback_ops_push(struct aqi_fallback *fb, struct fallback_op *op)
     return moved;
 }
 
-/* --- what waits ------------------------------------------------------------------------------ */
+/* --- pending operations ---------------------------------------------------------------------- */
 
 static void fallback_ops_list_op(struct fallback_peer *side, struct fallback_op *op)
 {
@@ -264,7 +264,7 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
     st = AQ_ENOMEM;
     struct fallback_op *op = fallback_op_new(fb, init);
     if (op == NULL) goto refused;
-    /* Marked as listed while it starts, so that an early answer does not free it meanwhile. */
+    /* Marked as pending while it starts, so that an early answer does not free it. */
     op->pending = true;
     bool begun = fallback_ops_push(fb, op) || must || op->put_begun;
     if (!begun) op->comp = NULL; /* leaves no trace */

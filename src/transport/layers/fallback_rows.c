@@ -1,7 +1,7 @@
 /*
- * The fallback layer's scattered transfers: rows share messages. A put message consists of records
- * with their bytes, a get message of records, and its answer of their bytes, in order. A record is
- * a row of equal pieces in the target's memory.
+ * The fallback layer's scattered transfers: rows share messages. A put message consists of records,
+ * each with its bytes; a get message of records only, and its answer of the bytes, in order. A
+ * record is a row of equal pieces in the target's memory.
  */
 #include "base/copy.h"
 #include "base/fail.h"
@@ -26,10 +26,13 @@ struct rows_pack {
     size_t room, used, bytes;
     bool put;
     struct rows_record last;
-    size_t last_at; /* where it was written */
+    size_t last_at; /* offset of that record */
 };
 
-/* Cut off the front of a row as much as fits `most` bytes (not 0): whole pieces, or part of one. */
+/*
+ * Cut off the front of a row: as much as fits `most` bytes (not 0), in whole pieces or a part of
+ * one.
+ */
 static struct aqi_row fallback_rows_cut(struct aqi_row *row, size_t most)
 {
     struct aqi_row out = *row;
@@ -63,7 +66,7 @@ static void fallback_rows_write(struct rows_pack *p, size_t at)
     p->last_at = at;
 }
 
-/* Append what was cut off to the message; room for it and a record was checked. */
+/* Append the part that was cut off to the message; there is room for it and a record. */
 static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 {
     size_t bytes = row->len * row->count;
@@ -93,9 +96,9 @@ static void fallback_rows_append(struct rows_pack *p, const struct aqi_row *row)
 }
 
 /*
- * Pack as many rows as fit. `*row` becomes the rest of the first one that does not fit entirely,
- * whose number is `*taken`. `kept`: for a get, what was cut off; `*nkept` is its capacity, then its
- * count.
+ * Pack as many rows as fit. `*row` becomes the rest of the first row that does not fit entirely,
+ * and `*taken` its index. For a get, `kept` receives the parts that were cut off; `*nkept` is its
+ * capacity, then its count.
  */
 static void fallback_rows_pack(struct rows_pack *p, const struct aqi_row *rows, unsigned n,
                                struct aqi_row *row, unsigned *taken, struct aqi_row *kept,
@@ -154,7 +157,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
                                .comp = comp};
     struct fallback_op *op = NULL;
     aq_status st = AQ_EPEER;
-    /* A row is cut into at most the rest of a piece, whole pieces, and part of one. */
+    /* A row is cut into at most three: the rest of a piece, whole pieces, and part of one. */
     init.rows = (unsigned)aqi_min(3 * (size_t)n, peer->max_medium / sizeof(struct rows_record));
     if (!put && (init.copy = malloc(init.rows * sizeof(*rows))) == NULL) goto no_memory;
     fallback_lock(fb, &side->lock);
@@ -199,7 +202,7 @@ static bool fallback_rows_read(struct aqi_fallback *fb, const unsigned char **at
     return fb->up.range_ok(fb->up.host, low, span + row->len);
 }
 
-/* Check all records before the first of them moves a byte. */
+/* Check all records before the first byte moves. */
 static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, bool put,
                              size_t most, size_t *bytes)
 {
@@ -215,7 +218,7 @@ static bool fallback_rows_ok(struct aqi_fallback *fb, const struct aqi_am *am, b
     return true;
 }
 
-/* From here on, the sizes are read a second time, and a stranger may have changed them since. */
+/* Sizes are read a second time below, and a stranger may have changed them since. */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am)
 {
     const unsigned char *at = am->payload, *end = at + am->nbytes;
@@ -245,7 +248,7 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
                         row.len, row.count);
         to += row.len * row.count;
     }
-    *nbytes = (size_t)(to - (unsigned char *)*buffer); /* then come old contents of the heap */
+    *nbytes = (size_t)(to - (unsigned char *)*buffer); /* the heap's old contents follow */
     return true;
 }
 

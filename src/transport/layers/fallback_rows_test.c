@@ -1,4 +1,4 @@
-/* Tests fallback_rows.c: how scattered transfers that a peer may have made up are served. */
+/* Tests fallback_rows.c: serving scattered transfers that a peer may have made up. */
 #include "transport/layers/fallback_world_test.h"
 
 struct record {
@@ -110,7 +110,7 @@ static void all_rows_or_none(void **state)
     }
 }
 
-/* A stranger changes its message while it is read: it gets no byte that it may not have. */
+/* A stranger changes its message while it is read: it gets no byte that it may not access. */
 static void rows_that_change_meanwhile(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void rows_that_change_meanwhile(void **state)
             memset(bytes, 0xee, sizeof(bytes));
             memcpy(bytes, &row, sizeof(row));
             world.swap = bytes + offsetof(struct record, len);
-            world.swap_at = 1; /* all have been read, none was moved */
+            world.swap_at = 1; /* all were checked, none was moved */
             world.swap_to = large ? 65 : 0;
             memcpy(before, reach, sizeof(reach));
             const struct message m = {put ? FB_PUT_ROWS : FB_GET_ROWS,
@@ -139,7 +139,9 @@ static void rows_that_change_meanwhile(void **state)
         }
 }
 
-/* A message is prepared for as many arguments as it is sent with: its payload comes after them. */
+/*
+ * A message is prepared for as many arguments as it is sent with, since its payload follows them.
+ */
 static struct aqi_transport prepared;
 static unsigned prepared_nargs;
 
@@ -157,7 +159,7 @@ static aq_status send_prepared(struct aqi_tp *tp, struct aqi_peer *peer, struct 
     return prepared.am_commit(tp, peer, slot, am);
 }
 
-/* As sent, rows without gaps at the target, and rows that are adjacent there, are one. */
+/* When sent, a row without gaps at the target becomes one piece, and adjacent rows become one. */
 static void rows_that_share_records(void **state)
 {
     enum { TO = 4096, MOST = 3 };
@@ -230,12 +232,12 @@ static void rows_that_share_records(void **state)
     }
 }
 
-/* The end of a message takes a part of a piece, but not a small one; it may be full. */
+/* The end of a message takes part of a piece, unless that is small; a message may be full. */
 static void rows_at_the_end_of_a_message(void **state)
 {
     enum { RECORD = sizeof(struct record), FIRST = MEDIUM - 2 * RECORD };
     static const struct {
-        size_t left, len, goes; /* room for bytes of the second row, those that it has, that go */
+        size_t left, len, goes; /* bytes that fit of the second row, that it has, that go */
     } cases[] = {{64, 100, 64}, {63, 100, 0}, {63, 63, 63}, {63, 64, 0},
                  {65, 100, 65}, {10, 10, 10}, {1, 1, 1},    {0, 10, 0}};
     static unsigned char local[MEDIUM];

@@ -50,8 +50,8 @@ static void fallback_serve_refuse(struct aqi_fallback *fb, uint32_t source, cons
 }
 
 /*
- * Answer for this piece and those held back for its put, or hold both back; those held back for
- * another put are always answered.
+ * Acknowledge this piece and those held back for its put, or hold all of them back; those held back
+ * for another put are always acknowledged.
  */
 static void fallback_serve_acknowledge(struct aqi_fallback *fb, uint32_t source,
                                        const struct aqi_am *am, uint32_t nbytes, bool answer)
@@ -89,7 +89,7 @@ static void fallback_serve_deny(struct aqi_fallback *fb, uint32_t source, const 
     fallback_serve_reply(fb, source, am, FB_REFUSED, &status, 1, NULL, 0);
 }
 
-/* Where in a region; the ticket is in the arguments from `at` on. */
+/* Find the memory in a region; the ticket is in the arguments from `at` on. */
 static aq_status fallback_serve_region(struct aqi_fallback *fb, const struct aqi_am *am,
                                        unsigned at, size_t len, bool write, void **local)
 {
@@ -223,7 +223,7 @@ static void fallback_serve_take_ack(struct aqi_fallback *fb, struct fallback_op 
     fallback_serve_count_acked(fb, op, (uint32_t)am->args[2]);
 }
 
-/* The second put that an acknowledgement is about. */
+/* Handle the second put in an acknowledgement. */
 static void fallback_serve_take_second_ack(struct aqi_fallback *fb, uint32_t source,
                                            const struct aqi_am *am)
 {
@@ -323,7 +323,7 @@ static bool fallback_serve_internal(struct aqi_fallback *fb, uint32_t source,
     return op != NULL;
 }
 
-/* The sender may reuse its source and does not wait for an answer. */
+/* Only a warning: the sender may reuse its source, and does not wait for an answer. */
 static AQI_COLD void fallback_serve_homeless(uint32_t source, const struct aqi_am *am)
 {
     static atomic_bool once;

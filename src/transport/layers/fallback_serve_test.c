@@ -1,7 +1,7 @@
 /*
- * Tests fallback_serve.c: internal messages that peers may have made up; what is served with what
- * answer, what is rejected, what is dropped. Scattered transfers: fallback_rows_test.c; answers:
- * fallback_take_test.c. That two such layers understand each other: tests/contract.
+ * Tests fallback_serve.c: internal messages that peers may have made up; which are served with
+ * which answer, which are rejected, which are dropped. Scattered transfers: fallback_rows_test.c;
+ * answers: fallback_take_test.c. Two real layers: tests/contract.
  */
 #include "transport/layers/fallback_world_test.h"
 
@@ -52,7 +52,7 @@ static void puts_are_written_and_acknowledged(void **state)
     close_world();
 }
 
-/* This many bytes are held back and no more, whatever the peer requests. */
+/* At most this many bytes are held back, whatever the peer requests. */
 static void no_sum_overflows(void **state)
 {
     static unsigned char bytes[8 << 20], there[sizeof(bytes)];
@@ -161,7 +161,9 @@ static aq_status region_of_64_bytes(void *host, const uint32_t ticket[AQI_TICKET
     return aqi_within(offset, len, 0, 64) ? AQ_OK : AQ_ERANGE;
 }
 
-/* The owner of a region decides about each message, and its answer says why it was refused. */
+/*
+ * The owner of a region decides about each message, and its answer gives the reason for a refusal.
+ */
 static void regions_are_asked_for(void **state)
 {
     static const unsigned char bytes[8] = {9};
@@ -194,7 +196,7 @@ static void regions_are_asked_for(void **state)
     }
 }
 
-/* Each kind with as many arguments as it needs, and in its direction only. */
+/* Each kind needs its number of arguments, and is accepted in its direction only. */
 static void what_makes_no_sense_is_dropped(void **state)
 {
     static const uint8_t nargs[FB_MESSAGES] = {
@@ -256,7 +258,7 @@ static void an_answer_waits_for_room(void **state)
     world.tries = 0;
     assert_int_equal(comes(sync), 0);
     assert_int_equal(world.tries, 1);
-    /* Or until the peer is dead. */
+    /* Or it waits until the peer is dead. */
     world.answer = AQ_OK;
     world.again = 1000;
     world.progress = 0;

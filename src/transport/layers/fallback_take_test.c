@@ -17,7 +17,7 @@ static void expect_under_way(bool under_way)
     assert_int_equal(world.tp.ops.quiet(&world.tp, NULL), under_way ? AQ_AGAIN : AQ_OK);
 }
 
-/* The operation of the last message sent. */
+/* An answer to the operation of message `number`. */
 static struct message answer_to(unsigned number, enum fallback_message type, uint8_t nargs,
                                 int32_t third)
 {
@@ -52,7 +52,7 @@ static void acknowledgements_of_a_put(void **state)
     assert_int_equal(comes(ack), 0);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 0);
     assert_int_equal(world.count, 2);
-    /* A short answer, which is the last: the rest is requested. */
+    /* The last answer is short: the rest is requested. */
     ack.args[2] = (PIECE - 10) | FB_ANSWER;
     assert_int_equal(comes(ack), 0);
     expect_under_way(true);
@@ -68,7 +68,7 @@ static void acknowledgements_of_a_put(void **state)
     expect_under_way(false);
     assert_int_equal(world.tp.ops.progress(&world.tp, AQI_PROGRESS_ALL, 0), 0);
     assert_int_equal(world.count, 3);
-    assert_int_equal(comes(ack), 1); /* once more */
+    assert_int_equal(comes(ack), 1); /* repeated */
     expect_under_way(false);
     close_world();
 }

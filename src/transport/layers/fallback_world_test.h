@@ -1,5 +1,5 @@
 /*
- * The fallback layer on a scripted transport, so that a test sees what it sends, and a peer whose
+ * The fallback layer on a scripted transport that shows a test what it sends, and a peer whose
  * messages the test makes up.
  */
 #ifndef FALLBACK_WORLD_TEST_H
@@ -19,7 +19,7 @@ static struct {
     struct aqi_fallback *fb;
     struct aqi_tp_params inner;
     struct aqi_peer peer[PEERS];
-    aq_status answer; /* results of sends, after `again` times no room */
+    aq_status answer; /* result of sends, after `again` times AQ_AGAIN */
     unsigned again, tries, relaxed, last_round;
     unsigned progress; /* result of the transport's own operation */
     struct {
@@ -29,9 +29,9 @@ static struct {
         unsigned char payload[PIECE];
     } sent[SENT];
     unsigned count;
-    struct aqi_am came; /* for the opener of the transport */
+    struct aqi_am came; /* delivered to the transport's opener */
     unsigned delivered, looks;
-    unsigned char *swap; /* changes at check `swap_at`: a byte that a stranger can write */
+    unsigned char *swap; /* a byte that a stranger changes at check `swap_at` */
     unsigned swap_at;
     unsigned char swap_to;
 } world;

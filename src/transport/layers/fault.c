@@ -121,7 +121,7 @@ bool aqi_fault_wanted(void)
 unsigned aqi_fault_caps(unsigned caps)
 {
     caps &= ~(unsigned)AQI_CAP_REST;                              /* faults are timed by polls */
-    if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* ours never announces itself */
+    if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* never announced here */
     return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }
 
@@ -129,7 +129,7 @@ unsigned aqi_fault_caps(unsigned caps)
 
 enum late_kind { LATE_BEGUN, LATE_PUT, LATE_GET, LATE_FILL };
 
-/* The two ends of one connection. */
+/* The two ends of a transfer. */
 struct late_end {
     struct aqi_peer *peer;
     const struct aqi_rmem *rmem;
@@ -141,18 +141,18 @@ struct late_end {
 };
 
 /*
- * A held-back operation: `inner` is what the transport counts down. Puts, gets and fills start
- * late, so callers that take them for complete too early overwrite the source or see old bytes; the
- * result of an atomic operation is written late.
+ * A held-back operation: the transport counts down `inner`. Puts, gets and fills start late, so a
+ * caller that considers them complete too early overwrites the source or sees old bytes; the result
+ * of an atomic operation is written late.
  */
 struct late_op {
     struct aqi_comp inner;
     struct aqi_comp *comp;
-    unsigned wait;              /* calls of progress still to pass */
-    bool has_local, has_remote; /* the counters that it counts down */
-    uint8_t kind;               /* what is still to be started */
+    unsigned wait;              /* progress calls left to wait */
+    bool has_local, has_remote; /* the counters that it has */
+    uint8_t kind;               /* the operation still to be started, if any */
     struct late_end end;
-    unsigned char bytes[AQI_PUT_COPIED]; /* the source of a put, which is copied from it */
+    unsigned char bytes[AQI_PUT_COPIED]; /* the copied source of a small put */
     uint64_t value;                      /* for an atomic operation */
     void *result;
     size_t result_size;
@@ -166,8 +166,8 @@ struct aqi_fault {
     bool threads;
     struct aqi_spin lock;
     uint64_t random;
-    unsigned burst; /* calls still to reject */
-    uint64_t calls; /* to the one that is to die */
+    unsigned burst; /* calls left to reject */
+    uint64_t calls; /* calls to the peer that is to die */
     atomic_bool dead, told;
     struct aqi_pool pool;
     struct late_op *late;
@@ -184,7 +184,7 @@ static unsigned fault_draw(struct aqi_fault *f, unsigned below)
     return (unsigned)((f->random * 2685821657736338717u) >> 33) % below;
 }
 
-/* Before each call to a peer: AQ_OK lets it through. */
+/* Called before each call to a peer; AQ_OK lets it through. */
 static aq_status fault_gate(struct aqi_fault *f, const struct aqi_peer *peer)
 {
     aq_status st = AQ_OK;
@@ -252,7 +252,7 @@ static void fault_fail_late(struct late_op *op, aq_status st)
     atomic_store(&op->inner.remote, 0);
 }
 
-/* Start those that have waited long enough. */
+/* Start an operation that has waited long enough. */
 static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 {
     aq_status st = fault_begin(f, op->kind, &op->end, op->end.len, &op->inner);
@@ -263,8 +263,8 @@ static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 }
 
 /*
- * A put, get or fill, kept for later if completions are late. First, 0 bytes are transferred, since
- * whether the transport reaches this memory must be reported now.
+ * A put, get or fill, held back if completions are late. Transfer 0 bytes first, since it must be
+ * reported now whether the transport reaches this memory.
  */
 static aq_status fault_transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
                                 struct aqi_comp *comp)

@@ -1,14 +1,14 @@
 /*
- * The fault decorator: wraps any transport and makes it misbehave within the contract, from a
- * seed. For tests, and for programs that want to see how they take it. AQ_FAULT is a comma list:
+ * The fault decorator: wraps any transport and makes it misbehave within the contract, from a seed.
+ * For tests, and for programs to see how they cope. AQ_FAULT is a comma-separated list:
  *
- *   again=P     am_send, put, get and atomic say AQ_AGAIN in P percent of the calls, in bursts
- *   late=N      completions come 1 to N progress calls late
+ *   again=P     am_send, put, get and atomic return AQ_AGAIN in P percent of the calls, in bursts
+ *   late=N      completions arrive 1 to N progress calls late
  *   swap=P      P percent of the messages are overtaken by later ones
  *   hide=A+B…   the transport seems to lack: reserve put get atomic fill pull long rows map reg
  *               alloc wait
  *   die=ID@N    after N calls to peer ID it is lost
- *   credits=1   the transport asks for credits (AQI_CAP_CREDITS), and the process is aborted when
+ *   credits=1   the transport needs credits (AQI_CAP_CREDITS), and the process is aborted when
  *               more requests or replies arrive than buffers could have been posted for
  *   depth=N     with credits: no more than N requests to a peer, whatever AQ_AM_CREDITS says
  *   seed=S      for the random choices; default 1
@@ -18,7 +18,7 @@
 
 #include "transport/transport.h"
 
-/* Read a specification; "" turns the decorator off. AQ_ESETTING says what is wrong with it. */
+/* Parse a specification; "" turns the decorator off. Returns AQ_ESETTING if it is invalid. */
 aq_status aqi_fault_configure(const char *spec);
 bool aqi_fault_wanted(void);
 /* The capabilities of the decorated transport. */

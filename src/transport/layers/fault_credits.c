@@ -1,8 +1,8 @@
 /*
- * Part of the fault decorator: plays a transport with posted receive buffers. Based on the messages
- * themselves, not on the gate's books, it counts the requests sent whose credits were not returned,
- * credits that a peer returns without having got them, and replies without a request that has
- * posted a buffer for them. Any excess aborts the process.
+ * Part of the fault decorator: simulates a transport with posted receive buffers. From the messages
+ * themselves, not from the gate's books, it counts requests sent whose credits were not returned,
+ * credits that a peer returns without having received them, and replies for which no request has
+ * posted a buffer. Any excess aborts the process.
  */
 #include "transport/layers/fault_credits.h"
 
@@ -15,7 +15,7 @@
 
 struct fault_account {
     struct aqi_credit_note out;        /* requests to the peer whose credits it has not returned */
-    struct aqi_credit_note unanswered; /* requests from it whose credits we have not */
+    struct aqi_credit_note unanswered; /* requests from it whose credits we have not returned */
     uint32_t reply_buffers;            /* posted for its replies */
     bool dead;
 };
@@ -102,7 +102,7 @@ void fault_credits_sent(struct fault_credits *c, uint32_t to, const struct aqi_a
     bool is_request = (am->flags & AQI_AM_IS_REPLY) == 0;
     aqi_spin_lock(&c->lock);
     if (a->dead) {
-        /* Whatever it is, it will not arrive. */
+        /* It will not arrive. */
     } else if (sent) {
         fault_credits_take(c, to, &a->unanswered, note);
         if (is_request) fault_credits_count_request(c, to, am);

@@ -1,4 +1,4 @@
-/* Part of the fault decorator: watches that requests and replies stay within posted buffers. */
+/* Part of the fault decorator: checks that requests and replies stay within posted buffers. */
 #ifndef AQI_FAULT_CREDITS_H
 #define AQI_FAULT_CREDITS_H
 
@@ -9,7 +9,7 @@ struct fault_credits;
 /* `inner`: the params to open the transport with; arrivals pass through here. */
 aq_status fault_credits_new(const struct aqi_tp_params *params, struct aqi_tp_params *inner,
                             struct fault_credits **credits);
-/* Once the transport is open: what to enforce. */
+/* Set the limits to enforce, once the transport is open. */
 void fault_credits_limit(struct fault_credits *c, const struct aqi_tp_limits *limits);
 void fault_credits_free(struct fault_credits *c);
 

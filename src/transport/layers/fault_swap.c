@@ -1,4 +1,4 @@
-/* Of the fault decorator: messages that others overtake. */
+/* Part of the fault decorator: messages that others overtake. */
 #include "transport/layers/fault_swap.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Of the fault decorator: messages that others overtake. */
+/* Part of the fault decorator: messages that others overtake. */
 #ifndef AQI_FAULT_SWAP_H
 #define AQI_FAULT_SWAP_H
 
@@ -14,12 +14,12 @@ struct fault_swap {
 };
 
 void fault_swap_init(struct fault_swap *swap);
-/* Keep a copy of a message, to be sent later; AQ_ENOMEM: not kept. */
+/* Keep a copy of a message, to be sent later. AQ_ENOMEM: not kept. */
 aq_status fault_swap_keep(struct fault_swap *swap, struct aqi_peer *peer, const struct aqi_am *am);
-/* Another message has overtaken it, or time has passed: send what is kept, by `own`. */
+/* Another message has overtaken the kept ones, or time has passed: send them with `own`. */
 unsigned fault_swap_send(struct fault_swap *swap, struct aqi_tp *tp,
                          const struct aqi_transport *own);
-/* Forget what was for this peer; NULL: all. */
+/* Drop messages for this peer; NULL: all. */
 void fault_swap_drop(struct fault_swap *swap, const struct aqi_peer *peer);
 
 static inline bool fault_swap_holds(const struct fault_swap *swap)

@@ -39,7 +39,7 @@ static void illegal(void **state)
 }
 
 /*
- * A caller that waits for room must not sleep if lack of room was only simulated, as nothing would
+ * A caller that waits for room must not sleep if the lack of room was simulated, as nothing would
  * wake it.
  */
 static void invented_shortage_is_not_announced(void **state)

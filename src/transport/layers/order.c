@@ -1,4 +1,4 @@
-/* The order layer: numbers what is sent, and keeps what has overtaken others until these come. */
+/* The order layer: numbers messages, and keeps those that arrive early until their turn. */
 #include "transport/layers/order.h"
 
 #include "base/early.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 
 /*
- * The most that a peer may send ahead of a message that has not come, in messages and in bytes that
- * they take here. A packet of udp holds up to a thousand small ones, and 4,096 packets may be under
- * way, but not that much memory; a peer that sends more has left one out.
+ * The limit for messages that a peer sends ahead of a missing one, in messages and in bytes of
+ * memory here. A packet of udp holds up to a thousand small ones, and 4,096 packets may be in
+ * flight, but not that much memory; a peer that exceeds it has omitted a message.
  */
 static const struct aqi_early_most order_most = {.ahead = 1 << 23, .bytes = 256 << 20};
 
-/* A message that has overtaken others, with its arguments and payload behind it. */
+/* A message that arrived early, followed by its payload. */
 struct order_kept {
     struct aqi_early_item item;
     uint32_t source;
@@ -26,8 +26,8 @@ struct order_kept {
 };
 
 struct order_in {
-    uint32_t done; /* the number that was passed on last, or is */
-    bool running;  /* it is */
+    uint32_t done; /* the last number passed on, or being passed on */
+    bool running;  /* its handler is running */
     struct aqi_early kept;
 };
 
@@ -36,10 +36,10 @@ struct aqi_order {
     struct aqi_tp_hooks up;
     bool threads;
     atomic_bool broken, told;
-    uint32_t source;            /* of the message that broke it */
-    struct aqi_spin send[2];    /* numbers are given in the order of sending */
-    uint32_t out[2];            /* of requests, of replies */
-    struct aqi_spin receive[2]; /* what follows */
+    uint32_t source;            /* sender of the message that broke the order */
+    struct aqi_spin send[2];    /* numbers are assigned in the order of sending */
+    uint32_t out[2];            /* next numbers of requests and replies */
+    struct aqi_spin receive[2]; /* guards `in` */
     struct order_in in[2];
 };
 
@@ -60,7 +60,7 @@ static inline void order_unlock(const struct aqi_order *order, struct aqi_spin *
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The word of credits stays the last: layers below read it. */
+/* The word of credits stays last: layers below read it. */
 static void order_swap_last(int32_t *args, unsigned nargs)
 {
     int32_t last = args[nargs - 1];
@@ -68,7 +68,7 @@ static void order_swap_last(int32_t *args, unsigned nargs)
     args[nargs - 2] = last;
 }
 
-/* (Even the address of a Short may be in use: core/am/asked.c.) */
+/* The number is an argument, since even the address of a Short may be in use (core/am/asked.c). */
 static inline void order_number(struct aqi_am *am, uint32_t number, int32_t *args)
 {
     if (am->nargs != 0) memcpy(args, am->args, am->nargs * sizeof(args[0]));
@@ -117,7 +117,7 @@ static aq_status order_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struc
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Reported by progress: here a handler may be running. */
+/* Reported by progress, since a handler may be running here. */
 static AQI_COLD void order_break(struct aqi_order *order, uint32_t source)
 {
     aqi_count(AQI_CTR_AM_DROPPED, 1);
@@ -125,7 +125,7 @@ static AQI_COLD void order_break(struct aqi_order *order, uint32_t source)
     atomic_store_explicit(&order->broken, true, memory_order_release);
 }
 
-/* With the lock held. False: no memory, or too much. */
+/* Called with the lock held. Returns false if out of memory, or beyond the limit. */
 static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t source,
                                 const struct aqi_am *am)
 {
@@ -140,7 +140,7 @@ static AQI_COLD bool order_keep(struct order_in *in, uint32_t number, uint32_t s
     return false;
 }
 
-/* With the lock held, which is released while handlers run. */
+/* Called with the lock held, which is released while handlers run. */
 static AQI_COLD void order_pass_kept(struct aqi_order *order, struct aqi_spin *lock,
                                      struct order_in *in)
 {
@@ -177,7 +177,8 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
     struct aqi_spin *lock = &order->receive[stream];
     struct order_in *in = &order->in[stream];
     order_lock(order, lock);
-    /* Another thread runs the handler of one before it: that thread passes this one on, too. */
+    /* If another thread runs the handler of an earlier message, that thread passes this one on,
+     * too. */
     if (AQI_UNLIKELY(number != in->done + 1 || in->running)) {
         bool kept = order_keep(in, number, source, &plain);
         order_unlock(order, lock);
@@ -221,7 +222,7 @@ aq_status aqi_order_create(struct aqi_tp_params *inner, struct aqi_order **out)
     struct aqi_order *order = calloc(1, sizeof(*order));
     if (order == NULL) return aqi_fail(AQ_ENOMEM, "transport", "no memory to keep an order");
     for (unsigned i = 0; i < AQI_COUNT_OF(order->in); i++)
-        order->in[i].done = UINT32_MAX; /* the first is 0 */
+        order->in[i].done = UINT32_MAX; /* so that the first one is 0 */
     order->up = inner->hooks;
     order->threads = inner->threads;
     inner->hooks.deliver = order_hook_deliver;
@@ -242,7 +243,8 @@ void aqi_order_complete(struct aqi_order *order, struct aqi_tp *tp)
         ops->am_reserve = order_am_reserve;
         ops->am_commit = order_am_commit;
     }
-    /* A Long of the transport's own has no place among the others: its header is a message. */
+    /* A Long by the transport's own operation has no place in the order: its header must be a
+     * message. */
     ops->am_long = NULL;
 }
 

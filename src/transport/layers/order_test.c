@@ -1,4 +1,4 @@
-/* Tests order.c over a scripted transport: numbers given, and what arrives in any order. */
+/* Tests order.c over a scripted transport: the numbers assigned, and arrivals in any order. */
 #include "transport/layers/order.h"
 
 #include <setjmp.h>
@@ -44,7 +44,7 @@ static aq_status order_test_reserve(struct aqi_tp *tp, struct aqi_peer *peer, bo
                                     unsigned nargs, size_t nbytes, struct aqi_slot *slot)
 {
     (void)tp, (void)peer, (void)reply, (void)slot;
-    assert_int_equal(nargs, 2); /* with the number: the place of the payload depends on it */
+    assert_int_equal(nargs, 2); /* with the number: it moves the payload */
     assert_int_equal(nbytes, 100);
     return AQ_OK;
 }
@@ -81,7 +81,7 @@ static void order_test_deliver(void *arg, uint32_t source, const struct aqi_am *
     world.nested = NULL;
     if (nested == NULL) return;
     arrive(nested);
-    /* A reply waits for none of the requests; a request waits for the handler to return. */
+    /* A reply does not wait for requests; a request waits for the handler to return. */
     assert_int_equal(world.delivered - before, (nested->flags & AQI_AM_IS_REPLY) != 0);
 }
 
@@ -116,7 +116,7 @@ static int close_world(void **state)
     return 0;
 }
 
-/* Send one that says `n`, and return it as it would arrive. */
+/* Send a message with argument `n`, and return it as it would arrive. */
 static const struct aqi_am *send_one(uint8_t kind, unsigned flags, int32_t n)
 {
     const int32_t args[AQI_AM_MAX_ARGS] = {n};
@@ -161,8 +161,7 @@ static void the_order_is_restored(void **state)
     assert_int_equal(world.lost, 0);
 }
 
-/* Messages that are refused have no number; internal messages have none either, and overtake all.
- */
+/* Refused messages get no number; internal messages have none either, and overtake all others. */
 static void only_what_was_sent_counts(void **state)
 {
     const struct aqi_am internal = {.kind = AQI_AM_INTERNAL, .nargs = 1, .args = &(int32_t){99}};
@@ -207,7 +206,7 @@ static void handlers_do_not_overlap(void **state)
     came(2, (const int32_t[]){1, 2});
 }
 
-/* A peer that leaves one out, repeats one or sends nonsense is lost, once. */
+/* A peer that omits or repeats a message, or sends nonsense, is lost, once. */
 static void liars_are_lost(void **state)
 {
     (void)state;
@@ -216,7 +215,7 @@ static void liars_are_lost(void **state)
         const struct aqi_am am = {
             .kind = AQI_AM_SHORT, .nargs = 2, .args = (int32_t[]){7, (int32_t)numbers[i]}};
         open_world(NULL);
-        if (numbers[i] == 0) arrive(&am); /* and then once more */
+        if (numbers[i] == 0) arrive(&am); /* then again */
         assert_int_equal(world.delivered, numbers[i] == 0);
         arrive(&am);
         assert_int_equal(world.delivered, numbers[i] == 0);

@@ -2,7 +2,7 @@
  * loop: the transport of a process to itself. Messages wait in two rings, one for requests and one
  * for replies, until progress delivers them; if a ring is full, sends return AQ_AGAIN. Memory needs
  * no transfer, so mem_map returns the address itself and everything else is left to fallback.c.
- * (Requests of programs to themselves do not come here: the core runs their handlers.)
+ * (Requests that a program sends to itself do not get here: the core runs their handlers.)
  *
  * This is the smallest complete transport. docs/adding-a-transport.md walks through it.
  */
@@ -20,7 +20,7 @@
 
 enum { LOOP_SLOTS = 32, LOOP_BATCH = 16 };
 
-/* Requests and replies have rings of their own, so that a reply never waits behind requests. */
+/* Separate rings, so that a reply never waits behind requests. */
 enum { REQUESTS, REPLIES, QUEUES };
 
 struct loop_queue {
@@ -81,7 +81,7 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
     loop->params = *params;
     loop->tp.hooks = params->hooks;
     loop->tp.limits = (struct aqi_tp_limits){.max_medium = max_medium, .max_long = UINT32_MAX};
-    loop->tp.watched = true; /* by aqi_tp_pending alone */
+    loop->tp.watched = true; /* only aqi_tp_pending announces work */
     *tp = &loop->tp;
     return AQ_OK;
 }
@@ -89,7 +89,7 @@ static aq_status loop_open(const struct aqi_tp_params *params, struct aqi_tp **t
 static aq_status loop_address(struct aqi_tp *tp, void *addr, size_t *len)
 {
     (void)tp, (void)addr;
-    *len = 0; /* no other process needs one */
+    *len = 0; /* no other process needs an address */
     return AQ_OK;
 }
 
@@ -116,7 +116,7 @@ static unsigned char *loop_frame(const struct loop_tp *loop, const struct loop_q
     return queue->frames + number % LOOP_SLOTS * loop->frame_bytes;
 }
 
-/* The oldest message that is not delivered, or NULL. */
+/* The oldest undelivered message, or NULL. */
 static unsigned char *loop_oldest(const struct loop_tp *loop, const struct loop_queue *queue)
 {
     uint32_t done = atomic_load_explicit(&queue->done, memory_order_relaxed);
@@ -151,7 +151,7 @@ static aq_status loop_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const st
     return AQ_OK;
 }
 
-/* Deliver a batch at most. The slot is freed after its handler has run. */
+/* Deliver at most one batch. A slot is freed after its handler has run. */
 static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
 {
     unsigned n = 0;
@@ -167,7 +167,7 @@ static unsigned loop_drain(struct loop_tp *loop, struct loop_queue *queue)
         } else {
             aqi_count(AQI_CTR_AM_DROPPED, 1);
         }
-        /* Only we store here; read by the load in loop_am_send. */
+        /* Only this thread stores here; read by the load in loop_am_send. */
         uint32_t done = atomic_load_explicit(&queue->done, memory_order_relaxed);
         atomic_store_explicit(&queue->done, done + 1, memory_order_release);
         aqi_count_on(&aqi_tp_pending, loop->params.threads, UINT32_MAX);
@@ -222,7 +222,7 @@ static aq_status loop_arm(struct aqi_tp *tp, bool on)
     return AQ_OK;
 }
 
-/* A key is one byte without meaning: without any, the memory would count as not registered. */
+/* A key is one meaningless byte: without a key, the memory would count as not registered. */
 static aq_status loop_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **out)
 {
     struct aqi_mem *mem = malloc(sizeof(*mem));

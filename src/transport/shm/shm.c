@@ -116,7 +116,7 @@ static size_t shm_max_piece(const struct aqi_tp_params *params, size_t max_mediu
     return aqi_max(max_medium, aqi_round_up(piece, AQI_CACHE_LINE));
 }
 
-/* The properties that all processes sharing inboxes must have in common. */
+/* The properties that must be equal in all processes that share inboxes. */
 struct measures {
     size_t slots, payload, piece;
 };
@@ -154,8 +154,8 @@ static bool shm_power_between(size_t value, size_t least, size_t most)
 }
 
 /*
- * The dimensions given by a stranger: accept what any settings could have produced, and nothing
- * else.
+ * The dimensions that a stranger gives: accepts everything that settings could have produced, and
+ * nothing else.
  */
 static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_medium,
                                     struct measures *out)
@@ -287,7 +287,7 @@ static aq_status shm_address(struct aqi_tp *tp, void *out, size_t *len)
     return AQ_OK;
 }
 
-/* The inbox of a peer of this host. */
+/* Find the inbox of a peer on this host. */
 static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
 {
     unsigned char bytes[AQI_ADDR_MAX];
@@ -296,7 +296,7 @@ static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
     aq_status st = shm->params.hooks.lookup(shm->params.hooks.host, &shm->tp, id, bytes, &len);
     if (st != AQ_OK) return st;
     if (len == 0) return AQ_ENOTSUP;
-    /* A "peer" that is ourselves would make us trust its keys, which name memory here. */
+    /* If the "peer" were ourselves, we would trust its keys, which name memory here. */
     if (!shm_read_addr(bytes, len, &addr) || addr.rank >= shm->layout.ranks ||
         (addr.rank == shm->params.local_rank) != (id == shm->params.self))
         return aqi_fail(AQ_EPROTO, "shm", "the address of peer %u is malformed", id);
@@ -340,7 +340,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->fence = inbox->fence || !shm->membarrier;
     peer->polled = shm_polled_of(inbox, shm->params.local_rank);
     peer->calling = shm_calling_of(shm, inbox, shm->params.local_rank);
-    /* Its process id is only its claim; it could name another process that we may write to. */
+    /* Its process id is only a claim, and could name another process that we may write to. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_tx_init(shm, &peer->tx[ring], ring, rank);

@@ -9,7 +9,7 @@ enum { SHM_CMA_NO, SHM_CMA_AUTO, SHM_CMA_ALWAYS };
 
 struct shm_config {
     uint64_t slots;   /* of each ring */
-    uint64_t payload; /* bytes of each payload ring; 0: eight of the largest Medium */
+    uint64_t payload; /* bytes of each payload ring; 0: the minimum */
     uint64_t map;     /* segments are mapped for plain loads and stores */
     uint64_t piece;   /* bytes of a put or get per message */
     uint64_t cma;     /* SHM_CMA_ */

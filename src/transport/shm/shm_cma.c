@@ -1,7 +1,7 @@
 /*
  * shm: memory of a peer that is not mapped here, by cross-memory attach (process_vm_readv and
  * process_vm_writev). Slower than messages while the peer polls, since the kernel pins page by
- * page, but it needs no help of the peer, so it is used for peers that are busy otherwise.
+ * page, but it needs no help from the peer, so it is used for peers that are otherwise busy.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 /*
- * How long a peer is watched, which covers the copying of a fragment; how often it must poll
- * meanwhile to count as waiting in a loop rather than making a call or two; how long the verdict
- * holds, a negative one up to 2^ABSENT_TIMES times as long.
+ * How long a peer is watched, which covers the copying of a fragment; how often it must poll in
+ * that time to count as waiting in a loop, rather than making a call or two; how long the verdict
+ * holds: a negative one up to 2^ABSENT_TIMES times as long.
  */
 enum { WATCH_NS = 3000, LEAST_ROUNDS = 2, VERDICT_NS = 10000, ABSENT_NS = 20000 };
 #define ABSENT_TIMES 5u
@@ -59,7 +59,7 @@ const char *shm_cma_state(const struct shm_tp *shm)
 
 /* --- moving ---------------------------------------------------------------------------------- */
 
-/* One call, which may be partial. Returns the number of bytes; 0: see `errno`. */
+/* Make one call, which may be partial. Returns the number of bytes; 0: see `errno`. */
 static size_t shm_cma_move_once(const struct shm_peer *peer, bool write, const struct iovec *here,
                                 unsigned count, uint64_t there, size_t len)
 {
@@ -85,7 +85,7 @@ static void shm_cma_give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
     atomic_store(&shm->cma_found, SHM_CMA_FAILS);
 }
 
-/* A put or get takes another path, which makes a difference to the program. */
+/* Reported because puts and gets take another path, which the program may notice. */
 static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     static atomic_bool said;
@@ -100,7 +100,8 @@ static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_pee
 }
 
 /*
- * Try it on real memory of the peer: read a value that only it can know, write, and read that back.
+ * Try CMA on real memory of the peer: read a value that only the peer can know, write one, and read
+ * that back.
  */
 static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
 {
@@ -110,7 +111,7 @@ static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
                      shm->params.local_rank * sizeof(uint64_t);
     errno = ESRCH;
     if (shm_cma_move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
-        errno = ESRCH; /* another process has the number: the peer has another pid namespace */
+        errno = ESRCH; /* another process has the number: the peer is in another pid namespace */
     else if (cookie == inbox->cookie && shm_cma_move_word(peer, true, &mark, place) &&
              shm_cma_move_word(peer, false, &seen, place) && seen == mark) {
         atomic_store(&peer->cma, SHM_CMA_WORKS);
@@ -127,7 +128,7 @@ static inline bool shm_cma_possible(struct shm_tp *shm, struct shm_peer *peer)
     return cma == SHM_CMA_WORKS || (cma == SHM_CMA_UNTRIED && shm_cma_try_out(shm, peer));
 }
 
-/* --- whether it is the better way ------------------------------------------------------------ */
+/* --- whether CMA is better ------------------------------------------------------------------- */
 
 static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 {
@@ -136,7 +137,7 @@ static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 
 /*
  * Watch whether the peer polls all the time, or takes our messages, so that it would do its half at
- * once. A peer that did not is watched again after longer and longer times.
+ * once. A peer that did not is watched again after ever longer intervals.
  */
 static bool shm_cma_attends(struct shm_peer *peer)
 {
@@ -165,7 +166,7 @@ static bool shm_cma_attends(struct shm_peer *peer)
     return false;
 }
 
-/* Wake it (by a message) once CMA has cost as much as that would have. */
+/* Whether to wake the peer (by a message), since CMA has by now cost as much as that would have. */
 static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 {
     uint64_t debt = atomic_load_explicit(&peer->debt, memory_order_relaxed) + len + CALL_BYTES;
@@ -175,7 +176,7 @@ static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 }
 
 /*
- * Whether the kernel copies so fast that help of a polling owner is of no use. Messages let two
+ * Whether the kernel copies so fast that the help of a polling owner is of no use. Messages let two
  * processes copy at once, but through separate caches; if CMA needs less than FAST_QUARTERS / 4 of
  * the time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/measurements.md:
  * 2.3 to 3 times there, 5 and 8 on machines where messages are better). Measured by copying within
@@ -228,7 +229,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
         return false;
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
-    if (len == 0) return false; /* a request of 0 bytes asks whether it is certain */
+    if (len == 0) return false; /* a call with 0 bytes asks whether CMA is certain */
     if (shm_cma_fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
         return !shm_cma_worth_waking(peer, len);
@@ -253,7 +254,7 @@ static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *p
                         write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
                         (unsigned long long)there);
     case ENOMEM:
-        return AQ_ENOTSUP; /* to pin pages with: messages need none */
+        return AQ_ENOTSUP; /* none to pin pages with; messages need none */
     default:
         shm_cma_give_up(shm, peer, err);
         return AQ_ENOTSUP;
@@ -268,8 +269,8 @@ aq_status shm_cma_move(struct shm_tp *shm, struct shm_peer *peer, bool write, vo
         size_t n = shm_cma_move_once(peer, write, &local, 1, there + done, local.iov_len);
         if (AQI_UNLIKELY(n == 0 && errno == EFAULT)) {
             /*
-             * Whether it is our own memory. Then the signal is raised here, and a handler can make
-             * it accessible.
+             * If our own memory caused it, touching it raises the signal here, and a handler can
+             * make it accessible.
              */
             if (write)
                 aqi_touch_read(local.iov_base, local.iov_len);
@@ -291,14 +292,14 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
     if (AQI_UNLIKELY(from->lost)) return AQ_EPEER;
     if (shm_config.cma == SHM_CMA_NO || !shm_cma_possible(shm, from)) return AQ_ENOTSUP;
     aq_status st = shm_cma_move(shm, from, false, dst, addr, len, NULL);
-    /* A dying peer is reported as an event; any other failure is new, since it worked before. */
+    /* A dying peer is reported as an event; any other failure is new, since CMA worked before. */
     return st == AQ_ENOTSUP
                ? aqi_fail(AQ_ESYS, "shm", "cannot access memory of peer %u any more: %s", peer->id,
                           strerror(errno))
                : st;
 }
 
-/* The same block of bytes repeatedly. */
+/* Write the same block repeatedly. */
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
                        size_t len)
 {

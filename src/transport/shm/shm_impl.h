@@ -20,9 +20,9 @@
 enum { SHM_REQUESTS, SHM_REPLIES, SHM_RINGS };
 
 /*
- * The number of largest Mediums, and of pieces of puts and gets, for which a payload ring has room.
- * With four there is always room again: the space skipped at the end, and the freed space that has
- * not been reported yet, are each less than a quarter.
+ * A payload ring has room for this many of the largest Mediums, or pieces of puts and gets. With
+ * four, room always becomes available: the space skipped at the end and the freed space not
+ * reported yet are each less than a quarter.
  */
 enum { SHM_PIECES = 4 };
 
@@ -61,7 +61,7 @@ struct shm_channel_head {
 enum { SHM_HANDLES = 64 };
 
 /*
- * The start of an inbox. Set up before the addresses are exchanged, except for the two words below.
+ * The start of an inbox. It is set up before addresses are exchanged, except for the words below.
  */
 struct shm_inbox {
     uint64_t magic;
@@ -72,14 +72,14 @@ struct shm_inbox {
     uint32_t wake_len;
     struct sockaddr_un wake; /* where to send a byte when `asleep` */
     uint64_t network;        /* namespace in which that name is valid; 0: unknown */
-    /* For CMA: our process, and a word of our memory to try it on. */
+    /* For CMA: the owner's process, and memory of it to try CMA on. */
     uint32_t pid;
     uint64_t proof;                        /* the address of a struct shm_proof */
     uint64_t cookie;                       /* its first word */
     _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: valid */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: the owner polls */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* enum shm_asleep, for senders */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* of senders whose channel is not polled */
+    alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* by senders whose channel is not polled */
     /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
 };
 
@@ -92,12 +92,12 @@ struct shm_inbox {
      (uint64_t)offsetof(struct shm_inbox, calls) << 48)
 
 /*
- * The receiver asks for a signal with each message: a byte to its socket, after which the sender
- * clears the word, or a ring of its bell, after which the receiver does.
+ * The signal that the receiver requests with each message: a byte to its socket, after which the
+ * sender clears the word, or a ring of its bell, after which the receiver does.
  */
 enum shm_asleep { SHM_AWAKE, SHM_ASLEEP, SHM_RESTS };
 
-/* The locations in the memory object; computed from the same numbers by every rank. */
+/* Where everything is in the memory object; every rank computes this from the same numbers. */
 struct shm_layout {
     uint32_t ranks, slots;
     uint32_t lines;  /* of a payload ring */
@@ -109,12 +109,12 @@ struct shm_layout {
 
 /*
  * In the private memory of each process: others read and write it to determine whether CMA reaches
- * it. In another pid namespace, its number may belong to another process here, so nothing is
- * written before the cookie was read.
+ * the process. In another pid namespace, the owner's pid may belong to another process, so nothing
+ * is written before the cookie has been read.
  */
 struct shm_proof {
     uint64_t cookie;
-    _Atomic uint64_t written[]; /* by local rank: for writes by that one */
+    _Atomic uint64_t written[]; /* by local rank: written by that rank */
 };
 
 /* One direction of a channel, as seen by its sender. */
@@ -128,7 +128,7 @@ struct shm_tx {
     uint32_t *line_after;     /* `line` after each slot's message, to derive line_done from done */
 };
 
-/* And as seen by its receiver. */
+/* The same direction, as seen by its receiver. */
 struct shm_rx {
     struct shm_slot *slots;
     unsigned char *payload;
@@ -145,15 +145,15 @@ struct shm_peer {
     bool fence;       /* membarrier does not work at both ends: fence after each message */
     bool told;        /* hooks.peer_lost was called; under join_lock */
     struct shm_inbox *inbox;
-    _Atomic uint8_t *polled; /* whether it polls our channel; otherwise call it, by `calling` */
+    _Atomic uint8_t *polled; /* it polls our channel; otherwise, call it by `calling` */
     _Atomic uint8_t *calling;
     struct shm_tx tx[SHM_RINGS];
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
     /* shm_cma.c */
     _Atomic uint8_t cma;            /* enum shm_cma */
-    _Atomic uint64_t attends_until; /* ns: it is taken to poll until then */
-    _Atomic uint64_t absent_until;  /* ns: it is taken not to */
-    _Atomic uint32_t absent_times;  /* in a row */
+    _Atomic uint64_t attends_until; /* ns: until then, assume that it polls */
+    _Atomic uint64_t absent_until;  /* ns: until then, assume that it does not */
+    _Atomic uint32_t absent_times;  /* negative verdicts in a row */
     _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };
 
@@ -169,11 +169,11 @@ struct shm_source {
     struct aqi_spin lock[SHM_RINGS]; /* params.threads only */
 };
 
-/* One mem_alloc of all ranks of the host: a part of `stride` bytes for each. */
+/* One mem_alloc by all ranks of the host: `stride` bytes for each. */
 struct shm_area {
     unsigned char *base;
     size_t stride;
-    int fd; /* the object it maps, to be passed on */
+    int fd; /* the mapped object, to pass on */
 };
 enum { SHM_AREAS = 16 };
 
@@ -188,23 +188,25 @@ struct shm_tp {
     bool apart;                  /* some peer is in another network namespace, and cannot wake us */
     struct shm_peer **peers;     /* by local rank; NULL: not connected */
     struct shm_source **sources; /* by local rank; NULL: has never called. Under join_lock */
-    _Atomic(struct shm_source *) *polled; /* those whose channels are polled: */
+    _Atomic(struct shm_source *) *polled; /* sources whose channels are polled: */
     _Atomic uint32_t polled_count;
-    struct aqi_watch *watch; /* of calls, and of the rings of each polled channel */
+    struct aqi_watch *watch; /* for calls, and for the rings of each polled channel */
     uint32_t cool;           /* AQ_SHM_COOL */
     struct aqi_spin join_lock;
-    atomic_bool some_lost; /* a send found a dead peer; progress is to report it */
+    atomic_bool some_lost; /* a send found a dead peer, which progress must report */
     struct shm_area areas[SHM_AREAS];
     uint32_t area_count;
     struct shm_proof *proof;
-    _Atomic int cma_error;     /* and why it failed */
+    _Atomic int cma_error;     /* why the last attempt failed */
     _Atomic uint8_t cma_found; /* result of the last attempt, enum shm_cma */
 };
 
 /* Whether CMA reaches a peer; determined on first use. */
 enum shm_cma { SHM_CMA_UNTRIED, SHM_CMA_WORKS, SHM_CMA_FAILS };
 
-/* A bounded attempt: the holder may be a preempted thread, or one between reserve and commit. */
+/*
+ * Try for a bounded time: the holder may be a preempted thread, or one between reserve and commit.
+ */
 static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock)
 {
     if (!shm->params.threads) return true;
@@ -235,17 +237,17 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
 bool shm_has_arrivals(struct shm_tp *shm);
 
 /*
- * shm_poll.c: which channels are polled. All that have carried a message recently are; the others
- * cost nothing, and their senders call with the next message.
+ * shm_poll.c: which channels are polled: all that have carried a message recently. The others cost
+ * nothing, and their senders call with the next message.
  */
 void shm_answer_calls(struct shm_tp *shm);
 void shm_forget_idle(struct shm_tp *shm);
 void shm_call(struct shm_peer *peer);
 
 /*
- * Whether the receiver does not poll our channel, after a message was published. It cleared the
- * byte and then made every processor pass a barrier, as with `asleep`; the fence is made before
- * both.
+ * After publishing a message, call the receiver if it does not poll our channel. The receiver
+ * clears the byte, then makes every processor pass a barrier, as with `asleep`; the fence precedes
+ * both checks.
  */
 static inline void shm_call_if_unpolled(struct shm_peer *to)
 {
@@ -254,7 +256,7 @@ static inline void shm_call_if_unpolled(struct shm_peer *to)
 
 enum { SHM_WATCH_CALLS, SHM_WATCH_RINGS };
 
-/* Its idle value: the number of calls that have been answered. */
+/* The idle value of this word is the number of calls already answered. */
 static inline bool shm_has_calls(const struct shm_tp *shm)
 {
     return atomic_load_explicit(&shm->inbox->calls, memory_order_acquire) !=
@@ -269,7 +271,7 @@ static inline struct shm_slot *shm_peek(const struct shm_tp *shm, struct shm_rx 
     return stamp == head + 1 ? slot : NULL;
 }
 
-/* Watch the next slot of a ring, or the one that is there already. */
+/* Watch the next slot of a ring, even if its message is there already. */
 static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *source,
                                   unsigned ring)
 {
@@ -283,8 +285,8 @@ static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *s
 }
 
 /*
- * Whether it is certain that there is, or is not, a message. While another thread takes messages, a
- * slot that the sender has refilled since `head` was read looks empty to shm_peek.
+ * Whether there is a message, for certain. While another thread takes messages, shm_peek alone may
+ * find empty a slot that the sender has refilled since `head` was read.
  */
 static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 {
@@ -299,7 +301,7 @@ static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 /* shm_wake.c: sleeping receivers, and waking them. */
 aq_status shm_wake_open(struct shm_tp *shm);
 void shm_wake_close(struct shm_tp *shm);
-/* Our earlier stores are visible to processes that send afterwards, and vice versa. */
+/* Makes our earlier stores visible to processes that send afterwards, and vice versa. */
 void shm_barrier(const struct shm_tp *shm);
 void shm_wake(struct shm_tp *shm, struct shm_peer *peer);
 int shm_wait_fd(struct aqi_tp *tp);
@@ -330,8 +332,8 @@ aq_status shm_atomic(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_
                      const struct aqi_atomic *req, void *result, struct aqi_comp *comp);
 
 /*
- * shm_cma.c: memory of a peer that is not mapped. "Not better": CMA is not possible, or the peer
- * polls, and copying by both is faster. AQ_ENOTSUP: use messages instead.
+ * shm_cma.c: memory of a peer that is not mapped. CMA is not "better" if it is not possible, or if
+ * the peer polls and copying by both is faster. AQ_ENOTSUP: use messages instead.
  */
 aq_status shm_cma_open(struct shm_tp *shm);
 const char *shm_cma_state(const struct shm_tp *shm);
@@ -343,7 +345,7 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
                        size_t len);
 
-/* Offsets, from the layout. */
+/* Locations, by the layout. */
 static inline struct shm_inbox *shm_inbox_of(const struct shm_tp *shm, uint32_t local_rank)
 {
     return (struct shm_inbox *)(void *)(shm->memory + local_rank * shm->layout.inbox);

@@ -1,7 +1,7 @@
 /*
- * shm: the sockets that URIs name. Usually the names are abstract, so nothing is ever in the file
- * system; but they belong to a network namespace. With AQ_SHM_FOLDER they are files in that folder,
- * which all containers see that have it mounted, wherever. A killed process leaves its file; the
+ * shm: the sockets that URIs name. Usually the names are abstract, so nothing is left in the file
+ * system, but they belong to a network namespace. With AQ_SHM_FOLDER they are files in that folder,
+ * visible to all containers that have it mounted, wherever. A killed process leaves its file; the
  * next listener in the folder removes it.
  */
 #include "transport/shm/shm_name.h"
@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 static const char scheme[] = "shm://";
-/* Begins our abstract names, after the NUL, and those of our files. */
+/* The prefix of our abstract names, after the NUL, and of our files. */
 static const char prefix[] = "aqueduct";
-/* Stands for a slash in the name of a file. */
+/* Replaces slashes in the names of files. */
 enum { SHM_NAME_SLASH = '%' };
 
 static bool shm_name_is_file(const struct shm_name *name)
@@ -73,7 +73,7 @@ aq_status shm_name_of(const char *uri, struct shm_name *name)
 
 /* --- files ----------------------------------------------------------------------------------- */
 
-/* While one process looks at files in the folder, others add and remove none. */
+/* While one process holds the lock, no other adds or removes files in the folder. */
 static int shm_name_lock(void)
 {
     int fd = open(shm_config.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -84,7 +84,7 @@ static int shm_name_lock(void)
     return -1;
 }
 
-/* Whether no process has this socket any more. */
+/* Whether no process has this socket open. */
 static bool shm_name_is_stale(const struct sockaddr_un *at)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -94,7 +94,7 @@ static bool shm_name_is_stale(const struct sockaddr_un *at)
     return stale;
 }
 
-/* Remove what killed processes have left. */
+/* Remove the files of killed processes. */
 static void shm_name_sweep(int folder)
 {
     int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

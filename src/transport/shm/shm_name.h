@@ -11,14 +11,14 @@
 struct shm_name {
     struct sockaddr_un at;
     socklen_t len;
-    pid_t owner; /* that has bound it: a forked child leaves its parent's alone */
+    pid_t owner; /* the process that bound it: a forked child must not remove its parent's file */
 };
 
-/* AQ_EINVAL: not a URI of shm. */
+/* Returns AQ_EINVAL for a URI that is not one of shm. */
 aq_status shm_name_of(const char *uri, struct shm_name *name);
-/* AQ_ESTATE: taken, which is not logged. */
+/* Returns AQ_ESTATE if the name is taken, which is not logged. */
 aq_status shm_name_bind(int fd, const char *uri, struct shm_name *name);
-/* A listener ends: leave no file. */
+/* Remove the file of a listener that ends. */
 void shm_name_release(const struct shm_name *name);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * shm: which channels are polled. Polling one costs two cache lines, which adds up if hundreds of
- * ranks have communicated once; so idle ones are left out, and a process that sends in such a
- * channel calls, which makes it a polled one again. Initially, none is polled.
+ * ranks have communicated once; so idle ones are left out. A process that sends on such a channel
+ * calls the receiver, which then polls it again. Initially, none is polled.
  */
 #include "base/fail.h"
 #include "transport/shm/shm_impl.h"
@@ -12,7 +12,7 @@
 
 AQI_COLD void shm_call(struct shm_peer *peer)
 {
-    /* There is a call that has not been answered: our message will be found with that one. */
+    /* A call is pending: our message will be found when it is answered. */
     if (atomic_load_explicit(peer->calling, memory_order_relaxed)) return;
     /* Both pair with the acquire loads in shm_answer_calls. */
     atomic_store_explicit(peer->calling, 1, memory_order_release);
@@ -37,7 +37,7 @@ static struct shm_source *shm_poll_source_new(struct shm_tp *shm, uint32_t sende
     return source;
 }
 
-/* Threads that watch a ring elsewhere meanwhile leave other words there. */
+/* Meanwhile, threads that watch a ring elsewhere may store outdated words there. */
 static void shm_poll_place(struct shm_tp *shm, struct shm_source *source, uint32_t at)
 {
     atomic_store_explicit(&source->at, at, memory_order_relaxed);
@@ -73,7 +73,7 @@ AQI_COLD void shm_answer_calls(struct shm_tp *shm)
         if (!atomic_load_explicit(calling, memory_order_acquire)) continue;
         if (shm->sources[sender] == NULL) shm->sources[sender] = shm_poll_source_new(shm, sender);
         if (shm->sources[sender] == NULL) {
-            all = false; /* not connected yet, or out of memory: tried again at the next poll */
+            all = false; /* not connected yet, or out of memory: try again at the next poll */
             continue;
         }
         atomic_store_explicit(calling, 0, memory_order_relaxed);
@@ -104,7 +104,7 @@ static uint32_t shm_poll_mark_idle(struct shm_tp *shm, uint32_t count)
 
 /*
  * A sender whose message we do not see after the barrier sees our byte after publishing, and calls.
- * Other threads may be walking the list: they check one channel twice or skip one.
+ * Other threads may be walking the list: they may check a channel twice, or skip one.
  */
 AQI_COLD void shm_forget_idle(struct shm_tp *shm)
 {

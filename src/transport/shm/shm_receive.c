@@ -4,7 +4,7 @@
 #include "base/stats.h"
 #include "transport/shm/shm_impl.h"
 
-/* Free a slot; the sender is notified once per quarter ring. Pairs with tx_refresh. */
+/* Free a slot; the sender is notified once per quarter ring. Pairs with shm_send_tx_refresh. */
 static inline void shm_receive_rx_release(struct shm_tp *shm, struct shm_rx *rx, uint32_t lines)
 {
     uint32_t head = atomic_load_explicit(&rx->head, memory_order_relaxed) + 1;
@@ -29,12 +29,13 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
     }
     *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
     am->payload = rx->payload + (size_t)line * AQI_CACHE_LINE;
-    /* Only messages of puts and gets may be larger than a Medium, whose handlers rely on it. */
+    /* Only messages of puts and gets may exceed a Medium: handlers of Mediums rely on that
+     * limit. */
     if (am->nbytes > shm->tp.limits.max_medium && am->kind != AQI_AM_INTERNAL) return false;
     return line < shm->layout.lines && *lines <= shm->layout.lines - line;
 }
 
-/* Take at most what a ring can hold, so that one sender cannot keep a poll busy forever. */
+/* Take at most a full ring, so that one sender cannot keep a poll busy forever. */
 static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *source, unsigned ring)
 {
     struct shm_rx *rx = &source->rx[ring];
@@ -63,7 +64,7 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
     return n;
 }
 
-/* A send found that a peer's process has ended: report it, once for each, with no lock held. */
+/* A send found that a peer's process has ended: report that once per peer, with no lock held. */
 static AQI_COLD unsigned shm_receive_tell_lost(struct shm_tp *shm)
 {
     unsigned n = 0;
@@ -87,7 +88,7 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     unsigned n = 0;
     (void)now;
     uint32_t round = atomic_load_explicit(&shm->inbox->rounds, memory_order_relaxed) + 1;
-    /* Read by shm_cma.c of others; it does no harm if two threads count one round. */
+    /* Read by shm_cma.c in other processes; two threads may harmlessly count the same round. */
     atomic_store_explicit(&shm->inbox->rounds, round, memory_order_relaxed);
     if (AQI_UNLIKELY((round & (shm->cool - 1)) == 0)) shm_forget_idle(shm);
     if (AQI_UNLIKELY(shm_has_calls(shm))) shm_answer_calls(shm);
@@ -107,7 +108,7 @@ unsigned shm_moved(struct aqi_tp *tp, uint32_t watch)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
     uint32_t ring = watch - SHM_WATCH_RINGS;
-    /* Other channels may be polled now than when the word was read. */
+    /* Since the word was read, the set of polled channels may have changed. */
     if (AQI_UNLIKELY(watch < SHM_WATCH_RINGS || shm->params.threads))
         return tp->ops.progress(tp, AQI_PROGRESS_ALL, 0);
     struct shm_source *source =

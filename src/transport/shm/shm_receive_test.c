@@ -48,7 +48,7 @@ static void deliver(void *arg, uint32_t from, const struct aqi_am *am)
 }
 
 /*
- * Whether such a message is delivered. If not, it is counted, and its slot is freed nevertheless.
+ * Whether a message is delivered. If not, it is counted as dropped, and its slot is freed anyway.
  */
 static bool arrives(unsigned ring, struct aqi_am am, uint32_t line)
 {

@@ -1,9 +1,9 @@
 /*
  * shm: the rendezvous with processes that were not started together with this one. A listener is a
  * Unix datagram socket with a name derived from its URI (shm_name.c). A call is one datagram that
- * carries one end of a socket pair: the control channel. Its fate always shows there: an answer, or
- * an end of file if it was dropped or the listener ended with the datagram unread. So nothing is
- * sent twice, and no duplicates have to be recognized.
+ * carries one end of a socket pair: the control channel. The outcome always shows there: an answer,
+ * or an end of file if the call was dropped or the listener ended with the datagram unread. So
+ * nothing is sent twice, and there are no duplicates to detect.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"
@@ -22,10 +22,10 @@
 static const char scheme[] = "shm://";
 static const char default_path[] = "/aqueduct/";
 
-/* Maximum events taken from the descriptors per call of progress. */
+/* Maximum number of events taken from the descriptors per progress call. */
 enum { BATCH = 64 };
 
-/* The common head of a listener and a channel, found by epoll. */
+/* The common head of listeners and channels, which epoll returns. */
 struct end {
     bool listener;
     int fd;
@@ -69,7 +69,7 @@ static int shm_rendezvous_watch(struct aqi_rendezvous *rendezvous, struct end *e
     return epoll_ctl(rendezvous->epoll, EPOLL_CTL_ADD, end->fd, &event);
 }
 
-/* close would not do: a peer may hold the same socket open. */
+/* close is not enough: a peer may hold the same socket open. */
 static void shm_rendezvous_unwatch(struct aqi_rendezvous *rendezvous, struct end *end)
 {
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, end->fd, NULL);
@@ -89,8 +89,8 @@ union control {
 };
 
 /*
- * Each message comes with a descriptor of the writer's process if the socket requests it; the
- * holder of the other end can request that, as it may hold ours, too.
+ * Each message comes with a descriptor of the writer's process if the socket requests that; the
+ * holder of the other end can request it, since it may hold ours, too.
  */
 #ifndef SCM_PIDFD
 #define SCM_PIDFD 4
@@ -158,7 +158,8 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
     }
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
     /*
-     * Longer than any message; or this process has no descriptor free, and the caller tries again.
+     * It was longer than any message, or this process has no free descriptor; the caller tries
+     * again.
      */
     shm_rendezvous_close_all(fds, message->nfds);
     return AQ_EPROTO;
@@ -372,7 +373,7 @@ static aq_status shm_rendezvous_not_called(const char *uri, int err)
     case EAGAIN:
     case ENOBUFS:
     case ENOMEM:
-    case ETOOMANYREFS: /* descriptors on their way to receivers that do not read */
+    case ETOOMANYREFS: /* too many descriptors in flight to receivers that do not read */
         return AQ_AGAIN;
     default:
         return aqi_fail_errno(AQ_ESYS, err, "shm", "cannot call %s", uri);

@@ -28,7 +28,7 @@ struct shm_mem {
 
 struct shm_rmem {
     struct aqi_rmem rmem;
-    unsigned char *at; /* where this process can load and store it, or NULL */
+    unsigned char *at; /* where this process can access it by load and store, or NULL */
     struct shm_key key;
 };
 
@@ -57,7 +57,7 @@ aq_status shm_mem_alloc(struct aqi_tp *tp, size_t len, size_t most, void **addr)
     return AQ_OK;
 }
 
-/* A peer accesses private memory by CMA only while the handle that it got is valid. */
+/* A peer accesses private memory by CMA only while the handle that it received is valid. */
 static void shm_rma_open_handle(struct shm_tp *shm, struct shm_key *key)
 {
     key->area = NO_HANDLE;
@@ -115,7 +115,7 @@ void shm_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
     free(mem);
 }
 
-/* Where the memory of a key is mapped here, or NULL in `*at`. */
+/* Find where the memory of a key is mapped here; `*at` is NULL if it is not. */
 static aq_status shm_rma_find_memory(const struct shm_tp *shm, const struct shm_key *key,
                                      uint32_t id, size_t len, unsigned char **at)
 {
@@ -155,14 +155,17 @@ void shm_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem)
     free(rmem);
 }
 
-/* Where `addr` of a peer's memory is mapped here; NULL: it is not. */
+/* Where `addr` of a peer's memory is mapped here; NULL if it is not. */
 static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
 {
     const struct shm_rmem *mine = (const struct shm_rmem *)rmem;
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
-/* Where it is mapped, or NULL if it is not, but CMA reaches it. AQ_ENOTSUP: only messages do. */
+/*
+ * Find where memory is mapped: `*at` is NULL if it is not, but CMA reaches it. Returns AQ_ENOTSUP
+ * if only messages reach it.
+ */
 static aq_status shm_rma_find(struct shm_tp *shm, struct shm_peer *peer,
                               const struct aqi_rmem *rmem, uint64_t addr, size_t len, void **at)
 {

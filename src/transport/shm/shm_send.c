@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * Considered full until the first check for room allocates `line_after`: most peers of a large job
- * are sent nothing.
+ * A ring counts as full until the first check for room allocates `line_after`, since most peers of
+ * a large job never get a message.
  */
 void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to)
 {
@@ -22,7 +22,7 @@ void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t 
     };
 }
 
-/* Learn how far the receiver has come. Its word is not trusted: it cannot be ahead of us. */
+/* Read how far the receiver has got. Its word is not trusted: it cannot be ahead of us. */
 static AQI_COLD void shm_send_tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
 {
     static atomic_bool said;
@@ -74,8 +74,8 @@ static inline uint32_t shm_send_lines_of(size_t nbytes)
 }
 
 /*
- * This many slots ahead, a line is requested back from the receiver, which had it last: in a stream
- * of messages it has arrived when it is written, and is not yet the one that the receiver reads.
+ * A line is requested back this many slots ahead from the receiver, which had it last: in a stream
+ * of messages, it has arrived when it is written, and is not one that the receiver is reading.
  */
 enum { SLOTS_AHEAD = 8 };
 
@@ -90,8 +90,9 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
 }
 
 /*
- * Likewise the lines of the next payload, if it is as large and they are known to be free:
- * otherwise each store of the copy has to fetch its line from the receiver, which read it last.
+ * Likewise, request the lines of the next payload, if this one is large and they are known to be
+ * free: otherwise each store of the copy has to fetch its line from the receiver, which read it
+ * last.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
 static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
@@ -107,13 +108,13 @@ static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uin
 }
 
 /*
- * Whether the peer sleeps, or does not poll our channel. It set the word and then made every
- * processor pass a barrier (membarrier), so either we see the word or it sees our message; if it
- * cannot do so, or we could not register for it, the fence is ours.
+ * Wake the peer if it sleeps, and call it if it does not poll our channel. The peer sets the word
+ * and then makes every processor pass a barrier (membarrier), so either we see the word or it sees
+ * our message; if it cannot, or we could not register for it, we fence.
  */
 static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
 {
-    atomic_signal_fence(memory_order_seq_cst); /* and the compiler must not reorder */
+    atomic_signal_fence(memory_order_seq_cst); /* the compiler must not reorder, either */
     if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
     shm_call_if_unpolled(to);
     if (AQI_UNLIKELY(atomic_load_explicit(&to->inbox->asleep, memory_order_relaxed)))

@@ -1,8 +1,8 @@
 /*
- * shm: sleeping and waking. A receiver that is about to sleep says so in its inbox; a process that
- * then sends to it also sends a byte to its datagram socket, whose descriptor it waits on. One that
- * rests (transport.h) has it ring a bell instead. Senders pay one load of a line that rarely
- * changes.
+ * shm: sleeping and waking. A receiver that is about to sleep announces this in its inbox; a
+ * process that then sends to it also sends a byte to its datagram socket, on which it waits. A
+ * receiver that rests (transport.h) has its bell rung instead. Senders pay one load of a line that
+ * rarely changes.
  */
 #include "base/fail.h"
 #include "base/membarrier.h"
@@ -36,7 +36,7 @@ void shm_wake_close(struct shm_tp *shm)
     if (shm->wake_socket >= 0) close(shm->wake_socket);
 }
 
-/* Whether its process is there. */
+/* Returns false if the peer's process has ended. */
 static bool shm_wake_tell(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     struct shm_inbox *inbox = peer->inbox;
@@ -60,8 +60,8 @@ AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
 }
 
 /*
- * Names of sockets belong to a network namespace. A process with peers in another one takes short
- * naps and is never armed, as a name there could belong to a stranger, or to no process.
+ * Names of sockets belong to a network namespace. A process with peers in another namespace takes
+ * short naps and is never armed, since a name there could belong to a stranger or to no process.
  */
 int shm_wait_fd(struct aqi_tp *tp)
 {
@@ -80,9 +80,9 @@ aq_status shm_arm(struct aqi_tp *tp, bool on)
     }
     atomic_store_explicit(&shm->inbox->asleep, SHM_ASLEEP, memory_order_seq_cst);
     /*
-     * Every processor that runs a sender passes a barrier here: messages published before are
-     * visible below, and after later ones, the sender checks our word. Without membarrier the
-     * senders fence (inbox->fence), and this fence is our half.
+     * Every processor that runs a sender passes a barrier here: messages published before it are
+     * visible below, and senders of later ones see our word. Without membarrier, the senders fence
+     * (inbox->fence), and this fence is the counterpart.
      */
     shm_barrier(shm);
     if (!shm_has_arrivals(shm)) return AQ_OK;
@@ -90,7 +90,7 @@ aq_status shm_arm(struct aqi_tp *tp, bool on)
     return AQ_AGAIN;
 }
 
-/* The same with a bell, but that the caller makes the barrier. */
+/* Likewise with a bell, except that the caller makes the barrier. */
 aq_status shm_rest(struct aqi_tp *tp, enum aqi_rest step)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
