@@ -1,6 +1,6 @@
 /*
  * The version of every format in which bytes leave a process: messages, memory that processes
- * share, and files. docs/wire.md has the bytes, and says which change needs a new version.
+ * share, and files. docs/wire.md specifies the bytes, and says which change needs a new version.
  */
 #ifndef AQI_WIRE_H
 #define AQI_WIRE_H

@@ -1,4 +1,4 @@
-/* Signatures: which operations have the same one, and what is said of them. */
+/* Signatures: which operations have the same one, and their texts. */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>
@@ -88,7 +88,7 @@ static void barriers_are_told_apart_by_their_call(void **state)
     }
 }
 
-/* A signature comes from a peer: nothing in it leads out of a table or of the text. */
+/* A signature comes from a peer: nothing in it may index beyond a table or the text. */
 static void any_bits_have_a_text(void **state)
 {
     char text[COLL_TEXT + 1];

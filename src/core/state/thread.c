@@ -27,7 +27,7 @@ static void thread_count_threads(void)
 static void thread_end(void *arg)
 {
     struct core_thread *thread = arg;
-    core_thread_mine = NULL; /* destructors of the program's keys that make calls attach anew */
+    core_thread_mine = NULL; /* later key destructors of the program may attach anew */
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
