@@ -38,10 +38,7 @@ aq_status aqi_wake_open(int *out, struct sockaddr_un *name, uint32_t *name_len, 
 bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len)
 {
     const struct sockaddr_un copy = *to; /* its owner may change it */
-    /*
-     * Only names bound by the kernel (abstract): a stranger could name a socket that only we may
-     * write to.
-     */
+    /* Only abstract names: a stranger could name a file socket that only we may write to. */
     if (len > sizeof(copy) || len <= sizeof(sa_family_t) || copy.sun_path[0] != 0) return true;
     /* A full queue already holds a byte that wakes it. */
     if (sendto(socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&copy, len) >=

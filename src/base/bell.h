@@ -1,17 +1,16 @@
 /*
- * A bell, which others ring to signal a process that there is something for it: one word, which the
- * owner checks in each poll whatever the number of ringers, and one bit per ringer. It may lie in
- * memory that other processes map.
+ * A bell, which others ring when there is something for a process: a word, which the owner checks
+ * in each poll whatever the number of ringers, and a bit per ringer. It may lie in memory that
+ * other processes map.
  *
  * Ringing sets the bit, then the word; the owner takes the word, then the bits. Both steps are
  * read-modify-writes with release and acquire order: either the owner takes the word that a ringer
  * set, and so sees its bit and what it wrote before, or the word is still set when the owner looks
  * next. A bit without the word (a ringer that died in between) is taken with the next one.
  *
- * The contents of the memory are not trusted. A process that maps a bell can ring on behalf of
- * others, which costs the owner a check, and can clear the rings of others, so the owner must
- * eventually check without being rung. Each user therefore gets a separate bell and can harm no
- * other.
+ * The contents of the memory are not trusted. A process that maps a bell can ring for others, which
+ * costs the owner a check, and clear their rings, so the owner must eventually check without being
+ * rung. Hence each user gets a separate bell, and can harm no other.
  */
 #ifndef AQI_BELL_H
 #define AQI_BELL_H
@@ -51,7 +50,7 @@ struct aqi_bell_rope {
 /* @return AQ_ELIMIT, AQ_ENOMEM, AQ_ESYS, AQ_EACCESS */
 aq_status aqi_bell_open(struct aqi_bell *bell);
 void aqi_bell_close(struct aqi_bell *bell);
-/* Map the bell of another process. @return AQ_EPROTO  The memory is not a bell's. */
+/* Map the bell of another process. @return AQ_EPROTO  It is not a bell. */
 aq_status aqi_bell_map(int fd, struct aqi_bell_memory **memory);
 void aqi_bell_unmap(struct aqi_bell_memory *memory);
 
@@ -67,7 +66,7 @@ void aqi_bell_take(struct aqi_bell *bell, uint32_t count, void (*fn)(uint32_t bi
 
 /*
  * Prepare to sleep on the socket: from now on, a ring makes it readable. Returns false if the bell
- * has been rung already; then do not sleep.
+ * has been rung already.
  */
 bool aqi_bell_arm(struct aqi_bell *bell);
 void aqi_bell_disarm(struct aqi_bell *bell);
@@ -77,10 +76,7 @@ void aqi_bell_disarm(struct aqi_bell *bell);
  * false if the process has ended.
  */
 bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len);
-/*
- * Create a socket with a free abstract name, which vanishes with it; sets `*name`, and `*network`
- * to its namespace (0: unknown).
- */
+/* Create a socket with a free abstract name, which vanishes with it; `*network` is 0 if unknown. */
 aq_status aqi_wake_open(int *socket, struct sockaddr_un *name, uint32_t *len, uint64_t *network);
 void aqi_wake_drain(int socket);
 

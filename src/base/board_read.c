@@ -25,7 +25,7 @@ static_assert(sizeof(struct board_head) == sizeof(struct aqi_board) &&
 
 /*
  * The other process may rewrite it at any time, and its length cannot be trusted. Returns its
- * version if that differs from ours, or else 0.
+ * version if it is not ours, else 0.
  */
 static unsigned board_read_one(int fd, off_t from, off_t most, aqi_board_text_fn *fn, void *arg)
 {

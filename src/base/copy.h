@@ -1,6 +1,6 @@
 /*
- * Copying large blocks of memory by the fastest method. Which one that is depends on the processor,
- * where they differ by up to a factor of two, and on the size.
+ * Copying large blocks of memory by the fastest method. Which is fastest depends on the processor,
+ * by up to a factor of two, and on the size.
  */
 #ifndef AQI_COPY_H
 #define AQI_COPY_H

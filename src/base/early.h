@@ -14,7 +14,7 @@ struct aqi_early_item {
 
 /* Limits on what an honest peer may send ahead. */
 struct aqi_early_most {
-    uint32_t ahead; /* the first distance from the next number that is too far */
+    uint32_t ahead; /* distance from the next number; exclusive */
     size_t bytes;
 };
 
@@ -30,7 +30,7 @@ struct aqi_early {
  */
 bool aqi_early_keep(struct aqi_early *early, uint32_t next, uint32_t number,
                     struct aqi_early_item *item, const struct aqi_early_most *most);
-/* Take out the item `number`, which the caller frees; NULL if it is not there. */
+/* Take out an item, which the caller frees. NULL: not there. */
 void *aqi_early_take(struct aqi_early *early, uint32_t number);
 /* Free all items and the table. */
 void aqi_early_drop(struct aqi_early *early);

@@ -30,8 +30,7 @@ void aqi_fail_defer(bool on);
 void aqi_fail_expect_losses(bool on);
 
 /*
- * Write what is wrong and what to do to `why`, at most `room` bytes with the NUL. Always returns
- * false.
+ * Write what is wrong, and what to do, to `why` (`room` bytes with the NUL). Always returns false.
  */
 AQI_COLD bool aqi_explain(char *why, size_t room, const char *fmt, ...) AQI_PRINTF(3, 4);
 

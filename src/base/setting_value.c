@@ -104,7 +104,7 @@ static uint64_t setting_value_max(const struct aqi_setting *row)
     return row->min == 0 && row->max == 0 ? UINT64_MAX : row->max;
 }
 
-/* Prints a maximum that is just the end of 64 bits as a round number of the largest unit. */
+/* Rounds a maximum that is just the end of 64 bits to the largest unit. */
 static uint64_t setting_value_max_told(const struct aqi_setting *row)
 {
     uint64_t max = setting_value_max(row), unit = 1;

@@ -67,7 +67,7 @@ const char *aqi_setting_alias(const struct aqi_setting *row, unsigned index)
     return NULL;
 }
 
-/* The name of the variable that the value came from. */
+/* The variable that set the value. */
 static const char *settings_variable(const struct aqi_setting *row, uint8_t origin)
 {
     return origin < SETTINGS_ALIAS ? row->name : aqi_setting_alias(row, origin - SETTINGS_ALIAS);
@@ -236,7 +236,6 @@ static void settings_offer_others(const struct settings_search *search, const ch
             aqi_nearest_offer(nearest, search->others[i] + prefix);
 }
 
-/* Returns true the first time it is called with a text. */
 static bool settings_first_time(const char *text)
 {
     struct settings_text *kept = settings_keep(text);

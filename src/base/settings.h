@@ -133,16 +133,12 @@ const char *aqi_setting_variable(const char *name);
 /* Where the value of a row came from after load: "default" or the name of the variable. */
 const char *aqi_setting_origin(const struct aqi_settings_table *table, size_t row);
 
-/* Whether the setting has its default. */
 bool aqi_setting_is_default(const struct aqi_settings_table *table, size_t row);
 
 /* Give the number setting `name` of the table this value, unless it was set. */
 void aqi_setting_prefer(const struct aqi_settings_table *table, const char *name, uint64_t value);
 
-/*
- * The value of the number setting `name` of the table; `less` if `spared` is set and the setting
- * has its default.
- */
+/* The value of the number setting `name`; `less` if `spared` is set and it has its default. */
 uint64_t aqi_setting_spare(const struct aqi_settings_table *table, const char *name, bool spared,
                            uint64_t less);
 

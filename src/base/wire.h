@@ -17,7 +17,7 @@ enum aqi_wire {
     AQI_WIRE_IBV,
     AQI_WIRE_OFI,
     AQI_WIRE_LENDING,
-    /* Between the processes of a job and the tools that start and show it. */
+    /* Between a job's processes and the tools that start or show it. */
     AQI_WIRE_CONTROL,
     AQI_WIRE_AGENTS,
     AQI_WIRE_LINK,

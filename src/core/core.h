@@ -21,8 +21,7 @@ struct aqi_core_boot {
     int (*fd)(void *arg);      /* to sleep on, or -1 */
     /* Ask which ranks of a set are alive; aqi_core_agreed delivers the answer. */
     aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
-    /* A failure that cannot be reported to any caller makes the job meaningless: print `why` and
-     * end it. */
+    /* A failure that no caller would see makes the job meaningless: print `why` and end it. */
     void (*fatal)(void *arg, const char *why);
     void *arg;
 };
@@ -70,10 +69,7 @@ bool aqi_core_may_use(const char *transport);
  */
 aq_status aqi_core_choose_segment_mode(unsigned modes);
 
-/*
- * Open the transports and find a route to every peer. Collective; undone by aqi_core_close, which
- * it calls itself on failure.
- */
+/* Open the transports; find a route to every peer. Collective; calls aqi_core_close on failure. */
 aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world);
 
 /* Returns AQ_OK if aq_finalize may begin, else the error to return. */
@@ -121,10 +117,7 @@ void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *li
 typedef bool aqi_core_range_filter(void *context, uint64_t addr, size_t len);
 void aqi_core_filter_ranges(aqi_core_range_filter *filter);
 
-/*
- * Returns AQ_OK between aqi_core_open and aqi_core_close outside of handlers, else the error to
- * return.
- */
+/* AQ_OK between aqi_core_open and aqi_core_close and outside handlers; else the error to return. */
 aq_status aqi_core_callable(const char *call);
 
 /* The name of the transport that reaches a member of a team, for aq_info_route. */

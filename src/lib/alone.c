@@ -1,6 +1,4 @@
-/*
- * The library in a process by itself: it is opened like a job of one process, and reports nothing.
- */
+/* The library in a process by itself: opened like a job of one process, and reports nothing. */
 #include "lib/alone.h"
 
 #include "base/fail.h"

@@ -19,10 +19,7 @@
 aq_status lib_alone_open(bool (*allows)(void *context, uint64_t addr, size_t len), aq_team **world);
 void lib_alone_close(void);
 
-/*
- * Set the time limit for closing a connection with operations in flight, in ns. Returns the
- * previous one.
- */
+/* Set the limit, in ns, for closing a connection with operations in flight. Returns the old one. */
 uint64_t lib_alone_patience(uint64_t ns);
 /* Whether AQ_TRANSPORTS allows this transport. */
 bool lib_alone_may_use(const char *transport);

@@ -44,7 +44,7 @@ static struct {
 /* This thread ends the process. */
 static _Thread_local bool leaver;
 
-/* Returns true in the first thread that ends the process; that thread does it. */
+/* Returns true in the first thread that ends the process, which does it. */
 static bool init_begin_leaving(void)
 {
     if (atomic_exchange(&lib.leaving, true)) return false;
@@ -135,8 +135,8 @@ static void init_await_said(void)
 }
 
 /*
- * The first thread announces the exit, even from a signal handler that interrupts it; the others
- * wait for that.
+ * The first thread announces the exit, even from a signal handler that interrupts it; others wait
+ * for it.
  */
 static void init_say_exit(bool first, int code, const char *why)
 {
@@ -412,10 +412,7 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     return AQ_OK;
 }
 
-/*
- * A program that names no modes does not expect mode everything, in which attaching allocates
- * nothing.
- */
+/* A program that names none does not expect mode everything: attaching would allocate nothing. */
 static unsigned init_segment_modes(const aq_init_params *params)
 {
     return params->segment_modes != 0

@@ -94,10 +94,7 @@ static void mappings_take(void *arg, const struct mappings_line *line)
     at->own.to = range->to;
 }
 
-/*
- * Without stdio, whose buffer might be allocated in the memory being examined. Returns false if not
- * all could be read.
- */
+/* No stdio: its buffer might lie in the memory examined. Returns false if not all was read. */
 static bool mappings_walk(void (*take)(void *arg, const struct mappings_line *line), void *arg)
 {
     char text[MAPPINGS_TEXT];

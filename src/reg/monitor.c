@@ -296,9 +296,7 @@ static bool monitor_changing(const struct aqi_monitor *monitor)
            errno == EAGAIN;
 }
 
-/*
- * Register first: that fails for memory registered by others, which some kernels would unregister.
- */
+/* Register first: fails for memory registered by others, which some kernels would unregister. */
 static void monitor_unwatch(void *arg, const struct reg_range *range)
 {
     const struct aqi_monitor *monitor = arg;
@@ -311,9 +309,8 @@ static void monitor_unwatch(void *arg, const struct reg_range *range)
 }
 
 /*
- * Closing the descriptor would suffice, unless a child that was not made by the C library's fork
- * (see above) still has it, because it has not called exec: then threads that unmap would wait for
- * it.
+ * Closing the descriptor would suffice, were it not for children made without the C library's fork
+ * (see above) that have not called exec: threads that unmap would wait for them.
  */
 static void monitor_unwatch_all(struct aqi_monitor *monitor)
 {
@@ -392,7 +389,7 @@ void aqi_monitor_close(struct aqi_monitor *monitor)
     free(monitor);
 }
 
-/* Whether the range is remembered as watched. Marks it as touched. */
+/* Whether the range is known to be watched; marks it as touched. */
 static bool monitor_remembers(struct aqi_monitor *monitor, uint64_t from, uint64_t to)
 {
     pthread_mutex_lock(&monitor->lock);

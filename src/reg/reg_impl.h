@@ -142,10 +142,7 @@ static inline bool reg_overlap(uint64_t a, uint64_t a_len, uint64_t b, uint64_t 
 /* reg.c */
 struct reg_peer *reg_peer_of(struct aqi_reg *reg, uint32_t peer); /* NULL: out of memory */
 void reg_catch_up(struct aqi_reg *reg);
-/*
- * Send it now or, if there is no room, by progress. The record that contains it must stay until
- * then.
- */
+/* Send it now or, without room, by progress. The record that contains it must stay until then. */
 void reg_owe(struct aqi_reg *reg, struct reg_owed *owed, uint32_t peer, enum reg_message_kind kind);
 bool reg_sent(struct aqi_reg *reg, uint32_t peer, const struct reg_message *message);
 

@@ -23,9 +23,7 @@ enum aqi_am_kind {
                             request: the request that it answers has got its credit back before */
 };
 
-/*
- * Whether the payload travels in the message. (It does not for a Short, or for a Long put before.)
- */
+/* Whether the payload travels in the message: not for a Short, or for a Long put before. */
 static inline bool aqi_am_has_payload(uint8_t kind)
 {
     return kind == AQI_AM_MEDIUM || kind == AQI_AM_LONG_PACKED || kind == AQI_AM_INTERNAL;
@@ -94,10 +92,7 @@ static inline size_t aqi_am_payload(const struct aqi_am *am)
     return am->nbytes != 0 && aqi_am_has_payload(am->kind) ? am->nbytes : 0;
 }
 
-/*
- * Make a copy that outlives the call; its arguments are in `args`, and its payload, if any, is in
- * `payload`.
- */
+/* Make a copy that outlives the call, with its arguments in `args`, its payload in `payload`. */
 static inline void aqi_am_keep(struct aqi_am *copy, const struct aqi_am *am, int32_t *args,
                                void *payload)
 {

@@ -62,7 +62,6 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf)
     return (size_t)(at - (unsigned char *)buf);
 }
 
-/* Whether the fields are consistent. */
 static bool hello_plausible(const struct aqi_hello *hello)
 {
     if (hello->type == 0 || hello->type >= AQI_HELLO_END) return false;

@@ -36,8 +36,7 @@ struct aqi_handshake {
 struct aqi_writer {
     int64_t pid;
     uint32_t uid;
-    bool ours; /* the same user, according to the system; or it has proved that it knows our secret
-                */
+    bool ours; /* the same user, per the system; or it has proved to know our secret */
 };
 
 struct aqi_rendezvous_hooks {

@@ -244,9 +244,8 @@ struct aqi_tp_hooks {
     void (*relax)(void *host, unsigned round);
     /*
      * Get the address of `id` for this transport, as its `address` wrote it: `*len` is the room in
-     * `addr`, then the length; 0: it has none. Called from connect or later, since a transport may
-     * ask on first use. Never blocks. Returns AQ_AGAIN while the address is being fetched: ask
-     * again in a later call.
+     * `addr`, then the length; 0: it has none. Called from connect or later, on first use. Never
+     * blocks. Returns AQ_AGAIN while it is being fetched: ask again in a later call.
      */
     aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
     /* The time, for progress calls that a lower layer makes by itself, and for packets sent outside
@@ -301,8 +300,7 @@ struct aqi_tp_params {
     const void *like;
     size_t like_len;
     const char *towards; /* at the client's end of a connection: the URI that it calls; else NULL */
-    /* AQI_CAP_REST: for the opener's bell, rung for events that the resting transport itself
-     * notices. */
+    /* AQI_CAP_REST: for the opener's bell, rung for events that the resting transport notices. */
     struct aqi_bell_rope bell;
     struct aqi_credit_limits credits; /* for AQI_CAP_CREDITS; depth 0: the defaults */
 };
@@ -315,11 +313,10 @@ struct aqi_tp_limits {
     /* Payload bytes of the internal messages that carry puts and gets, a multiple of 64 and not
      * below max_medium; 0: max_medium. */
     size_t max_piece;
-    /* AQI_CAP_CREDITS: the number of requests to one peer for which its buffers suffice, and to all
-     * peers for whose replies our own do; 0: no limit beyond params.credits. */
+    /* AQI_CAP_CREDITS: requests to one peer for which its buffers suffice, and to all peers for
+     * whose replies our own do; 0: no limit beyond params.credits. */
     uint32_t depth, total;
-    size_t packed; /* up to this size, the fallback layer packs a Long into one message; 0:
-                      max_medium */
+    size_t packed; /* up to this size, the fallback layer packs a Long; 0: max_medium */
     size_t copied; /* up to this size, copying a Long is cheaper than waiting until its source may
                       be reused; 0: never */
     uint32_t pool; /* messages that the pool shared by peers holds; 0: there is no pool */
@@ -485,8 +482,7 @@ struct aqi_transport {
 
     /* --- optional ------------------------------------------------------------------------ */
 
-    /* The job reports this peer dead: fail operations in flight to it, and release its
-     * resources. */
+    /* The job reports this peer dead: fail operations in flight to it; release its resources. */
     void (*disconnect)(struct aqi_tp *tp, struct aqi_peer *peer);
 
     /* When progress must be called even if nothing arrives; AQI_NO_DEADLINE: never. */
@@ -629,8 +625,7 @@ struct aqi_transport {
     /*
      * Rest: progress need not be called until params.bell is rung, by peers that send or by the
      * transport itself; peers know their rope since connect (aqi_peer.bell). AQ_AGAIN from BEGIN:
-     * not now. AQ_AGAIN from CHECK, which may be called again while it rests: there is something to
-     * do.
+     * not now. AQ_AGAIN from CHECK, also while it rests: there is something to do.
      */
     aq_status (*rest)(struct aqi_tp *tp, enum aqi_rest step);
 
@@ -675,9 +670,8 @@ struct aqi_tp {
 };
 
 /*
- * Whether a poll has to do anything for this transport; false if its words show that there is
- * nothing to do. `*watch` is set to the index of the word that shows otherwise, or 0 if it has
- * none.
+ * Whether a poll has to do anything for this transport; false: its words show nothing to do.
+ * `*watch` is the index of the word that shows otherwise, or 0 if it has none.
  */
 static inline bool aqi_tp_has_moved(const struct aqi_tp *tp, uint32_t *watch)
 {
@@ -706,10 +700,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
                       struct aqi_tp **tp);
 void aqi_tp_close(struct aqi_tp *tp);
 
-/*
- * Whether the fallback layer holds something back for lack of room, and no arrival will announce
- * room.
- */
+/* Whether the fallback layer holds something back for lack of room, which no arrival announces. */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
 /* Whether the fallback layer holds something back, for whatever reason. */

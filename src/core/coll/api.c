@@ -14,7 +14,7 @@ const struct coll_flow coll_flows[COLL_KINDS] = {
 struct coll_call {
     const char *name;
     struct coll_args args;
-    aq_status st; /* the error in the description itself */
+    aq_status st; /* an error in the description itself */
 };
 
 static aq_status coll_check(const aq_team *team, const struct coll_call *c, unsigned flags)
@@ -126,7 +126,6 @@ static struct coll_call coll_user(const char *name, enum coll_kind kind, aq_rank
     return c;
 }
 
-/* A table of counts is invalid without one of offsets. */
 static void coll_check_tables(struct coll_call *c, const size_t *counts, const size_t *offsets)
 {
     if (counts != NULL && offsets != NULL) return;

@@ -26,10 +26,7 @@ enum coll_kind {
     COLL_KINDS
 };
 
-/*
- * The arguments of a call. Tables of counts make it a v-form; without one, every block has
- * `nbytes`.
- */
+/* The arguments of a call. Tables of counts make it a v-form; else every block has `nbytes`. */
 struct coll_args {
     enum coll_kind kind;
     aq_rank root;
@@ -66,9 +63,7 @@ static inline uint8_t coll_barrier_code(uint32_t code)
     return code != 0 ? (uint8_t)code : COLL_CODE_BARRIER;
 }
 
-/*
- * The properties that all members of an operation must agree on; carried in lines and in messages.
- */
+/* The properties that all members of an operation must agree on; sent in lines and messages. */
 struct coll_signature {
     uint32_t what; /* kind, v-form, code, and the upper half of the bytes */
     uint32_t root, bytes;
@@ -88,7 +83,7 @@ struct coll_plan {
     bool failed; /* no memory */
 };
 
-/* State of an operation in shared memory (shm.c), and the purpose of its current round. */
+/* An operation in shared memory (shm.c): the purpose of its current round. */
 enum coll_phase { SHM_ADDRESSES, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
 struct coll_shm_state {
     enum coll_phase phase;
@@ -113,8 +108,8 @@ struct coll_msg_state {
 
 struct coll_op;
 /*
- * A way to carry out an operation. The first engine that takes an operation is used, and it is the
- * same in all members. The lock of the team is held, except in `takes`.
+ * A way to carry out an operation. The first one that takes it is used, the same in all members.
+ * The lock of the team is held, except in `takes`.
  */
 struct coll_engine {
     bool messages; /* uses messages: recorded in `past`, and throttled */
@@ -148,12 +143,9 @@ struct coll_op {
         struct coll_msg_state msg;
     };
 };
-/* The number of operations in shared memory that can run at a time. */
+/* How many operations in shared memory can run at a time. */
 enum { COLL_SLOTS = 2, COLL_NO_SLOT = 31 };
-/*
- * Looks at shared memory between polls of the transports: when spinning, and when ranks share
- * cores.
- */
+/* Looks at shared memory between polls of the transports: when spinning, or on shared cores. */
 enum { COLL_LOOKS = 4, COLL_TURNS = 4 };
 
 /* A team's block of scratch memory: shm.h has its layout. */
@@ -196,7 +188,7 @@ static inline const struct core_route *coll_route(const aq_team *team, aq_rank r
     return &core.routes[team->map != NULL ? team->map[rank] : rank];
 }
 
-/* The block for, or from, a member: returns its length, and sets `*at` to its address. */
+/* The block for, or from, a member: returns its length, and its address in `*at`. */
 static inline size_t coll_send_block(const struct coll_args *args, aq_rank rank,
                                      const unsigned char **at)
 {
@@ -262,9 +254,7 @@ void coll_signature_text(struct coll_signature signature, char *text); /* COLL_T
 /* Two members are in different operations: the job ends, or, with AQ_SURVIVE, the team fails. */
 AQI_COLD void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank other,
                             struct coll_signature theirs);
-/*
- * Called after each idle round of a wait in a call; `op` is NULL for the barrier in shared memory.
- */
+/* Called after each idle round of a wait; `op` is NULL for the barrier in shared memory. */
 AQI_COLD void coll_waits_long(aq_team *team, const struct coll_op *op,
                               const struct core_wait *wait);
 AQI_COLD void coll_waited(aq_team *team); /* call if coll->stuck, once the wait has ended */
@@ -337,7 +327,7 @@ void coll_shm_arrive(aq_team *team, struct coll_name name);
 bool coll_shm_arrived(aq_team *team, struct coll_name *agreed);
 struct coll_name coll_name_combine(struct coll_name a, struct coll_name b);
 /*
- * Called before sleeping, with the lock held: ask to be woken by the next arrival. Returns false if
+ * Call before sleeping, with the lock held, to be woken by the next arrival. Returns false if
  * something is complete already.
  */
 bool coll_shm_doze(aq_team *team);

@@ -4,7 +4,7 @@
  * parts in shared memory are operations of the neighborhood's own team (team->local), which all its
  * members append in the same order; a part that depends on the one before is held.
  *
- * The leader is the root in the root's neighborhood, and the first member in the others.
+ * The leader is the root in its neighborhood, and the first member in the others.
  */
 #include "core/coll/coll.h"
 
@@ -216,10 +216,7 @@ static size_t hier_block_at(const struct hier_view *v, aq_rank place)
     return counts != NULL ? counts[v->shape->order[place]] : v->args->nbytes;
 }
 
-/*
- * Set the bytes and offsets of each neighborhood and of each neighbor; returns the total, or
- * SIZE_MAX if out of memory.
- */
+/* Measure each neighborhood and each neighbor; returns the total, or SIZE_MAX if out of memory. */
 static size_t hier_measure_blocks(const struct hier_view *v)
 {
     size_t *counts = hier_get_table(v, 0), *offsets = hier_get_table(v, 1), at = 0;

@@ -179,7 +179,7 @@ static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *
 
 /*
  * The team has failed here: notify a member that waits for us by a question with a signature that
- * no operation has. Bounded attempts, since a fault decorator may refuse it.
+ * no operation has. A fault decorator may refuse it, so try repeatedly.
  */
 static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
 {
@@ -191,10 +191,7 @@ static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uin
             break;
 }
 
-/*
- * A message for, or a question about, an operation that has ended here: check that it is the same
- * operation.
- */
+/* A message or question about an operation that has ended here: check that it is the same one. */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
     uint32_t seq = (uint32_t)am->args[MSG_SEQ], place = seq % COLL_PAST;
@@ -204,7 +201,7 @@ static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
     if (team->coll->past[place].seq == seq) mine = team->coll->past[place].signature;
     if (team->coll->op_failed ||
         (ask && (mine.what == COLL_KINDS || coll_signature_same(&mine, &theirs))))
-        return; /* the message that it waits for is on its way */
+        return; /* the message it waits for is on its way */
     coll_mismatch(team, mine, aq_team_from_job(team, am->source), theirs);
 }
 
@@ -313,7 +310,6 @@ static aq_status coll_msg_send_bytes(const aq_team *team, const struct coll_op *
     return route->tp->ops.am_send(route->tp, route->peer, &am, NULL);
 }
 
-/* Send as much as there is room for. */
 static aq_status coll_msg_push_send(aq_team *team, struct coll_op *op, struct coll_step *step)
 {
     aq_status st = AQ_OK;

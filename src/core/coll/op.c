@@ -94,9 +94,7 @@ static void coll_list_add(aq_team *team, struct coll_op *op)
     core_source_count(&core_coll_busy, 1);
 }
 
-/*
- * Remove an operation from the list and notify the thread that waits; `op` may be freed on return.
- */
+/* Remove it from the list and notify the thread that waits; `op` may be freed on return. */
 static void coll_complete(aq_team *team, struct coll_op **at)
 {
     struct core_coll *coll = team->coll;
@@ -162,8 +160,8 @@ bool coll_any_ready(const aq_team *team)
 }
 
 /*
- * Push every operation that can proceed; the lock is held. In a broken team all operations end,
- * parts before the operations that they belong to.
+ * Push every operation that can proceed; the lock is held. In a broken team all end, parts before
+ * the operations that they belong to.
  */
 static bool coll_push_list(aq_team *team)
 {
@@ -300,9 +298,7 @@ static void coll_begin_op(aq_team *team, struct coll_op *op)
     if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 
-/*
- * A slow member has to keep messages that arrive early: this bounds how far others can get ahead.
- */
+/* A slow member has to keep messages that arrive early: this bounds how far others get ahead. */
 static aq_status coll_append_throttle(aq_team *team)
 {
     if (team->coll->message_ops++ % COLL_THROTTLE_EVERY != COLL_THROTTLE_EVERY - 1) return AQ_OK;
@@ -422,9 +418,7 @@ static void coll_parts_free(struct coll_op *part)
     }
 }
 
-/*
- * An operation of a chain, to begin after `last`; NULL: no memory. `*head` is the first to append.
- */
+/* A new operation, to begin after `last`; NULL: no memory. `*head` is the first to append. */
 static struct coll_op *coll_part_new(const aq_team *team, const struct coll_args *args,
                                      const struct coll_op *last, struct coll_op **head)
 {

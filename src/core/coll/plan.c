@@ -84,10 +84,7 @@ static unsigned char *plan_temporary(struct maker *m, size_t len)
     return m->plan->temporary;
 }
 
-/*
- * Returns where part i begins if `len` bytes are divided among the members at multiples of
- * `element`; sets its length.
- */
+/* Where part i begins if `len` bytes are divided among members at multiples of `element`. */
 static size_t plan_part(const struct maker *m, size_t len, size_t element, aq_rank i, size_t *bytes)
 {
     size_t at = len / element * i / m->n * element;
@@ -136,10 +133,7 @@ static void plan_broadcast_tree(struct maker *m, void *buf, size_t len)
         if (place + mask < m->n) plan_send(m, (aq_rank)(m->self + mask), 0, buf, len);
 }
 
-/*
- * Part i of `buf` starts at member i (counted from `first`); at the end, every member has all
- * parts.
- */
+/* Part i of `buf` starts at member i (counted from `first`); in the end, all have all parts. */
 static void plan_ring(struct maker *m, unsigned char *buf, size_t len, size_t element,
                       aq_rank first, uint32_t tag)
 {
@@ -205,8 +199,7 @@ static void plan_reduce_tree(struct maker *m)
 /*
  * Recursive doubling among a power of two of places. If there are more members, the first ones
  * share places in pairs: the second of a pair sends its operand to the first and gets the result
- * back, which keeps the places in rank order. Returns the buffer that holds the result, `sum` or
- * `in`.
+ * back, which keeps the places in rank order. Returns the buffer with the result, `sum` or `in`.
  */
 static unsigned char *plan_doubling(struct maker *m, unsigned char *sum, unsigned char *in,
                                     size_t len)
@@ -259,8 +252,8 @@ static bool plan_in_parts(const struct maker *m)
 }
 
 /*
- * For large data: reduce-scatter, then gather at the root. In a tree, the root would receive all of
- * `len` several times, one after the other.
+ * For large data: reduce-scatter, then gather. In a tree, the root would receive all of `len`
+ * several times, one after the other.
  */
 static void plan_reduce(struct maker *m)
 {
@@ -341,10 +334,7 @@ static void plan_up_or_down(struct maker *m, bool sends, aq_rank peer, void *buf
         plan_recv(m, peer, 0, buf, len);
 }
 
-/*
- * At the root: copy between its own memory and `buf`, which holds the blocks of all members, its
- * own first.
- */
+/* At the root: copy between its memory and `buf`, which holds all blocks, its own first. */
 static void plan_sort(struct maker *m, unsigned char *buf, bool gather)
 {
     for (aq_rank i = 0; i < m->n; i++) {

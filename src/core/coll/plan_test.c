@@ -1,6 +1,4 @@
-/*
- * Plans of collectives: executed in one process for 1 to 17 members, and checked against an oracle.
- */
+/* Plans of collectives, executed in one process for 1 to 17 members and checked by an oracle. */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>
@@ -169,9 +167,7 @@ static void reduce(aq_rank n, aq_rank root, size_t words)
         check_sum(n, rank, words);
 }
 
-/*
- * Words are ranges of ranks, which join only if the left one ends just before the right one begins.
- */
+/* Words are ranges of ranks, which join only if the right one begins where the left one ends. */
 static void join(const void *left, void *right_and_out, size_t count, const void *context)
 {
     const uint64_t *a = left;

@@ -84,10 +84,7 @@ void coll_shm_free(struct coll_shm *shm)
 
 /* --- arriving, and detecting that all have arrived ------------------------------------------- */
 
-/*
- * Called after publishing our round: sleepers announce that they sleep before they look
- * (coll_shm_doze).
- */
+/* After publishing our round: sleepers announce themselves before they look (coll_shm_doze). */
 static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -100,8 +97,7 @@ static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
             continue;
         atomic_fetch_sub(&shm->head->sleepers, 1);
         struct core_route *route = &core.routes[aq_team_to_job(team, i)];
-        /* A member whose ring is full has arrivals and will not sleep; a fault decorator may
-         * refuse. */
+        /* With a full ring it has arrivals and will not sleep; a fault decorator may refuse. */
         for (int attempt = 0; attempt < 100; attempt++)
             if (core_try_send(route, CORE_HANDLER_WAKE, NULL, 0) != AQ_AGAIN) break;
     }
@@ -150,10 +146,7 @@ static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *sl
     return (uint32_t)before + 1 == round * shm->members;
 }
 
-/*
- * Called by the last to arrive: whether all members have added this sum. When the arrival count
- * below it wraps, it carries into the sum.
- */
+/* For the last to arrive: whether all added this sum. The count below carries when it wraps. */
 static bool shm_sums_alike(const struct coll_shm *shm, struct coll_slot *slot, uint32_t sum)
 {
     uint64_t arrived = atomic_load_explicit(&slot->head->arrived, memory_order_relaxed);
@@ -376,10 +369,7 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-/*
- * Whether we have arrived at the barrier, which takes no lock, and do not know yet that it has
- * ended.
- */
+/* Whether we arrived at the barrier, which takes no lock, and do not know that it has ended. */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);

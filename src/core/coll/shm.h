@@ -26,7 +26,7 @@ struct shm_buffers {
     uint64_t most;        /* its longest block */
     uint64_t src, dst;    /* 0: unreachable; or SHM_NO_BUFFER */
     uint32_t src_private; /* outside of its segment: must be pulled */
-    uint32_t can_pull;    /* it can pull from all members whose data it gets */
+    uint32_t can_pull;    /* can pull all the data it gets */
     uint64_t sizes;       /* of a v-form: coll_sizes_of */
 };
 #define SHM_NO_BUFFER 1u
@@ -138,10 +138,7 @@ void shm_slice_read(const struct shm_view *v);
 size_t shm_slice_begin(const struct shm_view *v, size_t len, uint32_t member);
 void shm_own_block(const struct shm_view *v); /* copy our block for ourselves */
 
-/*
- * coll/shm_direct.c: exchange addresses; decide, and make the transfers; make those of the second
- * step.
- */
+/* coll/shm_direct.c: exchange addresses; decide, and transfer; the second step. */
 void shm_buffers_stage(const struct shm_view *v);
 enum coll_phase shm_buffers_read(const struct shm_view *v);
 void shm_direct_rest(const struct shm_view *v);

@@ -28,7 +28,7 @@ static bool coll_shm_can_pull_from(const struct shm_view *v, uint32_t member)
            route->tp->ops.pull(route->tp, route->peer, 0, NULL, 0) == AQ_OK;
 }
 
-/* Whether we can pull from every member whose data we get. */
+/* Whether we can pull from all members whose data we get. */
 static bool coll_shm_can_pull(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;
@@ -62,8 +62,7 @@ void shm_buffers_stage(const struct shm_view *v)
      */
     if (!flow->deals || (args->vary && args->send_counts != NULL)) return;
     if (!ours) {
-        /* The kernel would report a fault to the reader; touching raises it here, in the
-         * program. */
+        /* The kernel would report a fault to the reader; touching raises it here. */
         if (most >= SHM_DIRECT_LEAST) aqi_touch_read(args->src, len);
         buffers->src = len != 0 ? (uint64_t)(uintptr_t)args->src : SHM_NO_BUFFER;
         buffers->src_private = 1;
@@ -73,10 +72,7 @@ void shm_buffers_stage(const struct shm_view *v)
 
 /* --- the transfers --------------------------------------------------------------------------- */
 
-/*
- * The buffers that a member published `age` rounds ago; they stay valid until all have arrived at
- * the round after the next.
- */
+/* The buffers published `age` rounds ago; valid until all reach the round after the next. */
 static const struct shm_buffers *coll_shm_buffers_of(const struct shm_view *v, uint32_t member,
                                                      uint32_t age)
 {
@@ -111,10 +107,7 @@ static void coll_shm_fetch(const struct shm_view *v, uint32_t member, size_t at,
     v->op->status = st;
 }
 
-/*
- * Fold our slice of all sources into the same slice of `to`, which coincides with at most one
- * source.
- */
+/* Fold our slice of all sources into that of `to`, which coincides with at most one source. */
 static void shm_direct_fold(const struct shm_view *v, uint32_t first, unsigned char *to)
 {
     size_t element = v->op->args.element;
@@ -176,8 +169,8 @@ void shm_direct_rest(const struct shm_view *v)
 /* --- the decision ---------------------------------------------------------------------------- */
 
 /*
- * Not if members may leave an operation: they would not know for how long others still write to
- * their memory.
+ * Not if members may leave an operation: they would not know until when others write to their
+ * memory.
  */
 static bool coll_shm_others_may_write(const struct coll_args *args)
 {

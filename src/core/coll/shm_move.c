@@ -19,7 +19,6 @@ static unsigned char *coll_shm_place(const struct shm_view *v, uint32_t member, 
     return shm_chunk_of(v->shm, v->slot, member, round);
 }
 
-/* The part that a member wrote in this round. */
 static unsigned char *coll_shm_part_of(const struct shm_view *v, uint32_t member)
 {
     return coll_shm_place(v, member, v->slot->round);
@@ -104,7 +103,6 @@ void shm_stage(const struct shm_view *v)
                (const unsigned char *)args->src + op->shm.at, len);
 }
 
-/* Copy our block for ourselves. */
 void shm_own_block(const struct shm_view *v)
 {
     const struct coll_args *args = &v->op->args;

@@ -14,10 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/*
- * How long a member waits before it investigates; until then, it looks at nothing and sends
- * nothing.
- */
+/* How long a member waits before it investigates; until then, this costs nothing. */
 enum { COLL_STUCK_NS = 100000000, COLL_STUCK_TURNS = 16, COLL_STUCK_SPINS = 1 << 15 };
 
 /* --- signatures ------------------------------------------------------------------------------ */
@@ -100,10 +97,7 @@ void coll_signature_text(struct coll_signature signature, char *text)
         snprintf(text + n, (size_t)(COLL_TEXT - n), " with root %u", signature.root);
 }
 
-/*
- * Members that wait for us in shared memory see this there; those that wait for messages ask
- * (coll_msg_ask).
- */
+/* Members that wait for us in shared memory see it; others ask by message (coll_msg_ask). */
 static void coll_give_up_in_memory(const aq_team *team)
 {
     if (team == NULL || team->coll->shm == NULL) return;
@@ -158,9 +152,7 @@ static struct coll_slot *coll_stuck_slot(struct coll_shm *shm, const struct coll
     return &shm->slots[op != NULL ? op->slot : SHM_SLOTS];
 }
 
-/*
- * Also true if the member is already past that round: it may still be marked as stuck from before.
- */
+/* Also true of a member past that round: it may still be marked as stuck from before. */
 static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint32_t round)
 {
     uint32_t at =
@@ -168,10 +160,7 @@ static bool coll_has_arrived(const struct coll_slot *slot, uint32_t member, uint
     return at - round <= INT32_MAX;
 }
 
-/*
- * Whether no operation can proceed: each waits in shared memory for others, or behind one that
- * does.
- */
+/* Whether every operation waits in shared memory for others, or behind one that does. */
 static bool coll_all_wait(const aq_team *team)
 {
     return team->coll->messages == 0 && !coll_any_ready(team);
@@ -220,8 +209,7 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
-    /* seq_cst: each marks itself stuck before it looks, so of two members at least one sees the
-     * other. */
+    /* seq_cst: each marks itself stuck before it looks, so of two members one sees the other. */
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
     coll_look_for_others(team, shm, slot);

@@ -2,8 +2,7 @@
  * Checks that the sizes of the blocks of a v-form match. Each member adds a hash of every block
  * that it sends, and subtracts one of every block that it expects; the sum over all members is zero
  * if and (except for one case in 2^64) only if they agree. In shared memory, the sums are published
- * with the addresses of the buffers; otherwise, they are first reduced over all members by
- * messages.
+ * with the addresses of the buffers; otherwise, they are first reduced by messages.
  */
 #include "core/coll/shm.h"
 

@@ -39,7 +39,7 @@ struct coll_words {
     uint32_t place, number;  /* our place; the number of the current or latest barrier */
     uint32_t rounds;
     bool usable;  /* all members have a place */
-    bool leaders; /* only the leaders of neighborhoods take part */
+    bool leaders; /* only leaders take part */
     const _Atomic uint64_t *mine;
     struct words_target targets[];
 };
@@ -54,9 +54,7 @@ static_assert(WORDS_PLACES <= 8 * sizeof(words.taken), "a bit for each place");
 
 /* --- memory ---------------------------------------------------------------------------------- */
 
-/*
- * A segment like those of programs: messages and writes reach it, and it is freed in the same way.
- */
+/* Like a program's segment: messages and writes reach it, and it is freed in the same way. */
 static aq_status words_allocate(aq_segment **out)
 {
     size_t bytes = aqi_round_up(WORDS_PLACES * WORDS_PLACE_BYTES, aqi_page_size());
@@ -97,10 +95,7 @@ static bool words_are_written(const struct coll_words *w)
     return true;
 }
 
-/*
- * Free those that have ended and have no writes in flight; `all`: regardless, as the transports are
- * closed.
- */
+/* Free those that have ended and have no writes in flight; `all`: regardless (at close). */
 static void words_sweep(bool all)
 {
     for (struct coll_words **at = &words.ended; *at != NULL;) {
@@ -154,9 +149,7 @@ void coll_words_give(uint32_t place)
     aqi_spin_unlock(&core.lock);
 }
 
-/*
- * The member with index `i` in the dissemination: a leader if the team has several neighborhoods.
- */
+/* Member `i` of the dissemination: a leader if there are several neighborhoods. */
 static aq_rank words_member(const aq_team *team, aq_rank i)
 {
     return team->shape != NULL ? team->shape->order[team->shape->start[i]] : i;
@@ -203,8 +196,7 @@ aq_status coll_words_new(aq_team *team, uint32_t mine, const uint32_t *places)
 }
 
 /*
- * After the last barrier, no member writes to the place any more; if the team has failed, one may,
- * so the place is not reused.
+ * After the last barrier no member writes to its place, unless the team has failed: then keep it.
  */
 void coll_words_free(struct coll_words *w, bool failed)
 {

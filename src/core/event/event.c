@@ -41,10 +41,7 @@ static inline struct aqi_op *event_op_of(aq_event event)
     return (struct aqi_op *)((uintptr_t)event & ~LEAF_BITS);
 }
 
-/*
- * Whether the kinds in `mask` of a set are complete. Remote completion of a put includes local
- * completion.
- */
+/* Whether the kinds in `mask` are complete. Remote completion of a put includes the local one. */
 static bool event_set_complete(struct core_set *set, unsigned mask)
 {
     if ((mask & (AQ_NBI_PUT | AQ_NBI_LOCAL)) && event_left(&set->put.local) != 0) return false;

@@ -61,9 +61,7 @@ uint32_t core_node_of(uint32_t job_rank)
     return neighbors_nodes[job_rank];
 }
 
-/*
- * The set of ranks that a rank maps. Each maps itself, so ranks with equal claims map each other.
- */
+/* The ranks that a rank maps. Each maps itself, so ranks with equal claims map each other. */
 struct neighbors_claim {
     uint32_t lowest, count; /* count 0: not even itself */
     uint64_t hash;

@@ -106,10 +106,7 @@ static void scratch_choose_ways(const aq_team *team, struct scratch_block *block
     block->flat = team->size <= (block->crowded ? 4 : 16);
 }
 
-/*
- * Built-in teams have fixed places, so nothing needs to be exchanged. The other half is for the
- * program's teams.
- */
+/* Built-in teams have fixed places: no exchange is needed. The other half is for the program's. */
 void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
                       struct scratch_block *block)
 {

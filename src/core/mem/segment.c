@@ -72,8 +72,8 @@ struct fixed_part {
 };
 
 /*
- * Mapped memory of peers, unmapped only at the end: if a segment is published again, operations on
- * its old mapping may still be in flight.
+ * Mapped memory of peers, unmapped only at the end: when a segment is republished, operations on
+ * the old one may still be in flight.
  */
 struct mapping {
     struct aqi_tp *tp;
@@ -245,10 +245,7 @@ bool core_is_segment(const aq_segment *segment)
     return s != NULL;
 }
 
-/*
- * Remove it from the list, so that messages can no longer touch it. Returns false if it is not in
- * the list.
- */
+/* Remove it from the list, so that messages cannot touch it. Returns false if it is not there. */
 static bool segment_unlist(aq_segment *segment)
 {
     aqi_spin_lock(&core.lock);

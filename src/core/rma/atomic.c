@@ -39,10 +39,7 @@ static_assert(AQ_OPS_ALL == (1u << AQI_COUNT_OF(operands)) - 1, "an entry for ea
 
 #define OPS_BY_CAS (AQ_OP_BIT(AQ_OP_MULT) | AQ_OP_BIT(AQ_OP_MIN) | AQ_OP_BIT(AQ_OP_MAX))
 
-/*
- * The operations that the processor has an instruction for. Arithmetic on floating-point numbers
- * has none.
- */
+/* Operations that the processor has an instruction for; floating-point arithmetic has none. */
 static unsigned rma_atomic_direct(aq_type type, unsigned ops)
 {
     const unsigned bits =
@@ -198,10 +195,7 @@ static aq_status rma_atomic_start(void *arg, struct aqi_comp *comp)
     return st == AQ_EPEER ? core_lost(c->route, c->call) : st;
 }
 
-/*
- * An explicit or blocking operation counts as atomic; an implicit set or get counts as a put or
- * get.
- */
+/* Counts as atomic if explicit or blocking; an implicit set or get counts as a put or get. */
 static size_t rma_atomic_kind_of(enum core_mode mode, uint8_t op)
 {
     if (mode == IMPLICIT && op == AQ_OP_SET) return offsetof(struct core_set, put);

@@ -59,8 +59,7 @@ static AQI_INLINE aq_status rma_submit_straight(const struct core_route *route, 
 }
 
 /*
- * Continue after a direct attempt with result `st`: submit if it was not supported, and wait for
- * room unless flags forbid that.
+ * Continue after a direct attempt: submit if unsupported, and wait for room unless flags forbid it.
  */
 static AQI_NOINLINE aq_status rma_go_on(const struct transfer *t, struct aqi_comp *comp,
                                         aq_status st)
@@ -136,7 +135,6 @@ static AQI_INLINE aq_status rma_carry_and_wait(enum kind kind, const struct tran
     return st != AQ_OK ? st : core_failed(t->route, (aq_status)comp.status, t->call);
 }
 
-/* Transfers by the transport. */
 static AQI_INLINE aq_status rma_carry(enum kind kind, enum core_mode mode, const struct transfer *t,
                                       aq_event *event)
 {
@@ -216,8 +214,8 @@ static AQI_NOINLINE aq_status rma_transfer_any(enum kind kind, enum core_mode mo
 /* --- the common case: no flags, and no errors ------------------------------------------------- */
 
 /*
- * The rest of the common case if it is more than a few moves: separate functions reached by tail
- * calls, so that the caller has no registers to save.
+ * The rest of the common case if it is more than a few moves: tail-called, so that the caller has
+ * no registers to save.
  */
 #define USUAL(KIND, MODE)                                                                          \
     static AQI_NOINLINE aq_status rma_near_##KIND##_##MODE(                                        \
@@ -322,10 +320,7 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
 
 /* --- the calls ------------------------------------------------------------------------------- */
 
-/*
- * A form of a put or get. The general path is a separate function with the same parameters, reached
- * by a tail call.
- */
+/* A form of a put or get. The general path is tail-called, with the same parameters. */
 #define FORM(NAME, MODE, EV, PARAMS, VALUES, KIND, THERE, HERE)                                    \
     static AQI_NOINLINE aq_status rma_any_##NAME PARAMS                                            \
     {                                                                                              \

@@ -29,9 +29,7 @@ static aq_status attach_publish(void)
     return st;
 }
 
-/*
- * Every rank must take part in the following exchanges, so a rank that cannot informs all others.
- */
+/* Every rank must take part in the exchanges below, so a rank that cannot tells all others. */
 static aq_status attach_agree(size_t size, aq_status mine, size_t *most)
 {
     struct {

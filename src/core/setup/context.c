@@ -12,9 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * The name of the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team.
- */
+/* Names the agreements of aq_finalize; those of aq_team_shrink begin with the id of a team. */
 #define LEAVE_NAME UINT64_MAX
 
 /* --- opening --------------------------------------------------------------------------------- */
@@ -168,9 +166,7 @@ static bool context_is_there(const struct aqi_transport *const *transport)
     return probe.usable;
 }
 
-/*
- * All ranks open them in the same order, since opening may be collective among the ranks of a host.
- */
+/* All ranks open them in the same order: opening may be collective among the ranks of a host. */
 static aq_status context_open_auto(void)
 {
     aq_status st = AQ_OK;
@@ -263,8 +259,7 @@ static aq_status context_find_routes(void)
 static aq_status context_allocate(void)
 {
     uint32_t size = core.params.size;
-    /* Routes to further endpoints are not touched before core_ep_reach, so they take no memory
-     * until then. */
+    /* Routes to further endpoints take no memory before core_ep_reach touches them. */
     core.routes = aligned_alloc(AQI_CACHE_LINE, CORE_EPS * size * sizeof(struct core_route));
     if (core.routes == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory for %u routes", size);
     memset(core.routes, 0, size * sizeof(struct core_route));
@@ -357,8 +352,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 
 static void context_drain(void)
 {
-    /* Two empty rounds in a row: nothing is left, including what handlers have sent to
-     * ourselves. */
+    /* Two empty rounds in a row: nothing is left, including messages to ourselves. */
     for (unsigned empty = 0; empty < 2;)
         empty = core_progress_round() != 0 ? 0 : empty + 1;
 }

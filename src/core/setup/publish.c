@@ -3,10 +3,7 @@
 
 #include <stdlib.h>
 
-/*
- * Combine the sets of endpoint indices that members publish; fails in all members if it fails in
- * one.
- */
+/* Combine the sets of endpoints that members publish; fails in all members if it fails in one. */
 static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices, const char *call)
 {
     uint32_t all;
@@ -16,10 +13,7 @@ static aq_status publish_agree(aq_team *team, aq_status mine, uint32_t *indices,
     return st;
 }
 
-/*
- * Exchange the segments of one index; `segment` is NULL if we have none. `all` has room for each
- * member.
- */
+/* Exchange the segments of one index; `segment` NULL: we have none. `all`: room for all cards. */
 static aq_status publish_exchange(aq_team *team, unsigned index, const aq_segment *segment,
                                   unsigned char *all)
 {
@@ -68,7 +62,6 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);
-    /* A member that returns may tell a third party to go on, so all others must have learned the
-     * segments. */
+    /* A member that returns may tell a third party to go on, so all must know the segments. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

@@ -20,10 +20,7 @@ static void begin(bool goes_on)
     core_awake_begin(&t.awake, t.news, goes_on, most, t.now);
 }
 
-/*
- * Look at intervals of `each` until it is time to sleep or `until` has passed; returns the time
- * taken.
- */
+/* Look at intervals of `each` until it is time to sleep or `until`; returns the time taken. */
 static uint64_t stays(uint64_t each, uint64_t until)
 {
     uint64_t begun = t.now;
@@ -115,10 +112,7 @@ static void sleeps(uint64_t ns, bool counted)
     core_awake_slept(&t.awake, true, t.now);
 }
 
-/*
- * A packet arrives after half a second of sleep: staying awake for more would cost a tenth of the
- * time.
- */
+/* A packet arrives after half a second of sleep: looking on would cost a tenth of the time. */
 static void what_is_rare_is_waited_for_asleep(void **state)
 {
     (void)state;

@@ -23,7 +23,6 @@ aq_status aqi_core_callable(const char *call)
     return core_callable(atomic_load(&core.open) ? core_self() : NULL, call);
 }
 
-/* The name of the peer at the end of a route. */
 static const char *errors_peer_of(const struct core_route *route, char name[16])
 {
     if (route->rank >= core.params.size) return "the peer of this connection";

@@ -24,10 +24,7 @@ static const struct aqi_setting_word barrier_words[] = {
 /* No part of the memory. */
 static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}};
 
-/*
- * 0 under an alias asks for the minimum, which 1 is raised to: two of the largest Mediums. Without
- * an alias, it means "no limit".
- */
+/* 0 under an alias asks for the minimum, to which 1 is raised; without one, it means "no limit". */
 static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
 /* Names in the first documents (2003) of the settings that later ones call credits. */

@@ -110,14 +110,14 @@ struct core_thread {
     struct aqi_op *region; /* inside an access region: counts its implicit operations */
     struct core_message *handling;
     struct core_asked *asked; /* the request whose handler runs, if its sender waits for it */
-    unsigned idle_polls;      /* empty polls of the program in a row: see core_poll */
+    unsigned idle_polls;      /* consecutive empty polls: see core_poll */
     unsigned skipped;         /* polls that checked only the watched words */
     uint64_t until_ns;        /* deadline of a timed wait; 0: none */
     uint32_t seen;            /* core_activity() when aq_poll_for last looked */
     struct core_awake awake;
     unsigned unpolled; /* blocking calls that needed no progress; every 256th makes some */
-    /* For a request and a reply being prepared: committing one may run a handler that prepares the
-     * other. */
+    /* Of a request and a reply being prepared: committing one may run a handler that prepares
+     * another. */
     struct aqi_slot slot[2];
     void *own[2]; /* payload buffers for requests and replies to itself; NULL: none yet */
     struct aqi_pool ops;
@@ -133,8 +133,7 @@ struct core {
     bool multi; /* several threads make calls: AQ_THREAD_MULTIPLE, or the progress thread */
     bool progress_thread;
     atomic_bool lost_news; /* a death or news of the job, which the program's threads must handle */
-    _Atomic uint64_t polls;  /* rounds of progress by the program's threads; only counted with a
-                                progress thread */
+    _Atomic uint64_t polls;  /* the program's rounds of progress; counted only if progress_thread */
     struct core_set nothing; /* an idle set, to be copied */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
@@ -200,7 +199,7 @@ extern AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 extern _Thread_local bool core_thread_is_progress; /* the library's own thread */
 struct core_thread *core_thread_attach(void);
 int core_thread_id(void);
-/* With AQ_CHECK_THREADS: whether this thread must not make calls. */
+/* AQ_CHECK_THREADS: whether this thread must not make calls. */
 bool core_thread_is_foreign(void);
 aq_status core_threads_open(void);
 void core_threads_close(void);
@@ -279,7 +278,6 @@ void core_mode_crowd(unsigned threads);
 void core_mode_calibrate(void);
 bool core_setting_is_default(const char *name);
 const struct aqi_setting *core_setting(const char *name);
-/* Whether the setting was set under an alias. */
 bool core_setting_is_alias(const char *name);
 
 /*
@@ -322,10 +320,7 @@ void core_team_leave(aq_team *team);
 aq_team *core_team_find(uint32_t root, uint32_t count);
 /* While this is held, no other thread is in core_team_each or core_team_each_active. */
 extern struct aqi_spin core_teams_lock;
-/*
- * Call `fn` for each team until it returns false. Returns false then, and also if another thread is
- * in here.
- */
+/* Call `fn` for each team until it returns false. False then, and if another thread is here. */
 bool core_team_each(bool (*fn)(aq_team *team));
 /* Note that the team has operations. Their lock is held, unless the team is not in use yet. */
 void core_team_activate(aq_team *team);

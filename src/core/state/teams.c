@@ -110,7 +110,7 @@ void core_team_each_active(bool (*fn)(aq_team *team))
     if (!core_try_lock(&core_teams_lock)) return;
     teams_take_woken();
     for (aq_team **at = &teams.active, *team; (team = *at) != NULL;) {
-        /* Once the team is inactive, it may be activated again, and so be linked elsewhere. */
+        /* Once it is inactive, it may be activated again, and linked elsewhere. */
         aq_team *next = team->of_active;
         if (fn(team))
             at = &team->of_active;

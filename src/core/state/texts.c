@@ -7,9 +7,7 @@
 
 /* --- AQ_NEIGHBORHOOD ------------------------------------------------------------------------- */
 
-/*
- * Parse the size at `*at`, and advance `*at` past it and its comma. Returns false if it is invalid.
- */
+/* Parse the size at `*at`, and advance past it and its comma. Returns false if invalid. */
 static bool texts_read_size(const char **at, uint64_t *size)
 {
     char *end;

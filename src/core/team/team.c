@@ -205,8 +205,7 @@ static aq_status team_agree(const char *call, aq_team *parent, const aq_team *te
     struct offer answer = {.status = mine};
     aq_status st = team_exchange(call, parent, &answer, answers, sizeof(answer));
     if (st != AQ_OK || mine != AQ_OK) return st != AQ_OK ? st : mine;
-    /* A rank that is listed by a rank which its own list omits cannot detect the mismatch
-     * itself. */
+    /* A rank cannot detect that its own list omits a rank that lists it. */
     for (aq_rank i = 0; i < parent->size; i++)
         if (answers[i].status == AQ_EMISMATCH)
             return aqi_fail(AQ_EMISMATCH, "core",

@@ -250,8 +250,7 @@ static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
         aqi_copy_pieces(dst, dst_strides[0], src, src_strides[0], elem, counts[0]);
         return;
     }
-    levels--; /* levels have at least 2 elements, so the depth is at most the number of bits of a
-                 size */
+    levels--; /* at least 2 elements per level, so no deeper than a size has bits */
     for (size_t i = 0; i < counts[levels]; i++) {
         direct_levels(dst, dst_strides, src, src_strides, elem, counts, levels);
         dst += dst_strides[levels];

@@ -1,8 +1,8 @@
 /*
  * Scattered transfers between mapped memory in the forms that most programs use: lists with equal
  * pieces, a list and a contiguous block, regions. Each function checks all pieces before it moves
- * one, and neither counts nor reports errors: false means that nothing was moved, and the general
- * path finds out why.
+ * one, and neither counts nor reports errors. False: nothing was moved; the general path finds out
+ * why.
  */
 #ifndef AQI_CORE_VIS_DIRECT_H
 #define AQI_CORE_VIS_DIRECT_H

@@ -59,8 +59,7 @@ struct vis_row {
 /* Begin a side. The list is read during the walk; `base` is added to each of its addresses. */
 void vis_list_begin(struct vis_side *side, uint64_t base, struct vis_list list);
 /*
- * At most AQ_STRIDED_LEVELS levels, innermost first; no count is 0, and neither is `elem`. The
- * arrays are copied.
+ * Up to AQ_STRIDED_LEVELS levels, innermost first; counts and `elem` are not 0. Copies the arrays.
  */
 void vis_strided_begin(struct vis_side *side, uint64_t addr, size_t elem, const size_t *counts,
                        const ptrdiff_t *strides, unsigned levels);

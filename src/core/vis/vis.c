@@ -50,10 +50,7 @@ static inline aq_status vis_done(const struct call c, uint64_t begun, size_t byt
     return AQ_OK;
 }
 
-/*
- * Move a single small piece, like a put or get. Returns false if nothing was moved; then look at
- * the lists.
- */
+/* Move a single small piece, like a put or get. Returns false if it was not moved. */
 static AQI_INLINE bool vis_copy_piece(bool get, const aq_team *team, aq_rank rank, unsigned flags,
                                       const void *there, const void *here, size_t len)
 {

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Defaults. */
 static const struct aqi_credit_limits by_default = {.depth = 32, .bytes = 12288, .slack = 1};
 
 /* The word of credits: 12 bits of count, above them 20 bits of bytes in units of 64. */

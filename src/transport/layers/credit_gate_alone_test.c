@@ -471,9 +471,7 @@ static void what_a_reply_answers(void **state)
     }
 }
 
-/*
- * A request that the transport rejects takes no credit, and the credits that it was to return stay.
- */
+/* A rejected request takes no credit, and the credits that it was to return stay. */
 static void a_request_that_does_not_go(void **state)
 {
     static const uint8_t kinds[] = {AQI_AM_SHORT, AQI_AM_LONG};

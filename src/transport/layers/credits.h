@@ -94,8 +94,7 @@ static inline bool aqi_credits_take(struct aqi_credits *c, uint32_t peer, uint64
 void aqi_credits_undo(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
 void aqi_credits_shrink(struct aqi_credits *c, uint32_t peer, uint64_t bytes, uint64_t kept);
 /*
- * Accept credits that a message returns. Returns false, changing nothing, if there are more than
- * were taken: the peer is broken.
+ * Accept returned credits. Returns false, with no effect, if more than were taken (a broken peer).
  */
 static inline bool aqi_credits_returned(struct aqi_credits *c, uint32_t peer,
                                         struct aqi_credit_note note)
@@ -124,9 +123,7 @@ static inline void aqi_credits_answered(struct aqi_credits *c, uint32_t peer, ui
     aqi_credit_note_add(&p->banked, 1, bytes);
 }
 void aqi_credits_unanswered(struct aqi_credits *c, uint32_t peer, uint64_t bytes);
-/*
- * Get the credits to send with a message to `peer`. And the reverse, if it was not sent after all.
- */
+/* Get the credits to send with a message to `peer`. And the reverse, if it was not sent. */
 static inline struct aqi_credit_note aqi_credits_ride(struct aqi_credits *c, uint32_t peer)
 {
     struct aqi_credit_note note = c->peer[peer].banked;

@@ -127,8 +127,7 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     struct aqi_fallback *fb = tp->fallback;
     if (atomic_load_explicit(&fb->active, memory_order_acquire) != 0) return AQ_AGAIN;
     aq_status st = fb->own.quiet(tp, peer);
-    /* Meanwhile, another thread may have handed over an operation that is still active
-     * (by_messages). */
+    /* Meanwhile another thread may have handed over an active operation (by_messages). */
     bool more = atomic_load_explicit(&fb->active, memory_order_acquire) != 0;
     return st == AQ_OK && more ? AQ_AGAIN : st;
 }
@@ -280,8 +279,7 @@ static aq_status fallback_any_long(struct aqi_tp *tp, struct aqi_peer *peer,
                              .mem = mem};
     op.header.kind = AQI_AM_LONG_HEADER;
     if (am->nargs != 0) memcpy(op.args, am->args, am->nargs * sizeof(am->args[0]));
-    /* A reply must not wait for request resources, which the put needs, so it is queued as a
-     * copy. */
+    /* A reply must not wait for request resources, as the put does: it is queued as a copy. */
     if (comp == NULL) {
         op.copy = malloc(am->nbytes);
         if (op.copy == NULL)

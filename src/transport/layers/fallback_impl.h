@@ -45,9 +45,7 @@ static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
 #define FB_ANSWER    0x40000000
 #define FB_MOST_HELD 0x20000000u /* bytes, above which it answers anyway */
 
-/*
- * A fill of up to this many bytes is a put if an adapter carries it out; a larger one is a message.
- */
+/* An adapter fills up to this many bytes by a put; a larger fill is a message. */
 enum { FB_FILL_BY_PUT = 4096 };
 
 enum fallback_kind {
@@ -94,8 +92,7 @@ struct fallback_op {
     const struct aqi_mem *mem;
     bool put_begun;
     unsigned rows;
-    void *copy; /* of the source, if the caller must be able to reuse it at once; or of the rows of
-                   a get */
+    void *copy; /* of the source, if the caller may reuse it at once; or of a get's rows */
     struct fallback_op *next;
 };
 
@@ -106,7 +103,6 @@ struct gap_memory {
     struct gap_memory *next;
 };
 
-/* State for each peer. */
 struct fallback_peer {
     atomic_bool down;
     bool queued;              /* in aqi_fallback.ready, under its lock */
@@ -162,9 +158,7 @@ static inline void fallback_wait(struct aqi_fallback *fb, uint32_t by)
     aqi_count_on(&aqi_tp_pending, fb->params.threads, by);
 }
 
-/*
- * The maximum for one message of a put or get; posted receive buffers are only as large as Mediums.
- */
+/* The maximum for one message of a put or get; posted receive buffers only hold a Medium. */
 static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct aqi_peer *peer)
 {
     return fb->gate == NULL ? peer->max_piece : peer->max_medium;

@@ -29,10 +29,7 @@ struct rows_pack {
     size_t last_at; /* offset of that record */
 };
 
-/*
- * Cut off the front of a row: as much as fits `most` bytes (not 0), in whole pieces or a part of
- * one.
- */
+/* Cut off the front of a row: what fits `most` bytes (not 0), in whole pieces or part of one. */
 static struct aqi_row fallback_rows_cut(struct aqi_row *row, size_t most)
 {
     struct aqi_row out = *row;

@@ -139,9 +139,7 @@ static void rows_that_change_meanwhile(void **state)
         }
 }
 
-/*
- * A message is prepared for as many arguments as it is sent with, since its payload follows them.
- */
+/* A message is prepared for as many arguments as it is sent with: its payload follows them. */
 static struct aqi_transport prepared;
 static unsigned prepared_nargs;
 

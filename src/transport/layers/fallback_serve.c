@@ -223,7 +223,6 @@ static void fallback_serve_take_ack(struct aqi_fallback *fb, struct fallback_op 
     fallback_serve_count_acked(fb, op, (uint32_t)am->args[2]);
 }
 
-/* Handle the second put in an acknowledgement. */
 static void fallback_serve_take_second_ack(struct aqi_fallback *fb, uint32_t source,
                                            const struct aqi_am *am)
 {

@@ -161,9 +161,7 @@ static aq_status region_of_64_bytes(void *host, const uint32_t ticket[AQI_TICKET
     return aqi_within(offset, len, 0, 64) ? AQ_OK : AQ_ERANGE;
 }
 
-/*
- * The owner of a region decides about each message, and its answer gives the reason for a refusal.
- */
+/* The owner of a region decides about each message, and its answer says why it refuses. */
 static void regions_are_asked_for(void **state)
 {
     static const unsigned char bytes[8] = {9};

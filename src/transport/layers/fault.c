@@ -252,7 +252,6 @@ static void fault_fail_late(struct late_op *op, aq_status st)
     atomic_store(&op->inner.remote, 0);
 }
 
-/* Start an operation that has waited long enough. */
 static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 {
     aq_status st = fault_begin(f, op->kind, &op->end, op->end.len, &op->inner);

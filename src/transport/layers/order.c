@@ -177,8 +177,7 @@ static void order_hook_deliver(void *arg, uint32_t source, const struct aqi_am *
     struct aqi_spin *lock = &order->receive[stream];
     struct order_in *in = &order->in[stream];
     order_lock(order, lock);
-    /* If another thread runs the handler of an earlier message, that thread passes this one on,
-     * too. */
+    /* If another thread runs the handler of an earlier message, it passes this one on, too. */
     if (AQI_UNLIKELY(number != in->done + 1 || in->running)) {
         bool kept = order_keep(in, number, source, &plain);
         order_unlock(order, lock);
@@ -243,8 +242,7 @@ void aqi_order_complete(struct aqi_order *order, struct aqi_tp *tp)
         ops->am_reserve = order_am_reserve;
         ops->am_commit = order_am_commit;
     }
-    /* A Long by the transport's own operation has no place in the order: its header must be a
-     * message. */
+    /* A Long by the transport's own operation is unordered: its header must be a message. */
     ops->am_long = NULL;
 }
 

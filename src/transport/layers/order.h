@@ -10,10 +10,7 @@
 
 #include "transport/transport.h"
 
-/*
- * Called in two steps around a transport's open, like aqi_fallback_create; replaces hooks of
- * `inner`.
- */
+/* In two steps around a transport's open, like aqi_fallback_create; replaces hooks of `inner`. */
 aq_status aqi_order_create(struct aqi_tp_params *inner, struct aqi_order **order);
 void aqi_order_complete(struct aqi_order *order, struct aqi_tp *tp);
 void aqi_order_destroy(struct aqi_order *order);

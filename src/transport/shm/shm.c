@@ -287,7 +287,6 @@ static aq_status shm_address(struct aqi_tp *tp, void *out, size_t *len)
     return AQ_OK;
 }
 
-/* Find the inbox of a peer on this host. */
 static aq_status shm_find_peer(struct shm_tp *shm, uint32_t id, uint32_t *rank)
 {
     unsigned char bytes[AQI_ADDR_MAX];

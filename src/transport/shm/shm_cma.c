@@ -100,8 +100,7 @@ static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_pee
 }
 
 /*
- * Try CMA on real memory of the peer: read a value that only the peer can know, write one, and read
- * that back.
+ * Try it on real memory of the peer: read a value that only it can know, write, and read that back.
  */
 static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
 {
@@ -166,7 +165,7 @@ static bool shm_cma_attends(struct shm_peer *peer)
     return false;
 }
 
-/* Whether to wake the peer (by a message), since CMA has by now cost as much as that would have. */
+/* Whether CMA has by now cost as much as waking the peer would have. */
 static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 {
     uint64_t debt = atomic_load_explicit(&peer->debt, memory_order_relaxed) + len + CALL_BYTES;

@@ -204,9 +204,7 @@ struct shm_tp {
 /* Whether CMA reaches a peer; determined on first use. */
 enum shm_cma { SHM_CMA_UNTRIED, SHM_CMA_WORKS, SHM_CMA_FAILS };
 
-/*
- * Try for a bounded time: the holder may be a preempted thread, or one between reserve and commit.
- */
+/* Try for a bounded time: the holder may be preempted, or between reserve and commit. */
 static inline bool shm_lock_soon(const struct shm_tp *shm, struct aqi_spin *lock)
 {
     if (!shm->params.threads) return true;
@@ -345,7 +343,6 @@ aq_status shm_cma_pull(struct aqi_tp *tp, struct aqi_peer *peer, uint64_t addr, 
 aq_status shm_cma_fill(struct shm_tp *shm, struct shm_peer *peer, uint64_t there, int byte,
                        size_t len);
 
-/* Locations, by the layout. */
 static inline struct shm_inbox *shm_inbox_of(const struct shm_tp *shm, uint32_t local_rank)
 {
     return (struct shm_inbox *)(void *)(shm->memory + local_rank * shm->layout.inbox);

@@ -29,8 +29,7 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
     }
     *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
     am->payload = rx->payload + (size_t)line * AQI_CACHE_LINE;
-    /* Only messages of puts and gets may exceed a Medium: handlers of Mediums rely on that
-     * limit. */
+    /* Only messages of puts and gets may exceed a Medium: its handlers rely on that limit. */
     if (am->nbytes > shm->tp.limits.max_medium && am->kind != AQI_AM_INTERNAL) return false;
     return line < shm->layout.lines && *lines <= shm->layout.lines - line;
 }

@@ -157,10 +157,7 @@ static aq_status shm_rendezvous_receive(struct aqi_rendezvous *rendezvous, int f
         }
     }
     if (!cut) return n == 0 && message->nfds == 0 ? AQ_EPEER : AQ_OK;
-    /*
-     * It was longer than any message, or this process has no free descriptor; the caller tries
-     * again.
-     */
+    /* It was longer than any message, or no descriptor is free here; the caller tries again. */
     shm_rendezvous_close_all(fds, message->nfds);
     return AQ_EPROTO;
 }

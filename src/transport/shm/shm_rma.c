@@ -162,10 +162,7 @@ static void *shm_rma_translate(const struct aqi_rmem *rmem, uint64_t addr)
     return mine->at != NULL ? mine->at + (addr - rmem->addr) : NULL;
 }
 
-/*
- * Find where memory is mapped: `*at` is NULL if it is not, but CMA reaches it. Returns AQ_ENOTSUP
- * if only messages reach it.
- */
+/* Find where it is mapped; `*at` is NULL if only CMA reaches it. AQ_ENOTSUP: only messages do. */
 static aq_status shm_rma_find(struct shm_tp *shm, struct shm_peer *peer,
                               const struct aqi_rmem *rmem, uint64_t addr, size_t len, void **at)
 {

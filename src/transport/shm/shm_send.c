@@ -91,8 +91,7 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
 
 /*
  * Likewise, request the lines of the next payload, if this one is large and they are known to be
- * free: otherwise each store of the copy has to fetch its line from the receiver, which read it
- * last.
+ * free: otherwise each store of the copy fetches its line from the receiver, which read it last.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
 static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
