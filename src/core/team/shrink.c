@@ -124,6 +124,6 @@ aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
     free(s.members);
     if (st == AQ_OK) return AQ_OK;
     return aqi_fail(st, "core", "%s: %s", __func__,
-                    st == AQ_EPEER ? "another member died meanwhile: __func__ it again"
+                    st == AQ_EPEER ? "another member died meanwhile: call it again"
                                    : "a member of the team could not make it");
 }

@@ -189,7 +189,7 @@ aq_status fallback_rows(struct aqi_fallback *fb, bool put, struct aqi_peer *peer
  * not be accessed.
  */
 bool fallback_rows_put(struct aqi_fallback *fb, const struct aqi_am *am);
-/* Get the bytes of a request, in `*buffer` from the heap; NULL: no memory. */
+/* The same for a get; its bytes are returned in `*buffer`, from the heap. NULL: no memory. */
 bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t most, void **buffer,
                        size_t *nbytes);
 void fallback_rows_scatter(const struct fallback_op *op, const void *bytes);

@@ -238,7 +238,7 @@ bool fallback_rows_get(struct aqi_fallback *fb, const struct aqi_am *am, size_t 
     struct aqi_row row;
     if (!fallback_rows_ok(fb, am, false, most, nbytes)) return false;
     unsigned char *to = *buffer = malloc(*nbytes + 1), *full = to + *nbytes;
-    if (to == NULL) return false;
+    if (to == NULL) return true;
     while (fallback_rows_read(fb, &at, end, most, &row)) {
         if (row.len * row.count > (size_t)(full - to)) break;
         aqi_copy_pieces(to, (int64_t)row.len, (void *)(uintptr_t)row.remote, row.remote_step,

@@ -158,7 +158,10 @@ static void fallback_serve_get_rows(struct aqi_fallback *fb, uint32_t source,
         fallback_serve_refuse(fb, source, am);
         return;
     }
-    fallback_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
+    if (buffer == NULL)
+        fallback_serve_deny(fb, source, am, AQ_ENOMEM);
+    else
+        fallback_serve_reply(fb, source, am, FB_ROWS, NULL, 0, buffer, nbytes);
     free(buffer);
 }
 
