@@ -3,9 +3,9 @@
 
 enum {
     ACK_REORDER_MOST = 128,
-    ACK_TAILS = 2,   /* probes of a tail until something is acknowledged: the peer may compute */
-    ACK_LATE = 5000, /* ns: how long an arrival that was overtaken is waited for, at least */
-    ACK_SILENCES = 3 /* timeouts in a row, then nothing is known any more */
+    ACK_TAILS = 2,   /* tail probes until something is acknowledged: the peer may be computing */
+    ACK_LATE = 5000, /* ns for which an overtaken packet is awaited, at least */
+    ACK_SILENCES = 3 /* timeouts in a row after which the windows are stale */
 };
 
 uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel)
@@ -31,7 +31,7 @@ static void dgram_landed(struct dgram_tx *tx, const struct dgram_packet *packet)
     tx->flights--;
 }
 
-/* A packet has arrived: forget it. */
+/* A packet has arrived at the peer: forget it. */
 static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dgram_packet *packet,
                        struct dgram_news *news)
 {
@@ -53,7 +53,7 @@ static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dg
         news->again = packet->sent;
         news->since = packet->first;
     }
-    /* Overtaken, but not lost: it was on its way all the time. */
+    /* Overtaken, but not lost: a retransmission could not have arrived yet. */
     if (packet->overtaken && (!packet->flying || env->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
@@ -77,25 +77,26 @@ static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dg
 }
 
 /*
- * Take the time until the acknowledgement and, if known, how much of it was spent on the path: from
- * when the packet came at the peer and the acknowledgement here.
+ * Record the time until the acknowledgement and, if known, how much of it was spent on the path:
+ * without the wait of the packet at the peer, and of the acknowledgement here.
  */
 static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news,
                      bool silent)
 {
     uint64_t all = env->now - news->sent, held = (uint64_t)conn->delay * 1000;
-    /* Perhaps earlier acknowledgements were lost. A longer path shows by and by. */
+    /* Earlier acknowledgements may have been lost. A longer path shows gradually. */
     uint64_t most = silent ? 4 * dgram_pace_timeout(&conn->pace, 0) : UINT64_MAX;
     dgram_pace_answered(&conn->pace, aqi_min(env->now - news->first, most));
-    /* The delay is that of the newest arrival, which may be what was sent again. What the peer held
-     * it for may be more than all, for it looks at its clock now and then. */
+    /* The delay is that of the newest arrival, which may be a retransmission. It may exceed the
+     * total time, as the peer reads its clock only now and then. */
     if (conn->delay == UINT16_MAX || env->arrived <= news->sent + held) return;
     if (news->again > news->sent) return;
     uint64_t rtt = aqi_min(env->arrived - news->sent - held, most);
     dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, env->now);
 }
 
-/* Whether the retransmission has arrived, not the first transmission, which lay at the peer. */
+/* Whether this acknowledges the retransmission, not the first transmission, which waited at the
+ * peer. */
 static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {
@@ -103,10 +104,10 @@ static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_con
 }
 
 /*
- * Was it needed to send again what is acknowledged now? An old acknowledgement comes again since
- * the first one was lost. A new one may be for either transmission: if it is for the first, the
- * second one comes for nothing, and the peer says so, now or soon. Later it says so of what the
- * network has repeated.
+ * Judge whether the retransmission that is acknowledged now was needed. An old acknowledgement is
+ * repeated because the first one was lost. A new one may be for either transmission: if it is for
+ * the first, the second was needless, and the peer reports a duplicate, now or soon. Duplicates
+ * that it reports later were made by the network.
  */
 static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news)
 {
@@ -117,15 +118,15 @@ static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const stru
         if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
     }
     if (conn->doubt == 0 || !news->repeated || env->now > conn->doubt_until) return;
-    /* Where each is sent again before its answer comes, nothing else would tell how long that
-     * takes. */
+    /* If every packet is retransmitted before its answer comes, nothing else shows how long answers
+     * take. */
     dgram_pace_answered(&conn->pace, conn->doubt);
     conn->backoff = 0;
     if (conn->doubt_of_tail) dgram_pace_needless(&conn->pace);
     conn->doubt = 0;
 }
 
-/* No acknowledgement has called the last probe needless. */
+/* No acknowledgement has shown that the last probe was needless. */
 static void ack_end_doubt(struct dgram_conn *conn)
 {
     if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_needed(&conn->pace);
@@ -141,11 +142,11 @@ static void ack_use_news(struct dgram_env *env, struct dgram_peer *peer,
     bool silent = conn->silences != 0 || conn->tails != 0;
     conn->silences = 0;
     conn->tails = 0;
-    /* The answer to what was sent again tells of others, too, but too late to time them. */
+    /* The answer to a retransmission acknowledges other packets, too, but too late to time them. */
     bool timed = news->sent != 0 && !(silent && news->again != 0);
-    /* That what was sent again has come says nothing of how long to wait (Karn). One timeout is a
-     * loss, most likely, but after several the timeout stays long until something is measured,
-     * unless more is under way that soon will be. */
+    /* The arrival of a retransmission says nothing about how long to wait (Karn). One timeout is
+     * most likely a loss, but after several the timeout stays long until an answer is timed, unless
+     * more packets are in flight that soon will be. */
     bool more = dgram_in_flight(conn) != 0;
     if (timed || more || conn->backoff == 1) conn->backoff = 0;
     if (timed) ack_time(env, conn, news, silent);
@@ -188,8 +189,8 @@ static void ack_lost(struct dgram_conn *conn, struct dgram_packet *packet)
     dgram_list_append(&conn->lost, packet);
 }
 
-/* ns after which what others have overtaken is lost: where that was wrong before, a little more
- * than the path takes is not enough (RFC 8985). */
+/* ns after which an overtaken packet is lost: a little more than the RTT, and more than that if it
+ * was wrong before (RFC 8985). */
 static uint64_t ack_late(const struct dgram_conn *conn)
 {
     unsigned quarters = (unsigned)aqi_min(conn->reorder / DGRAM_REORDER, 4);
@@ -198,9 +199,9 @@ static uint64_t ack_late(const struct dgram_conn *conn)
 
 /*
  * Packets sent well before the latest one that has arrived are lost: some transmissions before it,
- * or some time. A small one that left not yet so long before is checked again at that time. Of bulk
- * more arrives that shows the loss, and flows that are quicker here share an overflowing queue less
- * evenly.
+ * or some time. A packet of COMMAND that was sent not quite so long before is checked again in
+ * time. Bulk is not: more of it arrives that shows the loss, and flows that react faster share an
+ * overflowing queue less evenly.
  */
 static void ack_find_overtaken(struct dgram_env *env, struct dgram_peer *peer, struct dgram_tx *tx)
 {
@@ -229,7 +230,7 @@ static void ack_find_lost(struct dgram_env *env, struct dgram_peer *peer, struct
     struct dgram_conn *conn = peer->conn;
     uint32_t newest = tx->order - 1;
     tx->latest = newest - (uint16_t)((uint16_t)newest - order);
-    /* The time that the latest one lay at the peer does not count against the others. */
+    /* The time that the latest one waited at the peer does not count against the others. */
     tx->late = ack_late(conn);
     if (conn->delay != UINT16_MAX) tx->late += (uint64_t)conn->delay * 1000;
     ack_find_overtaken(env, peer, tx);
@@ -247,8 +248,8 @@ bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer)
     return found;
 }
 
-/* After timeouts something has arrived that was sent again. Whatever left well before it and was
- * not acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
+/* After timeouts a retransmission has arrived. What was sent well before it and was not
+ * acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
 void dgram_ack_recovered(struct dgram_conn *conn)
 {
     uint64_t late = ack_late(conn);
@@ -280,7 +281,7 @@ void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer)
     if (conn->pace.srtt == 0) return;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
-        /* Of bulk more arrives that shows the loss. */
+        /* More bulk arrives that shows the loss. */
         if (tx->base == tx->next || (c == AQI_DGRAM_DATA && tx->flights > 1)) continue;
         struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
         if (!packet->flying || packet->sent == 0 || packet->sent + late >= env->arrived) continue;
@@ -321,7 +322,7 @@ void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct
         if (news->gaps[c]) ack_find_lost(env, peer, &peer->conn->tx[c], news->order[c]);
 }
 
-/* ns after which the oldest counts as lost: first those of probes, then those of timeouts. */
+/* ns after which the oldest packet counts as lost: first those of tail probes, then the timeout. */
 static uint64_t ack_patience(const struct dgram_conn *conn)
 {
     uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
@@ -349,7 +350,7 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     if (conn->tx[AQI_DGRAM_COMMAND].flying.first == NULL &&
         conn->tx[AQI_DGRAM_DATA].flying.first == NULL) {
-        /* A get that is long in coming: is the peer still there? */
+        /* A get takes long: is the peer still there? */
         conn->asked = env->now;
         conn->asks = conn->ack_now = true;
         dgram_make_ready(env, peer);

@@ -1,24 +1,23 @@
 /*
  * Connections: made on first use by four packets, closed when idle.
  *
- *   HELLO      the side that begins: its epoch and a nonce
- *   CHALLENGE  the other: a nonce of its own, which it can compute again and so need not remember
- *   CONFIRM    both nonces, filled up to the largest packet
- *   ACCEPT     likewise: now both know the cookies, which are made of nonces and the job's key
+ *   HELLO      the initiator: its epoch and a nonce
+ *   CHALLENGE  the other side: its nonce, which it can recompute and so need not remember
+ *   CONFIRM    both nonces, padded to the largest packet
+ *   ACCEPT     likewise: now both know the cookies, derived from the nonces and the job's key
  *
  * Each carries a MAC with the job's key. Packets from senders that do not know the key are not
- * answered. A repeated CONFIRM of an earlier connection fails by its nonce, as nonces grow. If both
- * sides begin, the one with the lower id goes on.
+ * answered. A replayed CONFIRM of an earlier connection is rejected by its nonce, as nonces only
+ * grow. If both sides begin, the connection of the one with the lower id prevails.
  *
- * Whether the path carries the largest packet shows in CONFIRM and its ACCEPT. After some tries
- * smaller ones go between two large ones. That is a round; it is conclusive only if a small one is
- * answered and neither of the large ones is, which went through the same buffers at the same time.
- * After several such rounds, each twice as long as the one before, and more of them if a small one
- * was lost, the path is small. By then it is known how small, or some more rounds show it
- * (search.h; RFC 8899 searches likewise, but with packets of a connection). The side that began
- * then sends an agreed CONFIRM of that size, and an ACCEPT that agrees ends the search. If buffers
- * are full the small ones are lost, too, and nothing is concluded; the rounds after that are short,
- * so that they fit.
+ * CONFIRM and its ACCEPT show whether the path carries the largest packet. After some tries smaller
+ * ones are sent between two large ones. Such a round is conclusive only if a small one is answered
+ * and neither of the large ones is, which passed the same buffers at the same time. After several
+ * such rounds, each twice as long as the one before, and more of them if a small one was lost, the
+ * path is known to be small. How small is known by then, or found by some more rounds (search.h;
+ * RFC 8899 searches likewise, but with packets of a connection). The initiator then sends an agreed
+ * CONFIRM of that size, and an ACCEPT that agrees ends the search. If buffers are full the small
+ * ones are lost, too, and nothing is concluded; the rounds after that are short, so that they fit.
  */
 #include "base/mac.h"
 #include "dgram/handshake.h"
@@ -28,11 +27,11 @@
 static_assert(DGRAM_TAG == AQI_MAC_BYTES, "tags are compared as those of libcrypto");
 
 enum {
-    CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try, */
+    CONNECT_FIRST_PAUSE = 2000000, /* ns; doubled with each try */
     CONNECT_LAST_PAUSE = 500000000,
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
-    CONNECT_ANEW = 10,    /* tries, then from the beginning: the challenge may be too old */
-    CONNECT_GOING_ON = 7, /* of a search that does; the first are for peers that answer at once */
+    CONNECT_ANEW = 10,    /* tries before starting over: the challenge may be too old */
+    CONNECT_GOING_ON = 7, /* the first try of a resumed search, which needs longer pauses */
     CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
     CONNECT_RESET_PAUSE = 1000000
 };
@@ -55,7 +54,7 @@ bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
     return aqi_mac_same(tag, packet + len - DGRAM_TAG);
 }
 
-/* Cookies and key of a connection that `first` has begun with `second`. */
+/* Derive the cookies and the key of a connection that `first` has begun with `second`. */
 static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn, uint32_t first,
                          uint32_t second, const uint64_t nonces[2])
 {
@@ -76,7 +75,8 @@ static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn,
     memcpy(conn->nonces, nonces, sizeof(conn->nonces));
 }
 
-/* The nonce with which we challenge: of what was said and a secret, which changes with time. */
+/* The nonce of our challenge, derived from the HELLO, a secret, and the period: now, or `age`
+ * before. */
 static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct connect_hello *hello,
                                   uint64_t age)
 {
@@ -91,7 +91,7 @@ static uint64_t connect_challenge(const struct aqi_dgram *dgram, const struct co
     return tag[0];
 }
 
-/* Whether it carries the nonce with which we challenged, a short while ago. */
+/* Whether it carries the nonce of a recent challenge of ours. */
 static bool connect_challenged(const struct aqi_dgram *dgram, const struct connect_hello *hello)
 {
     return hello->nonces[1] == connect_challenge(dgram, hello, 0) ||
@@ -161,7 +161,7 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
     free(conn);
 }
 
-/* The connection has been closed; what was not acknowledged goes over the next one. */
+/* The connection has been closed: unacknowledged packets go over the next one. */
 static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -207,7 +207,7 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
     dgram->env.hooks.lost(dgram->env.hooks.arg, peer->id, why);
 }
 
-/* --- saying it ---------------------------------------------------------------------------------
+/* --- sending -----------------------------------------------------------------------------------
  */
 
 bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct connect_by *by,
@@ -253,13 +253,14 @@ static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer,
                      packet);
 }
 
-/* False: nothing has left. There may never be room for the largest, and always for others. */
+/* Returns false if nothing has left. There may never be room for the largest, but always for
+ * others. */
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     uint16_t sizes[DGRAM_SEARCH_SIZES];
     bool largest = conn->agreed || dgram_search_needs_largest(&conn->search);
-    /* Where a buffer never holds a round, large packets must not take the room of small ones. */
+    /* If a buffer never holds a whole round, large packets must not take the room of small ones. */
     bool rising = conn->search.crowded && !conn->agreed;
     unsigned left = largest && !rising && connect_confirm_of(dgram, peer, peer->packet);
     if (conn->agreed || (peer->tries < CONNECT_PATIENCE && left != 0)) return left != 0;
@@ -271,20 +272,20 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return left != 0;
 }
 
-/* A round has ended: does the path carry small packets only? */
+/* A round has ended: find out whether the path carries small packets only. */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
     if (conn->agreed || peer->tries <= CONNECT_PATIENCE) return;
     enum dgram_verdict verdict = dgram_search_judge(&conn->search);
-    if (verdict == DGRAM_NEARLY) peer->tries--; /* the next is as long */
+    if (verdict == DGRAM_NEARLY) peer->tries--; /* the next round is as long */
     if (verdict != DGRAM_FOUND) return;
     conn->agreed = true;
     peer->packet = conn->search.small;
     peer->tries = 0;
 }
 
-/* Bytes of the largest packet that is worth to be tried. */
+/* Bytes of the largest packet worth trying. */
 static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
     const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
@@ -292,7 +293,7 @@ static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgra
     return (uint16_t)aqi_min(dgram->env.config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
 }
 
-/* Begin: no connection before this one is to be had any more. */
+/* Begin a new attempt; answers to earlier ones no longer count. */
 static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     peer->packet = connect_largest(dgram, peer);
@@ -304,7 +305,7 @@ static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /*
- * The pause after the latest try: a quarter more or less, so that peers which began together drift
+ * The pause after the latest try: a quarter more or less, so that peers that began together drift
  * apart and do not fill each other's buffers again and again.
  */
 static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
@@ -317,7 +318,7 @@ static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_
     return pause - pause / 4 + (chance >> 32) % (pause / 2);
 }
 
-/* Do what is due in a handshake that we have begun or have to begin. */
+/* Take the next step of a handshake that we have begun or have to begin. */
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     bool said = true;
@@ -338,7 +339,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     } else if (peer->state == DGRAM_CONNECTING && dgram->env.now >= peer->hello_at) {
         connect_judge(peer);
         if (peer->nonces[1] != 0 && peer->tries == CONNECT_ANEW) {
-            /* It may carry the HELLO only. */
+            /* This way may carry nothing larger than HELLO. */
             if (peer->conn->search.rounds == 0) peer->way = (peer->way + 1) % AQI_DGRAM_WAYS;
             said = connect_hello(dgram, peer);
         } else if (peer->nonces[1] == 0) {
@@ -349,7 +350,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     } else {
         return;
     }
-    /* A try that has not left says nothing about the peer. */
+    /* A try that could not be sent says nothing about the peer. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
     peer->hello_at = dgram->env.now + connect_pause(dgram, peer, said);
     if (peer->state == DGRAM_CONNECTING) dgram_silence_look(&dgram->env, peer);
@@ -369,7 +370,7 @@ void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_connect_step(dgram, peer);
 }
 
-/* Cookies that anyone can invent do not use up the answers to that of the latest connection. */
+/* Cookies that anyone can invent do not use up the RESETs for that of the latest connection. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie)
 {
     uint64_t nonces[2] = {cookie, 0};
@@ -383,7 +384,7 @@ void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint6
     connect_say(dgram, peer, CONNECT_RESET, nonces, dgram->env.config.packet, 0);
 }
 
-/* --- hearing it --------------------------------------------------------------------------------
+/* --- receiving ---------------------------------------------------------------------------------
  */
 
 static void connect_up(struct aqi_dgram *dgram, struct dgram_peer *peer, size_t packet, bool proved)
@@ -410,7 +411,7 @@ uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram
 {
     if (dgram->env.config.idle_close == 0 || conn->busy) return AQI_DGRAM_NEVER;
     uint64_t at = conn->used + dgram->env.config.idle_close;
-    /* The other may still be finding out what the path carries. */
+    /* The other side may still be finding out what the path carries. */
     if (!conn->proved && conn->accepted) at = aqi_max(at, conn->accepted_at + CONNECT_GIVE_UP);
     return at;
 }
@@ -441,7 +442,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
-    peer->conn->heard = dgram->env.now; /* to a new nonce: this answer cannot be a replay */
+    peer->conn->heard = dgram->env.now; /* it answers a new nonce, so it is no replay */
     struct connect_by by;
     uint8_t way = 0;
     if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
@@ -449,9 +450,9 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
         peer->addr = by.to;
     }
     peer->packet = hello->packet;
-    peer->conn->agreed = false; /* the next round may say so again */
+    peer->conn->agreed = false; /* the next round may conclude that again */
     dgram_search_begin(&peer->conn->search, peer->packet, way);
-    /* A search goes on with rounds that are long enough for it. */
+    /* A search resumes with rounds that are long enough for it. */
     peer->tries = peer->conn->search.small != 0 ? CONNECT_GOING_ON : 0;
     peer->hello_at = dgram->env.now + connect_pause(dgram, peer, true);
     connect_confirm(dgram, peer);
@@ -468,8 +469,8 @@ static void connect_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
     connect_say(dgram, peer, CONNECT_ACCEPT, hello->nonces, hello->packet, hello->packet);
 }
 
-/* A CONFIRM once more: our ACCEPT was lost, or does not pass, or the other tries what does. Until
- * it has agreed to less, the largest that we have accepted is what it will go on with. */
+/* A repeated CONFIRM: our ACCEPT was lost or does not pass, or the peer is trying other sizes.
+ * Until it agrees to less, it will use the largest that we have accepted. */
 static void connect_accept_again(struct aqi_dgram *dgram, struct dgram_peer *peer,
                                  const struct connect_hello *hello)
 {
@@ -483,7 +484,7 @@ static void connect_accept_again(struct aqi_dgram *dgram, struct dgram_peer *pee
 static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
                                const struct connect_hello *hello, size_t len)
 {
-    if (len < hello->packet) return; /* it is not as long as it says: cut off */
+    if (len < hello->packet) return; /* truncated */
     if (!connect_challenged(dgram, hello)) return;
     struct dgram_conn *conn = peer->conn;
     if (peer->state == DGRAM_UP && conn->nonces[0] == hello->nonces[0] &&
@@ -493,11 +494,11 @@ static void connect_on_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer,
     }
     if (hello->nonces[0] <= peer->last_nonce) return;
     if (peer->state == DGRAM_CONNECTING && dgram->env.config.self < peer->id) {
-        peer->conn->heard = dgram->env.now; /* it waits for our CONFIRM, and lives */
+        peer->conn->heard = dgram->env.now; /* it is alive, and waits for our CONFIRM */
         return;
     }
     if (dgram_conn_make(dgram, peer) != AQ_OK) return;
-    /* We still have one, which it has closed: our word of agreement was the last. */
+    /* We still have the previous connection, which the peer has closed. */
     if (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) connect_begin_again(dgram, peer);
     peer->last_nonce = hello->nonces[0];
     connect_keys(dgram, peer->conn, peer->id, dgram->env.config.self, hello->nonces);
@@ -518,14 +519,14 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
         return;
     }
     /*
-     * If the peer had begun, too, it has abandoned that attempt: late packets of it must not
-     * replace this.
+     * If the peer had begun, too, it has abandoned that attempt: late packets of the attempt must
+     * not replace this connection.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
     connect_keys(dgram, peer->conn, dgram->env.config.self, peer->id, hello->nonces);
     connect_up(dgram, peer, hello->packet, true);
     dgram->way = peer->way;
-    peer->conn->ack_now = true; /* which proves it to the other */
+    peer->conn->ack_now = true; /* which proves to the peer that we have it */
 }
 
 static bool connect_quiet(struct aqi_dgram *dgram, struct dgram_conn *conn)
@@ -545,7 +546,7 @@ static void connect_on_close(struct aqi_dgram *dgram, struct dgram_peer *peer,
             if (conn->rx[c].seen.base != hello->numbers[c]) return;
         bool quiet = connect_quiet(dgram, conn);
         if (conn->own || conn->ops != NULL) {
-            peer->state = DGRAM_UP; /* were we closing it, too: there is more to say now */
+            peer->state = DGRAM_UP; /* even if we were closing it, too: there is more to send now */
             dgram_make_ready(&dgram->env, peer);
         }
         if (!quiet) return;
@@ -579,10 +580,10 @@ static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
 {
     bool ours = (peer->state == DGRAM_UP || peer->state == DGRAM_CLOSING) &&
                 peer->conn->cookie_out == hello->nonces[0];
-    if (ours) connect_begin_again(dgram, peer); /* it has closed it, and we have more to say */
+    if (ours) connect_begin_again(dgram, peer); /* it has closed the connection, but we have not */
 }
 
-/* Whether the sender knows the job's key, and means us. */
+/* Whether the packet is valid: its sender knows the job's key, and means us. */
 static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, size_t len,
                           struct connect_hello *hello)
 {
@@ -607,7 +608,7 @@ drop:
     return false;
 }
 
-/* It answers what we have just said: it cannot be replayed. */
+/* Whether it answers what we have just sent, so that it cannot be a replay. */
 static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {
@@ -624,11 +625,11 @@ static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer
     }
 }
 
-/* Whether it is the process that we know. The first fresh packet makes it known. */
+/* Whether the sender is the process that we know. The first fresh packet makes it known. */
 static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {
-    /* Of others, what it says of itself is not taken for true. */
+    /* The epoch in other packets is not trusted. */
     if (!connect_fresh(dgram, peer, hello)) return true;
     if (peer->met && peer->epoch != hello->epoch) {
         dgram_lose(dgram, peer, "has ended: its address is another process's now");

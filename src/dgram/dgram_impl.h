@@ -5,11 +5,11 @@
 #include "dgram/conn.h"
 #include "dgram/park.h"
 
-/* A request that arrived while none may be handled. */
+/* A request that arrived while no request may be handled. */
 struct dgram_kept {
     struct dgram_kept *next;
     uint32_t source;
-    bool whole;           /* a message of its own, from fragments; else a packet */
+    bool whole;           /* `bytes` is one message, made of fragments; else a packet */
     unsigned char *bytes; /* from malloc */
     size_t len;
 };
@@ -17,16 +17,16 @@ struct dgram_kept {
 struct aqi_dgram {
     struct dgram_env env;
     struct dgram_peer **peers; /* by id */
-    uint64_t looked;           /* the latest progress */
-    bool receives;             /* packets are being taken, and progress follows */
-    bool gathers;              /* since the last progress, and hooks.gathers was called */
-    uint64_t heard;            /* the last packet from any peer */
-    uint64_t secret[2];        /* of the nonces that we challenge with */
-    uint64_t nonce;            /* of the last connection that we began */
-    uint8_t way; /* of the latest connection: others are likely to be reached by it, too */
+    uint64_t looked;           /* when progress last ran */
+    bool receives;             /* packets are being taken, so progress will follow */
+    bool gathers;              /* hooks.gathers was called since the last progress */
+    uint64_t heard;            /* when the last packet of any peer arrived */
+    uint64_t secret[2];        /* for the nonces of our challenges */
+    uint64_t nonce;            /* that of the last connection that we began */
+    uint8_t way; /* the way of the latest connection: others are likely to be reached by it, too */
     struct dgram_hotel hotel;
     unsigned conns;
-    uint32_t own, busy; /* connections with something of ours under way; with anything */
+    uint32_t own, busy; /* connections with something of ours outstanding; with anything */
     struct dgram_kept *kept, **kept_end;
     uint32_t kept_count, wanting;
     uint64_t turns;
@@ -36,43 +36,44 @@ struct aqi_dgram {
 
 /* engine.c */
 struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
-/* After any change: count it, and check in with the earliest of the timers. */
+/* To be called after any change: update the counts, and check in for the earliest of the timers. */
 void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* Count whether something of ours, or anything, is under way on a connection. */
+/* Update the counts of connections with something of ours, or anything, outstanding. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
-/* Send what may leave now. False: the port has no room. */
+/* Send what may leave now. Returns false if the port has no room. */
 bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* Something was queued: send it at once if little or nothing is under way, or with progress. */
+/* Something was queued: send it at once if little or nothing is in flight, else with progress. */
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
-/* connect.c: handshakes, and what a connection has. */
+/* connect.c: handshakes, and the state of a connection. */
 aq_status dgram_conn_make(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status status);
 void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, size_t len);
-/* When to close it if it stays idle; AQI_DGRAM_NEVER. */
+/* When to close it if it stays idle; AQI_DGRAM_NEVER: not yet, or never. */
 uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /*
- * We have accepted it, but what we send could overtake that on the other channel: the time until
- * which to wait for the peer to have it, too; 0: it has.
+ * After ACCEPT, which packets on the other channel could overtake: the time until which to wait for
+ * the peer to use the connection; 0: no need.
  */
 uint64_t dgram_connect_wait(const struct dgram_conn *conn);
-/* A packet of the connection has come: the peer has it, too. */
+/* A packet of the connection has arrived: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* The MAC at the end of a packet. */
+/* Check the MAC at the end of a packet. */
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);
-/* A packet of an unknown connection has come: notify its sender, if that is due. */
+/* A packet of an unknown connection has arrived: notify its sender, unless that was done lately. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie);
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why);
 
-/* ways.c. Nothing comes: look for another way to the peer. */
+/* ways.c: nothing arrives any more; look for another way to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* shrink.c: large packets are sent again and again: does the path still carry them? */
+/* shrink.c: large packets are retransmitted repeatedly; find out whether the path still carries
+ * them. */
 void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
-/* receive.c: records of peers. */
+/* receive.c: the records that peers send. */
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
 void dgram_receive_forget_slices(struct dgram_conn *conn);
 /* Deliver kept messages. */

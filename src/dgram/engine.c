@@ -1,4 +1,4 @@
-/* The engine: its peers, their timers, whose turn it is; and sending messages. */
+/* The engine: its peers, their timers and turns; and sending messages. */
 #include "dgram/dgram_impl.h"
 
 #include "base/fail.h"
@@ -22,11 +22,11 @@ const char *const aqi_dgram_counter_names[AQI_DGRAM_COUNTERS] = {
 };
 
 enum {
-    ENGINE_MOST_QUEUED = 256 << 10, /* bytes of requests that wait to be sent to a peer */
-    ENGINE_SOON = 32 << 10,         /* that wait, then they are sent although others are flying */
+    ENGINE_MOST_QUEUED = 256 << 10, /* bytes of requests that may be queued for a peer */
+    ENGINE_SOON = 32 << 10,         /* queued bytes that are sent although others are in flight */
     ENGINE_AT_ONCE = 1000000,       /* ns for which config.at_once counts */
-    ENGINE_MANY = 32,               /* packets in that time */
-    ENGINE_TURNS = 64               /* peers that are served in one call of progress */
+    ENGINE_MANY = 32,               /* packets in that time after which none leave at once */
+    ENGINE_TURNS = 64               /* most peers served in one call of progress */
 };
 
 /* --- peers -------------------------------------------------------------------------------------
@@ -60,10 +60,7 @@ static struct dgram_peer *engine_take_ready(struct aqi_dgram *dgram)
     return peer;
 }
 
-/*
- * Keep count of connections with something of ours under way, and with anything under way. (A peer
- * that is ready may have more.)
- */
+/* A peer that is ready may have more to send: see env.ready. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     bool own = conn->own_ops != 0 || conn->lost.first != NULL;
@@ -94,7 +91,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_check_in(&dgram->hotel, &peer->guest, when);
 }
 
-/* Something is overdue: what was sent, or the answer to it. */
+/* An acknowledgement, or the answer to a get, is overdue. */
 static void engine_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_env *env = &dgram->env;
@@ -131,9 +128,9 @@ static void engine_timers(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram->env.actives--;
     }
     if (peer->state == DGRAM_UP && conn->probe_at <= now) {
-        dgram_ack_set_probe(&dgram->env, conn); /* as of now: it may have moved */
+        dgram_ack_set_probe(&dgram->env, conn); /* recomputed: it may have moved */
         if (conn->probe_at <= now) engine_overdue(dgram, peer);
-        if (peer->conn == NULL) return; /* it was lost */
+        if (peer->conn == NULL) return; /* the peer was lost */
         dgram_ack_set_probe(&dgram->env, conn);
     }
     if (peer->state == DGRAM_UP && conn->shrink_at <= now) dgram_shrink_look(dgram, peer);
@@ -153,7 +150,8 @@ bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return ok;
 }
 
-/* None for a connection that has sent so much lately that it most likely goes on. */
+/* Refill at_once; with nothing for a connection that has sent so much lately that it will most
+ * likely continue. */
 static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn *conn)
 {
     uint32_t sent = conn->tx[AQI_DGRAM_COMMAND].next + conn->tx[AQI_DGRAM_DATA].next;
@@ -164,7 +162,7 @@ static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn 
     conn->at_once_again = env->now + ENGINE_AT_ONCE;
 }
 
-/* It leaves with the next progress. */
+/* Leave it to the next progress. */
 static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
@@ -175,8 +173,9 @@ static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /*
- * A program that computes after a few messages must not delay the last of them until it polls; one
- * that sends many has them gathered. What handlers send leaves with the progress that follows.
+ * A program that computes after sending a few messages must not delay the last of them until it
+ * polls; those of one that sends many are gathered. What handlers send leaves with the progress
+ * that follows.
  */
 static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
@@ -208,7 +207,7 @@ void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer)
 /* --- progress ----------------------------------------------------------------------------------
  */
 
-/* False: the port has no room. */
+/* Returns false if the port has no room. */
 static bool engine_turn(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     if (peer->conn == NULL) return true;
@@ -231,8 +230,8 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         n++;
     }
     struct dgram_peer *peer;
-    /* The first finds the shortest queue at the link, and is answered first, and so would be first
-     * the next time, too: they take turns. */
+    /* The first peer finds the shortest queue at the link and is answered first, so it would always
+     * be the first: rotate them. */
     if (dgram->env.ready != NULL && dgram->env.ready->next_ready != NULL)
         dgram_make_ready(&dgram->env, engine_take_ready(dgram));
     for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {
@@ -299,7 +298,7 @@ void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id)
 /* --- messages ----------------------------------------------------------------------------------
  */
 
-/* Head and body one after the other, the body at a multiple of 16: `n` bytes from `offset` on. */
+/* Copy `n` bytes, from `offset` on, of a message: the head, and the body at a multiple of 16. */
 static void engine_copy(unsigned char *to, const void *head, size_t head_len, const void *body,
                         size_t body_len, size_t offset, size_t n)
 {
@@ -336,7 +335,7 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
                                       .where = (uint64_t)total << 32 | offset};
         unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n, &packet);
         if (at == NULL) goto undo;
-        /* Several packets of one operation: its place in their lists is for one. */
+        /* The operation has several packets, but can be in the list of one only. */
         if (told != NULL) packet->op = told;
         if (told != NULL) told->flying++;
         engine_copy(at, head, head_len, body, body_len, offset, n);
@@ -431,7 +430,7 @@ aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head,
     aq_status st = dgram_conn_make(dgram, peer);
     if (st != AQ_OK) return st;
     if (peer->state != DGRAM_UP && peer->state != DGRAM_CLOSING) {
-        dgram_send_soon(dgram, peer); /* first of all, it becomes connected */
+        dgram_send_soon(dgram, peer); /* it must be connected first */
         return AQ_AGAIN;
     }
     struct dgram_record record = {
@@ -508,7 +507,7 @@ void aqi_dgram_destroy(struct aqi_dgram *dgram)
                  aqi_pool_destroy(&dgram->env.frames[AQI_DGRAM_COMMAND]) +
                  aqi_pool_destroy(&dgram->env.frames[AQI_DGRAM_DATA]) +
                  aqi_pool_destroy(&dgram->env.op_pool) + aqi_pool_destroy(&dgram->incoming_pool);
-    assert(out == 0); /* all has come back */
+    assert(out == 0); /* everything was returned */
     (void)out;
     free(dgram->env.ops);
     free(dgram->env.gathered);

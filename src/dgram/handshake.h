@@ -1,4 +1,4 @@
-/* How connections are made: the packets of a handshake, and the ways that they go. */
+/* How connections are made: the packets of a handshake, and the ways by which they travel. */
 #ifndef AQI_DGRAM_HANDSHAKE_H
 #define AQI_DGRAM_HANDSHAKE_H
 
@@ -9,12 +9,12 @@ enum connect_kind {
     CONNECT_CHALLENGE,
     CONNECT_CONFIRM,
     CONNECT_ACCEPT,
-    CONNECT_CLOSE,  /* I have nothing more; numbers: what I have sent */
-    CONNECT_CLOSED, /* nor have I, and forget the connection */
+    CONNECT_CLOSE,  /* I have nothing more to send; numbers: packets that I sent on each channel */
+    CONNECT_CLOSED, /* nor have I; the connection is forgotten */
     CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
-    CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the how many-th question */
-    CONNECT_MOVED,  /* I do; the same numbers */
-    CONNECT_PROBE,  /* as long as it says: does it arrive? numbers: the way, the search */
+    CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the number of this MOVE */
+    CONNECT_MOVED,  /* from now on I do; the same numbers */
+    CONNECT_PROBE,  /* `packet` bytes long: does it arrive? numbers: the way, the search */
     CONNECT_PROBED, /* it has; the same numbers */
     CONNECT_KINDS
 };
@@ -24,35 +24,36 @@ struct connect_hello {
     uint8_t version, kind;
     uint16_t packet; /* bytes: the largest that the sender handles */
     uint32_t source, target;
-    uint32_t numbers[2]; /* of packets sent; HELLO and CHALLENGE: the way that is tried */
-    uint32_t agreed;     /* 1, CONFIRM and ACCEPT: larger packets do not pass */
+    uint32_t numbers[2]; /* packets sent; HELLO and CHALLENGE: the way being tried */
+    uint32_t agreed;     /* 1 in CONFIRM and ACCEPT: larger packets do not pass */
     uint64_t epoch;
-    uint64_t nonces[2];            /* of the side that began, of the other */
-    uint64_t begun;                /* the nonce with which the sender began last */
-    struct aqi_dgram_addr address; /* where the sender receives, by this way */
+    uint64_t nonces[2];            /* the initiator's, the other side's */
+    uint64_t begun;                /* the nonce of the connection that the sender last began */
+    struct aqi_dgram_addr address; /* where the sender receives by this way */
     uint8_t tag[DGRAM_TAG];
 };
 static_assert(sizeof(struct connect_hello) == 112, "no padding");
 
-/* Where to send by a way, our address for answers by it, and the numbers to send. */
+/* For one way: where to send, our address for answers, and the numbers to send. */
 struct connect_by {
     struct aqi_dgram_addr to, own;
     uint32_t numbers[2];
 };
 
-/* connect.c. `by` NULL: the way that is in use, and the numbers of what was sent. `fill`: bytes
- * that it is to have at least, on DATA; 0: few, on COMMAND. False: the port has no room. */
+/* connect.c. If `by` is NULL, the current way is used, and `numbers` are those of packets sent.
+ * `fill`: pad it to at least this length, and use DATA; 0: no padding, and COMMAND. Returns false
+ * if the port has no room. */
 bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct connect_by *by,
                enum connect_kind kind, const uint64_t nonces[2], size_t packet, size_t fill);
 
-/* ways.c. False: there is no such way, or each peer has one only. */
+/* ways.c. Returns false if there is no such way, or if peers have only one. */
 bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
                struct connect_by *by);
-/* By the way that the peer has used for what we answer. */
+/* Answer by the way that the peer has used. */
 bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
                       const struct connect_hello *hello, enum connect_kind kind,
                       const uint64_t nonces[2], size_t packet, size_t fill);
-/* Use the way that the peer asks for. */
+/* Send to the address that the peer asks for. */
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello);
 bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer);

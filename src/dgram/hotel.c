@@ -3,11 +3,11 @@
 
 static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
 {
-    /* Never in a room that was looked at, and never round the wheel. */
+    /* Never in a room already visited, and never more than a turn ahead. */
     uint64_t tick = aqi_max(guest->when >> DGRAM_TICK_SHIFT, hotel->tick);
     struct dgram_guest **room = &hotel->far;
     if (tick >= hotel->tick + DGRAM_ROOMS) {
-        /* Half a turn before, so that others are near then, too. */
+        /* Half a turn early, so that others are within reach then, too. */
         uint64_t reached = tick - DGRAM_ROOMS / 2;
         if (hotel->far == NULL || reached < hotel->far_tick) hotel->far_tick = reached;
         hotel->next = aqi_min(hotel->next, hotel->far_tick);
@@ -24,7 +24,7 @@ static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
     hotel->guests++;
 }
 
-/* The wheel has come to far_tick. */
+/* The wheel has reached far_tick: check its guests in again. */
 static void dgram_call_near(struct dgram_hotel *hotel)
 {
     struct dgram_guest *guest = hotel->far, *next;
@@ -58,7 +58,7 @@ void dgram_check_in(struct dgram_hotel *hotel, struct dgram_guest *guest, uint64
     dgram_put_up(hotel, guest);
 }
 
-/* Rooms from `tick` on without a guest, at most DGRAM_ROOMS. */
+/* The number of empty rooms from `tick` on, at most DGRAM_ROOMS. */
 static unsigned dgram_empty_rooms(const struct dgram_hotel *hotel, uint64_t tick)
 {
     unsigned at = (unsigned)(tick % DGRAM_ROOMS), passed = 0;

@@ -21,23 +21,24 @@ struct dgram_guest {
 struct dgram_hotel {
     struct dgram_guest *room[DGRAM_ROOMS];
     uint64_t busy[DGRAM_ROOMS / 64]; /* a bit for each room that has guests */
-    uint64_t tick;                   /* rooms before it have been looked at */
-    uint64_t next;                   /* rooms before it are empty, and far_tick is not before it */
+    uint64_t tick;                   /* all rooms before this have been visited */
+    uint64_t next; /* all rooms before this are empty, and far_tick is not before it */
     unsigned guests;
-    struct dgram_guest *far; /* those that the wheel does not reach yet, */
-    uint64_t far_tick;       /* at which it reaches the first of them, or earlier */
+    struct dgram_guest *far; /* guests beyond the wheel's reach */
+    uint64_t far_tick;       /* when the wheel reaches the first of them, or earlier */
 };
 
-/* In a new place, if it is checked in already. */
+/* A guest that is checked in already moves. */
 void dgram_check_in(struct dgram_hotel *hotel, struct dgram_guest *guest, uint64_t when);
 void dgram_check_out(struct dgram_hotel *hotel, struct dgram_guest *guest);
 
-/* A guest whose time has come, checked out; NULL: none is left. Costs little where none has. */
+/* Check out a guest whose time has come and return it; NULL: none is left. Costs little if none is
+ * due. */
 struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now);
 
 /*
- * When the next guest wants to be woken; for guests that stay longer than the wheel has rooms, when
- * it reaches the first. UINT64_MAX: the hotel is empty.
+ * The earliest time when a guest wants to be woken, or comes within the wheel's reach. UINT64_MAX:
+ * the hotel is empty.
  */
 uint64_t dgram_next_wake(const struct dgram_hotel *hotel);
 

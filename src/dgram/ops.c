@@ -1,9 +1,9 @@
-/* Transfers: puts, gets, Longs, and what peers get of us. */
+/* Transfers: puts, gets, Longs, and answers to the gets of peers. */
 #include "dgram/conn.h"
 
 #include <stdlib.h>
 
-/* --- their table, so that an answer finds its operation, or nothing ----------------------------
+/* --- the table of operations -------------------------------------------------------------------
  */
 
 static bool dgram_ops_grow(struct dgram_env *env)
@@ -121,7 +121,7 @@ struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *pe
     return packet;
 }
 
-/* Complete, if it is. */
+/* Complete the operation, if nothing of it is outstanding. */
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
 {
     if (op->flying != 0 || op->issued != op->len) return;
@@ -147,7 +147,7 @@ void dgram_op_fail(struct dgram_env *env, struct dgram_peer *peer, struct dgram_
                    aq_status status)
 {
     if (op->status == AQ_OK) op->status = status;
-    /* All of a Long is sent, also where it is refused: over there its head waits for that. */
+    /* All of a Long is sent even if it is refused: at the peer its head waits for that. */
     if (op->kind != DGRAM_OP_LONG || status == AQ_EPEER) {
         dgram_op_leave_bulk(peer->conn, op);
         op->issued = op->len;
@@ -167,7 +167,7 @@ void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgra
     dgram_op_free(env, peer, op);
 }
 
-/* --- beginning them ----------------------------------------------------------------------------
+/* --- beginning ---------------------------------------------------------------------------------
  */
 
 /* A put that shares a packet: its bytes are copied. */
@@ -269,7 +269,7 @@ bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id)
     return true;
 }
 
-/* Packets that would read it say that they are refused. */
+/* Turn the packets that would read its memory into refusals. */
 static void dgram_ops_refuse_packets(struct dgram_list *list, const struct dgram_op *op)
 {
     struct dgram_record record = {.len = sizeof(record), .kind = DGRAM_REFUSED, .id = op->id};

@@ -5,19 +5,19 @@ enum {
     PACE_FIRST_WINDOW = 128 << 10,
     PACE_LEAST_PACKETS = 2,
     PACE_GROWTH = 6,           /* packets in a round trip */
-    PACE_QUEUE = 100000,       /* ns of queueing that is no congestion, */
-    PACE_SHARE = 32000,        /* and so many more for each halving of the window below */
+    PACE_QUEUE = 100000,       /* ns of queueing that are not congestion */
+    PACE_SHARE = 32000,        /* ns more for each halving of the window below PACE_SHARE_WINDOW */
     PACE_SHARE_WINDOW = 20,    /* 1 MB, as a power of two */
-    PACE_BASE_AGE = 100000000, /* the path's own time is measured anew */
-    PACE_BASE_ROUNDS = 64,     /* but not sooner than after so many round trips */
+    PACE_BASE_AGE = 100000000, /* ns after which the delay of the path itself is remeasured */
+    PACE_BASE_ROUNDS = 64,     /* but not before this many round trips */
     PACE_DRAIN_ROUNDS = 3,
-    PACE_RARE = 100000,    /* ns: what lies for less is no sign of a receiver that computes */
+    PACE_RARE = 100000,    /* ns: shorter waits are no sign of a receiver that computes */
     PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
-    PACE_FEW = 8,          /* packets: of fewer, a lost one says nothing of a share */
-    PACE_TAIL = 10,    /* part of the shortest timeout by which a probe is later than an answer */
-    PACE_ONE = 1024,   /* unit of patience, */
-    PACE_PATIENT = 16, /* at most so many units, */
-    PACE_FORGET = 256  /* answers over which it decays */
+    PACE_FEW = 8,          /* packets: of fewer, one that is lost is no measure of the share */
+    PACE_TAIL = 10,        /* a probe is later than an answer by at least rto_min / PACE_TAIL */
+    PACE_ONE = 1024,       /* unit of patience */
+    PACE_PATIENT = 16,     /* most units */
+    PACE_FORGET = 256      /* answers over which it decays */
 };
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
@@ -45,7 +45,8 @@ void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns)
         pace->varies = ns / 2;
         return;
     }
-    /* Needless probes double it: there is one in some 180 answers, however long those take. */
+    /* Needless probes double the patience: there is one in some 180 answers, however long those
+     * take. */
     pace->patience -= (pace->patience - PACE_ONE) / PACE_FORGET;
     uint64_t error = ns > pace->answer ? ns - pace->answer : pace->answer - ns;
     pace->varies = (3 * pace->varies + error) / 4;
@@ -57,7 +58,7 @@ bool dgram_pace_rare(const struct dgram_pace *pace)
     return pace->srtt != 0 && pace->lay > pace->srtt / 4 + PACE_RARE;
 }
 
-/* Whether the reach bounds what is under way. */
+/* Whether the reach, not the window, limits the bytes in flight. */
 static bool pace_reaches(const struct dgram_pace *pace)
 {
     return pace->reach > pace->window && pace->draining == 0 && dgram_pace_rare(pace);
@@ -95,7 +96,7 @@ static void dgram_pace_clamp(struct dgram_pace *pace)
     pace->reach = aqi_min(pace->reach, pace->reach_most);
 }
 
-/* ns of queueing that a flow of this window takes for no congestion. */
+/* ns of queueing that a flow with this window tolerates. */
 static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
 {
     uint64_t limit = aqi_max(PACE_QUEUE, pace->base / 4);
@@ -108,7 +109,8 @@ static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
 /*
  * The delay of the path itself can be measured when its queue is empty: now and then each flow
  * holds back for some round trips. All that share the queue do so together, since the queue that
- * one empties gives the others their latest measurement, too (as in BBR, 2016). True: draining.
+ * one empties gives the others their latest measurement, too (as in BBR, 2016). Returns true while
+ * draining.
  */
 static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
 {
@@ -127,8 +129,8 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
         return false;
     }
     /*
-     * Packets that lie at a receiver that computes are no queue, and all flows have paused
-     * meanwhile.
+     * Packets that wait at a receiver that computes are not a queue, and meanwhile all flows have
+     * paused.
      */
     pace->draining = dgram_pace_rare(pace) ? 1 : PACE_DRAIN_ROUNDS;
     pace->drained = pace->window;
@@ -137,7 +139,7 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
     return true;
 }
 
-/* At the end of a round trip: one step down for what was queued and lost in it, one step up. */
+/* At the end of a round trip: shrink the window for queueing and losses in it, or let it grow. */
 static void dgram_pace_round(struct dgram_pace *pace)
 {
     size_t all = pace->acked + pace->lost;
@@ -145,12 +147,11 @@ static void dgram_pace_round(struct dgram_pace *pace)
     uint64_t queued = rtt > pace->base ? rtt - pace->base : 0;
     uint64_t limit = dgram_pace_limit(pace);
     bool slow = queued > limit;
-    /* Where a program computes there may be nothing to measure, and srtt may be that of long ago.
-     */
+    /* If either end computes there may be no measurement, and srtt may be stale. */
     bool delayed = slow && pace->round_least != UINT64_MAX;
     bool lossy = all > PACE_FEW * pace->packet && pace->lost > 0;
     if (pace->growing && (delayed || (lossy && pace->lost > all / 8))) pace->growing = false;
-    if (delayed) /* at most to a half */
+    if (delayed) /* by at most half */
         pace->window -=
             (size_t)((double)pace->window * (double)(queued - limit) / (double)(2 * queued));
     if (lossy && !pace->growing)
@@ -196,7 +197,7 @@ void dgram_pace_silent(struct dgram_pace *pace)
 
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 {
-    /* Not too close where all take the same time: acknowledgements may be held back. */
+    /* Not too tight even if all answers take the same time: acknowledgements may be held back. */
     uint64_t margin = aqi_max(4 * pace->varies, pace->rto_min / 2);
     uint64_t rto = pace->answer == 0 ? 4 * pace->rto_min : pace->answer + margin;
     if (rto < pace->rto_min) rto = pace->rto_min;
@@ -224,8 +225,8 @@ void dgram_pace_needless(struct dgram_pace *pace)
     pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
 }
 
-/* Bytes that leave at once: after the program has computed, what could have left meanwhile, up to a
- * window. */
+/* Bytes that may leave at once: after the program has computed, what could have left meanwhile, up
+ * to a window. */
 static double pace_burst(const struct dgram_pace *pace, double rate, uint64_t away)
 {
     double missed = rate * (double)away, most = (double)pace->window;
@@ -236,7 +237,7 @@ static double pace_burst(const struct dgram_pace *pace, double rate, uint64_t aw
 uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t away, uint64_t now)
 {
     if (pace->srtt == 0) return now;
-    /* A little faster than a window in a round trip, so that pacing is not what limits. */
+    /* A little faster than a window per round trip, so that pacing is not the bottleneck. */
     double rate = (double)pace->window * (pace->growing ? 2.0 : 1.25) / (double)pace->srtt;
     if (now > pace->filled_at) {
         double most = pace_burst(pace, rate, away);
@@ -246,7 +247,7 @@ uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t away, u
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
     if (missing <= 0) return now;
-    /* With a receiver that computes there is nothing else to wait for. */
+    /* With a receiver that computes, only the pace keeps packets from leaving. */
     if (dgram_pace_rare(pace)) pace->full = true;
     return now + (uint64_t)((double)missing / rate) + 1;
 }

@@ -1,4 +1,4 @@
-/* Packets as bytes: walking the records that a peer, or a stranger, has sent. */
+/* Packets on the wire: walking the records that a peer, or a stranger, has sent. */
 #include "dgram/packet.h"
 
 bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
@@ -19,7 +19,8 @@ bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
 }
 
 /*
- * Limits of each kind: fewest and most bytes; whether it may be of requests, and of anything else.
+ * Limits of each kind: least and most bytes; whether it may be in a packet of requests, in another
+ * packet with a number, in one without.
  */
 static const struct {
     uint16_t least, most;
@@ -56,6 +57,6 @@ bool dgram_records_valid(const unsigned char *packet, size_t len, uint8_t flags)
     size_t nbytes, at = sizeof(struct dgram_head);
     while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
         if (!packet_record_valid(&record, nbytes, flags)) return false;
-    /* It ended at the end or at padding, not at a record that is cut off. */
+    /* It must have ended at the end or at padding, not at a truncated record. */
     return at >= len || (at + 4 <= len && packet[at + 2] == DGRAM_END);
 }

@@ -1,4 +1,4 @@
-/* Packets that came while the program made no call: found by number, taken in order. */
+/* Packets that arrive while the program makes no call: found by number, taken in order. */
 #include "dgram/park.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static unsigned park_list(const struct dgram_head *head)
     return (head->seq ^ head->source) % DGRAM_PARK_LISTS;
 }
 
-/* Whether the packet that begins with `head` came before and has been parked. */
+/* Whether the packet that begins with `head` has been parked before. */
 static bool park_has(const struct dgram_park *park, const struct dgram_head *head)
 {
     struct dgram_head other;
@@ -63,7 +63,7 @@ struct dgram_parked *dgram_park_take(struct dgram_park *park)
     struct dgram_head head;
     if (parked == NULL) return NULL;
     memcpy(&head, parked->bytes, sizeof(head));
-    /* The first of all is the first there. */
+    /* The oldest packet is also the oldest of its hash list. */
     park->alike[park_list(&head)].first = parked->next_alike;
     park->first = parked->next;
     park->count--;

@@ -1,4 +1,4 @@
-/* Packets that came while the program made no call: parked as they are, and taken when it does. */
+/* Packets that arrive while the program makes no call: parked unread until it makes one. */
 #ifndef AQI_DGRAM_PARK_H
 #define AQI_DGRAM_PARK_H
 
@@ -9,7 +9,7 @@ struct dgram_parked {
     struct dgram_parked *next, *next_alike;
     unsigned char *bytes; /* from malloc */
     size_t len;
-    uint64_t arrived; /* 0: not known */
+    uint64_t arrived; /* 0: unknown */
 };
 
 enum { DGRAM_PARK_LISTS = 64 };
@@ -19,18 +19,18 @@ struct dgram_park {
     struct dgram_parked *first, *last;
     struct {
         struct dgram_parked *first, *last;
-    } alike[DGRAM_PARK_LISTS]; /* those that may be the same packet */
+    } alike[DGRAM_PARK_LISTS]; /* by hash: those that may be duplicates */
     uint32_t count;
     size_t bytes;
 };
 
 /*
- * Keep a copy of a packet, whose head is `head`; once if it comes again. `room`: bytes that may be
- * parked. False: no room, or no memory.
+ * Keep a copy of a packet, whose head is `head`, unless there is one already. `room`: most bytes
+ * that may be parked. Returns false if there is no room or no memory.
  */
 bool dgram_park_put(struct dgram_park *park, const struct dgram_head *head,
                     const unsigned char *packet, size_t len, uint64_t arrived, size_t room);
-/* The first one, which is the caller's now; NULL: there is none. */
+/* Take the oldest one, which the caller must free; NULL: there is none. */
 struct dgram_parked *dgram_park_take(struct dgram_park *park);
 void dgram_parked_free(struct dgram_parked *parked);
 

@@ -1,4 +1,4 @@
-/* Packets being filled: records go into one that waits to be sent as long as there is room. */
+/* Packets being filled: a record is added to a queued packet as long as there is room in it. */
 #include "dgram/conn.h"
 
 void dgram_list_append(struct dgram_list *list, struct dgram_packet *packet)

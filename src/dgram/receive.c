@@ -1,4 +1,4 @@
-/* Receiving: packets checked, numbers, records served, messages delivered or kept. */
+/* Receiving: checks packets and numbers, processes records, delivers or keeps messages. */
 #include "dgram/dgram_impl.h"
 
 #include "base/copy.h"
@@ -6,28 +6,28 @@
 #include <stdlib.h>
 
 enum {
-    RECEIVE_UNACKED = 16,      /* packets, then they are acknowledged at once */
-    RECEIVE_INCOMING = 1 << 16 /* messages and Longs in pieces: no peer has more at a time */
+    RECEIVE_UNACKED = 16,      /* packets after which they are acknowledged at once */
+    RECEIVE_INCOMING = 1 << 16 /* most incomplete messages and Longs of a peer */
 };
 
-/* --- messages in pieces, Longs -----------------------------------------------------------------
+/* --- fragments and Longs -----------------------------------------------------------------------
  */
 
-/* A packet while its records are served. */
+/* A packet whose records are being processed. */
 struct dgram_arrival {
     struct dgram_peer *peer;
     uint32_t seq;
     unsigned channel;
     bool requests; /* may be handled now */
     struct dgram_news news;
-    struct dgram_packet *refusal; /* tells which puts in it are refused */
+    struct dgram_packet *refusal; /* the packet that refuses puts in it */
     struct dgram_incoming *done;  /* complete, to be delivered; in no list */
-    const char *broken;           /* why the connection cannot go on: the packet counts as come */
-    bool sliced;                  /* the last slice of a packet has come */
-    bool loose;                   /* it is a message that may be dropped */
+    const char *broken; /* why the connection cannot continue: the packet counts as received */
+    bool sliced;        /* the last slice of a packet has arrived */
+    bool loose;         /* it is a message that may be dropped */
 };
 
-/* Acknowledged data cannot come again: without memory for it the connection cannot go on. */
+/* Acknowledged data is not sent again: without memory for it the connection cannot continue. */
 static bool receive_no_memory(struct dgram_arrival *arrival)
 {
     arrival->broken = "sent something for which there is no memory here";
@@ -90,12 +90,12 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
         }
 }
 
-/* --- requests that came when none may be handled -----------------------------------------------
+/* --- requests that may not be handled now ------------------------------------------------------
  */
 
 /*
- * Whether it is this peer's turn. While more is wanted than there is, no peer holds more than the
- * least, and the one that has waited longest is first.
+ * Whether it is this peer's turn. While peers are waiting for room, none of them holds more than
+ * the least, and the one that has waited longest is first.
  */
 static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
@@ -125,7 +125,7 @@ static void receive_kept_free(struct dgram_kept *kept)
     free(kept);
 }
 
-/* Keep a copy, or with `bytes` from malloc those. */
+/* Keep a copy of `bytes`; with `whole`, keep `bytes` themselves, which are from malloc. */
 static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *bytes,
                          size_t len, bool whole)
 {
@@ -165,7 +165,7 @@ static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool reque
     dgram->env.hooks.deliver(dgram->env.hooks.arg, source, request, message, len);
 }
 
-/* The whole messages in a packet. Nothing of the connection is looked at: it may be gone. */
+/* Deliver the whole messages in a packet. The connection is not accessed: it may be gone. */
 static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
                              size_t len)
 {
@@ -223,7 +223,7 @@ void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
 /* --- records -----------------------------------------------------------------------------------
  */
 
-/* Take it out of its list once all of it has come. */
+/* Once all of it has arrived, move it from its list to that of the arrival. */
 static void receive_complete(struct dgram_arrival *arrival, struct dgram_incoming *incoming)
 {
     struct dgram_conn *conn = arrival->peer->conn;
@@ -273,9 +273,9 @@ static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 }
 
 /*
- * Puts in it that are not allowed: the packet is not acknowledged before their refusal has arrived,
- * since to the sender acknowledged puts are complete. False: no room to remember that, so the
- * packet has to come again.
+ * If the packet has puts that are not allowed, it is not acknowledged before their refusal has
+ * arrived: to the sender acknowledged puts are complete. Returns false if there is no room to
+ * remember that; the packet must be retransmitted.
  */
 static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                                     const unsigned char *packet, size_t len)
@@ -361,7 +361,7 @@ static bool receive_get(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
     return true;
 }
 
-/* The operation of ours that a peer answers. */
+/* Find the operation of ours that a peer answers. */
 static struct dgram_op *receive_answered(struct aqi_dgram *dgram,
                                          const struct dgram_arrival *arrival, uint32_t id)
 {
@@ -406,7 +406,7 @@ static struct dgram_slices *receive_slices(struct dgram_conn *conn,
     if (slices->bytes != NULL && slices->channel == record->flags && slices->seq == record->id &&
         slices->total == total)
         return slices;
-    /* The peer sends one packet after the other: what is missing of another one was lost. */
+    /* The peer sends one packet after the other: the missing slices of another one were lost. */
     unsigned char *bytes = realloc(slices->bytes, dgram_round16(total) + DGRAM_TAG);
     if (bytes == NULL) return NULL;
     *slices = (struct dgram_slices){.channel = record->flags,
@@ -417,7 +417,7 @@ static struct dgram_slices *receive_slices(struct dgram_conn *conn,
     return slices;
 }
 
-/* Slices come in any order, repeatedly, and cut otherwise the next time. */
+/* Slices arrive in any order and repeatedly, and may be cut differently the next time. */
 static bool receive_slice(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                           const struct dgram_record *record, const unsigned char *bytes, size_t n)
 {
@@ -437,7 +437,7 @@ static bool receive_slice(struct aqi_dgram *dgram, struct dgram_arrival *arrival
     return true;
 }
 
-/* Where it was agreed on; receive_loose delivers it. */
+/* Valid if such messages are accepted; receive_loose delivers it. */
 static bool receive_may_be_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                                  const struct dgram_record *r, const unsigned char *bytes, size_t n)
 {
@@ -445,7 +445,7 @@ static bool receive_may_be_loose(struct aqi_dgram *dgram, struct dgram_arrival *
     return dgram->env.config.loose;
 }
 
-/* False: malformed, or there is no memory for it. */
+/* They return false if a record is malformed, or if there is no memory for it. */
 static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
                                                   const struct dgram_record *,
                                                   const unsigned char *, size_t) = {
@@ -468,7 +468,7 @@ static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arriv
             dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
 }
 
-/* Keep what may not be handled now. */
+/* Keep complete requests that may not be handled now. */
 static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
     for (struct dgram_incoming *i = arrival->done; i != NULL; i = i->next) {
@@ -480,7 +480,7 @@ static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arr
     }
 }
 
-/* The peer may go while something is delivered. Nothing is if the connection cannot go on. */
+/* The peer may be lost during a delivery. Nothing is delivered if the connection is broken. */
 static void receive_deliver_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
     uint32_t source = arrival->peer->id;
@@ -518,7 +518,7 @@ static void receive_share(struct aqi_dgram *dgram, struct dgram_peer *peer)
     conn->active_until = dgram->env.now + ACTIVE;
 }
 
-/* Perhaps the acknowledgement was lost. */
+/* A duplicate: perhaps our acknowledgement was lost. */
 static void receive_repeated(struct aqi_dgram *dgram, struct dgram_peer *peer,
                              const struct dgram_head *head)
 {
@@ -537,7 +537,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     struct dgram_peer *peer = arrival->peer;
     struct dgram_conn *conn = peer->conn;
     struct dgram_rx *rx = &conn->rx[arrival->channel];
-    /* It has more to say, or misses an acknowledgement. */
+    /* It has more to send, or lacks an acknowledgement. */
     if (peer->state == DGRAM_CLOSING) peer->state = DGRAM_UP;
     if (!dgram_seen_fits(&rx->seen, head->seq)) {
         bool old = dgram_diff(head->seq, rx->seen.base) < 0;
@@ -574,7 +574,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
         dgram_lose(dgram, peer, arrival->broken);
         return;
     }
-    /* A small packet that may close a gap must not be sent again needlessly (RFC 5681). */
+    /* Acknowledge a small packet that may close a gap now, lest it be retransmitted (RFC 5681). */
     bool closes = conn->gap && arrival->channel == AQI_DGRAM_COMMAND;
     receive_acknowledge(dgram, peer, closes || (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
@@ -622,7 +622,7 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
     if (AQI_UNLIKELY(arrival->loose)) receive_loose(dgram, arrival, packet, len);
 }
 
-/* The connection that a packet is of, and its length without the MAC; NULL: dropped. */
+/* Find the peer of a packet, and take the MAC off `*len`. Returns NULL if it was dropped. */
 static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dgram_head *head,
                                         const unsigned char *packet, size_t *len)
 {
@@ -652,7 +652,7 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     return peer;
 }
 
-/* The new contents of a packet wait; its sender gets a sign of life if it asks. */
+/* Park a packet with new contents; its sender gets a sign of life if it asks for one. */
 static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct dgram_head *head, const unsigned char *packet, size_t len)
 {
@@ -673,9 +673,9 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
                            enum receive_how how);
 
 /*
- * A packet that has come in slices: like any other, but it has a number. The connection may end.
- * The slices had a MAC each, perhaps of several transmissions, whose heads differ; the packet gets
- * its own.
+ * Process a packet that has arrived in slices: like any other, but it must have a number. The
+ * connection may end. The slices had a MAC each, and may be of several transmissions, whose heads
+ * differ; so the packet gets a new MAC.
  */
 static void receive_sliced(struct aqi_dgram *dgram, const struct dgram_conn *conn,
                            enum receive_how how)

@@ -4,16 +4,16 @@
 #include "dgram/dgram.h"
 
 enum {
-    SEARCH_ROUNDS = 4, /* in which only small ones pass, more than nothing does: it is the path, */
-    SEARCH_ROUGH = 8,  /* if some of those that it carries are lost */
-    SEARCH_SURE = 2,   /* that nothing larger passes than what is found; likewise */
+    SEARCH_ROUNDS = 4, /* dgram_search.rounds after which the path is known to be small */
+    SEARCH_ROUGH = 8,  /* the same, if packets that it carries are lost */
+    SEARCH_SURE = 2,   /* dgram_search.sure after which nothing larger passes */
     SEARCH_ROUGHLY_SURE = 4,
-    SEARCH_MOST = 24,    /* rounds, then what has passed will do */
-    SEARCH_SILENCES = 5, /* in succession, half a second: so long few peers wait for a processor */
-    SEARCH_FORGET = 8,   /* likewise, then what has passed may pass no more */
+    SEARCH_MOST = 24,    /* rounds after which the largest that has passed will do */
+    SEARCH_SILENCES = 5, /* in a row, half a second: few peers wait that long for a processor */
+    SEARCH_FORGET = 8,   /* in a row after which what has passed may pass no longer */
     SEARCH_GRAIN = 16,
-    SEARCH_PARTS = 7,   /* sizes in a round that divide what is left, */
-    SEARCH_JUMBO = 8960 /* above this few, as they take long: what jumbo frames carry */
+    SEARCH_PARTS = 7,   /* sizes in a round that divide the range */
+    SEARCH_JUMBO = 8960 /* what jumbo frames carry; above it one size a round */
 };
 
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way)
@@ -29,7 +29,7 @@ static uint16_t search_ceiling(const struct dgram_search *search)
 
 unsigned dgram_search_sizes(const struct dgram_search *search, uint16_t sizes[DGRAM_SEARCH_SIZES])
 {
-    /* Ethernet; in most tunnels; the least of IPv6; the least. */
+    /* Ethernet; most tunnels; the minimum of IPv6; our minimum. */
     static const uint16_t usual[] = {1472, 1424, 1232, AQI_DGRAM_LEAST_PACKET};
     unsigned n = 0, ceiling = search_ceiling(search);
     if (search->small == 0) {
@@ -72,7 +72,7 @@ void dgram_search_passed(struct dgram_search *search, uint16_t size)
     if (size > search->best) search->best = size;
 }
 
-/* The smallest of those that have not passed, and are larger than what has; 0: none. */
+/* The smallest size that has not passed and is larger than those that have; 0: none. */
 static uint16_t search_fails(struct dgram_search *search)
 {
     uint16_t sizes[DGRAM_SEARCH_SIZES], fails = 0;
@@ -92,7 +92,7 @@ static void search_narrow(struct dgram_search *search)
     uint16_t fails = search_fails(search), small = search->small, ceiling = search->ceiling;
     if (search->best > search->small) search->small = search->best;
     if (ceiling != 0 && search->small >= ceiling) {
-        search->ceiling = 0; /* it had been lost */
+        search->ceiling = 0; /* a packet of that size had been lost */
         search->rough = true;
     }
     if (fails != 0 && fails < search_ceiling(search)) search->ceiling = fails;
@@ -116,7 +116,7 @@ static enum dgram_verdict search_verdict(struct dgram_search *search)
     if (!search->nearly) return DGRAM_GO_ON;
     bool sure = search->sure >= (search->rough ? SEARCH_ROUGHLY_SURE : SEARCH_SURE);
     if (!sure && search->rounds < SEARCH_MOST) return DGRAM_NEARLY;
-    search->rounds--; /* if it has to be found again, one round says so */
+    search->rounds--; /* if it has to be found again, one round will do */
     if (search->sure > 0) search->sure--;
     return DGRAM_FOUND;
 }

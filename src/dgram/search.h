@@ -1,53 +1,55 @@
 /*
- * Which packets a path carries, while it is not the largest that both ends handle. A round tries
- * some smaller ones beside it; what passes is certain, what does not may have been lost. First come
- * sizes that are usual; each further round divides what is between the largest that has passed and
- * the smallest that has not, until they are next to each other and stay so. After rounds
- * that nothing passed, or one that did not leave whole, the next have one such size each and begin
- * with the smallest: some buffers never hold more.
+ * Finds the largest packet that a path carries, if that is not the largest that both ends handle. A
+ * round tries some smaller sizes besides that one; a size that passes is certain, one that does not
+ * may have been lost. Common sizes come first; each further round divides the range between the
+ * largest that has passed and the smallest that has not, until they are adjacent and stay so. After
+ * rounds in which nothing passed, or one that could not be sent completely, each round has one such
+ * size only and begins with the smallest packet: some buffers never hold more.
  */
 #ifndef DGRAM_SEARCH_H
 #define DGRAM_SEARCH_H
 
 #include "base/base.h"
 
-#define DGRAM_SEARCH_SIZES 8 /* smaller packets in a round, at most */
+#define DGRAM_SEARCH_SIZES 8 /* most smaller packets in a round */
 
-/* Zeroed it knows nothing. */
+/* All zero: nothing is known. */
 struct dgram_search {
     uint8_t way;
-    uint16_t largest;  /* bytes; what follows, too, are multiples of 16 */
-    uint16_t small;    /* that have passed; 0: none */
-    uint16_t ceiling;  /* that have not, as it seems; 0: none smaller than the largest */
-    uint8_t rounds;    /* in which something passed, and not the largest, more than nothing did */
-    uint8_t sure;      /* rounds with nothing left between `small` and what has not passed */
-    unsigned silences; /* rounds that nothing passed, in succession */
-    bool rough;        /* packets that the path carries were lost, or some did not leave */
-    bool crowded;    /* a round was too much for some buffer: the next are short, smallest first */
-    bool nearly;     /* it is certain that the largest does not pass */
-    bool sent;       /* of this round: it has begun, */
-    bool partial;    /* some of it did not leave, */
-    uint16_t best;   /* bytes of the largest that passed, */
-    uint16_t passed; /* and which of its smaller ones did, as bits */
+    uint16_t largest;  /* bytes; this and the next two are multiples of 16 */
+    uint16_t small;    /* the largest size that has passed; 0: none */
+    uint16_t ceiling;  /* the smallest that seems not to pass; 0: none but the largest */
+    uint8_t rounds;    /* those in which something passed, but not the largest, less those in which
+                          nothing did */
+    uint8_t sure;      /* rounds in a row with nothing left between `small` and the ceiling */
+    unsigned silences; /* rounds in a row in which nothing passed */
+    bool rough;        /* packets that the path carries were lost, or some could not be sent */
+    bool crowded;      /* a round overflowed some buffer: the next are short, smallest first */
+    bool nearly;       /* it is certain that the largest does not pass */
+    bool sent;         /* this round has been sent */
+    bool partial;      /* but not all of it */
+    uint16_t best;     /* bytes of the largest that passed in it */
+    uint16_t passed;   /* which of its smaller ones did, as bits */
 };
 
 enum dgram_verdict {
-    DGRAM_SILENT, /* nothing has passed: the next round is to be longer */
+    DGRAM_SILENT, /* nothing has passed: the next round must be longer */
     DGRAM_GO_ON,  /* something has; likewise */
-    DGRAM_NEARLY, /* the path is small: rounds as long as this one show how small */
-    DGRAM_FOUND   /* `small` is what it carries, as far as could be found */
+    DGRAM_NEARLY, /* the largest does not pass: rounds as long as this one will show what does */
+    DGRAM_FOUND   /* `small` is the largest that passes, as far as could be found */
 };
 
-/* With this largest size, by this way. What is known of others is forgotten. */
+/* Begin with this largest size and this way, or resume if they have not changed; results for others
+ * are forgotten. */
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way);
-/* The smaller sizes of the next round, in falling order; how many. */
+/* Get the smaller sizes of the next round, in descending order. Returns their number. */
 unsigned dgram_search_sizes(const struct dgram_search *search, uint16_t sizes[DGRAM_SEARCH_SIZES]);
-/* Whether the largest is to be sent beside them. */
+/* Whether the largest must be sent as well. */
 bool dgram_search_needs_largest(const struct dgram_search *search);
-/* They were sent, but perhaps not all have left. The next time they may; or there is never room for
- * one so large, and always for others. */
+/* The round was sent; `all`: completely. If not, there may be room for the rest the next time, or
+ * there may never be room for the largest. */
 void dgram_search_sent(struct dgram_search *search, bool all);
-/* So many bytes have passed. */
+/* A packet of `size` bytes has passed. */
 void dgram_search_passed(struct dgram_search *search, uint16_t size);
 /* The round has ended, and the largest has not passed. */
 enum dgram_verdict dgram_search_judge(struct dgram_search *search);

@@ -1,4 +1,4 @@
-/* Which numbers of a channel have come. */
+/* Which numbers of a channel have arrived. */
 #include "dgram/seen.h"
 
 unsigned dgram_seen_words(const struct dgram_seen *seen, uint32_t from, uint64_t *words,

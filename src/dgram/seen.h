@@ -1,4 +1,5 @@
-/* Which numbers of a channel have come: a base before which all have, and bits from there on. */
+/* Which numbers of a channel have arrived: all before a base, and those from there on whose bits
+ * are set. */
 #ifndef AQI_DGRAM_SEEN_H
 #define AQI_DGRAM_SEEN_H
 
@@ -7,8 +8,8 @@
 enum { DGRAM_WINDOW = 4096, DGRAM_COMMAND_WINDOW = 256 }; /* packets of a channel under way */
 
 struct dgram_seen {
-    uint32_t base;                    /* all before it have come */
-    uint32_t highest;                 /* one behind the highest that has come */
+    uint32_t base;                    /* all before it have arrived */
+    uint32_t highest;                 /* one past the highest that has arrived */
     uint64_t bits[DGRAM_WINDOW / 64]; /* number n: bit n % DGRAM_WINDOW */
 };
 
@@ -19,13 +20,13 @@ static inline bool dgram_seen_has(const struct dgram_seen *seen, uint32_t seq)
     return dgram_diff(seq, seen->highest) < 0 && (seen->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-/* May be marked: not before the base and not beyond the window. */
+/* Whether `seq` may be marked: it is not before the base and not beyond the window. */
 static inline bool dgram_seen_fits(const struct dgram_seen *seen, uint32_t seq)
 {
     return (uint32_t)(seq - seen->base) < DGRAM_WINDOW;
 }
 
-/* Mark one that fits and was not there. */
+/* Mark one that fits and is not marked yet. */
 static inline void dgram_seen_mark(struct dgram_seen *seen, uint32_t seq)
 {
     if (dgram_diff(seq, seen->highest) >= 0) seen->highest = seq + 1;
@@ -40,8 +41,8 @@ static inline void dgram_seen_mark(struct dgram_seen *seen, uint32_t seq)
 }
 
 /*
- * The words of a gap, if there is one: bit b of word w is number from + 1 + 64 w + b. Returns how
- * many words.
+ * Describe the numbers after a gap, if there is one: bit b of word w is number from + 1 + 64 w + b.
+ * Returns the number of words.
  */
 unsigned dgram_seen_words(const struct dgram_seen *seen, uint32_t from, uint64_t *words,
                           unsigned most);

@@ -1,17 +1,17 @@
 /*
- * Paths that carry less than they did when the connection was made: the route has changed, say, and
- * leads through a tunnel now. If a large packet was sent again and again, and is not acknowledged,
- * PROBEs of several sizes go between two of the largest, in rounds as when a connection is made
- * (search.h); they are answered even by a process that computes. What the path turns out to carry
- * is the size of new packets, and of the slices in which those that exist are sent (transmit.c).
+ * Paths that carry less than when the connection was made, for instance because the route leads
+ * through a tunnel now. If a large packet was retransmitted repeatedly but is not acknowledged,
+ * PROBEs of several sizes are sent between two of the largest, in rounds as when a connection is
+ * made (search.h); even a process that computes answers them. The size found is that of new
+ * packets, and of the slices in which existing ones are sent (transmit.c).
  */
 #include "dgram/handshake.h"
 
 #include <string.h>
 
 enum {
-    SHRINK_SOON = 50000000,  /* ns between two rounds, at least; twice the timeout if longer, */
-    SHRINK_LATER = 500000000 /* and at most */
+    SHRINK_SOON = 50000000,  /* least ns between two rounds; twice the timeout if that is longer */
+    SHRINK_LATER = 500000000 /* but at most this */
 };
 
 static bool shrink_is_stuck(const struct dgram_env *env, const struct dgram_conn *conn)
@@ -96,14 +96,14 @@ void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
                          dgram->env.config.packet, 0);
     if (!shrink_is_of(peer, hello)) return;
-    peer->state = DGRAM_UP; /* it has more to say */
+    peer->state = DGRAM_UP; /* it has more to send */
     const struct connect_by by = {.to = peer->addr,
                                   .own = dgram->env.config.address,
                                   .numbers = {hello->numbers[0], hello->numbers[1]}};
     dgram_say(dgram, peer, &by, CONNECT_PROBED, hello->nonces, hello->packet, 0);
 }
 
-/* If the largest arrives, the path is what it was: the packet was lost, or the peer computes. */
+/* If the largest arrives, the path has not changed: the packet was lost, or the peer computes. */
 void dgram_shrink_on_probed(struct aqi_dgram *dgram, struct dgram_peer *peer,
                             const struct connect_hello *hello)
 {

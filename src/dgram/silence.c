@@ -10,7 +10,7 @@
 const char aqi_dgram_unreached[] = "was never reached";
 
 enum {
-    SILENCE_STEP = 1000000000 /* ns that count between two looks, unless timeouts are longer */
+    SILENCE_STEP = 1000000000 /* most ns that count between two calls, unless timeouts are longer */
 };
 
 void dgram_silence_begin(struct dgram_env *env, struct dgram_conn *conn)

@@ -1,7 +1,7 @@
-/* The calls that begin transfers, and what becomes of those whose memory goes away. */
+/* The calls that begin transfers, and those that deal with the memory that transfers read. */
 #include "dgram/dgram_impl.h"
 
-/* For so many bytes; without any there need not be a connection. */
+/* Whether a transfer of `bytes` may begin; a transfer of none needs no connection. */
 static aq_status transfer_room(struct aqi_dgram *dgram, uint32_t id, bool reply, size_t bytes,
                                struct dgram_peer **out)
 {

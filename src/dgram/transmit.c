@@ -1,7 +1,7 @@
 /*
- * Sending, in this order: first what was lost, then COMMAND, then DATA, as windows and pacing
- * allow; packets of one size go to the port in one burst. Acknowledgements ride on whatever leaves,
- * and travel alone when nothing does.
+ * Sending: lost packets first, then COMMAND, then DATA, as windows and pacing allow. Packets of one
+ * size go to the port in one burst. Acknowledgements ride on whatever leaves, and travel alone when
+ * nothing does.
  */
 #include "dgram/conn.h"
 
@@ -10,23 +10,23 @@
 #include <stdlib.h>
 
 enum {
-    TRANSMIT_TURN = 2,                /* full bursts, then it is another peer's turn */
+    TRANSMIT_TURN = 2,                /* full bursts before it is another peer's turn */
     TRANSMIT_LEAST_WINDOW = 16 << 10, /* of COMMAND, however small the congestion window */
-    TRANSMIT_GATHERED = 2048,         /* bytes: packets up to that are copied into one piece */
+    TRANSMIT_GATHERED = 2048,         /* bytes: packets up to this are copied into one piece */
     TRANSMIT_PIECES = 4,              /* of a packet: frame, bulk, padding, MAC */
     TRANSMIT_ALONE = 2,               /* of one with no number, besides the MAC */
-    TRANSMIT_REREAD = 1000000         /* ns, after a source could not be read */
+    TRANSMIT_REREAD = 1000000         /* ns until a source is read again that could not be read */
 };
 
 struct dgram_burst {
     struct dgram_peer *peer;
     enum aqi_dgram_channel channel;
     unsigned niov, packets;
-    unsigned turn;                  /* full bursts before */
-    size_t segment, bytes, missing; /* missing: what the last packet is shorter than the segment */
+    unsigned turn;                  /* full bursts so far */
+    size_t segment, bytes, missing; /* missing: what the last packet lacks to a segment */
     bool failed;
-    bool copied;     /* sources, to env->gathered */
-    bool unreadable; /* a source is: no more of them */
+    bool copied;     /* sources were copied to env->gathered */
+    bool unreadable; /* a source is: add no more packets that have one */
     struct dgram_head head;
     struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
     struct iovec iov[AQI_DGRAM_BURST_COUNT * TRANSMIT_PIECES];
@@ -45,8 +45,8 @@ static uint16_t transmit_room(const struct dgram_env *env)
 
 /*
  * us for which the newest packet has waited for its acknowledgement. Outside of progress `now` is
- * that of the last one, and the program may have computed since; but an acknowledgement that is not
- * new is not worth a look at the clock.
+ * stale, as the program may have computed since; but an acknowledgement that is not new is not
+ * worth reading the clock.
  */
 static uint16_t transmit_delay(const struct dgram_env *env, const struct dgram_conn *conn)
 {
@@ -132,12 +132,12 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
     else
         conn->resent_count++;
     if (packet->tries < UINT8_MAX) packet->tries++;
-    /* A search has rounds of its own, long enough for the answers to come. */
+    /* A search has its own rounds, long enough for the answers to arrive. */
     if (!conn->searching)
         conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(env, conn, packet));
 }
 
-/* As if it had not been tried. */
+/* Undo an attempt to send a packet. */
 static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
@@ -162,7 +162,7 @@ static void transmit_acknowledged(struct dgram_env *env, struct dgram_conn *conn
     dgram_pace_spend(&conn->pace, bytes);
 }
 
-/* Many small pieces cost the kernel more than a copy that makes them one. */
+/* Many small pieces cost the kernel more than copying them into one. */
 static void transmit_gather(struct dgram_env *env, struct dgram_burst *burst)
 {
     if (burst->packets == 1 || burst->segment > TRANSMIT_GATHERED || burst->copied) return;
@@ -196,7 +196,7 @@ static void transmit_piece(struct dgram_burst *burst, const void *bytes, size_t 
     burst->bytes += len;
 }
 
-/* Would it fit behind the others? A packet that is a little short is filled with zeros for that. */
+/* Whether it fits behind the others; the last of them is padded if it is a little short. */
 static bool transmit_fits(const struct dgram_env *env, const struct dgram_burst *burst,
                           enum aqi_dgram_channel channel, size_t size)
 {
@@ -207,12 +207,12 @@ static bool transmit_fits(const struct dgram_env *env, const struct dgram_burst 
            (!env->config.authenticate && burst->missing <= burst->segment / 4);
 }
 
-/* The bytes of a transfer in a packet that is to be added; NULL: they cannot be read. */
+/* Where to read the transferred bytes of a packet to be added; NULL: they cannot be read. */
 static const void *transmit_source(struct dgram_env *env, struct dgram_burst *burst,
                                    const struct dgram_packet *packet)
 {
     if (env->hooks.source == NULL || packet->bulk_len == 0) return packet->bulk;
-    /* Where no other packet of the burst has its bytes. */
+    /* No other packet of the burst uses this part of it. */
     unsigned char *copy = env->gathered + burst->bytes;
     const void *at = env->hooks.source(env->hooks.arg, packet->bulk, packet->bulk_len, copy);
     burst->copied = burst->copied || at == copy;
@@ -223,7 +223,7 @@ static const void *transmit_source(struct dgram_env *env, struct dgram_burst *bu
 /* --- slices ------------------------------------------------------------------------------------
  */
 
-/* A packet with no number: `iov` and a MAC. False: the port has no room. */
+/* Send a packet without a number: `iov` and a MAC. Returns false if the port has no room. */
 static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
                            enum aqi_dgram_channel channel, const struct iovec iov[TRANSMIT_ALONE])
 {
@@ -238,7 +238,8 @@ static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
     return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, all, n, len, 1);
 }
 
-/* The packet without its MAC, in env->gathered; NULL: its source cannot be read. */
+/* Make an image of the packet, without its MAC, in env->gathered. Returns NULL if its source cannot
+ * be read. */
 static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *burst,
                                      const struct dgram_packet *packet)
 {
@@ -256,7 +257,7 @@ static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *
     return image;
 }
 
-/* False: not all of it has left; the rest is next. */
+/* Returns false if not all of it has left; the next call sends the rest. */
 static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
                             struct dgram_packet *packet, unsigned char *image)
 {
@@ -295,7 +296,7 @@ static void transmit_sliced(struct dgram_env *env, struct dgram_burst *burst,
     if (image != NULL && !ok) burst->failed = true;
     if (!ok) {
         if (packet->sliced != 0)
-            packet->tries = (uint8_t)aqi_max(packet->tries, 1); /* its number is taken */
+            packet->tries = (uint8_t)aqi_max(packet->tries, 1); /* its number is in use */
         transmit_undo(conn, packet);
         return;
     }
@@ -304,7 +305,7 @@ static void transmit_sliced(struct dgram_env *env, struct dgram_burst *burst,
     transmit_acknowledged(env, conn, dgram_packet_size(env, packet));
 }
 
-/* Add a packet that is in no list and has a number. */
+/* Add to the burst a packet that is in no list and has a number. */
 static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
                          struct dgram_packet *packet)
 {
@@ -352,8 +353,8 @@ static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
  */
 
 /*
- * Whether there are more numbers for this lane. Replies and puts continue while requests are stuck,
- * and refusals while the puts are stuck that the peer has to refuse.
+ * Whether this lane may use more numbers. Replies and puts continue while requests are stuck, and
+ * refusals while puts are stuck that the peer must refuse.
  */
 static bool transmit_has_numbers(const struct dgram_tx *tx, unsigned channel, unsigned lane)
 {
@@ -394,7 +395,7 @@ static struct dgram_packet *transmit_behind_requests(const struct dgram_conn *co
     return packet;
 }
 
-/* The first from this one on that can be read. */
+/* The first packet, from this one on, that needs no unreadable source. */
 static struct dgram_packet *transmit_readable(const struct dgram_burst *burst,
                                               struct dgram_packet *packet)
 {
@@ -403,7 +404,7 @@ static struct dgram_packet *transmit_readable(const struct dgram_burst *burst,
     return packet;
 }
 
-/* The next packet of a queue that may leave; it has a number and is in no list. */
+/* Take the next packet of a queue that may leave, and give it a number. */
 static struct dgram_packet *transmit_from_queue(struct dgram_env *env,
                                                 const struct dgram_burst *burst, unsigned channel)
 {
@@ -456,7 +457,7 @@ static struct dgram_packet *transmit_lost(struct dgram_env *env, const struct dg
     struct dgram_conn *conn = burst->peer->conn;
     struct dgram_packet *packet = transmit_readable(burst, conn->lost.first);
     if (packet == NULL) return NULL;
-    /* New packets on COMMAND must not hold it back. */
+    /* New packets on COMMAND must not hold retransmissions back. */
     size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + burst->bytes;
     if (conn->probes != 0) {
         conn->probes--;
@@ -471,7 +472,7 @@ static struct dgram_packet *transmit_lost(struct dgram_env *env, const struct dg
 /* --- acknowledgements --------------------------------------------------------------------------
  */
 
-/* Numbers of this channel that have come behind a gap, as a record. Returns its bytes. */
+/* Write the numbers of this channel that arrived after a gap, as a record. Returns its bytes. */
 static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, unsigned char *at,
                             size_t room)
 {
@@ -497,7 +498,7 @@ static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, uns
     return dgram_round16(record.len);
 }
 
-/* With the MAC, if there is one. */
+/* Send a packet without a number, with a MAC if there is one. */
 static bool transmit_unnumbered(struct dgram_env *env, struct dgram_peer *peer,
                                 enum aqi_dgram_channel channel, unsigned char *frame, size_t len)
 {
@@ -536,7 +537,7 @@ bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsign
 {
     struct dgram_conn *conn = peer->conn;
     struct dgram_head head = transmit_head(env, conn);
-    head.seq = conn->casts; /* so that they are not taken for one, where they are parked */
+    head.seq = conn->casts; /* so that they are not taken for duplicates while parked */
     memcpy(frame, &head, sizeof(head));
     if (!transmit_unnumbered(env, peer, AQI_DGRAM_DATA, frame, len)) return false;
     dgram_count(env, AQI_DGRAM_SENT);
@@ -548,7 +549,7 @@ bool dgram_transmit_loose(struct dgram_env *env, struct dgram_peer *peer, unsign
 /* --- a peer's turn -----------------------------------------------------------------------------
  */
 
-/* Those that left without a time left now. */
+/* Packets that left without a time count as sent now. */
 static void transmit_time(struct dgram_env *env, struct dgram_conn *conn)
 {
     conn->untimed = false;

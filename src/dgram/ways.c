@@ -1,19 +1,19 @@
 /*
- * Ways to a peer that has several addresses. The side that begins a connection sends HELLO by one
- * way, soon by all, and goes on by the one that is answered first (in the spirit of RFC 8305); its
- * packets name its address for that way, at which the peer answers. When nothing arrives any more
- * both ends look for another way, each for itself: MOVE goes by all of them, and MOVED comes back.
- * Both are as long as the largest packet of the connection, since what is under way should fit the
- * new way. If no way carries so much, any will do (shrink.c).
+ * Ways to a peer that has several addresses. The initiator sends HELLO by one way, soon by all, and
+ * continues by the one that is answered first (in the spirit of RFC 8305); its packets contain its
+ * address for that way, to which the peer replies. When nothing arrives any more each end looks for
+ * another way by itself: MOVE is sent by all ways, and MOVED comes back. Both are as long as the
+ * largest packet of the connection, since packets in flight should fit the new way. If no way
+ * carries that much, any will do (shrink.c).
  */
 #include "dgram/handshake.h"
 
 #include <string.h>
 
 enum {
-    WAYS_LEAD = 6,                /* tries by one way, 126 ms, then by all */
-    WAYS_MOVE_AFTER = 1000000000, /* ns of silence, then another way is looked for, */
-    WAYS_ANY_AFTER = 3000000000   /* and then also one that carries less */
+    WAYS_LEAD = 6,                /* tries by one way, 126 ms, before all are tried */
+    WAYS_MOVE_AFTER = 1000000000, /* ns of silence before another way is looked for */
+    WAYS_ANY_AFTER = 3000000000   /* and before one that carries less will do */
 };
 
 bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
@@ -24,7 +24,6 @@ bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, uns
     return hooks->way != NULL && hooks->way(hooks->arg, peer->id, way, &by->to, &by->own);
 }
 
-/* By the way that the peer has used for what we answer. */
 bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
                       const struct connect_hello *hello, enum connect_kind kind,
                       const uint64_t nonces[2], size_t packet, size_t fill)
@@ -36,7 +35,6 @@ bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
     return dgram_say(dgram, peer, &by, kind, nonces, packet, fill);
 }
 
-/* It asks for packets at that address. */
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello)
 {
@@ -55,7 +53,7 @@ bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return said;
 }
 
-/* Whether there is one that is not in use. */
+/* Whether there is a way that is not in use. */
 static bool ways_others(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
     struct connect_by by;
@@ -90,7 +88,7 @@ static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hel
            memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
 }
 
-/* Numbers grow, so a replayed packet cannot lead us astray. */
+/* Numbers only grow, so a replayed packet cannot mislead us. */
 void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len)
 {
@@ -107,13 +105,13 @@ void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
     dgram_way_adopt(dgram, peer, hello);
     dgram_way_answer(dgram, peer, hello, CONNECT_MOVED, hello->nonces, hello->packet,
                      hello->packet);
-    peer->state = DGRAM_UP; /* it has more to say */
+    peer->state = DGRAM_UP; /* it has more to send */
     peer->conn->heard = dgram->env.now;
     peer->conn->ack_now = true;
     dgram_make_ready(&dgram->env, peer);
 }
 
-/* The first answer to what was asked at all ways is the one that counts. */
+/* Only the first answer to the MOVEs sent by all ways counts. */
 void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
                         const struct connect_hello *hello, size_t len)
 {
@@ -131,7 +129,7 @@ void dgram_way_on_moved(struct aqi_dgram *dgram, struct dgram_peer *peer,
     dgram_make_ready(&dgram->env, peer);
 }
 
-/* The numbers of a CLOSE are those of all that was sent. */
+/* The numbers in a CLOSE are those of all packets sent. */
 bool dgram_way_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
