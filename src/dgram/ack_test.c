@@ -1,5 +1,4 @@
-/* Twin of ack.c: what is lost behind which nothing comes, and what a receiver that computes makes
- * of it. */
+/* Twin of ack.c: losses behind which nothing arrives, and receivers that compute. */
 #include "dgram/forge_test.h"
 
 enum { US = 1000, STEP = 2 * US, ABSENT = 20000 * US };
@@ -43,7 +42,7 @@ static uint64_t of_friend(enum aqi_dgram_counter counter)
     return aqi_dgram_count(world.dgram[FRIEND], counter);
 }
 
-/* It leaves at once. */
+/* Send a message, which leaves at once. */
 static void send(void)
 {
     static const unsigned char message[16];
@@ -52,7 +51,7 @@ static void send(void)
         AQ_OK);
 }
 
-/* Until it has come; ns. */
+/* Wait until it has arrived; returns ns. */
 static uint64_t arrives(void)
 {
     uint64_t from = world.now;
@@ -73,7 +72,7 @@ static void open_friends(void)
     assert_true(friends()->pace.answer != 0);
 }
 
-/* An acknowledgement is 50 us late, since none of these has a reply. */
+/* Acknowledgements are delayed by 50 us, since none of these has a reply. */
 static void a_lost_tail_is_probed(void **state)
 {
     (void)state;
@@ -98,8 +97,8 @@ static void a_lost_tail_is_probed(void **state)
     close_world();
 }
 
-/* Of some that are under way the one that is not acknowledged with those behind it is lost, soon
- * after it had to be there. Where the network reorders that takes a little longer. */
+/* A packet in flight that is not acknowledged with later ones is lost, soon after it was due. On a
+ * network that reorders that takes a little longer. */
 static void what_is_overtaken_is_waited_for(void **state)
 {
     (void)state;
@@ -122,7 +121,7 @@ static void what_is_overtaken_is_waited_for(void **state)
     }
 }
 
-/* A packet that arrives late has been overtaken, not lost: more may overtake then. */
+/* A packet that arrives late was overtaken, not lost: from then on more may overtake one. */
 static void reordering_is_learnt(void **state)
 {
     (void)state;
@@ -141,7 +140,7 @@ static void reordering_is_learnt(void **state)
         world.flying = 1;
         arrive();
         (void)aqi_dgram_progress(world.dgram[VICTIM], true, world.now);
-        arrive(); /* sooner than an answer to what is sent again */
+        arrive(); /* sooner than a retransmission could be answered */
         pass(300 * US);
         assert_int_equal(friends()->reorder, 2 * before);
         before *= 2;
@@ -149,7 +148,7 @@ static void reordering_is_learnt(void **state)
     close_world();
 }
 
-/* Probes are few, then come timeouts, each twice as long as the one before. */
+/* There are few probes, then timeouts, each twice as long as the one before. */
 static void a_peer_that_computes_is_not_stormed(void **state)
 {
     (void)state;
@@ -167,8 +166,8 @@ static void a_peer_that_computes_is_not_stormed(void **state)
     close_world();
 }
 
-/* A hundred messages, one by one, to one that looks every `every` ns. How many packets came twice.
- */
+/* Send a hundred messages, one by one, to a receiver that polls every `every` ns. Returns the
+ * number of duplicates. */
 static uint64_t repeated(uint64_t every)
 {
     uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);
@@ -182,7 +181,7 @@ static uint64_t repeated(uint64_t every)
     return aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES) - before;
 }
 
-/* Karn's rule alone would never let it see how long the answers to what it probes take. */
+/* Karn's algorithm alone would never let it learn how long answers to probed packets take. */
 static void how_long_answers_take_is_learnt(void **state)
 {
     (void)state;
@@ -194,7 +193,7 @@ static void how_long_answers_take_is_learnt(void **state)
     }
 }
 
-/* Answers come at once except each twentieth, which a mean does not show. */
+/* All answers come at once except every twentieth, which a mean does not show. */
 static void needless_probes_make_patient(void **state)
 {
     (void)state;
@@ -216,14 +215,14 @@ static void needless_probes_make_patient(void **state)
     close_world();
 }
 
-/* The acknowledgement of a packet that was sent again shows whether that was needed. */
+/* The acknowledgement of a retransmission shows whether that was needed. */
 static void acknowledgements_tell_what_was_needed(void **state)
 {
     (void)state;
     static const struct {
         bool lost, late, unheard; /* the packet is lost; it is late; its acknowledgement is lost */
         bool twice;               /* the network repeats the next one */
-        unsigned patience;        /* then, of 4 before */
+        unsigned patience;        /* afterwards; 4 before */
     } cases[] = {
         {.lost = true, .patience = 2},
         {.late = true, .patience = 8},
@@ -255,7 +254,7 @@ static void acknowledgements_tell_what_was_needed(void **state)
             pass(100 * US);
             assert_int_equal(aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES), 1);
         }
-        /* If no acknowledgement says that it came twice, that shows with the next probe. */
+        /* That no duplicate was reported is noticed only when the next probe is sent. */
         send();
         world.flying = 0;
         pass(2000 * US);

@@ -1,7 +1,8 @@
-/* Twin of connect.c: the cookies of connections, and their end. engine_test has the handshakes. */
+/* Twin of connect.c: cookies of connections, and how connections end. Handshakes are in
+ * engine_test. */
 #include "dgram/forge_test.h"
 
-/* No cookie looks like the begin of a handshake. */
+/* No cookie looks like the beginning of a handshake. */
 static void test_cookies(void **state)
 {
     (void)state;
@@ -15,7 +16,7 @@ static void test_cookies(void **state)
     close_world();
 }
 
-/* Everything that ends is counted off. */
+/* Counters are decremented when a connection ends. */
 static void test_ends(void **state)
 {
     (void)state;
@@ -38,8 +39,8 @@ static void test_ends(void **state)
 
 enum { LETTERS = 5 };
 
-/* The victim has sent letters which have not arrived, and says that it has not the connection that
- * the liar has: what the victim has to say goes over the next one, as if nothing had been. */
+/* The victim has sent letters that have not arrived when the liar reports that it does not know the
+ * connection: the victim starts over and sends them on the next connection. */
 static void test_begins_again(void **state)
 {
     static const unsigned char letter[64];
@@ -108,9 +109,9 @@ static void test_begins_again(void **state)
 }
 
 /*
- * The victim has closed a connection, which its friend does not know. Packets that claim to be of
- * the friend come before each of its own, with cookies that the liar can only guess: they do not
- * keep the friend from being answered.
+ * The victim has closed a connection, but its friend does not know. Before each packet of the
+ * friend arrive forged ones with cookies that the liar can only guess: they do not keep the friend
+ * from being answered.
  */
 static void test_reset_and_forged_cookies(void **state)
 {
@@ -133,7 +134,7 @@ static void test_reset_and_forged_cookies(void **state)
     close_world();
 }
 
-/* Whatever its cookie, a packet is answered once in a while, and not more often. */
+/* Whatever their cookies, packets of unknown connections are answered at a limited rate. */
 static void test_resets(void **state)
 {
     (void)state;

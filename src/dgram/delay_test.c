@@ -1,11 +1,10 @@
-/* Two engines: for how long an acknowledgement waited at a program that computes is no time of the
- * path. */
+/* Two engines: the time that an acknowledgement waited at a program that computes does not count as
+ * time on the path. */
 #include "dgram/pair_test.h"
 
 #define US 1000ull
 
-/* It computes for a millisecond after each message that comes, and answers before it looks again.
- */
+/* The program computes for a millisecond after each message, and answers before it polls again. */
 static void test_computes_before_it_sends(void **state)
 {
     struct aqi_dgram_peer_info info;
@@ -28,8 +27,8 @@ static void test_computes_before_it_sends(void **state)
     pair_close();
 }
 
-/* A message sent outside of progress says how long its acknowledgement waited, too: otherwise the
- * path to a program that answers all so would never be measured. */
+/* A message sent outside of progress also says how long its acknowledgement waited: otherwise the
+ * path to a program that sends all its answers so would never be measured. */
 static void test_measured_without_progress(void **state)
 {
     struct aqi_dgram_peer_info info;
@@ -51,7 +50,7 @@ static void test_measured_without_progress(void **state)
     pair_close();
 }
 
-/* Connected, after short answers; so late that the time 0 is far away. */
+/* Connect and exchange some quick answers, at a time far from 0. */
 static void open_late(void)
 {
     pair_open(1, 10 * SECOND, 1);
@@ -71,7 +70,7 @@ static void close_timely(void)
     pair_close();
 }
 
-/* The program of 0 computes while 1 takes what 0 has sent and answers; then that comes. */
+/* End 0 computes while 1 takes what 0 has sent and answers; then 0 takes the answers. */
 static void answer(void)
 {
     net.now += 20 * US;
@@ -84,7 +83,7 @@ static void answer(void)
     net.flying = 0;
 }
 
-/* One acknowledgement for what left in progress, and for what left outside of it since. */
+/* One acknowledgement for packets sent in progress and for those sent outside of it since. */
 static void test_left_at_unknown_time(void **state)
 {
     enum { MANY = 2000 };
@@ -100,8 +99,8 @@ static void test_left_at_unknown_time(void **state)
 }
 
 /*
- * One packet of several that left outside of progress is found lost before the next progress, is
- * sent again, and then both come.
+ * One of several packets sent outside of progress is found lost before the next progress and is
+ * retransmitted; then both copies arrive.
  */
 static void test_lost_at_unknown_time(void **state)
 {
@@ -126,7 +125,7 @@ static void test_lost_at_unknown_time(void **state)
     close_timely();
 }
 
-/* A program that computes lets answers to 1 take long; then one that it waits for is lost. */
+/* End 0 computes, so that its answer to 1 takes long; then an answer that 0 waits for is lost. */
 static void test_answer_lost_after_absence(void **state)
 {
     struct aqi_dgram_peer_info info;

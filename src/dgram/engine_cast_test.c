@@ -1,4 +1,4 @@
-/* Twin of engine.c: messages that may get lost, which nothing acknowledges. */
+/* Twin of engine.c: messages that may be lost and are never acknowledged. */
 #include "dgram/engine_world_test.h"
 
 static void open_cast(unsigned loss, bool authenticate, bool taken)
@@ -66,7 +66,7 @@ static void casts_get_lost(void **state)
     end();
 }
 
-/* A peer that did not agree to it drops them; the others are delivered as ever. */
+/* A peer that does not accept them drops them; other messages are delivered as ever. */
 static void casts_are_refused(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void casts_have_a_limit(void **state)
     }
 }
 
-/* They wait for a process that makes no calls, each of them. */
+/* A process that makes no calls gets every one of them when it does. */
 static void casts_are_parked(void **state)
 {
     (void)state;

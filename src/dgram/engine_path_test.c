@@ -1,7 +1,7 @@
 /* Twin of engine.c: paths that do not carry the largest packet, or seem not to. */
 #include "dgram/engine_world_test.h"
 
-/* With a known path nothing larger is tried, which takes time, and nothing is logged. */
+/* If the path is known nothing larger is tried, which would take time, and nothing is logged. */
 static void test_known_path(void **state)
 {
     (void)state;
@@ -37,8 +37,8 @@ static void test_small_path(void **state)
     end();
 }
 
-/* A path that has become longer than the timeout is still measured, after a few packets that are
- * sent again needlessly. */
+/* A path that has become longer than the timeout is still measured, after a few needless
+ * retransmissions. */
 static void test_longer_path(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void test_longer_path(void **state)
     end();
 }
 
-/* Buffers that are full lose packets of all sizes: that is no small path. */
+/* Full buffers lose packets of all sizes: that does not make the path a small one. */
 static void test_choked_path(void **state)
 {
     (void)state;
@@ -78,8 +78,8 @@ static void test_choked_path(void **state)
 }
 
 /*
- * So is one to a peer on a busy machine, which answers late and all at once: soon enough, and
- * without a warning of silence, as answers do come.
+ * A small path is detected even if the peer's machine is busy and answers late and all at once:
+ * soon enough, and without a warning of silence, as answers do come.
  */
 static void test_small_path_to_busy(void **state)
 {
@@ -100,7 +100,8 @@ static void test_small_path_to_busy(void **state)
     }
 }
 
-/* A path that is small and loses packets, too, is found out; in one direction as well. */
+/* A path that is small and also loses packets is detected, even if it is small in one direction
+ * only. */
 static void test_small_lossy_path(void **state)
 {
     (void)state;
@@ -120,8 +121,8 @@ static void test_small_lossy_path(void **state)
 }
 
 /*
- * A path that carries less from some time on, in one direction or in both: what is under way
- * arrives, in slices, and the user is warned.
+ * A path that comes to carry less, in one direction or in both: packets in flight arrive, in
+ * slices, and the user is warned.
  */
 static void test_path_that_shrinks(void **state)
 {
@@ -167,7 +168,7 @@ static void test_path_that_shrinks(void **state)
     }
 }
 
-/* It may become smaller once more, and be too small for the first slices. */
+/* It may shrink again, and be too small for the first slices. */
 static void test_path_that_shrinks_again(void **state)
 {
     (void)state;
@@ -186,7 +187,7 @@ static void test_path_that_shrinks_again(void **state)
     end();
 }
 
-/* A peer that computes acknowledges nothing, but answers probes: the path is what it was. */
+/* A peer that computes acknowledges nothing, but answers probes: the path has not changed. */
 static void test_computing_is_no_small_path(void **state)
 {
     (void)state;
@@ -209,7 +210,7 @@ static void test_computing_is_no_small_path(void **state)
     end();
 }
 
-/* Slices are taken for a process that computes, too; what they make is parked. */
+/* Slices that arrive while the process computes are assembled, and the packet is parked. */
 static void test_path_to_computing_shrinks(void **state)
 {
     (void)state;
@@ -222,7 +223,7 @@ static void test_path_to_computing_shrinks(void **state)
         assert_int_equal(send_one(&world.node[0], 20000, 1), AQ_OK);
         run(20000000000);
         assert_int_equal(world.node[0].small, 1);
-        world.path = 0; /* nothing comes any more: it has all of it */
+        world.path = 0; /* nothing arrives any more: it has everything */
         world.one_way = true;
         run(1000000000);
         world.computes = false;

@@ -1,5 +1,5 @@
-/* Two engines and a wire between them: every kind of operation, on a calm wire and one that loses.
- * tests/sim has many more engines and worse networks. */
+/* Two engines and a wire between them: every kind of operation, on a reliable wire and on a lossy
+ * one. tests/sim has many more engines and worse networks. */
 #include "dgram/engine_world_test.h"
 
 static void messages(unsigned loss, bool authenticate)
@@ -38,8 +38,8 @@ static void test_messages_lost(void **state)
     messages(200, true);
 }
 
-/* A peer that computes can be connected to and is not lost, however long it computes; what came
- * meanwhile is taken afterwards. */
+/* A peer that computes can be connected to and is not lost, however long it computes; packets that
+ * arrived meanwhile are taken afterwards. */
 static void test_computes(void **state)
 {
     enum { SENT = 40 };
@@ -65,7 +65,7 @@ static void test_computes(void **state)
     assert_int_equal(there->memory[0], 0);
     assert_int_equal(done.remote, 0);
     assert_true(aqi_dgram_parked(there->dgram));
-    /* The sender asks less and less often, up to four times in a second and channel. */
+    /* The sender asks less and less often, down to four times per second and channel. */
     uint64_t again = aqi_dgram_count(here->dgram, AQI_DGRAM_RESENT);
     printf("%llu packets again in 5 s\n", (unsigned long long)again);
     assert_in_range(again, 20, 80);
@@ -78,7 +78,7 @@ static void test_computes(void **state)
     end();
 }
 
-/* Both begin; what the one that is called sends does not overtake its agreement. */
+/* Both begin; packets of the side that accepts do not overtake its ACCEPT. */
 static void test_crossing(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void test_crossing(void **state)
     }
 }
 
-/* Few messages leave at once though others are under way, and more are gathered, until some time
+/* A few messages leave at once though others are in flight; any more are gathered until some time
  * has passed. */
 static void test_at_once(void **state)
 {
@@ -190,7 +190,7 @@ static void test_transfers(void **state)
     transfers(50);
 }
 
-/* Bulk leaves in full bursts, not in those and what was left of a turn. */
+/* Bulk leaves in full bursts, not in smaller ones for what was left of a turn. */
 static void test_bursts(void **state)
 {
     struct done done = {0};
@@ -212,8 +212,8 @@ static void test_bursts(void **state)
     end();
 }
 
-/* The bytes of Longs are in place before their heads come, which are sent again and again: no more
- * of them are begun than the peer keeps account of. */
+/* The bytes of Longs are in place before their heads arrive, which are retransmitted repeatedly: no
+ * more Longs are begun than the peer keeps track of. */
 static void test_late_heads(void **state)
 {
     (void)state;
@@ -309,7 +309,7 @@ static void test_idle_close(void **state)
     end();
 }
 
-/* A peer that does not answer is asked now and then, whatever is under way to it. */
+/* A peer that does not answer is asked now and then, no matter how much is pending for it. */
 static void test_silence(void **state)
 {
     (void)state;
@@ -329,8 +329,8 @@ static void test_silence(void **state)
     end();
 }
 
-/* Both begin, and the packets of the one that should go on are lost: it still learns that the other
- * one lives. */
+/* Both begin, and the packets of the one that should prevail are lost: it still learns that the
+ * other one is alive. */
 static void test_unheard_beginner(void **state)
 {
     (void)state;
@@ -350,8 +350,8 @@ static void test_unheard_beginner(void **state)
     dead_after = 0;
 }
 
-/* The time during which acknowledgements were lost is not the length of the path. The bulk is lost;
- * small messages arrive, but their sender does not learn so before the first of the bulk does. */
+/* The time during which acknowledgements were lost does not count as RTT. The bulk is lost; small
+ * messages arrive, but their sender does not learn that before the first of the bulk arrives. */
 static void test_lost_acknowledgements(void **state)
 {
     (void)state;
@@ -383,8 +383,8 @@ static void test_lost_acknowledgements(void **state)
     }
 }
 
-/* A whole window is lost, and behind it nothing leaves: the answer to the first packet that is sent
- * again tells of all that left before it. */
+/* A whole window is lost and nothing is sent behind it: the answer to the first retransmission
+ * shows what became of everything sent before. */
 static void test_window_lost(void **state)
 {
     (void)state;
@@ -413,7 +413,7 @@ static void test_restart(void **state)
 {
     (void)state;
     begin(0, false);
-    aqi_dgram_tell(world.node[0].dgram); /* which rides on packets */
+    aqi_dgram_tell(world.node[0].dgram); /* it rides on packets */
     assert_false(aqi_dgram_told(world.node[1].dgram));
     assert_int_equal(send_one(&world.node[0], 10, 0), AQ_OK);
     settle(1000000000);

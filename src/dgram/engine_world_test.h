@@ -1,6 +1,6 @@
 /*
- * Two engines and a wire between them, for tests of the engine. What the tests have in common; each
- * test begins and ends a world.
+ * Two engines and a wire between them, for tests of the engine: the common parts. Each test begins
+ * and ends a world.
  */
 #ifndef ENGINE_WORLD_TEST_H
 #define ENGINE_WORLD_TEST_H
@@ -40,21 +40,21 @@ static struct {
     unsigned flying;
     uint64_t now, random;
     unsigned loss;            /* in 1/1000 */
-    unsigned choke;           /* likewise, more of DATA */
-    bool deaf;                /* node 0 hears nothing */
-    bool headless;            /* what node 0 sends on COMMAND is lost, but for the handshake */
-    bool unasked;             /* node 0 does not begin: its HELLO is lost */
-    bool computes;            /* node 1 makes no call, and is helped */
-    size_t path;              /* bytes of the largest packet that passes, */
-    bool one_way;             /* to node 1 only */
-    size_t known;             /* bytes that it is known to carry; 0: nothing is */
+    unsigned choke;           /* additional loss of DATA, in 1/1000 */
+    bool deaf;                /* node 0 receives nothing */
+    bool headless;            /* packets of node 0 on COMMAND are lost, except handshakes */
+    bool unasked;             /* node 0 cannot begin: its HELLO is lost */
+    bool computes;            /* node 1 makes no calls, but its helper answers */
+    size_t path;              /* bytes of the largest packet that passes */
+    bool one_way;             /* it limits packets to node 1 only */
+    size_t known;             /* bytes that the path is known to carry; 0: unknown */
     unsigned bursts, packets; /* of DATA */
     unsigned sent;            /* packets of all channels */
-    uint64_t detour;          /* ns that DATA takes longer, */
-    uint64_t late;            /* and everything */
-    uint64_t turn;            /* ns: the processor of node 1 is another's, but once in so long */
+    uint64_t detour;          /* ns of additional delay for DATA */
+    uint64_t late;            /* ns of additional delay for all packets */
+    uint64_t turn;            /* ns: node 1 gets the processor only once in this time */
 } world;
-static uint64_t dead_after; /* of nodes that are opened */
+static uint64_t dead_after; /* of nodes opened from now on */
 static uint32_t at_once;    /* likewise */
 
 static inline unsigned dice(unsigned sides)
@@ -186,7 +186,7 @@ static inline void small_path(void *arg, uint32_t id, size_t usable, bool agreed
     node->small++;
 }
 
-/* No cryptography, but what is altered shows. */
+/* Not cryptographic, but it detects alterations. */
 static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                        uint8_t tag[16])
 {
@@ -201,7 +201,7 @@ static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov
     memcpy(tag, hash, 16);
 }
 
-/* Set before `begin`: which take messages that may get lost. */
+/* Set before `begin`: which nodes accept messages that may be lost. */
 static bool loose_nodes[NODES];
 
 static inline void open_node(unsigned i, uint64_t epoch, bool authenticate)
@@ -263,7 +263,7 @@ static inline void end(void)
         free(world.wire[--world.flying].bytes);
 }
 
-/* The full microsecond at which something is due next, at the latest at `until`. */
+/* When something is due next, in full microseconds, but not after `until`. */
 static inline uint64_t next_time(uint64_t until)
 {
     uint64_t next = until;
@@ -274,7 +274,7 @@ static inline uint64_t next_time(uint64_t until)
     return aqi_max((next + 999) / 1000 * 1000, world.now + 1000);
 }
 
-/* One step: what is due arrives, and both make progress. */
+/* One step: packets that are due arrive, and both engines make progress. */
 static inline void step(uint64_t until)
 {
     world.now = next_time(until);
@@ -301,7 +301,7 @@ static inline void run(uint64_t ns)
         step(until);
 }
 
-/* Until nothing is under way; within `ns`. */
+/* Run until nothing is outstanding, which must be within `ns`. */
 static inline void settle(uint64_t ns)
 {
     uint64_t until = world.now + ns;

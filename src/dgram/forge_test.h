@@ -1,6 +1,6 @@
 /*
- * A process that is lied to: three engines, connected, and packets as the engine of the first would
- * not send them, with the cookies and numbers that it would use.
+ * A process to which another one lies: three connected engines, and forged packets as the engine of
+ * the first would not send them, but with the cookies and numbers that it would use.
  */
 #ifndef DGRAM_FORGE_TEST_H
 #define DGRAM_FORGE_TEST_H
@@ -26,14 +26,14 @@ static struct {
     } wire[WIRE];
     unsigned flying;
     uint64_t now;
-    bool cut; /* what the victim sends stays on the wire */
+    bool cut; /* packets of the victim stay on the wire */
     unsigned delivered, requests, completed, lost;
     size_t delivered_len;
     aq_status status;
     char why[200];
 } world;
 
-static unsigned char reach[REACH + 64]; /* of the victim: the first REACH bytes, for peers */
+static unsigned char reach[REACH + 64];                /* the victim's; REACH bytes are for peers */
 static __attribute__((unused)) unsigned char got[512]; /* where its gets go */
 
 static inline bool transmit(void *arg, enum aqi_dgram_channel channel,
@@ -96,7 +96,7 @@ static inline void lost(void *arg, uint32_t id, const char *why)
     snprintf(world.why, sizeof(world.why), "%s", why);
 }
 
-static bool macs_are_handshakes; /* those of the job's key, as if by chance */
+static bool macs_are_handshakes; /* MACs with the job's key are DGRAM_HANDSHAKE */
 
 static inline void mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                        uint8_t tag[16])
@@ -171,7 +171,7 @@ static inline void open_world(bool authenticate)
         for (uint32_t id = 0; id < NODES; id++)
             if (id != i) assert_int_equal(aqi_dgram_peer(world.dgram[i], id), AQ_OK);
     }
-    /* The victim is connected with both of the others. */
+    /* The victim connects to both of the others. */
     static const unsigned char hello[16];
     for (uint32_t id = 0; id < VICTIM; id++)
         assert_int_equal(
@@ -199,7 +199,7 @@ static struct {
     size_t len;
 } forged;
 
-/* A packet as `from` could send it next, or as its engine would not. */
+/* Begin a packet such as `from` could send next, though its engine would not. */
 static inline void begin(uint32_t from, uint8_t flags)
 {
     const struct dgram_conn *conn = peer_of(from)->conn;
@@ -226,7 +226,7 @@ static inline void add(struct dgram_record record, size_t n)
     memset(forged.bytes + end, 0, forged.len - end);
 }
 
-/* How much such a counter of the victim grew when it came. */
+/* Deliver the packet; returns by how much this counter of the victim grew. */
 static inline uint64_t come(enum aqi_dgram_counter counter, bool handled)
 {
     static alignas(16) unsigned char packet[sizeof(forged.bytes)];

@@ -1,5 +1,5 @@
 /*
- * Twin of hotel.c: thousands of guests against a list of them; guests that stay long cost nothing.
+ * Twin of hotel.c: thousands of guests, checked against a list; guests that stay long cost nothing.
  */
 #include "dgram/hotel.h"
 

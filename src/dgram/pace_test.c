@@ -1,5 +1,4 @@
-/* Twin of pace.c: timeouts, what makes the window smaller and larger, how much leaves in a time.
- */
+/* Twin of pace.c: timeouts, growing and shrinking windows, pacing. */
 #include "dgram/pace.h"
 
 #include <setjmp.h>
@@ -20,7 +19,7 @@ static void begin(void)
     dgram_pace_init(&pace, PACKET, MOST, REACH, 250 * US, 250 * MS);
 }
 
-/* A window's worth comes back after `rtt`, but for `lost` packets; `times` times. */
+/* `times` times: a window's worth is acknowledged after `rtt`, except `lost` packets. */
 static void rounds(unsigned times, uint64_t rtt, unsigned lost)
 {
     while (times-- > 0) {
@@ -45,12 +44,12 @@ static void time_outs(void **state)
     assert_int_equal(dgram_pace_timeout(&pace, 0), 250 * US); /* not below the least */
     rounds(50, 2 * MS, 0);
     uint64_t rto = dgram_pace_timeout(&pace, 0);
-    assert_true(rto >= 2 * MS + 100 * US && rto < 4 * MS); /* also where all take the same time */
+    assert_true(rto >= 2 * MS + 100 * US && rto < 4 * MS); /* even if all take the same time */
     for (unsigned tries = 1; tries < 5; tries++)
         assert_int_equal(dgram_pace_timeout(&pace, tries), rto << tries);
     assert_int_equal(dgram_pace_timeout(&pace, 10), 250 * MS);
     assert_int_equal(dgram_pace_timeout(&pace, 1000000), 250 * MS);
-    /* One that is late makes it longer, and is forgotten. */
+    /* A late answer makes it longer, but is forgotten. */
     dgram_pace_answered(&pace, 6 * MS);
     assert_true(dgram_pace_timeout(&pace, 0) > 6 * MS);
     rounds(50, 2 * MS, 0);
@@ -76,15 +75,15 @@ static void tails(void **state)
     assert_in_range(dgram_pace_tail(&pace), 2 * RTT, 2 * RTT + US);
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_needless(&pace);
-    assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never after a timeout */
-    /* That is forgotten, though not soon. */
+    assert_int_equal(dgram_pace_tail(&pace), 250 * US); /* never later than a timeout */
+    /* Needless probes are forgotten, though not soon. */
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_answered(&pace, RTT);
     assert_int_equal(dgram_pace_tail(&pace), 250 * US);
     for (unsigned i = 0; i < 2000; i++)
         dgram_pace_answered(&pace, RTT);
     assert_true(dgram_pace_tail(&pace) < 3 * RTT);
-    /* Answers that vary are waited for. */
+    /* It allows for answers that vary. */
     for (unsigned i = 0; i < 100; i++)
         dgram_pace_answered(&pace, i % 2 == 0 ? 5 * US : RTT);
     assert_true(dgram_pace_tail(&pace) > 2 * RTT);
@@ -113,12 +112,12 @@ static void delay_and_loss_make_it_smaller(void **state)
     (void)state;
     begin();
     rounds(20, RTT, 0);
-    rounds(1, 4 * RTT, 0); /* a little of a queue: at most a half */
+    rounds(1, 4 * RTT, 0); /* a short queue: by at most half */
     assert_true(pace.window < MOST && pace.window >= MOST / 2);
     rounds(60, 20 * RTT, 0);
     assert_true(pace.window < MOST / 10);
 
-    /* The share that is lost counts: one packet of a hundred costs half a percent. */
+    /* The share that is lost counts: one packet in a hundred costs half a percent. */
     begin();
     rounds(20, RTT, 0);
     rounds(1, RTT, 30); /* ends the doubling */
@@ -129,7 +128,7 @@ static void delay_and_loss_make_it_smaller(void **state)
     now += 2 * RTT;
     dgram_pace_acked(&pace, 99 * (size_t)PACKET, now);
     assert_in_range(before - pace.window, before / 250, before / 150);
-    /* Of a few packets a loss says nothing. */
+    /* A loss among a few packets means nothing. */
     before = pace.window;
     dgram_pace_lost(&pace, PACKET);
     now += 2 * RTT;
@@ -137,7 +136,7 @@ static void delay_and_loss_make_it_smaller(void **state)
     assert_int_equal(pace.window, before);
 }
 
-/* At the same queue a flow with a larger window gives way to one with a smaller. */
+/* In the same queue a flow with a larger window yields to one with a smaller window. */
 static void flows_come_to_equal_windows(void **state)
 {
     (void)state;
@@ -150,7 +149,7 @@ static void flows_come_to_equal_windows(void **state)
         flows[i] = pace;
     }
     for (unsigned round = 0; round < 200; round++) {
-        uint64_t queue = (flows[0].window + flows[1].window) / 2; /* 2 bytes in a ns */
+        uint64_t queue = (flows[0].window + flows[1].window) / 2; /* 2 bytes per ns */
         for (unsigned i = 0; i < 2; i++) {
             pace = flows[i];
             rounds(1, RTT + queue, 0);
@@ -160,7 +159,8 @@ static void flows_come_to_equal_windows(void **state)
     assert_in_range(flows[0].window, flows[1].window * 9 / 10, flows[1].window * 11 / 10);
 }
 
-/* A flow that found a queue when it began learns of the path itself when all hold back. */
+/* A flow that began with a queue on the path learns the delay of the path itself when all hold
+ * back. */
 static void the_path_is_measured_anew(void **state)
 {
     (void)state;
@@ -171,7 +171,7 @@ static void the_path_is_measured_anew(void **state)
     for (unsigned i = 0; pace.draining == 0; i++) {
         assert_true(i < 2000);
         before = pace.window;
-        rounds(1, 4 * RTT, 0); /* a little longer, so that it is in doubt */
+        rounds(1, 4 * RTT, 0); /* a little longer, so that the old delay is in doubt */
     }
     assert_int_equal(pace.window, PACKET);
     for (unsigned i = 0; pace.draining != 0; i++) {
@@ -180,7 +180,7 @@ static void the_path_is_measured_anew(void **state)
     }
     assert_int_equal(pace.base, RTT);
     assert_in_range(pace.window, before * 9 / 10, before * 6 / 5);
-    /* Not by a flow that does not fill the path: it is longer now. */
+    /* A flow that does not fill the path need not hold back: the path is longer now. */
     for (unsigned i = 0; i < 4000; i++) {
         now += 3 * RTT;
         dgram_pace_sample(&pace, 2 * RTT, 0, now);
@@ -190,7 +190,7 @@ static void the_path_is_measured_anew(void **state)
     assert_int_equal(pace.base, 2 * RTT);
 }
 
-/* A round in which nothing was measured is not one without a queue. */
+/* A round without measurements does not show that there was no queue. */
 static void nothing_measured_is_no_empty_queue(void **state)
 {
     (void)state;
@@ -201,10 +201,10 @@ static void nothing_measured_is_no_empty_queue(void **state)
     pace.full = true;
     now += 40 * RTT;
     dgram_pace_acked(&pace, before, now);
-    assert_int_equal(pace.window, before); /* nor a full one */
+    assert_int_equal(pace.window, before); /* nor that there was one */
 }
 
-/* No more leaves in a time than a window in a round trip and a quarter, and a burst. */
+/* No more leaves than 1.25 windows per round trip, and a burst. */
 static void what_leaves_is_spread(void **state)
 {
     (void)state;
@@ -227,7 +227,7 @@ static void what_leaves_is_spread(void **state)
     assert_in_range(bytes, fair, fair * 5 / 4 + (64u << 10) + PACKET);
 }
 
-/* Bytes that leave at once after `away` in which nothing could. */
+/* Bytes that leave at once after `away` ns in which none could. */
 static size_t bytes_after(uint64_t away)
 {
     size_t bytes = 0;
@@ -239,7 +239,8 @@ static size_t bytes_after(uint64_t away)
     return bytes;
 }
 
-/* After a pause what pacing held back leaves together: a burst at least, a window at most. */
+/* After a pause, what could have left meanwhile leaves together: at least a burst, at most a
+ * window. */
 static void after_computing_a_window_leaves(void **state)
 {
     (void)state;
@@ -266,8 +267,8 @@ static void silence_starts_anew(void **state)
     assert_true(pace.growing);
 }
 
-/* As `rounds`, of a window with the reach, from a receiver that looks `lay` ns after it has come.
- */
+/* As `rounds`, but limited by the reach, too, and with a receiver that polls `lay` ns after packets
+ * arrive. */
 static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned lost)
 {
     while (times-- > 0) {
@@ -284,8 +285,8 @@ static void rare_rounds(unsigned times, uint64_t rtt, uint64_t lay, unsigned los
 }
 
 /*
- * Packets that lie at a receiver that computes are no queue: all of its room is used, and the
- * timeout waits for it.
+ * Packets that wait at a receiver that computes are not a queue: all of its room is used, and the
+ * timeout allows for the wait.
  */
 static void a_receiver_that_computes(void **state)
 {
@@ -299,20 +300,20 @@ static void a_receiver_that_computes(void **state)
         assert_false(dgram_pace_fits(&pace, REACH, 1));
         assert_true(dgram_pace_timeout(&pace, 0) > RTT + pauses[i]);
         assert_true(dgram_pace_timeout(&pace, 0) < 2 * (RTT + pauses[i]) + 250 * US);
-        /* A queue on the path makes it slower nevertheless, and losses lessen the reach. */
+        /* A queue on the path still shrinks the window, and losses shrink the reach. */
         size_t before = pace.window;
         rare_rounds(10, 20 * RTT, pauses[i], 0);
         assert_true(pace.window < before / 2);
         before = pace.reach;
         rare_rounds(10, RTT, pauses[i], 100);
         assert_true(pace.reach < before);
-        /* It looks all the time again: the window is what bounds. */
+        /* It polls all the time again: the window is the limit. */
         rare_rounds(40, RTT, 0, 0);
         assert_false(dgram_pace_rare(&pace) || dgram_pace_fits(&pace, pace.window, 1));
     }
 }
 
-/* Times that cannot be, of a peer that lies, harm nothing but the pace to it. */
+/* Impossible times, from a peer that lies, harm nothing but the pace to that peer. */
 static void times_that_cannot_be(void **state)
 {
     (void)state;

@@ -39,7 +39,7 @@ static const struct kind {
     {DGRAM_SLICE, 1, 0, 32},
 };
 
-/* Where so many bytes end at the end of the memory: a read of one more ends the test. */
+/* Memory of `len` bytes that ends at an unmapped page: reading one byte more ends the test. */
 static unsigned char *before_the_end(size_t len)
 {
     static unsigned char *memory;
@@ -75,7 +75,7 @@ static void each_kind_cut_anywhere(void **state)
         size_t record = k->n + (k->kind == DGRAM_MESSAGE ? 0 : sizeof(struct dgram_record));
         assert_true(valid(packet, end, k->head_flags));
         for (size_t len = HEAD; len < end; len++) {
-            /* Whole records and padding behind them are left, or part of one. */
+            /* Valid if whole records are left, perhaps with padding behind them. */
             bool whole =
                 len == HEAD || (len >= HEAD + record && len <= second) || len >= second + record;
             assert_int_equal(valid(packet, len, k->head_flags), whole);
@@ -106,7 +106,7 @@ static void each_kind_where_it_may_be(void **state)
     }
 }
 
-/* As short and as long as each may be, and one byte beyond that. */
+/* The least and greatest length of each kind, and one byte beyond. */
 static void each_kind_at_its_bounds(void **state)
 {
     static const struct {
@@ -158,7 +158,7 @@ static void heads_cut_off(void **state)
         }
 }
 
-/* Of four bytes at least, which a record could begin with. */
+/* Padding has at least four bytes, like the shortest record. */
 static void padding(void **state)
 {
     (void)state;

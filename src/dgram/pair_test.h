@@ -1,6 +1,6 @@
 /*
- * Two engines and the networks between them, which may be cut, lose packets or carry no large ones,
- * in time that passes only when a test says so.
+ * Two engines and the networks between them, which may be cut, lose packets, or carry no large
+ * ones. Time passes only when a test says so.
  */
 #ifndef DGRAM_PAIR_TEST_H
 #define DGRAM_PAIR_TEST_H
@@ -28,25 +28,25 @@ static struct {
     struct aqi_dgram *end[ENDS];
     uint64_t now, random;
     bool cut[NETWORKS];
-    bool data_cut;       /* of the first, what travels on DATA */
-    size_t most;         /* bytes of a packet that the second carries; 0: any */
+    bool data_cut;       /* the first network carries no DATA */
+    size_t most;         /* bytes of the largest packet that the second carries; 0: any */
     unsigned loss;       /* in 1/1000 */
-    unsigned came[ENDS]; /* messages at each, and the sum of their numbers */
+    unsigned came[ENDS]; /* messages received by each, and the sum of their numbers */
     uint64_t sum[ENDS];
-    unsigned silent[ENDS], lost[ENDS]; /* reported to the other about each; the last report: */
+    unsigned silent[ENDS], lost[ENDS]; /* reports about each end to the other; the last report: */
     uint64_t waited;
     const char *why;
-    size_t usable; /* of a path that has turned out to be small */
+    size_t usable; /* reported for a path that is small */
     unsigned flying;
     struct copy wire[FLYING];
     struct copy move; /* the first MOVE to 1 */
-    /* Memory from which 0 puts, and the place of its contents; NULL: it cannot be read. */
+    /* Memory from which 0 puts, and where its contents really are; NULL: it cannot be read. */
     unsigned char *memory;
     const unsigned char *apart;
-    unsigned complete;        /* operations of 0 */
+    unsigned complete;        /* completed operations of 0 */
     unsigned bursts, packets; /* of DATA */
 } net;
-static bool pair_authenticates; /* engines that are opened */
+static bool pair_authenticates; /* applies to engines opened from now on */
 
 static inline unsigned pair_dice(unsigned sides)
 {
@@ -174,7 +174,7 @@ static inline const void *pair_source(void *arg, const void *at, size_t len, voi
     return memcpy(copy, net.apart + ((const unsigned char *)at - net.memory), len);
 }
 
-/* Both ends, with one network or two. */
+/* Open both ends, with one network or two. */
 static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t seed)
 {
     memset(&net, 0, sizeof(net));
@@ -223,7 +223,7 @@ static inline void run(uint64_t ns)
         for (unsigned i = 0; i < ENDS; i++)
             next = aqi_min(next, aqi_dgram_deadline(net.end[i]));
         net.now = aqi_max(aqi_min(next, until), net.now + 10000);
-        for (unsigned i = 0; i < net.flying; i++) /* with those that are sent meanwhile */
+        for (unsigned i = 0; i < net.flying; i++) /* including packets sent meanwhile */
             aqi_dgram_input(net.end[net.wire[i].to], net.wire[i].bytes, net.wire[i].len, true, 0,
                             net.now);
         net.flying = 0;

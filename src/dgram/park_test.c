@@ -1,7 +1,7 @@
-/* Twin of park.c: how much a peer may have parked while the program makes no call. */
+/* Twin of park.c: limits of parked packets while the program makes no call. */
 #include "dgram/forge_test.h"
 
-/* A packet with the `ahead`-th number that has not come; is it refused? */
+/* A packet whose number is `ahead` beyond the next one arrives; returns false if it is dropped. */
 static bool parks(uint32_t ahead, uint8_t flags)
 {
     static alignas(16) unsigned char packet[sizeof(struct dgram_head)];
@@ -18,7 +18,7 @@ static void fill(uint32_t most)
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     for (uint32_t i = 0; i < most; i++) {
         assert_true(parks(i, 0));
-        assert_true(parks(i, 0)); /* once is enough */
+        assert_true(parks(i, 0)); /* a duplicate is not parked again */
         assert_int_equal(dgram->park.count, i + 1);
         assert_int_equal(dgram->park.bytes, (i + 1) * sizeof(struct dgram_head));
     }
@@ -38,13 +38,13 @@ static void test_bounds(void **state)
     struct aqi_dgram *dgram = world.dgram[VICTIM];
     dgram->env.config.room = FEW * sizeof(struct dgram_head);
     fill(FEW);
-    fill(FEW); /* and anew */
+    fill(FEW); /* and again */
     dgram->env.config.room = 1 << 20;
     fill(PACKETS);
     close_world();
 }
 
-/* Numbers of the two channels are different ones. */
+/* The two channels are numbered independently. */
 static void test_channels(void **state)
 {
     (void)state;
@@ -56,7 +56,7 @@ static void test_channels(void **state)
     close_world();
 }
 
-/* A handler in whose calls another packet is parked. */
+/* A handler during which another packet is parked. */
 static void park_another(void *arg, uint32_t source, bool request, unsigned char *message,
                          size_t len)
 {
@@ -65,7 +65,7 @@ static void park_another(void *arg, uint32_t source, bool request, unsigned char
     assert_true(parks(5, 0));
 }
 
-/* A packet parked meanwhile waits for the next call, so that long handlers do not extend this one
+/* A packet parked meanwhile waits for the next call, so that long handlers cannot extend this one
  * without bound. */
 static void test_parked_meanwhile(void **state)
 {

@@ -1,7 +1,6 @@
 /*
- * Twin of receive.c: a peer that has connected and then sends what no engine sends. Each bound is
- * tried on both of its sides. Refused packets are counted, leave memory alone, and harm no other
- * peer.
+ * Twin of receive.c: a peer that connects and then sends what no engine would. Each bound is tried
+ * on both sides. Refused packets are counted, leave memory alone, and harm no other peer.
  */
 #include "dgram/forge_test.h"
 
@@ -19,7 +18,7 @@ static void test_fragments(void **state)
 {
     (void)state;
     open_world(false);
-    /* How much is allocated for it is what the first piece says. */
+    /* The first fragment says how much to allocate. */
     assert_false(fragment(1, MOST, 0, 16));
     assert_true(fragment(2, MOST + 1, 0, 16));
     assert_true(fragment(3, UINT32_MAX, 0, 16));
@@ -29,13 +28,13 @@ static void test_fragments(void **state)
     assert_false(fragment(6, 8, 0, 8));
     assert_int_equal(world.delivered, 1);
     assert_int_equal(world.delivered_len, 8);
-    /* Within what was said. */
+    /* Fragments must lie within that. */
     assert_true(fragment(7, 100, 100, 1));
     assert_true(fragment(7, 100, 101, 1));
     assert_true(fragment(7, 100, UINT32_MAX, 1));
     assert_true(fragment(7, 100, 84, 17));
     assert_false(fragment(7, 100, 84, 16));
-    /* A later piece that says something else, and more than is missing. */
+    /* A later fragment that disagrees, and one with more than is missing. */
     assert_true(fragment(7, 101, 0, 16));
     assert_true(fragment(7, 99, 0, 16));
     assert_true(fragment(7, 100, 0, 85));
@@ -53,21 +52,21 @@ static void test_fragments(void **state)
     close_world();
 }
 
-/* Messages that a peer begins and never ends take no more memory than this. */
+/* Messages that a peer begins and never completes take no more memory than this. */
 static void test_too_many_messages(void **state)
 {
     enum { INCOMING = 1 << 16 };
     (void)state;
     open_world(false);
     struct dgram_conn *conn = peer_of(LIAR)->conn;
-    for (uint32_t id = 1; id <= 100; id++) { /* those that end make room for others */
+    for (uint32_t id = 1; id <= 100; id++) { /* complete ones make room for others */
         assert_false(fragment(id, 16, 8, 8));
         assert_int_equal(conn->incoming_count, 1);
         assert_false(fragment(id, 16, 0, 8));
         assert_int_equal(conn->incoming_count, 0);
     }
     assert_int_equal(world.delivered, 100);
-    conn->incoming_count = INCOMING - 1; /* to begin so many takes long */
+    conn->incoming_count = INCOMING - 1; /* beginning all of them would take long */
     assert_false(fragment(200, 16, 0, 8));
     assert_int_equal(conn->incoming_count, INCOMING);
     assert_int_equal(world.lost, 0);
@@ -103,7 +102,7 @@ static void test_longs(void **state)
     (void)state;
     open_world(false);
     assert_false(put(1, 0, 100, DGRAM_OF_LONG));
-    assert_true(long_head(1, 99)); /* more is there than belongs to it */
+    assert_true(long_head(1, 99)); /* more has arrived than belongs to it */
     assert_false(long_head(1, 100));
     assert_int_equal(world.delivered, 1);
     assert_int_equal(world.delivered_len, 24);
@@ -126,7 +125,7 @@ static void test_longs(void **state)
 /* --- puts and gets -----------------------------------------------------------------------------
  */
 
-/* Find the first record of this kind in what the victim has sent and was not received. */
+/* Find the first record of this kind and id in the packets that the victim has sent. */
 static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
 {
     const unsigned char *bytes;
@@ -152,13 +151,14 @@ static void test_puts(void **state)
     assert_memory_equal(reach + REACH - 3, "\1\2\3\0", 4);
     run(100000);
     uint32_t until = dgram_acked_until(peer_of(LIAR)->conn, AQI_DGRAM_COMMAND);
-    /* One byte too many: nothing is written; the refusal goes out before it is acknowledged. */
+    /* One byte too many: nothing is written, and the refusal is sent before the put is
+     * acknowledged. */
     assert_false(put(77, REACH - 3, 4, 0));
     run(100000);
     assert_int_equal(reach[REACH], 0);
     assert_true(has_sent(DGRAM_REFUSED, 77, &record));
     assert_int_equal(dgram_acked_until(peer_of(LIAR)->conn, AQI_DGRAM_COMMAND), until);
-    /* So many may wait for that; what comes then is to come again. */
+    /* DGRAM_HELD packets may wait for that; any more must be retransmitted. */
     for (uint32_t i = 1; i < DGRAM_HELD; i++) {
         begin(LIAR, DGRAM_NUMBERED);
         add((struct dgram_record){.kind = DGRAM_PUT, .id = 77 + i, .where = 1}, 8);
@@ -255,7 +255,7 @@ static void test_answers(void **state)
     assert_true(answer(LIAR, id, UINT64_MAX, 2));
     assert_true(answer(LIAR, id, 0, LEN + 1));
     assert_true(answer(LIAR, id, LEN - 3, 4));
-    /* Another's, or of nothing: ignored. */
+    /* Answers from another peer, or to no operation, are ignored. */
     assert_false(answer(FRIEND, id, 0, LEN));
     assert_false(answer(LIAR, id + 1, 0, LEN));
     begin(FRIEND, DGRAM_NUMBERED);
@@ -264,7 +264,8 @@ static void test_answers(void **state)
     for (size_t i = 0; i < sizeof(got); i++)
         assert_int_equal(got[i], 0x55);
     assert_int_equal(world.completed, 0);
-    /* As much as was asked for in all, though some of it twice; then it is complete. */
+    /* The get completes when as many bytes as requested have arrived, even if some arrived twice.
+     */
     assert_false(answer(LIAR, id, LEN - 3, 3));
     assert_memory_equal(got + 8 + LEN - 3, "\1\2\3\x55", 4);
     assert_true(answer(LIAR, id, 0, LEN - 2));
@@ -308,7 +309,7 @@ static void test_numbers(void **state)
     assert_true(message_with(base, AQI_DGRAM_RECEIVED));
     assert_int_equal(seen->base, base + 1);
     assert_int_equal(world.delivered, 2);
-    /* Acknowledged before it was sent. */
+    /* Acknowledgements of packets never sent. */
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         begin(LIAR, 0);
         forged.head.ack[c] = peer_of(LIAR)->conn->tx[c].next + 1;
@@ -320,7 +321,7 @@ static void test_numbers(void **state)
     close_world();
 }
 
-/* The 16th packet is acknowledged at once, those before it after a while. */
+/* The 16th packet is acknowledged at once, earlier ones after a delay. */
 static void test_when_acknowledged(void **state)
 {
     enum { UNACKED = 16 };
@@ -370,7 +371,7 @@ static void test_not_closed(void **state)
     close_world();
 }
 
-/* The latest of the transmissions that have come; the numbers wrap. */
+/* The latest transmission received; the numbers wrap. */
 static void test_order(void **state)
 {
     static const struct {
@@ -389,7 +390,7 @@ static void test_order(void **state)
     close_world();
 }
 
-/* Those that send bulk share the room that the port has. */
+/* Peers that send bulk share the port's room. */
 static void test_who_is_active(void **state)
 {
     (void)state;
@@ -462,7 +463,7 @@ static bool request(uint32_t from, enum aqi_dgram_counter counter)
     return come(counter, false) != 0;
 }
 
-/* A pool of 16, at most 8 for each peer: one that wants them all leaves the other its part. */
+/* A pool of 16 with 8 for each peer: a peer that wants all of it leaves the other its share. */
 static void test_pool(void **state)
 {
     enum { POOL = 16, LEAST = 8 };
@@ -480,7 +481,7 @@ static void test_pool(void **state)
     assert_int_equal(world.requests, POOL);
     assert_int_equal(dgram->kept_count, 0);
     assert_int_equal(peer_of(LIAR)->held, 0);
-    /* Now that both wait, neither gets more than its part. */
+    /* Now that both wait, neither gets more than its share. */
     for (unsigned i = 0; i < LEAST; i++)
         assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
     assert_int_equal(dgram->wanting, 1);
@@ -488,7 +489,8 @@ static void test_pool(void **state)
     assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
     assert_int_equal(dgram->wanting, 2);
     assert_int_equal(peer_of(LIAR)->held, LEAST);
-    /* The last place is for the one that has waited longest, though it may not have it now. */
+    /* The last place is for the peer that has waited longest, even though it may not take it now.
+     */
     for (unsigned i = 1; i < LEAST; i++)
         assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
     assert_int_equal(dgram->wanting, 1);
@@ -507,7 +509,7 @@ static void test_pool(void **state)
     close_world();
 }
 
-/* Of one place the turns go round, whatever the numbers of the peers. */
+/* Peers take turns in a pool of one place, whatever their ids. */
 static void test_turns(void **state)
 {
     (void)state;
@@ -520,7 +522,7 @@ static void test_turns(void **state)
         assert_true(request(first, AQI_DGRAM_DROP_POOL));
         assert_true(request(second, AQI_DGRAM_DROP_POOL));
         assert_int_equal(dgram_receive_kept(dgram), 1);
-        assert_true(request(second, AQI_DGRAM_DROP_POOL)); /* the other waits for longer */
+        assert_true(request(second, AQI_DGRAM_DROP_POOL)); /* the other one has waited longer */
         assert_true(request(first, AQI_DGRAM_RECEIVED));
         assert_int_equal(dgram_receive_kept(dgram), 1);
         assert_true(request(first, AQI_DGRAM_DROP_POOL));
@@ -551,7 +553,7 @@ static bool slice(uint64_t total, uint64_t offset, const unsigned char *bytes, s
     return refuses();
 }
 
-/* The packet that was forged last, but without the MAC; with what is in its head. */
+/* The packet that was forged last, with its head but without its MAC. */
 static size_t image_of(unsigned char *image)
 {
     memcpy(forged.bytes, &forged.head, sizeof(forged.head));
@@ -567,7 +569,7 @@ static size_t image_of_message(unsigned char *image)
     return image_of(image);
 }
 
-/* In any order, repeatedly, and cut otherwise. */
+/* Slices in any order, repeated, and cut differently. */
 static void test_slices(void **state)
 {
     unsigned char image[PACKET];
@@ -585,7 +587,7 @@ static void test_slices(void **state)
     assert_false(slice(len, 0, image, 48));
     assert_int_equal(world.delivered, 1);
     assert_int_equal(reach[0], 1);
-    /* Once more: it is acknowledged again. */
+    /* Repeated as a whole: it is acknowledged again. */
     uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);
     assert_false(slice(len, 0, image, 64));
     assert_false(slice(len, 64, image + 64, len - 64));
@@ -615,21 +617,21 @@ static void test_bounds_of_slices(void **state)
                               .where = UINT64_C(64) << 32},
         16);
     assert_true(refuses());
-    begin(LIAR, DGRAM_NUMBERED); /* it has no number of its own */
+    begin(LIAR, DGRAM_NUMBERED); /* slices have no numbers of their own */
     add((struct dgram_record){.kind = DGRAM_SLICE, .where = UINT64_C(64) << 32}, 16);
     assert_true(refuses());
     assert_int_equal(world.delivered + world.lost, 0);
     close_world();
 }
 
-/* A packet with a number, as any other: no handshake, nor slices in slices. */
+/* Slices make a packet with a number like any other: not a handshake, nor slices in slices. */
 static void test_what_slices_make(void **state)
 {
     unsigned char image[PACKET], other[PACKET];
     (void)state;
     open_world(false);
     size_t len = image_of_message(image);
-    assert_false(slice(len, 0, image, 32)); /* a slice of another packet is forgotten, */
+    assert_false(slice(len, 0, image, 32)); /* forgotten when another packet begins, */
     begin(LIAR, 0);
     add((struct dgram_record){.kind = DGRAM_SLICE, .id = 8, .where = (uint64_t)len << 32}, 32);
     assert_false(refuses());

@@ -1,5 +1,5 @@
-/* The search for what a path carries: every size is found, in few rounds; packets that are lost
- * make it longer, and hardly ever smaller. */
+/* Twin of search.c: every size is found, in few rounds; losses make the search longer, and its
+ * result hardly ever smaller. */
 #include "dgram/search.h"
 
 #include "dgram/dgram.h"
@@ -19,13 +19,13 @@ static unsigned dice(unsigned sides)
 
 struct path {
     unsigned carries; /* bytes */
-    unsigned loss;    /* of 1000 packets and of 1000 answers */
-    unsigned refused; /* of 1000 packets do not leave */
-    bool stuck;       /* those that it does not carry never do */
-    size_t bytes;     /* that were sent */
+    unsigned loss;    /* in 1/1000, of packets and of answers */
+    unsigned refused; /* in 1/1000: packets that do not leave */
+    bool stuck;       /* packets that the path does not carry never leave */
+    size_t bytes;     /* sent */
 };
 
-/* One round. */
+/* Play one round. */
 static enum dgram_verdict play(struct dgram_search *search, struct path *path)
 {
     uint16_t sizes[DGRAM_SEARCH_SIZES], left = 0;
@@ -47,7 +47,7 @@ static enum dgram_verdict play(struct dgram_search *search, struct path *path)
     return dgram_search_judge(search);
 }
 
-/* Rounds until it is found, and what. */
+/* Search until the size is found; returns the number of rounds. */
 static unsigned find(uint16_t largest, struct path *path, uint16_t *found)
 {
     struct dgram_search search = {0};
@@ -101,7 +101,7 @@ static void losses_make_it_longer(void **state)
     }
 }
 
-/* A buffer that is full takes none, or some of them; one that never takes large ones, too. */
+/* A full buffer takes none of the packets, or some; another never takes large ones. */
 static void what_does_not_leave_is_as_good_as_lost(void **state)
 {
     (void)state;
@@ -136,23 +136,23 @@ static void long_rounds_become_short(void **state)
     assert_int_equal(dgram_search_sizes(&search, sizes), DGRAM_SEARCH_SIZES);
     for (unsigned i = 0; i < 5; i++) {
         assert_false(search.crowded);
-        dgram_search_sent(&search, true); /* and none of it passes */
+        dgram_search_sent(&search, true); /* and nothing passes */
         assert_int_equal(dgram_search_judge(&search), DGRAM_SILENT);
     }
     assert_true(search.crowded);
     assert_int_equal(dgram_search_sizes(&search, sizes), 2);
     assert_int_equal(sizes[1], 576);
 
-    search = (struct dgram_search){0}; /* or some of it does not even leave */
+    search = (struct dgram_search){0}; /* or some packets do not even leave */
     dgram_search_begin(&search, 1472, 0);
     dgram_search_sent(&search, false);
-    assert_false(search.crowded); /* what passes still belongs to the long round */
+    assert_false(search.crowded); /* answers still belong to the long round */
     dgram_search_passed(&search, 1232);
     assert_int_equal(dgram_search_judge(&search), DGRAM_GO_ON);
     assert_true(search.crowded);
 }
 
-/* Nothing passes, such as to a host that is down: that is no small path. */
+/* If nothing passes, as with a host that is down, the path is not known to be small. */
 static void silence_says_nothing(void **state)
 {
     (void)state;
@@ -164,7 +164,7 @@ static void silence_says_nothing(void **state)
     path.carries = 1400;
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(play(&search, &path), DGRAM_GO_ON);
-    path.carries = 100; /* what was known is still true, and too little */
+    path.carries = 100; /* what was known still holds, but not enough passes */
     for (unsigned i = 0; i < 7; i++)
         assert_int_equal(play(&search, &path), DGRAM_SILENT);
     path.carries = 1400;
@@ -172,7 +172,7 @@ static void silence_says_nothing(void **state)
         assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     assert_int_equal(play(&search, &path), DGRAM_FOUND);
     assert_int_equal(search.small, 1392);
-    assert_int_equal(play(&search, &path), DGRAM_FOUND); /* once more, after a new beginning */
+    assert_int_equal(play(&search, &path), DGRAM_FOUND); /* again; then after beginning anew */
     dgram_search_begin(&search, 1472, 0);
     assert_int_equal(search.small, 1392);
     dgram_search_begin(&search, 1472, 1);
@@ -181,7 +181,7 @@ static void silence_says_nothing(void **state)
     assert_int_equal(search.largest, 1024);
 }
 
-/* The route changes while the search goes on, and sizes that have passed no longer do. */
+/* The route changes during the search, and sizes that have passed no longer do. */
 static void path_shrinks_during_the_search(void **state)
 {
     (void)state;
@@ -191,7 +191,7 @@ static void path_shrinks_during_the_search(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     path.carries = 640;
-    for (unsigned i = 0; i < 8; i++) /* rounds of half a second: some of the peer's patience */
+    for (unsigned i = 0; i < 8; i++) /* rounds of half a second: part of the peer's patience */
         assert_int_equal(play(&search, &path), DGRAM_SILENT);
     assert_int_equal(play(&search, &path), DGRAM_GO_ON);
     unsigned rounds = 0;

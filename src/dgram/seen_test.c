@@ -1,4 +1,4 @@
-/* Twin of seen.c: numbers in any order, also across the end of the numbers, against an array. */
+/* Twin of seen.c: numbers in any order, also where they wrap, checked against an array. */
 #include "dgram/seen.h"
 
 #include <setjmp.h>

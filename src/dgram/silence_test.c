@@ -1,4 +1,4 @@
-/* Two engines and a wire that can be cut: what is said of a peer that does not answer. */
+/* Two engines and a wire that can be cut: reports about a peer that does not answer. */
 #include "dgram/pair_test.h"
 
 static void begin(void)
@@ -6,7 +6,7 @@ static void begin(void)
     pair_open(1, 10 * SECOND, 1);
 }
 
-/* So often was it said that the other does not answer, always after the five seconds. */
+/* Silence was reported this many times, and only after the five seconds. */
 static void expect_silent(unsigned times)
 {
     assert_int_equal(net.silent[0], 0);
@@ -14,7 +14,7 @@ static void expect_silent(unsigned times)
     assert_true(times == 0 || net.waited >= 5 * SECOND);
 }
 
-/* The user is warned, and then it is lost; also where only small packets pass. */
+/* The user is warned, then the peer is lost; also if only small packets pass. */
 static void test_never_reached(void **state)
 {
     (void)state;
@@ -25,7 +25,7 @@ static void test_never_reached(void **state)
         assert_int_equal(say(0, 0), AQ_OK);
         run(49 * SECOND / 10);
         expect_silent(0);
-        net.now += 100 * SECOND; /* it was stopped, and did not wait */
+        net.now += 100 * SECOND; /* the process was stopped, so it did not wait */
         run(9 * SECOND / 10);
         expect_silent(1);
         run(3 * SECOND);
@@ -39,7 +39,7 @@ static void test_never_reached(void **state)
     }
 }
 
-/* A peer that was reached once is not lost, even if it is connected to anew. */
+/* A peer that was reached once is never lost, even if it must be connected again. */
 static void test_silent_later(void **state)
 {
     struct aqi_dgram_peer_info info;
@@ -64,7 +64,7 @@ static void test_silent_later(void **state)
     }
 }
 
-/* Nothing is said where nothing is asked, however long; nor of gaps in which answers come. */
+/* Nothing is reported while no answer is due, however long, nor in gaps between answers. */
 static void test_not_silent(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /*
- * Sending: memory of the program is read where the hook says; while it can be read nowhere, the
- * connection lives on and all else is sent. And which packets leave together.
+ * Sending: memory of the program is read where the hook says; while it cannot be read the
+ * connection stays alive and everything else is sent. Also, which packets leave together.
  */
 #include "dgram/pair_test.h"
 

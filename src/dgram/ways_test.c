@@ -1,7 +1,7 @@
-/* Two engines on two networks that may each be cut: the ways that they take. */
+/* Two engines and two networks, either of them cut at times: the ways that they use. */
 #include "dgram/pair_test.h"
 
-/* By which network an end sends to the other; NETWORKS: it is not connected. */
+/* The network by which an end sends to the other; NETWORKS: it is not connected. */
 static unsigned way_of(unsigned from)
 {
     struct aqi_dgram_peer_info info;
@@ -9,7 +9,7 @@ static unsigned way_of(unsigned from)
     return info.connected ? info.addr.bytes[1] : NETWORKS;
 }
 
-/* The first, unless nothing comes that way, or only what is small. */
+/* By the first network, unless nothing passes there, or only small packets. */
 static void test_connects(void **state)
 {
     static const struct {
@@ -32,7 +32,7 @@ static void test_connects(void **state)
     }
 }
 
-/* Both ways, whichever side has something to send. */
+/* There and back again, whichever side has something to send. */
 static void test_moves(void **state)
 {
     (void)state;
@@ -53,7 +53,7 @@ static void test_moves(void **state)
         assert_int_equal(net.came[0] + net.came[1], 3);
         assert_int_equal(way_of(0), 0);
         assert_int_equal(way_of(1), 0);
-        /* A replay of what was said then leads nowhere. */
+        /* A replayed MOVE has no effect. */
         assert_int_not_equal(net.move.len, 0);
         aqi_dgram_input(net.end[1], net.move.bytes, net.move.len, true, 0, net.now);
         assert_int_equal(way_of(1), 0);
@@ -62,8 +62,8 @@ static void test_moves(void **state)
 }
 
 /*
- * To a network for which packets are too large it moves if no other answers for longer; what is
- * under way arrives in slices, and the next packets are smaller.
+ * It moves to a network for which the packets are too large if no other answers for longer; packets
+ * in flight arrive in slices, and later ones are smaller.
  */
 static void test_moves_to_smaller(void **state)
 {
@@ -89,7 +89,7 @@ static void test_moves_to_smaller(void **state)
     }
 }
 
-/* If its own comes back before, it stays. */
+/* If its own network recovers before that, it stays. */
 static void test_stays(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void test_stays(void **state)
     pair_close();
 }
 
-/* A connection that is idle is closed over the way that is left, and the next one made. */
+/* An idle connection is closed over the remaining way, and the next one made over it. */
 static void test_closes(void **state)
 {
     (void)state;
@@ -127,7 +127,7 @@ static void test_closes(void **state)
     pair_close();
 }
 
-/* Whatever is cut and when, as long as one of them is not: each message comes once. */
+/* Whichever network is cut and when, as long as the other is not: each message arrives once. */
 static void test_any_cuts(void **state)
 {
     (void)state;
