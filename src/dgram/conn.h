@@ -156,7 +156,7 @@ struct dgram_conn {
     uint64_t accepted_at;        /* when we last did */
     bool agreed;                 /* it is settled that the path does not carry the largest packet */
     struct dgram_search search;  /* for the largest packet that the path carries: by the initiator,
-                                    and later by a side whose large packets no longer arrive */
+                                  * and later by a side whose large packets no longer arrive */
     uint32_t searches;           /* shrink.c: number of the latter so far */
     bool searching;              /* shrink.c: one is running */
     struct dgram_slices *slices; /* NULL: no slice has arrived */
@@ -178,7 +178,7 @@ struct dgram_conn {
     uint8_t tails;               /* tail probes sent since something was last acknowledged */
     bool doubt_of_tail;          /* the retransmission in doubt was a tail probe */
     uint64_t doubt, doubt_until; /* ns that the answer took if the retransmission was needless; 0:
-                                    none is in doubt */
+                                  * none is in doubt */
     bool gap;                    /* something is missing or withheld: acknowledge selectively */
     bool turn;                   /* on DATA: bulk's turn, else that of messages */
     bool untimed;                /* some packets in flight were sent at an unknown time */

@@ -64,7 +64,7 @@ struct aqi_dgram_config {
     uint64_t rto_min, rto_max;
     uint64_t idle_close; /* a connection without traffic is closed; 0: never */
     uint64_t dead_after; /* a peer that owes an acknowledgement, but has been silent for this long,
-                            is lost; 0: never */
+                          * is lost; 0: never */
     uint64_t reach_within; /* a peer that cannot be connected within this time is lost; 0: never */
     uint64_t warn_after;   /* the user is warned of a silent peer after this time; 0: never */
     bool authenticate;     /* each packet has a MAC */

@@ -32,7 +32,7 @@ struct dgram_head {
     uint32_t ack[2]; /* for each channel: all numbers before it have arrived */
     uint16_t room;  /* KB of DATA that may be in flight to the sender of this, see AQI_DGRAM_COST */
     uint16_t delay; /* us from the newest arrival at this host to this packet; UINT16_MAX: more, or
-                       unknown */
+                     * unknown */
     uint16_t order; /* low bits of the number of this transmission on its channel */
     uint8_t flags, version;
 };

@@ -20,7 +20,7 @@ struct dgram_search {
     uint16_t small;    /* the largest size that has passed; 0: none */
     uint16_t ceiling;  /* the smallest that seems not to pass; 0: none but the largest */
     uint8_t rounds;    /* those in which something passed, but not the largest, less those in which
-                          nothing did */
+                        * nothing did */
     uint8_t sure;      /* rounds in a row with nothing left between `small` and the ceiling */
     unsigned silences; /* rounds in a row in which nothing passed */
     bool rough;        /* packets that the path carries were lost, or some could not be sent */

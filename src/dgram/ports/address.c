@@ -8,7 +8,7 @@
 
 enum { FAMILY = 0, PORTS = 1, IP = 5, ETHERNET = IP + 4, WITH_ETHERNET = ETHERNET + 6 };
 
-/* How long the IP address of a family is; 0: there is no such family. */
+/* The length of an IP address of this family; 0: there is no such family. */
 static size_t address_ip_len(unsigned family)
 {
     return family == 4 ? 4 : family == 6 ? 16 : 0;

@@ -8,19 +8,19 @@
 #include "base/inet.h"
 #include "dgram/dgram.h"
 
-/* An address with the port of one channel only, as packets come from. */
+/* Make an address with the port of one channel only, such as a packet comes from. */
 void ports_address_seen(const union aqi_sockaddr *at, enum aqi_dgram_channel channel,
                         struct aqi_dgram_addr *addr);
 
-/* The port, in network order, of the other channel, too. */
+/* Add the port, in network order, of the other channel. */
 void ports_address_add(struct aqi_dgram_addr *addr, enum aqi_dgram_channel channel, in_port_t port);
 
-/* Where a channel of it receives; false: it is no such address, or lacks that port. `scope` is the
- * interface for addresses that are valid on one link only. */
+/* Get the address at which a channel receives. Returns false if `addr` is malformed, or lacks that
+ * port. `scope` is the interface for link-local addresses. */
 bool ports_address_to(const struct aqi_dgram_addr *addr, enum aqi_dgram_channel channel,
                       uint32_t scope, union aqi_sockaddr *at);
 
-/* The Ethernet address may stand behind an IPv4 address: 6 bytes, or NULL. */
+/* An Ethernet address may follow an IPv4 address: 6 bytes, or NULL. */
 void ports_address_add_ethernet(struct aqi_dgram_addr *addr, const uint8_t ethernet[6]);
 const uint8_t *ports_address_ethernet(const struct aqi_dgram_addr *addr);
 

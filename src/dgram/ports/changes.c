@@ -8,13 +8,14 @@
 #include <unistd.h>
 
 enum {
-    CHANGES_BATCH = 64,  /* datagrams in one call */
-    CHANGES_BYTES = 8192 /* of a datagram; of a longer one the end is lost, which is noticed */
+    CHANGES_BATCH = 64,  /* most datagrams read in one call */
+    CHANGES_BYTES = 8192 /* of a datagram; it is noticed if a longer one is truncated */
 };
 
 /* --- the parser ------------------------------------------------------------------------------ */
 
-/* A piece of `need` bytes at least that says how long it is: how much to skip; 0: it is cut off. */
+/* The bytes to skip for an item of `says` bytes by its own account, which needs at least `need`; 0:
+ * it is truncated. */
 static size_t changes_piece(size_t says, size_t need, size_t left)
 {
     if (says < need || says > left) return 0;
@@ -34,7 +35,7 @@ static void changes_take_address(int family, const unsigned char *from, size_t l
     at->any.sa_family = (sa_family_t)family;
 }
 
-/* The address of this side (LOCAL), if it differs from that which names the link (ADDRESS). */
+/* Our own address is LOCAL, if there is one, as ADDRESS is then that of the link's other end. */
 static bool changes_read_address(const unsigned char *bytes, size_t len,
                                  struct ports_change *change)
 {

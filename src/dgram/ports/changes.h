@@ -6,25 +6,25 @@
 
 struct ports_change {
     uint32_t index;        /* of the interface */
-    union aqi_sockaddr at; /* the address that came or went; AF_UNSPEC: none did */
+    union aqi_sockaddr at; /* the address that was added or removed; AF_UNSPEC: none */
 };
 
 enum ports_changes_next {
     PORTS_CHANGES_ONE,
     PORTS_CHANGES_OVER,
-    PORTS_CHANGES_BAD /* what follows cannot be understood */
+    PORTS_CHANGES_BAD /* the rest is malformed */
 };
 
-/* The next change in a datagram, from `*at` on, which moves on; other messages are skipped. */
+/* Get the next change in a datagram, from `*at` on, and advance `*at`; skips other messages. */
 enum ports_changes_next ports_changes_next(const unsigned char *bytes, size_t len, size_t *at,
                                            struct ports_change *change);
 
-/* A socket at which changes are announced; -1: errno says why. */
+/* Open a socket to which changes are announced. Returns -1 with errno set on failure. */
 int ports_changes_open(void);
 
 /*
- * Read what has come, a bounded amount; `concerns` is asked for each change. Returns whether to
- * look at the interfaces: one did, or some were lost or not understood.
+ * Read announcements that have arrived, a bounded number, and call `concerns` for each change.
+ * Returns whether to look at the interfaces: one was of concern, or some were lost or malformed.
  */
 bool ports_changes_read(int fd, bool (*concerns)(void *arg, const struct ports_change *change),
                         void *arg);

@@ -1,6 +1,6 @@
 /*
- * The parser of the kernel's announcements, with messages that are cut off or lie about their
- * lengths; and its socket, in a network namespace of its own.
+ * The parser of the kernel's announcements, with messages that are truncated or lie about their
+ * lengths; and its socket, in a network namespace.
  */
 #include "dgram/ports/changes.h"
 
@@ -57,7 +57,7 @@ static void put_link(uint16_t type, int index)
     put_attribute(IFLA_IFNAME, "wire0000", 8);
 }
 
-/* IPv4, with the other end of a link in front of our own, or behind it. */
+/* Add an IPv4 address, with that of the link's other end before or after our own. */
 static void put_address(uint16_t type, uint32_t index, const char *own, const char *other,
                         bool own_first)
 {
@@ -126,12 +126,12 @@ static void test_messages(void **state)
     assert_int_equal(ports_changes_next(made.bytes, 0, &at, &change), PORTS_CHANGES_OVER);
 }
 
-/* Read a copy of this length to its end; returns how it ends. */
+/* Parse a copy of this length to the end; returns the last result. */
 static enum ports_changes_next read_all(const unsigned char *from, size_t len, unsigned *count)
 {
     struct ports_change change;
     enum ports_changes_next next;
-    unsigned char *copy = malloc(len + 1); /* of its own length, for tools that watch accesses */
+    unsigned char *copy = malloc(len + 1); /* exactly as long, for tools that check accesses */
     size_t at = 0;
     assert_non_null(copy);
     copy = memmove(realloc(copy, len != 0 ? len : 1), from, len);
@@ -157,7 +157,7 @@ static void test_cut_off(void **state)
     }
 }
 
-/* Whatever a length says, in a message and in an attribute. */
+/* Wrong lengths of a message and of an attribute. */
 static void test_lengths_that_lie(void **state)
 {
     static const uint32_t lies[] = {0, 1, 3, 15, 16, 17, 0x7fff, 0xfffc, 0xffff};
@@ -171,7 +171,7 @@ static void test_lengths_that_lie(void **state)
         memcpy(&real, made.bytes + attr, sizeof(real));
         memcpy(made.bytes + attr, &len, sizeof(len));
         enum ports_changes_next next = read_all(made.bytes, made.len, &count);
-        /* One that fits is followed, or not, by others. */
+        /* A length that fits is valid, whether or not others follow. */
         assert_int_equal(next, len >= 4 && len <= 16 ? PORTS_CHANGES_OVER : PORTS_CHANGES_BAD);
         memcpy(made.bytes + attr, &real, sizeof(real));
         memcpy(&head, made.bytes, sizeof(head));
@@ -224,7 +224,7 @@ static void set_lo(bool up)
     close(fd);
 }
 
-/* Exit codes: 77: not allowed; otherwise the check that failed, 0: none. */
+/* Returns the number of the check that failed; 0: none did; 77: it is not permitted. */
 static int in_a_namespace(void)
 {
     const uint32_t lo = 1, none = 0xffff;
@@ -238,7 +238,7 @@ static int in_a_namespace(void)
     if (!ports_changes_read(fd, concerns_index, (void *)(uintptr_t)&lo)) return 3;
     set_lo(false);
     if (ports_changes_read(fd, concerns_index, (void *)(uintptr_t)&none) || asked < 2) return 4;
-    /* More than it takes: nothing of what is left concerns us, but something else may have. */
+    /* More than the buffer holds: nothing left in it concerns us, but something lost may. */
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)) != 0) return 5;
     for (unsigned i = 0; i < 100; i++)
         set_lo(i % 2 == 0);

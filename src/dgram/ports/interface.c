@@ -104,7 +104,7 @@ static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
     return best;
 }
 
-/* `text` as an address; false: it is none. */
+/* Parse `text` as an address. Returns false if it is none. */
 static bool interface_parse(const char *text, union aqi_sockaddr *address)
 {
     memset(address, 0, sizeof(*address));
@@ -115,7 +115,7 @@ static bool interface_parse(const char *text, union aqi_sockaddr *address)
     return address->any.sa_family != AF_UNSPEC;
 }
 
-/* Our address in packets to one of theirs; an errno, or 0. Nothing is sent. */
+/* Find our address in packets to `to`, without sending any. Returns 0 or an errno. */
 static int interface_source(const struct sockaddr *to, socklen_t to_len, union aqi_sockaddr *source)
 {
     int fd = socket(to->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -331,9 +331,9 @@ enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
         if (state >= best || !interface_is_of(i, address)) continue;
         best = state;
         snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
-        name[strcspn(name, ":")] = '\0'; /* of an address with a label */
+        name[strcspn(name, ":")] = '\0'; /* without the label of an address */
     }
-    /* One that is down has lost its IPv6 addresses, too. */
+    /* An interface that is down has lost its IPv6 addresses, too: look for its name. */
     for (const struct ifaddrs *i = all; i != NULL && best == PORTS_INTERFACE_GONE; i = i->ifa_next)
         if ((i->ifa_flags & IFF_UP) == 0 && strcmp(i->ifa_name, name) == 0)
             best = PORTS_INTERFACE_DOWN;

@@ -10,16 +10,16 @@
 struct ports_interface {
     char name[IF_NAMESIZE];
     uint32_t index;
-    unsigned flags;             /* IFF_ */
+    unsigned flags;             /* IFF_ flags */
     union aqi_sockaddr address; /* the port is 0 */
     size_t mtu;
-    size_t mtu_towards; /* what carries packets to `towards`: loopback's, if that is this host */
+    size_t mtu_towards; /* that for packets to `towards`: loopback's, if that is this host */
 };
 
 /*
- * The interface of that name or address; without one, that which routes to `towards`; without
- * either, the first that leads anywhere: up, and neither loopback nor what containers are bridged
- * with; else loopback. A host that is itself `towards` gets the interface with that address.
+ * Find the interface of the name or address `wanted`; without one, that which routes to `towards`;
+ * without either, the best that leads anywhere: up, and neither loopback nor a bridge for
+ * containers; else loopback. If `towards` is this host, it is the interface with that address.
  *
  * @return AQ_EINVAL   There is no such interface or host, or it is down, or has no address.
  * @return AQ_ENOTSUP  No interface is up.
@@ -27,19 +27,19 @@ struct ports_interface {
 aq_status ports_interface_find(const char *wanted, const char *towards,
                                struct ports_interface *found);
 
-/* Addresses of other interfaces that may lead to other hosts, of the family of `first`, the best
- * first; how many, up to `most`. */
+/* Get the addresses of other interfaces that may lead to other hosts, of the family of `first`, the
+ * best first. Returns their number, at most `most`. */
 unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
                                 unsigned most);
 
 /*
- * Whether only loopback can be used, though an interface that may lead to other hosts is up and has
- * a carrier: the kernel says a little later that it runs, and addresses may come later still. Then
- * `*name` is that interface.
+ * Whether only loopback can be used yet, though an interface that may lead to other hosts is up and
+ * has a carrier: the kernel marks it running a little later, and addresses may come later still.
+ * Then `name` is that of the interface.
  */
 bool ports_interface_is_coming(char name[IF_NAMESIZE]);
 
-/* Whether the kernel has a route to `to` now. `*source`: our address in packets that go there. */
+/* Whether the kernel has a route to `to` now. `*source`: our address in packets to it. */
 bool ports_interface_route(const struct aqi_dgram_addr *to, union aqi_sockaddr *source);
 
 /* The name of the interface with this address, whatever the port; "" if there is none. */
@@ -53,23 +53,23 @@ enum ports_interface_state {
 };
 
 /*
- * The state of the interface with this address, of those in the list; with 0.0.0.0 or [::] of the
- * best one but loopback. `name` receives its name; before, it is the former one's, or "".
+ * The state of the interface in the list that has this address; for 0.0.0.0 or [::], of the best
+ * one except loopback. `name` is set to its name; on entry it is the previous one, or "".
  */
 enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
                                                  const union aqi_sockaddr *address,
                                                  char name[IF_NAMESIZE]);
 
-/* Whether it is 0.0.0.0 or [::]; whether both are the same, whatever the port. */
+/* Whether an address is 0.0.0.0 or [::]; whether two are the same, regardless of ports. */
 bool ports_interface_is_all(const union aqi_sockaddr *address);
 bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b);
 
-/* Then nothing passes between processes of this host, whatever their addresses. */
+/* While it is down nothing passes between processes of this host, whatever their addresses. */
 bool ports_interface_loopback_is_down(void);
 
 /*
- * Bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
- * `wanted` (0: what is best), as a multiple of 16.
+ * Get the bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
+ * `wanted` (0: the best size), rounded down to a multiple of 16.
  *
  * @return AQ_EINVAL  That is less than AQI_DGRAM_LEAST_PACKET.
  */

@@ -1,5 +1,5 @@
-/* Which interface a port takes, in a network namespace of its own with the interfaces that it
- * needs; and what becomes of packets that the network does not take. */
+/* The interface that a port uses, tested in a network namespace; and the fate of packets that the
+ * network refuses. */
 #include "dgram/ports/interface.h"
 
 #include "dgram/ports/namespace_test.h"
@@ -25,7 +25,7 @@ static bool runs(const char *name)
     return (request.ifr_flags & IFF_RUNNING) != 0;
 }
 
-/* Both ends of a pair; the kernel tells a little later that they run. */
+/* Bring up both ends of a pair; the kernel marks them running a little later. */
 static void pair_up(const char *a, const char *b)
 {
     char line[64];
@@ -38,7 +38,7 @@ static void pair_up(const char *a, const char *b)
     assert_true(runs(a) && runs(b));
 }
 
-/* Loopback, a bridge with an end, a pair, and one without an address. */
+/* Loopback, an end named like a bridge for containers, and a pair whose net8 has no address. */
 static int set_up(void **state)
 {
     (void)state;
@@ -89,7 +89,7 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
     pair_up("docker0", "veth1");
     assert_finds(NULL, NULL, "lo", "127.0.0.1");
-    /* Interfaces of containers, but only if there is nothing better. */
+    /* Interfaces of containers are used only if there is nothing better. */
     assert_ip("address add 172.17.0.9/16 dev veth1");
     assert_finds(NULL, NULL, "veth1", "172.17.0.9");
     assert_ip("link set net7 up"); /* its other end is down: no carrier */
@@ -132,7 +132,7 @@ static void the_state_of_one(void **state)
     assert_state("10.7.0.1", 0, PORTS_INTERFACE_UP, name);
     assert_state("fd07::1", 0, PORTS_INTERFACE_UP, six);
     assert_string_equal(six, "net7");
-    /* Addresses that are valid on one link only may be those of several. */
+    /* Link-local addresses may be the same on several links. */
     assert_ip("address add fe80::7/64 dev net7 nodad");
     assert_state("fe80::7", if_nametoindex("net7"), PORTS_INTERFACE_UP, none);
     none[0] = '\0';
@@ -150,7 +150,7 @@ static void the_state_of_one(void **state)
     assert_state("10.7.0.5", 0, PORTS_INTERFACE_GONE, name);
 }
 
-/* Of all but loopback, the best. */
+/* The best state of all interfaces but loopback. */
 static void the_state_of_all(void **state)
 {
     char name[IF_NAMESIZE] = "";
@@ -166,7 +166,7 @@ static void the_state_of_all(void **state)
     assert_state("::", 0, PORTS_INTERFACE_UP, name);
 }
 
-/* The addresses announced with several networks; one where an interface is named. */
+/* With several networks all addresses are announced, but only one if an interface is named. */
 static void all_that_lead_to_others(void **state)
 {
     struct ports_interface found;
@@ -204,7 +204,7 @@ static void all_that_lead_to_others(void **state)
     ports_address_seen(&at, AQI_DGRAM_COMMAND, &away);
     assert_true(ports_interface_route(&away, &source));
     assert_int_equal(source.v4.sin_addr.s_addr, found.address.v4.sin_addr.s_addr);
-    at.v4.sin_addr.s_addr = htonl(0x0a090002); /* no route, and no default one */
+    at.v4.sin_addr.s_addr = htonl(0x0a090002); /* no route, not even a default one */
     ports_address_seen(&at, AQI_DGRAM_COMMAND, &away);
     assert_false(ports_interface_route(&away, &source));
 }
@@ -234,15 +234,15 @@ static void towards_a_host_the_routes_decide(void **state)
     pair_up("docker0", "veth1");
     assert_finds(NULL, "10.7.0.2", "net7", "10.7.0.1");
     assert_finds(NULL, "fd07::2", "net7", "fd07::1");
-    assert_finds(NULL, "172.17.0.5", "docker0", "172.17.0.1"); /* asked for */
-    /* This host by one of its addresses: where others reach it, too. */
+    assert_finds(NULL, "172.17.0.5", "docker0", "172.17.0.1"); /* explicitly asked for */
+    /* This host by one of its addresses: the interface at which others reach it, too. */
     assert_finds(NULL, "10.7.0.1", "net7", "10.7.0.1");
     assert_finds(NULL, "localhost", "lo", "127.0.0.1");
     assert_says(NULL, "192.0.2.1", AQ_EINVAL, "no interface leads to host \"192.0.2.1\"");
     assert_says(NULL, "no host", AQ_EINVAL, "host \"no host\" is not known");
 }
 
-/* A system made by debootstrap has no /etc/hosts, and here are no name servers. */
+/* A system made by debootstrap has no /etc/hosts, and there are no name servers here. */
 static void loopback_needs_no_name(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void a_packet_fits_the_mtu(void **state)
     assert_non_null(strstr(text, "packets of interface net7 (MTU 603) carry 575 bytes, and 576"));
 }
 
-/* Loopback carries what a host sends to its own addresses. The peers of a job may be elsewhere. */
+/* Loopback carries packets to a host's own addresses. The peers of a job may be elsewhere. */
 static void packets_to_this_host_are_large(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void what_the_network_refuses_is_lost(void **state)
     assert_non_null(strstr(text, strerror(ENETUNREACH)));
     assert_non_null(strstr(text, "see \"ip route get\" for the address"));
     assert_null(strstr(text + 1, "packets to"));
-    /* Others are reached as before. */
+    /* Others can still be reached. */
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, 0, 15, 3968, 3968));
     packet_await(b, arrivals, 15);
@@ -355,8 +355,8 @@ static void what_the_network_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
-/* The end of a pair says that it has no room for what the other end does not take: that is lost,
- * and smaller packets pass. Older kernels say nothing. */
+/* One end of a pair reports no room for packets that the other end does not take: they are lost,
+ * and smaller ones pass. Older kernels report nothing. */
 static void what_the_other_end_refuses_is_lost(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void what_the_other_end_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
-/* A port, and an address behind the wire at which there is no port. */
+/* Open a port, and another whose address is then moved behind the wire, where nothing answers. */
 static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
 {
     assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),
@@ -396,8 +396,8 @@ static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
     assert_ip("address del 10.7.0.77/32 dev net8");
 }
 
-/* Packets to a host that does not answer wait, and fill the socket's buffer: nothing is lost by
- * that, and when the host is known all goes on. */
+/* Packets to a host that does not answer wait, and fill the socket's buffer: none are lost by that,
+ * and when the host is known sending continues. */
 static void what_finds_no_room_is_not_sent(void **state)
 {
     (void)state;

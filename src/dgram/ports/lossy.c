@@ -1,5 +1,5 @@
-/* A port around another one that loses, repeats, delays and alters packets, always the same ones
- * for a seed and a sequence of packets. */
+/* A port around another one that loses, repeats, delays and alters packets: always the same ones
+ * for the same seed and sequence of packets. */
 #include "base/fail.h"
 #include "base/iov.h"
 #include "base/spin.h"
@@ -10,13 +10,13 @@
 #include <string.h>
 
 enum {
-    HELD = 32,    /* packets at once */
-    DELAY = 8,    /* packets that may overtake one */
-    PATIENCE = 64 /* calls of receive until all held packets go */
+    HELD = 32,    /* most packets held back at once */
+    DELAY = 8,    /* most packets that overtake one */
+    PATIENCE = 64 /* calls of receive until all held packets are released */
 };
 
 struct held {
-    unsigned wait; /* for so many packets; 0: free */
+    unsigned wait; /* packets to wait for; 0: this entry is free */
     enum aqi_dgram_channel channel;
     struct aqi_dgram_addr to;
     size_t len;
@@ -27,12 +27,12 @@ struct lossy_port {
     struct aqi_port port;
     struct aqi_port *inner;
     struct aqi_port_weather weather;
-    struct aqi_spin lock; /* of what follows */
+    struct aqi_spin lock; /* protects the following */
     uint64_t random;
     unsigned holding, idle;
     struct held held[HELD];
-    _Atomic uint64_t lost;  /* since the inner port had no room for the rest of a burst */
-    unsigned char *altered; /* a packet; those that are held lie behind it */
+    _Atomic uint64_t lost;  /* packets, since the inner port had no room for the rest of a burst */
+    unsigned char *altered; /* memory of one packet, followed by that of held ones */
     struct aqi_port_ops ops;
 };
 
@@ -71,7 +71,7 @@ static void lossy_release(struct lossy_port *self, struct held *held)
     (void)lossy_pass_one(self, held->channel, &held->to, held->bytes, held->len);
 }
 
-/* So many packets were sent: some that were held go behind them. */
+/* `packets` packets were sent: release held ones that are due. */
 static void lossy_age(struct lossy_port *self, unsigned packets)
 {
     for (unsigned i = 0; i < HELD && self->holding > 0; i++) {
@@ -91,7 +91,7 @@ static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
     struct held *held = self->held;
     while (held->wait > 0)
         held++;
-    held->wait = 2 + (unsigned)wait; /* it is itself the first that is sent */
+    held->wait = 2 + (unsigned)wait; /* this packet is the first to count */
     held->channel = channel;
     held->to = *to;
     held->len = aqi_iov_gather(iov, niov, held->bytes);
@@ -99,7 +99,7 @@ static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
     self->idle = 0;
 }
 
-/* A packet that does not simply pass; false: no room. */
+/* Deal with a packet that does not simply pass. Returns false if there is no room. */
 static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram_channel channel,
                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                          size_t len)
@@ -121,7 +121,7 @@ static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram
     return lossy_pass_one(self, channel, to, self->altered, len);
 }
 
-/* How many of the packets were dealt with before there was no room. */
+/* Returns how many of the packets were dealt with before there was no room. */
 static unsigned lossy_send_all(struct lossy_port *self, enum aqi_dgram_channel channel,
                                const struct aqi_dgram_addr *to, struct ports_slices at,
                                size_t segment, unsigned packets)
@@ -130,7 +130,7 @@ static unsigned lossy_send_all(struct lossy_port *self, enum aqi_dgram_channel c
     size_t len;
     for (unsigned done = 0;; done++) {
         enum fate fate = PASS;
-        unsigned run = 0; /* of packets that pass, together */
+        unsigned run = 0; /* of packets that pass */
         while (done + run < packets && (fate = lossy_fate(self)) == PASS)
             run++;
         unsigned n = ports_slice(&at, run * segment, pieces, &len);
@@ -155,7 +155,7 @@ static bool lossy_send(struct aqi_port *port, enum aqi_dgram_channel channel,
     if (done > 0)
         atomic_fetch_add_explicit(&self->lost, packets - done, memory_order_relaxed);
     else
-        self->random = random; /* it comes again */
+        self->random = random; /* the burst will be sent again */
     lossy_age(self, done);
     aqi_spin_unlock(&self->lock);
     return done > 0;

@@ -1,6 +1,6 @@
 /*
- * The port that loses packets: as many as it is set to, always the same ones for a seed, and those
- * that it lets pass are whole.
+ * The port that loses packets: it loses as many as configured, always the same ones for a seed, and
+ * those that it passes are whole.
  */
 #include "dgram/ports/port_test.h"
 
@@ -32,7 +32,7 @@ static void end(struct run *run)
     free(run->arrivals);
 }
 
-/* Send all packets in bursts of that many, and receive what comes. */
+/* Send all packets in bursts of `burst`, and receive those that arrive. */
 static struct run run_through(const struct aqi_port_weather *weather, unsigned burst)
 {
     struct run run = begin(weather);
@@ -41,7 +41,7 @@ static struct run run_through(const struct aqi_port_weather *weather, unsigned b
         packet_drain(run.to, run.arrivals);
     }
     struct arrivals none = {0};
-    for (unsigned i = 0; i < 100; i++) /* what is held back goes, even if nothing else does */
+    for (unsigned i = 0; i < 100; i++) /* held packets are released even if nothing is sent */
         assert_int_equal(run.from->ops->receive(run.from, AQI_PORT_DEEP, packet_take, &none), 0);
     packet_drain(run.to, run.arrivals);
     return run;
@@ -63,7 +63,7 @@ static unsigned overtaken(const struct arrivals *arrivals)
     return n;
 }
 
-/* So many of 1000, within five standard deviations. */
+/* `n` of all packets must be `rate` in 1000, within five standard deviations. */
 static void assert_rate(unsigned n, unsigned rate)
 {
     double mean = PACKETS * rate / 1000.0, off = n - mean;
@@ -134,7 +134,7 @@ static void all_are_lost_if_it_says_so(void **state)
     end(&run);
 }
 
-/* An inner port that has room at times only. */
+/* An inner port that has room only at times. */
 static unsigned rooms;
 static bool send_if_room(struct aqi_port *port, enum aqi_dgram_channel channel,
                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
@@ -145,8 +145,8 @@ static bool send_if_room(struct aqi_port *port, enum aqi_dgram_channel channel,
     return aqi_port_socket.send(port, channel, to, iov, niov, segment, packets);
 }
 
-/* A burst that found no room meets the same fate when it comes again; one that found room for a
- * part of it has lost the rest, and says so. */
+/* A burst that finds no room has the same fate when it is sent again; one that finds room only for
+ * a part loses the rest, and counts it. */
 static void without_room_a_burst_comes_again(void **state)
 {
     (void)state;
@@ -161,7 +161,7 @@ static void without_room_a_burst_comes_again(void **state)
     inner->ops = &ops;
     assert_int_equal(aqi_port_lossy(inner, &weather, &run.from), AQ_OK);
     for (uint32_t i = 0; i < 320; i++) {
-        rooms = 0; /* where the packet is to be lost, that needs no room */
+        rooms = 0; /* a packet that is to be lost needs no room */
         bool lost = packet_send(run.from, AQI_DGRAM_DATA, &run.to->address, i, 1, LEN, LEN);
         rooms = 1;
         if (!lost)

@@ -1,5 +1,5 @@
-/* A network inside a process, for tests: ports that find each other in a list, and lose what they
- * have no room for. */
+/* A network inside a process, for tests: ports that find each other in a list, and drop packets
+ * that they have no room for. */
 #ifndef DGRAM_MEMORY_PORT_TEST_H
 #define DGRAM_MEMORY_PORT_TEST_H
 
@@ -19,7 +19,7 @@ static const struct aqi_port_ops memory_port_ops;
 
 enum { MEMORY_PACKET = 8944, MEMORY_ROOM = 4 << 20, MEMORY_BATCH = 64 };
 
-/* Its address. */
+/* The address of a port. */
 struct memory_name {
     uint64_t process, number;
 };
@@ -43,7 +43,7 @@ struct memory_port {
     size_t kept; /* bytes in them */
     int kick;    /* readable while there is something in them, or `refused` */
     bool refused;
-    struct aqi_dgram_addr nobody; /* where it was refused lately */
+    struct aqi_dgram_addr nobody; /* the address that refused last */
     uint64_t dropped;
 };
 
@@ -182,7 +182,7 @@ static bool memory_refused(struct aqi_port *port, struct aqi_dgram_addr *addr)
     return refused;
 }
 
-/* The call that sends it reads it. */
+/* The memory is read in the call that sends. */
 static bool memory_unreadable(struct aqi_port *port)
 {
     (void)port;

@@ -1,7 +1,7 @@
 /*
- * Datagrams to and from a multicast group. What is sent leaves through a connected socket, to
- * which nothing can come; what comes is received at the address of the group, from which the kernel
- * keeps all else away.
+ * Datagrams to and from a multicast group. They are sent through a connected socket, which receives
+ * nothing, and received by a socket bound to the group's address, which the kernel gives nothing
+ * else.
  */
 #include "dgram/ports/multicast.h"
 
@@ -27,7 +27,7 @@ bool ports_multicast_is_group(const union aqi_sockaddr *at)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Loopback carries it, though its flags do not say so. */
+/* Loopback carries multicast, though its flags do not say so. */
 static aq_status multicast_check_interface(const struct ports_multicast *self)
 {
     const char *name = self->interface.name;
@@ -48,7 +48,7 @@ static aq_status multicast_find_interface(struct ports_multicast *self, const ch
     aq_status st = ports_interface_find(wanted, host, &self->interface);
     if (st == AQ_OK) st = multicast_check_interface(self);
     if (st != AQ_OK) return st;
-    /* The length of headers is that of the group's family. */
+    /* The headers are those of the group's family. */
     self->interface.address.any.sa_family = self->group.any.sa_family;
     if (six) self->group.v6.sin6_scope_id = self->interface.index;
     return AQ_OK;
@@ -118,7 +118,8 @@ static aq_status multicast_open_in(struct ports_multicast *self, size_t buffer)
     if (st != AQ_OK) return st;
     bool six = self->group.any.sa_family == AF_INET6;
     ports_options_set(self->in, SOL_SOCKET, SO_REUSEADDR, 1);
-    /* Not what another socket of this host has joined the group for at another interface. */
+    /* Ignore datagrams from other interfaces at which other sockets of this host have joined the
+     * group. */
     ports_options_set(self->in, six ? IPPROTO_IPV6 : IPPROTO_IP,
                       six ? IPV6_MULTICAST_ALL : IP_MULTICAST_ALL, 0);
     (void)ports_options_receive_buffer(self->in, buffer);

@@ -25,10 +25,10 @@ struct ports_multicast {
 };
 
 /*
- * Both descriptors of `multicast` are valid or -1 on failure, too: close it.
+ * Both descriptors of `multicast` are valid or -1 even on failure: close it.
  *
- * @return AQ_EINVAL  The address is not that of a group, or has no port; the interface is not
- *                    there or does not carry multicast.
+ * @return AQ_EINVAL  The address is not that of a group, or has no port; the interface does not
+ *                    exist or does not carry multicast.
  * @return AQ_ESTATE  Another program has the port, and does not share it.
  */
 aq_status ports_multicast_open(struct ports_multicast *multicast,
@@ -36,20 +36,20 @@ aq_status ports_multicast_open(struct ports_multicast *multicast,
 void ports_multicast_close(struct ports_multicast *multicast);
 
 /*
- * Send one datagram. AQ_OK also if it is lost on this host for want of room. Any thread, several
- * at once.
+ * Send one datagram. AQ_OK even if it is lost on this host for lack of room. May be called by
+ * several threads at once.
  *
- * @return AQ_AGAIN  There will be room.
- * @return AQ_ESYS, AQ_EACCESS  It could not leave.
+ * @return AQ_AGAIN  There is no room yet.
+ * @return AQ_ESYS, AQ_EACCESS  It could not be sent.
  */
 aq_status ports_multicast_send(const struct ports_multicast *multicast, const struct iovec *iov,
                                unsigned niov);
-/* The next datagram, up to `size` bytes of it, and its length in `*len`. AQ_AGAIN: there is none.
- * AQ_ESYS: there will be none, as the program has closed the socket; not logged twice. */
+/* Receive the next datagram, up to `size` bytes of it, and its length in `*len`. AQ_AGAIN: there is
+ * none. AQ_ESYS: there will be none, as the program has closed the socket; logged only once. */
 aq_status ports_multicast_receive(const struct ports_multicast *multicast, void *buf, size_t size,
                                   size_t *len);
 
-/* Datagrams that came and found no room. */
+/* Datagrams that arrived and found no room. */
 uint64_t ports_multicast_drops(const struct ports_multicast *multicast);
 
 bool ports_multicast_is_group(const union aqi_sockaddr *at);

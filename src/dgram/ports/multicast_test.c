@@ -1,5 +1,5 @@
-/* Datagrams of groups between the ends of a pair of interfaces, in a network namespace of its own,
- * with IPv4 and IPv6; and what each thing that is missing is said to be. */
+/* Datagrams of groups between the ends of a pair of interfaces, in a network namespace, with IPv4
+ * and IPv6; and the messages if anything is missing. */
 #include "dgram/ports/multicast.h"
 
 #include "dgram/ports/namespace_test.h"
@@ -45,11 +45,11 @@ static void assert_says(const char *group, const char *interface, aq_status stat
     if (strstr(text, what) == NULL) fail_msg("\"%s\" does not say \"%s\"", text, what);
 }
 
-/* The pair net7 and net8, of one host: what leaves by one arrives at the other, too. */
+/* The pair net7 and net8 of one host: what leaves by one also arrives at the other. */
 static int set_up(void **state)
 {
     (void)state;
-    (void)does("sysctl -qw %s", "net.ipv6.conf.default.accept_dad=0"); /* takes time */
+    (void)does("sysctl -qw %s", "net.ipv6.conf.default.accept_dad=0"); /* it takes time */
     assert_ip("link set lo up");
     assert_ip("link add net7 type veth peer name net8");
     assert_ip("address add 10.7.0.1/24 dev net7");
@@ -135,12 +135,12 @@ static void over_ipv4(void **state)
 static void over_ipv6(void **state)
 {
     (void)state;
-    assert_ip("-6 route add ff00::/8 dev lo table local"); /* which has none by itself */
+    assert_ip("-6 route add ff00::/8 dev lo table local"); /* lo has none by default */
     members_get_it("[ff02::1234]:4000", "[ff02::1235]:4000", "[ff02::1234]:4001");
     assert_ip("-6 route del ff00::/8 dev lo table local");
 }
 
-/* It hears what arrives at its interface, not what leaves by another. */
+/* A member receives what arrives at its interface, not what leaves by another. */
 static void the_other_end_gets_it(void **state)
 {
     struct ports_multicast out, in;
@@ -215,7 +215,7 @@ static void what_is_missing_is_said(void **state)
     assert_says("239.255.1.1:4000", "net7", AQ_EINVAL, "interface net7 is down");
 }
 
-/* A program that has not set SO_REUSEADDR. */
+/* Another program has the port, and has not set SO_REUSEADDR. */
 static void a_port_that_is_not_shared(void **state)
 {
     const union aqi_sockaddr any = group_at("0.0.0.0:4000");
@@ -249,7 +249,7 @@ static void without_descriptors(void **state)
     fail_msg("there are enough");
 }
 
-/* A call fails, which is not quiet; another may succeed again. */
+/* A call fails with a message; a later one may succeed again. */
 static void a_firewall(void **state)
 {
     static const char rules[] = "add table ip t; add chain ip t out { type filter hook output "
@@ -271,7 +271,7 @@ static void a_firewall(void **state)
     ports_multicast_close(&out);
 }
 
-/* The program closes what is not its own. */
+/* The program closes the library's descriptor. */
 static void a_closed_socket(void **state)
 {
     struct ports_multicast in;
@@ -286,7 +286,7 @@ static void a_closed_socket(void **state)
     ports_multicast_close(&in);
 }
 
-/* Emulators of other processors lack it. */
+/* Whether IP_MULTICAST_IF works, which emulators of other processors lack. */
 static bool chooses_interface(void)
 {
     const struct ip_mreqn lo = {.imr_ifindex = 1};

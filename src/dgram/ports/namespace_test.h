@@ -1,4 +1,4 @@
-/* A network namespace of a test's own, and the interfaces in it. */
+/* A network namespace for a test, and the interfaces in it. */
 #ifndef PORTS_NAMESPACE_TEST_H
 #define PORTS_NAMESPACE_TEST_H
 
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Run a command with these words in it, quietly; false: it failed. */
+/* Run a command with these words in it, quietly. Returns false if it failed. */
 static inline bool does(const char *format, const char *words)
 {
     char command[256], line[300];
@@ -35,7 +35,7 @@ static inline void assert_ip(const char *words)
     if (!ip(words)) fail_msg("ip %s", words);
 }
 
-/* Enter one in which we are root. */
+/* Enter a network namespace in which we are root. */
 static inline bool namespace_enter(void)
 {
     char map[32];

@@ -1,4 +1,4 @@
-/* For tests of ports: packets that are known by their numbers, and a list of those that came. */
+/* For tests of ports: numbered packets, and a list of those that have arrived. */
 #ifndef PORTS_PORT_TEST_H
 #define PORTS_PORT_TEST_H
 
@@ -13,12 +13,12 @@ enum { PACKETS = 4096 };
 
 struct arrivals {
     unsigned count, altered, misplaced;
-    unsigned times[PACKETS]; /* that each number came */
+    unsigned times[PACKETS]; /* how often each number arrived */
     uint32_t order[PACKETS];
     size_t len[PACKETS];
     enum aqi_dgram_channel channel;
     struct aqi_dgram_addr from;
-    uint64_t waited; /* the latest here */
+    uint64_t waited; /* as reported for the latest packet */
 };
 
 /* The byte at `at` of packet `number`; the number itself comes first. */
@@ -80,7 +80,7 @@ static inline bool packet_send(struct aqi_port *port, enum aqi_dgram_channel cha
     return port->ops->send(port, channel, to, pieces, n, segment, count);
 }
 
-/* Receive until `count` packets have come, or none for 10 s. */
+/* Receive until `count` packets have arrived; fails if none arrives for 10 s. */
 static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals, unsigned count)
 {
     while (arrivals->count < count) {
@@ -93,7 +93,7 @@ static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals
     }
 }
 
-/* Loopback hands over what was sent before the call that sends it returns. */
+/* Receive all packets: loopback delivers before the call that sends returns. */
 static inline void packet_drain(struct aqi_port *port, struct arrivals *arrivals)
 {
     while (port->ops->receive(port, AQI_PORT_DEEP, packet_take, arrivals) != 0)

@@ -5,8 +5,8 @@
 
 #define NOT_ITS_OWN "the program must not close descriptors that are not its own"
 
-/* The kernel reports an error of the network once and clears it. Others stay: a loop until the call
- * succeeds would never end. */
+/* The kernel reports a network error once and clears it. Other errors persist: a loop until the
+ * call succeeds would never end. */
 static const struct ports_receive_error rows[] = {
     {EAGAIN, PORTS_NOTHING, "no packet has come"},
     {ENOMEM, PORTS_NOTHING, "the kernel is short of memory; the packet stays in the queue"},

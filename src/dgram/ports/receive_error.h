@@ -7,14 +7,14 @@
 enum ports_receive_verdict {
     PORTS_NOTHING,  /* nothing to read now: the next look tries again */
     PORTS_REREAD,   /* the call was interrupted: make it again */
-    PORTS_REPORTED, /* what the network said of a packet sent earlier; there may be packets behind
+    PORTS_REPORTED, /* the network's answer to a packet sent earlier; there may be packets behind
                      * it, and details in the error queue */
-    PORTS_DEAF,     /* nothing will be received here: reported to users; */
+    PORTS_DEAF,     /* nothing will be received here: reported to users */
     PORTS_GONE      /* likewise, and that cannot change */
 };
 
 struct ports_receive_error {
-    int error; /* 0: the row of all that have none */
+    int error; /* 0: the row of all errors that have none */
     enum ports_receive_verdict verdict;
     const char *reason;
 };

@@ -1,4 +1,4 @@
-/* Every error that recvmsg may report has a decision of its own, and a reason. */
+/* Every error that recvmsg may report has its own verdict, and a reason. */
 #include "dgram/ports/receive_error.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* recv(2), udp(7), and what ICMP is turned into (icmp_err_convert, tab_unreach). */
+/* recv(2), udp(7), and errors made of ICMP messages (icmp_err_convert, tab_unreach). */
 static const struct {
     int error;
     enum ports_receive_verdict verdict;
@@ -32,7 +32,7 @@ static void each_error_has_its_decision(void **state)
     }
 }
 
-/* An error that is not known may stay: it is logged, and the call is not repeated. */
+/* An unknown error may persist: it is logged, and the call is not repeated. */
 static void all_others_are_told(void **state)
 {
     (void)state;

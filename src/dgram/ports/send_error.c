@@ -6,9 +6,9 @@
 
 #define ROUTE "see \"ip route get\" for the address"
 
-/* Whatever a packet meets is its loss, unless it is certain to go away by itself. So an error that
- * stays, for all packets or for large ones, is met by what meets losses: other sizes are tried,
- * pauses grow, and there is a word about it. */
+/* Any error is a loss, unless it is certain to go away by itself. So an error that persists, for
+ * all packets or for large ones, is handled like losses: other sizes are tried, pauses grow, and
+ * the user is warned. */
 static const struct ports_send_error rows[] = {
     {.error = EINTR,
      .verdict = PORTS_REPEAT,
@@ -22,8 +22,9 @@ static const struct ports_send_error rows[] = {
      .verdict = PORTS_NO_ROOM,
      .stays = true,
      .reason = "the kernel is short of memory"},
-    /* The queue may be full, but the kernel does not say so. The end of a veth pair says the same
-     * of each packet that is larger than the other end's MTU. An AF_XDP ring says it of memory. */
+    /* The queue may be full, but the kernel does not say so. One end of a veth pair reports the
+     * same for each packet that is larger than the other end's MTU, and an AF_XDP ring for lack of
+     * memory. */
     {.error = ENOBUFS,
      .verdict = PORTS_LOST,
      .silent = true,
@@ -72,7 +73,7 @@ static const struct ports_send_error rows[] = {
     {.error = ECONNREFUSED,
      .verdict = PORTS_LOST,
      .late = true,
-     .silent = true, /* the job says that a process has ended */
+     .silent = true, /* the job reports that a process has ended */
      .reason = "the peer's port is closed"},
     {.error = ENETUNREACH,
      .verdict = PORTS_LOST,

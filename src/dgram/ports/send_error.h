@@ -7,18 +7,18 @@
 enum ports_verdict {
     PORTS_REPEAT,     /* the call was interrupted: make it again */
     PORTS_NO_ROOM,    /* nothing was sent, and there will be room: the engine tries again */
-    PORTS_LOST,       /* as lost as anywhere on its way: the engine finds out, and sends it again */
-    PORTS_UNREADABLE, /* the same; and the program's memory cannot be read */
+    PORTS_LOST,       /* as lost as anywhere on its way: the engine notices, and retransmits it */
+    PORTS_UNREADABLE, /* likewise, because the program's memory cannot be read */
     PORTS_VERDICTS
 };
 
 struct ports_send_error {
-    int error; /* 0: the row of all that have none */
+    int error; /* 0: the row of all errors that have none */
     enum ports_verdict verdict;
-    bool late;   /* it may be what the network said of an earlier packet: the next call counts */
-    bool uncut;  /* of a burst: the kernel may only be unable to cut it into packets */
+    bool late;   /* it may be the network's answer to an earlier packet: repeat the call once */
+    bool uncut;  /* for a burst: the kernel may just be unable to cut it into packets */
     bool silent; /* not reported to users */
-    bool stays;  /* of an AF_XDP ring: what is in it may still leave; otherwise nothing ever will */
+    bool stays;  /* for an AF_XDP ring: packets in it may still leave; otherwise they never will */
     const char *reason;
     const char *advice; /* NULL: none */
 };

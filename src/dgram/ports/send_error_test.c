@@ -1,5 +1,4 @@
-/* Every error that sendmsg, or an AF_XDP ring, may report has a decision of its own, once, and a
- * reason. */
+/* Every error of sendmsg, or of an AF_XDP ring, has its own verdict, once, and a reason. */
 #include "dgram/ports/send_error.h"
 
 #include <errno.h>
@@ -9,7 +8,7 @@
 
 #include <cmocka.h>
 
-/* send(2), ip(7), udp(7), and what ICMP is turned into (icmp_err_convert, tab_unreach). */
+/* send(2), ip(7), udp(7), and errors made of ICMP messages (icmp_err_convert, tab_unreach). */
 static const struct {
     int error;
     enum ports_verdict verdict;
@@ -59,9 +58,9 @@ static void each_error_has_its_decision(void **state)
     }
 }
 
-/* An unknown error is a loss, and is logged. A call that fails is made twice at most, whatever it
- * says, but for signals; and no error that stays may count as "no room", which is tried forever.
- */
+/* An unknown error is a loss, and is logged. A call that fails is made at most twice, whatever the
+ * error, except after signals; and no error that persists may count as "no room", which is retried
+ * forever. */
 static void all_others_are_losses(void **state)
 {
     (void)state;

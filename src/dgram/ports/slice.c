@@ -1,4 +1,4 @@
-/* Parts of what is gathered from several pieces. */
+/* Consecutive parts of bytes that lie in several pieces. */
 #include "dgram/ports/slice.h"
 
 unsigned ports_slice(struct ports_slices *at, size_t len, struct iovec *out, size_t *got)

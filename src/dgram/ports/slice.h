@@ -1,4 +1,4 @@
-/* Parts of what is gathered from several pieces. */
+/* Consecutive parts of bytes that lie in several pieces. */
 #ifndef PORTS_SLICE_H
 #define PORTS_SLICE_H
 
@@ -6,16 +6,16 @@
 
 #include <sys/uio.h>
 
-/* Goes once through the bytes of `iov`. */
+/* A position in the bytes of `iov`. */
 struct ports_slices {
     const struct iovec *iov;
     unsigned niov;
-    unsigned piece; /* where the next bytes begin: in this one, */
-    size_t offset;  /* behind so many */
+    unsigned piece; /* the next bytes begin in this one */
+    size_t offset;  /* at this offset */
 };
 
-/* The next `len` bytes, or what is left, as pieces: at most as many as `iov` has. Returns how many,
- * and the bytes in `*got`. */
+/* Get the next `len` bytes, or what is left, as pieces: at most as many as `iov` has. Returns their
+ * number, and that of the bytes in `*got`. */
 unsigned ports_slice(struct ports_slices *at, size_t len, struct iovec *out, size_t *got);
 
 #endif

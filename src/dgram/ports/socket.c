@@ -1,7 +1,7 @@
 /*
  * A port of two UDP sockets. A burst goes to the kernel in one call, as one datagram that the
- * network card or the kernel cuts into packets (GSO), and the receiver's kernel hands it over as
- * one again where it can (GRO): that is ten times faster than a call for each packet.
+ * network card or the kernel cuts into packets (GSO), and the receiver's kernel merges them again
+ * where it can (GRO): that is ten times faster than a call for each packet.
  */
 #include "dgram/ports/port.h"
 
@@ -33,26 +33,26 @@ enum {
     BUFFER = 4 << 20, /* bytes of receive buffer, by default */
     SEND_BUFFER = 4 << 20,
     NESTING = 2,           /* receive, and once more from inside it */
-    LARGEST = 1 << 16,     /* bytes that one call receives */
+    LARGEST = 1 << 16,     /* most bytes that one call receives */
     STREAK = 3,            /* calls in a row that found something: more is expected */
-    BATCH = 16,            /* datagrams, or bursts, that one call then takes, */
-    BATCH_BYTES = 1 << 16, /* and bytes */
-    WARM = 128,            /* calls without DATA until few look at its socket; what is sent again
-                            * comes there, too */
-    CROWD = 64,            /* packets in company, more than alone, that are worth GRO */
-    RARE = 1 << 10,        /* looks that a rare one that found something is worth, */
-    RARE_MOST = 16 * RARE, /* at most; packets bear times from the second one on */
-    REFUSALS = 8           /* packets in a row, of REFUSAL_TIME, */
+    BATCH = 16,            /* most datagrams, or bursts, that one call then takes */
+    BATCH_BYTES = 1 << 16, /* and most bytes */
+    WARM = 128,     /* calls without DATA until short looks skip its socket, where retransmissions
+                     * arrive, too */
+    CROWD = 64,     /* see `company`: from here on GRO is worthwhile */
+    RARE = 1 << 10, /* looks that outweigh a rare one that found something */
+    RARE_MOST = 16 * RARE, /* at most; packets are timestamped after the second rare one */
+    REFUSALS = 8           /* packets dropped in a row, for REFUSAL_TIME, that are reported */
 };
 
-#define REFUSAL_TIME  4000000000u /* ns, before a peer counts as silent, */
-#define REFUSAL_PAUSE 1000000000u /* without a longer pause */
+#define REFUSAL_TIME  4000000000u /* ns, less than until a peer counts as silent */
+#define REFUSAL_PAUSE 1000000000u /* ns: a longer pause ends the row */
 
-/* Packets that the interface drops for their size, it seems. */
+/* Packets that the interface drops, apparently for their size. */
 struct socket_refusal {
     _Atomic size_t size; /* bytes of the smallest; 0: there is none */
     atomic_uint times;
-    _Atomic uint64_t since, last; /* the first and the latest */
+    _Atomic uint64_t since, last; /* when the first and the latest were dropped */
 };
 
 struct socket_port {
@@ -61,9 +61,9 @@ struct socket_port {
     uint32_t scope;
     sa_family_t family;
     atomic_bool no_gso;
-    atomic_bool errors[AQI_DGRAM_CHANNELS]; /* the socket has errors to tell */
+    atomic_bool errors[AQI_DGRAM_CHANNELS]; /* the socket's error queue must be read */
     _Atomic uint64_t lost;                  /* packets that the network did not take */
-    atomic_bool unreadable;                 /* some since they could not be read */
+    atomic_bool unreadable;                 /* some of those because they could not be read */
     struct socket_refusal refusal;
     atomic_bool one_peer;
     atomic_bool connected[AQI_DGRAM_CHANNELS];
@@ -72,17 +72,17 @@ struct socket_port {
     unsigned streak[AQI_DGRAM_CHANNELS];
     unsigned warm;
     bool gro;         /* of COMMAND; DATA always has it */
-    unsigned company; /* of COMMAND: packets that came in company, less those that came alone */
-    unsigned rare;    /* rare looks, each worth RARE others */
-    bool stamped;     /* packets bear the times of their arrival, */
-    bool dated;       /* and one has proved that; until then they may be those of reading */
-    uint64_t clock;   /* of the system, when a rare look began; 0: this look is none */
+    unsigned company; /* on COMMAND: packets that arrived together, less those that arrived alone */
+    unsigned rare;    /* RARE for each rare look lately, less other looks */
+    bool stamped;     /* packets are timestamped by the kernel */
+    bool dated;       /* at least one on arrival; until then the times may be those of reading */
+    uint64_t clock;   /* the system's time when a rare look began; 0: this look is not rare */
     unsigned char *buffer[NESTING];
 };
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Packets may not be fragmented, and what the network says of them is kept. */
+/* Never fragment packets, and keep the network's answers to them. */
 static void socket_options(int fd, int family)
 {
     bool six = family == AF_INET6;
@@ -174,8 +174,9 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
         given = ports_options_receive_buffer(self->fd[i], wanted);
         (void)ports_options_buffer(self->fd[i], SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER);
     }
-    /* A packet's memory is a power of two, for its bytes and what the kernel writes behind them,
-     * and the kernel's struct: of what was doubled, at most twice a packet with AQI_DGRAM_COST. */
+    /* The kernel charges a packet with its struct and a power of two that holds the packet's bytes
+     * and what it puts behind them: at most twice its length plus AQI_DGRAM_COST, and the buffer
+     * was doubled. */
     limits->room = given;
     self->scope = interface.index;
     self->family = interface.address.any.sa_family;
@@ -223,8 +224,8 @@ static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int erro
                  strerror(error), row->advice != NULL ? row->advice : row->reason);
 }
 
-/* The interface has dropped it. Where it drops all that are as large for so long, it is no queue
- * that is full now and then. */
+/* The interface has dropped a packet. If it drops all packets of this size or larger for that long,
+ * the cause is not a queue that is full now and then. */
 static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_dgram_addr *to,
                                     size_t size)
 {
@@ -253,14 +254,14 @@ static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_d
         strerror(ENOBUFS));
 }
 
-/* One has left. */
+/* A packet has left; if it was large enough, the interface does not refuse its size. */
 static AQI_COLD void socket_taken(struct socket_port *self, size_t size)
 {
     if (size >= atomic_load_explicit(&self->refusal.size, memory_order_relaxed))
         atomic_store_explicit(&self->refusal.size, 0, memory_order_relaxed);
 }
 
-/* With little to say the kernel has less to read: that saves 5 % of a small packet's time. */
+/* sendto gives the kernel less to read than sendmsg: that saves 5 % of a small packet's time. */
 static ssize_t socket_call(int fd, const struct msghdr *message)
 {
     if (message->msg_iovlen != 1 || message->msg_controllen != 0)
@@ -302,7 +303,7 @@ static bool socket_lost(struct socket_port *self, unsigned packets)
     return true;
 }
 
-/* A call for each packet, which is as fast as sendmmsg. */
+/* Make a call for each packet, which is as fast as sendmmsg. */
 static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_channel channel,
                                       const struct aqi_dgram_addr *to, struct msghdr *message,
                                       size_t segment, unsigned packets)
@@ -322,7 +323,8 @@ static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_c
     return true;
 }
 
-/* The kernel refused a burst: that it cuts none is remembered once the packets went without. */
+/* The kernel refused a burst: send the packets one by one. If that succeeds, remember that the
+ * kernel cuts no bursts. */
 static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_channel channel,
                                        const struct aqi_dgram_addr *to, struct msghdr *message,
                                        size_t segment, unsigned packets)
@@ -337,9 +339,10 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
     return true;
 }
 
-/* The kernel then looks for the route once, not for each packet, which is a tenth of the time of a
- * small one. Where it fails each packet bears the address. Another thread may be receiving: the
- * kernel puts that in order, but tsan takes connect() for the making of a descriptor. */
+/* Connect the socket: the kernel then looks up the route once, not for each packet, which is a
+ * tenth of the time of a small one. If that fails each packet bears the address. Another thread may
+ * be receiving: the kernel copes with that, but tsan takes connect() for the creation of a
+ * descriptor. */
 static AQI_COLD bool socket_connect(struct socket_port *self, enum aqi_dgram_channel channel,
                                     const union aqi_sockaddr *at)
 {
@@ -394,7 +397,7 @@ static bool socket_send(struct aqi_port *port, enum aqi_dgram_channel channel,
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* The bytes of a packet that came among others; 0: it came alone. */
+/* The size of packets that arrived merged (GRO); 0: a packet arrived alone. */
 static size_t socket_segment(struct msghdr *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
@@ -411,7 +414,7 @@ static uint64_t socket_ns(const struct timespec *time)
     return (uint64_t)time->tv_sec * 1000000000u + (uint64_t)time->tv_nsec;
 }
 
-/* ns since the packet came, by its time; AQI_DGRAM_NEVER: it has none. */
+/* ns since the packet arrived, by its timestamp; AQI_DGRAM_NEVER: it has none. */
 static uint64_t socket_waited(struct socket_port *self, struct msghdr *message)
 {
     if (AQI_LIKELY(self->clock == 0)) return 0;
@@ -450,8 +453,8 @@ static AQI_COLD bool socket_reread(struct socket_port *self, enum aqi_dgram_chan
     return row->verdict == PORTS_REPORTED;
 }
 
-/* Read once; false: nothing is there. With little to hear, which is no message, the kernel has less
- * to write, as with little to say (socket_call). */
+/* Read once. Returns false if there is nothing. Without `message` the kernel has less to write, as
+ * it has less to read in socket_call. */
 static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
                         unsigned char *buffer, struct msghdr *message, size_t *len)
 {
@@ -482,7 +485,7 @@ static unsigned socket_take_one(struct socket_port *self, enum aqi_dgram_channel
     return 1;
 }
 
-/* Read what came in one piece, and hand its packets over; how many. */
+/* Read a packet, or several that are merged, and hand them over. Returns their number. */
 static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel channel,
                             unsigned char *buffer, aqi_port_take *take, void *arg, size_t *bytes)
 {
@@ -515,7 +518,7 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
     do {
         size_t part = aqi_min(segment, len - offset);
         unsigned char *packet = buffer + offset;
-        if (AQI_UNLIKELY(offset % 16 != 0)) { /* small ones that met on their way */
+        if (AQI_UNLIKELY(offset % 16 != 0)) { /* small packets that were merged */
             packet -= offset % 16;
             memmove(packet, buffer + offset, part);
         }
@@ -527,9 +530,9 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
 }
 
 /*
- * GRO makes single messages and replies 5 % slower, and a flood half as fast again. When it is
- * switched off, packets that came as one cannot be separated any more: they are lost, at most those
- * that came since the look that found nothing.
+ * GRO makes single messages and replies 5 % slower, and a flood 1.5 times as fast. When it is
+ * switched off, packets that are already merged cannot be separated any more: they are lost, but
+ * only those that arrived since the look that found nothing.
  */
 static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char *buffer)
 {
@@ -539,13 +542,13 @@ static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char
     self->gro = on;
     for (unsigned i = 0; !on && socket_read(self, AQI_DGRAM_COMMAND, buffer, NULL, &len); i++) {
         if (i < WARM) continue;
-        socket_gro(self, true, buffer); /* they come faster than they can be dropped */
+        socket_gro(self, true, buffer); /* they arrive faster than they can be dropped */
         self->company = CROWD;
         return;
     }
 }
 
-/* One look at COMMAND found `n` packets; `empty`: and after them that nothing was left. */
+/* One look at COMMAND found `n` packets; `empty`: and then nothing more. */
 static void socket_company(struct socket_port *self, unsigned n, bool empty, unsigned char *buffer)
 {
     if (n <= 1)
@@ -561,7 +564,7 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
 {
     unsigned *streak = &self->streak[channel], n = 0, got = 0;
     size_t bytes = 0;
-    /* A second look costs an answer to one message a system call, so it needs a reason. */
+    /* A second look delays the answer to one message by a system call, so it needs a reason. */
     unsigned most = *streak < STREAK && self->clock == 0 ? 1 : BATCH;
     for (unsigned i = 0; i < most && bytes < BATCH_BYTES; i++) {
         got = socket_take(self, channel, buffer, take, arg, &bytes);
@@ -573,8 +576,8 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
     return n;
 }
 
-/* Packets bear the times of their arrival while it happens that they lie here for long: that makes
- * a short round trip 3 to 10 % slower. */
+/* Have packets timestamped while they tend to wait here for long: that makes a short round trip 3
+ * to 10 % slower. */
 static AQI_COLD void socket_stamp(struct socket_port *self, bool on)
 {
     for (unsigned i = 0; i < AQI_DGRAM_CHANNELS; i++)
@@ -608,7 +611,7 @@ static unsigned socket_receive(struct aqi_port *port, enum aqi_port_look look, a
         else if (self->warm > 0)
             self->warm--;
     }
-    /* The next ones that lie here will bear them. */
+    /* The next packets that wait here will be timestamped. */
     if (AQI_UNLIKELY(look == AQI_PORT_RARE && n + data > 0)) {
         self->rare = (unsigned)aqi_min(self->rare + RARE, RARE_MOST);
         if (!self->stamped && self->rare > RARE) socket_stamp(self, true);
@@ -627,7 +630,7 @@ static unsigned socket_descriptors(struct aqi_port *port, int fds[2])
 
 /* --- what went wrong ------------------------------------------------------------------------- */
 
-/* Take the next of a socket's errors; `*refused` if it says that there is no listener at `at`. */
+/* Take the next of a socket's errors; `*refused`: it says that there is no listener at `at`. */
 static bool socket_next_error(int fd, union aqi_sockaddr *at, bool *refused)
 {
     unsigned char control[512] __attribute__((aligned(alignof(size_t))));

@@ -77,7 +77,7 @@ static void bursts_come_out_as_the_same_packets(const char *host)
             assert_int_equal(arrivals->len[first],
                              bursts[i].count > 1 ? bursts[i].segment : bursts[i].last);
             first += bursts[i].count;
-            /* The last one that may be too short to have its number is counted, not compared. */
+            /* A last packet that is too short for its number is counted, not compared. */
             assert_int_equal(arrivals->len[first - 1], bursts[i].last < 4 ? 0 : bursts[i].last);
             if (bursts[i].last < 4) {
                 assert_int_equal(arrivals->altered, 1);
@@ -150,7 +150,7 @@ static void each_of_two_receivers_gets_its_own(void **state)
     free(arrivals);
 }
 
-/* Packets that are read while a packet is being taken are kept elsewhere. */
+/* Packets read while another one is being taken must not overwrite it. */
 struct nested {
     struct aqi_port *port;
     struct arrivals *inner, *outer;
@@ -196,7 +196,7 @@ static void receiving_nests_once(void **state)
     free(arrivals);
 }
 
-/* The kernel does, but qemu hides it. */
+/* Linux counts them, but qemu hides that. */
 static bool counts_drops(struct aqi_port *port)
 {
     uint32_t info[16];
@@ -206,7 +206,7 @@ static bool counts_drops(struct aqi_port *port)
     return getsockopt(fds[0], SOL_SOCKET, SO_MEMINFO, info, &len) == 0 && len > sizeof(int);
 }
 
-/* `room` can be relied upon; beyond it packets are lost, and that is counted. */
+/* `room` is guaranteed; packets beyond it may be lost, and are counted. */
 static void a_full_buffer_tells_what_is_lost(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void who_does_not_listen_is_told(void **state)
         gone->ops->close(gone);
         assert_false(a->ops->refused(a, &refused));
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &address, 1, 1, 64, 64));
-        /* That does no harm to what is sent to others. */
+        /* This does not affect packets to others. */
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 2, 1, 64, 64));
         packet_await(b, &arrivals, 1);
         assert_int_equal(a->ops->drops(a), 0);
@@ -291,7 +291,8 @@ static void who_does_not_listen_is_told(void **state)
     }
 }
 
-/* With one peer the sockets are connected, both ways and in bursts, and strangers are not heard. */
+/* With one peer the sockets are connected: that works both ways and with bursts, and packets of
+ * strangers are ignored. */
 static void one_peer_alone_is_heard(void **state)
 {
     (void)state;
@@ -320,7 +321,7 @@ static void one_peer_alone_is_heard(void **state)
     }
 }
 
-/* A ping costs one look at one socket: what has been silent is left alone unless it is deep. */
+/* A ping costs one look at one socket: a silent one is skipped unless the look is deep. */
 static void data_is_looked_for_while_it_comes(void **state)
 {
     (void)state;
@@ -349,8 +350,8 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* A port that is polled rarely reports how long packets have lain here, once the kernel marks them;
- * and takes all there are at once. */
+/* A port that is polled rarely reports how long packets have waited, once the kernel timestamps
+ * them, and takes all packets at once. */
 static void rare_looks_tell_since_when(void **state)
 {
     (void)state;
@@ -374,7 +375,7 @@ static void rare_looks_tell_since_when(void **state)
         uint64_t begin = 0;
         enum aqi_dgram_channel at = (enum aqi_dgram_channel)channel;
         arrivals.waited = 0;
-        /* The kernel begins to mark them when it likes. */
+        /* The kernel begins to timestamp when it likes. */
         for (unsigned i = 0; i < 500 && (arrivals.waited < LAY / 2 || arrivals.waited > SECOND);
              i++) {
             begin = clock_ns();
@@ -389,7 +390,7 @@ static void rare_looks_tell_since_when(void **state)
         assert_int_equal(b->ops->receive(b, AQI_PORT_DEEP, packet_take, &arrivals), 1);
         assert_int_equal(arrivals.waited, 0);
     }
-    /* Looks that find it all at once do without. */
+    /* Frequent looks switch timestamps off. */
     for (unsigned i = 0; i < 20000; i++)
         (void)b->ops->receive(b, AQI_PORT_SHORT, packet_take, &arrivals);
     if (marks) (void)getsockopt(fds[0], SOL_SOCKET, SO_TIMESTAMPNS, &on, &len);
@@ -407,7 +408,8 @@ static int gro_of(struct aqi_port *port, enum aqi_dgram_channel channel)
     return getsockopt(fds[channel], IPPROTO_UDP, UDP_GRO, &on, &len) == 0 ? on : -1;
 }
 
-/* Send bursts of `count` to COMMAND until GRO is as wanted, and at most 1,000; all must come. */
+/* Send bursts of `count` to COMMAND until GRO is as wanted, and at most 1,000; all packets must
+ * arrive. */
 static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *arrivals,
                        unsigned count, int wanted)
 {
@@ -422,7 +424,7 @@ static void send_until(struct aqi_port *a, struct aqi_port *b, struct arrivals *
     assert_all(arrivals, 0, arrivals->count);
 }
 
-/* A receiver of single messages has no use for GRO, and one that is flooded has. */
+/* GRO is off for a receiver of single messages, and on for one that is flooded. */
 static void gro_is_for_company(void **state)
 {
     (void)state;
@@ -503,7 +505,7 @@ static void without_descriptors_it_says_so(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
     int next = dup(STDERR_FILENO), captured = dup(STDERR_FILENO), file = dup(STDERR_FILENO);
     few = all;
-    few.rlim_cur = (rlim_t)file + 1; /* the capture takes two, and so is there one for us */
+    few.rlim_cur = (rlim_t)file + 1; /* the capture takes two, so one is left for us */
     close(next), close(captured), close(file);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     const char *text = refusal(&(struct aqi_port_params){.interface = hosts[0]}, AQ_ELIMIT);
@@ -527,7 +529,7 @@ static void what_is_no_address_is_lost_and_told(void **state)
     a->ops->close(a);
 }
 
-/* A peer that took the other family is not reached, and others are as fast as before. */
+/* A peer of the other family is not reached; others are as fast as before. */
 static void peers_of_another_family_are_told(void **state)
 {
     (void)state;
@@ -556,7 +558,7 @@ static void peers_of_another_family_are_told(void **state)
     free(arrivals);
 }
 
-/* qemu-user sends what can be read of it. */
+/* qemu-user sends the readable part. */
 static bool kernel_refuses(const struct iovec *iov, int niov)
 {
     int fds[2];
@@ -568,7 +570,8 @@ static bool kernel_refuses(const struct iovec *iov, int niov)
 }
 
 /*
- * Data that cannot be read is lost and reported once, and not logged; a part of it in a burst, too.
+ * Data that cannot be read is lost and reported once, but not logged; so is a burst with such a
+ * part.
  */
 static void what_cannot_be_read_is_told(void **state)
 {
@@ -606,8 +609,8 @@ static void what_cannot_be_read_is_told(void **state)
     b->ops->close(b);
 }
 
-/* A program that closes the library's descriptors, or opens files in their place, is warned once;
- * no look waits for the error to pass, not even the one that switches GRO off. */
+/* The user is warned once if the program closes the library's descriptors or opens files in their
+ * place; no look waits for the error to pass, not even the one that switches GRO off. */
 static void a_descriptor_that_is_gone_is_reported(void **state)
 {
     (void)state;
@@ -622,7 +625,7 @@ static void a_descriptor_that_is_gone_is_reported(void **state)
     memset(arrivals, 0, sizeof(*arrivals));
     capture_start(&capture);
     bool deaf = true;
-    for (unsigned i = 0; i < 200; i++) { /* fewer switch it off */
+    for (unsigned i = 0; i < 200; i++) { /* fewer switch GRO off */
         bool sent = packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, 64, 64);
         deaf = deaf && sent && b->ops->receive(b, AQI_PORT_SHORT, packet_take, arrivals) == 1;
         deaf = deaf && dup2(file, fds[AQI_DGRAM_COMMAND]) >= 0;

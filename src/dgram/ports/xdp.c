@@ -1,8 +1,8 @@
 /*
  * A port that sends and receives single small packets past the kernel's network stack (AF_XDP),
  * which saves a third of their time, and everything else through the sockets of an inner port:
- * those carry bursts several times faster. So also what AF_XDP cannot do is no matter, such as
- * peers behind a router or packets that come through other queues than the first.
+ * those carry bursts several times faster. They also serve where AF_XDP cannot: peers behind a
+ * router, packets that arrive through other queues.
  */
 #include "base/fail.h"
 #include "base/iov.h"
@@ -32,8 +32,8 @@ enum {
     HEADERS = IP + 8,
     SHIFT = 48 - HEADERS, /* so that what follows the headers is aligned */
     LONGEST = 1536,       /* bytes of a frame */
-    BATCH = 32,           /* frames that one call of receive takes */
-    WARM = 1024           /* calls without packets until the inner port is left alone */
+    BATCH = 32,           /* most frames that one call of receive takes */
+    WARM = 1024           /* calls without packets until short looks skip the inner port */
 };
 
 struct xdp_headers {
@@ -54,10 +54,10 @@ struct xdp_port {
     struct ports_xdp_program program;
     struct ports_xdp_rings rings[PORTS_XDP_QUEUES]; /* it sends through the first */
     unsigned queues;
-    struct xdp_headers headers; /* of ours */
+    struct xdp_headers headers; /* of our packets */
     uint32_t mask;              /* of our network */
     int epoll;
-    struct aqi_spin lock; /* of sending */
+    struct aqi_spin lock; /* for sending */
     atomic_bool waits;    /* the kernel needs another call to send */
     atomic_bool stuck;    /* it will not send again */
     unsigned warm;
@@ -74,7 +74,7 @@ static struct ifreq xdp_request(const char *name)
     return request;
 }
 
-/* Bursts to a veth that has a program in its driver are cut before they are sent. */
+/* A veth that has a program in its driver gets bursts cut into packets beforehand. */
 static bool xdp_is_veth(int fd, const char *name)
 {
     struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
@@ -83,7 +83,7 @@ static bool xdp_is_veth(int fd, const char *name)
     return ioctl(fd, SIOCETHTOOL, &request) == 0 && strcmp(info.driver, "veth") == 0;
 }
 
-/* Our side of the headers of all packets. */
+/* Fill in our side of the headers of all packets. */
 static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
 {
     struct ifreq mask = xdp_request(name), ethernet = mask;
@@ -128,7 +128,7 @@ static aq_status xdp_watch(struct xdp_port *self)
     return AQ_OK;
 }
 
-/* `check`: all but what binds it to the interface. */
+/* `check`: do all except what binds it to the interface. */
 static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
 {
     const char *name = self->inner->limits.interface;
@@ -163,7 +163,7 @@ static aq_status xdp_open_all(struct xdp_port *self, int fd, bool check)
     return xdp_watch(self);
 }
 
-/* Not the inner port. */
+/* Free everything but the inner port. */
 static void xdp_free(struct xdp_port *self)
 {
     ports_xdp_detach(&self->program);
@@ -241,8 +241,8 @@ static uint16_t xdp_sum(const void *header, size_t len)
     return (uint16_t) ~((sum & 0xffff) + (sum >> 16));
 }
 
-/* Write a frame for `to`; its length. Without a checksum of UDP, which IPv4 does not ask for: the
- * frame has one. */
+/* Write a frame for `to`; returns its length. It has no UDP checksum, which IPv4 does not require:
+ * Ethernet has one. */
 static uint32_t xdp_write(const struct xdp_port *self, unsigned char *frame,
                           const union aqi_sockaddr *to, const uint8_t *ethernet,
                           const struct iovec *iov, unsigned niov)
@@ -279,7 +279,8 @@ static void xdp_kick(struct xdp_port *self)
     if (AQI_UNLIKELY(error != 0 && !stays)) xdp_give_up(self, error);
 }
 
-/* Peers of our network whose Ethernet address is known, that are not on this host. */
+/* The Ethernet address of a peer in our network, but on another host; NULL: it is elsewhere, or the
+ * address is unknown. */
 static const uint8_t *xdp_reaches(const struct xdp_port *self, const struct aqi_dgram_addr *to,
                                   union aqi_sockaddr *at)
 {
@@ -315,8 +316,8 @@ static bool xdp_send(struct aqi_port *port, enum aqi_dgram_channel channel,
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* The bytes that a frame carries, or 0. The program has looked at the headers but for the lengths.
- */
+/* Returns the bytes that a frame carries, or 0. The program has checked the headers, except
+ * lengths. */
 static size_t xdp_read(unsigned char *frame, size_t len, struct aqi_dgram_addr *from)
 {
     struct xdp_headers headers;
@@ -345,7 +346,7 @@ static unsigned xdp_drain(struct ports_xdp_rings *rings, uint64_t waited, aqi_po
         size_t bytes = xdp_read(frame, len, &from);
         unsigned char *packet = frame + HEADERS;
         size_t off = (uintptr_t)packet % 16;
-        if (AQI_UNLIKELY(off != 0)) { /* a driver that minds no headroom */
+        if (AQI_UNLIKELY(off != 0)) { /* a driver that ignores the headroom */
             memmove(packet - off, packet, bytes);
             packet -= off;
         }

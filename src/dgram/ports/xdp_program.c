@@ -1,4 +1,4 @@
-/* The program is 30 instructions, written here, so that neither a compiler nor a library is needed
+/* The program has 30 instructions, written here so that neither a compiler nor a library is needed
  * to load it. */
 #include "dgram/ports/xdp_program.h"
 
@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of an Ethernet frame with IPv4 and UDP. */
+/* Offsets in an Ethernet frame with IPv4 and UDP. */
 enum {
     TYPE = 12,
     VERSION = 14,
@@ -56,7 +56,7 @@ aq_status ports_xdp_failed(int error, const char *name, const char *what, const 
     {                                                                                              \
         .code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = (to), .imm = (value)                       \
     }
-/* To where the kernel gets the packet; filled in below. */
+/* A jump to where the packet is passed to the kernel; filled in below. */
 #define ELSEWHERE INT16_MAX
 #define IF_ABOVE(a, b)                                                                             \
     {                                                                                              \
@@ -68,7 +68,7 @@ aq_status ports_xdp_failed(int error, const char *name, const char *what, const 
         .imm = (int32_t)(value)                                                                    \
     }
 
-/* Register 2 is the frame, 3 its end, 6 the context. A descriptor, or -1. */
+/* Register 2 is the frame, 3 its end, 6 the context. Returns a descriptor, or -1. */
 static int xdp_program_load(const struct ports_xdp_filter *filter, int map)
 {
     struct bpf_insn code[] = {
@@ -91,7 +91,7 @@ static int xdp_program_load(const struct ports_xdp_filter *filter, int map)
         LOAD(BPF_H, 5, 2, FRAGMENT),
         {.code = BPF_ALU64 | BPF_AND | BPF_K, .dst_reg = 5, .imm = htons(0x3fff)},
         UNLESS(0),
-        /* Several that were put together on their way are for the kernel. */
+        /* Packets that were merged on their way are for the kernel. */
         SET(4, (int32_t)filter->longest),
         {.code = BPF_ALU64 | BPF_SUB | BPF_X, .dst_reg = 3, .src_reg = 2},
         IF_ABOVE(3, 4),
@@ -113,7 +113,7 @@ static int xdp_program_load(const struct ports_xdp_filter *filter, int map)
     attr.insns = (uintptr_t)code;
     attr.insn_cnt = count;
     attr.license = (uintptr_t) "Dual BSD/GPL";
-    attr.prog_flags = BPF_F_XDP_HAS_FRAGS; /* drivers with large packets want that */
+    attr.prog_flags = BPF_F_XDP_HAS_FRAGS; /* drivers with large packets require that */
     int program = xdp_program_call(BPF_PROG_LOAD, &attr);
     if (program >= 0 || errno != EINVAL) return program;
     attr.prog_flags = 0; /* kernels before 5.18 */

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-enum { PORTS_XDP_QUEUES = 8 }; /* of an interface, the first ones */
+enum { PORTS_XDP_QUEUES = 8 }; /* used queues of an interface: the first ones */
 
 struct ports_xdp_program {
     int map, program, link; /* -1: not there */
@@ -23,7 +23,8 @@ struct ports_xdp_filter {
 };
 
 /*
- * Load it, and attach it; it goes with the process. All other packets go on to the kernel.
+ * Load the program, and attach it; it is removed when the process ends. All other packets go on to
+ * the kernel.
  *
  * @return AQ_AGAIN    Another program is attached to the interface.
  * @return AQ_EACCESS  The message names the privilege.
@@ -32,12 +33,12 @@ struct ports_xdp_filter {
 aq_status ports_xdp_load(struct ports_xdp_program *program, const struct ports_xdp_filter *filter);
 aq_status ports_xdp_attach(struct ports_xdp_program *program,
                            const struct ports_xdp_filter *filter);
-/* Give the socket what comes through a queue. */
+/* Give the socket the packets that arrive through a queue. */
 aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_xdp_filter *filter,
                           uint32_t queue, int socket);
 void ports_xdp_detach(struct ports_xdp_program *program);
 
-/* aqi_fail for what was refused while doing `what`, with the privilege that it needs. */
+/* Call aqi_fail for what was refused while doing `what`, naming the privilege that it needs. */
 aq_status ports_xdp_failed(int error, const char *name, const char *what, const char *privilege);
 
 #endif

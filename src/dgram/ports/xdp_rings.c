@@ -21,7 +21,7 @@
 #endif
 
 enum { FRAMES = PORTS_XDP_RECEIVE + PORTS_XDP_SEND };
-/* After a process has ended the kernel takes some time to take a queue back. */
+/* After a process has ended the kernel takes some time to release a queue. */
 enum { BIND_TRIES = 500, BIND_PAUSE_MS = 10 };
 
 static const char privilege[] = "CAP_NET_RAW";
@@ -85,7 +85,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
     if (memory == MAP_FAILED)
         return aqi_fail_errno(AQ_ENOMEM, errno, "udp", "no memory for frames of AF_XDP");
     rings->memory = memory;
-    (void)madvise(memory, rings->memory_len, MADV_DONTFORK); /* a child's copy would part us */
+    (void)madvise(memory, rings->memory_len, MADV_DONTFORK); /* a copy on write would part us */
     rings->fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (rings->fd < 0) return ports_xdp_failed(errno, name, "opening a socket", privilege);
     aqi_unforked_add(rings->fd);

@@ -1,5 +1,5 @@
-/* An AF_XDP socket: memory that it shares with the kernel, and the four rings through which the
- * frames in it go to and fro. */
+/* An AF_XDP socket: memory that it shares with the kernel, and the four rings that pass the frames
+ * in it to and fro. */
 #ifndef PORTS_XDP_RINGS_H
 #define PORTS_XDP_RINGS_H
 
@@ -9,14 +9,14 @@ enum {
     PORTS_XDP_FRAME = 2048,   /* bytes */
     PORTS_XDP_RECEIVE = 1024, /* frames to receive into, */
     PORTS_XDP_SEND = 256,     /* and to send from */
-    PORTS_XDP_UNBOUND = 0     /* no interface: the socket is only made */
+    PORTS_XDP_UNBOUND = 0     /* no interface: the socket is not bound */
 };
 
 struct ports_xdp_ring {
     _Atomic uint32_t *producer, *consumer;
     void *entries;
     uint32_t mask;
-    uint32_t at; /* our end of it */
+    uint32_t at; /* our position in it */
     void *map;
     size_t map_len;
 };
@@ -31,7 +31,7 @@ struct ports_xdp_rings {
 };
 
 /*
- * Open it on a queue of an interface. `shift` moves what frames hold to where it is aligned.
+ * Open it on a queue of an interface. `shift`: headroom in frames, for alignment of their contents.
  *
  * @return AQ_AGAIN    Another process has the queue.
  * @return AQ_ERANGE   There is no such queue.
@@ -41,15 +41,15 @@ aq_status ports_xdp_open(struct ports_xdp_rings *rings, const char *name, uint32
                          uint32_t queue, uint32_t shift);
 void ports_xdp_close(struct ports_xdp_rings *rings);
 
-/* The next frame that has come, or NULL; it is the kernel's again after ports_xdp_release. */
+/* The next frame that has arrived, or NULL; ports_xdp_release returns it to the kernel. */
 unsigned char *ports_xdp_next(struct ports_xdp_rings *rings, size_t *len, uint64_t *frame);
 void ports_xdp_release(struct ports_xdp_rings *rings, uint64_t frame);
 
-/* A frame to write to, or NULL; and send it with so many bytes, or not at all (0). */
+/* Get a frame to write to, or NULL; send `len` bytes in it, or none (0), which just frees it. */
 unsigned char *ports_xdp_reserve(struct ports_xdp_rings *rings);
 void ports_xdp_submit(struct ports_xdp_rings *rings, unsigned char *frame, uint32_t len);
 
-/* Make the kernel send what is submitted: an errno, or 0. */
+/* Make the kernel send submitted frames. Returns 0 or an errno. */
 int ports_xdp_kick(struct ports_xdp_rings *rings);
 
 /* The number of frames that the kernel has not taken yet. */

@@ -47,13 +47,13 @@ static void between(const struct aqi_port_ops *one, const struct aqi_port_ops *o
     assert_non_null(there);
     assert_non_null(back);
     for (uint32_t i = 0; i < 1000; i++) {
-        size_t len = i * 7 % 761 + 4; /* one at a time: this way they go past the stack */
+        size_t len = i * 7 % 761 + 4; /* one at a time, so that they bypass the stack */
         assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, i, 1, len, len));
         packet_await(b, there, i + 1);
         assert_int_equal(there->len[i], len);
         assert_int_equal(there->channel, AQI_DGRAM_COMMAND);
         assert_true(b->ops->same(&a->address, &there->from));
-        /* Back to where it came from, and to the announced address. */
+        /* Reply to the source address and, in turn, to the announced one. */
         const struct aqi_dgram_addr *to = i % 2 == 0 ? &there->from : &a->address;
         assert_true(packet_send(b, AQI_DGRAM_COMMAND, to, i, 1, len, len));
         packet_await(a, back, i + 1);
@@ -97,7 +97,7 @@ static void from_sockets_to_xdp(void **state)
     between(&aqi_port_socket, &aqi_port_xdp);
 }
 
-/* Small packets do not pass the kernel's stack: its counters of UDP stand still. */
+/* Packets that bypass the kernel's stack do not change its UDP counters. */
 static unsigned long udp_received(unsigned space)
 {
     char line[512];
@@ -111,7 +111,7 @@ static unsigned long udp_received(unsigned space)
     return count;
 }
 
-/* False: nothing came for a second. */
+/* Returns false if nothing arrives for a second. */
 static bool waits_for(struct aqi_port *port)
 {
     struct pollfd polled = {.events = POLLIN};
@@ -128,7 +128,7 @@ static void small_packets_pass_by_the_stack(void **state)
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
     unsigned long before = udp_received(1);
     uint32_t next = 0;
-    for (unsigned i = 0; i < 16; i++) { /* of each sender all come through the same queue */
+    for (unsigned i = 0; i < 16; i++) { /* all packets of a sender arrive through the same queue */
         struct aqi_port *sender = i == 0 ? a : port_in(0, &aqi_port_socket);
         for (unsigned k = 0; k < 10; k++) {
             assert_true(packet_send(sender, AQI_DGRAM_COMMAND, &b->address, next++, 1, 64, 64));
@@ -142,7 +142,7 @@ static void small_packets_pass_by_the_stack(void **state)
     assert_true(packet_send(a, AQI_DGRAM_DATA, &b->address, next++, 1, 64, 64));
     packet_await(b, arrivals, next);
     assert_int_equal(udp_received(1), before + 1);
-    /* To oneself there is no wire. */
+    /* Packets to itself do not pass the wire. */
     assert_true(packet_send(b, AQI_DGRAM_COMMAND, &b->address, next++, 1, 64, 64));
     packet_await(b, arrivals, next);
     a->ops->close(a);
@@ -150,7 +150,7 @@ static void small_packets_pass_by_the_stack(void **state)
     free(arrivals);
 }
 
-/* In the driver, which tells the queues apart. */
+/* With the program in the driver, which tells queues apart. */
 static void every_queue_is_listened_to(void **state)
 {
     (void)state;
@@ -197,7 +197,7 @@ static void every_queue_is_listened_to(void **state)
     to->ops->close(to);
 }
 
-/* More at once than there are frames: packets that arrive are whole, the others are counted. */
+/* Send more packets than there are frames: those that arrive are whole, the others are counted. */
 static void a_full_ring_loses_and_tells(void **state)
 {
     (void)state;
@@ -217,7 +217,7 @@ static void a_full_ring_loses_and_tells(void **state)
     free(arrivals);
 }
 
-/* The kernel tells a little later that an interface runs. */
+/* The kernel marks an interface running a little later. */
 static bool runs(unsigned space)
 {
     struct ifreq request = {0};
@@ -235,7 +235,7 @@ static void both_run(void)
         (void)poll(NULL, 0, 1);
 }
 
-/* A packet arrives past the stack, or through it. */
+/* A packet must arrive, past the stack or through it. */
 static void arrives(struct aqi_port *a, struct aqi_port *b, uint32_t number, bool past)
 {
     struct arrivals *arrivals = calloc(1, sizeof(*arrivals));
@@ -272,7 +272,7 @@ static void pair_close(struct pair *pair)
     free(pair->arrivals);
 }
 
-/* While the interface is down its frames stay in the ring; then it goes on. */
+/* While the interface is down frames stay in the ring; later they are sent. */
 static void an_interface_comes_back(void **state)
 {
     (void)state;
@@ -297,8 +297,8 @@ static void an_interface_comes_back(void **state)
     pair_close(&pair);
 }
 
-/* Another file takes the place of its descriptors: packets leave through the sockets,
- * and there is a word about it. */
+/* Another file takes the place of its descriptors: packets leave through the sockets, and the user
+ * is warned. */
 static void a_stuck_ring_is_left(void **state)
 {
     (void)state;
@@ -323,7 +323,7 @@ static void a_stuck_ring_is_left(void **state)
     b->ops->close(b);
 }
 
-/* The last of the tests: there is no interface any more. */
+/* Must be the last test, as it removes the interface. */
 static void an_interface_is_taken_away(void **state)
 {
     (void)state;
@@ -344,7 +344,7 @@ static void others_on_the_interface_get_theirs(void **state)
     (void)state;
     struct aqi_port *a = port_in(0, &aqi_port_xdp), *b = port_in(1, &aqi_port_xdp), *c = NULL;
     struct arrivals arrivals = {0};
-    /* A second one has to do with sockets. */
+    /* A second port gets sockets only. */
     assert_int_equal(open_in(1, &aqi_port_xdp, &c), AQ_OK);
     assert_ptr_equal(c->ops, &aqi_port_socket);
     assert_null(c->limits.xdp);
@@ -355,7 +355,7 @@ static void others_on_the_interface_get_theirs(void **state)
     a->ops->close(a);
     b->ops->close(b);
     c->ops->close(c);
-    /* With its end the interface is free, also for the next. */
+    /* When the port is closed the interface is free for the next one. */
     b = port_in(1, &aqi_port_xdp);
     b->ops->close(b);
 }
@@ -409,7 +409,7 @@ static void a_missing_privilege_is_named(void **state)
     assert_int_equal(result, 0);
 }
 
-/* Two namespaces, held by this process. */
+/* Make two namespaces, held by this process. */
 static bool set_up(void)
 {
     char link[192];
@@ -419,7 +419,7 @@ static bool set_up(void)
         if (spaces[i] < 0) return false;
         (void)ip("link set lo up");
     }
-    /* In the second one now; the first needs a process to be named by. */
+    /* We are in the second one; to name the first one a process in it is needed. */
     int hold[2];
     if (pipe(hold) != 0) return false;
     pid_t child = fork();
@@ -436,7 +436,7 @@ static bool set_up(void)
              "link add pair1 numrxqueues 2 numtxqueues 2 type veth peer name pair0 numrxqueues 2 "
              "numtxqueues 2 netns %d",
              (int)child);
-    for (unsigned i = 0; i < 1000 && !made; i++) { /* until the child is there */
+    for (unsigned i = 0; i < 1000 && !made; i++) { /* until the child is in its namespace */
         made = ip(link) && setns(spaces[0], CLONE_NEWNET) == 0 && ip("link show pair0");
         if (made) break;
         (void)setns(spaces[1], CLONE_NEWNET);
