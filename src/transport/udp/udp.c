@@ -76,7 +76,7 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
     want.several = kind == &aqi_port_socket;
     if (st == AQ_OK) st = kind->open(&want, &opened);
     if (st != AQ_OK) return st;
-    /* It may be one of ours that has it. */
+    /* The other process may be of this job. */
     if (kind == &aqi_port_xdp && opened->limits.xdp == NULL)
         aqi_log(udp->params.local_size > 1 ? AQI_LOG_INFO : AQI_LOG_WARN, "udp",
                 "AF_XDP on interface %s is in use by another process: this one goes on through "
@@ -114,7 +114,7 @@ static void udp_await_interface(const struct udp_tp *udp)
     }
 }
 
-/* The interface that leads to other hosts; where xdp is wanted, can it be had? */
+/* Find the interface that leads to other hosts and whether xdp can be used. */
 static aq_status udp_probe_port(struct aqi_tp_probe *probe)
 {
     struct aqi_port_params want;
@@ -181,7 +181,7 @@ static void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agre
     udp_paths_small(arg, id, usable, agreed);
 }
 
-/* The job's key is asked for rarely and lives long; those of connections sign packets. */
+/* The job's key is used rarely and lives long; those of connections sign packets. */
 static void udp_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                          uint8_t tag[16])
 {
@@ -268,7 +268,7 @@ static void udp_configure(const struct udp_tp *udp, struct aqi_dgram_config *con
     config->counters = udp_counters;
 }
 
-/* A message that may get lost is one packet; with as many arguments as there may be. */
+/* A message that may be lost is one packet, with the maximum number of arguments. */
 static aq_status udp_limit_loose(struct udp_tp *udp, const struct aqi_dgram_config *config)
 {
     const size_t least = 512, head = aqi_round_up(sizeof(struct udp_head), 16);
@@ -330,7 +330,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     char towards[AQI_URI_MAX] = "localhost";
     if (st == AQ_OK) st = udp_connection_begin(udp, towards);
     bool alone = udp->own.is_connection || params->local_size == params->size;
-    /* Also on one host: its ranks may be in network namespaces of their own. */
+    /* On one host, too: its ranks may be in different network namespaces. */
     if (st == AQ_OK && !udp->own.is_connection && params->size > 1) udp_paths_open(udp);
     if (st == AQ_OK && !alone && udp_config.interface[0] == 0 && aqi_udp_test_port == NULL)
         udp_await_interface(udp);
@@ -346,8 +346,7 @@ static aq_status udp_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     return AQ_OK;
 }
 
-/* The connection comes about when it is first used. */
-/* Perhaps another transport does it; if not, this is the reason. */
+/* Perhaps another transport reaches it; if not, this is the reason. */
 static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
                                  const struct aqi_dgram_addr *addr)
 {
@@ -361,6 +360,7 @@ static aq_status udp_unreachable(const struct udp_tp *udp, uint32_t id,
     return AQ_ENOTSUP;
 }
 
+/* The connection is made when it is first used. */
 static aq_status udp_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, struct aqi_peer **out)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
@@ -407,7 +407,7 @@ static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
-    /* Operations that ended while the thread helped still have to be reported by progress. */
+    /* Progress must still report operations that completed while the thread helped. */
     bool quiet =
         udp->end_count == 0 && aqi_dgram_quiet(udp->dgram, peer != NULL ? peer->id : AQI_DGRAM_ALL);
     udp_unlock(udp);
@@ -429,8 +429,8 @@ static aq_status udp_drain(struct aqi_tp *tp, uint64_t deadline)
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
     bool over = udp->now >= deadline || aqi_dgram_drained(udp->dgram, udp->now);
-    if (over) udp_peers_show(udp, udp->now); /* what is said at the end is said of now */
-    /* Time passes by the calls of progress that look. */
+    if (over) udp_peers_show(udp, udp->now); /* so that the final state is shown */
+    /* Only calls of progress that look advance the time. */
     if (!over) atomic_store_explicit(&udp->idle.rests_until, 0, memory_order_relaxed);
     udp_unlock(udp);
     return over ? AQ_OK : AQ_AGAIN;

@@ -14,7 +14,7 @@ size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp
     return sizeof(struct aqi_am_wire) + 4u * am->nargs;
 }
 
-/* With the lock held, which is released. */
+/* With the lock held; releases it. */
 static AQI_COLD aq_status udp_am_cast(struct udp_tp *udp, struct aqi_peer *peer,
                                       const struct udp_head *head, size_t len,
                                       const struct aqi_am *am, struct aqi_comp *comp)
@@ -22,7 +22,7 @@ static AQI_COLD aq_status udp_am_cast(struct udp_tp *udp, struct aqi_peer *peer,
     size_t nbytes = aqi_am_payload(am);
     aq_status st = aqi_dgram_cast(udp->dgram, peer->id, head->bytes, len,
                                   nbytes != 0 ? am->payload : NULL, nbytes);
-    if (st != AQ_EPEER) udp_began(udp); /* also to become connected */
+    if (st != AQ_EPEER) udp_began(udp); /* so that it gets connected, too */
     udp_unlock(udp);
     if (st == AQ_OK) aqi_comp_local(comp);
     return st;
@@ -102,8 +102,9 @@ struct udp_receiver {
     size_t bytes;
 };
 
-/* A program that has not looked for longer computes between its polls, so each takes all there is.
- * What had waited for less counts as just come: it is no more than a queue may be (pace.c). */
+/* A program that has not polled for longer computes between its polls, so each takes all packets. A
+ * packet that has waited for less counts as having just arrived: that is no more than a queue may
+ * be (pace.c). */
 static const uint64_t udp_rare_ns = 50000;
 
 static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *from,
@@ -111,7 +112,7 @@ static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi
 {
     struct udp_receiver *receiver = arg;
     struct udp_tp *udp = receiver->udp;
-    (void)channel, (void)from; /* the engine's packets say it themselves */
+    (void)channel, (void)from; /* the engine's packets contain them */
     receiver->bytes += len;
     udp_lock(udp);
     udp->place = receiver->place;
@@ -147,7 +148,7 @@ static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, a
     udp->receivers++;
     udp_unlock(udp);
     unsigned n = udp->port->ops->receive(udp->port, look, take, receiver);
-    /* That a process is gone its job says; ours may just be the last word to it. */
+    /* The job reports processes that have ended; we may just have sent a last packet to one. */
     while (udp->port->ops->refused(udp->port, &refused))
         n++;
     bool unreadable = udp->port->ops->unreadable(udp->port);
@@ -180,8 +181,8 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
 }
 
 /*
- * Take over what the thread has left, and the packets that it has parked. First of all the signal
- * of what it could not read, while nothing is done by halves and no lock is held.
+ * Take what the thread has left, and the packets that it has parked. First of all raise the signal
+ * for memory that it could not read, while nothing is half done and no lock is held.
  */
 static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 {
@@ -197,13 +198,13 @@ static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 }
 
 /*
- * Take what is there, acknowledge it, and send what is due. A rare look goes on: peers send again
- * as soon as they know that there is room, so it takes as much as may be under way to us, and no
- * more; and it sends as much, as they acknowledge it.
+ * Take packets that have arrived, acknowledge them, and send what is due. A rare look is repeated:
+ * peers send again as soon as they know that there is room, so it takes as much as may be in flight
+ * to us, and no more; and it sends as much, as they acknowledge it.
  */
 static unsigned udp_look(struct udp_tp *udp, bool requests)
 {
-    enum { MORE = 16, MORE_BYTES = 1 << 15 }; /* what no look exceeds by much */
+    enum { MORE = 16, MORE_BYTES = 1 << 15 }; /* no look exceeds these by much */
     struct udp_receiver receiver = {.udp = udp, .requests = requests};
     unsigned n = 0, got;
     size_t all = 0;

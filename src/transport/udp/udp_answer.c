@@ -1,7 +1,7 @@
 /*
  * udp: the thread that answers at listeners and on control channels while the program makes no
- * call. Several times in AQ_UDP_KEEPALIVE it checks whether the program has made one since the last
- * check, and soon again if something had arrived. It calls no hook: a call is taken, so that the
+ * call. It checks several times in AQ_UDP_KEEPALIVE whether the program has made one since the last
+ * check, and again soon if something had arrived. It calls no hooks: a call is taken, so that the
  * caller knows that the listener is alive, and the caller's messages wait for the program.
  */
 #include "base/clock.h"
@@ -83,7 +83,7 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&answer->changed, &monotonic);
     answer->owner = getpid();
-    answer->running = true; /* before there is the thread */
+    answer->running = true; /* before the thread exists */
     int err = aqi_thread_start(&answer->thread, udp_answer_main, rendezvous);
     if (err == 0) return;
     answer->running = false;

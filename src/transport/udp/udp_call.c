@@ -1,4 +1,4 @@
-/* udp: the packets of calls as bytes, the secret of connections, and their URIs. */
+/* udp: the packets of calls on the wire, the secret of connections, and their URIs. */
 #include "transport/udp/udp_call.h"
 
 #include "base/fail.h"
@@ -20,8 +20,8 @@ enum { CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
 /* --- the secret ------------------------------------------------------------------------------ */
 
 /*
- * Read all of it; -1: see errno. A process that inherited a descriptor shares its offset with
- * others.
+ * Read all of it, from offset 0, as processes that inherit a descriptor share its offset. Returns
+ * -1 with errno set on failure.
  */
 static ssize_t udp_call_read_all(int fd, unsigned char *buf, size_t size)
 {
@@ -143,7 +143,7 @@ static bool udp_call_is_ours(const struct udp_call *call)
            call->packets == aqi_wire_version(AQI_WIRE_UDP);
 }
 
-/* Of this library, in any version, and unaltered. */
+/* Whether it is of this library, in any version, and unaltered. */
 static bool udp_call_is_whole(struct aqi_mac *mac, const void *bytes, size_t len,
                               struct udp_call *call)
 {

@@ -1,4 +1,4 @@
-/* udp: control channels of connections. What they are is in the header. */
+/* udp: control channels of connections; see the header. */
 #include "transport/udp/udp_channel.h"
 
 #include "base/fail.h"
@@ -16,7 +16,7 @@ enum { CHANNEL_LISTENER, CHANNEL_CALLER, CHANNEL_ENDS };
 
 enum channel_kind { CHANNEL_MESSAGE = 1, CHANNEL_PING, CHANNEL_END };
 
-/* Before each message; the first bytes are the engine's. */
+/* Precedes each message; the first bytes are reserved for the engine. */
 struct channel_head {
     uint32_t engine;
     uint8_t kind, unused[11];
@@ -31,10 +31,10 @@ struct udp_written {
 };
 
 enum {
-    CHANNEL_WRITTEN = 32,          /* messages that may wait */
+    CHANNEL_WRITTEN = 32,          /* most messages that may wait */
     CHANNEL_REFUSALS = 3,          /* in a row, without a packet in between, so far apart: */
     CHANNEL_APART = 10000000,      /* ns */
-    CHANNEL_PINGS = 8,             /* in the time of AQ_UDP_KEEPALIVE, but at least one in: */
+    CHANNEL_PINGS = 8,             /* in AQ_UDP_KEEPALIVE, but at least one in: */
     CHANNEL_PING_MOST = 1000000000 /* ns */
 };
 
@@ -64,7 +64,7 @@ static void udp_channel_forget_written(struct aqi_control_channel *channel)
     channel->last = NULL;
 }
 
-/* Close alone does not end the watch: a forked child may hold the same socket open. */
+/* Closing alone does not end the watch: a forked child may hold the same socket open. */
 static void udp_channel_hang_up(struct aqi_control_channel *channel)
 {
     if (channel->port == NULL) return;
@@ -145,7 +145,7 @@ static void udp_channel_hook_deliver(void *arg, uint32_t source, bool request, u
 
 static void udp_channel_hook_completed(void *arg, void *user, aq_status status)
 {
-    (void)arg, (void)user, (void)status; /* there are no puts and no gets */
+    (void)arg, (void)user, (void)status; /* there are no puts or gets */
 }
 
 static bool udp_channel_hook_range_ok(void *arg, uint64_t addr, size_t len)
@@ -259,8 +259,8 @@ aq_status udp_channel_write(struct aqi_control_channel *channel,
 }
 
 /*
- * In order, so one after the other. None waits for a PING: a peer that computes may acknowledge it
- * when this process, which was closing the channel, has ended.
+ * One after the other, to keep them in order. No message waits for a PING: a peer that computes may
+ * acknowledge that only after this process, which was closing the channel, has ended.
  */
 static void udp_channel_push(struct aqi_control_channel *channel)
 {
@@ -282,8 +282,8 @@ static void udp_channel_push(struct aqi_control_channel *channel)
 /* --- liveness -------------------------------------------------------------------------------- */
 
 /*
- * Any host on the network could forge the report that a port is closed: it counts only when it is
- * repeated and nothing of the other side arrives.
+ * Any host on the network could forge the report that a port is closed: it counts only if it is
+ * repeated and nothing arrives from the other side.
  */
 static void udp_channel_look_for_refusals(struct aqi_control_channel *channel)
 {
@@ -305,7 +305,7 @@ static void udp_channel_ping(struct aqi_control_channel *channel)
         (void)udp_channel_append(channel, CHANNEL_PING, NULL, 0);
 }
 
-/* Why the other side is gone; NULL: it is not, as far as we know. */
+/* The reason why the other side is gone; NULL: it is not, as far as we know. */
 static const char *udp_channel_gone(struct aqi_control_channel *channel)
 {
     uint64_t now = channel->rendezvous->now;
@@ -324,7 +324,7 @@ static const char *udp_channel_gone(struct aqi_control_channel *channel)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
-/* The other side lives if it was heard later than `before`. Packets of strangers are not heard. */
+/* The other side is alive if it was heard later than `before`, not counting strangers. */
 static void udp_channel_heard(struct aqi_control_channel *channel, uint64_t before)
 {
     if (aqi_dgram_heard(channel->dgram) == before) return;

@@ -1,6 +1,6 @@
 /*
- * Control channels of connections over UDP: a connected socket each, and an engine of two ids that
- * makes what goes over it reliable. One message is under way at a time, so they arrive in order.
+ * Control channels of connections over UDP: each has a connected socket, and an engine with two ids
+ * that makes it reliable. One message is in flight at a time, so they arrive in order.
  *
  * If the program makes no call for long, a thread of the rendezvous answers for the channels, so
  * that peers see that it is alive. Their messages are parked until its next call. It also takes
@@ -18,17 +18,17 @@
 #include <netdb.h>
 #include <pthread.h>
 
-/* The data of epoll's events: the head of a listener and of a channel. */
+/* The data of epoll events: the first member of a listener and of a channel. */
 struct udp_end {
     bool listener;
     int fd;
 };
 
-/* Of udp_interfaces.c: where a listener is. */
+/* For udp_interfaces.c: where a listener is. */
 struct udp_interface {
     bool watched;
     union aqi_sockaddr at;
-    char name[IF_NAMESIZE]; /* the last one that had the address */
+    char name[IF_NAMESIZE]; /* of the interface that last had the address */
     uint32_t index;
     enum ports_interface_state state;
 };
@@ -41,14 +41,14 @@ struct aqi_listener {
     struct udp_interface interface;
 };
 
-/* For how long the last messages are repeated if they are not acknowledged. */
+/* ns for which the last messages are retransmitted if they are not acknowledged. */
 #define UDP_CHANNEL_LINGERS 10000000000ull
 
 struct udp_written; /* a message that waits for those before it */
 
 enum udp_channel_state {
-    UDP_CHANNEL_CALLS, /* until its call is taken */
-    UDP_CHANNEL_TAKEN, /* the listener's: until the first message */
+    UDP_CHANNEL_CALLS, /* the caller's, until its call is taken */
+    UDP_CHANNEL_TAKEN, /* the listener's, until the first message */
     UDP_CHANNEL_OPEN,
     UDP_CHANNEL_OVER /* the other side has closed it or is lost, and that has been reported */
 };
@@ -60,25 +60,24 @@ struct aqi_control_channel {
     void *user;
     enum udp_channel_state state;
     bool caller;
-    bool closed;                  /* by us: freed once everything has been sent */
-    bool ended;                   /* the other side's last message has come, */
-    bool refused;                 /* or its socket no longer exists, as the network reports */
-    struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY is between them */
+    bool closed;                  /* we have closed it: freed once everything has been sent */
+    bool ended;                   /* the other side's last message has arrived */
+    bool refused;                 /* its socket no longer exists, as the network reports */
+    struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY wraps it */
     struct aqi_dgram *dgram;      /* NULL: CALLS */
     uint8_t key[16];
-    struct udp_call call;             /* what identifies it, and what is sent again */
-    union aqi_sockaddr host;          /* that has called; its port is 0 */
-    struct addrinfo *names, *name;    /* CALLS: the addresses that the URI names, and the one we
-                                         call now */
-    struct udp_written *first, *last; /* the first one is under way if `sent` */
+    struct udp_call call;          /* identifies it, and is retransmitted */
+    union aqi_sockaddr host;       /* the caller's; its port is 0 */
+    struct addrinfo *names, *name; /* CALLS: the addresses of the URI, and the next one to call */
+    struct udp_written *first, *last; /* messages that wait */
     bool sent;
-    bool pinging; /* the newest that was sent is a PING */
-    bool busy;    /* CALLS: the listener has answered that it has no room */
+    bool pinging; /* the latest message sent is a PING */
+    bool busy;    /* CALLS: the listener has answered BUSY */
     unsigned tries, refusals;
-    uint64_t due;        /* when it needs a turn */
-    uint64_t ping_at;    /* without traffic */
-    uint64_t refused_at; /* last */
-    uint64_t owed;       /* since when the other side owes a sign of life; 0: it does not */
+    uint64_t due;        /* when it next needs a turn */
+    uint64_t ping_at;    /* when to send the next PING */
+    uint64_t refused_at; /* when that was last reported */
+    uint64_t owed;       /* since when the other side has owed a sign of life; 0: it does not */
     uint64_t until;      /* TAKEN, or closed: the latest time for it to end */
     uint64_t called;     /* the caller's: when it began; 0: no warning is due any more */
     struct aqi_control_channel *next, **at;
@@ -86,24 +85,24 @@ struct aqi_control_channel {
 
 /* udp_answer.c: the thread that answers. */
 struct udp_answer {
-    pthread_mutex_t lock; /* of the whole rendezvous; recursive, since hooks call it */
+    pthread_mutex_t lock; /* protects the whole rendezvous; recursive, since hooks call it */
     pthread_cond_t changed;
     pthread_t thread;
     bool running, stop;
-    uint32_t calls; /* of progress */
-    pid_t owner;    /* of the thread: a forked child has none */
+    uint32_t calls; /* of progress, so far */
+    pid_t owner;    /* the process that has the thread: a forked child has none */
 };
 
 struct aqi_rendezvous {
     struct aqi_rendezvous_hooks hooks;
     struct udp_answer answer;
     int epoll, timer;
-    struct udp_end changes; /* of interfaces, if the kernel announces them */
+    struct udp_end changes; /* of interfaces, if the kernel announces any */
     bool hears_changes;
     uint64_t now, timer_at;
-    unsigned happened; /* in this call of progress */
-    bool told;         /* of a call that is not answered */
-    bool inside;       /* progress runs: nothing is freed that it may look at */
+    unsigned happened; /* events in this call of progress */
+    bool told;         /* the user was warned of a call that is not answered */
+    bool inside;       /* progress is running: nothing that it may access is freed */
     struct aqi_mac *mac, *packets;
     struct udp_secret secret;
     uint8_t cookies[16]; /* the key of cookies */
@@ -112,52 +111,54 @@ struct aqi_rendezvous {
 };
 
 /*
- * A socket as a port, with no ports of its own for COMMAND and DATA; it takes `fd` over. Connected
- * or not.
+ * Make a port of one socket for both channels; it owns `fd` from then on. The socket may be
+ * connected or not.
  */
 aq_status udp_wire_open(int fd, struct aqi_port **port);
 int udp_wire_error(const struct aqi_port *wire); /* the last error that the network reported */
 
-/* NULL: see errno. The socket is the channel's from then on, but not if this fails. */
+/* Returns NULL if out of memory. */
 struct aqi_control_channel *udp_channel_new(struct aqi_rendezvous *rendezvous, bool caller);
-/* Give it (another) socket; the former is closed. */
+/* Give it a socket, and close the previous one. */
 aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd);
-/* The call is taken: both random numbers are known. */
+/* The call was taken, so both random numbers are known: open the engine. */
 aq_status udp_channel_up(struct aqi_control_channel *channel);
 aq_status udp_channel_write(struct aqi_control_channel *channel,
                             const struct aqi_handshake *message);
-/* Close it: at once, or when everything has been sent. */
+/* Close it: at once, or after everything has been sent. */
 void udp_channel_close(struct aqi_control_channel *channel);
-/* The channel has ended, for this reason: report it, once. */
+/* The channel has ended for this reason: report it, once. */
 void udp_channel_end(struct aqi_control_channel *channel, aq_status status, const char *why);
-/* Take a packet of its engine, or do what may be due. */
+/* Take a packet for its engine; do what is due. */
 void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
 void udp_channel_turn(struct aqi_control_channel *channel);
-/* Send what is written, outside of progress. */
+/* Send written messages, outside of progress. */
 void udp_channel_flush(struct aqi_control_channel *channel);
-/* Something has come over it, not only from the listener. */
+/* Whether something has arrived over it, and not only from the listener. */
 bool udp_channel_reached(const struct aqi_control_channel *channel);
-/* Nothing keeps it any more. */
+/* Whether it can be freed. */
 bool udp_channel_done(const struct aqi_control_channel *channel);
 void udp_channel_free(struct aqi_control_channel *channel);
 
-/* A packet of its engine has come while the program makes no call. */
+/* Take a packet for its engine while the program makes no call. */
 void udp_channel_answer(struct aqi_control_channel *channel, unsigned char *packet, size_t len);
 
-/* udp_unanswered.c: the text for users about a call that was not answered in time. */
+/* udp_unanswered.c: the text for users about a call that has not been answered in time. */
 void udp_channel_unanswered(const struct aqi_control_channel *channel, char *why, size_t len);
-/* Warn of it, once, if it is to be waited for longer than most are. */
+/* Warn of it, once, when it has waited longer than most calls may. */
 void udp_channel_warn(struct aqi_control_channel *channel);
 
 /* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);
 void udp_answer_close(struct aqi_rendezvous *rendezvous);
-/* Answer all packets that have come, with the lock held, as the thread does. False: none had. */
+/* Answer all packets that have arrived, as the thread does; with the lock held. Returns false if
+ * there were none. */
 bool udp_answer_look(struct aqi_rendezvous *rendezvous);
-/* ns until it looks again, if `some` had come or nothing after a pause of `last` ns. */
+/* ns until it looks again, if there were `some` packets, or none after a pause of `last` ns. */
 uint64_t udp_answer_pause(uint64_t last, bool some);
 
-/* udp_interfaces.c: a listener is there; the last one may have gone; changes were announced. */
+/* udp_interfaces.c: a listener was opened; the last one may have been closed; changes were
+ * announced. */
 void udp_interfaces_begin(struct aqi_listener *listener);
 void udp_interfaces_end(struct aqi_rendezvous *rendezvous);
 void udp_interfaces_progress(struct aqi_rendezvous *rendezvous);
@@ -176,7 +177,7 @@ static inline void udp_rendezvous_unlock(struct aqi_rendezvous *rendezvous)
 void udp_rendezvous_needs_turn(struct aqi_control_channel *channel);
 /* Do what is due for a call that has not been taken yet. */
 void udp_rendezvous_call(struct aqi_control_channel *channel);
-/* Answer callers while the program makes no call. False: none called. */
+/* Answer callers while the program makes no call. Returns false if none called. */
 bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous);
 /* The first message of a channel has arrived: report the call to its listener. */
 void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_handshake *message);

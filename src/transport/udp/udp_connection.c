@@ -1,7 +1,7 @@
 /*
- * udp: what a transport has of its own that is an end of a connection by URI. Its key is made of
- * the secret that both programs may share and a random number in the client's address, which the
- * call carries; and it looks for the other end, not for the hosts of a job.
+ * udp: transports that are an end of a connection by URI. Such a transport has its own key, derived
+ * from the secret that both programs may share and a random number in the client's address, which
+ * the call carries; and it looks for the other end, not for the hosts of a job.
  */
 #include "base/fail.h"
 #include "base/random.h"
@@ -36,7 +36,7 @@ static aq_status udp_connection_nonsense(void)
     return aqi_fail(AQ_EPROTO, "udp", "the address of a client is malformed");
 }
 
-/* Where to: the host of the URI, or what the client's address says. */
+/* Get the host of the URI, or that in the client's address. */
 static aq_status udp_connection_towards(const struct aqi_tp_params *params,
                                         const struct udp_addr *client, char towards[AQI_URI_MAX])
 {

@@ -1,7 +1,7 @@
 /*
- * udp: a transport of messages to and from a multicast group, of two ranks: this process, and all
- * others that are in the group. Each message is one datagram; nothing is answered, acknowledged or
- * sent again.
+ * udp: a transport for messages to and from a multicast group. It has two ranks: this process, and
+ * all other members of the group. Each message is one datagram; nothing is answered, acknowledged
+ * or retransmitted.
  */
 #include "base/fail.h"
 #include "base/log.h"
@@ -17,10 +17,10 @@
 #include <string.h>
 
 enum {
-    GROUP_BATCH = 32, /* datagrams in one call of progress */
+    GROUP_BATCH = 32, /* most datagrams in one call of progress */
     GROUP_LARGEST = 1 << 16,
     /* ns between looks that find nothing, since each is a system call: the longer nothing has
-     * come, the longer. A thread that sleeps is woken. */
+     * arrived, the longer. A thread that sleeps is woken. */
     GROUP_PAUSE = 1000,
     GROUP_LONGEST = 20000
 };
@@ -33,12 +33,12 @@ struct group_tp {
     uint8_t key[AQI_MAC_BYTES];
     uint64_t id;
     struct aqi_spin sending, receiving; /* only with params.threads */
-    struct aqi_mac *out, *in;           /* under them, like what follows */
+    struct aqi_mac *out, *in;           /* under these locks, like the following */
     uint64_t number;
     struct udp_group_seen seen;
     unsigned char *buffer;
-    uint64_t came;            /* the last one, at that time */
-    _Atomic uint64_t look_at; /* not before */
+    uint64_t came;            /* when the latest one arrived */
+    _Atomic uint64_t look_at; /* when to look next */
     bool gone;
 };
 
@@ -62,7 +62,7 @@ static void udp_group_close(struct aqi_tp *tp)
     free(group);
 }
 
-/* The address in a URI, and `*interface`, which is behind "%" in the host; NULL: there is none. */
+/* Get the address in a URI, and the interface after "%" in the host, if any. */
 static aq_status udp_group_find(const char *towards, struct udp_uri *uri, union aqi_sockaddr *at,
                                 const char **interface)
 {
@@ -117,7 +117,7 @@ static aq_status udp_group_open_socket(struct group_tp *group)
     return ports_multicast_open(&group->socket, &params);
 }
 
-/* The largest Medium, with as many arguments as there may be, is one datagram. */
+/* The largest Medium with the maximum number of arguments is one datagram. */
 static aq_status udp_group_limit(struct group_tp *group)
 {
     const size_t least = 512, cost = UDP_GROUP_COST + aqi_am_payload_offset(AQI_AM_MAX_ARGS);
@@ -243,7 +243,7 @@ static AQI_COLD void udp_group_drop(const struct group_tp *group, enum udp_group
                  group->socket.text, why);
 }
 
-/* The message behind the head. False: it is none that a group carries. */
+/* Decode the message after the head. Returns false if it is none that a group carries. */
 static bool udp_group_decode(const struct group_tp *group, size_t len, struct aqi_am *am)
 {
     unsigned char *message = group->buffer + sizeof(struct udp_group_head);
@@ -265,7 +265,7 @@ static void udp_group_take(struct group_tp *group, size_t len)
     if (kind != UDP_GROUP_GOOD) {
         udp_group_drop(group, kind, &head);
     } else if (head.sender == group->id) {
-        return; /* ours, which comes back */
+        return; /* our own, looped back */
     } else if (!udp_group_is_new(&group->seen, head.sender, head.number)) {
         aqi_count(AQI_CTR_PACKETS_REPEATED, 1);
     } else if (!udp_group_decode(group, len - UDP_GROUP_COST, &am)) {
@@ -319,7 +319,7 @@ static uint64_t udp_group_next_deadline(struct aqi_tp *tp)
     return AQI_NO_DEADLINE;
 }
 
-/* Nothing comes to the socket that sends: it is never readable. */
+/* The socket that sends receives nothing, so it is never readable. */
 static int udp_group_wait_fd(struct aqi_tp *tp)
 {
     const struct ports_multicast *at = &((struct group_tp *)tp)->socket;

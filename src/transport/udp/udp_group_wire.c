@@ -1,4 +1,4 @@
-/* udp: the datagrams of groups as bytes, and which of them have come before. */
+/* udp: the datagrams of groups on the wire, and detection of repeated ones. */
 #include "transport/udp/udp_group_wire.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ void udp_group_differs(const struct udp_group_head *head, char *why, size_t room
                      group ? head->version : head->messages, "this process");
 }
 
-/* Where the sender is, or what was not heard for longest. */
+/* The sender's place or, if it has none, that of the sender silent for longest. */
 static unsigned udp_group_place(const struct udp_group_seen *seen, uint64_t sender)
 {
     unsigned oldest = 0;

@@ -1,6 +1,6 @@
 /*
- * The datagrams of groups as bytes, and which of them have come before: a head, a message as am.h
- * has it, and a MAC of both.
+ * The datagrams of groups on the wire, and detection of repeated ones: a head, a message as in
+ * am.h, and a MAC of both.
  */
 #ifndef UDP_GROUP_WIRE_H
 #define UDP_GROUP_WIRE_H
@@ -19,37 +19,39 @@ static_assert(sizeof(struct udp_group_head) == 32, "no padding, and the message 
 
 enum udp_group_kind {
     UDP_GROUP_GOOD,
-    UDP_GROUP_OTHER,   /* of a member that uses other versions */
+    UDP_GROUP_OTHER,   /* from a member that uses other versions */
     UDP_GROUP_STRANGER /* its sender does not know the secret, or it was altered */
 };
 
 /* Bytes of a datagram besides the message. */
 #define UDP_GROUP_COST (sizeof(struct udp_group_head) + AQI_MAC_BYTES)
 
-/* The address and port of a group, which its key is made of, as udp_secret_derive takes them. */
+/* Get the address and port of a group, from which its key is derived, for udp_secret_derive. */
 void udp_group_names(const union aqi_sockaddr *group, uint8_t address[UDP_CALL_BYTES],
                      uint8_t port[UDP_CALL_BYTES]);
 
 /* Fill in the first fields of the head in iov[0], and compute the MAC of all pieces. */
 void udp_group_seal(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
                     unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
-/* Trusting nothing. A stranger's leaves `head` alone. The message follows the head. */
+/* Check a datagram, trusting nothing; `head` is not set for a stranger's. The message follows the
+ * head. */
 enum udp_group_kind udp_group_read(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
                                    const void *bytes, size_t len, struct udp_group_head *head);
 /* Which version differs, as aqi_wire_differs. */
 void udp_group_differs(const struct udp_group_head *head, char *why, size_t room);
 
-/* The senders that were heard last, and of each the latest numbers. */
+/* The senders heard most recently, and the latest numbers of each. */
 enum { UDP_GROUP_SENDERS = 64, UDP_GROUP_WINDOW = 64 };
 struct udp_group_seen {
     uint64_t time; /* in datagrams */
     struct {
         uint64_t sender, heard;
         uint64_t highest; /* 0: an unused place */
-        uint64_t bits;    /* bit b: highest - b has come */
+        uint64_t bits;    /* bit b: highest - b has arrived */
     } place[UDP_GROUP_SENDERS];
 };
-/* Whether it comes for the first time. Late by the window or more it counts as repeated. */
+/* Whether it arrives for the first time. Datagrams that are late by the window or more count as
+ * repeated. */
 bool udp_group_is_new(struct udp_group_seen *seen, uint64_t sender, uint64_t number);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * udp: the thread that watches the sockets of all transports of this process while the program does
- * not (udp_idle.c). A server has a transport for each connection, so none has a thread of its own.
+ * not (udp_idle.c). A server has a transport for each connection, so they share one thread.
  */
 #include "transport/udp/udp_impl.h"
 
@@ -15,15 +15,15 @@
 
 struct udp_helper_place {
     struct udp_tp *user; /* NULL: free */
-    uint32_t generation; /* of users: events of former ones are dropped */
-    bool busy;           /* the thread is in a turn for it */
+    uint32_t generation; /* of users: events for previous ones are dropped */
+    bool busy;           /* the thread is serving it */
 };
 
-/* There is a thread while there are users, of the process `owner`: a forked child starts another
+/* There is a thread while there are users, in the process `owner`: a forked child starts another
  * one when it opens a transport. */
 static struct {
-    pthread_mutex_t lock; /* of what follows; not held in turns, which may block */
-    pthread_cond_t done;  /* some turn */
+    pthread_mutex_t lock; /* protects the following; not held in turns, which may block */
+    pthread_cond_t done;  /* a turn has ended */
     pthread_t thread;
     int epoll, stop;
     struct udp_helper_place *places;
@@ -36,7 +36,7 @@ static uint64_t udp_helper_event(const struct udp_tp *udp, bool tick)
     return (uint64_t)udp->idle.generation << 32 | 2 * udp->idle.place | tick;
 }
 
-/* For the user of an event, if it still is one. */
+/* Serve the user of an event, if it still exists. */
 static void udp_helper_turn(uint64_t event)
 {
     uint32_t place = (uint32_t)event / 2, generation = (uint32_t)(event >> 32);
@@ -48,7 +48,7 @@ static void udp_helper_turn(uint64_t event)
         pthread_mutex_unlock(&helper.lock);
         udp_idle_wake(udp, event % 2 != 0);
         pthread_mutex_lock(&helper.lock);
-        helper.places[place].busy = false; /* they may have moved */
+        helper.places[place].busy = false; /* the array may have moved */
         pthread_cond_broadcast(&helper.done);
     }
     pthread_mutex_unlock(&helper.lock);
@@ -86,7 +86,8 @@ static int udp_helper_start(void)
     return err;
 }
 
-/* Nor is its lock used, which the thread may have held when this process was forked. */
+/* In a forked child, start over. The parent's thread may have held the lock at the time of the
+ * fork. */
 static void udp_helper_forget_parent(void)
 {
     pid_t was = helper.owner, self = getpid();
@@ -112,7 +113,7 @@ static int udp_helper_find_place(uint32_t *place)
     return 0;
 }
 
-/* With the lock, and once there is a thread. */
+/* With the lock held, and a thread running. */
 static int udp_helper_enter(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -136,7 +137,7 @@ bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on)
            epoll_ctl(epoll, EPOLL_CTL_ADD, socket, &once) == 0;
 }
 
-/* Unlocks, and ends the thread if nothing uses it. The next user starts another one. */
+/* Unlock, and end the thread if nothing uses it. The next user starts another one. */
 static void udp_helper_unlock(void)
 {
     bool last = helper.users == 0;

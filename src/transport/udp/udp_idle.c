@@ -1,15 +1,15 @@
 /*
- * udp: sleeping, and what an idle process costs. While there is traffic each poll asks the kernel.
+ * udp: sleeping, and the cost of an idle process. While there is traffic each poll asks the kernel.
  * After a while without any, the transport rests: polls compare one word, and a thread that sleeps
- * on the descriptors raises it when a packet arrives. So a silent network costs nothing.
+ * on the descriptors sets it when a packet arrives. So a silent network costs nothing.
  *
- * The same thread helps a program that computes. If there has been no poll for a while, it sends
- * what the next one would have sent, or sent again, and passes packets that arrive to
- * aqi_dgram_answer, so that peers can connect to us, see that we are alive, and continue with what
- * we acknowledge. It runs no handler and writes no memory of the program; sources of transfers it
- * has the kernel copy, so that no signal is raised here if the program has protected them. What it
- * cannot do it leaves to the next poll, which the watch word announces, or a descriptor if a thread
- * sleeps.
+ * The same thread helps a program that computes. If there has been no poll for a while, it sends or
+ * retransmits what the next poll would have, and passes packets that arrive to aqi_dgram_answer, so
+ * that peers can connect to us, see that we are alive, and continue with what we acknowledge. It
+ * runs no handlers and writes no memory of the program; it lets the kernel copy the sources of
+ * transfers, so that no signal is raised here if the program has protected them. Whatever it cannot
+ * do it leaves to the next poll, and announces that by the watch word, or by a descriptor if a
+ * thread sleeps.
  */
 #include "transport/udp/udp_impl.h"
 
@@ -29,21 +29,20 @@
 
 /* Much longer than a round trip, much too short to be noticed. */
 static const uint64_t rest_after_ns = 1000000;
-/* A program that polls less often than this is helped; how often that is looked for where it polls.
- */
+/* A program that polls less often than this is helped; intervals of the check while it polls. */
 static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
 /* The thread sends gathered messages if there has been no poll for this long; less promptly if the
  * program sends many and polls all the time. */
 static const uint64_t help_gathered_ns = 500000, help_flood_ns = 8000000;
 /*
- * A program that is armed sleeps and wakes up by itself; but it may have armed connections or a
- * wait set, and compute.
+ * A program that is armed usually sleeps and wakes up by itself; but it may have armed connections
+ * or a wait set, and compute.
  */
 static const uint64_t help_armed_ns = 1000000000;
-/* After so many rounds awake that found something, a thread does not sleep between messages. */
+/* Rounds awake that found something after which a thread does not sleep between messages. */
 enum { awake_rounds = 64 };
 
-/* Polls have to look. */
+/* Make polls look. */
 static void udp_idle_raise(struct udp_tp *udp, memory_order order)
 {
     atomic_store_explicit(&udp->idle.raised, 1, order);
@@ -74,7 +73,7 @@ static bool udp_idle_list(struct udp_idle *idle, bool on)
     return idle->listed == on;
 }
 
-/* Of the thread: wake once for what arrives, or for nothing. */
+/* Let the thread wake once for packets, or not at all. */
 static void udp_idle_watch(struct udp_tp *udp, bool on)
 {
     struct udp_idle *idle = &udp->idle;
@@ -83,7 +82,7 @@ static void udp_idle_watch(struct udp_tp *udp, bool on)
             udp_idle_raise(udp, memory_order_relaxed);
 }
 
-/* Of the thread: look after so long whether to help. */
+/* Let the thread check after `ns` whether to help. */
 static void udp_idle_tick(struct udp_idle *idle, uint64_t ns)
 {
     if (!idle->helped) return;
@@ -105,13 +104,13 @@ void udp_idle_gather(struct udp_tp *udp)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-/* There is something for the program to take. */
+/* Leave to the program whatever there is for it to take. */
 static void udp_idle_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     bool some = udp->end_count != 0 || udp->lost != NULL || udp->unreadable;
     if (!some && !aqi_dgram_parked(udp->dgram)) return;
-    /* Read by the polls, which then look under the lock. */
+    /* Read by polls, which then look under the lock. */
     udp_idle_raise(udp, memory_order_release);
     if (idle->left) return;
     idle->left = true;
@@ -145,7 +144,8 @@ static void udp_idle_help(struct udp_tp *udp)
     if (pause != AQI_DGRAM_NEVER) udp_idle_tick(idle, aqi_max(pause, help_after_ns));
 }
 
-/* A packet has come, or it is time to look: has the program made no call since the last time? */
+/* A packet has arrived, or it is time to check whether the program has made a call since the last
+ * time. */
 static void udp_idle_turn(struct udp_tp *udp, bool tick)
 {
     struct udp_idle *idle = &udp->idle;
@@ -178,7 +178,7 @@ static void udp_idle_turn(struct udp_tp *udp, bool tick)
         udp_idle_tick(idle, aqi_min(2 * aqi_max(pause, help_after_ns), help_rarely_ns));
 }
 
-/* Show observers the state of our peers when it has changed, not too often. */
+/* Show the state of our peers to observers when it has changed, but not too often. */
 static void udp_idle_show(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -203,7 +203,7 @@ void udp_idle_wake(struct udp_tp *udp, bool tick)
 static void udp_idle_start(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
-    idle->helped = udp->locks = true; /* before there is the thread */
+    idle->helped = udp->locks = true; /* before the thread exists */
     int err = udp_helper_join(udp);
     if (err == 0) return;
     aqi_log(AQI_LOG_INFO, "udp", "no thread to watch for packets (%s): polls look themselves",
@@ -245,7 +245,7 @@ void udp_idle_close(struct udp_tp *udp)
 
 /* --- resting --------------------------------------------------------------------------------- */
 
-/* Without the thread to watch the sockets, polls look themselves. */
+/* Without the thread to watch the sockets, polls must look. */
 static void udp_idle_rest(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -300,7 +300,7 @@ void udp_idle_begin(struct udp_tp *udp, unsigned n)
     if (rested) return;
     (void)udp_count_drops(udp);
     atomic_store_explicit(&idle->raised, 0, memory_order_relaxed);
-    /* Whatever has come meanwhile raises it at once. */
+    /* Packets that have arrived meanwhile raise it at once. */
     if (!idle->armed) udp_idle_watch(udp, true);
 }
 
@@ -311,7 +311,7 @@ int udp_wait_fd(struct aqi_tp *tp)
 
 /*
  * The thread need not wake up while the caller sleeps here. What has arrived stays readable, or is
- * left.
+ * left to progress.
  */
 aq_status udp_arm(struct aqi_tp *tp, bool on)
 {
@@ -335,8 +335,8 @@ aq_status udp_arm(struct aqi_tp *tp, bool on)
 }
 
 /*
- * The thread announces packets, and does what is due meanwhile. Without it, or while it does not
- * watch, polls have to look, but for a process that sleeps on the descriptors.
+ * The thread announces packets, and meanwhile does what is due. Without it, or while it does not
+ * watch, polls must look, unless the process sleeps on the descriptors.
  */
 aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step)
 {

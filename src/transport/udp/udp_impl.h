@@ -1,15 +1,15 @@
 /*
  * Shared by the files of udp. The protocol is in src/dgram, the sockets are in src/dgram/ports;
- * here are the encoding of messages, the rules for receiving, and what an idle process does.
+ * here are the encoding of messages, the rules for receiving, and the behavior of an idle process.
  *
- * Lock: one around the engine, if there are several threads: those of the program, or the one that
- * helps (udp_idle.c). It is released while a handler runs and while the port is asked for packets.
+ * Locking: one lock protects the engine, if there are several threads: those of the program, or the
+ * one that helps (udp_idle.c). It is released while a handler runs and while the port receives.
  *
- * Receiving. A port lets one thread receive, and one more from inside the first one's handlers:
- * that is the same thread, waiting for room for its reply, or another, which then delivers replies
- * only and keeps requests until it has left the port. So a handler that takes long stalls no peer,
- * and a thread that returns from one waits for the other at most as long as the handler of a reply
- * takes.
+ * Receiving: a port lets one thread receive, and one more from inside the handlers of the first.
+ * The second is either the same thread, waiting for room for its reply, or another one, which
+ * delivers only replies and keeps requests until it has left the port. So a handler that takes long
+ * stalls no peer, and a thread that returns from one waits for the other thread at most as long as
+ * the handler of a reply takes.
  */
 #ifndef UDP_IMPL_H
 #define UDP_IMPL_H
@@ -38,58 +38,58 @@ extern struct udp_config udp_config;
 enum { UDP_AUTH_COOKIE, UDP_AUTH_MAC };
 enum { UDP_PORT_SOCKET, UDP_PORT_XDP };
 
-/* AQ_UDP_LOSSY. False: malformed. */
+/* Parse AQ_UDP_LOSSY. Returns false if it is malformed. */
 bool udp_read_weather(const char *text, struct aqi_port_weather *weather);
-/* Wrap a port accordingly, if it is set; if that fails the port stays as it is. */
+/* Wrap a port accordingly, if that is set. On failure the port is unchanged. */
 aq_status udp_port_weather(struct aqi_port **port, uint64_t seed);
 
 struct udp_peer {
     struct aqi_peer peer;
     uint32_t host;
-    bool lost; /* yet to be reported */
+    bool lost; /* reported once, by way of udp_tp.lost */
     bool unreached;
     char why[560];
-    struct udp_peer *next; /* of those */
+    struct udp_peer *next; /* in udp_tp.lost */
 };
 
-/* Threads in the port: none, one, one more from inside its handlers. */
+/* Threads in the port: none, one, and one more from inside its handlers. */
 enum { UDP_OUTER, UDP_NESTED, UDP_RECEIVERS, UDP_NOT_RECEIVING = UDP_RECEIVERS };
 
 /* udp_idle.c */
 struct udp_idle {
     struct aqi_watch watch;
     _Atomic uint32_t raised; /* the watch word: 0 while there is nothing to do */
-    bool resting;            /* no system calls are made */
-    bool armed;              /* the caller sleeps on the descriptors itself */
-    bool listed;             /* the sockets are in `arrivals`, as needed while armed */
-    uint32_t awake;          /* rounds that found something since it was */
-    bool helped;             /* there is a thread that watches them, and helps while the program
-                                does not look */
-    bool helping;            /* it calls the engine */
-    bool gathers;            /* the tick is for what the engine has gathered */
-    bool alone;              /* the program has not looked since the thread has helped */
-    bool left;               /* what the thread has done progress is to take */
-    uint32_t looks, seen;    /* calls of progress that looked; of them when the thread did */
-    uint64_t pause;          /* that the tick was set to; 0: it is not */
-    _Atomic uint64_t last;   /* when something happened */
-    _Atomic uint64_t rests_until; /* polls need not look before, if the word is 0 */
+    bool resting;            /* progress makes no system calls */
+    bool armed;              /* the caller itself sleeps on the descriptors */
+    bool listed;             /* the sockets are in `arrivals`, which is needed while armed */
+    uint32_t awake;          /* rounds since it was armed that found something */
+    bool helped; /* there is a thread that watches the sockets, and helps while the program does not
+                  * poll */
+    bool helping;                 /* the thread is calling the engine */
+    bool gathers;                 /* the tick is for messages that the engine has gathered */
+    bool alone;                   /* the program has not polled since the thread helped */
+    bool left;                    /* the thread has left something for progress to take */
+    uint32_t looks, seen;         /* polls so far; their number when the thread last checked */
+    uint64_t pause;               /* ns to which the tick was set; 0: it is not set */
+    _Atomic uint64_t last;        /* when something last happened */
+    _Atomic uint64_t rests_until; /* until then polls need not look, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
-    int leftover;                 /* eventfd: as `left` */
+    int leftover;                 /* eventfd: readable if `left` */
     int watched, tick;            /* the thread's epoll; its timer for this transport */
     uint32_t place, generation;   /* in the thread's list */
-    pid_t owner;                  /* the process of the thread: a forked child has none */
+    pid_t owner;                  /* the process that has the thread: a forked child has none */
     int sockets[2];               /* the port's descriptors */
     unsigned socket_count;
 };
 
-/* An operation whose end the thread has seen, for progress to tell. */
+/* An operation whose completion was seen by the thread, for progress to report. */
 struct udp_completion {
     void (*tell)(void *arg, void *user, aq_status status);
     void *user;
     aq_status status;
 };
 
-/* Where a process of a job receives, as its port has it. */
+/* The addresses at which a process of a job receives. */
 struct udp_job_addr {
     unsigned char magic[4];
     uint8_t count, unused[3];
@@ -97,7 +97,7 @@ struct udp_job_addr {
 };
 static_assert(sizeof(struct udp_job_addr) == 136, "addresses have no padding");
 
-/* Where an end of a connection does. */
+/* The address at which one end of a connection receives. */
 struct udp_addr {
     unsigned char magic[4];
     struct aqi_dgram_addr at;
@@ -105,25 +105,25 @@ struct udp_addr {
 static_assert(sizeof(struct udp_addr) == 36, "addresses have no padding");
 extern const unsigned char udp_magic[4], udp_job_magic[4];
 
-/* The same of an end of a connection by URI. */
+/* The same for a connection by URI. */
 struct udp_connection_addr {
     struct udp_addr base;
-    uint8_t nonce[UDP_CALL_BYTES]; /* the client's, which the key is made of */
+    uint8_t nonce[UDP_CALL_BYTES]; /* the client's, from which the key is derived */
     uint8_t authenticate, unused[3];
 };
 static_assert(sizeof(struct udp_connection_addr) == 56, "addresses have no padding");
 
-/* A path that carries small packets only, yet to be reported to the user. */
+/* A path that carries small packets only, until it has been reported to the user. */
 struct udp_small {
-    uint64_t due; /* ns; 0: there is none */
+    uint64_t due; /* when to report it, ns; 0: there is none */
     uint32_t id;
     size_t usable;
-    bool alone; /* the peer does not know it, or speaks after us */
+    bool alone; /* the peer does not know it, or reports it after us */
 };
 
 struct udp_own {
     bool is_connection;
-    struct aqi_board *sheet; /* what it shows of itself; NULL: nothing */
+    struct aqi_board *sheet; /* for aqinfo --peers; NULL: there is none */
     struct udp_connection_addr addr;
 };
 
@@ -136,32 +136,33 @@ struct udp_tp {
     struct aqi_mac *handshake, *packets;
     struct udp_peer **peers; /* by id */
     struct udp_peer *lost;
-    _Atomic uint64_t *paths; /* of udp_paths.c, in memory of this host's processes; or NULL */
+    _Atomic uint64_t *paths; /* udp_paths.c, shared by this host's processes; or NULL */
     struct udp_small small;
     uint64_t now;
-    uint64_t looked; /* for packets, lately */
-    size_t sent;     /* bytes since then */
+    uint64_t looked; /* when it last looked for packets */
+    size_t sent;     /* bytes sent since then */
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
-    unsigned place;   /* in which receiver the engine is called */
+    unsigned place;   /* the receiver in which the engine is called */
     unsigned rounds;
     bool deep;
-    bool unreadable;    /* the program's thread is to touch what is to be sent */
-    bool authenticate;  /* a MAC in each packet */
-    uint32_t max_loose; /* with params.loose: the largest Medium, which is one packet; else 0 */
+    bool unreadable;    /* the program's thread must touch memory that is to be sent */
+    bool authenticate;  /* each packet has a MAC */
+    uint32_t max_loose; /* with params.loose: the size of the largest Medium, which is one packet;
+                         * else 0 */
     struct udp_own own;
     struct udp_idle idle;
-    bool silence_told; /* to the user, of some peer */
+    bool silence_told; /* the user was warned of some peer */
     bool loopback_up;
     bool locks;
     struct udp_completion *ends;
     size_t end_count, end_room;
-    bool touching; /* a thread touches sources, which its program must not unmap meanwhile: */
+    bool touching; /* a thread touches sources, which the program must not unmap meanwhile */
     pthread_t toucher;
-    struct iovec *touched; /* kept for the next time: a handler may jump out of this one */
+    struct iovec *touched; /* kept for the next time, as a handler may jump out of this one */
     size_t touched_count, touched_room;
-    uint64_t drops;            /* of the port, as far as they are counted */
-    uint64_t shown, show_next; /* when udp_peers_show was called, and is to be */
+    uint64_t drops;            /* of the port, as counted so far */
+    uint64_t shown, show_next; /* when udp_peers_show was last called, and is to be called next */
 };
 
 static inline void udp_lock(struct udp_tp *udp)
@@ -177,17 +178,18 @@ static inline void udp_unlock(struct udp_tp *udp)
 enum { UDP_IP_HEADERS = 28 };
 
 /* udp.c */
-/* Set the parameters of a port from the settings. AQ_ESETTING. */
+/* Set the parameters of a port from the settings. May fail with AQ_ESETTING. */
 aq_status udp_port_params(const char *towards, struct aqi_port_params *want);
-aq_status udp_random_config(struct aqi_dgram_config *config); /* its epoch and seed */
-/* Packets dropped by the port. Counted from time to time only: the kernel has to be asked. */
+aq_status udp_random_config(struct aqi_dgram_config *config); /* sets epoch and seed */
+/* Packets dropped by the port. Counted only from time to time, as the kernel must be asked. */
 uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_ways.c: addresses. */
 aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len);
-/* All that a process of the job has announced. AQ_ENOTSUP: nothing. AQ_EPROTO: it is malformed. */
+/* Get all addresses that a process of the job has announced. AQ_ENOTSUP: none. AQ_EPROTO:
+ * malformed. */
 aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told);
-/* The engine's hooks: where a peer is, and by which ways it is reached. */
+/* The engine's hooks: the address of a peer, and the ways to it. */
 aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
 bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                   struct aqi_dgram_addr *own);
@@ -195,26 +197,26 @@ bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *t
 /* udp_paths.c. Opened by all processes of a host or by none. */
 void udp_paths_open(struct udp_tp *udp);
 void udp_paths_close(struct udp_tp *udp);
-/* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: nothing is known. */
+/* Bytes of packets that the path to a peer is known to carry; SIZE_MAX: unknown. */
 size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
-/* We have found that it carries so many only. */
+/* Record that it was found to carry only `usable` bytes. */
 void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed);
-/* Tell the user of it, when it is time, unless another process of the job has. `last`: there will
- * be no other time. */
+/* Warn the user of it when it is time, unless another process of the job has. `last`: do not wait
+ * any longer. */
 void udp_paths_say(struct udp_tp *udp, bool last);
 
-/* Nothing arrives from this peer; false: a process of this host has warned of its host, which is
- * another one. */
+/* Whether to warn the user of a peer that is silent: false if a process of this host has warned of
+ * the peer's host, and that is another host. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
 
-/* udp_silence.c. Can packets come to a peer that has our address? */
+/* udp_silence.c. Check that packets can reach a peer on this host, which needs loopback. */
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
 /* The hooks of the engine that warn of peers that do not answer. */
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
 void udp_hook_lost(void *arg, uint32_t id, const char *why);
 void udp_silence_lose_all(struct udp_tp *udp); /* the port is deaf; with the lock held */
 
-/* udp_peers.c: the state of peers for observers; it needs the caller's thread only at the end. */
+/* udp_peers.c: the state of peers for observers, written by the thread or at the end. */
 void udp_peers_open(struct udp_tp *udp);
 void udp_peers_close(struct udp_tp *udp);
 void udp_peers_show(struct udp_tp *udp, uint64_t now);
@@ -222,7 +224,7 @@ void udp_peers_show(struct udp_tp *udp, uint64_t now);
 /* udp_am.c */
 aq_status udp_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* Header and arguments of a message; returns their length. */
+/* Encode the header and arguments of a message; returns their length. */
 struct udp_head {
     alignas(16) unsigned char bytes[sizeof(struct aqi_am_wire) + 4 * AQI_AM_WIRE_ARGS];
 };
@@ -230,13 +232,13 @@ size_t udp_am_head(const struct udp_tp *udp, const struct aqi_am *am, struct udp
 /* The engine's hook. */
 void udp_am_deliver(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
 unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
-/* Of the thread that helps: receive and answer. With the lock held, which is released meanwhile. */
+/* For the thread that helps: receive and answer. With the lock held; it is released meanwhile. */
 unsigned udp_receive_to_answer(struct udp_tp *udp);
 
 /* udp_rma.c */
 #define UDP_KEY 8 /* bytes */
-/* Bytes of a Long that travels as a message: to copy more takes as long as an answer, for which
- * the caller would have to wait otherwise. Alike in all processes. */
+/* Most bytes of a Long that travels as a message: copying more takes as long as an answer, for
+ * which the caller would have to wait otherwise. The same in all processes. */
 #define UDP_PACKED_LONG (64u << 10)
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem,
@@ -257,17 +259,17 @@ void udp_rma_local(void *arg, void *user, aq_status status);
 void udp_rma_remote(void *arg, void *user, aq_status status);
 /*
  * The kernel could not read some of the data to send, because a page was protected after the call
- * that began it. Touch it in a thread of the program, so that the signal arrives there: a program
- * that watches pages by signals makes it readable, and it is sent again. Without the lock. Until it
- * returns no end is reported, as the program may then unmap memory that is still to be touched.
- * Returns how many were reported then.
+ * that began it. Touch it in a thread of the program, so that the signal is raised there: a program
+ * that watches pages by signals makes it readable, and it is retransmitted. Without the lock. Until
+ * this returns no completion is reported, as the program may then unmap memory that is still to be
+ * touched. Returns how many were reported then.
  */
 unsigned udp_rma_touch(struct udp_tp *udp);
-/* With the lock held: a handler may have jumped out of that. */
+/* With the lock held: end that if a signal handler has jumped out of it. */
 void udp_rma_left(struct udp_tp *udp);
 /* The engine's hook: the thread that helps never reads the program's memory itself. */
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy);
-/* Report the ends kept while the thread called the engine, or memory was touched. */
+/* Report the completions kept while the thread called the engine, or memory was touched. */
 void udp_rma_tell_ends(struct udp_tp *udp);
 
 /* udp_idle.c */
@@ -277,11 +279,11 @@ void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Called by the thread: a packet has arrived, or the timer may have expired. */
 void udp_idle_wake(struct udp_tp *udp, bool tick);
 
-/* Something was begun or has come: progress looks in every poll from now on. */
+/* Something was begun or has arrived: from now on every poll looks. */
 void udp_idle_end(struct udp_tp *udp);
 /*
- * Whether a thread that waits awake has to look itself. Only while there was traffic a short time
- * ago: else each of its polls would ask the kernel for nothing.
+ * Whether a thread that waits awake has to look itself. Only if there was traffic a short time ago;
+ * otherwise each of its polls would ask the kernel in vain.
  */
 static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
 {
@@ -289,24 +291,24 @@ static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
     return aqi_tp_is_awake(now) &&
            now - atomic_load_explicit(&udp->idle.last, memory_order_relaxed) < SHORT_TIME_NS;
 }
-/* Need progress not look? Without the lock. */
+/* Whether progress need not look. Without the lock. */
 static inline bool udp_idle_rests(const struct udp_tp *udp, uint64_t now)
 {
     return atomic_load_explicit(&udp->idle.raised, memory_order_relaxed) == 0 &&
            now < atomic_load_explicit(&udp->idle.rests_until, memory_order_relaxed) &&
            !udp_idle_is_awaited(udp, now);
 }
-/* Progress looks. */
+/* Called when progress looks. */
 void udp_idle_look(struct udp_tp *udp);
-/* It takes what the thread has left; what is parked the caller resumes. */
+/* Take what the thread has left; the caller resumes parked packets. */
 void udp_idle_take_left(struct udp_tp *udp);
-/* A round of progress brought `n` things: rest if there is nothing any more. */
+/* A round of progress handled `n` events: rest if nothing has happened for a while. */
 void udp_idle_begin(struct udp_tp *udp, unsigned n);
 int udp_wait_fd(struct aqi_tp *tp);
 aq_status udp_arm(struct aqi_tp *tp, bool on);
 aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step);
 
-/* Have the thread send what the engine gathers, if the program does not make progress soon. */
+/* Have the thread send gathered messages, if the program does not make progress soon. */
 void udp_idle_gather(struct udp_tp *udp);
 
 static inline void udp_began(struct udp_tp *udp)
@@ -317,16 +319,17 @@ static inline void udp_began(struct udp_tp *udp)
 /* udp_helper.c: the thread of all transports. Join and leave without the lock of the transport. */
 /* Returns 0 or an errno. */
 int udp_helper_join(struct udp_tp *udp);
-/* On return the thread does not use the transport any more. */
+/* On return the thread no longer uses the transport. */
 void udp_helper_leave(struct udp_tp *udp);
-/* Let the thread wake once for what arrives at this socket, or for nothing. False: see errno. */
+/* Let the thread wake once for packets at this socket, or not at all. Returns false with errno set
+ * on failure. */
 bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on);
 
-/* udp_connection.c: is it an end of a connection by URI, the key is its own, and `towards` the host
- * of the other end. */
+/* udp_connection.c: if this is an end of a connection by URI, give it its own key, and set
+ * `towards` to the host of the other end. */
 aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX]);
 void udp_connection_set_secret(const struct udp_secret *secret); /* when a rendezvous opens */
-/* As udp_secret_derive, of that secret. */
+/* As udp_secret_derive, with that secret. */
 void udp_connection_derive(struct aqi_mac *mac, const char *what,
                            const uint8_t caller[UDP_CALL_BYTES],
                            const uint8_t listener[UDP_CALL_BYTES], uint8_t key[AQI_MAC_BYTES]);
@@ -336,7 +339,7 @@ extern const struct aqi_rendezvous_ops udp_rendezvous;
 
 /* udp_group.c */
 extern const struct aqi_transport udp_group;
-/* The error of a call that is for one host, if this is the address of a group: AQ_EINVAL. */
+/* Fail with AQ_EINVAL if this is the address of a group, for calls that need a host. */
 aq_status udp_group_is_not(const char *uri, const struct udp_uri *read);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * udp: what becomes of the interfaces that listeners are at. The kernel announces changes at one
- * socket, which is watched with the listeners' own, so nothing is done while nothing changes. What
- * an announcement says only decides whether to look: the state is always that of a list of all
- * interfaces, so lost announcements do no harm.
+ * udp: watching the interfaces of listeners. The kernel announces changes at one socket, which is
+ * watched together with those of the listeners, so nothing is done while nothing changes. The
+ * contents of an announcement only decide whether to look: the state always comes from a list of
+ * all interfaces, so lost announcements do no harm.
  */
 #include "base/fail.h"
 #include "base/log.h"
@@ -25,7 +25,7 @@ static const struct {
     [PORTS_INTERFACE_GONE] = {AQ_EINVAL, "was removed, or has lost the address"},
 };
 
-/* Once only: after an event the descriptor is looked at again if it is still ours, see below. */
+/* Once only: after an event the descriptor is armed again if it is still ours, see below. */
 static bool udp_interfaces_arm(struct aqi_rendezvous *rendezvous, int operation)
 {
     struct epoll_event event = {.events = EPOLLIN | EPOLLONESHOT, .data.ptr = &rendezvous->changes};
@@ -46,7 +46,7 @@ static void udp_interfaces_open(struct aqi_rendezvous *rendezvous)
     if (fd >= 0) close(fd);
 }
 
-/* Whether it is another than before. */
+/* Update the state; returns whether it has changed. */
 static bool udp_interfaces_look_at(struct aqi_listener *listener, const struct ifaddrs *all)
 {
     struct udp_interface *interface = &listener->interface;
@@ -57,7 +57,7 @@ static bool udp_interfaces_look_at(struct aqi_listener *listener, const struct i
     return interface->state != before;
 }
 
-/* Its address, an IPv4 one also if the socket is one of IPv6. */
+/* Get its address; an IPv4 one even if the socket is an IPv6 one. */
 static bool udp_interfaces_name(const struct aqi_listener *listener, union aqi_sockaddr *at)
 {
     union aqi_sockaddr four = {.v4.sin_family = AF_INET};
@@ -120,8 +120,9 @@ void udp_interfaces_progress(struct aqi_rendezvous *rendezvous)
 {
     struct ifaddrs *all;
     /*
-     * A program may have closed the descriptor, and its number may be that of another file by now:
-     * nothing must be read from that. Armed no more, it does not keep the process awake.
+     * A program may have closed the descriptor, and its number may be that of another file by now,
+     * from which nothing must be read. As it is not armed any more, it does not keep the process
+     * awake.
      */
     if (!udp_interfaces_arm(rendezvous, EPOLL_CTL_MOD)) return;
     if (!ports_changes_read(rendezvous->changes.fd, udp_interfaces_concerns, rendezvous)) return;

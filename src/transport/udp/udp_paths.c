@@ -1,10 +1,11 @@
 /*
- * udp: what the paths to other hosts carry. The first process of a host to find that a path carries
- * small packets only tells the others through memory that they share; they begin with such packets.
+ * udp: the packets that paths to other hosts carry. The first process of a host to find that a path
+ * carries only small packets informs the others through shared memory; they begin with such
+ * packets.
  *
- * There is one warning for a job, since the reason is most likely one for all paths. Rank 0 prints
- * it at once; the others wait, longer on higher hosts, and longer if another process of the host
- * was first. All packets carry the fact that it has been printed (aqi_dgram_tell).
+ * There is one warning per job, since all paths most likely have the same cause. Rank 0 prints it
+ * at once; the others wait, longer on higher hosts, and longer if the peer is the one to warn
+ * first. Every packet carries the fact that it has been printed (aqi_dgram_tell).
  */
 #include "transport/udp/udp_impl.h"
 
@@ -13,13 +14,12 @@
 
 #include <unistd.h>
 
-/* Then the path is tried anew: it may have been mended, or was only full when it was found. */
+/* ms after which the path is tried again: it may have been mended, or was only full at the time. */
 #define PATHS_LAST_MS 60000
-/* ns, of ranks other than 0, which may find it seconds later. */
+/* ns that ranks other than 0 wait, as rank 0 may find it seconds later. */
 #define PATHS_PATIENCE UINT64_C(10000000000)
 
-/* An entry, by the number of a host: when it was found, in ms, and how many bytes; 0: nothing was.
- */
+/* An entry per host: when it was found, in ms, and how many bytes; 0: nothing is known. */
 enum { PATHS_SIZE_BITS = 16, PATHS_SIZE = (1 << PATHS_SIZE_BITS) - 1 };
 
 static size_t udp_paths_bytes(const struct udp_tp *udp)
@@ -32,7 +32,7 @@ void udp_paths_open(struct udp_tp *udp)
     const struct aqi_tp_hooks *hooks = &udp->params.hooks;
     void *at;
     int fd;
-    /* Without it each process finds out by itself. */
+    /* Without it each process finds out for itself. */
     if (hooks->share(hooks->host, "aq-paths", udp_paths_bytes(udp), &fd) != AQ_OK) return;
     if (aqi_shmem_map(fd, udp_paths_bytes(udp), &at) == AQ_OK) udp->paths = at;
     close(fd);
@@ -44,10 +44,7 @@ void udp_paths_close(struct udp_tp *udp)
     udp->paths = NULL;
 }
 
-/*
- * The entry in which this process and its neighbors keep the path to a peer; NULL: they share
- * none.
- */
+/* The entry in which the processes of this host keep the path to a peer; NULL: none is shared. */
 static _Atomic uint64_t *udp_paths_to(const struct udp_tp *udp, uint32_t id)
 {
     const struct udp_peer *peer = udp->peers[id];
@@ -75,7 +72,7 @@ size_t udp_paths_find(const struct udp_tp *udp, uint32_t id)
 
 /* --- telling the user ------------------------------------------------------------------------ */
 
-/* Whether one of this host's processes has: a word behind all others. */
+/* A word after all others: whether one of this host's processes has warned. */
 static _Atomic uint64_t *udp_paths_said(const struct udp_tp *udp)
 {
     return udp->paths != NULL ? &udp->paths[2 * udp->params.size] : NULL;
@@ -88,7 +85,7 @@ static bool udp_paths_is_said(const struct udp_tp *udp)
            (said != NULL && atomic_load_explicit(said, memory_order_relaxed) != 0);
 }
 
-/* Of the two ends of a path one speaks first. */
+/* One of the two ends of a path warns first. */
 static bool udp_paths_is_first(const struct udp_tp *udp, uint32_t id)
 {
     uint32_t host = udp->peers[id] != NULL ? udp->peers[id]->host : udp->params.host;
@@ -134,7 +131,7 @@ void udp_paths_say(struct udp_tp *udp, bool last)
             small.usable + UDP_IP_HEADERS, small.usable + UDP_IP_HEADERS);
 }
 
-/* The second half of the memory: the other hosts that there was a warning of. */
+/* The second half of the memory: hosts that there was a warning about. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id)
 {
     _Atomic uint64_t *path = udp_paths_to(udp, id);

@@ -1,4 +1,4 @@
-/* udp: the state of peers on the process's board, for `aqinfo --peers` and with its counters. */
+/* udp: the state of peers on the process's board, for `aqinfo --peers`, with its counters. */
 #include "transport/udp/udp_impl.h"
 
 #include "base/board.h"
@@ -20,7 +20,7 @@ void udp_peers_close(struct udp_tp *udp)
     udp->own.sheet = NULL;
 }
 
-/* The two ends of a line: ranks have numbers, programs that are connected have addresses. */
+/* The two ends that a line is about: ranks have numbers, connected programs have addresses. */
 static void udp_peers_names(const struct udp_tp *udp, const struct aqi_dgram_peer_info *info,
                             uint32_t id, struct aqi_safe_text *to)
 {

@@ -1,7 +1,7 @@
 /*
  * udp: the rendezvous with processes that were not started with ours. A listener is a UDP socket
  * that keeps no state for a caller until that has shown that it receives at its address
- * (udp_call.h). It then gets a socket of its own, the control channel (udp_channel.h).
+ * (udp_call.h). The caller then gets a socket of its own, the control channel (udp_channel.h).
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -27,16 +27,16 @@
 
 enum {
     RENDEZVOUS_BATCH = 64, /* events, and packets of a listener, in one call of progress */
-    RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, so often */
+    RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, RENDEZVOUS_DOUBLED times */
     RENDEZVOUS_DOUBLED = 6,
-    RENDEZVOUS_ANEW = 10,         /* tries, then with a new cookie */
+    RENDEZVOUS_ANEW = 10,         /* tries before asking for a new cookie */
     RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is good for 8 to 17 s */
     RENDEZVOUS_ROOM = 1 << 20,    /* bytes that the calls of thousands may take at a listener */
     RENDEZVOUS_FAREWELL = 5000    /* ms that closing takes at most */
 };
 static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
 
-/* A packet at a listener, and the way back: from the address that it was sent to. */
+/* A packet at a listener, and the way back, from the address to which it was sent. */
 struct rendezvous_packet {
     union aqi_sockaddr from;
     struct msghdr header;
@@ -46,7 +46,7 @@ struct rendezvous_packet {
     alignas(struct cmsghdr) unsigned char control[128];
 };
 
-/* Progress is needed at that time. */
+/* Have progress called at that time. */
 static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t at)
 {
     if (at == rendezvous->timer_at) return;
@@ -62,7 +62,7 @@ void udp_rendezvous_needs_turn(struct aqi_control_channel *channel)
 
 /* --- calling --------------------------------------------------------------------------------- */
 
-/* Call the next address of the name; an errno, or 0. */
+/* Call the next address of the name; returns 0 or an errno. */
 static int udp_rendezvous_dial(struct aqi_control_channel *channel)
 {
     int error = EHOSTUNREACH;
@@ -124,7 +124,7 @@ void udp_rendezvous_call(struct aqi_control_channel *channel)
     channel->tries++;
 }
 
-/* The listener has taken it: it goes on at another port of it. */
+/* The listener has taken the call: continue at another of its ports. */
 static void udp_rendezvous_move(struct aqi_control_channel *channel, const struct udp_call *call)
 {
     const struct aqi_rendezvous *rendezvous = channel->rendezvous;
@@ -167,7 +167,7 @@ static void udp_rendezvous_answered(struct aqi_control_channel *channel, const v
     case UDP_CALL_TAKEN:
         udp_rendezvous_move(channel, &call);
         break;
-    case UDP_CALL_BUSY: /* it calls again as the same caller: earlier calls may still be taken */
+    case UDP_CALL_BUSY: /* call again as the same caller, as earlier calls may still be taken */
         channel->busy = true;
         break;
     case UDP_CALL_OTHER:
@@ -222,8 +222,8 @@ static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
     return false;
 }
 
-/* The same bytes go back, the same way: the control message that says where the packet was received
- * says then where the answer comes from. */
+/* Send the same bytes back the same way: the control message that told where the packet was
+ * received now tells from where to answer. */
 static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvous_packet *packet,
                                   enum udp_call_kind kind)
 {
@@ -233,7 +233,7 @@ static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvo
     (void)sendmsg(listener->end.fd, &packet->header, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* The address at which it came to us. */
+/* Get the address to which it was sent. */
 static bool udp_rendezvous_own_address(struct msghdr *header, int family, union aqi_sockaddr *own)
 {
     memset(own, 0, sizeof(*own));
@@ -256,7 +256,7 @@ static bool udp_rendezvous_own_address(struct msghdr *header, int family, union 
     return false;
 }
 
-/* A socket from here to the caller; -1: there is none. */
+/* Open a socket from that address to the caller; returns -1 on failure. */
 static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t *port)
 {
     union aqi_sockaddr own;
@@ -275,7 +275,7 @@ static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t 
     return -1;
 }
 
-/* The channel of this call; NULL and `*room` false: there is none, and no room for it. */
+/* Find the channel of this call. NULL: there is none; sets `*room` if there is room for it. */
 static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvous *rendezvous,
                                                        const struct rendezvous_packet *packet,
                                                        bool *room)
@@ -286,7 +286,7 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->caller) continue;
         if (memcmp(c->call.caller, packet->call.caller, UDP_CALL_BYTES) == 0) return c;
-        /* A closed one keeps its socket until the caller has acknowledged the end. */
+        /* A closed channel keeps its socket until the caller has acknowledged the end. */
         if (c->state != UDP_CHANNEL_TAKEN && !c->closed) continue;
         all++;
         same += memcmp(&c->host, &host, packet->header.msg_namelen) == 0;
@@ -296,7 +296,7 @@ static struct aqi_control_channel *udp_rendezvous_find(const struct aqi_rendezvo
     return NULL;
 }
 
-/* NULL: no room, no memory or no descriptor now. */
+/* Returns NULL if there is no room, no memory or no descriptor now. */
 static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *listener,
                                                        struct rendezvous_packet *packet)
 {
@@ -320,7 +320,7 @@ static struct aqi_control_channel *udp_rendezvous_make(struct aqi_listener *list
     return NULL;
 }
 
-/* A caller that has shown that it receives at its address calls. */
+/* Take a call from a caller that has shown that it receives at its address. */
 static void udp_rendezvous_take_call(struct aqi_listener *listener,
                                      struct rendezvous_packet *packet)
 {
@@ -364,7 +364,7 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
 }
 
-/* A caller of another version is to learn that; the first is reported here, too. */
+/* Tell a caller of another version; the first one is reported here, too. */
 static void udp_rendezvous_hear_other(struct aqi_listener *listener,
                                       struct rendezvous_packet *packet, size_t len)
 {
@@ -379,7 +379,7 @@ static void udp_rendezvous_hear_other(struct aqi_listener *listener,
     udp_rendezvous_answer(listener, packet, UDP_CALL_OTHER);
 }
 
-/* False: there is nothing to hear. */
+/* Read one packet. Returns false if there is none. */
 static bool udp_rendezvous_hear(struct aqi_listener *listener)
 {
     struct rendezvous_packet packet;
@@ -422,7 +422,7 @@ bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* A socket at one of the addresses; -1: errno says why. */
+/* Open a socket at one of the addresses. Returns -1 with errno set on failure. */
 static int udp_rendezvous_bind(const struct addrinfo *names)
 {
     int fd = -1, error = EADDRNOTAVAIL;
@@ -445,8 +445,7 @@ static int udp_rendezvous_bind(const struct addrinfo *names)
 }
 
 /*
- * Name the URI that clients are to call: a listener at all addresses names one that others can
- * reach.
+ * Get the URI that clients must call: a listener at all addresses names one that others can reach.
  */
 static aq_status udp_rendezvous_name(int fd, char *uri)
 {
@@ -541,11 +540,11 @@ static void udp_rendezvous_unlisten(struct aqi_rendezvous *rendezvous,
     for (struct aqi_control_channel *c = rendezvous->channels; c != NULL; c = c->next) {
         if (c->listener != listener) continue;
         c->listener = NULL;
-        udp_channel_close(c); /* its caller calls again, and finds no listener */
+        udp_channel_close(c); /* its caller will call again, and find no listener */
         udp_rendezvous_needs_turn(c);
     }
     udp_rendezvous_unlock(rendezvous);
-    /* Close alone does not end the watch if a child made by a bare clone() holds the socket. */
+    /* Closing alone does not end the watch if a child made by a bare clone() holds the socket. */
     (void)epoll_ctl(rendezvous->epoll, EPOLL_CTL_DEL, listener->end.fd, NULL);
     aqi_unforked_close(listener->end.fd);
     free(listener);
@@ -585,12 +584,12 @@ static unsigned udp_rendezvous_progress(struct aqi_rendezvous *rendezvous)
     rendezvous->happened = 0;
     rendezvous->inside = true;
     unsigned n = 0;
-    /* One at a time: what is done for one may end another. */
+    /* One at a time: handling one may end another. */
     for (; n < RENDEZVOUS_BATCH && epoll_wait(rendezvous->epoll, &event, 1, 0) == 1; n++) {
         struct udp_end *end = event.data.ptr;
         if (end == NULL) {
             (void)aqi_kick_take(rendezvous->timer);
-            rendezvous->timer_at = UINT64_MAX; /* what it was set for may come after `now` */
+            rendezvous->timer_at = UINT64_MAX; /* the time it was set for may be after `now` */
         } else if (end == &rendezvous->changes) {
             udp_interfaces_progress(rendezvous);
         } else if (end->listener) {
@@ -645,11 +644,11 @@ static aq_status udp_rendezvous_connect(struct aqi_rendezvous *rendezvous, const
                                         struct aqi_control_channel **out)
 {
     struct udp_uri where = {.host = ""};
-    (void)udp_uri_read(uri, &where); /* what is none leaves it empty */
+    (void)udp_uri_read(uri, &where); /* left empty if it is none */
     if (where.host[0] == '\0' || strcmp(where.port, "0") == 0) return udp_uri_bad(uri);
     if (message->nfds != 0)
         return aqi_fail(AQ_ENOTSUP, "udp", "descriptors do not go to other hosts");
-    struct addrinfo *names = NULL; /* which may take long to find: without the lock */
+    struct addrinfo *names = NULL; /* finding them may take long, so without the lock */
     aq_status st = udp_uri_resolve(&where, false, &names);
     if (st != AQ_OK) return st;
     udp_rendezvous_lock(rendezvous);
@@ -701,7 +700,7 @@ static void udp_rendezvous_close(struct aqi_rendezvous *rendezvous)
         udp_channel_flush(c);
         udp_rendezvous_needs_turn(c);
     }
-    /* The last messages must arrive: allow listening peers time for them. */
+    /* The last messages must arrive: give listening peers time for them. */
     for (; rendezvous->channels != NULL && now < until; now = aqi_now_ns()) {
         (void)poll(&fd, 1, (int)((until - now) / 1000000) + 1);
         (void)udp_rendezvous_progress(rendezvous);

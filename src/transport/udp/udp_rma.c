@@ -1,4 +1,4 @@
-/* udp: one-sided operations and Longs. Any memory can be reached, so keys only say that it may. */
+/* udp: one-sided operations and Longs. Any memory can be reached, so keys only grant access. */
 #include "transport/udp/udp_impl.h"
 
 #include "base/array.h"
@@ -19,8 +19,8 @@ static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y'
  */
 #define COPY_BIT ((uintptr_t)1)
 
-/* Counters that threads do not share are the program's thread's. False: no memory, or not needed.
- */
+/* Keep a completion for the program's thread, which may not share its counters with others. Returns
+ * false if that is not needed, or if out of memory. */
 static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
 {
     if (AQI_LIKELY(!udp->idle.helping && !udp->touching)) return false;
@@ -71,7 +71,7 @@ static void udp_rma_found(void *arg, const void *addr, size_t len)
 unsigned udp_rma_touch(struct udp_tp *udp)
 {
     udp_lock(udp);
-    if (udp->touching) { /* the others', too */
+    if (udp->touching) { /* by another thread: again later, for new sources */
         udp->unreadable = true;
         udp_unlock(udp);
         return 0;
@@ -160,9 +160,9 @@ static bool udp_rma_packs(const struct udp_tp *udp, size_t nbytes)
 }
 
 /*
- * The payload is copied into packets with its header; the layer above takes it out at the peer, and
- * no caller waits for an acknowledgement. The head of a longer one follows a put: that layer checks
- * the range again and passes it on as a Long.
+ * The payload is copied into packets with its header, and the layer above takes it out at the peer;
+ * no caller waits for an acknowledgement. A longer one is a put that its head follows: that layer
+ * checks the range again and passes it on as a Long.
  */
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem, struct aqi_comp *comp)
@@ -208,7 +208,7 @@ void udp_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
-    /* A peer's get of it may be among the sources. */
+    /* A peer's get of this memory may be among the sources. */
     while (udp->touching && !pthread_equal(udp->toucher, pthread_self())) {
         udp_unlock(udp);
         sched_yield();

@@ -11,7 +11,7 @@
 
 enum { SILENCE_PEER = 96 };
 
-/* Where it was to be reached: "10.0.0.8:4021, 10.1.0.8:4021". */
+/* The addresses at which it was to be reached: "10.0.0.8:4021, 10.1.0.8:4021". */
 static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
 {
     struct aqi_dgram_peer_info info;
@@ -115,6 +115,6 @@ void udp_silence_lose_all(struct udp_tp *udp)
         if (udp->peers[id] == NULL || udp->peers[id]->lost) continue;
         aqi_dgram_down(udp->dgram, id);
         udp_hook_lost(udp, id, "this process can receive nothing any more");
-        udp->peers[id]->unreached = true; /* nor does that peer notice: so the job ends */
+        udp->peers[id]->unreached = true; /* nor will that peer notice: the job must end */
     }
 }

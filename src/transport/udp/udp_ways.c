@@ -1,7 +1,7 @@
 /*
- * udp: addresses. A process of a job tells all that it has of one family, the best first: which of
- * them leads anywhere shows by trying (src/dgram/ways.c), by those for which the kernel has a
- * route.
+ * udp: addresses. A process of a job announces all that it has of one family, the best first: which
+ * of them lead anywhere is found by trying those for which the kernel has a route
+ * (src/dgram/ways.c).
  */
 #include "transport/udp/udp_impl.h"
 
@@ -80,7 +80,7 @@ aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at)
     return AQ_OK;
 }
 
-/* Whether the kernel has a route there. `*own`: our address for what comes back. */
+/* Whether the kernel has a route to `to`. `*own`: our address for replies. */
 static bool udp_ways_route(const struct udp_tp *udp, const struct aqi_dgram_addr *to,
                            struct aqi_dgram_addr *own)
 {
@@ -100,7 +100,7 @@ bool udp_hook_way(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *t
     if (udp_ways_told(udp, id, &told) != AQ_OK || way >= told.count) return false;
     *to = told.at[way];
     if (udp_ways_route(udp, to, own)) return true;
-    /* If none leads anywhere now, what is sent by the first says why. */
+    /* If none leads anywhere now, packets sent by the first show why. */
     for (unsigned i = 1; way == 0 && i < told.count; i++)
         if (udp_ways_route(udp, &told.at[i], own)) return false;
     *own = udp->port->address;

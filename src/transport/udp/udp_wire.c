@@ -1,4 +1,4 @@
-/* One connected UDP socket as a port: for what needs neither speed nor a socket of its own for each
+/* A port of one connected UDP socket, for uses that need neither speed nor a socket for each
  * channel. */
 #include "base/fail.h"
 #include "base/log.h"
@@ -13,14 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The size that every path of IPv6 carries, without its headers. */
+/* The size that every path of IPv6 carries, without headers. */
 enum { WIRE_PACKET = 1232, WIRE_ROOM = 64 << 10, WIRE_BATCH = 16 };
 
 struct wire_port {
     struct aqi_port port;
     int fd;
-    bool refused, errors; /* there is no receiver; the kernel has errors to report */
-    int error;            /* the last of them */
+    bool refused, errors; /* there is no receiver; the error queue must be read */
+    int error;            /* the last error */
     alignas(16) unsigned char buffer[WIRE_PACKET + 16];
 };
 
@@ -39,7 +39,7 @@ static void udp_wire_note(struct wire_port *self, int error)
                     error == ENETUNREACH || error == EACCES;
 }
 
-/* By the program, or a filter of system calls. */
+/* Warn of a socket broken by the program, or by a filter of system calls. */
 static AQI_COLD void udp_wire_broken(int error, const char *reason)
 {
     static atomic_bool once;
@@ -144,7 +144,8 @@ aq_status udp_wire_open(int fd, struct aqi_port **port)
     struct wire_port *self = calloc(1, sizeof(*self));
     if (self == NULL) return aqi_fail(AQ_ENOMEM, "udp", "no memory for a socket");
     /*
-     * Only with this is it reported that a host cannot be reached; one of the two does not apply.
+     * Only with this does the kernel report that a host cannot be reached; one of the two does not
+     * apply.
      */
     (void)setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
     (void)setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on));
