@@ -1,6 +1,6 @@
 /*
- * The thread that answers while the program makes no call: at a rendezvous whose progress the tests
- * call only to see what the thread has left to it. The other side is the rendezvous of the world.
+ * The thread that answers while the program makes no call, at a rendezvous whose progress the tests
+ * call only to see what the thread has left. The other side is the rendezvous of the world.
  */
 #include "transport/udp/udp_rendezvous_world_test.h"
 
@@ -48,7 +48,7 @@ static int busy_teardown(void **state)
     return world_teardown(state);
 }
 
-/* Let the thread look at once, not in a second. */
+/* Make the thread look at once, not in a second. */
 static void nudge(void)
 {
     udp_rendezvous_lock(busy.rendezvous);
@@ -89,17 +89,18 @@ static int stranger_at_busy(void)
     return fd;
 }
 
-/* A caller learns that the listener lives; it is announced to the program only by its own call. */
+/* A caller learns that the listener is alive; the program learns of the caller only by its own
+ * call. */
 static void test_calls(void **state)
 {
     struct udp_call call = {.caller = {1}};
     (void)state;
-    busy_listen(); /* for which a thread with nothing to do is woken */
+    busy_listen(); /* which wakes a thread that has nothing to do */
     int fd = stranger_at_busy();
     struct udp_call cookie = answered(fd, UDP_CALL_KNOCK, &call);
     assert_int_equal(cookie.kind, UDP_CALL_COOKIE);
     memcpy(call.cookie, cookie.cookie, UDP_CALL_BYTES);
-    ask(fd, UDP_CALL_CALL, &call); /* which it looks for by itself */
+    ask(fd, UDP_CALL_CALL, &call); /* for which it looks by itself */
     assert_int_equal(answer_to(fd).kind, UDP_CALL_TAKEN);
     udp_rendezvous_lock(busy.rendezvous);
     struct aqi_control_channel *channel = busy.rendezvous->channels;
@@ -120,7 +121,7 @@ static void busy_call(void)
         AQ_OK);
 }
 
-/* The caller goes on until `done`. */
+/* Let the caller make progress until `done`. */
 static void go_on(bool (*done)(void), bool nudged)
 {
     struct pollfd caller = {.fd = world.rendezvous->epoll, .events = POLLIN};
@@ -155,7 +156,7 @@ static bool is_heard(void)
     return aqi_dgram_heard(world.channel->dgram) > heard_before;
 }
 
-/* The message waits for the program, whose wait ends for it. */
+/* The message waits for the program, whose wait ends because of it. */
 static void test_messages(void **state)
 {
     struct pollfd wakes;
@@ -173,7 +174,7 @@ static void test_messages(void **state)
     assert_int_equal(world.ends, 0);
 }
 
-/* A caller that asks for a sign of life gets one, again and again. */
+/* A caller that asks for signs of life gets them. */
 static void test_signs_of_life(void **state)
 {
     (void)state;
@@ -218,7 +219,7 @@ static void test_call_of_ours(void **state)
     close(caller), close(fd);
 }
 
-/* A program that listens nowhere but has called another. */
+/* A program that does not listen, but has called another. */
 static void test_caller(void **state)
 {
     const struct aqi_handshake message = {.bytes = "message", .len = 7};
@@ -231,10 +232,10 @@ static void test_caller(void **state)
     go_on(is_announced, false);
     struct aqi_control_channel *back = world.rendezvous->channels;
     assert_int_equal(udp_rendezvous.send(back, &message), AQ_OK);
-    assert_true(world.rendezvous->timer_at <= back->due); /* it leaves without another event */
+    assert_true(world.rendezvous->timer_at <= back->due); /* it is sent without another event */
     go_on(has_parked, false);
     assert_int_equal(world.messages + world.ends, 0);
-    udp_rendezvous.close_channel(back); /* the other side is to hear that */
+    udp_rendezvous.close_channel(back); /* the other side must be notified */
     assert_ptr_equal(world.rendezvous->channels, back);
 }
 
@@ -252,7 +253,7 @@ static bool looks_and_has_parked(void)
     return has_parked();
 }
 
-/* It says whether something had come, at a listener or on a channel. */
+/* A look returns whether something had arrived, at a listener or on a channel. */
 static void test_looks(void **state)
 {
     struct udp_call call = {.caller = {1}};
@@ -270,7 +271,7 @@ static void test_looks(void **state)
     while (udp_answer_look(busy.rendezvous))
         continue;
     for (unsigned i = 0; i < 2; i++) {
-        go_on(has_packet, false); /* the message again: it has not been acknowledged */
+        go_on(has_packet, false); /* the message is retransmitted, as it was not acknowledged */
         assert_true(udp_answer_look(busy.rendezvous));
         assert_false(udp_answer_look(busy.rendezvous));
     }
@@ -297,7 +298,7 @@ static void test_pauses(void **state)
 
 /* --- beginning and ending -------------------------------------------------------------------- */
 
-/* It ends, whether it has something to look after or not. */
+/* The thread ends, whether it has something to watch or not. */
 static void test_ends(void **state)
 {
     (void)state;
@@ -311,10 +312,10 @@ static void test_ends(void **state)
     assert_false(busy.rendezvous->answer.running);
     busy.rendezvous->answer.stop = false;
     udp_answer_close(busy.rendezvous);
-    assert_false(busy.rendezvous->answer.stop); /* there was none any more */
+    assert_false(busy.rendezvous->answer.stop); /* it no longer existed */
 }
 
-/* A forked child has none, and does not wait for it. */
+/* A forked child has no such thread, and does not wait for it. */
 static void test_child(void **state)
 {
     int status;

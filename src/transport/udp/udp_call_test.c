@@ -51,7 +51,7 @@ static void test_packets(void **state)
     assert_false(udp_call_read(mac, &call, sizeof(call), &read));
 }
 
-/* Those that are whole, but of another version, or of something else. */
+/* Packets that are whole, but of another version, or of another protocol. */
 static void test_other_versions(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
@@ -81,7 +81,7 @@ static void test_other_versions(void **state)
     }
 }
 
-/* A proof cannot be made without the secret, and no packet passes for another. */
+/* A proof cannot be made without the secret, and no packet passes for one of another kind. */
 static void test_proofs(void **state)
 {
     const struct udp_secret *const secrets[] = {&nothing, &one, &other};
@@ -130,7 +130,7 @@ static void test_secrets(void **state)
     }
     assert_int_equal(udp_secret_read("fd:x1", mac, &read), AQ_ESETTING);
     assert_non_null(strstr(aq_error_message(), "it is file:PATH or fd:NUMBER"));
-    /* A pipe and a file, wherever its offset is, and the second time without it. */
+    /* A pipe and a file, whatever its offset, and the second time without it. */
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     assert_int_equal(write(pair[1], "sixteen bytes!!!", 16), 16);
     assert_int_equal(write(memory, "sixteen bytes!!!", 16), 16);
@@ -152,7 +152,7 @@ static void test_secrets(void **state)
     close(memory);
 }
 
-/* A descriptor of a secret. Not closed by exec, as one that a program is given. */
+/* A descriptor of a secret, not closed by exec, like one that a program is given. */
 static int secret_from(int least, const char *text)
 {
     int memory = memfd_create("secret", MFD_CLOEXEC);
@@ -163,7 +163,7 @@ static int secret_from(int least, const char *text)
     return fd;
 }
 
-/* The number of a descriptor is read wholly, in decimal, and nothing else is. */
+/* The number of a descriptor is read completely, and as decimal only. */
 static void test_numbers_of_descriptors(void **state)
 {
     static const char *const forms[] = {"fd:%lld", "fd:0%lld", "fd:000000000000000000000%lld"};
@@ -172,7 +172,7 @@ static void test_numbers_of_descriptors(void **state)
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(forms); i++) {
         long long fd = secret_from(90, "sixteen bytes!!!");
-        /* Not a number; and not the number of a descriptor, although its last 32 bits are. */
+        /* Not a number; and a number that is a descriptor only modulo 2^32. */
         snprintf(setting, sizeof(setting), "fd:%lldx", fd);
         assert_int_equal(udp_secret_read(setting, mac, &read), AQ_ESETTING);
         snprintf(setting, sizeof(setting), "fd:%lld", fd + (1ll << 32));
@@ -200,7 +200,7 @@ static void test_secrets_kept(void **state)
     }
 }
 
-/* Why it failed: not to be read, or too short, be it empty. */
+/* Reasons of failures: it cannot be read, or is too short, even empty. */
 static void test_descriptors_that_fail(void **state)
 {
     struct udp_secret read;
@@ -218,8 +218,8 @@ static void test_descriptors_that_fail(void **state)
     assert_false(read.is_set);
 }
 
-/* All of it is read, and once, whatever its offset is, in how many pieces it comes, and whatever
- * failed before. */
+/* All of it is read, and only once, whatever its offset, the number of pieces, and any failure
+ * before. */
 static void test_all_is_read(void **state)
 {
     struct udp_secret read[3];
@@ -243,7 +243,7 @@ static void test_all_is_read(void **state)
         assert_memory_equal(&read[0], &read[i], sizeof(read[0]));
 }
 
-/* The file may be descriptor 0, in a process without an input. */
+/* The file may become descriptor 0 in a process without standard input. */
 static void test_without_an_input(void **state)
 {
     struct udp_secret read;
@@ -260,7 +260,7 @@ static void test_without_an_input(void **state)
     close(memory);
 }
 
-/* A file that no other user may read; of the greatest and the smallest length. */
+/* A file that no other user may read, with the greatest and the least length. */
 static void test_secret_files(void **state)
 {
     static const struct {
@@ -274,7 +274,7 @@ static void test_secret_files(void **state)
     (void)state;
     for (size_t i = 0; i < AQI_COUNT_OF(files); i++) {
         char setting[64];
-        /* A file without a name, so that nothing is left, however this ends. */
+        /* A file without a name, so that nothing is left behind, however this ends. */
         int fd = memfd_create("secret", MFD_CLOEXEC);
         assert_true(fd >= 0);
         snprintf(setting, sizeof(setting), "file:/proc/self/fd/%d", fd);

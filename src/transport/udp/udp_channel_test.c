@@ -1,4 +1,4 @@
-/* A control channel: what the other side says, strangers, lost peers, and the end. */
+/* A control channel: messages of the other side, strangers, lost peers, and the end. */
 #include "transport/udp/udp_channel_world_test.h"
 
 /* --- what is said ---------------------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static void test_first_and_next(void **state)
     assert_int_equal(world.ends, 0);
 }
 
-/* To a caller every message is one of the channel. */
+/* For a caller every message is one of the channel, not a call. */
 static void test_at_a_caller(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void test_at_a_caller(void **state)
     assert_int_equal(world.heard_last, 1);
 }
 
-/* Messages that end within the head, whatever the rest of it says. */
+/* Messages that end within the head are ignored, whatever they contain. */
 static void test_short_heads(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void test_its_end(void **state)
     (void)aqi_dgram_progress(world.peer, true, world.rendezvous->now);
     arrive();
     assert_true(world.channel->ended);
-    assert_int_equal(write_to_peer(1), AQ_EPEER); /* although closed has not run yet */
+    assert_int_equal(write_to_peer(1), AQ_EPEER); /* although `closed` has not been called yet */
     assert_int_equal(world.ends, 0);
     run(20 * MS);
     assert_int_equal(world.rendezvous->happened, 3);
@@ -188,7 +188,7 @@ static void test_refused_call(void **state)
 
 /* --- strangers ------------------------------------------------------------------------------- */
 
-/* The other random number, or another secret: another key. */
+/* Another random number of the listener, or another secret: the key differs. */
 static void test_other_keys(void **state)
 {
     static const struct udp_secret one = {{1}, true};
@@ -204,7 +204,7 @@ static void test_other_keys(void **state)
     assert_int_equal(world.calls, 1);
 }
 
-/* The packet of a message with a byte altered, or without its last ones, is none. */
+/* A message's packet is rejected if a byte is altered, or if it is truncated. */
 static void test_altered_packets(void **state)
 {
     static struct copy good;
@@ -229,7 +229,7 @@ static void test_altered_packets(void **state)
     assert_int_equal(world.messages, 1);
 }
 
-/* At the address of the other side there is another process. */
+/* Another process has taken the address of the other side. */
 static void test_another_process(void **state)
 {
     (void)state;
@@ -240,12 +240,12 @@ static void test_another_process(void **state)
     assert_int_equal(world.end, AQ_EPEER);
     assert_int_equal(world.messages, 0);
     udp_channel_close(world.channel);
-    assert_true(udp_channel_done(world.channel)); /* there is no process to say it to */
+    assert_true(udp_channel_done(world.channel)); /* there is no process to notify */
 }
 
 /* --- peers that are gone ---------------------------------------------------------------------- */
 
-/* The network says that the port is closed, so long after it said so last. */
+/* The network reports that the port is closed, `ns` after the last report. */
 static void refuse_after(uint64_t ns)
 {
     world.rendezvous->now += ns;
@@ -259,9 +259,9 @@ static void test_refusals(void **state)
     channel_open_called();
     for (unsigned i = 1; i < REFUSALS; i++)
         refuse_after(APART * MS);
-    refuse_after(APART * MS - 1); /* too soon, */
+    refuse_after(APART * MS - 1); /* too soon to count */
     assert_int_equal(world.ends, 0);
-    say(PING, 0); /* and something comes */
+    say(PING, 0); /* something arrives */
     for (unsigned i = 1; i < REFUSALS; i++)
         refuse_after(APART * MS);
     udp_channel_turn(world.channel);
@@ -275,7 +275,7 @@ static void test_refusals(void **state)
     assert_int_equal(write_to_peer(1), AQ_EPEER);
 }
 
-/* Something comes while the program makes no call: that counts, too. */
+/* Something that arrives while the program makes no call counts, too. */
 static void test_refusals_and_answers(void **state)
 {
     (void)state;
@@ -292,7 +292,7 @@ static void test_refusals_and_answers(void **state)
     assert_int_equal(world.ends, 0);
 }
 
-/* A packet as of the other side, from a process that has all but the key. */
+/* A packet like those of the other side, from a process that has all but the key. */
 static void forge(bool answers)
 {
     alignas(16) unsigned char bytes[PACKET];
@@ -306,7 +306,7 @@ static void forge(bool answers)
     (answers ? udp_channel_answer : udp_channel_input)(world.channel, bytes, len);
 }
 
-/* Every host can send a packet: it is no sign of life. */
+/* Any host can send a packet, so that is no sign of life. */
 static void test_refusals_and_forged_packets(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void test_silence_and_forged_packets(void **state)
     }
 }
 
-/* It is gone when it has owed an acknowledgement for longer than AQ_UDP_KEEPALIVE. */
+/* The other side is gone when it has owed an acknowledgement for longer than AQ_UDP_KEEPALIVE. */
 static void test_silence(void **state)
 {
     (void)state;
@@ -379,19 +379,19 @@ static void test_silence_that_may_last(void **state)
     world.deaf = false;
     run(SECOND);
     assert_int_equal(world.heard[MESSAGE], 1);
-    udp_config.keepalive_ns = 2 * SECOND; /* it owes nothing */
+    udp_config.keepalive_ns = 2 * SECOND; /* it owes nothing now */
     run(100 * SECOND);
     assert_int_equal(world.ends, 0);
 }
 
-/* Without traffic it asks, so often that AQ_UDP_KEEPALIVE is kept. */
+/* Without traffic it sends PINGs, often enough for AQ_UDP_KEEPALIVE. */
 static void test_pings(void **state)
 {
     static const uint64_t keepalives[] = {0, SECOND, PINGS * SECOND, 100 * SECOND};
     static const uint64_t pauses[] = {SECOND, SECOND / PINGS, SECOND, SECOND};
     (void)state;
     channel_open(false);
-    run(SECOND); /* a caller that has said nothing is not asked */
+    run(SECOND); /* a caller that has sent no message is not pinged */
     assert_int_equal(world.heard[PING], 0);
     for (unsigned i = 0; i < AQI_COUNT_OF(keepalives); i++) {
         udp_config.keepalive_ns = keepalives[i];
@@ -410,7 +410,7 @@ static void test_pings(void **state)
     }
 }
 
-/* A caller that says nothing for so long is dropped, and not announced. */
+/* A caller that sends no message for too long is dropped, and not announced. */
 static void test_callers_that_say_nothing(void **state)
 {
     (void)state;
@@ -437,7 +437,7 @@ static void test_messages_that_wait(void **state)
     for (unsigned i = 0; i < WAITING; i++)
         assert_int_equal(write_to_peer(100), AQ_OK);
     assert_int_equal(write_to_peer(100), AQ_ELIMIT);
-    udp_channel_close(world.channel); /* which is said all the same */
+    udp_channel_close(world.channel); /* END is sent nevertheless */
     run(SECOND);
     world.deaf = false;
     run(5 * SECOND);
@@ -460,14 +460,14 @@ static void test_message_beside_a_ping(void **state)
     udp_channel_flush(world.channel);
     assert_true(world.to_peer > sent);
     sent = world.to_peer;
-    assert_int_equal(write_to_peer(100), AQ_OK); /* in order, so this one waits */
+    assert_int_equal(write_to_peer(100), AQ_OK); /* this one waits, to keep the order */
     udp_channel_flush(world.channel);
     assert_int_equal(world.to_peer, sent);
     run(SECOND);
     assert_int_equal(world.heard[MESSAGE], 2);
 }
 
-/* It goes when all has been said and acknowledged, or after a time. */
+/* It is done when everything was sent and acknowledged, or after a time. */
 static void test_farewell(void **state)
 {
     (void)state;
@@ -482,7 +482,7 @@ static void test_farewell(void **state)
     world.rendezvous->now = since + LINGERS * SECOND - 1;
     udp_channel_turn(world.channel);
     assert_false(udp_channel_done(world.channel));
-    say(MESSAGE, 1); /* what comes then is ignored */
+    say(MESSAGE, 1); /* what arrives now is ignored */
     assert_int_equal(world.messages, 0);
     world.rendezvous->now = since + LINGERS * SECOND - 1;
     assert_false(udp_channel_done(world.channel));
@@ -505,8 +505,7 @@ static void test_farewell_to_who_is_gone(void **state)
     assert_int_equal(world.ends, 0);
 }
 
-/* Any host can forge reports: fewer than end a channel do not end its farewell, whenever they come.
- */
+/* Any host can forge reports: fewer than end a channel do not end its farewell, at any time. */
 static void test_farewell_and_forged_reports(void **state)
 {
     (void)state;
@@ -528,7 +527,7 @@ static void test_farewell_and_forged_reports(void **state)
     }
 }
 
-/* Messages that come while the program makes no call wait for its next one. */
+/* Messages that arrive while the program makes no call wait for its next one. */
 static void test_parked(void **state)
 {
     (void)state;

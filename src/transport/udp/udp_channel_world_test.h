@@ -1,6 +1,6 @@
 /*
- * A control channel whose other side is an engine of the test, which says what no channel would:
- * both without sockets, in time that passes only when a test says so.
+ * A control channel whose other side is an engine of the test, which sends what no channel would.
+ * There are no sockets, and time passes only when a test says so.
  */
 #ifndef UDP_CHANNEL_WORLD_TEST_H
 #define UDP_CHANNEL_WORLD_TEST_H
@@ -20,7 +20,7 @@
 #define MS     1000000ull
 #define SECOND 1000000000ull
 
-/* As the two sides have it. */
+/* As both sides define them. */
 enum { LISTENER, CALLER, ENDS };
 enum { MESSAGE = 1, PING, END };
 struct head {
@@ -31,10 +31,10 @@ struct head {
 enum {
     PACKET = 1232,
     FLYING = 256,
-    WAITING = 32, /* messages that a channel keeps */
+    WAITING = 32, /* most messages that a channel keeps */
     REFUSALS = 3, /* in a row, */
     APART = 10,   /* ms */
-    PINGS = 8,    /* in the time of AQ_UDP_KEEPALIVE */
+    PINGS = 8,    /* in AQ_UDP_KEEPALIVE */
     PATIENCE = 5, /* s, for the first message */
     LINGERS = 10, /* s */
     LARGEST = AQI_HANDSHAKE_MAX
@@ -50,22 +50,22 @@ static struct {
     struct aqi_listener *listener;
     struct aqi_control_channel *channel;
     struct aqi_port port;
-    bool refused; /* the network says so, once */
+    bool refused; /* the network reports that, once */
     bool deaf;    /* packets of the channel are lost */
-    bool answers; /* the program makes no call: the thread does */
+    bool answers; /* the program makes no calls: the thread answers */
     unsigned copies;
     struct aqi_dgram *peer;
-    uint8_t key[16]; /* the peer's */
+    uint8_t key[16]; /* of the peer */
     struct copy wire[FLYING];
     unsigned flying, to_peer;
     struct copy back[FLYING];
-    bool refuse; /* the call */
+    bool refuse; /* refuse the call */
     unsigned calls, messages, ends;
     aq_status end;
     struct aqi_writer writer;
     size_t len; /* of the last message */
     unsigned char last;
-    unsigned heard[END + 1]; /* by the peer */
+    unsigned heard[END + 1]; /* messages of each kind that the peer received */
     size_t heard_len;
     unsigned char heard_last;
 } world;
@@ -196,7 +196,7 @@ static inline void peer_mac(void *arg, const uint8_t key[16], const struct iovec
                key, iov, niov, tag);
 }
 
-/* As udp_channel_up makes one, but that it may send what is too large. */
+/* Like that of udp_channel_up, but it may send messages that are too large. */
 static inline void peer_open(const struct udp_secret *secret, uint8_t first_of_listener,
                              uint64_t epoch)
 {
@@ -229,7 +229,7 @@ static inline void peer_open(const struct udp_secret *secret, uint8_t first_of_l
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-/* Everything that flies arrives. */
+/* All packets in flight arrive. */
 static inline void arrive(void)
 {
     for (unsigned i = 0; i < world.flying; i++)
@@ -270,7 +270,7 @@ static inline void run(uint64_t ns)
 
 /* --- setup ----------------------------------------------------------------------------------- */
 
-/* A channel as the rendezvous makes it, with the other side at its other end. */
+/* Open a channel as the rendezvous does, with the other side at its other end. */
 static inline void channel_open(bool caller)
 {
     struct aqi_control_channel *channel = udp_channel_new(world.rendezvous, caller);
@@ -316,7 +316,7 @@ static inline int world_teardown(void **state)
     return 0;
 }
 
-/* Say it, as the other side, without a look at what comes of it. */
+/* Send a message as the other side, without running. */
 static inline void say_only(unsigned kind, size_t head_len, size_t body_len)
 {
     static unsigned char body[2 * LARGEST];
@@ -333,7 +333,7 @@ static inline void say(unsigned kind, size_t body_len)
     run(20 * MS);
 }
 
-/* One whose call has been announced. */
+/* Open a channel whose call has been announced. */
 static inline void channel_open_called(void)
 {
     channel_open(false);

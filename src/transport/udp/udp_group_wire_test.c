@@ -15,7 +15,7 @@ enum { MESSAGE = 40, WHOLE = sizeof(struct udp_group_head) + MESSAGE + AQI_MAC_B
 
 static const uint8_t key[AQI_MAC_BYTES] = {1}, other_key[AQI_MAC_BYTES] = {2};
 
-/* Sealed in two pieces, as it is sent. */
+/* Sealed in two pieces, as when it is sent. */
 static void sample(unsigned char bytes[WHOLE])
 {
     struct udp_group_head head = {.unused = {1}, .sender = 7, .number = 9};
@@ -68,7 +68,7 @@ static void test_altered(void **state)
     assert_int_equal(udp_group_read(mac, key, bytes, WHOLE, &head), UDP_GROUP_GOOD);
 }
 
-/* A member of another version is known as one, but a stranger that claims to be one is not. */
+/* A member of another version is recognized, but not a stranger that claims to be one. */
 static void test_versions(void **state)
 {
     unsigned char bytes[WHOLE];
@@ -92,7 +92,7 @@ static void test_versions(void **state)
     }
 }
 
-/* Each group has a key of its own, although all have one secret. */
+/* Each group has its own key, although all share one secret. */
 static void test_names(void **state)
 {
     const union aqi_sockaddr groups[] = {
@@ -129,10 +129,10 @@ static void test_repeats(void **state)
     assert_false(udp_group_is_new(&seen, 1, 1));
     assert_true(udp_group_is_new(&seen, 1, UDP_GROUP_WINDOW + 2));
     assert_true(udp_group_is_new(&seen, 1, UDP_GROUP_WINDOW + 1));
-    assert_false(udp_group_is_new(&seen, 1, 2)); /* too late to know */
+    assert_false(udp_group_is_new(&seen, 1, 2)); /* too late to tell */
     assert_true(udp_group_is_new(&seen, 2, 1));
     assert_true(udp_group_is_new(&seen, 2, 2));
-    assert_true(udp_group_is_new(&seen, 2, 2 + UDP_GROUP_WINDOW)); /* none of the last ones */
+    assert_true(udp_group_is_new(&seen, 2, 2 + UDP_GROUP_WINDOW)); /* the latest ones are missing */
     assert_true(udp_group_is_new(&seen, 2, 1 + UDP_GROUP_WINDOW));
     assert_true(udp_group_is_new(&seen, 1, UINT64_MAX));
     assert_false(udp_group_is_new(&seen, 1, UINT64_MAX));
@@ -141,7 +141,7 @@ static void test_repeats(void **state)
     assert_false(udp_group_is_new(&seen, 1, UDP_GROUP_WINDOW + 2));
 }
 
-/* Only the one that was silent for longest is forgotten. */
+/* Only the sender that was silent for longest is forgotten. */
 static void test_many_senders(void **state)
 {
     static struct udp_group_seen seen;

@@ -1,6 +1,6 @@
 /*
  * Listeners whose interface goes down, in a network namespace with loopback and one pair; and a
- * program that closes the descriptor by which that is heard.
+ * program that closes the descriptor for announcements.
  */
 #include "transport/udp/udp_rendezvous_world_test.h"
 
@@ -62,7 +62,7 @@ static struct aqi_listener *listen_at(const char *uri, void *user)
     return listener;
 }
 
-/* Until there is a report; what is announced is readable then. */
+/* Wait for a report; the descriptor is readable when there is an announcement. */
 static void expect_report(const void *user, aq_status status)
 {
     unsigned before = reported.count;
@@ -75,7 +75,7 @@ static void expect_report(const void *user, aq_status status)
     assert_ptr_equal(reported.user, user);
 }
 
-/* The pair runs, so that no late change of the kernel's disturbs. */
+/* Wait until the pair runs, so that no late change by the kernel interferes. */
 static void await_running(struct aqi_listener *listener)
 {
     while (listener->interface.state != PORTS_INTERFACE_UP) {
@@ -93,14 +93,14 @@ static void test_down_and_up(void **state)
     ip("link set one down");
     expect_report(&user, AQ_ESTATE);
     assert_string_equal(listener->interface.name, "one");
-    ip("address del 10.7.0.1/24 dev one"); /* of one that is down: nothing new */
+    ip("address del 10.7.0.1/24 dev one"); /* the interface is down already: no report */
     ip("link set one up");
     expect_report(&user, AQ_EINVAL);
     ip("address add 10.7.0.1/24 dev one");
     expect_report(&user, AQ_OK);
     ip("link del one");
     expect_report(&user, AQ_EINVAL);
-    /* With another index, and while nothing else has the address. */
+    /* It comes back with another index, after nothing had the address. */
     ip("link add one type veth peer name other");
     ip("link set one up");
     ip("address add 10.7.0.1/24 dev one");
@@ -109,7 +109,7 @@ static void test_down_and_up(void **state)
     expect_report(&user, AQ_OK);
 }
 
-/* Each is about its own; that at all addresses about the best. */
+/* Each report is about the listener's own interface; with all addresses, about the best. */
 static void test_several(void **state)
 {
     int all, own;
@@ -153,7 +153,7 @@ static void test_descriptors(void **state)
     assert_int_equal(descriptors(), before);
 }
 
-/* Without the socket nothing is noticed, but the listener works. */
+/* Without the socket changes are not noticed, but the listener works. */
 static void test_not_to_be_heard(void **state)
 {
     struct rlimit before, few;
@@ -173,7 +173,7 @@ static void test_not_to_be_heard(void **state)
     assert_int_equal(reported.count, 0);
 }
 
-/* Nothing is read from a descriptor that is another file's, and the process does not spin. */
+/* Nothing is read from a descriptor that belongs to another file, and the process does not spin. */
 static void test_closed_by_the_program(void **state)
 {
     struct pollfd watch = {.fd = world.rendezvous->epoll, .events = POLLIN};
@@ -183,7 +183,7 @@ static void test_closed_by_the_program(void **state)
     await_running(listener);
     int held = dup(world.rendezvous->changes.fd), fd = world.rendezvous->changes.fd;
     assert_int_equal(pipe2(ends, O_NONBLOCK), 0);
-    assert_int_equal(dup2(ends[0], fd), fd); /* the watch goes on, since `held` keeps it */
+    assert_int_equal(dup2(ends[0], fd), fd); /* `held` keeps the watch alive */
     assert_int_equal(write(ends[1], "mine", 4), 4);
     unsigned before = reported.count;
     ip("link set one down");

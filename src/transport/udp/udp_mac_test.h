@@ -1,4 +1,4 @@
-/* For tests of what is signed: the MAC that udp's calls and groups use. */
+/* For tests of signed data: the MAC that udp's calls and groups use. */
 #ifndef UDP_MAC_TEST_H
 #define UDP_MAC_TEST_H
 

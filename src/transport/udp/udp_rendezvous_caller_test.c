@@ -1,4 +1,4 @@
-/* Calls over UDP to a listener that says what none would. */
+/* Calls over UDP to a listener that sends what no listener would. */
 #include "base/capture_test.h"
 #include "transport/udp/udp_rendezvous_world_test.h"
 
@@ -6,10 +6,10 @@
 
 enum {
     ANEW = 10,  /* tries with a cookie */
-    LONGEST = 6 /* of the pauses between them, in doublings */
+    LONGEST = 6 /* doublings of the longest pause between them */
 };
 
-/* A listener that is a socket of the test, and a call to it. */
+/* Make a listener that is a socket of the test, and call it. */
 static int listener_of_a_call(void)
 {
     union aqi_sockaddr at;
@@ -22,7 +22,7 @@ static int listener_of_a_call(void)
     return fd;
 }
 
-/* Take a packet of the caller; answers go back to it. */
+/* Take a packet of the caller, to which answers are sent from then on. */
 static struct udp_call heard(int fd, enum udp_call_kind kind)
 {
     union aqi_sockaddr from;
@@ -36,7 +36,7 @@ static struct udp_call heard(int fd, enum udp_call_kind kind)
     return call;
 }
 
-/* The caller has taken that much once this returns. */
+/* When this returns the caller has taken the bytes. */
 static void say_bytes(int fd, const void *bytes, size_t len)
 {
     unsigned happened = 0;
@@ -53,7 +53,7 @@ static void say(int fd, enum udp_call_kind kind, struct udp_call *call)
     say_bytes(fd, call, sizeof(*call));
 }
 
-/* It goes on as if nothing had come. */
+/* The caller must continue as if nothing had arrived. */
 static void say_nonsense(int fd, const void *bytes, size_t len)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
@@ -86,7 +86,7 @@ static void test_nonsense_at_a_caller(void **state)
         bad.caller[i] ^= 1;
         seal(ends[i], &bad);
         say_nonsense(fd, &bad, sizeof(bad));
-        bad = call; /* another version, but none of the two that it has in common with ours */
+        bad = call; /* another version, but neither of the two kinds in common with ours */
         bad.version++;
         struct iovec checked = {&bad, offsetof(struct udp_call, check)};
         aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, bad.check);
@@ -98,7 +98,7 @@ static void test_nonsense_at_a_caller(void **state)
         seal((enum udp_call_kind)kind, &bad);
         say_nonsense(fd, &bad, sizeof(bad));
     }
-    /* Packets of callers are no answers. */
+    /* Packets that callers send are not answers. */
     say(fd, UDP_CALL_KNOCK, &call);
     say(fd, UDP_CALL_CALL, &call);
     say(fd, UDP_CALL_OTHER, &call); /* it has our version */
@@ -108,7 +108,7 @@ static void test_nonsense_at_a_caller(void **state)
     close(fd);
 }
 
-/* From another socket than the one that is called nothing is heard. */
+/* Packets from a socket other than the one called are ignored. */
 static void test_answers_of_strangers(void **state)
 {
     int fd = listener_of_a_call();
@@ -120,7 +120,7 @@ static void test_answers_of_strangers(void **state)
     assert_int_equal(getsockname(world.channel->end.fd, &at.any, &len), 0);
     seal(UDP_CALL_DENIED, &call);
     assert_int_equal(sendto(liar, &call, sizeof(call), 0, &at.any, len), sizeof(call));
-    say(fd, UDP_CALL_KNOCK, &call); /* comes later */
+    say(fd, UDP_CALL_KNOCK, &call); /* it arrives later */
     assert_int_equal(world.channel->state, UDP_CHANNEL_CALLS);
     assert_int_equal(world.ends, 0);
     close(liar), close(fd);
@@ -133,7 +133,7 @@ static void ignore(void *arg, enum aqi_dgram_channel lane, const struct aqi_dgra
     fail();
 }
 
-/* The program closes it, and opens something else: that is reported. */
+/* The program closes the socket, and opens something else: that is reported. */
 static void test_taken_socket(void **state)
 {
     static struct capture capture;
@@ -196,7 +196,7 @@ static void test_denied_call(void **state)
     assert_int_equal(world.ends, 1);
     assert_int_equal(world.end, AQ_EACCESS);
     assert_int_equal(world.channel->state, UDP_CHANNEL_OVER);
-    /* Whatever it says then is ignored. */
+    /* Whatever it sends after that is ignored. */
     say(fd, UDP_CALL_DENIED, &call);
     say(fd, UDP_CALL_TAKEN, &call);
     assert_int_equal(world.ends, 1);
@@ -208,8 +208,8 @@ static void test_denied_call(void **state)
     close(fd);
 }
 
-/* A call that finds no room is repeated as the same one, so that a server which takes an earlier
- * repetition of it meets its caller, and keeps no place in vain. */
+/* A call that finds no room is repeated unchanged, so that a server that takes an earlier
+ * repetition reaches its caller, and keeps no place in vain. */
 static void test_busy_listener(void **state)
 {
     int fd = listener_of_a_call();
@@ -236,7 +236,7 @@ static void test_busy_listener(void **state)
     close(fd);
 }
 
-/* Once we have closed it, nothing is said and no answer counts. */
+/* After we have closed a call nothing is sent and no answer counts. */
 static void test_closed_call(void **state)
 {
     static const uint8_t zeros[UDP_CALL_BYTES];
@@ -247,7 +247,7 @@ static void test_closed_call(void **state)
     seal(UDP_CALL_COOKIE, &call);
     assert_int_equal(send(fd, &call, sizeof(call), 0), sizeof(call));
     await(world.channel->end.fd);
-    world.channel->closed = true; /* as a hook does, in which nothing is freed */
+    world.channel->closed = true; /* as in a hook, where nothing is freed */
     world.rendezvous->now = world.channel->due;
     udp_channel_turn(world.channel);
     expect_nothing(fd);
@@ -260,7 +260,7 @@ static void test_closed_call(void **state)
     close(fd);
 }
 
-/* Each cookie is used at once, but not again because it comes again. */
+/* Each new cookie is used at once, but not again if it is repeated. */
 static void test_cookies_at_a_caller(void **state)
 {
     int fd = listener_of_a_call();
@@ -282,7 +282,7 @@ static void test_cookies_at_a_caller(void **state)
     close(fd);
 }
 
-/* It calls again after pauses that double, and after so many tries asks for another cookie. */
+/* A caller tries again after pauses that double, and after some tries asks for another cookie. */
 static void test_tries_of_a_caller(void **state)
 {
     const uint64_t first = 5000000;
@@ -327,7 +327,7 @@ static void test_proofs_of_listeners(void **state)
     }
 }
 
-/* It goes on where the listener says, with the random number of the listener. */
+/* The caller continues at the port and with the random number that the listener sends. */
 static void test_taken(void **state)
 {
     int fd = listener_of_a_call();
@@ -347,7 +347,7 @@ static void test_taken(void **state)
     assert_int_equal(getpeername(world.channel->end.fd, &to.any, &len), 0);
     assert_int_equal(to.v4.sin_port, at.v4.sin_port);
     assert_int_equal(to.v4.sin_addr.s_addr, at.v4.sin_addr.s_addr);
-    /* An answer to a call is no packet of the channel, wherever it comes from. */
+    /* An answer to a call is not a packet of the channel, wherever it comes from. */
     len = sizeof(to);
     assert_int_equal(getsockname(world.channel->end.fd, &to.any, &len), 0);
     assert_int_equal(connect(end, &to.any, len), 0);
@@ -358,7 +358,7 @@ static void test_taken(void **state)
     close(end), close(fd);
 }
 
-/* Calls by two addresses of a host: what the first one said is not said to the second. */
+/* Calls to two addresses of a host: the first one's cookie is not sent to the second. */
 static void test_nobody_listens(void **state)
 {
     (void)state;
@@ -369,12 +369,12 @@ static void test_nobody_listens(void **state)
             .ai_family = AF_INET, .ai_addr = &at.any, .ai_addrlen = sizeof(at.v4)};
         struct udp_call call = heard(fd, UDP_CALL_KNOCK);
         if (second) world.channel->name = &name;
-        /* Connected elsewhere it refuses packets, and no other socket can get its port. */
+        /* While connected elsewhere it refuses packets, and no other socket can get its port. */
         assert_int_equal(connect(fd, &world.at.any, sizeof(world.at.v4)), 0);
         memset(world.channel->call.cookie, 7, UDP_CALL_BYTES);
         world.channel->due = 0;
         world.channel->tries = 5;
-        udp_rendezvous_call(world.channel); /* which the network refuses */
+        udp_rendezvous_call(world.channel); /* the network refuses it */
         await(world.channel->end.fd);
         (void)udp_rendezvous.progress(world.rendezvous);
         if (second) {
@@ -394,7 +394,7 @@ static void test_nobody_listens(void **state)
     }
 }
 
-/* Its sockets, which a forked child may hold, are watched no more. */
+/* Its sockets, which a forked child may hold, are no longer watched. */
 static void test_held_channel(void **state)
 {
     int fd = listener_of_a_call();
@@ -411,7 +411,7 @@ static void test_held_channel(void **state)
     close(fd);
 }
 
-/* The socket that called one address of a host when it calls another. */
+/* The socket that called one address of a host is no longer watched once another is called. */
 static void test_held_former_socket(void **state)
 {
     int fd = listener_of_a_call(), held = dup(world.channel->end.fd);

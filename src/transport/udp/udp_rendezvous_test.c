@@ -1,12 +1,12 @@
-/* A listener for calls over UDP, and what strangers send to it. */
+/* A listener for calls over UDP, and packets of strangers. */
 #include "base/capture_test.h"
 #include "transport/udp/udp_rendezvous_world_test.h"
 
 #include <fcntl.h>
 
 enum {
-    EACH = 64,  /* calls of one address that have said nothing yet, */
-    ALL = 256,  /* and of all */
+    EACH = 64,  /* calls of one address that have sent nothing yet */
+    ALL = 256,  /* and of all addresses */
     BATCH = 64, /* packets at once */
     PERIOD_SHIFT = 33
 };
@@ -22,7 +22,7 @@ static struct udp_call anybody(void)
     return call;
 }
 
-/* The listener has read it once this returns, and has answered or not. */
+/* When this returns the listener has read it, and has answered or not. */
 static void hear(int fd, const void *bytes, size_t len)
 {
     unsigned happened = world.rendezvous->happened;
@@ -32,7 +32,7 @@ static void hear(int fd, const void *bytes, size_t len)
     assert_int_equal(world.rendezvous->happened, happened + 1);
 }
 
-/* It is dropped, and counted. */
+/* It must be dropped and counted. */
 static void hear_nonsense(int fd, const void *bytes, size_t len)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
@@ -60,7 +60,7 @@ static struct udp_call asked(int fd, enum udp_call_kind kind, struct udp_call *c
     return answer(fd);
 }
 
-/* Knock and call; what comes back. */
+/* Knock and call; returns the answer. */
 static struct udp_call called(int fd, struct udp_call *call)
 {
     struct udp_call cookie = asked(fd, UDP_CALL_KNOCK, call);
@@ -95,7 +95,8 @@ static void test_lengths_at_a_listener(void **state)
     close(fd);
 }
 
-/* Packets of listeners, other versions, and packets that are no call, also with a good cookie. */
+/* Packets that listeners send, other versions, and packets that are no calls, even with a good
+ * cookie. */
 static void test_nonsense_at_a_listener(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
@@ -134,7 +135,7 @@ static void test_nonsense_at_a_listener(void **state)
     close(fd);
 }
 
-/* Callers of another version get ours, and no more. */
+/* Callers of another version are sent our version, and nothing else. */
 static void test_other_versions(void **state)
 {
     static const uint8_t zeros[AQI_MAC_BYTES];
@@ -144,7 +145,7 @@ static void test_other_versions(void **state)
     for (unsigned i = 0; i < 2; i++) {
         struct iovec checked = {&call, offsetof(struct udp_call, check)};
         seal(UDP_CALL_KNOCK, &call);
-        memset(call.cookie, 0xff, sizeof(call.cookie)); /* what the version has there */
+        memset(call.cookie, 0xff, sizeof(call.cookie)); /* whatever that version has there */
         *(i == 0 ? &call.version : &call.packets) += 1;
         aqi_mac_of(world.rendezvous->mac, zeros, &checked, 1, call.check);
         hear(fd, &call, sizeof(call));
@@ -157,7 +158,7 @@ static void test_other_versions(void **state)
     close(fd);
 }
 
-/* A flood does not keep a listener from anything else. */
+/* A flood does not keep the process from doing anything else. */
 static void test_flood(void **state)
 {
     enum { MANY = BATCH + 1 };
@@ -178,8 +179,8 @@ static void test_flood(void **state)
     close(fd);
 }
 
-/* The program closes it, and opens something else: that is reported once, and nothing waits for it.
- */
+/* The program closes the socket, and opens something else: that is reported once, and nothing waits
+ * for it. */
 static void test_taken_socket(void **state)
 {
     static struct capture capture;
@@ -203,13 +204,13 @@ static void test_taken_socket(void **state)
     close(fd);
 }
 
-/* A cookie is good for the caller and the address that it was made for. */
+/* A cookie is valid only for the caller and the address for which it was made. */
 static void test_cookies_of_others(void **state)
 {
     struct udp_call call = anybody(), another = anybody();
     int fd = stranger("127.0.0.1"), neighbor = stranger("127.0.0.1"), far = stranger("127.0.0.2");
     (void)state;
-    seal(UDP_CALL_CALL, &call); /* without any */
+    seal(UDP_CALL_CALL, &call); /* without a cookie */
     hear_nonsense(fd, &call, sizeof(call));
     memcpy(call.cookie, asked(fd, UDP_CALL_KNOCK, &call).cookie, UDP_CALL_BYTES);
     memcpy(another.cookie, call.cookie, UDP_CALL_BYTES);
@@ -228,7 +229,7 @@ static void test_cookies_of_others(void **state)
     close(fd), close(neighbor), close(far);
 }
 
-/* One of this period and of the last. */
+/* Cookies of this period and the last are valid. */
 static void test_old_cookies(void **state)
 {
     struct udp_call call = anybody();
@@ -258,7 +259,7 @@ static void expect_same(const struct udp_call *a, const struct udp_call *b)
     assert_memory_equal(a->listener, b->listener, UDP_CALL_BYTES);
 }
 
-/* A call that is repeated gets the same answer, and nothing more. */
+/* A repeated call gets the same answer, and nothing else. */
 static void test_repeated_calls(void **state)
 {
     struct udp_call call = anybody(), next = anybody();
@@ -309,8 +310,8 @@ static void test_secrets_of_callers(void **state)
     close(fd);
 }
 
-/* So many calls of one address, whatever the port; what has said something does not count, nor do
- * calls of ours. */
+/* The limit of calls per address, whatever the port. Calls that have sent a message do not count,
+ * nor do calls of ours. */
 static void test_room_of_an_address(void **state)
 {
     static const uint8_t zeros[UDP_CALL_BYTES];
@@ -329,7 +330,7 @@ static void test_room_of_an_address(void **state)
         assert_int_equal(busy.port, 0);
         assert_memory_equal(busy.listener, zeros, UDP_CALL_BYTES);
     }
-    /* There is room for a call that was taken, and for other addresses. */
+    /* There is room for a call that was taken already, and for other addresses. */
     assert_int_equal(called(fds[(EACH - 1) % 2], &last).kind, UDP_CALL_TAKEN);
     call = anybody();
     assert_int_equal(called(far, &call).kind, UDP_CALL_TAKEN);
@@ -341,7 +342,7 @@ static void test_room_of_an_address(void **state)
     assert_memory_equal(refused->call.caller, call.caller, UDP_CALL_BYTES);
     call = anybody();
     assert_int_equal(called(fds[0], &call).kind, UDP_CALL_BUSY);
-    /* One that was refused keeps its socket until its caller has acknowledged that. */
+    /* A refused call keeps its socket until its caller has acknowledged that. */
     refused->state = UDP_CHANNEL_OPEN;
     udp_channel_close(refused);
     assert_int_equal(called(fds[0], &call).kind, UDP_CALL_BUSY);
@@ -375,7 +376,7 @@ static void test_room_in_all(void **state)
     close(fd);
 }
 
-/* A call that was taken and says nothing is dropped after a time, and not announced. */
+/* A call that was taken, but sends nothing, is dropped after a time, and not announced. */
 static void test_callers_that_say_nothing(void **state)
 {
     const uint64_t patience = 5000000000;
@@ -398,18 +399,18 @@ static void test_callers_that_say_nothing(void **state)
 }
 
 /*
- * The timer may expire when progress has read the clock already, by which nothing is due yet. It
- * wakes the program again, or nothing would while the other side is silent.
+ * The timer may expire after progress has read a clock by which nothing is due yet. It must wake
+ * the program again, or nothing would while the other side is silent.
  */
 static void test_timer_during_progress(void **state)
 {
     struct udp_call call = anybody();
     int fd = stranger("127.0.0.1");
     (void)state;
-    udp_config.keepalive_ns = 400000000; /* a turn in each eighth of it */
+    udp_config.keepalive_ns = 400000000; /* a turn every eighth of it */
     assert_int_equal(called(fd, &call).kind, UDP_CALL_TAKEN);
     (void)udp_rendezvous.progress(world.rendezvous);
-    aqi_timer_at(world.rendezvous->timer, 1); /* earlier than it thinks, so after its look */
+    aqi_timer_at(world.rendezvous->timer, 1); /* before `timer_at`: after the clock was read */
     await(world.rendezvous->timer);
     (void)udp_rendezvous.progress(world.rendezvous);
     await(udp_rendezvous.wait_fd(world.rendezvous));
@@ -439,7 +440,7 @@ static void test_ipv6(void **state)
     int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     (void)state;
     at.v6.sin6_addr = in6addr_loopback;
-    if (fd < 0 || bind(fd, &at.any, sizeof(at.v6)) != 0) skip(); /* this host has none */
+    if (fd < 0 || bind(fd, &at.any, sizeof(at.v6)) != 0) skip(); /* this host has no IPv6 */
     assert_int_equal(
         udp_rendezvous.listen(world.rendezvous, "udp://[::1]:0", &world, &world.listener, uri),
         AQ_OK);
@@ -458,7 +459,7 @@ static void test_ipv6(void **state)
     close(fd);
 }
 
-/* Its socket, which a forked child may hold, is watched no more. */
+/* Its socket, which a forked child may hold, is no longer watched. */
 static void test_held_listener(void **state)
 {
     int held = dup(((struct udp_end *)world.listener)->fd), fd = stranger("127.0.0.1");

@@ -7,9 +7,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { BATCH = 64 /* packets in a round */ };
+enum { BATCH = 64 /* most packets in a round */ };
 
-/* Knock and call; what the listener says to that. */
+/* Knock and call; returns the listener's answer. */
 static enum udp_call_kind called(int fd, struct aqi_listener *listener)
 {
     static const enum udp_call_kind kinds[] = {UDP_CALL_KNOCK, UDP_CALL_CALL};
@@ -40,7 +40,7 @@ static aq_status listens(const char *uri, char named[AQI_URI_MAX])
     return st;
 }
 
-/* A listener names its address, or one of the interface if it listens at all. */
+/* A listener names its address or, if it listens at all addresses, that of an interface. */
 static void test_names_of_listeners(void **state)
 {
     static const char *const all[] = {NULL, "udp:///", "udp://", "udp://0.0.0.0",
@@ -57,7 +57,7 @@ static void test_names_of_listeners(void **state)
         assert_in_range(port, 1, UINT16_MAX);
         udp_config.interface = "";
         assert_int_equal(listens(all[i], uri), AQ_OK);
-        udp_config.interface = "x"; /* there is none */
+        udp_config.interface = "x"; /* there is no such interface */
         assert_true(listens(all[i], uri) < 0);
         udp_config.interface = "";
     }
@@ -70,7 +70,7 @@ static void test_places_that_are_none(void **state)
                                 "udp:/",
                                 "udp://127.0.0.1:70000",
                                 "udp://a/b",
-                                "udp://203.0.113.1:0" /* far away */,
+                                "udp://203.0.113.1:0" /* another host's */,
                                 "udp://7:0" /* 0.0.0.7 */};
     (void)state;
     snprintf(taken, sizeof(taken), "udp://127.0.0.1:%u", ntohs(world.at.v4.sin_port));
@@ -82,7 +82,7 @@ static void test_places_that_are_none(void **state)
     unsigned least = 0;
     if (file == NULL || fscanf(file, "%u", &least) != 1) least = 0;
     if (file != NULL) fclose(file);
-    if (least < 2) return; /* every port is for all users here */
+    if (least < 2) return; /* all ports are open to all users here */
     assert_int_equal(seteuid(65534), 0);
     aq_status st = listens("udp://127.0.0.1:1", uri);
     assert_int_equal(seteuid(0), 0);
@@ -126,7 +126,7 @@ static aq_status opens(rlim_t most)
     return st;
 }
 
-/* None, or one too few; and without standard input, 0 is a descriptor like any other. */
+/* With none, or one too few; without standard input, 0 is a descriptor like any other. */
 static void test_descriptors_to_open(void **state)
 {
     unsigned before = descriptors();
@@ -148,7 +148,7 @@ static void test_descriptors_to_open(void **state)
     assert_int_equal(descriptors(), before);
 }
 
-/* A cookie is good for one rendezvous only; the secret is the one that the setting names. */
+/* A cookie is valid for one rendezvous only; the secret is the one that the setting names. */
 static void test_secrets(void **state)
 {
     const struct aqi_rendezvous_hooks hooks = {.call = NULL};
@@ -173,7 +173,7 @@ static void test_secrets(void **state)
     udp_config.secret = "";
 }
 
-/* The socket of a call that cannot be watched is closed, at either side. */
+/* If the socket of a call cannot be watched it is closed, at either side. */
 static void test_nothing_to_watch_with(void **state)
 {
     const struct aqi_handshake message = {.bytes = "message", .len = 7};
@@ -217,11 +217,11 @@ static void test_places_that_cannot_be_called(void **state)
         assert_int_equal(call_to(rows[i]), AQ_EINVAL);
         assert_non_null(strstr(aq_error_message(), "is no address of udp"));
     }
-    assert_int_not_equal(call_to("udp://7:5"), AQ_EINVAL); /* 0.0.0.7: a name of one letter */
+    assert_int_not_equal(call_to("udp://7:5"), AQ_EINVAL); /* 0.0.0.7: a name of one character */
     assert_null(world.rendezvous->channels);
 }
 
-/* Each call is one packet, and has a number of its own that cannot be guessed. */
+/* Each call is one packet, with its own random number. */
 static void test_numbers_of_calls(void **state)
 {
     const struct aqi_handshake message = {.bytes = "message", .len = 7};
@@ -269,7 +269,7 @@ static void test_descriptor_0(void **state)
     int kept = -1, fd = stranger("127.0.0.1");
     (void)state;
     free_0(&kept);
-    udp_config.interface = "x"; /* found to be none when there is a socket */
+    udp_config.interface = "x"; /* only found to be wrong when there is a socket */
     assert_true(udp_rendezvous.listen(world.rendezvous, NULL, &world, &listener, uri) < 0);
     expect_free_0();
     udp_config.interface = "";
@@ -278,13 +278,13 @@ static void test_descriptor_0(void **state)
                      AQ_ESTATE);
     expect_free_0();
     int epoll = world.rendezvous->epoll;
-    world.rendezvous->epoll = -1; /* nor can one be watched */
+    world.rendezvous->epoll = -1; /* no socket can be watched */
     assert_true(udp_rendezvous.connect(world.rendezvous, "udp://127.0.0.1:9", &message, &world,
                                        &world.channel) < 0);
     assert_int_equal(called(fd, world.listener), UDP_CALL_BUSY);
     world.rendezvous->epoll = epoll;
     expect_free_0();
-    /* A listener, */
+    /* Descriptor 0 may be that of a listener, */
     assert_int_equal(
         udp_rendezvous.listen(world.rendezvous, "udp://127.0.0.1:0", &world, &listener, uri),
         AQ_OK);
@@ -305,7 +305,7 @@ static void test_descriptor_0(void **state)
     assert_int_equal(other->epoll, 0);
     udp_rendezvous.close(other);
     expect_free_0();
-    /* and the channel of one that is taken. */
+    /* and the channel of a call that is taken. */
     assert_int_equal(called(fd, world.listener), UDP_CALL_TAKEN);
     assert_int_equal(world.rendezvous->channels->end.fd, 0);
     udp_channel_free(world.rendezvous->channels);
@@ -328,7 +328,7 @@ static unsigned progress(void)
     return udp_rendezvous.progress(world.rendezvous);
 }
 
-/* A round takes so many packets, and leaves the others to the next. */
+/* A round takes a limited number of packets, and leaves the others to the next. */
 static void test_rounds(void **state)
 {
     unsigned (*const rounds[])(void) = {hear_all, progress};
@@ -336,7 +336,7 @@ static void test_rounds(void **state)
     (void)state;
     for (unsigned i = 0; i < AQI_COUNT_OF(rounds); i++) {
         unsigned most = 0;
-        while (most < BATCH) { /* until all of them are there before the round begins */
+        while (most < BATCH) { /* until all of them have arrived before the round begins */
             unsigned left = BATCH + 2;
             for (unsigned n = 0; n < BATCH + 2; n++)
                 assert_int_equal(send(fd, "", 0, 0), 0);
@@ -351,7 +351,7 @@ static void test_rounds(void **state)
     close(fd);
 }
 
-/* A listener at all addresses of IPv6 is one of IPv4, too. */
+/* A listener at all IPv6 addresses also listens at all IPv4 addresses. */
 static void test_both_families(void **state)
 {
     struct aqi_listener *listener;

@@ -1,6 +1,6 @@
 /*
  * A rendezvous over UDP with a listener, and strangers, which are sockets of the test. The thread
- * that answers has ended, so that what happens is what the test has called for.
+ * that answers has ended, so only what the test calls happens.
  */
 #ifndef UDP_RENDEZVOUS_WORLD_TEST_H
 #define UDP_RENDEZVOUS_WORLD_TEST_H
@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { PATIENCE_MS = 60000 /* far more than anything here takes */ };
+enum { PATIENCE_MS = 60000 /* much more than anything here takes */ };
 
 static struct {
     struct aqi_rendezvous *rendezvous;
@@ -57,7 +57,7 @@ static inline void world_closed(void *arg, void *channel_user, aq_status status,
     snprintf(world.why, sizeof(world.why), "%s", why != NULL ? why : "");
 }
 
-/* A socket of a stranger at that address of this host. */
+/* Open a stranger's socket at this address of this host. */
 static inline int stranger_at(const char *ip, union aqi_sockaddr *at)
 {
     socklen_t len = sizeof(*at);
@@ -105,7 +105,7 @@ static inline int world_setup(void **state)
     return 0;
 }
 
-/* Without the farewell of channels that are left, which no test answers. */
+/* Without a farewell of remaining channels, which no test answers. */
 static inline int world_teardown(void **state)
 {
     (void)state;
@@ -126,7 +126,7 @@ static inline void expect_nothing(int fd)
     assert_int_equal(recv(fd, &byte, sizeof(byte), MSG_DONTWAIT), -1);
 }
 
-/* A packet comes at a socket that we have closed, but for the child: it is not looked at. */
+/* A packet arrives at a socket that we have closed, but a child holds: it must be ignored. */
 static inline void expect_unwatched(int from, const union aqi_sockaddr *to, int held)
 {
     struct pollfd watch = {.fd = world.rendezvous->epoll, .events = POLLIN};

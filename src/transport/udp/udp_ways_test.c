@@ -1,5 +1,5 @@
 /*
- * Addresses that processes of a job announce: they are checked, and decide how a peer is reached.
+ * Addresses that processes of a job announce: they are checked, and determine the ways to a peer.
  */
 #include "dgram/ports/address.h"
 #include "transport/udp/udp_impl.h"
@@ -52,7 +52,7 @@ static void told_fill(unsigned count)
     told.len = sizeof(told.addr);
 }
 
-/* "127.0.0.1", and with `several` one more that leads nowhere. */
+/* A port at "127.0.0.1" and, with `several`, at one more address, which leads nowhere. */
 static struct udp_tp told_open(struct aqi_port *port, bool several)
 {
     struct udp_tp udp = {.tp = {.hooks = {.lookup = told_lookup}}, .port = port};
@@ -100,7 +100,8 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_AGAIN);
 }
 
-/* Of another family, or without a route: no way; the first is one if nothing else is. */
+/* There is no way to an address of another family, or without a route; but the first always is one
+ * if there is no other. */
 static void ways_have_a_route(void **state)
 {
     struct aqi_port port;
@@ -124,7 +125,7 @@ static void ways_have_a_route(void **state)
     assert_false(udp_hook_way(&udp, 3, 0, &to, &own));
 }
 
-/* With several addresses of ours, the one that the kernel takes; all of them are announced. */
+/* If we have several addresses, ours is the one that the kernel uses; all of them are announced. */
 static void own_address_is_the_kernels(void **state)
 {
     struct aqi_port port;
