@@ -31,7 +31,6 @@ static void dgram_landed(struct dgram_tx *tx, const struct dgram_packet *packet)
     tx->flights--;
 }
 
-/* A packet has arrived at the peer: forget it. */
 static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dgram_packet *packet,
                        struct dgram_news *news)
 {
@@ -104,10 +103,10 @@ static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_con
 }
 
 /*
- * Judge whether the retransmission that is acknowledged now was needed. An old acknowledgement is
- * repeated because the first one was lost. A new one may be for either transmission: if it is for
- * the first, the second was needless, and the peer reports a duplicate, now or soon. Duplicates
- * that it reports later were made by the network.
+ * Judge whether the retransmission acknowledged now was needed. An old acknowledgement is repeated
+ * since the first one was lost. A new one may be for either transmission: if it is for the first,
+ * the second was needless, and the peer reports a duplicate, now or soon. Later ones were made by
+ * the network.
  */
 static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news)
 {
@@ -199,9 +198,8 @@ static uint64_t ack_late(const struct dgram_conn *conn)
 
 /*
  * Packets sent well before the latest one that has arrived are lost: some transmissions before it,
- * or some time. A packet of COMMAND that was sent not quite so long before is checked again in
- * time. Bulk is not: more of it arrives that shows the loss, and flows that react faster share an
- * overflowing queue less evenly.
+ * or some time. One of COMMAND sent not quite so long before is checked again in time. Of bulk more
+ * arrives that shows the loss, and flows that react faster share an overflowing queue less evenly.
  */
 static void ack_find_overtaken(struct dgram_env *env, struct dgram_peer *peer, struct dgram_tx *tx)
 {

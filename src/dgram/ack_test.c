@@ -42,7 +42,6 @@ static uint64_t of_friend(enum aqi_dgram_counter counter)
     return aqi_dgram_count(world.dgram[FRIEND], counter);
 }
 
-/* Send a message, which leaves at once. */
 static void send(void)
 {
     static const unsigned char message[16];
@@ -166,8 +165,8 @@ static void a_peer_that_computes_is_not_stormed(void **state)
     close_world();
 }
 
-/* Send a hundred messages, one by one, to a receiver that polls every `every` ns. Returns the
- * number of duplicates. */
+/* Send a hundred messages, one by one, to a receiver that polls every `every` ns. Returns
+ * duplicates. */
 static uint64_t repeated(uint64_t every)
 {
     uint64_t before = aqi_dgram_count(world.dgram[VICTIM], AQI_DGRAM_DUPLICATES);

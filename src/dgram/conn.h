@@ -1,6 +1,6 @@
 /*
- * A connection, as seen by the files that implement its protocol: operations, outgoing packets,
- * acknowledgements. They do not depend on the engine: struct dgram_env holds what they need of it.
+ * A connection, for the files that implement its protocol: operations, outgoing packets,
+ * acknowledgements. They do not depend on the engine, only on struct dgram_env.
  */
 #ifndef AQI_DGRAM_CONN_H
 #define AQI_DGRAM_CONN_H
@@ -20,7 +20,7 @@ enum dgram_op_kind {
     DGRAM_OP_PUT,
     DGRAM_OP_LONG, /* a put whose head travels as DGRAM_LONG */
     DGRAM_OP_GET,
-    DGRAM_OP_MESSAGE, /* a message of aqi_dgram_send_told; in its packets as a put is */
+    DGRAM_OP_MESSAGE, /* of aqi_dgram_send_told; in its packets as a put is */
     DGRAM_OP_SERVE    /* the answer to a peer's get */
 };
 
@@ -28,11 +28,11 @@ enum dgram_op_kind {
 struct dgram_op {
     struct dgram_op *next, **link; /* on the connection's list */
     struct dgram_op *next_bulk,
-        **bulk_link; /* on the list of those with pieces left to send; link NULL: not on it */
+        **bulk_link; /* on the list of those with pieces to send; link NULL: not on it */
     struct dgram_op *next_in_packet; /* on dgram_packet.ops */
     struct dgram_op *next_head;      /* on dgram_packet.heads */
     uint8_t kind;
-    bool copied;      /* the source may be reused: `local` was called */
+    bool copied;      /* `local` was called: the source may be reused */
     aq_status status; /* the first failure */
     uint32_t peer;
     uint32_t id; /* SERVE: the peer's */
@@ -52,15 +52,14 @@ struct dgram_slot {
     uint32_t next_free;
 };
 
-/* Lanes: classes of records that never share a packet. Requests may find no room at the peer, and
- * refused puts stay unacknowledged until their refusal is acknowledged; refusals always get
- * through. */
+/* Lanes: classes of records that never share a packet. Requests may find no room, refused puts stay
+ * unacknowledged until their refusal is acknowledged, refusals always get through. */
 enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_REFUSAL_LANE, DGRAM_LANES };
 
 /* A packet, from its creation to its acknowledgement. */
 struct dgram_packet {
     struct dgram_packet *next, *prev; /* on the queue, the flying or the lost list */
-    struct dgram_op *ops, *heads;     /* small puts and messages in it; Longs whose heads are */
+    struct dgram_op *ops, *heads;     /* small puts and messages in it; heads of Longs */
     struct dgram_op *op;              /* the operation that it carries a piece of */
     const unsigned char *bulk;
     uint32_t bulk_len;
@@ -95,8 +94,8 @@ struct dgram_tx {
     uint32_t flights;                       /* packets */
     uint64_t probed;                        /* when a timeout last counted a packet as lost */
     uint32_t latest;                        /* the latest transmission that arrived behind a gap */
-    uint64_t overdue_at; /* when to count one before it as lost; AQI_DGRAM_NEVER: no need */
-    uint64_t late;       /* ns after which a transmission before it counts as lost */
+    uint64_t overdue_at; /* when one before it counts as lost, or AQI_DGRAM_NEVER */
+    uint64_t late;       /* ns after which one before it is lost */
 };
 
 struct dgram_rx {
@@ -154,7 +153,7 @@ struct dgram_conn {
     bool proved;                 /* the peer has used it, so it has it, too */
     bool accepted;               /* we have sent ACCEPT */
     uint64_t accepted_at;        /* when we last did */
-    bool agreed;                 /* it is settled that the path does not carry the largest packet */
+    bool agreed;                 /* the path is known not to carry the largest packet */
     struct dgram_search search;  /* for the largest packet that the path carries: by the initiator,
                                   * and later by a side whose large packets no longer arrive */
     uint32_t searches;           /* shrink.c: number of the latter so far */
@@ -168,36 +167,35 @@ struct dgram_conn {
         uint8_t channel;
         bool taken;
     } held[DGRAM_HELD];
-    unsigned holding; /* number of those taken */
-    unsigned reorder; /* later transmissions that may overtake one before it counts as lost */
+    unsigned holding; /* entries taken */
+    unsigned reorder; /* transmissions that may overtake one before it is lost */
 
-    unsigned unacked; /* packets received since the last acknowledgement was sent */
+    unsigned unacked; /* packets received since we last acknowledged any */
     bool ack_now;
-    bool asks;                   /* the next acknowledgement asks for one in return */
-    bool repeated;               /* a duplicate has been received since then */
-    uint8_t tails;               /* tail probes sent since something was last acknowledged */
-    bool doubt_of_tail;          /* the retransmission in doubt was a tail probe */
-    uint64_t doubt, doubt_until; /* ns that the answer took if the retransmission was needless; 0:
-                                  * none is in doubt */
-    bool gap;                    /* something is missing or withheld: acknowledge selectively */
-    bool turn;                   /* on DATA: bulk's turn, else that of messages */
-    bool untimed;                /* some packets in flight were sent at an unknown time */
-    uint16_t delay;              /* us that the peer held its latest acknowledgement back */
-    unsigned silences;           /* timeouts in a row */
-    uint8_t backoff;             /* doublings of the timeout, until answers are timed again */
-    uint8_t probes;              /* packets to retransmit whatever the window */
-    uint64_t recovered; /* when the retransmission that ended timeouts was sent; 0: none did */
-    uint64_t newest;    /* when the newest packet arrived */
-    bool unsure;        /* others arrived at an unknown time */
-    uint64_t heard;     /* when the last packet of any kind was received */
-    uint64_t owed;      /* when the first timeout since then fired */
-    uint64_t asked;     /* when we last asked for a sign of life */
-    uint32_t moves;     /* number of our latest MOVE */
+    bool asks;                      /* the next acknowledgement asks for one in return */
+    bool repeated;                  /* a duplicate has been received since then */
+    uint8_t tails;                  /* tail probes since something was acknowledged */
+    bool doubt_of_tail;             /* the retransmission in doubt was a tail probe */
+    uint64_t doubt, doubt_until;    /* ns that the answer took if that was needless; 0: no doubt */
+    bool gap;                       /* something is missing or withheld: acknowledge selectively */
+    bool turn;                      /* on DATA: bulk's turn, else that of messages */
+    bool untimed;                   /* some packets in flight were sent at an unknown time */
+    uint16_t delay;                 /* us that the peer held its latest acknowledgement back */
+    unsigned silences;              /* timeouts in a row */
+    uint8_t backoff;                /* doublings of the timeout, until answers are timed again */
+    uint8_t probes;                 /* packets to retransmit whatever the window */
+    uint64_t recovered;             /* when what ended timeouts was retransmitted; 0: nothing did */
+    uint64_t newest;                /* when the newest packet arrived */
+    bool unsure;                    /* others arrived at an unknown time */
+    uint64_t heard;                 /* when any packet was last received */
+    uint64_t owed;                  /* when the first timeout since then fired */
+    uint64_t asked;                 /* when we last asked for a sign of life */
+    uint32_t moves;                 /* number of our latest MOVE */
     uint32_t moved_back, moved_in;  /* MOVEs up to this one are settled: ours, the peer's */
     uint64_t looked, waited;        /* silence.c: at `looked` nothing had come for `waited` ns */
     uint64_t at_once_again;         /* when `at_once` is refilled (config.at_once) */
     uint32_t at_once, at_once_sent; /* messages left until then; packets sent before */
-    uint64_t used; /* when something other than an acknowledgement last went either way */
+    uint64_t used;                  /* when anything but an acknowledgement last went either way */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
     uint64_t shrink_at;    /* likewise: check whether the path still carries large packets */
     uint64_t judged;       /* when that was last decided */
@@ -225,9 +223,9 @@ struct dgram_peer {
     uint64_t last_cookie; /* in its packets on the latest connection that has ended; 0: none */
     uint64_t reset_at[2]; /* no RESET is sent before: for other cookies, for last_cookie */
     uint64_t waits;       /* its number in line for a place in the pool; 0: it is not waiting */
-    uint32_t held;        /* places in the pool that it has taken */
+    uint32_t held;        /* places that it has in the pool */
     struct dgram_conn *conn;
-    struct dgram_guest guest; /* checked in for the earliest of its timers */
+    struct dgram_guest guest; /* for the earliest of its timers */
     struct dgram_peer *next_ready;
 };
 static_assert(sizeof(struct dgram_peer) <= 256, "a peer not yet talked to is cheap");
@@ -244,7 +242,7 @@ struct dgram_env {
     unsigned actives; /* peers that send us DATA */
     struct dgram_peer *ready, **ready_end;
     struct dgram_slot *ops;
-    uint32_t ops_size, ops_free; /* ops_free: index of the first free slot; ops_size: none */
+    uint32_t ops_size, ops_free; /* ops_free: the first free slot; ops_size: none */
     struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool;
     unsigned char *gathered; /* scratch memory for the burst or packet being sent */
     uint64_t counters[AQI_DGRAM_COUNTERS];
@@ -292,12 +290,12 @@ static inline size_t dgram_in_flight(const struct dgram_conn *conn)
     return conn->tx[AQI_DGRAM_COMMAND].in_flight + conn->tx[AQI_DGRAM_DATA].in_flight;
 }
 
-/* queue.c: packets being filled. Calls that return pointers return NULL if out of memory. */
+/* queue.c: packets being filled. Pointers are NULL if out of memory. */
 /* Make room for a record of `len` bytes of `lane`, in an open packet or a new one. */
 unsigned char *dgram_queue_record(struct dgram_env *env, struct dgram_peer *peer, unsigned lane,
                                   size_t len, struct dgram_packet **packet);
-/* Add an empty packet to the queue: at its end, or a refusal at its beginning. Extend a packet by
- * `len` bytes, from a multiple of 16 on. */
+/* Queue an empty packet: a refusal first, others last. Extend one by `len` bytes, from a multiple
+ * of 16 on. */
 struct dgram_packet *dgram_queue_packet(struct dgram_env *env, struct dgram_conn *conn,
                                         enum aqi_dgram_channel channel, unsigned lane);
 unsigned char *dgram_queue_extend(struct dgram_conn *conn, struct dgram_packet *packet, size_t len);
@@ -338,7 +336,7 @@ struct dgram_news {
     size_t bytes;
     uint64_t sent;                 /* of packets sent once: when the latest was sent; 0: none */
     uint64_t first;                /* and when the first was */
-    uint64_t again;                /* of retransmitted ones: when the latest was sent; 0: none */
+    uint64_t again;                /* of retransmitted ones: when the latest was; 0: none */
     uint64_t since;                /* and when that packet was first sent */
     bool old, repeated;            /* DGRAM_OLD, DGRAM_REPEATED */
     bool gaps[AQI_DGRAM_CHANNELS]; /* it has records of this channel */
@@ -349,17 +347,17 @@ bool dgram_ack_head(struct dgram_env *env, struct dgram_peer *peer, const struct
 bool dgram_ack_sack(struct dgram_env *env, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes,
                     struct dgram_news *news);
-/* Act on an acknowledgement that has been read completely. */
+/* An acknowledgement has been read: act on it. */
 void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_news *news);
 /* Count as lost what was overtaken long enough ago. Returns false if nothing was due. */
 bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer);
 /* Nothing has been acknowledged for long: retransmit the oldest packet of each channel, and ask for
- * an acknowledgement, which also shows what became of the others. */
+ * an acknowledgement, which shows what became of the others. */
 void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer);
 /*
- * A duplicate that asks for an acknowledgement has arrived. The peer sent it after it had processed
- * what had arrived there, and acknowledges all of that. So if the oldest packet of a channel should
- * have arrived by then, it is lost; it may have been the answer that the peer is probing for.
+ * A duplicate has arrived that asks for an acknowledgement. The peer sent it after processing what
+ * had arrived there, and acknowledges all of that. So if the oldest packet of a channel should have
+ * arrived by then, it is lost: perhaps the answer that the peer probes for.
  */
 void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer);
 /* Count as lost everything in flight that is larger than the path turned out to carry. */
@@ -376,18 +374,18 @@ uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel);
 struct dgram_op *dgram_op_new(struct dgram_env *env, struct dgram_peer *peer,
                               const struct dgram_op *init);
 struct dgram_op *dgram_op_find(const struct dgram_env *env, uint32_t id);
-/* Add an operation to the list of those with pieces to send. */
+/* List an operation that has pieces to send. */
 void dgram_op_join_bulk(struct dgram_conn *conn, struct dgram_op *op);
 void dgram_op_fail(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op,
                    aq_status status);
-/* Make a packet of the next piece. Returns NULL if there is none, or if out of memory. */
+/* Make a packet of the next piece. Returns NULL if there is none, or no memory. */
 struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *peer);
 /* One of its packets was acknowledged. */
 void dgram_op_acked(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 /* Add an operation to the list of a packet; it can be in one such list only. */
 void dgram_op_join_packet(struct dgram_op *op, struct dgram_packet *packet);
-/* Free an operation that was not begun after all. */
+/* Free an operation that was not begun. */
 void dgram_op_cancel(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 /* Reply that operation `id` of the peer is refused. Returns false if out of memory. */
 bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id);
@@ -401,9 +399,9 @@ void dgram_op_abort(struct dgram_env *env, struct dgram_peer *peer, struct dgram
 /* silence.c */
 /* Begin to wait for an answer. */
 void dgram_silence_begin(struct dgram_env *env, struct dgram_conn *conn);
-/* The answer has not come yet: add to the time waited, and warn the user if it is long. */
+/* No answer yet: count the time, warn the user. */
 void dgram_silence_look(struct dgram_env *env, struct dgram_peer *peer);
-/* Whether a peer that was never reached has been awaited for longer than config.reach_within. */
+/* Whether a peer was never reached within config.reach_within. */
 bool dgram_silence_too_long(const struct dgram_env *env, const struct dgram_peer *peer);
 
 #endif

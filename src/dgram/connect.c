@@ -54,7 +54,7 @@ bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
     return aqi_mac_same(tag, packet + len - DGRAM_TAG);
 }
 
-/* Derive the cookies and the key of a connection that `first` has begun with `second`. */
+/* Derive cookies and key of a connection that `first` has begun with `second`. */
 static void connect_keys(const struct aqi_dgram *dgram, struct dgram_conn *conn, uint32_t first,
                          uint32_t second, const uint64_t nonces[2])
 {
@@ -272,7 +272,7 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return left != 0;
 }
 
-/* A round has ended: find out whether the path carries small packets only. */
+/* A round has ended: see whether the path carries small packets only. */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -519,8 +519,8 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
         return;
     }
     /*
-     * If the peer had begun, too, it has abandoned that attempt: late packets of the attempt must
-     * not replace this connection.
+     * If the peer had begun, too, it has abandoned that: late packets must not replace this
+     * connection.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
     connect_keys(dgram, peer->conn, dgram->env.config.self, peer->id, hello->nonces);
@@ -583,7 +583,7 @@ static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (ours) connect_begin_again(dgram, peer); /* it has closed the connection, but we have not */
 }
 
-/* Whether the packet is valid: its sender knows the job's key, and means us. */
+/* Whether it is valid: its sender knows the job's key, and means us. */
 static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, size_t len,
                           struct connect_hello *hello)
 {

@@ -1,5 +1,4 @@
-/* Two engines: the time that an acknowledgement waited at a program that computes does not count as
- * time on the path. */
+/* Two engines: the wait of an acknowledgement at a program that computes is no time on the path. */
 #include "dgram/pair_test.h"
 
 #define US 1000ull

@@ -4,9 +4,8 @@
  * time (tests/sim). transport/udp gives it sockets.
  *
  * Guarantees: each message, put and get to a live peer happens exactly once, whatever the network
- * loses, duplicates, delays or alters, but in no particular order. Invalid packets of peers or
- * strangers are counted and dropped. Packets are not allocated one by one: they come from pools,
- * which grow to the peak demand.
+ * loses, duplicates, delays or alters; in no particular order. Invalid packets of peers or
+ * strangers are counted and dropped. Packets come from pools, which grow to the peak demand.
  *
  * Each peer has two channels with separate windows: small packets travel on COMMAND and never wait
  * behind bulk, which travels on DATA. Acknowledgements ride on either.
@@ -39,11 +38,11 @@ struct aqi_dgram_addr {
 #define AQI_DGRAM_WAYS         4u   /* to a peer, at most */
 #define AQI_DGRAM_COMMAND_MAX  768u /* bytes of a packet of COMMAND */
 #define AQI_DGRAM_COST         384u /* bytes of `room` that each packet takes beyond its length */
-#define AQI_DGRAM_BURST        (62u << 10) /* most bytes in one call of transmit */
-#define AQI_DGRAM_BURST_COUNT  64u         /* most packets in one */
+#define AQI_DGRAM_BURST        (62u << 10) /* bytes per call of transmit, at most */
+#define AQI_DGRAM_BURST_COUNT  64u         /* packets, likewise */
 
 struct aqi_dgram_config {
-    uint32_t self, size; /* our id, and the number of ids: 0..size-1 */
+    uint32_t self, size; /* our id; ids are 0..size-1 */
     uint8_t key[16];     /* the job's secret: senders that do not know it are ignored */
     uint64_t epoch;      /* random: tells this process from an earlier one at its address */
     uint64_t seed;       /* random: for nonces */
@@ -62,9 +61,8 @@ struct aqi_dgram_config {
 
     uint64_t ack_delay; /* this and the following in ns */
     uint64_t rto_min, rto_max;
-    uint64_t idle_close; /* a connection without traffic is closed; 0: never */
-    uint64_t dead_after; /* a peer that owes an acknowledgement, but has been silent for this long,
-                          * is lost; 0: never */
+    uint64_t idle_close;   /* a connection without traffic is closed; 0: never */
+    uint64_t dead_after;   /* a peer that owes an acknowledgement and is silent is lost; 0: never */
     uint64_t reach_within; /* a peer that cannot be connected within this time is lost; 0: never */
     uint64_t warn_after;   /* the user is warned of a silent peer after this time; 0: never */
     bool authenticate;     /* each packet has a MAC */
@@ -82,18 +80,18 @@ extern const char aqi_dgram_unreached[];
 
 struct aqi_dgram_hooks {
     /*
-     * Send `packets` packets to `to`: the pieces of `iov` one after the other, cut every `segment`
-     * bytes; the last packet may be shorter. In all they have at most AQI_DGRAM_BURST bytes and
-     * AQI_DGRAM_BURST_COUNT packets. Must not keep references to `iov`. Returns false if there is
-     * no room: none were sent, and progress tries again.
+     * Send `packets` packets to `to`: the pieces of `iov` in a row, cut every `segment` bytes; the
+     * last may be shorter. At most AQI_DGRAM_BURST bytes and AQI_DGRAM_BURST_COUNT packets. Must
+     * not keep references to `iov`. Returns false if there is no room: none were sent, and progress
+     * tries again.
      */
     bool (*transmit)(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *to,
                      const struct iovec *iov, unsigned niov, size_t segment, unsigned packets);
 
     /*
-     * A message has arrived; called from input or progress. Its bytes are valid until this returns,
-     * may be written to, and are aligned such that head and body each begin at a multiple of 16.
-     * The data of a Long is in place.
+     * A message has arrived; called from input or progress. Its bytes are valid until this returns
+     * and may be written to; head and body begin at multiples of 16. The data of a Long is in
+     * place.
      */
     void (*deliver)(void *arg, uint32_t source, bool request, unsigned char *message, size_t len);
 
@@ -115,10 +113,10 @@ struct aqi_dgram_hooks {
     aq_status (*lookup)(void *arg, uint32_t id, struct aqi_dgram_addr *addr);
 
     /*
-     * The ways to a peer that has several addresses: its address for way number `way`, and ours, to
-     * which it can reply. Returns false if there is no such way, or no route for it now. If this is
-     * NULL each peer has one way, to the address that lookup found, and ours is that in the
-     * configuration. The way that answers first is used until nothing arrives by it any more.
+     * The ways to a peer that has several addresses: its address for way number `way`, and ours for
+     * its replies. Returns false if there is no such way, or no route for it now. NULL: each peer
+     * has one way, that of lookup, and our address is that of the configuration. The way that
+     * answers first is used, until nothing arrives by it any more.
      */
     bool (*way)(void *arg, uint32_t id, unsigned way, struct aqi_dgram_addr *to,
                 struct aqi_dgram_addr *own);
@@ -134,29 +132,29 @@ struct aqi_dgram_hooks {
     void (*lost)(void *arg, uint32_t id, const char *why);
 
     /*
-     * Bytes of the largest packet that the path to this peer is known to carry, so that no larger
-     * ones are tried; SIZE_MAX: unknown. NULL: unknown for all peers.
+     * Bytes of the largest packet that the path to this peer is known to carry; larger ones are not
+     * tried. SIZE_MAX: unknown. NULL: unknown for all peers.
      */
     size_t (*path)(void *arg, uint32_t id);
 
     /*
      * The path to this peer carries packets of at most `usable` bytes. Called once for each peer,
-     * and again whenever the path turns out to carry less. `agreed`: the peer knows, too.
+     * and again when that shrinks. `agreed`: the peer knows, too.
      */
     void (*small_path)(void *arg, uint32_t id, size_t usable, bool agreed);
 
     /*
-     * A keyed hash of the bytes of `iov`, 16 bytes long. Used to make connections, and with
-     * `authenticate` for all packets.
+     * A keyed hash of `iov`, 16 bytes long. Used for connections, and with `authenticate` for
+     * packets.
      */
     void (*mac)(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                 uint8_t tag[16]);
 
     /*
-     * The source of a transfer is about to be read: return where to read these bytes. That is `at`,
-     * or `copy` after copying them there, if a fault must not raise a signal in the caller. NULL:
-     * they cannot be read now; sending of the program's memory is tried again in a later call, and
-     * everything else is sent. If the hook is NULL they are always read at `at`.
+     * The source of a transfer is about to be read: return where to read it. That is `at`, or
+     * `copy`, with a copy, if a fault must not raise a signal in the caller. NULL: it cannot be
+     * read now; what is sent of the program's memory waits for a later call, and everything else is
+     * sent. The hook itself may be NULL: always `at`.
      */
     const void *(*source)(void *arg, const void *at, size_t len, void *copy);
     void *arg;
@@ -173,9 +171,9 @@ void aqi_dgram_destroy(struct aqi_dgram *dgram);
 aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id);
 
 /*
- * Send a message: `head` and, at the next multiple of 16 bytes, `body`; both are copied. The first
- * four bytes of the head are reserved for the engine. `head_len` is at most 256. Requests that have
- * used up the room never cause a reply to be refused.
+ * Send a message: `head`, then at the next multiple of 16 bytes `body`, both copied. The first four
+ * bytes of the head are the engine's. `head_len` is at most 256. A reply is never refused because
+ * requests have used up the room.
  *
  * @return AQ_AGAIN   No room: nothing was sent.
  * @return AQ_EPEER   The peer is lost.
@@ -200,7 +198,7 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
  */
 aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head, size_t head_len,
                          const void *body, size_t body_len);
-/* The most bytes that the head, rounded up to a multiple of 16, and the body may have together. */
+/* The most bytes that head, rounded up to 16, and body may have together. */
 size_t aqi_dgram_most_cast(const struct aqi_dgram_config *config);
 
 /*
@@ -265,11 +263,11 @@ bool aqi_dgram_told(const struct aqi_dgram *dgram);
 /* When progress must be called even if nothing arrives. */
 uint64_t aqi_dgram_deadline(const struct aqi_dgram *dgram);
 
-/* Whether nothing that we began is outstanding at this peer, or at any (AQI_DGRAM_ALL). */
+/* Whether nothing that we began is outstanding at this peer, or at any. */
 bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
 
-/* Whether nothing at all is outstanding, due, kept or parked: until a packet arrives or an
- * operation begins, progress is needed only at the deadline. */
+/* Whether nothing is outstanding, due, kept or parked: until something arrives or begins, progress
+ * is needed only at the deadline. */
 bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 
 /* When the last packet of a peer, not of a stranger, arrived; 0: none has. */

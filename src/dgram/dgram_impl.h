@@ -36,7 +36,7 @@ struct aqi_dgram {
 
 /* engine.c */
 struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id);
-/* To be called after any change: update the counts, and check in for the earliest of the timers. */
+/* After any change: update the counts, and check in for the earliest of the timers. */
 void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* Update the counts of connections with something of ours, or anything, outstanding. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
@@ -60,7 +60,6 @@ void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
 uint64_t dgram_connect_wait(const struct dgram_conn *conn);
 /* A packet of the connection has arrived: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* Check the MAC at the end of a packet. */
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);
 /* A packet of an unknown connection has arrived: notify its sender, unless that was done lately. */
@@ -69,8 +68,7 @@ void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *wh
 
 /* ways.c: nothing arrives any more; look for another way to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* shrink.c: large packets are retransmitted repeatedly; find out whether the path still carries
- * them. */
+/* shrink.c: large packets are retransmitted repeatedly; does the path still carry them? */
 void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* receive.c: the records that peers send. */

@@ -150,8 +150,8 @@ bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return ok;
 }
 
-/* Refill at_once; with nothing for a connection that has sent so much lately that it will most
- * likely continue. */
+/* Refill at_once, but not for a connection that has lately sent so much that it most likely
+ * continues. */
 static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn *conn)
 {
     uint32_t sent = conn->tx[AQI_DGRAM_COMMAND].next + conn->tx[AQI_DGRAM_DATA].next;
@@ -173,9 +173,8 @@ static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /*
- * A program that computes after sending a few messages must not delay the last of them until it
- * polls; those of one that sends many are gathered. What handlers send leaves with the progress
- * that follows.
+ * A program that computes after a few messages must not delay the last of them until it polls; if
+ * it sends many they are gathered. What handlers send leaves with the progress that follows.
  */
 static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
@@ -230,8 +229,8 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
         n++;
     }
     struct dgram_peer *peer;
-    /* The first peer finds the shortest queue at the link and is answered first, so it would always
-     * be the first: rotate them. */
+    /* The first peer finds the shortest queue at the link and is answered first, so it would be
+     * first the next time, too: rotate. */
     if (dgram->env.ready != NULL && dgram->env.ready->next_ready != NULL)
         dgram_make_ready(&dgram->env, engine_take_ready(dgram));
     for (unsigned i = 0; i < ENGINE_TURNS && (peer = engine_take_ready(dgram)) != NULL; i++) {

@@ -78,8 +78,8 @@ static void test_choked_path(void **state)
 }
 
 /*
- * A small path is detected even if the peer's machine is busy and answers late and all at once:
- * soon enough, and without a warning of silence, as answers do come.
+ * A small path to a busy machine, which answers late and all at once, is detected soon enough, and
+ * without a warning of silence, as answers do come.
  */
 static void test_small_path_to_busy(void **state)
 {
@@ -100,8 +100,7 @@ static void test_small_path_to_busy(void **state)
     }
 }
 
-/* A path that is small and also loses packets is detected, even if it is small in one direction
- * only. */
+/* A small path that loses packets is detected, too, even if it is small one way only. */
 static void test_small_lossy_path(void **state)
 {
     (void)state;

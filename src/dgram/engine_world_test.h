@@ -46,12 +46,12 @@ static struct {
     bool unasked;             /* node 0 cannot begin: its HELLO is lost */
     bool computes;            /* node 1 makes no calls, but its helper answers */
     size_t path;              /* bytes of the largest packet that passes */
-    bool one_way;             /* it limits packets to node 1 only */
+    bool one_way;             /* limited to node 1 only */
     size_t known;             /* bytes that the path is known to carry; 0: unknown */
     unsigned bursts, packets; /* of DATA */
     unsigned sent;            /* packets of all channels */
-    uint64_t detour;          /* ns of additional delay for DATA */
-    uint64_t late;            /* ns of additional delay for all packets */
+    uint64_t detour;          /* ns more for DATA */
+    uint64_t late;            /* ns more for all packets */
     uint64_t turn;            /* ns: node 1 gets the processor only once in this time */
 } world;
 static uint64_t dead_after; /* of nodes opened from now on */
@@ -301,7 +301,7 @@ static inline void run(uint64_t ns)
         step(until);
 }
 
-/* Run until nothing is outstanding, which must be within `ns`. */
+/* Run until nothing is outstanding, for at most `ns`. */
 static inline void settle(uint64_t ns)
 {
     uint64_t until = world.now + ns;

@@ -1,6 +1,6 @@
 /*
- * A process to which another one lies: three connected engines, and forged packets as the engine of
- * the first would not send them, but with the cookies and numbers that it would use.
+ * A process that is lied to: three connected engines, and packets that the engine of the first
+ * would not send, with the cookies and numbers that it would use.
  */
 #ifndef DGRAM_FORGE_TEST_H
 #define DGRAM_FORGE_TEST_H

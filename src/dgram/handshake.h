@@ -9,7 +9,7 @@ enum connect_kind {
     CONNECT_CHALLENGE,
     CONNECT_CONFIRM,
     CONNECT_ACCEPT,
-    CONNECT_CLOSE,  /* I have nothing more to send; numbers: packets that I sent on each channel */
+    CONNECT_CLOSE,  /* I have nothing more to send; numbers: packets sent */
     CONNECT_CLOSED, /* nor have I; the connection is forgotten */
     CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
     CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the number of this MOVE */
@@ -40,9 +40,8 @@ struct connect_by {
     uint32_t numbers[2];
 };
 
-/* connect.c. If `by` is NULL, the current way is used, and `numbers` are those of packets sent.
- * `fill`: pad it to at least this length, and use DATA; 0: no padding, and COMMAND. Returns false
- * if the port has no room. */
+/* connect.c. `by` NULL: use the current way, with the numbers of packets sent. `fill`: the least
+ * length, on DATA; 0: unpadded, on COMMAND. Returns false if the port has no room. */
 bool dgram_say(struct aqi_dgram *dgram, struct dgram_peer *peer, const struct connect_by *by,
                enum connect_kind kind, const uint64_t nonces[2], size_t packet, size_t fill);
 

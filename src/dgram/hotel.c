@@ -24,7 +24,7 @@ static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
     hotel->guests++;
 }
 
-/* The wheel has reached far_tick: check its guests in again. */
+/* The wheel has reached far_tick. */
 static void dgram_call_near(struct dgram_hotel *hotel)
 {
     struct dgram_guest *guest = hotel->far, *next;

@@ -121,7 +121,7 @@ struct dgram_packet *dgram_op_piece(struct dgram_env *env, struct dgram_peer *pe
     return packet;
 }
 
-/* Complete the operation, if nothing of it is outstanding. */
+/* Complete the operation if nothing of it is outstanding. */
 void dgram_op_settle(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op)
 {
     if (op->flying != 0 || op->issued != op->len) return;

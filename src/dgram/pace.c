@@ -8,7 +8,7 @@ enum {
     PACE_QUEUE = 100000,       /* ns of queueing that are not congestion */
     PACE_SHARE = 32000,        /* ns more for each halving of the window below PACE_SHARE_WINDOW */
     PACE_SHARE_WINDOW = 20,    /* 1 MB, as a power of two */
-    PACE_BASE_AGE = 100000000, /* ns after which the delay of the path itself is remeasured */
+    PACE_BASE_AGE = 100000000, /* ns after which the path's delay is remeasured */
     PACE_BASE_ROUNDS = 64,     /* but not before this many round trips */
     PACE_DRAIN_ROUNDS = 3,
     PACE_RARE = 100000,    /* ns: shorter waits are no sign of a receiver that computes */
@@ -58,7 +58,7 @@ bool dgram_pace_rare(const struct dgram_pace *pace)
     return pace->srtt != 0 && pace->lay > pace->srtt / 4 + PACE_RARE;
 }
 
-/* Whether the reach, not the window, limits the bytes in flight. */
+/* Whether the reach, not the window, is the limit. */
 static bool pace_reaches(const struct dgram_pace *pace)
 {
     return pace->reach > pace->window && pace->draining == 0 && dgram_pace_rare(pace);

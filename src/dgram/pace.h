@@ -25,7 +25,7 @@
 
 struct dgram_pace {
     uint64_t srtt;           /* ns: the RTT of the path; 0: not measured yet */
-    uint64_t lay;            /* ns: the wait at the two ends besides */
+    uint64_t lay;            /* ns spent waiting at the two ends */
     uint64_t answer, varies; /* ns until an answer, and its variation; 0: not measured yet */
     uint64_t base;           /* the smallest RTT lately: that of the path itself */
     uint64_t base_at;        /* when a round trip was last about as short */
@@ -41,7 +41,7 @@ struct dgram_pace {
     uint64_t round_end, round_least;
     size_t acked, lost;
     bool full;    /* the window kept packets from leaving */
-    bool reached; /* the reach, or the window in its stead, did */
+    bool reached; /* the reach did, or the window in its stead */
 
     uint64_t filled_at; /* when `tokens` was last updated */
     int64_t tokens;     /* bytes that may leave now */
@@ -49,7 +49,7 @@ struct dgram_pace {
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
                      uint64_t rto_min, uint64_t rto_max);
-/* An acknowledgement is processed `ns` after what it acknowledges was sent. */
+/* An acknowledgement is processed `ns` after the packet that it acknowledges was sent. */
 void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns);
 /* A packet and its acknowledgement spent `rtt` ns on the path and `lay` ns waiting at the ends. */
 void dgram_pace_sample(struct dgram_pace *pace, uint64_t rtt, uint64_t lay, uint64_t now);
@@ -61,8 +61,8 @@ void dgram_pace_silent(struct dgram_pace *pace);
 /* Whether the receiver polls rarely, as far as is known. */
 bool dgram_pace_rare(const struct dgram_pace *pace);
 /*
- * Whether `size` bytes may leave while `under_way` bytes are in flight. If not, dgram_pace_open
- * remembers that.
+ * Whether `size` bytes may leave beside `under_way` bytes in flight. If not, dgram_pace_open
+ * remembers it.
  */
 bool dgram_pace_fits(const struct dgram_pace *pace, size_t under_way, size_t size);
 bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
@@ -73,8 +73,8 @@ uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);
 /* ns after which the last packets in flight, behind which nothing arrives that would show a loss,
  * are probed: at least twice the time of an answer, and at most a timeout. */
 uint64_t dgram_pace_tail(const struct dgram_pace *pace);
-/* Such a probe was needed, as the packet or its acknowledgement was lost; or needless, as both were
- * only late. */
+/* Such a probe was needed, as the packet or its acknowledgement was lost; or needless, as they were
+ * late. */
 void dgram_pace_needed(struct dgram_pace *pace);
 void dgram_pace_needless(struct dgram_pace *pace);
 

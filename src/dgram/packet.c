@@ -19,8 +19,8 @@ bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
 }
 
 /*
- * Limits of each kind: least and most bytes; whether it may be in a packet of requests, in another
- * packet with a number, in one without.
+ * For each kind: least and most bytes; whether requests, other numbered packets, unnumbered ones
+ * may contain it.
  */
 static const struct {
     uint16_t least, most;

@@ -82,8 +82,8 @@ static inline int32_t dgram_diff(uint32_t a, uint32_t b)
 }
 
 /*
- * Read the record at `*at` of a packet of `len` bytes: its head (a bare message has no `id` and
- * `where`: they are 0) and its bytes, in place. Moves `*at` behind it. Returns false at the end.
+ * Read the record at `*at` of a packet of `len` bytes, and move `*at` behind it. `bytes` are in
+ * place; a bare message has `id` and `where` 0. Returns false at the end.
  */
 bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,
                        struct dgram_record *record, const unsigned char **bytes, size_t *nbytes);

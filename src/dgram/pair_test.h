@@ -174,7 +174,6 @@ static inline const void *pair_source(void *arg, const void *at, size_t len, voi
     return memcpy(copy, net.apart + ((const unsigned char *)at - net.memory), len);
 }
 
-/* Open both ends, with one network or two. */
 static inline void pair_open(unsigned networks, uint64_t reach_within, uint64_t seed)
 {
     memset(&net, 0, sizeof(net));

@@ -25,8 +25,8 @@ struct dgram_park {
 };
 
 /*
- * Keep a copy of a packet, whose head is `head`, unless there is one already. `room`: most bytes
- * that may be parked. Returns false if there is no room or no memory.
+ * Keep one copy of a packet, whose head is `head`. `room`: bytes that may be parked. Returns false
+ * if there is no room or no memory.
  */
 bool dgram_park_put(struct dgram_park *park, const struct dgram_head *head,
                     const unsigned char *packet, size_t len, uint64_t arrived, size_t room);

@@ -1,7 +1,7 @@
 /* Twin of park.c: limits of parked packets while the program makes no call. */
 #include "dgram/forge_test.h"
 
-/* A packet whose number is `ahead` beyond the next one arrives; returns false if it is dropped. */
+/* A packet arrives `ahead` of the next number; returns false if it is dropped. */
 static bool parks(uint32_t ahead, uint8_t flags)
 {
     static alignas(16) unsigned char packet[sizeof(struct dgram_head)];

@@ -125,7 +125,7 @@ static void receive_kept_free(struct dgram_kept *kept)
     free(kept);
 }
 
-/* Keep a copy of `bytes`; with `whole`, keep `bytes` themselves, which are from malloc. */
+/* Keep a copy of `bytes`; if `whole`, keep `bytes`, which is from malloc. */
 static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *bytes,
                          size_t len, bool whole)
 {
@@ -223,7 +223,7 @@ void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
 /* --- records -----------------------------------------------------------------------------------
  */
 
-/* Once all of it has arrived, move it from its list to that of the arrival. */
+/* Once all of it has arrived, move it to arrival->done. */
 static void receive_complete(struct dgram_arrival *arrival, struct dgram_incoming *incoming)
 {
     struct dgram_conn *conn = arrival->peer->conn;
@@ -273,9 +273,9 @@ static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 }
 
 /*
- * If the packet has puts that are not allowed, it is not acknowledged before their refusal has
- * arrived: to the sender acknowledged puts are complete. Returns false if there is no room to
- * remember that; the packet must be retransmitted.
+ * A packet with puts that are not allowed is not acknowledged before their refusal has arrived,
+ * since to the sender acknowledged puts are complete. Returns false if there is no room to remember
+ * that; the packet must be retransmitted.
  */
 static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                                     const unsigned char *packet, size_t len)
@@ -445,7 +445,7 @@ static bool receive_may_be_loose(struct aqi_dgram *dgram, struct dgram_arrival *
     return dgram->env.config.loose;
 }
 
-/* They return false if a record is malformed, or if there is no memory for it. */
+/* They return false if the record is malformed, or there is no memory for it. */
 static bool (*const receive_serve[DGRAM_RECORDS])(struct aqi_dgram *, struct dgram_arrival *,
                                                   const struct dgram_record *,
                                                   const unsigned char *, size_t) = {
@@ -468,7 +468,7 @@ static void receive_records(struct aqi_dgram *dgram, struct dgram_arrival *arriv
             dgram_count(&dgram->env, AQI_DGRAM_DROP_MALFORMED);
 }
 
-/* Keep complete requests that may not be handled now. */
+/* Keep requests that may not be handled now. */
 static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arrival)
 {
     for (struct dgram_incoming *i = arrival->done; i != NULL; i = i->next) {
@@ -673,9 +673,9 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
                            enum receive_how how);
 
 /*
- * Process a packet that has arrived in slices: like any other, but it must have a number. The
- * connection may end. The slices had a MAC each, and may be of several transmissions, whose heads
- * differ; so the packet gets a new MAC.
+ * Process a packet whose slices have all arrived, like any other with a number. The connection may
+ * end. The slices had a MAC each, perhaps of several transmissions, whose heads differ; the packet
+ * gets its own.
  */
 static void receive_sliced(struct aqi_dgram *dgram, const struct dgram_conn *conn,
                            enum receive_how how)

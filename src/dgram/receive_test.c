@@ -255,7 +255,7 @@ static void test_answers(void **state)
     assert_true(answer(LIAR, id, UINT64_MAX, 2));
     assert_true(answer(LIAR, id, 0, LEN + 1));
     assert_true(answer(LIAR, id, LEN - 3, 4));
-    /* Answers from another peer, or to no operation, are ignored. */
+    /* From another peer, or to no operation: ignored. */
     assert_false(answer(FRIEND, id, 0, LEN));
     assert_false(answer(LIAR, id + 1, 0, LEN));
     begin(FRIEND, DGRAM_NUMBERED);
@@ -624,7 +624,7 @@ static void test_bounds_of_slices(void **state)
     close_world();
 }
 
-/* Slices make a packet with a number like any other: not a handshake, nor slices in slices. */
+/* Slices make a numbered packet like any other: no handshake, nor slices. */
 static void test_what_slices_make(void **state)
 {
     unsigned char image[PACKET], other[PACKET];

@@ -8,9 +8,9 @@ enum {
     SEARCH_ROUGH = 8,  /* the same, if packets that it carries are lost */
     SEARCH_SURE = 2,   /* dgram_search.sure after which nothing larger passes */
     SEARCH_ROUGHLY_SURE = 4,
-    SEARCH_MOST = 24,    /* rounds after which the largest that has passed will do */
-    SEARCH_SILENCES = 5, /* in a row, half a second: few peers wait that long for a processor */
-    SEARCH_FORGET = 8,   /* in a row after which what has passed may pass no longer */
+    SEARCH_MOST = 24,    /* rounds after which what has passed will do */
+    SEARCH_SILENCES = 5, /* silent in a row: half a second, few peers wait so long for a CPU */
+    SEARCH_FORGET = 8,   /* silent in a row after which what has passed may pass no longer */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide the range */
     SEARCH_JUMBO = 8960 /* what jumbo frames carry; above it one size a round */
@@ -92,7 +92,7 @@ static void search_narrow(struct dgram_search *search)
     uint16_t fails = search_fails(search), small = search->small, ceiling = search->ceiling;
     if (search->best > search->small) search->small = search->best;
     if (ceiling != 0 && search->small >= ceiling) {
-        search->ceiling = 0; /* a packet of that size had been lost */
+        search->ceiling = 0; /* it had only been lost */
         search->rough = true;
     }
     if (fails != 0 && fails < search_ceiling(search)) search->ceiling = fails;

@@ -1,10 +1,10 @@
 /*
- * Finds the largest packet that a path carries, if that is not the largest that both ends handle. A
- * round tries some smaller sizes besides that one; a size that passes is certain, one that does not
- * may have been lost. Common sizes come first; each further round divides the range between the
- * largest that has passed and the smallest that has not, until they are adjacent and stay so. After
- * rounds in which nothing passed, or one that could not be sent completely, each round has one such
- * size only and begins with the smallest packet: some buffers never hold more.
+ * Finds the largest packet that a path carries, if less than both ends handle. A round tries some
+ * smaller sizes besides the largest; what passes is certain, what does not may have been lost.
+ * Common sizes come first; each further round divides the range between the largest that has passed
+ * and the smallest that has not, until they are adjacent and stay so. After rounds in which nothing
+ * passed, or one that could not be sent completely, a round has one such size and begins with the
+ * smallest: some buffers never hold more.
  */
 #ifndef DGRAM_SEARCH_H
 #define DGRAM_SEARCH_H
@@ -17,13 +17,12 @@
 struct dgram_search {
     uint8_t way;
     uint16_t largest;  /* bytes; this and the next two are multiples of 16 */
-    uint16_t small;    /* the largest size that has passed; 0: none */
+    uint16_t small;    /* the largest that has passed; 0: none */
     uint16_t ceiling;  /* the smallest that seems not to pass; 0: none but the largest */
-    uint8_t rounds;    /* those in which something passed, but not the largest, less those in which
-                        * nothing did */
+    uint8_t rounds;    /* with something passed, but not the largest, less those with nothing */
     uint8_t sure;      /* rounds in a row with nothing left between `small` and the ceiling */
     unsigned silences; /* rounds in a row in which nothing passed */
-    bool rough;        /* packets that the path carries were lost, or some could not be sent */
+    bool rough;        /* packets that the path carries were lost, or did not leave */
     bool crowded;      /* a round overflowed some buffer: the next are short, smallest first */
     bool nearly;       /* it is certain that the largest does not pass */
     bool sent;         /* this round has been sent */
@@ -35,19 +34,18 @@ struct dgram_search {
 enum dgram_verdict {
     DGRAM_SILENT, /* nothing has passed: the next round must be longer */
     DGRAM_GO_ON,  /* something has; likewise */
-    DGRAM_NEARLY, /* the largest does not pass: rounds as long as this one will show what does */
+    DGRAM_NEARLY, /* the largest does not pass: rounds of this length show what does */
     DGRAM_FOUND   /* `small` is the largest that passes, as far as could be found */
 };
 
-/* Begin with this largest size and this way, or resume if they have not changed; results for others
- * are forgotten. */
+/* Begin with this largest size and way, or resume if they are the same. */
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way);
-/* Get the smaller sizes of the next round, in descending order. Returns their number. */
+/* The smaller sizes of the next round, in descending order. Returns their number. */
 unsigned dgram_search_sizes(const struct dgram_search *search, uint16_t sizes[DGRAM_SEARCH_SIZES]);
 /* Whether the largest must be sent as well. */
 bool dgram_search_needs_largest(const struct dgram_search *search);
-/* The round was sent; `all`: completely. If not, there may be room for the rest the next time, or
- * there may never be room for the largest. */
+/* The round was sent; `all`: completely. If not, the next may be, or there is never room for the
+ * largest. */
 void dgram_search_sent(struct dgram_search *search, bool all);
 /* A packet of `size` bytes has passed. */
 void dgram_search_passed(struct dgram_search *search, uint16_t size);

@@ -25,7 +25,6 @@ struct path {
     size_t bytes;     /* sent */
 };
 
-/* Play one round. */
 static enum dgram_verdict play(struct dgram_search *search, struct path *path)
 {
     uint16_t sizes[DGRAM_SEARCH_SIZES], left = 0;
@@ -47,7 +46,7 @@ static enum dgram_verdict play(struct dgram_search *search, struct path *path)
     return dgram_search_judge(search);
 }
 
-/* Search until the size is found; returns the number of rounds. */
+/* Returns the number of rounds until it is found. */
 static unsigned find(uint16_t largest, struct path *path, uint16_t *found)
 {
     struct dgram_search search = {0};

@@ -1,5 +1,4 @@
-/* Which numbers of a channel have arrived: all before a base, and those from there on whose bits
- * are set. */
+/* Which numbers of a channel have arrived: all before a base, and those after it with bits set. */
 #ifndef AQI_DGRAM_SEEN_H
 #define AQI_DGRAM_SEEN_H
 
@@ -20,7 +19,7 @@ static inline bool dgram_seen_has(const struct dgram_seen *seen, uint32_t seq)
     return dgram_diff(seq, seen->highest) < 0 && (seen->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
 
-/* Whether `seq` may be marked: it is not before the base and not beyond the window. */
+/* Whether it may be marked: not before the base and not beyond the window. */
 static inline bool dgram_seen_fits(const struct dgram_seen *seen, uint32_t seq)
 {
     return (uint32_t)(seq - seen->base) < DGRAM_WINDOW;
@@ -41,8 +40,8 @@ static inline void dgram_seen_mark(struct dgram_seen *seen, uint32_t seq)
 }
 
 /*
- * Describe the numbers after a gap, if there is one: bit b of word w is number from + 1 + 64 w + b.
- * Returns the number of words.
+ * The numbers after a gap, if any: bit b of word w is number from + 1 + 64 w + b. Returns the
+ * number of words.
  */
 unsigned dgram_seen_words(const struct dgram_seen *seen, uint32_t from, uint64_t *words,
                           unsigned most);

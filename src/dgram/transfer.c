@@ -1,7 +1,7 @@
 /* The calls that begin transfers, and those that deal with the memory that transfers read. */
 #include "dgram/dgram_impl.h"
 
-/* Whether a transfer of `bytes` may begin; a transfer of none needs no connection. */
+/* Whether `bytes` may be transferred; 0 bytes need no connection. */
 static aq_status transfer_room(struct aqi_dgram *dgram, uint32_t id, bool reply, size_t bytes,
                                struct dgram_peer **out)
 {

@@ -15,7 +15,7 @@ enum {
     TRANSMIT_GATHERED = 2048,         /* bytes: packets up to this are copied into one piece */
     TRANSMIT_PIECES = 4,              /* of a packet: frame, bulk, padding, MAC */
     TRANSMIT_ALONE = 2,               /* of one with no number, besides the MAC */
-    TRANSMIT_REREAD = 1000000         /* ns until a source is read again that could not be read */
+    TRANSMIT_REREAD = 1000000         /* ns until an unreadable source is tried again */
 };
 
 struct dgram_burst {
@@ -23,7 +23,7 @@ struct dgram_burst {
     enum aqi_dgram_channel channel;
     unsigned niov, packets;
     unsigned turn;                  /* full bursts so far */
-    size_t segment, bytes, missing; /* missing: what the last packet lacks to a segment */
+    size_t segment, bytes, missing; /* missing: padding of the last packet, if another follows */
     bool failed;
     bool copied;     /* sources were copied to env->gathered */
     bool unreadable; /* a source is: add no more packets that have one */
@@ -45,8 +45,7 @@ static uint16_t transmit_room(const struct dgram_env *env)
 
 /*
  * us for which the newest packet has waited for its acknowledgement. Outside of progress `now` is
- * stale, as the program may have computed since; but an acknowledgement that is not new is not
- * worth reading the clock.
+ * stale; but an acknowledgement that is not new is not worth reading the clock.
  */
 static uint16_t transmit_delay(const struct dgram_env *env, const struct dgram_conn *conn)
 {
@@ -103,7 +102,6 @@ static bool transmit_ring_grow(struct dgram_tx *tx)
     return true;
 }
 
-/* Give a new packet its number. */
 static bool transmit_number(struct dgram_tx *tx, struct dgram_packet *packet)
 {
     if (tx->next - tx->base == tx->ring_size && !transmit_ring_grow(tx)) return false;
@@ -137,7 +135,6 @@ static void transmit_done(struct dgram_env *env, struct dgram_conn *conn,
         conn->shrink_at = aqi_min(conn->shrink_at, dgram_stuck_at(env, conn, packet));
 }
 
-/* Undo an attempt to send a packet. */
 static void transmit_undo(struct dgram_conn *conn, struct dgram_packet *packet)
 {
     struct dgram_tx *tx = &conn->tx[packet->channel];
@@ -238,8 +235,7 @@ static bool transmit_alone(struct dgram_env *env, struct dgram_peer *peer,
     return env->hooks.transmit(env->hooks.arg, channel, &peer->addr, all, n, len, 1);
 }
 
-/* Make an image of the packet, without its MAC, in env->gathered. Returns NULL if its source cannot
- * be read. */
+/* The packet without its MAC, in env->gathered. NULL: its source cannot be read. */
 static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *burst,
                                      const struct dgram_packet *packet)
 {
@@ -257,7 +253,7 @@ static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *
     return image;
 }
 
-/* Returns false if not all of it has left; the next call sends the rest. */
+/* Returns false if not all has left; the rest is sent next. */
 static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
                             struct dgram_packet *packet, unsigned char *image)
 {
@@ -305,7 +301,7 @@ static void transmit_sliced(struct dgram_env *env, struct dgram_burst *burst,
     transmit_acknowledged(env, conn, dgram_packet_size(env, packet));
 }
 
-/* Add to the burst a packet that is in no list and has a number. */
+/* Add a packet that has a number and is in no list. */
 static void transmit_add(struct dgram_env *env, struct dgram_burst *burst,
                          struct dgram_packet *packet)
 {
@@ -395,7 +391,7 @@ static struct dgram_packet *transmit_behind_requests(const struct dgram_conn *co
     return packet;
 }
 
-/* The first packet, from this one on, that needs no unreadable source. */
+/* The first one from here on that needs no unreadable source. */
 static struct dgram_packet *transmit_readable(const struct dgram_burst *burst,
                                               struct dgram_packet *packet)
 {
@@ -457,7 +453,7 @@ static struct dgram_packet *transmit_lost(struct dgram_env *env, const struct dg
     struct dgram_conn *conn = burst->peer->conn;
     struct dgram_packet *packet = transmit_readable(burst, conn->lost.first);
     if (packet == NULL) return NULL;
-    /* New packets on COMMAND must not hold retransmissions back. */
+    /* New packets on COMMAND must not hold it back. */
     size_t data = conn->tx[AQI_DGRAM_DATA].in_flight + burst->bytes;
     if (conn->probes != 0) {
         conn->probes--;
@@ -498,7 +494,7 @@ static size_t transmit_sack(const struct dgram_conn *conn, unsigned channel, uns
     return dgram_round16(record.len);
 }
 
-/* Send a packet without a number, with a MAC if there is one. */
+/* Send it with a MAC, if packets have one. */
 static bool transmit_unnumbered(struct dgram_env *env, struct dgram_peer *peer,
                                 enum aqi_dgram_channel channel, unsigned char *frame, size_t len)
 {

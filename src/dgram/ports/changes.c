@@ -14,8 +14,7 @@ enum {
 
 /* --- the parser ------------------------------------------------------------------------------ */
 
-/* The bytes to skip for an item of `says` bytes by its own account, which needs at least `need`; 0:
- * it is truncated. */
+/* Bytes to skip for an item that claims `says` bytes, and needs `need`; 0: it is truncated. */
 static size_t changes_piece(size_t says, size_t need, size_t left)
 {
     if (says < need || says > left) return 0;

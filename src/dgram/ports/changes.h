@@ -19,12 +19,12 @@ enum ports_changes_next {
 enum ports_changes_next ports_changes_next(const unsigned char *bytes, size_t len, size_t *at,
                                            struct ports_change *change);
 
-/* Open a socket to which changes are announced. Returns -1 with errno set on failure. */
+/* Open a socket to which changes are announced; returns -1 with errno set on failure. */
 int ports_changes_open(void);
 
 /*
- * Read announcements that have arrived, a bounded number, and call `concerns` for each change.
- * Returns whether to look at the interfaces: one was of concern, or some were lost or malformed.
+ * Read announcements, a bounded number, and ask `concerns` about each change. Returns whether to
+ * look at the interfaces: one did, or some were lost or malformed.
  */
 bool ports_changes_read(int fd, bool (*concerns)(void *arg, const struct ports_change *change),
                         void *arg);

@@ -61,7 +61,6 @@ static void interface_take(const struct ifaddrs *from, struct ports_interface *f
         memcpy(&found->address.v6, from->ifa_addr, sizeof(found->address.v6));
 }
 
-/* The interface that has this address. */
 static const struct ifaddrs *interface_with(const struct ifaddrs *all,
                                             const union aqi_sockaddr *address)
 {
@@ -78,7 +77,6 @@ static const struct ifaddrs *interface_loopback(const struct ifaddrs *all)
     return all;
 }
 
-/* The best address of the interface `name`. */
 static const struct ifaddrs *interface_named(const struct ifaddrs *all, const char *name)
 {
     const struct ifaddrs *best = NULL;
@@ -104,7 +102,6 @@ static const struct ifaddrs *interface_guess(const struct ifaddrs *all)
     return best;
 }
 
-/* Parse `text` as an address. Returns false if it is none. */
 static bool interface_parse(const char *text, union aqi_sockaddr *address)
 {
     memset(address, 0, sizeof(*address));
@@ -333,7 +330,7 @@ enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
         snprintf(name, IF_NAMESIZE, "%s", i->ifa_name);
         name[strcspn(name, ":")] = '\0'; /* without the label of an address */
     }
-    /* An interface that is down has lost its IPv6 addresses, too: look for its name. */
+    /* One that is down has lost its IPv6 addresses, too. */
     for (const struct ifaddrs *i = all; i != NULL && best == PORTS_INTERFACE_GONE; i = i->ifa_next)
         if ((i->ifa_flags & IFF_UP) == 0 && strcmp(i->ifa_name, name) == 0)
             best = PORTS_INTERFACE_DOWN;

@@ -27,8 +27,8 @@ struct ports_interface {
 aq_status ports_interface_find(const char *wanted, const char *towards,
                                struct ports_interface *found);
 
-/* Get the addresses of other interfaces that may lead to other hosts, of the family of `first`, the
- * best first. Returns their number, at most `most`. */
+/* Addresses of other interfaces that may lead to other hosts, of the family of `first`, the best
+ * first. Returns their number, at most `most`. */
 unsigned ports_interface_others(const struct ports_interface *first, union aqi_sockaddr *others,
                                 unsigned most);
 
@@ -68,7 +68,7 @@ bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr 
 bool ports_interface_loopback_is_down(void);
 
 /*
- * Get the bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
+ * Bytes of the largest datagram: what `mtu` leaves after the headers of IP and UDP, at most
  * `wanted` (0: the best size), rounded down to a multiple of 16.
  *
  * @return AQ_EINVAL  That is less than AQI_DGRAM_LEAST_PACKET.

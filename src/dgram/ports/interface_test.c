@@ -38,7 +38,7 @@ static void pair_up(const char *a, const char *b)
     assert_true(runs(a) && runs(b));
 }
 
-/* Loopback, an end named like a bridge for containers, and a pair whose net8 has no address. */
+/* Loopback, an end named like a container bridge, and a pair with no address at net8. */
 static int set_up(void **state)
 {
     (void)state;
@@ -235,7 +235,7 @@ static void towards_a_host_the_routes_decide(void **state)
     assert_finds(NULL, "10.7.0.2", "net7", "10.7.0.1");
     assert_finds(NULL, "fd07::2", "net7", "fd07::1");
     assert_finds(NULL, "172.17.0.5", "docker0", "172.17.0.1"); /* explicitly asked for */
-    /* This host by one of its addresses: the interface at which others reach it, too. */
+    /* This host by one of its addresses: where others reach it, too. */
     assert_finds(NULL, "10.7.0.1", "net7", "10.7.0.1");
     assert_finds(NULL, "localhost", "lo", "127.0.0.1");
     assert_says(NULL, "192.0.2.1", AQ_EINVAL, "no interface leads to host \"192.0.2.1\"");
@@ -385,7 +385,7 @@ static void what_the_other_end_refuses_is_lost(void **state)
     far->ops->close(far);
 }
 
-/* Open a port, and another whose address is then moved behind the wire, where nothing answers. */
+/* A port, and one whose address then moves behind the wire, where nothing answers. */
 static void open_near_and_far(struct aqi_port **near, struct aqi_port **far)
 {
     assert_int_equal(aqi_port_socket.open(&(struct aqi_port_params){.interface = "net7"}, near),

@@ -99,7 +99,7 @@ static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
     self->idle = 0;
 }
 
-/* Deal with a packet that does not simply pass. Returns false if there is no room. */
+/* A packet that does not simply pass. Returns false if there is no room. */
 static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram_channel channel,
                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                          size_t len)

@@ -63,7 +63,7 @@ static unsigned overtaken(const struct arrivals *arrivals)
     return n;
 }
 
-/* `n` of all packets must be `rate` in 1000, within five standard deviations. */
+/* `n` must be `rate` in 1000, within five standard deviations. */
 static void assert_rate(unsigned n, unsigned rate)
 {
     double mean = PACKETS * rate / 1000.0, off = n - mean;

@@ -19,7 +19,6 @@ static const struct aqi_port_ops memory_port_ops;
 
 enum { MEMORY_PACKET = 8944, MEMORY_ROOM = 4 << 20, MEMORY_BATCH = 64 };
 
-/* The address of a port. */
 struct memory_name {
     uint64_t process, number;
 };

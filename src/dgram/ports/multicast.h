@@ -36,8 +36,8 @@ aq_status ports_multicast_open(struct ports_multicast *multicast,
 void ports_multicast_close(struct ports_multicast *multicast);
 
 /*
- * Send one datagram. AQ_OK even if it is lost on this host for lack of room. May be called by
- * several threads at once.
+ * Send one datagram. AQ_OK even if it is lost on this host for lack of room. Any thread, several at
+ * once.
  *
  * @return AQ_AGAIN  There is no room yet.
  * @return AQ_ESYS, AQ_EACCESS  It could not be sent.

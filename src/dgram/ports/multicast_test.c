@@ -286,7 +286,7 @@ static void a_closed_socket(void **state)
     ports_multicast_close(&in);
 }
 
-/* Whether IP_MULTICAST_IF works, which emulators of other processors lack. */
+/* Emulators of other processors lack IP_MULTICAST_IF. */
 static bool chooses_interface(void)
 {
     const struct ip_mreqn lo = {.imr_ifindex = 1};

@@ -47,9 +47,9 @@ typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
 
 /* How to look for packets. */
 enum aqi_port_look {
-    AQI_PORT_SHORT, /* the last look was just now: skip a socket that has been silent */
+    AQI_PORT_SHORT, /* the last look was just now: skip silent sockets */
     AQI_PORT_DEEP,  /* look at all sockets: a system call more */
-    AQI_PORT_RARE /* the last look was long ago: take all packets, and find out when they arrived */
+    AQI_PORT_RARE   /* the last look was long ago: take all, and find out when they arrived */
 };
 
 struct aqi_port_ops {
@@ -61,12 +61,12 @@ struct aqi_port_ops {
                  const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                  size_t segment, unsigned packets);
     /*
-     * Hand over packets that have arrived, those of COMMAND first. The work is bounded, so there
-     * may be more. Returns their number.
+     * Hand over packets that have arrived, COMMAND's first; bounded, so there may be more. Returns
+     * their number.
      */
     unsigned (*receive)(struct aqi_port *port, enum aqi_port_look look, aqi_port_take *take,
                         void *arg);
-    /* Get the descriptors to poll(), at most two, which are readable while there are packets. */
+    /* Descriptors to poll(), at most two: readable while there are packets. */
     unsigned (*descriptors)(struct aqi_port *port, int fds[2]);
     /* The text of a peer's address, for users: "10.0.0.7:4021". */
     void (*text)(const struct aqi_dgram_addr *addr, char *buf, size_t len);
@@ -116,8 +116,8 @@ extern const struct aqi_port_ops aqi_port_socket; /* UDP, with GSO and GRO if av
  * interface can have only one such port: the next is opened as aqi_port_socket. Not to be used in a
  * child of fork. */
 extern const struct aqi_port_ops aqi_port_xdp;
-/* Check whether aqi_port_xdp could be opened, without touching the interface; fails as open would.
- * `*how`: in which mode, for users. */
+/* Whether aqi_port_xdp can be opened, without touching the interface; fails as open would. `*how`:
+ * in which mode, for users. */
 aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **how);
 
 /*

@@ -18,7 +18,7 @@ struct arrivals {
     size_t len[PACKETS];
     enum aqi_dgram_channel channel;
     struct aqi_dgram_addr from;
-    uint64_t waited; /* as reported for the latest packet */
+    uint64_t waited; /* that of the latest */
 };
 
 /* The byte at `at` of packet `number`; the number itself comes first. */
@@ -80,7 +80,7 @@ static inline bool packet_send(struct aqi_port *port, enum aqi_dgram_channel cha
     return port->ops->send(port, channel, to, pieces, n, segment, count);
 }
 
-/* Receive until `count` packets have arrived; fails if none arrives for 10 s. */
+/* Receive until `count` packets have arrived, or none for 10 s. */
 static inline void packet_await(struct aqi_port *port, struct arrivals *arrivals, unsigned count)
 {
     while (arrivals->count < count) {

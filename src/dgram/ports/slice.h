@@ -14,8 +14,8 @@ struct ports_slices {
     size_t offset;  /* at this offset */
 };
 
-/* Get the next `len` bytes, or what is left, as pieces: at most as many as `iov` has. Returns their
- * number, and that of the bytes in `*got`. */
+/* The next `len` bytes, or what is left, as at most as many pieces as `iov` has. Returns their
+ * number, and the bytes in `*got`. */
 unsigned ports_slice(struct ports_slices *at, size_t len, struct iovec *out, size_t *got);
 
 #endif

@@ -42,7 +42,7 @@ enum {
     CROWD = 64,     /* see `company`: from here on GRO is worthwhile */
     RARE = 1 << 10, /* looks that outweigh a rare one that found something */
     RARE_MOST = 16 * RARE, /* at most; packets are timestamped after the second rare one */
-    REFUSALS = 8           /* packets dropped in a row, for REFUSAL_TIME, that are reported */
+    REFUSALS = 8           /* packets dropped in a row, in REFUSAL_TIME */
 };
 
 #define REFUSAL_TIME  4000000000u /* ns, less than until a peer counts as silent */
@@ -52,7 +52,7 @@ enum {
 struct socket_refusal {
     _Atomic size_t size; /* bytes of the smallest; 0: there is none */
     atomic_uint times;
-    _Atomic uint64_t since, last; /* when the first and the latest were dropped */
+    _Atomic uint64_t since, last; /* the first and the latest drop */
 };
 
 struct socket_port {
@@ -82,7 +82,7 @@ struct socket_port {
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Never fragment packets, and keep the network's answers to them. */
+/* Never fragment packets, and keep reported errors. */
 static void socket_options(int fd, int family)
 {
     bool six = family == AF_INET6;
@@ -174,9 +174,8 @@ static aq_status socket_open_all(struct socket_port *self, const struct aqi_port
         given = ports_options_receive_buffer(self->fd[i], wanted);
         (void)ports_options_buffer(self->fd[i], SO_SNDBUF, SO_SNDBUFFORCE, SEND_BUFFER);
     }
-    /* The kernel charges a packet with its struct and a power of two that holds the packet's bytes
-     * and what it puts behind them: at most twice its length plus AQI_DGRAM_COST, and the buffer
-     * was doubled. */
+    /* The kernel charges a packet with its struct and a power of two for its bytes and a trailer:
+     * at most twice its length plus AQI_DGRAM_COST, and the buffer was doubled. */
     limits->room = given;
     self->scope = interface.index;
     self->family = interface.address.any.sa_family;
@@ -224,8 +223,8 @@ static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int erro
                  strerror(error), row->advice != NULL ? row->advice : row->reason);
 }
 
-/* The interface has dropped a packet. If it drops all packets of this size or larger for that long,
- * the cause is not a queue that is full now and then. */
+/* The interface has dropped a packet. If it drops all as large for that long, the cause is not a
+ * queue that is full now and then. */
 static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_dgram_addr *to,
                                     size_t size)
 {
@@ -254,7 +253,7 @@ static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_d
         strerror(ENOBUFS));
 }
 
-/* A packet has left; if it was large enough, the interface does not refuse its size. */
+/* A packet has left: the interface takes this size. */
 static AQI_COLD void socket_taken(struct socket_port *self, size_t size)
 {
     if (size >= atomic_load_explicit(&self->refusal.size, memory_order_relaxed))
@@ -323,8 +322,7 @@ static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_c
     return true;
 }
 
-/* The kernel refused a burst: send the packets one by one. If that succeeds, remember that the
- * kernel cuts no bursts. */
+/* The kernel refused a burst. If single packets pass, remember that it cuts none. */
 static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_channel channel,
                                        const struct aqi_dgram_addr *to, struct msghdr *message,
                                        size_t segment, unsigned packets)
@@ -339,10 +337,9 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
     return true;
 }
 
-/* Connect the socket: the kernel then looks up the route once, not for each packet, which is a
- * tenth of the time of a small one. If that fails each packet bears the address. Another thread may
- * be receiving: the kernel copes with that, but tsan takes connect() for the creation of a
- * descriptor. */
+/* Connect the socket: the kernel then looks up the route once, not for each packet, which takes a
+ * tenth of a small one's time. If that fails each packet bears the address. Another thread may be
+ * receiving: the kernel copes with that, but tsan takes connect() to create a descriptor. */
 static AQI_COLD bool socket_connect(struct socket_port *self, enum aqi_dgram_channel channel,
                                     const union aqi_sockaddr *at)
 {
@@ -485,7 +482,7 @@ static unsigned socket_take_one(struct socket_port *self, enum aqi_dgram_channel
     return 1;
 }
 
-/* Read a packet, or several that are merged, and hand them over. Returns their number. */
+/* Read a packet, or several merged ones, and hand them over. Returns their number. */
 static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel channel,
                             unsigned char *buffer, aqi_port_take *take, void *arg, size_t *bytes)
 {
@@ -611,7 +608,7 @@ static unsigned socket_receive(struct aqi_port *port, enum aqi_port_look look, a
         else if (self->warm > 0)
             self->warm--;
     }
-    /* The next packets that wait here will be timestamped. */
+    /* The next ones that wait will be timestamped. */
     if (AQI_UNLIKELY(look == AQI_PORT_RARE && n + data > 0)) {
         self->rare = (unsigned)aqi_min(self->rare + RARE, RARE_MOST);
         if (!self->stamped && self->rare > RARE) socket_stamp(self, true);

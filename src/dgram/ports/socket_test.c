@@ -291,8 +291,7 @@ static void who_does_not_listen_is_told(void **state)
     }
 }
 
-/* With one peer the sockets are connected: that works both ways and with bursts, and packets of
- * strangers are ignored. */
+/* With one peer the sockets are connected, both ways and with bursts, and strangers are ignored. */
 static void one_peer_alone_is_heard(void **state)
 {
     (void)state;

@@ -83,7 +83,7 @@ static bool xdp_is_veth(int fd, const char *name)
     return ioctl(fd, SIOCETHTOOL, &request) == 0 && strcmp(info.driver, "veth") == 0;
 }
 
-/* Fill in our side of the headers of all packets. */
+/* Our side of the headers of all packets. */
 static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
 {
     struct ifreq mask = xdp_request(name), ethernet = mask;
@@ -279,8 +279,7 @@ static void xdp_kick(struct xdp_port *self)
     if (AQI_UNLIKELY(error != 0 && !stays)) xdp_give_up(self, error);
 }
 
-/* The Ethernet address of a peer in our network, but on another host; NULL: it is elsewhere, or the
- * address is unknown. */
+/* The Ethernet address of a peer in our network, not on this host; NULL: unknown, or elsewhere. */
 static const uint8_t *xdp_reaches(const struct xdp_port *self, const struct aqi_dgram_addr *to,
                                   union aqi_sockaddr *at)
 {

@@ -23,8 +23,8 @@ struct ports_xdp_filter {
 };
 
 /*
- * Load the program, and attach it; it is removed when the process ends. All other packets go on to
- * the kernel.
+ * Load it, and attach it; it is removed when the process ends. All other packets go on to the
+ * kernel.
  *
  * @return AQ_AGAIN    Another program is attached to the interface.
  * @return AQ_EACCESS  The message names the privilege.

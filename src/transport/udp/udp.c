@@ -148,7 +148,7 @@ static bool udp_probe(unsigned device, struct aqi_tp_probe *probe)
     return device == 0;
 }
 
-/* --- what the engine asks -------------------------------------------------------------------- */
+/* --- the engine's hooks ---------------------------------------------------------------------- */
 
 static bool udp_hook_transmit(void *arg, enum aqi_dgram_channel channel,
                               const struct aqi_dgram_addr *to, const struct iovec *iov,

@@ -103,8 +103,7 @@ struct udp_receiver {
 };
 
 /* A program that has not polled for longer computes between its polls, so each takes all packets. A
- * packet that has waited for less counts as having just arrived: that is no more than a queue may
- * be (pace.c). */
+ * shorter wait counts as none: it is within what a queue may be (pace.c). */
 static const uint64_t udp_rare_ns = 50000;
 
 static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *from,

@@ -19,10 +19,7 @@ enum { CALL_SECRET_LEAST = 16, CALL_SECRET_MOST = 4096 };
 
 /* --- the secret ------------------------------------------------------------------------------ */
 
-/*
- * Read all of it, from offset 0, as processes that inherit a descriptor share its offset. Returns
- * -1 with errno set on failure.
- */
+/* Read all of it; -1: see errno. Processes that inherit a descriptor share its offset. */
 static ssize_t udp_call_read_all(int fd, unsigned char *buf, size_t size)
 {
     size_t len = 0;

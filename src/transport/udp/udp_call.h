@@ -68,7 +68,7 @@ void udp_secret_derive(struct aqi_mac *mac, const struct udp_secret *secret, con
 /* Fill in the fields that all kinds have. */
 void udp_call_seal(struct aqi_mac *mac, const struct udp_secret *secret, enum udp_call_kind kind,
                    struct udp_call *call);
-/* Returns false if it is of another version, not of this library, or was altered on its way. */
+/* Returns false if it is of another version or protocol, or was altered on its way. */
 bool udp_call_read(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
 /* Whether it is a KNOCK or OTHER of another version: only the fields up to `caller` are set. */
 bool udp_call_read_other(struct aqi_mac *mac, const void *bytes, size_t len, struct udp_call *call);
@@ -89,7 +89,7 @@ struct udp_uri {
     char port[8];
 };
 bool udp_uri_read(const char *uri, struct udp_uri *out);
-/* Find its addresses, to listen at or to call, which may take long; free them. May fail with
+/* Find its addresses, to listen at or to call, which may take long; free them. Fails with
  * AQ_EINVAL. */
 struct addrinfo;
 aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinfo **names);
@@ -97,8 +97,8 @@ aq_status udp_uri_resolve(const struct udp_uri *uri, bool listen, struct addrinf
 aq_status udp_uri_bad(const char *uri);
 
 enum { UDP_CALL_EACH = 64 }; /* calls of one address that may be kept, at least */
-/* The most calls kept until their first message arrives, each with a socket: more if callers must
- * know a secret, and at most a quarter of the descriptors. */
+/* The most calls kept until their first message, each with a socket: more if callers must know a
+ * secret, and at most a quarter of the descriptors. */
 unsigned udp_call_most(bool secret);
 
 #endif

@@ -259,7 +259,7 @@ aq_status udp_channel_write(struct aqi_control_channel *channel,
 }
 
 /*
- * One after the other, to keep them in order. No message waits for a PING: a peer that computes may
+ * One after the other, to keep the order. None waits for a PING: a peer that computes may
  * acknowledge that only after this process, which was closing the channel, has ended.
  */
 static void udp_channel_push(struct aqi_control_channel *channel)

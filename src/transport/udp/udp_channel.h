@@ -60,7 +60,7 @@ struct aqi_control_channel {
     void *user;
     enum udp_channel_state state;
     bool caller;
-    bool closed;                  /* we have closed it: freed once everything has been sent */
+    bool closed;                  /* by us: freed once everything has been sent */
     bool ended;                   /* the other side's last message has arrived */
     bool refused;                 /* its socket no longer exists, as the network reports */
     struct aqi_port *port, *wire; /* the same, unless AQ_UDP_LOSSY wraps it */
@@ -90,7 +90,7 @@ struct udp_answer {
     pthread_t thread;
     bool running, stop;
     uint32_t calls; /* of progress, so far */
-    pid_t owner;    /* the process that has the thread: a forked child has none */
+    pid_t owner;    /* that has the thread: a forked child has none */
 };
 
 struct aqi_rendezvous {
@@ -101,7 +101,7 @@ struct aqi_rendezvous {
     bool hears_changes;
     uint64_t now, timer_at;
     unsigned happened; /* events in this call of progress */
-    bool told;         /* the user was warned of a call that is not answered */
+    bool told;         /* the user was warned of an unanswered call */
     bool inside;       /* progress is running: nothing that it may access is freed */
     struct aqi_mac *mac, *packets;
     struct udp_secret secret;
@@ -121,7 +121,7 @@ int udp_wire_error(const struct aqi_port *wire); /* the last error that the netw
 struct aqi_control_channel *udp_channel_new(struct aqi_rendezvous *rendezvous, bool caller);
 /* Give it a socket, and close the previous one. */
 aq_status udp_channel_socket(struct aqi_control_channel *channel, int fd);
-/* The call was taken, so both random numbers are known: open the engine. */
+/* The call was taken: both random numbers are known. */
 aq_status udp_channel_up(struct aqi_control_channel *channel);
 aq_status udp_channel_write(struct aqi_control_channel *channel,
                             const struct aqi_handshake *message);
@@ -151,8 +151,7 @@ void udp_channel_warn(struct aqi_control_channel *channel);
 /* udp_answer.c. If the thread cannot be started, peers get answers only during calls. */
 void udp_answer_open(struct aqi_rendezvous *rendezvous);
 void udp_answer_close(struct aqi_rendezvous *rendezvous);
-/* Answer all packets that have arrived, as the thread does; with the lock held. Returns false if
- * there were none. */
+/* Answer all packets, as the thread does; with the lock held. Returns false if there were none. */
 bool udp_answer_look(struct aqi_rendezvous *rendezvous);
 /* ns until it looks again, if there were `some` packets, or none after a pause of `last` ns. */
 uint64_t udp_answer_pause(uint64_t last, bool some);

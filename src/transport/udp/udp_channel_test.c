@@ -1,7 +1,7 @@
 /* A control channel: messages of the other side, strangers, lost peers, and the end. */
 #include "transport/udp/udp_channel_world_test.h"
 
-/* --- what is said ---------------------------------------------------------------------------- */
+/* --- messages -------------------------------------------------------------------------------- */
 
 static void test_first_and_next(void **state)
 {

@@ -65,7 +65,7 @@ static struct {
     struct aqi_writer writer;
     size_t len; /* of the last message */
     unsigned char last;
-    unsigned heard[END + 1]; /* messages of each kind that the peer received */
+    unsigned heard[END + 1]; /* by the peer, of each kind */
     size_t heard_len;
     unsigned char heard_last;
 } world;
@@ -229,7 +229,6 @@ static inline void peer_open(const struct udp_secret *secret, uint8_t first_of_l
 
 /* --- time ------------------------------------------------------------------------------------ */
 
-/* All packets in flight arrive. */
 static inline void arrive(void)
 {
     for (unsigned i = 0; i < world.flying; i++)

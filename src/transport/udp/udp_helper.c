@@ -86,8 +86,7 @@ static int udp_helper_start(void)
     return err;
 }
 
-/* In a forked child, start over. The parent's thread may have held the lock at the time of the
- * fork. */
+/* Start over in a forked child: the parent's thread may have held the lock at the fork. */
 static void udp_helper_forget_parent(void)
 {
     pid_t was = helper.owner, self = getpid();

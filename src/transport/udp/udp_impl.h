@@ -2,14 +2,13 @@
  * Shared by the files of udp. The protocol is in src/dgram, the sockets are in src/dgram/ports;
  * here are the encoding of messages, the rules for receiving, and the behavior of an idle process.
  *
- * Locking: one lock protects the engine, if there are several threads: those of the program, or the
+ * Locking: one lock around the engine, if there are several threads: those of the program, or the
  * one that helps (udp_idle.c). It is released while a handler runs and while the port receives.
  *
- * Receiving: a port lets one thread receive, and one more from inside the handlers of the first.
- * The second is either the same thread, waiting for room for its reply, or another one, which
- * delivers only replies and keeps requests until it has left the port. So a handler that takes long
- * stalls no peer, and a thread that returns from one waits for the other thread at most as long as
- * the handler of a reply takes.
+ * Receiving: a port lets one thread receive, and one more from inside the first one's handlers: the
+ * same thread, waiting for room for its reply, or another, which delivers only replies and keeps
+ * requests until it has left the port. So a handler that takes long stalls no peer, and a thread
+ * that returns from one waits for the other at most as long as the handler of a reply takes.
  */
 #ifndef UDP_IMPL_H
 #define UDP_IMPL_H
@@ -65,7 +64,7 @@ struct udp_idle {
     uint32_t awake;          /* rounds since it was armed that found something */
     bool helped; /* there is a thread that watches the sockets, and helps while the program does not
                   * poll */
-    bool helping;                 /* the thread is calling the engine */
+    bool helping;                 /* it is calling the engine */
     bool gathers;                 /* the tick is for messages that the engine has gathered */
     bool alone;                   /* the program has not polled since the thread helped */
     bool left;                    /* the thread has left something for progress to take */
@@ -82,7 +81,7 @@ struct udp_idle {
     unsigned socket_count;
 };
 
-/* An operation whose completion was seen by the thread, for progress to report. */
+/* A completion that the thread has seen, for progress to report. */
 struct udp_completion {
     void (*tell)(void *arg, void *user, aq_status status);
     void *user;
@@ -97,7 +96,7 @@ struct udp_job_addr {
 };
 static_assert(sizeof(struct udp_job_addr) == 136, "addresses have no padding");
 
-/* The address at which one end of a connection receives. */
+/* That at which one end of a connection receives. */
 struct udp_addr {
     unsigned char magic[4];
     struct aqi_dgram_addr at;
@@ -148,8 +147,7 @@ struct udp_tp {
     bool deep;
     bool unreadable;    /* the program's thread must touch memory that is to be sent */
     bool authenticate;  /* each packet has a MAC */
-    uint32_t max_loose; /* with params.loose: the size of the largest Medium, which is one packet;
-                         * else 0 */
+    uint32_t max_loose; /* with params.loose: bytes of the largest Medium, one packet; else 0 */
     struct udp_own own;
     struct udp_idle idle;
     bool silence_told; /* the user was warned of some peer */
@@ -162,7 +160,7 @@ struct udp_tp {
     struct iovec *touched; /* kept for the next time, as a handler may jump out of this one */
     size_t touched_count, touched_room;
     uint64_t drops;            /* of the port, as counted so far */
-    uint64_t shown, show_next; /* when udp_peers_show was last called, and is to be called next */
+    uint64_t shown, show_next; /* when udp_peers_show was last called, and is due */
 };
 
 static inline void udp_lock(struct udp_tp *udp)
@@ -178,7 +176,7 @@ static inline void udp_unlock(struct udp_tp *udp)
 enum { UDP_IP_HEADERS = 28 };
 
 /* udp.c */
-/* Set the parameters of a port from the settings. May fail with AQ_ESETTING. */
+/* Set the parameters of a port from the settings. */
 aq_status udp_port_params(const char *towards, struct aqi_port_params *want);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* sets epoch and seed */
 /* Packets dropped by the port. Counted only from time to time, as the kernel must be asked. */
@@ -186,8 +184,7 @@ uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_ways.c: addresses. */
 aq_status udp_address(struct aqi_tp *tp, void *out, size_t *len);
-/* Get all addresses that a process of the job has announced. AQ_ENOTSUP: none. AQ_EPROTO:
- * malformed. */
+/* All addresses that a process of the job announces. AQ_ENOTSUP: none. AQ_EPROTO: malformed. */
 aq_status udp_ways_told(const struct udp_tp *udp, uint32_t id, struct udp_job_addr *told);
 /* The engine's hooks: the address of a peer, and the ways to it. */
 aq_status udp_hook_lookup(void *arg, uint32_t id, struct aqi_dgram_addr *at);
@@ -205,11 +202,11 @@ void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed
  * any longer. */
 void udp_paths_say(struct udp_tp *udp, bool last);
 
-/* Whether to warn the user of a peer that is silent: false if a process of this host has warned of
- * the peer's host, and that is another host. */
+/* Whether to warn of a silent peer: not if a process of this host has warned of the peer's host
+ * before, unless that is this one. */
 bool udp_paths_tell_silent(const struct udp_tp *udp, uint32_t id);
 
-/* udp_silence.c. Check that packets can reach a peer on this host, which needs loopback. */
+/* udp_silence.c. Check loopback, which packets to a peer on this host need. */
 aq_status udp_check_loopback(struct udp_tp *udp, uint32_t id, const struct aqi_dgram_addr *addr);
 /* The hooks of the engine that warn of peers that do not answer. */
 void udp_hook_silent(void *arg, uint32_t id, uint64_t waited_ns);
@@ -237,8 +234,8 @@ unsigned udp_receive_to_answer(struct udp_tp *udp);
 
 /* udp_rma.c */
 #define UDP_KEY 8 /* bytes */
-/* Most bytes of a Long that travels as a message: copying more takes as long as an answer, for
- * which the caller would have to wait otherwise. The same in all processes. */
+/* Most bytes of a Long that travels as a message: copying more takes as long as the answer that the
+ * caller must otherwise wait for. The same in all processes. */
 #define UDP_PACKED_LONG (64u << 10)
 aq_status udp_am_long(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       const struct aqi_rmem *rmem, const struct aqi_mem *mem,
@@ -260,9 +257,9 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
 /*
  * The kernel could not read some of the data to send, because a page was protected after the call
  * that began it. Touch it in a thread of the program, so that the signal is raised there: a program
- * that watches pages by signals makes it readable, and it is retransmitted. Without the lock. Until
- * this returns no completion is reported, as the program may then unmap memory that is still to be
- * touched. Returns how many were reported then.
+ * that watches pages by signals makes it readable, and it is sent again. Without the lock. Until
+ * this returns completions are kept, as the program may then unmap memory still to be touched.
+ * Returns how many were reported then.
  */
 unsigned udp_rma_touch(struct udp_tp *udp);
 /* With the lock held: end that if a signal handler has jumped out of it. */
@@ -321,12 +318,11 @@ static inline void udp_began(struct udp_tp *udp)
 int udp_helper_join(struct udp_tp *udp);
 /* On return the thread no longer uses the transport. */
 void udp_helper_leave(struct udp_tp *udp);
-/* Let the thread wake once for packets at this socket, or not at all. Returns false with errno set
- * on failure. */
+/* Let the thread wake once for packets at this socket, or never. Returns false with errno set. */
 bool udp_helper_watch(const struct udp_tp *udp, int socket, bool on);
 
-/* udp_connection.c: if this is an end of a connection by URI, give it its own key, and set
- * `towards` to the host of the other end. */
+/* udp_connection.c: set the key of an end of a connection by URI, and `towards` to the host of the
+ * other. */
 aq_status udp_connection_begin(struct udp_tp *udp, char towards[AQI_URI_MAX]);
 void udp_connection_set_secret(const struct udp_secret *secret); /* when a rendezvous opens */
 /* As udp_secret_derive, with that secret. */

@@ -121,8 +121,7 @@ void udp_interfaces_progress(struct aqi_rendezvous *rendezvous)
     struct ifaddrs *all;
     /*
      * A program may have closed the descriptor, and its number may be that of another file by now,
-     * from which nothing must be read. As it is not armed any more, it does not keep the process
-     * awake.
+     * from which nothing must be read. Unarmed it does not keep the process awake.
      */
     if (!udp_interfaces_arm(rendezvous, EPOLL_CTL_MOD)) return;
     if (!ports_changes_read(rendezvous->changes.fd, udp_interfaces_concerns, rendezvous)) return;

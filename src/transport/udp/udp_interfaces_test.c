@@ -62,7 +62,7 @@ static struct aqi_listener *listen_at(const char *uri, void *user)
     return listener;
 }
 
-/* Wait for a report; the descriptor is readable when there is an announcement. */
+/* Wait for a report, which an announcement brings. */
 static void expect_report(const void *user, aq_status status)
 {
     unsigned before = reported.count;
@@ -109,7 +109,7 @@ static void test_down_and_up(void **state)
     expect_report(&user, AQ_OK);
 }
 
-/* Each report is about the listener's own interface; with all addresses, about the best. */
+/* Each report is about its listener's interface, or about the best one. */
 static void test_several(void **state)
 {
     int all, own;

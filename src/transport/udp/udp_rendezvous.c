@@ -46,7 +46,6 @@ struct rendezvous_packet {
     alignas(struct cmsghdr) unsigned char control[128];
 };
 
-/* Have progress called at that time. */
 static void udp_rendezvous_set_timer(struct aqi_rendezvous *rendezvous, uint64_t at)
 {
     if (at == rendezvous->timer_at) return;
@@ -222,8 +221,8 @@ static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
     return false;
 }
 
-/* Send the same bytes back the same way: the control message that told where the packet was
- * received now tells from where to answer. */
+/* The same bytes go back the same way: the control message that told where the packet was received
+ * now tells where the answer comes from. */
 static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvous_packet *packet,
                                   enum udp_call_kind kind)
 {
@@ -256,7 +255,7 @@ static bool udp_rendezvous_own_address(struct msghdr *header, int family, union 
     return false;
 }
 
-/* Open a socket from that address to the caller; returns -1 on failure. */
+/* Open a socket from there to the caller; returns -1 on failure. */
 static int udp_rendezvous_socket_to(struct rendezvous_packet *packet, in_port_t *port)
 {
     union aqi_sockaddr own;
@@ -422,7 +421,7 @@ bool udp_rendezvous_hear_all(struct aqi_rendezvous *rendezvous)
 
 /* --- listening ------------------------------------------------------------------------------- */
 
-/* Open a socket at one of the addresses. Returns -1 with errno set on failure. */
+/* Open a socket at one of the addresses; returns -1 with errno set on failure. */
 static int udp_rendezvous_bind(const struct addrinfo *names)
 {
     int fd = -1, error = EADDRNOTAVAIL;

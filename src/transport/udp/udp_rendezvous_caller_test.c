@@ -22,7 +22,7 @@ static int listener_of_a_call(void)
     return fd;
 }
 
-/* Take a packet of the caller, to which answers are sent from then on. */
+/* Take a packet of the caller, to which answers go from now on. */
 static struct udp_call heard(int fd, enum udp_call_kind kind)
 {
     union aqi_sockaddr from;
@@ -411,7 +411,7 @@ static void test_held_channel(void **state)
     close(fd);
 }
 
-/* The socket that called one address of a host is no longer watched once another is called. */
+/* The socket that called one address of a host is not watched once another is called. */
 static void test_held_former_socket(void **state)
 {
     int fd = listener_of_a_call(), held = dup(world.channel->end.fd);

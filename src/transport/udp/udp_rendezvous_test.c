@@ -32,7 +32,6 @@ static void hear(int fd, const void *bytes, size_t len)
     assert_int_equal(world.rendezvous->happened, happened + 1);
 }
 
-/* It must be dropped and counted. */
 static void hear_nonsense(int fd, const void *bytes, size_t len)
 {
     uint64_t dropped = aqi_counter_sum(AQI_CTR_HELLO_DROPPED);
@@ -60,7 +59,6 @@ static struct udp_call asked(int fd, enum udp_call_kind kind, struct udp_call *c
     return answer(fd);
 }
 
-/* Knock and call; returns the answer. */
 static struct udp_call called(int fd, struct udp_call *call)
 {
     struct udp_call cookie = asked(fd, UDP_CALL_KNOCK, call);

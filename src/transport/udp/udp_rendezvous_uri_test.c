@@ -9,7 +9,6 @@
 
 enum { BATCH = 64 /* most packets in a round */ };
 
-/* Knock and call; returns the listener's answer. */
 static enum udp_call_kind called(int fd, struct aqi_listener *listener)
 {
     static const enum udp_call_kind kinds[] = {UDP_CALL_KNOCK, UDP_CALL_CALL};
@@ -284,7 +283,7 @@ static void test_descriptor_0(void **state)
     assert_int_equal(called(fd, world.listener), UDP_CALL_BUSY);
     world.rendezvous->epoll = epoll;
     expect_free_0();
-    /* Descriptor 0 may be that of a listener, */
+    /* That of a listener, */
     assert_int_equal(
         udp_rendezvous.listen(world.rendezvous, "udp://127.0.0.1:0", &world, &listener, uri),
         AQ_OK);
@@ -328,7 +327,7 @@ static unsigned progress(void)
     return udp_rendezvous.progress(world.rendezvous);
 }
 
-/* A round takes a limited number of packets, and leaves the others to the next. */
+/* A round takes BATCH packets at most, and leaves the others to the next. */
 static void test_rounds(void **state)
 {
     unsigned (*const rounds[])(void) = {hear_all, progress};

@@ -19,8 +19,8 @@ static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y'
  */
 #define COPY_BIT ((uintptr_t)1)
 
-/* Keep a completion for the program's thread, which may not share its counters with others. Returns
- * false if that is not needed, or if out of memory. */
+/* Keep a completion for the program's thread, whose counters are not shared. Returns false if there
+ * is no need, or no memory. */
 static bool udp_rma_keep_end(struct udp_tp *udp, const struct udp_completion *end)
 {
     if (AQI_LIKELY(!udp->idle.helping && !udp->touching)) return false;

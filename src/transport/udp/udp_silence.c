@@ -11,7 +11,7 @@
 
 enum { SILENCE_PEER = 96 };
 
-/* The addresses at which it was to be reached: "10.0.0.8:4021, 10.1.0.8:4021". */
+/* Its addresses: "10.0.0.8:4021, 10.1.0.8:4021". */
 static void udp_silence_peer(const struct udp_tp *udp, uint32_t id, char text[SILENCE_PEER])
 {
     struct aqi_dgram_peer_info info;

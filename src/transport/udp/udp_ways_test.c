@@ -52,7 +52,7 @@ static void told_fill(unsigned count)
     told.len = sizeof(told.addr);
 }
 
-/* A port at "127.0.0.1" and, with `several`, at one more address, which leads nowhere. */
+/* At "127.0.0.1" and, with `several`, one more address, which leads nowhere. */
 static struct udp_tp told_open(struct aqi_port *port, bool several)
 {
     struct udp_tp udp = {.tp = {.hooks = {.lookup = told_lookup}}, .port = port};
@@ -100,8 +100,8 @@ static void what_makes_no_sense_is_refused(void **state)
     assert_int_equal(udp_ways_told(&udp, 3, &read), AQ_AGAIN);
 }
 
-/* There is no way to an address of another family, or without a route; but the first always is one
- * if there is no other. */
+/* Addresses of another family, or without a route, are no ways, unless all are such: then the first
+ * is. */
 static void ways_have_a_route(void **state)
 {
     struct aqi_port port;

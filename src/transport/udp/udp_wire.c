@@ -39,7 +39,7 @@ static void udp_wire_note(struct wire_port *self, int error)
                     error == ENETUNREACH || error == EACCES;
 }
 
-/* Warn of a socket broken by the program, or by a filter of system calls. */
+/* Broken by the program, or a filter of system calls. */
 static AQI_COLD void udp_wire_broken(int error, const char *reason)
 {
     static atomic_bool once;
