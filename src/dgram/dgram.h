@@ -127,7 +127,7 @@ struct aqi_dgram_hooks {
     /* This peer has owed an answer for `waited` ns. Called once for each peer; may be NULL. */
     void (*silent)(void *arg, uint32_t id, uint64_t waited);
 
-    /* This peer is lost. Called once for each peer, from input and progress only. `why` is
+    /* This peer is lost. Called once for each peer, from input, answer and progress only. `why` is
      * aqi_dgram_unreached, or another text. */
     void (*lost)(void *arg, uint32_t id, const char *why);
 

@@ -70,9 +70,8 @@ struct aqi_control_channel {
     union aqi_sockaddr host;       /* the caller's; its port is 0 */
     struct addrinfo *names, *name; /* CALLS: the addresses of the URI, and the next one to call */
     struct udp_written *first, *last; /* messages that wait */
-    bool sent;
-    bool pinging; /* the latest message sent is a PING */
-    bool busy;    /* CALLS: the listener has answered BUSY */
+    bool pinging;                     /* the latest message sent is a PING */
+    bool busy;                        /* CALLS: the listener has answered BUSY */
     unsigned tries, refusals;
     uint64_t due;        /* when it next needs a turn */
     uint64_t ping_at;    /* when to send the next PING */
