@@ -129,7 +129,7 @@ enum limit_id {
 /* The limits with which the library is compared; limits.c. */
 struct limit {
     const char *name;
-    const char *doc;
+    const char *doc; /* for --list; NULL or "": not in it */
     /*
      * If rank 1 takes part, it uses mapped segments or sockets; if all ranks do, they need the
      * mappings of all.

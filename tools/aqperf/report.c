@@ -171,7 +171,8 @@ void report_list(void)
     }
     printf("\nLimits: measured between the same cores in the same run, without the library\n");
     for (size_t i = LIMIT_NONE + 1; i < LIMIT_COUNT; i++)
-        if (limits[i].doc[0] != '\0') printf("  %-15s %s\n", limits[i].name, limits[i].doc);
+        if (limits[i].doc != NULL && limits[i].doc[0] != '\0')
+            printf("  %-15s %s\n", limits[i].name, limits[i].doc);
     printf("\nInterfaces (--api)\n");
     for (size_t i = 0; apis[i] != NULL; i++)
         printf("  %-15s %s\n", apis[i]->name, apis[i]->doc);
