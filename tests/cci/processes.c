@@ -38,6 +38,11 @@ static char *child_start(int argc, char **argv, int (*run)(cci_endpoint_t *, cci
         free(own);
         _exit(run(endpoint, fd));
     }
+    struct pollfd written = {.fd = pipes[0], .events = POLLIN};
+    int status;
+    while (poll(&written, 1, 10) == 0) /* its end does not close our pipe */
+        if (waitpid(child, &status, WNOHANG) == child)
+            exit(WIFEXITED(status) && WEXITSTATUS(status) == 77 ? 77 : 1);
     CHECK(read(pipes[0], uri, sizeof(uri)) > 0);
     return uri;
 }
