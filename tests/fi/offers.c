@@ -171,10 +171,8 @@ static void calls(void)
 {
     struct pair pair;
     struct pair_wish wish = {0};
-    struct fi_poll_attr poll = {.flags = 0};
     struct fi_wait_attr wait = {.wait_obj = FI_WAIT_UNSPEC};
     struct fi_av_attr av_attr = {.name = "shared"};
-    struct fid_poll *poll_set;
     struct fid_wait *wait_set;
     struct fid_av *av;
     struct fid_ep *ep;
@@ -186,7 +184,6 @@ static void calls(void)
     void *ops;
     static const enum fi_wait_obj objects[] = {FI_WAIT_SET, FI_WAIT_MUTEX_COND, FI_WAIT_POLLFD};
     pair_open(&pair, &wish);
-    CHECK_EQUAL(fi_poll_open(pair.a.domain, &poll, &poll_set), -FI_ENOSYS);
     CHECK_EQUAL(fi_wait_open(pair.a.fabric, &wait, &wait_set), -FI_ENOSYS);
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);

@@ -231,20 +231,13 @@ static int domain_no_stx(struct fid_domain *domain, struct fi_tx_attr *attr, str
     return -FI_ENOSYS;
 }
 
-static int domain_no_poll(struct fid_domain *domain, struct fi_poll_attr *attr,
-                          struct fid_poll **pollset)
-{
-    (void)domain, (void)attr, (void)pollset;
-    return -FI_ENOSYS;
-}
-
 static struct fi_ops_domain domain_ops = {.size = sizeof(struct fi_ops_domain),
                                           .av_open = afi_av_open,
                                           .cq_open = afi_cq_open,
                                           .endpoint = afi_ep_open,
                                           .scalable_ep = domain_no_sep,
                                           .cntr_open = afi_cntr_open,
-                                          .poll_open = domain_no_poll,
+                                          .poll_open = afi_poll_open,
                                           .stx_ctx = domain_no_stx,
                                           .srx_ctx = afi_srx_open,
                                           .query_atomic = afi_atomic_query};

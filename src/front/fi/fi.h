@@ -489,6 +489,9 @@ static inline bool afi_tx_reports(const struct afi_ep *ep, uint64_t flags, bool 
     return !silent && (!ep->tx_selective || (flags & FI_COMPLETION) != 0);
 }
 
+/* poll.c */
+int afi_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr, struct fid_poll **poll);
+
 /* ep.c */
 int afi_ep_open(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context);
 int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_ep **ep,
