@@ -171,32 +171,18 @@ static void calls(void)
 {
     struct pair pair;
     struct pair_wish wish = {0};
-    struct fi_wait_attr wait = {.wait_obj = FI_WAIT_UNSPEC};
     struct fi_av_attr av_attr = {.name = "shared"};
-    struct fid_wait *wait_set;
     struct fid_av *av;
     struct fid_ep *ep;
     struct fid_stx *stx;
-    struct fid_cq *cq;
-    struct fid_cntr *cntr;
     struct fid_eq *eq;
     struct fid_pep *pep;
     void *ops;
-    static const enum fi_wait_obj objects[] = {FI_WAIT_SET, FI_WAIT_MUTEX_COND, FI_WAIT_POLLFD};
     pair_open(&pair, &wish);
-    CHECK_EQUAL(fi_wait_open(pair.a.fabric, &wait, &wait_set), -FI_ENOSYS);
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_stx_context(pair.a.domain, pair.a.info->tx_attr, &stx, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_passive_ep(pair.a.fabric, pair.a.info, &pep, NULL), -FI_ENOSYS);
-    for (size_t i = 0; i < COUNT_OF(objects); i++) {
-        struct fi_cq_attr cq_attr = {.wait_obj = objects[i]};
-        struct fi_cntr_attr cntr_attr = {.wait_obj = objects[i]};
-        struct fi_eq_attr eq_attr = {.wait_obj = objects[i]};
-        CHECK_EQUAL(fi_cq_open(pair.a.domain, &cq_attr, &cq, NULL), -FI_ENOSYS);
-        CHECK_EQUAL(fi_cntr_open(pair.a.domain, &cntr_attr, &cntr, NULL), -FI_ENOSYS);
-        CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), -FI_ENOSYS);
-    }
     struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_NONE};
     CHECK_EQUAL(fi_eq_open(pair.a.fabric, &eq_attr, &eq, NULL), 0);
     CHECK_EQUAL(fi_domain_bind(pair.a.domain, &eq->fid, FI_REG_MR), -FI_ENOSYS);

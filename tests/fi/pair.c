@@ -31,12 +31,15 @@ int pair_find(const struct pair_wish *wish, struct fi_info **info)
 void side_open(struct side *side, const struct pair_wish *wish)
 {
     struct fi_av_attr av = {.type = wish->av_type};
+    struct fi_wait_attr set = {.wait_obj = wish->set};
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wish->wait};
     struct fi_cntr_attr cntr = {.wait_obj = FI_WAIT_NONE};
     memset(side, 0, sizeof(*side));
     CHECK_EQUAL(pair_find(wish, &side->info), 0);
     CHECK_EQUAL(fi_prov_ini()->fabric(side->info->fabric_attr, &side->fabric, NULL), 0);
     CHECK_EQUAL(fi_domain(side->fabric, side->info, &side->domain, NULL), 0);
+    if (wish->wait == FI_WAIT_SET) CHECK_EQUAL(fi_wait_open(side->fabric, &set, &side->set), 0);
+    cq.wait_set = side->set;
     CHECK_EQUAL(fi_av_open(side->domain, &av, &side->av, NULL), 0);
     CHECK_EQUAL(fi_cq_open(side->domain, &cq, &side->tx, NULL), 0);
     CHECK_EQUAL(fi_cq_open(side->domain, &cq, &side->rx, NULL), 0);
@@ -88,7 +91,8 @@ void side_close(struct side *side)
                           &side->tx->fid,     &side->rx->fid,
                           &side->reads->fid,  &side->writes->fid,
                           &side->served->fid, &side->av->fid,
-                          &side->domain->fid, &side->fabric->fid};
+                          &side->domain->fid, side->set != NULL ? &side->set->fid : NULL,
+                          &side->fabric->fid};
     for (size_t i = 0; i < COUNT_OF(fids); i++)
         if (fids[i] != NULL) CHECK_EQUAL(fi_close(fids[i]), 0);
     fi_freeinfo(side->info);

@@ -32,12 +32,14 @@ struct pair_wish {
     bool automatic, srx;
     enum fi_av_type av_type;
     enum fi_wait_obj wait;
+    enum fi_wait_obj set; /* of the wait set that each side has for FI_WAIT_SET */
 };
 
 struct side {
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
+    struct fid_wait *set;
     struct fid_av *av;
     struct fid_cq *tx, *rx;
     struct fid_cntr *reads, *writes, *served;

@@ -68,7 +68,7 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
         if (cntr->value >= threshold) break;
         if (cntr->errors != errors)
             err = -FI_EAVAIL;
-        else if (!afi_sleep(deadline))
+        else if (!afi_wait_pause(&cntr->wait, deadline))
             err = -FI_ETIMEDOUT;
         if (err != 0) break;
     }
@@ -111,14 +111,16 @@ static struct fi_ops cntr_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr, struct fid_cntr **out,
                   void *context)
 {
-    if (!afi_waits(attr->wait_obj) || attr->events != FI_CNTR_EVENTS_COMP) return -FI_ENOSYS;
+    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
+    if (attr->events != FI_CNTR_EVENTS_COMP) return -FI_ENOSYS;
+    if (err != 0) return err;
     struct afi_cntr *cntr = calloc(1, sizeof(*cntr));
     if (cntr == NULL) return -FI_ENOMEM;
     *cntr = (struct afi_cntr){
         .fid = {.fid = {.fclass = FI_CLASS_CNTR, .context = context, .ops = &cntr_fid_ops},
                 .ops = &cntr_ops},
         .domain = AQI_OF(domain, struct afi_domain, fid)};
-    afi_wait_init(&cntr->wait, attr->wait_obj);
+    afi_wait_open(&cntr->wait, attr->wait_obj, attr->wait_set, &cntr->fid.fid);
     afi_lock();
     cntr->domain->users++;
     afi_unlock();

@@ -96,12 +96,12 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
     uint64_t deadline = afi_deadline(timeout);
     size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
     ssize_t got = -FI_EAGAIN;
-    if (cq->wait.obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    if (!afi_wait_blocks(&cq->wait)) return -FI_ENOSYS;
     afi_lock();
     for (;;) {
         if (cq->count < least) afi_progress();
         if (cq->count >= least || cq->errors != NULL || cq->signalled) break;
-        if (!afi_sleep(deadline)) break;
+        if (!afi_wait_pause(&cq->wait, deadline)) break;
     }
     if (!cq->signalled || cq->count != 0) got = cq_take(cq, buf, count, source);
     cq->signalled = false;
@@ -148,12 +148,12 @@ static int cq_close(struct fid *fid)
     if (!busy) cq->domain->users--;
     afi_unlock();
     if (busy) return -FI_EBUSY;
+    afi_wait_close(&cq->wait);
     while (cq->errors != NULL) {
         struct afi_cq_error *error = cq->errors;
         cq->errors = error->next;
         free(error);
     }
-    afi_wait_close(&cq->wait);
     free(cq->ring);
     free(cq);
     return 0;
@@ -172,7 +172,9 @@ static struct fi_ops cq_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **out,
                 void *context)
 {
-    if (attr->format > FI_CQ_FORMAT_TAGGED || !afi_waits(attr->wait_obj)) return -FI_ENOSYS;
+    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
+    if (attr->format > FI_CQ_FORMAT_TAGGED) return -FI_ENOSYS;
+    if (err != 0) return err;
     struct afi_cq *cq = calloc(1, sizeof(*cq));
     size_t room = aqi_power_of_two_from(attr->size != 0 ? aqi_min(attr->size, 1 << 20) : AFI_CQ);
     struct afi_completion *ring = malloc(room * sizeof(*ring));
@@ -191,7 +193,7 @@ int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_c
         .ring = ring,
         .room = room};
     cq->last_error = &cq->errors;
-    afi_wait_init(&cq->wait, attr->wait_obj);
+    afi_wait_open(&cq->wait, attr->wait_obj, attr->wait_set, &cq->fid.fid);
     afi_lock();
     cq->domain->users++;
     afi_unlock();

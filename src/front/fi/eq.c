@@ -77,11 +77,11 @@ static ssize_t eq_sread(struct fid_eq *fid, uint32_t *type, void *buf, size_t le
 {
     struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid);
     uint64_t deadline = afi_deadline(timeout);
-    if (eq->wait.obj == FI_WAIT_NONE) return -FI_ENOSYS;
+    if (!afi_wait_blocks(&eq->wait)) return -FI_ENOSYS;
     afi_lock();
     while (eq->events == NULL) {
         afi_progress();
-        if (eq->events != NULL || !afi_sleep(deadline)) break;
+        if (eq->events != NULL || !afi_wait_pause(&eq->wait, deadline)) break;
     }
     ssize_t got = eq_take(eq, type, buf, len, flags);
     afi_unlock();
@@ -105,9 +105,9 @@ static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
 static int eq_close(struct fid *fid)
 {
     struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
+    afi_wait_close(&eq->wait);
     while (eq->events != NULL)
         eq_drop_first(eq);
-    afi_wait_close(&eq->wait);
     free(eq);
     return 0;
 }
@@ -125,7 +125,8 @@ static struct fi_ops eq_fid_ops = {.size = sizeof(struct fi_ops),
 int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_eq **out,
                 void *context)
 {
-    if (!afi_waits(attr->wait_obj)) return -FI_ENOSYS;
+    int err = afi_wait_check(attr->wait_obj, attr->wait_set);
+    if (err != 0) return err;
     struct afi_eq *eq = calloc(1, sizeof(*eq));
     if (eq == NULL) return -FI_ENOMEM;
     *eq = (struct afi_eq){
@@ -133,7 +134,7 @@ int afi_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr, struct fid_e
                 .ops = &eq_ops},
         .version = fabric->api_version};
     eq->last = &eq->events;
-    afi_wait_init(&eq->wait, attr->wait_obj);
+    afi_wait_open(&eq->wait, attr->wait_obj, attr->wait_set, &eq->fid.fid);
     *out = &eq->fid;
     return 0;
 }

@@ -114,9 +114,20 @@ struct afi_av {
 };
 
 struct afi_wait {
+    bool armed; /* the program may be asleep */
     enum fi_wait_obj obj;
-    int fd, kick; /* -1: the program has not asked for it */
-    bool armed;   /* it may sleep on `fd` */
+    struct fid *fid;          /* of the queue, counter or wait set that it belongs to */
+    struct afi_wait_set *set; /* that stands in for it (FI_WAIT_SET), or NULL */
+    struct aqi_node link;     /* there */
+    /* -1 and NULL until the program asks for the wait object. */
+    int fd, kick;
+    struct afi_wait_cond *cond;
+};
+
+struct afi_wait_set {
+    struct fid_wait fid;
+    struct afi_wait wait;
+    struct aqi_node members;
 };
 
 struct afi_completion {
@@ -134,11 +145,11 @@ struct afi_cq {
     struct fid_cq fid;
     struct afi_domain *domain;
     enum fi_cq_format format;
-    struct afi_wait wait;
     enum fi_cq_wait_cond cond;
     struct afi_completion *ring; /* a power of two of them */
     size_t room, first, count;
     struct afi_cq_error *errors, **last_error;
+    struct afi_wait wait;
     bool signalled;
     uint32_t users;
 };
@@ -398,17 +409,29 @@ uint64_t afi_deadline(int timeout); /* in ms from now; negative: never */
 bool afi_sleep(uint64_t deadline);
 /* Whether nothing is to be done until the library's descriptor is readable. */
 bool afi_may_sleep(void);
+/* Make progress; return the same. */
+bool afi_settle(void);
 int afi_error(aq_status st); /* of libfabric, negative */
 /* The text of an error of either sign, also in `buf` if that is not NULL. */
 const char *afi_strerror(int error, char *buf, size_t len);
 
 /* wait.c */
-bool afi_waits(enum fi_wait_obj obj); /* it is one that is served */
-void afi_wait_init(struct afi_wait *wait, enum fi_wait_obj obj);
+/* 0, or the error if such a wait object, of this set if it is FI_WAIT_SET, is not served. */
+int afi_wait_check(enum fi_wait_obj obj, const struct fid_wait *set);
+/* Without the lock. */
+void afi_wait_open(struct afi_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
+                   struct fid *fid);
 void afi_wait_close(struct afi_wait *wait);
 int afi_wait_control(struct afi_wait *wait, int command, void *arg);
-/* The program is going to sleep on the descriptor. False: it cannot. */
-bool afi_wait_prepare(struct afi_wait *wait);
+/* Whether calls of the object itself may wait. */
+static inline bool afi_wait_blocks(const struct afi_wait *wait)
+{
+    return wait->obj != FI_WAIT_NONE && wait->obj != FI_WAIT_SET;
+}
+/* As afi_sleep, but FI_WAIT_YIELD yields the processor instead of sleeping. */
+bool afi_wait_pause(const struct afi_wait *wait, uint64_t deadline);
+int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count);
+int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **set);
 void afi_wait_wake(struct afi_wait *wait);
 /* Something has come that a program may sleep for. */
 static inline void afi_wait_news(struct afi_wait *wait)

@@ -157,6 +157,14 @@ bool afi_may_sleep(void)
            aq_wait_prepare() == AQ_OK;
 }
 
+bool afi_settle(void)
+{
+    if (!afi.open) return true;
+    afi_progress();
+    library_events();
+    return afi_may_sleep();
+}
+
 bool afi_sleep(uint64_t deadline)
 {
     struct pollfd fd = {.fd = afi.open ? afi.fd : -1, .events = POLLIN};
@@ -185,9 +193,7 @@ static void *library_run(void *arg)
     (void)arg;
     while (!atomic_load(&library_thread_stops)) {
         afi_lock();
-        afi_progress();
-        library_events();
-        bool sleep = afi_may_sleep();
+        bool sleep = afi_settle();
         afi_unlock();
         if (sleep) (void)poll(&fd, 1, LIBRARY_ROUND_MS);
     }

@@ -273,59 +273,12 @@ static int provider_no_pep(struct fid_fabric *fabric, struct fi_info *info, stru
     return -FI_ENOSYS;
 }
 
-static int provider_no_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
-                            struct fid_wait **waitset)
-{
-    (void)fabric, (void)attr, (void)waitset;
-    return -FI_ENOSYS;
-}
-
-/* The wait object of a queue or counter, and whether there is something that the program has not
- * seen. NULL: it has none. */
-static struct afi_wait *provider_wait_of(struct fid *fid, bool *news)
-{
-    if (fid->fclass == FI_CLASS_CQ) {
-        struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid.fid);
-        *news = cq->count != 0 || cq->errors != NULL;
-        return &cq->wait;
-    }
-    if (fid->fclass == FI_CLASS_EQ) {
-        struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
-        *news = eq->events != NULL;
-        return &eq->wait;
-    }
-    if (fid->fclass == FI_CLASS_CNTR) {
-        struct afi_cntr *cntr = AQI_OF(fid, struct afi_cntr, fid.fid);
-        *news = cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
-        return &cntr->wait;
-    }
-    return NULL;
-}
-
-/* Whether the caller may sleep on the descriptors of all these. */
-static int provider_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
-{
-    int err = 0;
-    (void)fabric;
-    afi_lock();
-    afi_progress();
-    for (int i = 0; i < count && err == 0; i++) {
-        bool news = false;
-        struct afi_wait *wait = provider_wait_of(fids[i], &news);
-        if (wait == NULL || !afi_wait_prepare(wait)) err = -FI_EINVAL;
-        if (err == 0 && news) err = -FI_EAGAIN;
-    }
-    if (err == 0 && afi.open && !afi_may_sleep()) err = -FI_EAGAIN;
-    afi_unlock();
-    return err;
-}
-
 static struct fi_ops_fabric provider_fabric_ops = {.size = sizeof(struct fi_ops_fabric),
                                                    .domain = afi_domain_open,
                                                    .passive_ep = provider_no_pep,
                                                    .eq_open = afi_eq_open,
-                                                   .wait_open = provider_no_wait,
-                                                   .trywait = provider_trywait};
+                                                   .wait_open = afi_wait_set_open,
+                                                   .trywait = afi_trywait};
 
 static struct fi_ops provider_fid_ops = {.size = sizeof(struct fi_ops),
                                          .close = provider_fabric_close,

@@ -1,33 +1,173 @@
 /*
- * fi: wait objects. A queue or counter gets a descriptor of its own when the program asks for it:
- * the library's, which many may sleep on, for what has to be progressed, and a kick for what
- * another thread has written meanwhile.
+ * fi: wait objects and wait sets. A queue, counter or set gets an object of its own when the
+ * program asks for it (FI_GETWAIT). A descriptor combines the library's, which many may sleep on,
+ * for what has to be progressed, and a kick for what another thread has written meanwhile. A
+ * condition has a thread that sleeps on both in the program's place.
  */
 #include "front/fi/fi.h"
 
 #include "base/kick.h"
+#include "base/thread.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <sys/epoll.h>
 
-bool afi_waits(enum fi_wait_obj obj)
+enum { WAIT_ROUND_MS = 200, WAIT_AGAIN_MS = 10 };
+
+int afi_wait_check(enum fi_wait_obj obj, const struct fid_wait *set)
 {
-    return obj == FI_WAIT_NONE || obj == FI_WAIT_UNSPEC || obj == FI_WAIT_FD ||
-           obj == FI_WAIT_YIELD;
+    if (obj > FI_WAIT_POLLFD) return -FI_ENOSYS;
+    return obj != FI_WAIT_SET || (set != NULL && set->fid.fclass == FI_CLASS_WAIT) ? 0 : -FI_EINVAL;
 }
 
-void afi_wait_init(struct afi_wait *wait, enum fi_wait_obj obj)
+/* Its own, or that of the set. */
+static struct afi_wait *wait_real(struct afi_wait *wait)
 {
-    *wait =
-        (struct afi_wait){.obj = obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : obj, .fd = -1, .kick = -1};
+    return wait->set != NULL ? &wait->set->wait : wait;
+}
+
+/* NULL: it has none. */
+static struct afi_wait *wait_of(struct fid *fid)
+{
+    switch (fid->fclass) {
+    case FI_CLASS_CQ:
+        return &AQI_OF(fid, struct afi_cq, fid.fid)->wait;
+    case FI_CLASS_EQ:
+        return &AQI_OF(fid, struct afi_eq, fid.fid)->wait;
+    case FI_CLASS_CNTR:
+        return &AQI_OF(fid, struct afi_cntr, fid.fid)->wait;
+    case FI_CLASS_WAIT:
+        return &AQI_OF(fid, struct afi_wait_set, fid.fid)->wait;
+    default:
+        return NULL;
+    }
+}
+
+/* Whether a queue or counter holds something that the program has not seen. */
+static bool wait_object_has_news(const struct fid *fid)
+{
+    const struct afi_cq *cq = AQI_OF(fid, const struct afi_cq, fid.fid);
+    const struct afi_eq *eq = AQI_OF(fid, const struct afi_eq, fid.fid);
+    const struct afi_cntr *cntr = AQI_OF(fid, const struct afi_cntr, fid.fid);
+    if (fid->fclass == FI_CLASS_CQ) return cq->count != 0 || cq->errors != NULL;
+    if (fid->fclass == FI_CLASS_EQ) return eq->events != NULL;
+    return cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
+}
+
+/* The same, and of a set whether one of its members does. */
+static bool wait_has_news(const struct fid *fid)
+{
+    if (fid->fclass != FI_CLASS_WAIT) return wait_object_has_news(fid);
+    const struct aqi_node *members = &AQI_OF(fid, const struct afi_wait_set, fid.fid)->members;
+    for (const struct aqi_node *at = members->next; at != members; at = at->next)
+        if (wait_object_has_news(AQI_OF(at, const struct afi_wait, link)->fid)) return true;
+    return false;
+}
+
+/* --- conditions ------------------------------------------------------------------------------ */
+
+struct afi_wait_cond {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    pthread_t thread;
+    bool armed;    /* the program may be asleep */
+    bool signaled; /* since then */
+    bool stops;
+};
+
+/*
+ * Make progress for a program that may be asleep, and wake it if there are news: without the lock,
+ * as it may hold the mutex in fi_trywait. If it does not, it may not sleep yet, so it is woken
+ * again until it has read them. Return how long to wait for the kick or `*fd`.
+ */
+static int wait_serve(struct afi_wait *wait, int *fd)
+{
+    struct afi_wait_cond *cond = wait->cond;
+    bool idle = afi_settle();
+    if (wait_has_news(wait->fid)) {
+        cond->signaled = true;
+        afi_unlock();
+        pthread_mutex_lock(&cond->mutex);
+        pthread_cond_broadcast(&cond->cond);
+        pthread_mutex_unlock(&cond->mutex);
+        afi_lock();
+        return WAIT_AGAIN_MS;
+    }
+    cond->armed = !cond->signaled;
+    if (!cond->armed) return -1;
+    *fd = afi.open ? afi.fd : -1;
+    return idle ? WAIT_ROUND_MS : 0;
+}
+
+static void *wait_run(void *arg)
+{
+    struct afi_wait *wait = arg;
+    afi_lock();
+    while (!wait->cond->stops) {
+        struct pollfd fds[] = {{.fd = wait->kick, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
+        (void)aqi_kick_take(wait->kick);
+        int timeout = wait->cond->armed ? wait_serve(wait, &fds[1].fd) : -1;
+        afi_unlock();
+        (void)poll(fds, AQI_COUNT_OF(fds), timeout);
+        afi_lock();
+    }
+    afi_unlock();
+    return NULL;
+}
+
+static int wait_make_cond(struct afi_wait *wait)
+{
+    struct afi_wait_cond *cond = calloc(1, sizeof(*cond));
+    if (cond == NULL) return -FI_ENOMEM;
+    pthread_mutex_init(&cond->mutex, NULL);
+    pthread_cond_init(&cond->cond, NULL);
+    wait->cond = cond;
+    int err = aqi_thread_start(&cond->thread, wait_run, wait);
+    if (err == 0) return 0;
+    wait->cond = NULL;
+    free(cond);
+    return -err;
+}
+
+static void wait_close_cond(struct afi_wait *wait)
+{
+    afi_lock();
+    wait->cond->stops = true;
+    afi_unlock();
+    aqi_kick(wait->kick);
+    pthread_join(wait->cond->thread, NULL);
+    pthread_cond_destroy(&wait->cond->cond);
+    pthread_mutex_destroy(&wait->cond->mutex);
+    free(wait->cond);
+}
+
+/* --- wait objects ---------------------------------------------------------------------------- */
+
+void afi_wait_open(struct afi_wait *wait, enum fi_wait_obj obj, struct fid_wait *set,
+                   struct fid *fid)
+{
+    *wait = (struct afi_wait){
+        .obj = obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : obj, .fid = fid, .fd = -1, .kick = -1};
+    aqi_list_init(&wait->link);
+    if (obj != FI_WAIT_SET) return;
+    afi_lock();
+    wait->set = AQI_OF(set, struct afi_wait_set, fid);
+    aqi_list_append(&wait->set->members, &wait->link);
+    afi_wait_wake(wait); /* a program that sleeps on the set does not do so for this one yet */
+    afi_unlock();
 }
 
 void afi_wait_close(struct afi_wait *wait)
 {
+    afi_lock();
+    aqi_list_remove(&wait->link);
+    afi_unlock();
+    if (wait->cond != NULL) wait_close_cond(wait);
     if (wait->fd >= 0) close(wait->fd);
     if (wait->kick >= 0) close(wait->kick);
-    wait->fd = wait->kick = -1;
-    wait->armed = false;
 }
 
 static bool wait_add(const struct afi_wait *wait, int fd)
@@ -36,41 +176,183 @@ static bool wait_add(const struct afi_wait *wait, int fd)
     return epoll_ctl(wait->fd, EPOLL_CTL_ADD, fd, &event) == 0 || errno == EEXIST;
 }
 
+static int wait_make_fd(struct afi_wait *wait)
+{
+    wait->fd = epoll_create1(EPOLL_CLOEXEC);
+    if (wait->fd >= 0 && wait_add(wait, wait->kick)) return 0;
+    int err = errno;
+    if (wait->fd >= 0) close(wait->fd);
+    wait->fd = -1;
+    return -err;
+}
+
+/* The kick is there as soon as the object itself is. */
 static int wait_make(struct afi_wait *wait)
 {
-    if (wait->fd >= 0) return 0;
+    if (wait->kick >= 0) return 0;
     wait->kick = aqi_kick_new();
-    wait->fd = epoll_create1(EPOLL_CLOEXEC);
-    if (wait->kick >= 0 && wait->fd >= 0 && wait_add(wait, wait->kick)) return 0;
-    int err = errno;
-    afi_wait_close(wait);
-    return -err;
+    if (wait->kick < 0) return -errno;
+    int err = wait->obj == FI_WAIT_MUTEX_COND ? wait_make_cond(wait) : wait_make_fd(wait);
+    if (err == 0) return 0;
+    close(wait->kick);
+    wait->kick = -1;
+    return err;
+}
+
+/* The only descriptor is never another one. */
+static int wait_give_pollfd(const struct afi_wait *wait, struct fi_wait_pollfd *to)
+{
+    bool fits = to->nfds >= 1;
+    to->change_index = 1;
+    to->nfds = 1;
+    if (fits) to->fd[0] = (struct pollfd){.fd = wait->fd, .events = POLLIN};
+    return fits ? 0 : -FI_ETOOSMALL;
+}
+
+static int wait_give(const struct afi_wait *wait, void *arg)
+{
+    if (wait->obj == FI_WAIT_POLLFD) return wait_give_pollfd(wait, arg);
+    if (wait->obj == FI_WAIT_FD)
+        *(int *)arg = wait->fd;
+    else
+        *(struct fi_mutex_cond *)arg =
+            (struct fi_mutex_cond){.mutex = &wait->cond->mutex, .cond = &wait->cond->cond};
+    return 0;
 }
 
 int afi_wait_control(struct afi_wait *wait, int command, void *arg)
 {
+    wait = wait_real(wait);
     if (command == FI_GETWAITOBJ) {
         *(enum fi_wait_obj *)arg = wait->obj;
         return 0;
     }
-    if (command != FI_GETWAIT || wait->obj != FI_WAIT_FD) return -FI_ENOSYS;
+    if (command != FI_GETWAIT || wait->obj == FI_WAIT_NONE || wait->obj == FI_WAIT_YIELD)
+        return -FI_ENOSYS;
     afi_lock();
     int err = wait_make(wait);
     afi_unlock();
-    if (err == 0) *(int *)arg = wait->fd;
-    return err;
-}
-
-bool afi_wait_prepare(struct afi_wait *wait)
-{
-    if (wait->fd < 0) return true;
-    (void)aqi_kick_take(wait->kick);
-    wait->armed = true;
-    return !afi.open || wait_add(wait, afi.fd);
+    return err == 0 ? wait_give(wait, arg) : err;
 }
 
 AQI_COLD void afi_wait_wake(struct afi_wait *wait)
 {
     wait->armed = false;
-    aqi_kick(wait->kick);
+    wait = wait_real(wait);
+    if (wait->kick >= 0) aqi_kick(wait->kick);
+}
+
+bool afi_wait_pause(const struct afi_wait *wait, uint64_t deadline)
+{
+    if (wait->obj != FI_WAIT_YIELD) return afi_sleep(deadline);
+    if (afi_now() >= deadline) return false;
+    afi_unlock();
+    sched_yield();
+    afi_lock();
+    return true;
+}
+
+/* --- sleeping -------------------------------------------------------------------------------- */
+
+static void wait_arm(struct afi_wait *wait)
+{
+    wait->armed = true;
+    if (wait->fid->fclass != FI_CLASS_WAIT) return;
+    struct aqi_node *members = &AQI_OF(wait, struct afi_wait_set, wait)->members;
+    for (struct aqi_node *at = members->next; at != members; at = at->next)
+        AQI_OF(at, struct afi_wait, link)->armed = true;
+}
+
+/* The program is going to sleep. False: it cannot. */
+static bool wait_prepare(struct afi_wait *wait)
+{
+    if (wait->kick < 0) return true;
+    wait_arm(wait);
+    if (wait->cond != NULL) {
+        wait->cond->armed = true;
+        wait->cond->signaled = false;
+        aqi_kick(wait->kick);
+        return true;
+    }
+    (void)aqi_kick_take(wait->kick);
+    return !afi.open || wait_add(wait, afi.fd);
+}
+
+int afi_trywait(struct fid_fabric *fabric, struct fid **fids, int count)
+{
+    int err = 0;
+    (void)fabric;
+    afi_lock();
+    afi_progress();
+    for (int i = 0; i < count && err == 0; i++) {
+        struct afi_wait *wait = wait_of(fids[i]);
+        if (wait == NULL || !wait_prepare(wait_real(wait)))
+            err = -FI_EINVAL;
+        else if (wait_has_news(wait_real(wait)->fid))
+            err = -FI_EAGAIN;
+    }
+    if (err == 0 && afi.open && !afi_may_sleep()) err = -FI_EAGAIN;
+    afi_unlock();
+    return err;
+}
+
+/* --- wait sets ------------------------------------------------------------------------------- */
+
+static int wait_set_wait(struct fid_wait *fid, int timeout)
+{
+    const struct afi_wait *wait = &AQI_OF(fid, struct afi_wait_set, fid)->wait;
+    uint64_t deadline = afi_deadline(timeout);
+    bool news, waits = true;
+    afi_lock();
+    for (;;) {
+        afi_progress();
+        news = wait_has_news(&fid->fid);
+        if (news || !waits) break;
+        waits = afi_wait_pause(wait, deadline);
+    }
+    afi_unlock();
+    return news ? 0 : -FI_ETIMEDOUT;
+}
+
+static struct fi_ops_wait wait_set_ops = {.size = sizeof(struct fi_ops_wait),
+                                          .wait = wait_set_wait};
+
+static int wait_set_close(struct fid *fid)
+{
+    struct afi_wait_set *set = AQI_OF(fid, struct afi_wait_set, fid.fid);
+    afi_lock();
+    bool busy = !aqi_list_is_empty(&set->members);
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
+    afi_wait_close(&set->wait);
+    free(set);
+    return 0;
+}
+
+static int wait_set_control(struct fid *fid, int command, void *arg)
+{
+    return afi_wait_control(&AQI_OF(fid, struct afi_wait_set, fid.fid)->wait, command, arg);
+}
+
+static struct fi_ops wait_set_fid_ops = {.size = sizeof(struct fi_ops),
+                                         .close = wait_set_close,
+                                         .control = wait_set_control,
+                                         .ops_open = afi_no_ops_open};
+
+int afi_wait_set_open(struct fid_fabric *fabric, struct fi_wait_attr *attr, struct fid_wait **out)
+{
+    (void)fabric;
+    if (attr == NULL || attr->wait_obj == FI_WAIT_NONE || attr->wait_obj == FI_WAIT_SET)
+        return -FI_EINVAL;
+    if (attr->flags != 0) return -FI_EBADFLAGS;
+    int err = afi_wait_check(attr->wait_obj, NULL);
+    if (err != 0) return err;
+    struct afi_wait_set *set = calloc(1, sizeof(*set));
+    if (set == NULL) return -FI_ENOMEM;
+    set->fid = (struct fid_wait){.fid = {.fclass = FI_CLASS_WAIT, .ops = &wait_set_fid_ops},
+                                 .ops = &wait_set_ops};
+    aqi_list_init(&set->members);
+    afi_wait_open(&set->wait, attr->wait_obj, NULL, &set->fid.fid);
+    *out = &set->fid;
+    return 0;
 }
