@@ -296,6 +296,39 @@ static void events(void)
     pair_close(&pair);
 }
 
+/* An event queue stays open as long as it is bound to something, and that to no other queue. */
+static void bound_events(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_NONE};
+    struct fi_av_attr av_attr = {.flags = FI_EVENT};
+    struct fid_domain *domain;
+    struct fid_eq *eq, *other;
+    struct fid_av *av;
+    struct fid_ep *ep;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &attr, &other, NULL), 0);
+    CHECK_EQUAL(fi_domain(pair.a.fabric, pair.a.info, &domain, NULL), 0);
+    CHECK_EQUAL(fi_av_open(domain, &av_attr, &av, NULL), 0);
+    CHECK_EQUAL(fi_endpoint(domain, pair.a.info, &ep, NULL), 0);
+    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_av_bind(av, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &eq->fid, 0), 0);
+    CHECK_EQUAL(fi_domain_bind(domain, &other->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_bind(av, &other->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_ep_bind(ep, &other->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_close(&other->fid), 0);
+    struct fid *users[] = {&ep->fid, &av->fid, &domain->fid};
+    for (size_t i = 0; i < COUNT_OF(users); i++) {
+        CHECK_EQUAL(fi_close(&eq->fid), -FI_EBUSY);
+        CHECK_EQUAL(fi_close(users[i]), 0);
+    }
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    pair_close(&pair);
+}
+
 /* An entry of an error is no larger than in the header that the program was compiled with. */
 static void old_programs(void)
 {
@@ -347,6 +380,7 @@ static void places(void)
 int main(void)
 {
     events();
+    bound_events();
     old_programs();
     selective();
     injected();

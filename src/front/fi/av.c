@@ -148,6 +148,7 @@ static int av_close(struct fid *fid)
     for (size_t i = 0; !busy && i < av->count; i++)
         av_remove_one(av, i);
     if (!busy) av->domain->users--;
+    if (!busy && av->eq != NULL) av->eq->users--;
     afi_unlock();
     if (busy) return -FI_EBUSY;
     free(av->idents);
@@ -157,9 +158,13 @@ static int av_close(struct fid *fid)
 
 static int av_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
+    struct afi_av *av = AQI_OF(fid, struct afi_av, fid.fid);
     (void)flags;
-    if (bfid->fclass != FI_CLASS_EQ) return -FI_EINVAL;
-    AQI_OF(fid, struct afi_av, fid.fid)->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
+    if (bfid->fclass != FI_CLASS_EQ || av->eq != NULL) return -FI_EINVAL;
+    afi_lock();
+    av->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
+    av->eq->users++;
+    afi_unlock();
     return 0;
 }
 

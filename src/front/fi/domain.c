@@ -127,8 +127,12 @@ static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
     if (bfid->fclass == FI_CLASS_EP) return 0; /* it is open to all endpoints of the domain */
     if (bfid->fclass != FI_CLASS_CNTR || (flags & ~(FI_REMOTE_WRITE | FI_REMOTE_READ)) != 0)
         return -FI_EINVAL;
+    if (mr->cntr != NULL) return -FI_EINVAL;
+    afi_lock();
     mr->cntr = AQI_OF(bfid, struct afi_cntr, fid.fid);
     mr->cntr->users++;
+    mr->counted = flags != 0 ? flags : FI_REMOTE_WRITE | FI_REMOTE_READ;
+    afi_unlock();
     return 0;
 }
 
@@ -254,6 +258,7 @@ static int domain_close(struct fid *fid)
     struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
     afi_lock();
     bool busy = domain->users != 0;
+    if (!busy && domain->eq != NULL) domain->eq->users--;
     if (!busy && domain->progresses) afi_thread_stop();
     if (!busy && --afi.domains == 0) afi_library_close();
     afi_unlock();
@@ -264,9 +269,14 @@ static int domain_close(struct fid *fid)
 
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-    (void)fid;
+    struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
     if ((flags & FI_REG_MR) != 0) return -FI_ENOSYS; /* registrations are done when they return */
-    return bfid->fclass == FI_CLASS_EQ ? 0 : -FI_EINVAL;
+    if (bfid->fclass != FI_CLASS_EQ || domain->eq != NULL) return -FI_EINVAL;
+    afi_lock();
+    domain->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
+    domain->eq->users++;
+    afi_unlock();
+    return 0;
 }
 
 static struct fi_ops domain_fid_ops = {.size = sizeof(struct fi_ops),

@@ -53,7 +53,9 @@ static int ep_bind_locked(struct afi_ep *ep, struct fid *bfid, uint64_t flags)
         ep->av->users++;
         return 0;
     case FI_CLASS_EQ:
+        if (ep->eq != NULL) return -FI_EINVAL;
         ep->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
+        ep->eq->users++;
         return 0;
     case FI_CLASS_SRX_CTX:
         if (ep->srx != NULL) return -FI_EINVAL;
@@ -247,6 +249,7 @@ static void ep_unbind(struct afi_ep *ep)
     if (ep->tx_cq != NULL) ep->tx_cq->users--;
     if (ep->rx_cq != NULL) ep->rx_cq->users--;
     if (ep->av != NULL) ep->av->users--;
+    if (ep->eq != NULL) ep->eq->users--;
     if (ep->srx != NULL) ep->srx->users--;
     for (unsigned i = 0; i < AFI_COUNTS; i++)
         if (ep->cntr[i] != NULL) ep->cntr[i]->users--;

@@ -105,6 +105,10 @@ static struct fi_ops_eq eq_ops = {.size = sizeof(struct fi_ops_eq),
 static int eq_close(struct fid *fid)
 {
     struct afi_eq *eq = AQI_OF(fid, struct afi_eq, fid.fid);
+    afi_lock();
+    bool busy = eq->users != 0;
+    afi_unlock();
+    if (busy) return -FI_EBUSY;
     afi_wait_close(&eq->wait);
     while (eq->events != NULL)
         eq_drop_first(eq);

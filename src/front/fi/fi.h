@@ -78,6 +78,7 @@ struct afi_domain {
     struct aqi_node *mr_buckets;    /* by their key */
     uint64_t next_key;
     uint32_t mr_count;
+    struct afi_eq *eq;
     uint32_t users;
 };
 
@@ -89,6 +90,7 @@ struct afi_mr {
     size_t len;
     uint64_t access;
     struct afi_cntr *cntr; /* counts what peers do to it */
+    uint64_t counted;      /* FI_REMOTE_READ, FI_REMOTE_WRITE */
 };
 
 /* Another endpoint, as it is known in the domain. */
@@ -176,6 +178,7 @@ struct afi_eq {
     uint32_t version; /* as of a domain */
     struct afi_wait wait;
     struct afi_eq_event *events, **last;
+    uint32_t users;
 };
 
 /* --- receiving ------------------------------------------------------------------------------- */

@@ -216,8 +216,9 @@ static bool rma_find(struct afi_peer *peer, const struct afi_wire *head, uint64_
 
 static void rma_count(struct afi_peer *peer, const struct afi_mr *mr, enum afi_counts which)
 {
+    uint64_t kind = which == AFI_COUNT_REMOTE_READ ? FI_REMOTE_READ : FI_REMOTE_WRITE;
     afi_count(peer->ep->cntr[which], true);
-    if (mr != NULL) afi_count(mr->cntr, true);
+    if (mr != NULL && (mr->counted & kind) != 0) afi_count(mr->cntr, true);
 }
 
 static void rma_written(struct afi_peer *peer, uint8_t flags, uint64_t data, size_t len,
