@@ -329,6 +329,37 @@ static void bound_events(void)
     pair_close(&pair);
 }
 
+/* Registrations end in the event queue of their domain, if it is bound for that. */
+static void registrations(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_NONE};
+    struct fid_domain *domain;
+    struct fid_eq *eq;
+    struct fid_mr *mr, *twice;
+    struct fi_eq_entry entry;
+    char memory[64];
+    uint32_t type;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_domain(pair.a.fabric, pair.a.info, &domain, NULL), 0);
+    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, FI_REG_MR | FI_SEND), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_domain_bind(domain, &eq->fid, FI_REG_MR), 0);
+    CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &mr, &pair), 0);
+    CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 5, 0, &twice, NULL), -FI_ENOKEY);
+    CHECK_EQUAL(fi_mr_reg(domain, memory, 64, FI_REMOTE_READ, 0, 6, FI_RMA_PMEM, &twice, NULL),
+                -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), sizeof(entry));
+    CHECK_EQUAL(type, FI_MR_COMPLETE);
+    CHECK(entry.fid == &mr->fid && entry.context == &pair);
+    CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_close(&mr->fid), 0);
+    CHECK_EQUAL(fi_close(&domain->fid), 0);
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    pair_close(&pair);
+}
+
 /* An entry of an error is no larger than in the header that the program was compiled with. */
 static void old_programs(void)
 {
@@ -381,6 +412,7 @@ int main(void)
 {
     events();
     bound_events();
+    registrations();
     old_programs();
     selective();
     injected();

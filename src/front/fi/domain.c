@@ -136,10 +136,22 @@ static int domain_mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
     return 0;
 }
 
+/* A raw key is the key itself. */
+static int domain_mr_raw(const struct afi_mr *mr, const struct fi_mr_raw_attr *raw)
+{
+    size_t room = *raw->key_size, size = sizeof(mr->fid.key);
+    *raw->key_size = size;
+    if (room < size) return -FI_ETOOSMALL;
+    *raw->base_addr = mr->domain->virtual ? (uintptr_t)mr->at : 0;
+    memcpy(raw->raw_key, &mr->fid.key, size);
+    return 0;
+}
+
+/* As nothing of a registration is cached, there is nothing to refresh. */
 static int domain_mr_control(struct fid *fid, int command, void *arg)
 {
-    (void)fid, (void)arg;
-    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+    if (command == FI_GET_RAW_MR) return domain_mr_raw(AQI_OF(fid, struct afi_mr, fid.fid), arg);
+    return command == FI_ENABLE || command == FI_REFRESH ? 0 : -FI_ENOSYS;
 }
 
 static struct fi_ops domain_mr_ops = {.size = sizeof(struct fi_ops),
@@ -160,6 +172,9 @@ static int domain_mr_add(struct afi_domain *domain, struct afi_mr *mr, uint64_t 
     }
     mr->fid.key = key;
     mr->fid.mem_desc = mr;
+    const struct fi_eq_entry event = {.fid = &mr->fid.fid, .context = mr->fid.fid.context};
+    if (domain->reports && afi_eq_write(domain->eq, FI_MR_COMPLETE, &event, sizeof(event)) != 0)
+        return -FI_ENOMEM;
     aqi_list_append(domain_mr_bucket(domain, key), &mr->link);
     domain->users++;
     domain->mr_count++;
@@ -174,7 +189,7 @@ static int domain_mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uin
         attr->offset != 0)
         return -FI_EINVAL;
     /* `iface` is of programs that ask for FI_HMEM; the structure of older ones ends before it. */
-    if ((flags & ~(FI_RMA_EVENT)) != 0) return -FI_ENOSYS;
+    if ((flags & ~(FI_RMA_EVENT)) != 0) return -FI_EBADFLAGS;
     struct afi_mr *mr = calloc(1, sizeof(*mr));
     if (mr == NULL) return -FI_ENOMEM;
     *mr = (struct afi_mr){
@@ -270,19 +285,31 @@ static int domain_close(struct fid *fid)
 static int domain_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_domain *domain = AQI_OF(fid, struct afi_domain, fid.fid);
-    if ((flags & FI_REG_MR) != 0) return -FI_ENOSYS; /* registrations are done when they return */
+    if ((flags & ~FI_REG_MR) != 0) return -FI_EBADFLAGS;
     if (bfid->fclass != FI_CLASS_EQ || domain->eq != NULL) return -FI_EINVAL;
     afi_lock();
     domain->eq = AQI_OF(bfid, struct afi_eq, fid.fid);
     domain->eq->users++;
+    domain->reports = (flags & FI_REG_MR) != 0;
     afi_unlock();
+    return 0;
+}
+
+static int domain_control(struct fid *fid, int command, void *arg)
+{
+    (void)fid;
+    if (command == FI_UNMAP_KEY) return 0;
+    if (command != FI_MAP_RAW_MR) return -FI_ENOSYS;
+    const struct fi_mr_map_raw *map = arg;
+    if (map->key_size != sizeof(*map->key)) return -FI_EINVAL;
+    memcpy(map->key, map->raw_key, sizeof(*map->key));
     return 0;
 }
 
 static struct fi_ops domain_fid_ops = {.size = sizeof(struct fi_ops),
                                        .close = domain_close,
                                        .bind = domain_bind,
-                                       .control = afi_no_control,
+                                       .control = domain_control,
                                        .ops_open = afi_no_ops_open};
 
 static void domain_choose_mr(struct afi_domain *domain, int mode)

@@ -79,6 +79,7 @@ struct afi_domain {
     uint64_t next_key;
     uint32_t mr_count;
     struct afi_eq *eq;
+    bool reports; /* registrations end in `eq` (FI_REG_MR) */
     uint32_t users;
 };
 
