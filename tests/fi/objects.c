@@ -51,6 +51,108 @@ static void injected(void)
     pair_close(&pair);
 }
 
+/* A read of nothing makes progress, though there are completions; a wait for none waits for one. */
+static void reads(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.wait = FI_WAIT_UNSPEC};
+    struct fi_cq_tagged_entry entries[2];
+    int value = 1, got;
+    pair_open(&pair, &wish);
+    struct afi_cq *cq = AQI_OF(pair.b.rx, struct afi_cq, fid);
+    uint64_t until = pair_now() + UINT64_C(30000000000);
+    for (size_t i = 1; i <= 2; i++) {
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+        PAIR_CALL(&pair, fi_inject(pair.a.ep, &value, 4, pair.a.other));
+        while (cq->count < i) {
+            CHECK_EQUAL(fi_cq_read(pair.b.rx, NULL, 0), -FI_EAGAIN);
+            CHECK(pair_now() < until);
+        }
+    }
+    CHECK_EQUAL(fi_cq_read(pair.b.rx, entries, 2), 2);
+    cq->cond = FI_CQ_COND_THRESHOLD;
+    for (uintptr_t least = 0; least <= 2; least++) {
+        for (uintptr_t i = 0; i < least || i == 0; i++) {
+            PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
+            PAIR_CALL(&pair, fi_inject(pair.a.ep, &value, 4, pair.a.other));
+        }
+        CHECK_EQUAL(fi_cq_sread(pair.b.rx, entries, 2, (void *)least, 20000), least == 2 ? 2 : 1);
+    }
+    pair_close(&pair);
+}
+
+/* As many operations can be posted as the endpoint says, however fast it can send them. */
+static void room(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.srx = true};
+    struct fi_ops_ep *ops;
+    uint64_t value = 0, got;
+    ssize_t left, err;
+    pair_open(&pair, &wish);
+    ops = pair.a.ep->ops;
+    CHECK_EQUAL(ops->rx_size_left(pair.a.ep), AFI_SIZE);
+    CHECK_EQUAL(ops->tx_size_left(pair.a.ep), AFI_QUEUED);
+    CHECK_EQUAL(ops->tx_size_left(pair.a.srx), -FI_EINVAL);
+    do {
+        left = ops->tx_size_left(pair.a.ep);
+        err = fi_inject(pair.a.ep, &value, sizeof(value), pair.a.other);
+        CHECK_EQUAL(err, left > 0 ? 0 : -FI_EAGAIN);
+        value += err == 0;
+    } while (err == 0);
+    CHECK(value >= AFI_QUEUED);
+    for (uint64_t i = 0; i < value; i++) {
+        PAIR_CALL(&pair, fi_recv(pair.b.in, &got, sizeof(got), NULL, FI_ADDR_UNSPEC, NULL));
+        (void)pair_next(&pair, pair.b.rx, NULL);
+        CHECK_EQUAL(got, i);
+    }
+    CHECK_EQUAL(ops->tx_size_left(pair.a.ep), AFI_QUEUED);
+    pair_close(&pair);
+}
+
+/* Flags and options of an endpoint, a shared receive context and a counter. */
+static void options(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.srx = true};
+    size_t least, len = sizeof(least) - 1, name_len = 64;
+    uint64_t flags = FI_RECV | FI_MULTI_RECV;
+    char name[64];
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_control(&pair.a.srx->fid, FI_SETOPSFLAG, &flags), 0);
+    flags = FI_RECV;
+    CHECK_EQUAL(fi_control(&pair.a.srx->fid, FI_GETOPSFLAG, &flags), 0);
+    CHECK_EQUAL(flags, FI_MULTI_RECV);
+    flags = FI_TRANSMIT;
+    CHECK_EQUAL(fi_control(&pair.a.srx->fid, FI_GETOPSFLAG, &flags), -FI_EINVAL);
+    CHECK_EQUAL(fi_control(&pair.a.srx->fid, FI_ENABLE, NULL), 0);
+    CHECK_EQUAL(fi_control(&pair.a.srx->fid, FI_GETWAIT, &flags), -FI_ENOSYS);
+    CHECK_EQUAL(fi_getname(&pair.a.srx->fid, name, &name_len), -FI_EOPBADSTATE);
+    flags = FI_TRANSMIT | FI_DELIVERY_COMPLETE;
+    CHECK_EQUAL(fi_control(&pair.a.ep->fid, FI_SETOPSFLAG, &flags), 0);
+    flags = FI_TRANSMIT;
+    CHECK_EQUAL(fi_control(&pair.a.ep->fid, FI_GETOPSFLAG, &flags), 0);
+    CHECK_EQUAL(flags, FI_DELIVERY_COMPLETE);
+    CHECK_EQUAL(fi_control(&pair.a.reads->fid, FI_GETOPSFLAG, &flags), 0);
+    CHECK_EQUAL(flags, 0);
+    CHECK_EQUAL(fi_control(&pair.a.reads->fid, FI_SETOPSFLAG, &flags), 0);
+    flags = FI_COMPLETION;
+    CHECK_EQUAL(fi_control(&pair.a.reads->fid, FI_SETOPSFLAG, &flags), -FI_EBADFLAGS);
+
+    CHECK_EQUAL(fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &len),
+                -FI_ETOOSMALL);
+    CHECK_EQUAL(len, sizeof(least));
+    for (size_t i = 0; i <= 2; i++) {
+        CHECK_EQUAL(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &i, len), 0);
+        CHECK_EQUAL(
+            fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &len), 0);
+        CHECK_EQUAL(least, i == 0 ? 1 : i); /* else a full buffer would be kept */
+    }
+    CHECK_EQUAL(fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &least, &len),
+                -FI_ENOPROTOOPT);
+    pair_close(&pair);
+}
+
 static double seconds(void)
 {
     struct timespec now;
@@ -280,8 +382,11 @@ static void events(void)
     CHECK_EQUAL(fi_av_insert(av, names, 2, addrs, 0, &pair), 0);
     CHECK(addrs[0] == FI_ADDR_NOTAVAIL && addrs[1] == 0);
     CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), -FI_EAVAIL);
+    error.err_data = names;
+    error.err_data_size = sizeof(names);
     CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), sizeof(error));
     CHECK(error.fid == &av->fid && error.context == &pair);
+    CHECK(error.err_data == names && error.err_data_size == 0); /* the buffer stays the caller's */
     CHECK_EQUAL(error.data, 0);
     CHECK_EQUAL(error.err, FI_EINVAL);
     CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
@@ -289,6 +394,7 @@ static void events(void)
     CHECK_EQUAL(type, FI_AV_COMPLETE);
     CHECK(entry.fid == &av->fid && entry.context == &pair);
     CHECK_EQUAL(entry.data, 1);
+    CHECK_EQUAL(fi_eq_write(eq, AFI_EQ_ERROR, &entry, sizeof(entry), 0), -FI_EINVAL);
     CHECK_EQUAL(fi_close(&av->fid), 0);
     CHECK_EQUAL(fi_close(&eq->fid), 0);
     CHECK_EQUAL(fi_close(&fabric->fid), 0);
@@ -416,6 +522,9 @@ int main(void)
     old_programs();
     selective();
     injected();
+    reads();
+    room();
+    options();
     waits(false);
     waits(true);
     woken();

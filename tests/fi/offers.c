@@ -177,7 +177,8 @@ static void calls(void)
     struct fid_stx *stx;
     struct fid_eq *eq;
     struct fid_pep *pep;
-    void *ops;
+    fi_addr_t addr;
+    void *ops = NULL;
     pair_open(&pair, &wish);
     CHECK_EQUAL(fi_av_open(pair.a.domain, &av_attr, &av, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_scalable_ep(pair.a.domain, pair.a.info, &ep, NULL), -FI_ENOSYS);
@@ -194,6 +195,11 @@ static void calls(void)
     }
     CHECK_EQUAL(fi_tx_context(pair.a.ep, 0, pair.a.info->tx_attr, &ep, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_rx_context(pair.a.ep, 0, pair.a.info->rx_attr, &ep, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_ep_alias(pair.a.ep, &ep, FI_TRANSMIT), -FI_ENOSYS);
+    CHECK_EQUAL(fi_setname(&pair.a.ep->fid, &av_attr, sizeof(struct afi_name)), -FI_ENOSYS);
+    CHECK_EQUAL(fi_endpoint2(pair.a.domain, pair.a.info, &ep, FI_PEER, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_set_ops(&pair.a.domain->fid, "an interface", 0, ops, NULL), -FI_ENOSYS);
+    CHECK_EQUAL(fi_av_insertsvc(pair.a.av, "localhost", "7", &addr, 0, NULL), -FI_ENOSYS);
     CHECK_EQUAL(fi_close(&eq->fid), 0);
     pair_close(&pair);
 }

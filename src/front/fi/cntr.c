@@ -98,8 +98,14 @@ static int cntr_close(struct fid *fid)
     return 0;
 }
 
+/* A counter has no flags, but the commands are valid. */
 static int cntr_control(struct fid *fid, int command, void *arg)
 {
+    if (command == FI_SETOPSFLAG) return *(const uint64_t *)arg == 0 ? 0 : -FI_EBADFLAGS;
+    if (command == FI_GETOPSFLAG) {
+        *(uint64_t *)arg = 0;
+        return 0;
+    }
     return afi_wait_control(&AQI_OF(fid, struct afi_cntr, fid.fid)->wait, command, arg);
 }
 

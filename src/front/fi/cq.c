@@ -58,7 +58,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr_
 {
     struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
     afi_lock();
-    if (cq->count == 0) afi_progress();
+    if (cq->count == 0 || AQI_UNLIKELY(count == 0)) afi_progress();
     ssize_t got = cq_take(cq, buf, count, source);
     afi_unlock();
     return got;
@@ -94,7 +94,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count, fi_addr
 {
     struct afi_cq *cq = AQI_OF(fid, struct afi_cq, fid);
     uint64_t deadline = afi_deadline(timeout);
-    size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? (size_t)(uintptr_t)cond : 1;
+    size_t least = cq->cond == FI_CQ_COND_THRESHOLD ? aqi_max((size_t)(uintptr_t)cond, 1) : 1;
     ssize_t got = -FI_EAGAIN;
     if (!afi_wait_blocks(&cq->wait)) return -FI_ENOSYS;
     afi_lock();

@@ -141,17 +141,17 @@ static ssize_t ep_cancel(struct fid *fid, void *context)
 static int ep_getopt(struct fid *fid, int level, int name, void *value, size_t *len)
 {
     if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
-    if (*len < sizeof(size_t)) return -FI_ETOOSMALL;
-    *(size_t *)value = ep_rxq(fid)->least;
+    bool fits = *len >= sizeof(size_t);
     *len = sizeof(size_t);
-    return 0;
+    if (fits) *(size_t *)value = ep_rxq(fid)->least;
+    return fits ? 0 : -FI_ETOOSMALL;
 }
 
 static int ep_setopt(struct fid *fid, int level, int name, const void *value, size_t len)
 {
     if (level != FI_OPT_ENDPOINT || name != FI_OPT_MIN_MULTI_RECV) return -FI_ENOPROTOOPT;
     if (len < sizeof(size_t)) return -FI_EINVAL;
-    ep_rxq(fid)->least = *(const size_t *)value;
+    ep_rxq(fid)->least = aqi_max(*(const size_t *)value, 1); /* a full buffer is never kept */
     return 0;
 }
 
@@ -169,10 +169,25 @@ static int ep_no_rx_ctx(struct fid_ep *sep, int index, struct fi_rx_attr *attr, 
     return -FI_ENOSYS;
 }
 
-static ssize_t ep_size_left(struct fid_ep *ep)
+/* Any number of receives can be posted. */
+static ssize_t ep_rx_size_left(struct fid_ep *ep)
 {
     (void)ep;
     return AFI_SIZE;
+}
+
+/* To the peer whose queue is fullest. */
+static ssize_t ep_tx_size_left(struct fid_ep *fid)
+{
+    const struct afi_ep *ep = AQI_OF(fid, const struct afi_ep, fid);
+    size_t waiting = 0;
+    if (fid->fid.fclass != FI_CLASS_EP) return -FI_EINVAL;
+    afi_lock();
+    for (unsigned i = 0; i < AFI_PEERS; i++)
+        for (const struct aqi_node *at = ep->peers[i].next; at != &ep->peers[i]; at = at->next)
+            waiting = aqi_max(waiting, AQI_OF(at, const struct afi_peer, link)->waiting_count);
+    afi_unlock();
+    return AFI_QUEUED - (ssize_t)waiting;
 }
 
 static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
@@ -181,8 +196,8 @@ static struct fi_ops_ep ep_ops = {.size = sizeof(struct fi_ops_ep),
                                   .setopt = ep_setopt,
                                   .tx_ctx = ep_no_tx_ctx,
                                   .rx_ctx = ep_no_rx_ctx,
-                                  .rx_size_left = ep_size_left,
-                                  .tx_size_left = ep_size_left};
+                                  .rx_size_left = ep_rx_size_left,
+                                  .tx_size_left = ep_tx_size_left};
 
 /* --- names ----------------------------------------------------------------------------------- */
 
@@ -197,7 +212,7 @@ static int ep_getname(struct fid *fid, void *addr, size_t *addrlen)
     const struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid.fid);
     size_t room = *addrlen;
     *addrlen = sizeof(ep->name);
-    if (!ep->enabled) return -FI_EOPBADSTATE;
+    if (fid->fclass != FI_CLASS_EP || !ep->enabled) return -FI_EOPBADSTATE;
     if (addr != NULL) memcpy(addr, &ep->name, aqi_min(room, sizeof(ep->name)));
     return addr == NULL || room < sizeof(ep->name) ? -FI_ETOOSMALL : 0;
 }
@@ -342,8 +357,16 @@ static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 
 static int ep_srx_control(struct fid *fid, int command, void *arg)
 {
-    (void)fid, (void)arg;
-    return command == FI_ENABLE ? 0 : -FI_ENOSYS;
+    struct afi_rxq *rxq = &AQI_OF(fid, struct afi_srx, fid.fid)->rxq;
+    uint64_t *flags = arg;
+    if (command == FI_ENABLE) return 0;
+    if (command != FI_SETOPSFLAG && command != FI_GETOPSFLAG) return -FI_ENOSYS;
+    if ((*flags & (FI_TRANSMIT | FI_RECV)) != FI_RECV) return -FI_EINVAL;
+    afi_lock();
+    if (command == FI_SETOPSFLAG) rxq->flags = *flags & ~FI_RECV;
+    *flags = rxq->flags;
+    afi_unlock();
+    return 0;
 }
 
 static struct fi_ops ep_srx_fid_ops = {.size = sizeof(struct fi_ops),

@@ -55,7 +55,11 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf, uint6
     afi_lock();
     bool has = eq->events != NULL && eq->events->type == AFI_EQ_ERROR;
     if (has) {
-        memcpy(buf, eq->events->bytes, size);
+        struct fi_eq_err_entry entry;
+        memcpy(&entry, eq->events->bytes, sizeof(entry));
+        /* As with a completion queue. */
+        if (size == sizeof(entry) && buf->err_data_size != 0) entry.err_data = buf->err_data;
+        memcpy(buf, &entry, size);
         eq_drop_first(eq);
     }
     afi_unlock();
@@ -66,6 +70,7 @@ static ssize_t eq_write(struct fid_eq *fid, uint32_t type, const void *buf, size
                         uint64_t flags)
 {
     (void)flags;
+    if (type == AFI_EQ_ERROR) return -FI_EINVAL;
     afi_lock();
     int err = afi_eq_write(AQI_OF(fid, struct afi_eq, fid), type, buf, len);
     afi_unlock();
