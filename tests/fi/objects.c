@@ -153,6 +153,56 @@ static void options(void)
     pair_close(&pair);
 }
 
+/* A shared receive context may be bound to a queue and addresses; and it may outlive its endpoints.
+ * Without the capability, sources are ignored. */
+static void shared(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {.srx = true};
+    struct fi_av_attr attr = {0};
+    struct fid_ep *srx, *ep;
+    char name[64];
+    size_t len = sizeof(name);
+    fi_addr_t addr;
+    int got;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_close(&pair.a.ep->fid), 0);
+    CHECK_EQUAL(fi_close(&pair.a.av->fid), 0);
+    CHECK_EQUAL(fi_recv(pair.a.srx, &got, 4, NULL, 0, NULL), -FI_EINVAL);
+    CHECK_EQUAL(fi_av_open(pair.a.domain, &attr, &pair.a.av, NULL), 0);
+    CHECK_EQUAL(fi_endpoint(pair.a.domain, pair.a.info, &pair.a.ep, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(pair.a.ep, &pair.a.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(pair.a.ep, &pair.a.rx->fid, FI_RECV), 0);
+    CHECK_EQUAL(fi_ep_bind(pair.a.ep, &pair.a.srx->fid, 0), 0);
+    CHECK_EQUAL(fi_enable(pair.a.ep), 0);
+    CHECK_EQUAL(fi_getname(&pair.b.ep->fid, name, &len), 0);
+    CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
+    PAIR_CALL(&pair, fi_recv(pair.a.srx, &got, 4, NULL, addr, &got));
+    /* Another endpoint takes over when one is closed. */
+    CHECK_EQUAL(fi_endpoint(pair.a.domain, pair.a.info, &ep, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair.a.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair.a.tx->fid, FI_RECV), 0);
+    CHECK_EQUAL(fi_ep_bind(ep, &pair.a.srx->fid, 0), 0);
+    CHECK_EQUAL(fi_enable(ep), 0);
+    CHECK_EQUAL(fi_close(&pair.a.ep->fid), 0);
+    pair.a.ep = ep;
+    CHECK_EQUAL(fi_cancel(&pair.a.srx->fid, &got), 0);
+    CHECK_EQUAL(pair_error(&pair, pair.a.tx).err, FI_ECANCELED);
+
+    struct fi_rx_attr rx_attr = *pair.a.info->rx_attr;
+    rx_attr.caps &= ~FI_DIRECTED_RECV;
+    CHECK_EQUAL(fi_srx_context(pair.a.domain, &rx_attr, &srx, NULL), 0);
+    CHECK_EQUAL(fi_ep_bind(srx, &pair.a.rx->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(srx, &pair.a.tx->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_ep_bind(srx, &pair.a.av->fid, 0), 0);
+    CHECK_EQUAL(fi_ep_bind(srx, &pair.a.av->fid, 0), -FI_EINVAL);
+    CHECK_EQUAL(fi_recv(srx, &got, 4, NULL, 12345, &got), 0);
+    CHECK_EQUAL(fi_cancel(&srx->fid, &got), 0);
+    CHECK_EQUAL(pair_error(&pair, pair.a.rx).err, FI_ECANCELED);
+    CHECK_EQUAL(fi_close(&srx->fid), 0);
+    pair_close(&pair);
+}
+
 static double seconds(void)
 {
     struct timespec now;
@@ -525,6 +575,7 @@ int main(void)
     reads();
     room();
     options();
+    shared();
     waits(false);
     waits(true);
     woken();

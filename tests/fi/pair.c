@@ -56,7 +56,6 @@ void side_open(struct side *side, const struct pair_wish *wish)
     side->in = side->ep;
     if (wish->srx) {
         CHECK_EQUAL(fi_srx_context(side->domain, side->info->rx_attr, &side->srx, NULL), 0);
-        CHECK_EQUAL(fi_ep_bind(side->srx, &side->rx->fid, 0), 0);
         CHECK_EQUAL(fi_ep_bind(side->ep, &side->srx->fid, 0), 0);
         side->in = side->srx;
     }

@@ -85,9 +85,9 @@ static int ep_enable(struct afi_ep *ep)
 {
     if (ep->enabled) return 0;
     if (ep->av == NULL) return -FI_ENOAV;
-    if (ep->srx != NULL && ep->srx->av == NULL) ep->srx->av = ep->av;
     int err = afi_peer_listen(ep);
     ep->enabled = err == 0;
+    if (err == 0 && ep->srx != NULL && ep->srx->ep == NULL) ep->srx->ep = ep;
     return err;
 }
 
@@ -129,10 +129,10 @@ static struct afi_rxq *ep_rxq(struct fid *fid)
 
 static ssize_t ep_cancel(struct fid *fid, void *context)
 {
-    struct afi_cq *cq = fid->fclass == FI_CLASS_SRX_CTX
-                            ? AQI_OF(fid, struct afi_srx, fid.fid)->cq
-                            : afi_rx_cq(AQI_OF(fid, struct afi_ep, fid.fid));
     afi_lock();
+    struct afi_cq *cq = fid->fclass == FI_CLASS_SRX_CTX
+                            ? afi_srx_cq(AQI_OF(fid, struct afi_srx, fid.fid))
+                            : afi_rx_cq(AQI_OF(fid, struct afi_ep, fid.fid));
     int err = afi_rxq_cancel(ep_rxq(fid), cq, context);
     afi_unlock();
     return err;
@@ -259,13 +259,24 @@ static struct fi_ops_cm ep_cm_ops = {.size = sizeof(struct fi_ops_cm),
 
 /* --- endpoints ------------------------------------------------------------------------------- */
 
+static void ep_leave_srx(struct afi_ep *ep)
+{
+    struct afi_srx *srx = ep->srx;
+    srx->users--;
+    if (srx->ep == ep) srx->ep = NULL;
+    for (struct aqi_node *at = afi.eps.next; at != &afi.eps && srx->ep == NULL; at = at->next) {
+        struct afi_ep *other = AQI_OF(at, struct afi_ep, link);
+        if (other != ep && other->srx == srx && other->enabled) srx->ep = other;
+    }
+}
+
 static void ep_unbind(struct afi_ep *ep)
 {
     if (ep->tx_cq != NULL) ep->tx_cq->users--;
     if (ep->rx_cq != NULL) ep->rx_cq->users--;
     if (ep->av != NULL) ep->av->users--;
     if (ep->eq != NULL) ep->eq->users--;
-    if (ep->srx != NULL) ep->srx->users--;
+    if (ep->srx != NULL) ep_leave_srx(ep);
     for (unsigned i = 0; i < AFI_COUNTS; i++)
         if (ep->cntr[i] != NULL) ep->cntr[i]->users--;
     ep->domain->users--;
@@ -332,6 +343,7 @@ static int ep_srx_close(struct fid *fid)
         afi_rxq_close(&srx->rxq);
         srx->domain->users--;
         if (srx->cq != NULL) srx->cq->users--;
+        if (srx->av != NULL) srx->av->users--;
     }
     afi_unlock();
     if (busy) return -FI_EBUSY;
@@ -342,15 +354,18 @@ static int ep_srx_close(struct fid *fid)
 static int ep_srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
     struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid.fid);
-    if (bfid->fclass == FI_CLASS_AV) {
-        srx->av = AQI_OF(bfid, struct afi_av, fid.fid);
-        return 0;
-    }
-    if (bfid->fclass != FI_CLASS_CQ || srx->cq != NULL) return -FI_EINVAL;
+    bool to_av = bfid->fclass == FI_CLASS_AV && srx->av == NULL;
+    bool to_cq = bfid->fclass == FI_CLASS_CQ && srx->cq == NULL;
+    if (!to_av && !to_cq) return -FI_EINVAL;
     afi_lock();
-    srx->cq = AQI_OF(bfid, struct afi_cq, fid.fid);
-    srx->cq->users++;
-    srx->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    if (to_av) {
+        srx->av = AQI_OF(bfid, struct afi_av, fid.fid);
+        srx->av->users++;
+    } else {
+        srx->cq = AQI_OF(bfid, struct afi_cq, fid.fid);
+        srx->cq->users++;
+        srx->selective = (flags & FI_SELECTIVE_COMPLETION) != 0;
+    }
     afi_unlock();
     return 0;
 }
@@ -386,7 +401,8 @@ int afi_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr, struct fid_
                 .cm = &ep_cm_ops,
                 .msg = &afi_msg_ops,
                 .tagged = &afi_tagged_ops},
-        .domain = AQI_OF(domain, struct afi_domain, fid)};
+        .domain = AQI_OF(domain, struct afi_domain, fid),
+        .directed = attr == NULL || attr->caps == 0 || (attr->caps & FI_DIRECTED_RECV) != 0};
     afi_rxq_init(&srx->rxq);
     srx->rxq.flags = attr != NULL ? attr->op_flags : 0;
     afi_lock();

@@ -195,9 +195,11 @@ struct afi_rxq {
 struct afi_srx {
     struct fid_ep fid;
     struct afi_domain *domain;
-    struct afi_cq *cq;
+    struct afi_cq *cq; /* its own, or NULL: those of the endpoints */
     bool selective;
-    struct afi_av *av;
+    bool directed;     /* receives may name their source */
+    struct afi_av *av; /* as `cq` */
+    struct afi_ep *ep; /* one of those that are enabled, or NULL */
     struct afi_rxq rxq;
     uint32_t users;
 };
@@ -269,6 +271,20 @@ struct afi_ep {
     struct afi_peer **peer_of; /* by fi_addr_t in `av`, or NULL */
     size_t peer_of_room;
 };
+
+/* Where a receive is reported whose endpoint is not known. */
+static inline struct afi_cq *afi_srx_cq(const struct afi_srx *srx)
+{
+    return srx->cq == NULL && srx->ep != NULL ? srx->ep->rx_cq : srx->cq;
+}
+static inline bool afi_srx_is_selective(const struct afi_srx *srx)
+{
+    return srx->cq == NULL && srx->ep != NULL ? srx->ep->rx_selective : srx->selective;
+}
+static inline struct afi_av *afi_srx_av(const struct afi_srx *srx)
+{
+    return srx->av == NULL && srx->ep != NULL ? srx->ep->av : srx->av;
+}
 
 enum afi_state {
     AFI_IDLE,

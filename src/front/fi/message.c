@@ -153,9 +153,10 @@ static ssize_t message_receive_at(struct fid_ep *fid, struct afi_receive_request
     if (fid->fid.fclass == FI_CLASS_SRX_CTX) {
         struct afi_srx *srx = AQI_OF(fid, struct afi_srx, fid);
         rxq = &srx->rxq;
-        av = srx->av;
-        request->cq = srx->cq;
-        selective = srx->selective;
+        av = afi_srx_av(srx);
+        request->cq = afi_srx_cq(srx);
+        selective = afi_srx_is_selective(srx);
+        if (!srx->directed) addr = FI_ADDR_UNSPEC;
     } else {
         struct afi_ep *ep = AQI_OF(fid, struct afi_ep, fid);
         if (!ep->enabled || ep->srx != NULL) return -FI_EOPBADSTATE;
