@@ -96,6 +96,24 @@ static void raw_keys(struct pair *pair)
     CHECK_EQUAL(fi_mr_unmap_key(pair->a.domain, mapped), 0);
 }
 
+/* A registration is of one piece. */
+static void registered(struct pair *pair)
+{
+    struct iovec iov[2] = {{.iov_base = target, .iov_len = 8}, {.iov_base = target, .iov_len = 8}};
+    struct fi_mr_attr attr = {.mr_iov = iov, .iov_count = 1, .access = FI_REMOTE_READ};
+    struct fid_mr *own;
+    CHECK_EQUAL(fi_mr_regv(pair->b.domain, iov, 1, FI_REMOTE_READ, 0, 7, 0, &own, NULL), 0);
+    CHECK_EQUAL(fi_close(&own->fid), 0);
+    CHECK_EQUAL(fi_mr_regv(pair->b.domain, iov, 2, FI_REMOTE_READ, 0, 7, 0, &own, NULL),
+                -FI_EINVAL);
+    attr.context = pair;
+    CHECK_EQUAL(fi_mr_regattr(pair->b.domain, &attr, 0, &own), 0);
+    CHECK(own->fid.context == pair);
+    CHECK_EQUAL(fi_close(&own->fid), 0);
+    attr.offset = 1; /* is reserved */
+    CHECK_EQUAL(fi_mr_regattr(pair->b.domain, &attr, 0, &own), -FI_EINVAL);
+}
+
 static void pieces(struct pair *pair)
 {
     struct iovec iov[8];
@@ -194,6 +212,23 @@ static void fetch(struct pair *pair, enum fi_datatype type, enum fi_op op, const
     (void)pair_next(pair, pair->a.tx, NULL);
 }
 
+/* The calls of an endpoint and of its domain agree. */
+static void check_valid(struct pair *pair, enum fi_datatype type, enum fi_op op)
+{
+    struct fi_atomic_attr attr = {.count = 0};
+    size_t count = 0;
+    int err = fi_query_atomic(pair->a.domain, type, op, &attr, 0);
+    CHECK_EQUAL(fi_atomicvalid(pair->a.ep, type, op, &count), err);
+    if (err == 0) CHECK_EQUAL(count, attr.count);
+    err = fi_query_atomic(pair->a.domain, type, op, &attr, FI_FETCH_ATOMIC);
+    CHECK_EQUAL(fi_fetch_atomicvalid(pair->a.ep, type, op, &count), err);
+    if (err == 0) CHECK_EQUAL(count, attr.count);
+    err = fi_query_atomic(pair->a.domain, type, op, &attr, FI_COMPARE_ATOMIC);
+    CHECK_EQUAL(fi_compare_atomicvalid(pair->a.ep, type, op, &count), err);
+    if (err == 0) CHECK_EQUAL(count, attr.count);
+    CHECK_EQUAL(fi_query_atomic(pair->a.domain, type, op, &attr, FI_TAGGED), -FI_EOPNOTSUPP);
+}
+
 /* The operations of a type on the values 12, 10 and 12. */
 #define TYPE_TEST(name, type, datatype, ordered, bits)                                             \
     static void atomic_##name(struct pair *pair)                                                   \
@@ -227,6 +262,7 @@ static void fetch(struct pair *pair, enum fi_datatype type, enum fi_op op, const
             uint64_t kind = rows[i].compares ? FI_COMPARE_ATOMIC : FI_FETCH_ATOMIC;                \
             int err = fi_query_atomic(pair->a.domain, datatype, rows[i].op, &attr, kind);          \
             CHECK_EQUAL(err, rows[i].here ? 0 : -FI_EOPNOTSUPP);                                   \
+            check_valid(pair, datatype, rows[i].op);                                               \
             if (!rows[i].here) continue;                                                           \
             CHECK_EQUAL(attr.size, sizeof(type));                                                  \
             memcpy(target, &a, sizeof(a));                                                         \
@@ -334,6 +370,7 @@ int main(int argc, char **argv)
     writes_and_reads(&pair);
     counted(&pair);
     raw_keys(&pair);
+    registered(&pair);
     pieces(&pair);
     refused(&pair);
     rights(&pair);

@@ -6,6 +6,7 @@
 #include "front/fi/fi.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -200,6 +201,94 @@ static void shared(void)
     CHECK_EQUAL(fi_cancel(&srx->fid, &got), 0);
     CHECK_EQUAL(pair_error(&pair, pair.a.rx).err, FI_ECANCELED);
     CHECK_EQUAL(fi_close(&srx->fid), 0);
+    pair_close(&pair);
+}
+
+static void *fail_later(void *cntr)
+{
+    CHECK_EQUAL(fi_cntr_adderr(cntr, 2), 0);
+    return NULL;
+}
+
+/* A counter of the program's own: what it reads, and when waits for it end. */
+static void counters(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_UNSPEC};
+    struct fid_cntr *cntr;
+    pthread_t thread;
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_cntr_open(pair.a.domain, &attr, &cntr, NULL), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 0, 0), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 1, 0), -FI_ETIMEDOUT);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 1, 1), -FI_ETIMEDOUT);
+    CHECK_EQUAL(fi_cntr_set(cntr, 5), 0);
+    CHECK_EQUAL(fi_cntr_add(cntr, 2), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 7, 0), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 7, -1), 0);
+    CHECK_EQUAL(fi_cntr_read(cntr), 7);
+    CHECK_EQUAL(fi_cntr_seterr(cntr, 3), 0);
+    CHECK_EQUAL(fi_cntr_wait(cntr, 8, 0), -FI_ETIMEDOUT); /* only a change ends it */
+    CHECK_EQUAL(pthread_create(&thread, NULL, fail_later, cntr), 0);
+    while (fi_cntr_readerr(cntr) != 5)
+        CHECK(fi_cntr_wait(cntr, 8, 1) != 0);
+    CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    CHECK_EQUAL(fi_close(&cntr->fid), 0);
+    pair_close(&pair);
+}
+
+/* Events of the program's own, of any type and size, are read in the order of writing. */
+static void own_events(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_UNSPEC, .flags = FI_WRITE};
+    struct fid_eq *eq;
+    char sent[1000], got[1000];
+    uint32_t type;
+    pattern_fill(sent, sizeof(sent), 1);
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_eq_open(pair.a.fabric, &attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_eq_sread(eq, &type, got, sizeof(got), 1, 0), -FI_EAGAIN);
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK_EQUAL(fi_eq_write(eq, 1000 + i, sent, i * 500, 0), i * 500);
+    for (uint32_t i = 0; i < 3; i++) {
+        if (i != 0) CHECK_EQUAL(fi_eq_read(eq, &type, got, 499, 0), -FI_ETOOSMALL);
+        CHECK_EQUAL(fi_eq_read(eq, &type, got, sizeof(got), FI_PEEK), i * 500);
+        CHECK_EQUAL(fi_eq_sread(eq, &type, got, sizeof(got), -1, 0), i * 500);
+        CHECK_EQUAL(type, 1000 + i);
+        pattern_check(got, i * 500, 1);
+    }
+    CHECK_EQUAL(fi_eq_read(eq, &type, got, sizeof(got), 0), -FI_EAGAIN);
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    pair_close(&pair);
+}
+
+/* The address behind a number, and its text, in whatever room there is. */
+static void lookups(void)
+{
+    struct pair pair;
+    struct pair_wish wish = {0};
+    char name[64], found[64], text[200], part[200];
+    size_t len = sizeof(name);
+    pair_open(&pair, &wish);
+    CHECK_EQUAL(fi_getname(&pair.b.ep->fid, name, &len), 0);
+    CHECK_EQUAL(fi_av_lookup(pair.a.av, pair.a.other, found, &len), 0);
+    CHECK_EQUAL(len, sizeof(name));
+    CHECK(memcmp(found, name, len) == 0);
+    memset(found, 0, sizeof(found));
+    len = 8;
+    CHECK_EQUAL(fi_av_lookup(pair.a.av, pair.a.other, found, &len), 0);
+    CHECK_EQUAL(len, sizeof(name));
+    CHECK(memcmp(found, name, 8) == 0 && found[8] == 0);
+    CHECK_EQUAL(fi_av_lookup(pair.a.av, 17, found, &len), -FI_EINVAL);
+    size_t room = sizeof(text), needed = 5;
+    CHECK(fi_av_straddr(pair.a.av, name, text, &room) == text);
+    CHECK(fi_av_straddr(pair.a.av, name, part, &needed) == part);
+    CHECK_EQUAL(room, strlen(text) + 1);
+    CHECK_EQUAL(needed, room);
+    CHECK(strncmp(text, part, 4) == 0 && part[4] == 0);
     pair_close(&pair);
 }
 
@@ -576,6 +665,9 @@ int main(void)
     room();
     options();
     shared();
+    counters();
+    own_events();
+    lookups();
     waits(false);
     waits(true);
     woken();
