@@ -133,14 +133,15 @@ static struct fi_ops_poll poll_ops = {.size = sizeof(struct fi_ops_poll),
 
 /* --- opening --------------------------------------------------------------------------------- */
 
+/* The manual page has a set with members refuse this, but programs rely on its success. */
 static int poll_close(struct fid *fid)
 {
     struct afi_poll *poll = AQI_OF(fid, struct afi_poll, fid.fid);
     afi_lock();
-    bool busy = poll->count != 0;
-    if (!busy) poll->domain->users--;
+    while (poll->count != 0)
+        (void)poll_remove(poll, poll->members[0].fid);
+    poll->domain->users--;
     afi_unlock();
-    if (busy) return -FI_EBUSY;
     free(poll->members);
     free(poll);
     return 0;
