@@ -18,4 +18,10 @@ static inline void fuzz_require(int holds, const char *property)
     abort();
 }
 
+/* A library that the code under test loads, and has reported, is missing: skip the test. */
+static inline void fuzz_missing(void)
+{
+    exit(77);
+}
+
 #endif
