@@ -109,7 +109,7 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     if (st != AQ_OK) return st;
     st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);
     if (st != AQ_OK) return st;
-    if (params->ordered) st = aqi_order_create(&inner, &order);
+    if (params->ordered && (caps & AQI_CAP_ORDER) == 0) st = aqi_order_create(&inner, &order);
     if (st == AQ_OK)
         st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
                                 : transport->open(&inner, &open);

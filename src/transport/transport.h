@@ -180,6 +180,9 @@ enum aqi_caps {
     AQI_CAP_FILL = 1u << 9,        /* fill */
     AQI_CAP_CREDITS = 1u << 10,    /* requests in flight must be bounded, since receive buffers are
                                       posted: see credit_gate.h for the bounds */
+    AQI_CAP_ORDER = 1u << 11,      /* requests of a peer arrive in the order of sending, and replies
+                                      likewise, and each is delivered before the next one: needs
+                                      no layers/order.h */
     AQI_CAP_RENDEZVOUS = 1u << 12, /* rendezvous: connections of programs not started together */
     AQI_CAP_MEM_FD = 1u << 13,     /* mem_fd */
     AQI_CAP_PULL = 1u << 14,       /* pull */

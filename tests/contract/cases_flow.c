@@ -46,6 +46,15 @@ static void flow_on_request(struct ct_ep *ep, uint32_t source, const struct aqi_
     flow_mark(ep->user, (uint32_t)am->args[0]);
 }
 
+/* Of one sender, which numbers them from 0. */
+static void flow_on_flood(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
+{
+    const struct flow_state *state = ep->user;
+    if ((ep->tp->ops.caps & AQI_CAP_ORDER) != 0)
+        CT_EQUAL((uint32_t)am->args[0], atomic_load(&state->received));
+    flow_on_request(ep, source, am);
+}
+
 static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32_t nbytes,
                           void *buffer)
 {
@@ -76,7 +85,7 @@ static void flow_flood(struct ct_ep *ep, uint32_t nbytes)
 {
     struct flow_state state;
     flow_state_init(ep, &state, FLOW_LIMIT + 4096);
-    ep->handlers[REQUEST] = flow_on_request;
+    ep->handlers[REQUEST] = flow_on_flood;
     ct_meet(ep);
     unsigned char *buffer = malloc(nbytes + 1);
     CT_CHECK(buffer != NULL);

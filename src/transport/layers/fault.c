@@ -120,7 +120,7 @@ bool aqi_fault_wanted(void)
 
 unsigned aqi_fault_caps(unsigned caps)
 {
-    caps &= ~(unsigned)AQI_CAP_REST;                              /* faults are timed by polls */
+    caps &= ~(unsigned)(AQI_CAP_REST | AQI_CAP_ORDER); /* faults are timed by polls, and overtake */
     if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* never announced here */
     return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }

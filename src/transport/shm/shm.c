@@ -382,7 +382,7 @@ const struct aqi_transport aqi_shm_transport = {
     .doc = "processes of one host over shared memory",
     .caps = AQI_CAP_RESERVE | AQI_CAP_PUT | AQI_CAP_GET | AQI_CAP_ATOMIC | AQI_CAP_FILL |
             AQI_CAP_MAP | AQI_CAP_ALLOC | AQI_CAP_REG | AQI_CAP_WAIT_FD | AQI_CAP_MEM_FD |
-            AQI_CAP_RENDEZVOUS | AQI_CAP_PULL | AQI_CAP_REST,
+            AQI_CAP_RENDEZVOUS | AQI_CAP_PULL | AQI_CAP_REST | AQI_CAP_ORDER,
     .addr_max = SHM_ADDR,
     .key_max = SHM_KEY,
     .settings = &aqi_shm_settings,
