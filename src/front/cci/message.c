@@ -120,21 +120,21 @@ aq_status aqc_wire_open(void)
 /* --- sending --------------------------------------------------------------------------------- */
 
 /* A message or note with our counts has been sent. */
-static void message_told(struct aqc_conn *conn)
+static inline void message_told(struct aqc_conn *conn)
 {
     conn->told = conn->got;
     conn->told_freed = conn->freed;
     aqc.sent += conn->ep->device->kind != AQC_SM;
 }
 
-static bool message_has_credit(const struct aqc_conn *conn, uint32_t len)
+static inline bool message_has_credit(const struct aqc_conn *conn, uint32_t len)
 {
     return aqc_conn_is_group(conn) ||
            conn->units - conn->freed_there + message_units(len) <= AQC_WINDOW;
 }
 
-static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
-                             uint32_t len, const aq_arg *args)
+static AQI_INLINE aq_status message_put(struct aqc_conn *conn, const struct iovec *iov,
+                                        unsigned count, uint32_t len, const aq_arg *args)
 {
     aq_am_buffer buffer;
     if (count <= 1)
@@ -148,8 +148,8 @@ static aq_status message_put(struct aqc_conn *conn, const struct iovec *iov, uns
 }
 
 /* AQ_AGAIN: not now. */
-static aq_status message_send(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
-                              uint32_t len)
+static AQI_INLINE aq_status message_send(struct aqc_conn *conn, const struct iovec *iov,
+                                         unsigned count, uint32_t len)
 {
     const aq_arg args[MESSAGE_ARGS] = {(aq_arg)conn->got, (aq_arg)conn->freed};
     if (!message_has_credit(conn, len)) return AQ_AGAIN;
@@ -219,7 +219,7 @@ void aqc_conn_push(struct aqc_conn *conn)
 /* --- the calls ------------------------------------------------------------------------------- */
 
 /* Bytes of all pieces; if more than `most`, any number above it. */
-static size_t message_len(const struct iovec *iov, unsigned count, size_t most)
+static AQI_INLINE size_t message_len(const struct iovec *iov, unsigned count, size_t most)
 {
     size_t len = 0;
     for (unsigned i = 0; i < count && len <= most; i++)
@@ -228,7 +228,8 @@ static size_t message_len(const struct iovec *iov, unsigned count, size_t most)
 }
 
 /* The message has been sent: queue the report of its completion. */
-static int message_left(struct aqc_conn *conn, uint32_t seq, const void *context, int flags)
+static AQI_INLINE int message_left(struct aqc_conn *conn, uint32_t seq, const void *context,
+                                   int flags)
 {
     if ((flags & CCI_FLAG_SILENT) != 0) return CCI_SUCCESS;
     struct aqc_op *op = aqc_op_new(conn, AQC_SEND, context, flags);
@@ -266,8 +267,8 @@ static int message_failed(struct aqc_conn *conn, const void *context, int flags,
     return CCI_SUCCESS;
 }
 
-static int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned count, uint32_t len,
-                       const void *context, int flags)
+static AQI_INLINE int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned count,
+                                  uint32_t len, const void *context, int flags)
 {
     if (AQI_UNLIKELY(conn->broken != CCI_SUCCESS))
         return message_failed(conn, context, flags, conn->broken);
@@ -280,8 +281,8 @@ static int message_try(struct aqc_conn *conn, const struct iovec *iov, unsigned 
     return message_later(conn, iov, count, len, context, flags);
 }
 
-static int message_call(cci_connection_t *connection, const struct iovec *iov, unsigned count,
-                        const void *context, int flags)
+static AQI_INLINE int message_call(cci_connection_t *connection, const struct iovec *iov,
+                                   unsigned count, const void *context, int flags)
 {
     if (connection == NULL || connection->attribute == CCI_CONN_ATTR_UU_MC_RX) return CCI_EINVAL;
     size_t len = message_len(iov, count, connection->max_send_size);
