@@ -10,6 +10,8 @@
 struct core core;
 AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 _Thread_local bool core_thread_is_progress;
+/* Their state while the core is closed: they may make calls again once it is open. */
+static struct core_thread *thread_kept;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
@@ -31,6 +33,8 @@ static void thread_end(void *arg)
     aqi_spin_lock(&core.lock);
     for (struct core_thread *t = core.threads; t != NULL; t = t->next)
         if (t == thread) t->taken = false;
+    for (struct core_thread *t = thread_kept; t != NULL; t = t->next)
+        if (t == thread) t->taken = false;
     thread_count_threads();
     aqi_spin_unlock(&core.lock);
 }
@@ -48,12 +52,17 @@ static bool thread_idle(const struct core_thread *t)
            t->region == NULL;
 }
 
+static void thread_init(struct core_thread *t)
+{
+    core_set_init(&t->nbi);
+    aqi_pool_init(&t->ops, sizeof(struct aqi_op), 64, core.multi);
+}
+
 static struct core_thread *thread_new(void)
 {
     struct core_thread *t = calloc(1, sizeof(*t));
     if (t == NULL) return NULL;
-    core_set_init(&t->nbi);
-    aqi_pool_init(&t->ops, sizeof(struct aqi_op), 64, core.multi);
+    thread_init(t);
     t->number = core.threads != NULL ? core.threads->number + 1 : 0;
     t->next = core.threads;
     core.threads = t;
@@ -100,24 +109,24 @@ AQI_COLD struct core_thread *core_thread_attach(void)
 aq_status core_threads_open(void)
 {
     pthread_once(&key_once, thread_make_key);
+    core.threads = thread_kept;
+    thread_kept = NULL;
+    for (struct core_thread *t = core.threads; t != NULL; t = t->next)
+        thread_init(t);
     return AQ_OK;
 }
 
-/* The other threads make no more calls, so their pointers are never used again. */
 void core_threads_close(void)
 {
-    pthread_setspecific(at_thread_end, NULL);
-    core_thread_mine = NULL;
     aqi_spin_lock(&core.lock);
-    struct core_thread *t = core.threads;
+    thread_kept = core.threads;
     core.threads = NULL;
     aqi_spin_unlock(&core.lock);
-    while (t != NULL) {
-        struct core_thread *next = t->next;
+    for (struct core_thread *t = thread_kept, clean; t != NULL; t = t->next) {
+        clean = (struct core_thread){.next = t->next, .number = t->number, .taken = t->taken};
         aqi_pool_destroy(&t->ops);
         free(t->own[0]);
         free(t->own[1]);
-        free(t);
-        t = next;
+        *t = clean;
     }
 }
