@@ -70,7 +70,9 @@ static bool hello_plausible(const struct aqi_hello *hello)
         return false;
     if (hello->bell > 1 || hello->bell_bit >= AQI_BELL_BITS) return false;
     if ((hello->type == AQI_HELLO_REFUSE) != (hello->status < 0) || hello->status > 0) return false;
-    if (hello->traits == (AQI_HELLO_ORDERED | AQI_HELLO_UNRELIABLE)) return false;
+    bool ordered = (hello->traits & AQI_HELLO_ORDERED) != 0;
+    if (ordered && (hello->traits & AQI_HELLO_UNRELIABLE) != 0) return false;
+    if (!ordered && (hello->traits & AQI_HELLO_NUMBERED) != 0) return false;
     if (hello->memory && hello->segment_size == 0) return false;
     uint32_t lines = hello->max_medium / LINE;
     if ((hello->type == AQI_HELLO_CALL || hello->type == AQI_HELLO_ACCEPT) &&

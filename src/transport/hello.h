@@ -32,7 +32,8 @@ enum aqi_hello_type {
 /* Traits of a connection that its caller requests. */
 #define AQI_HELLO_ORDERED    0x1u
 #define AQI_HELLO_UNRELIABLE 0x2u
-#define AQI_HELLO_TRAITS     0x3u
+#define AQI_HELLO_NUMBERED   0x4u /* ordered by the order layer of both ends */
+#define AQI_HELLO_TRAITS     0x7u
 
 struct aqi_hello {
     uint16_t version; /* decode only */

@@ -126,6 +126,8 @@ static void test_senseless(void **state)
     REFUSED(hello.memory = 2);
     REFUSED(hello.traits = AQI_HELLO_TRAITS + 1);
     REFUSED(hello.traits = AQI_HELLO_ORDERED | AQI_HELLO_UNRELIABLE);
+    REFUSED(hello.traits = AQI_HELLO_NUMBERED);
+    REFUSED(hello.traits = AQI_HELLO_NUMBERED | AQI_HELLO_UNRELIABLE);
     REFUSED(hello.type = AQI_HELLO_ACCEPT; hello.traits = AQI_HELLO_ORDERED);
     REFUSED(hello.max_medium = 0);
     REFUSED(hello.max_medium = 448);

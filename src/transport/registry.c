@@ -95,6 +95,16 @@ static aq_status registry_check_contract(const struct aqi_transport *transport)
     return aqi_fail(AQ_ENOTSUP, "transport", "%s: addresses or keys are too long", transport->name);
 }
 
+static unsigned registry_caps(const struct aqi_transport *transport)
+{
+    return aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
+}
+
+bool aqi_tp_keeps_order(const struct aqi_transport *transport)
+{
+    return (registry_caps(transport) & AQI_CAP_ORDER) != 0;
+}
+
 aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp_params *params,
                       struct aqi_tp **tp)
 {
@@ -102,14 +112,14 @@ aq_status aqi_tp_open(const struct aqi_transport *transport, const struct aqi_tp
     struct aqi_fallback *fallback;
     struct aqi_order *order = NULL;
     struct aqi_tp *open;
-    unsigned caps = aqi_fault_wanted() ? aqi_fault_caps(transport->caps) : transport->caps;
+    unsigned caps = registry_caps(transport);
     if (transport->absent != NULL)
         return aqi_fail(AQ_ENOTSUP, transport->name, "%s", transport->absent);
     aq_status st = registry_check_contract(transport);
     if (st != AQ_OK) return st;
     st = aqi_fallback_create(params, (caps & AQI_CAP_CREDITS) != 0, &inner, &fallback);
     if (st != AQ_OK) return st;
-    if (params->ordered && (caps & AQI_CAP_ORDER) == 0) st = aqi_order_create(&inner, &order);
+    if (params->numbered) st = aqi_order_create(&inner, &order);
     if (st == AQ_OK)
         st = aqi_fault_wanted() ? aqi_fault_open(transport, &inner, &open)
                                 : transport->open(&inner, &open);

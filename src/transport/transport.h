@@ -288,7 +288,7 @@ struct aqi_tp_params {
     bool threads;    /* several threads call at once */
     bool on_demand;  /* segments may be too large to be registered: modes large, everything */
     bool stranger;   /* the peer may be another user: do not use our privileges on its word */
-    bool ordered;    /* layers/order.h; only for a transport of two ranks */
+    bool numbered;   /* by layers/order.h; only for a transport of two ranks */
     bool loose;      /* Short and Medium requests may get lost, and need not be acknowledged */
     uint8_t group;   /* AQI_CAP_GROUP: bits of enum aqi_group */
     uint8_t key[16]; /* the job's secret */
@@ -669,7 +669,7 @@ struct aqi_tp {
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
     struct aqi_fault *fault;      /* with AQ_FAULT */
-    struct aqi_order *order;      /* with params.ordered */
+    struct aqi_order *order;      /* with params.numbered */
 };
 
 /*
@@ -692,6 +692,8 @@ extern const struct aqi_transport *const aqi_transports[];
 extern _Thread_local unsigned aqi_tp_thread;
 
 const struct aqi_transport *aqi_transport_find(const char *name);
+/* Whether it has AQI_CAP_ORDER, also with the faults that AQ_FAULT asks for. */
+bool aqi_tp_keeps_order(const struct aqi_transport *transport);
 /* Remove the operations that these capabilities promise. */
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
 

@@ -155,6 +155,8 @@ extern struct conns conns;
         .fds = CORE_WAIT_SET_NONE, .queue = { &conns.queue, &conns.queue }                         \
     }
 
+/* Beside AQ_CONNECT_ORDERED, decided by the client: both ends number messages (layers/order.h). */
+#define CONN_NUMBERED 0x1u
 /* Of AQ_CONNECT_: the peer is a group. */
 #define CONN_GROUP (AQ_CONNECT_GROUP_SEND | AQ_CONNECT_GROUP_RECEIVE)
 

@@ -122,7 +122,8 @@ static const struct {
     unsigned flag;
     uint8_t trait;
 } conn_handshake_kinds[] = {{AQ_CONNECT_ORDERED, AQI_HELLO_ORDERED},
-                            {AQ_CONNECT_UNRELIABLE, AQI_HELLO_UNRELIABLE}};
+                            {AQ_CONNECT_UNRELIABLE, AQI_HELLO_UNRELIABLE},
+                            {CONN_NUMBERED, AQI_HELLO_NUMBERED}};
 
 static uint8_t conn_handshake_traits(unsigned flags)
 {

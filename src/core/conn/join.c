@@ -171,7 +171,9 @@ aq_status conn_open_tp(aq_connection *conn)
     params.size = params.local_size = 2;
     params.stranger = conn->client ? (conn->flags & AQ_CONNECT_ANYBODY) != 0
                                    : conn->peer_id.uid != (uint32_t)geteuid();
-    params.ordered = (conn->flags & AQ_CONNECT_ORDERED) != 0;
+    bool ordered = (conn->flags & AQ_CONNECT_ORDERED) != 0;
+    if (conn->client && ordered && !aqi_tp_keeps_order(transport)) conn->flags |= CONN_NUMBERED;
+    params.numbered = (conn->flags & CONN_NUMBERED) != 0;
     params.loose = (conn->flags & AQ_CONNECT_UNRELIABLE) != 0;
     params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
     params.like = conn->client ? NULL : conn->addr; /* it has made what both share */

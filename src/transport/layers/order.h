@@ -1,5 +1,5 @@
 /*
- * The order layer: between a transport and the fallback layer, with params.ordered. Messages are
+ * The order layer: between a transport and the fallback layer, with params.numbered. Messages are
  * numbered, and are passed on in the order in which they were sent, one after the other; requests
  * and replies are ordered separately. A Long takes its place when its header is sent, which is when
  * its payload has arrived. Internal messages (AQI_AM_INTERNAL) have no order. For transports of two

@@ -6,6 +6,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MESSAGES = 3000, SEGMENT = 1 << 16, REQUEST = 80, ANSWER, BYE };
@@ -13,6 +14,7 @@ enum { MESSAGES = 3000, SEGMENT = 1 << 16, REQUEST = 80, ANSWER, BYE };
 static _Atomic uint32_t requests, answers, overtaken, byes;
 static _Atomic int busy;
 static bool ordered;
+static void (*faulty)(uint32_t as); /* the role that has AQ_FAULT alone; NULL: none */
 
 static void took_place(_Atomic uint32_t *count, uint32_t number)
 {
@@ -60,9 +62,16 @@ static void *poll_too(void *unused)
     return unused;
 }
 
+/* Whether messages are numbered must not depend on the faults of one end. */
+static void set_fault(void (*role)(uint32_t as))
+{
+    if (role == faulty) CHECK_EQUAL(setenv("AQ_FAULT", "late=5", 1), 0);
+}
+
 static void server(uint32_t as)
 {
     pthread_t thread;
+    set_fault(server);
     ordered = as != 0;
     open_and_register(ordered ? AQ_THREAD_MULTIPLE : AQ_THREAD_SINGLE);
     aq_listener *listener = listen_here();
@@ -117,6 +126,7 @@ static void send_one(aq_team *team, uint32_t i)
 static void client(uint32_t as)
 {
     aq_connection_info info;
+    set_fault(client);
     ordered = as != 0;
     open_and_register(AQ_THREAD_SINGLE);
     aq_connection *conn = connect_with(ordered ? AQ_CONNECT_ORDERED : 0, NULL);
@@ -144,6 +154,13 @@ int main(int argc, char **argv)
 {
     run("in order", 1);
     CHECK_EQUAL(play->flag[0] + play->flag[1], 0);
+    if (getenv("AQ_FAULT") == NULL) {
+        faulty = server;
+        run("in order, with faults at the server", 1);
+        faulty = client;
+        run("in order, with faults at the client", 1);
+        faulty = NULL;
+    }
     run("in any order", 0);
     if (argc > 1 && strcmp(argv[1], "reorders") == 0)
         CHECK(play->flag[0] + play->flag[1] != 0); /* or this test could not fail */
