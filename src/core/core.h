@@ -29,6 +29,8 @@ struct aqi_core_boot {
 struct aqi_core_params {
     struct aqi_core_boot boot;
     aq_thread_mode thread_mode;
+    bool
+        turns; /* with AQ_THREAD_SERIALIZED: one thread may sleep on aq_wait_fd while others call */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;

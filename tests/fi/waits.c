@@ -426,6 +426,91 @@ static void refusals(void)
     pair_close(&pair);
 }
 
+/* --- other threads --------------------------------------------------------------------------- */
+
+static struct {
+    struct pair pair;
+    int fd, got;
+    atomic_int sleeps, woke;
+} other;
+
+/* Sleep until one message has come. */
+static void *sleep_for_one(void *unused)
+{
+    struct fi_cq_tagged_entry entry;
+    struct fid *fid = &other.pair.b.rx->fid;
+    struct pollfd wait = {.fd = other.fd, .events = POLLIN};
+    while (fi_cq_read(other.pair.b.rx, &entry, 1) != 1) {
+        if (fi_trywait(other.pair.b.fabric, &fid, 1) != 0) continue;
+        atomic_fetch_add(&other.sleeps, 1);
+        CHECK_EQUAL(poll(&wait, 1, LONG_MS), 1);
+    }
+    atomic_store(&other.woke, 1);
+    return unused;
+}
+
+/* A message taken by this thread ends the sleep of another one, which then prepares again. */
+static void another_polls(void)
+{
+    enum { TURNS = 20 };
+    struct pair_wish wish = {.wait = FI_WAIT_FD};
+    struct fi_cq_tagged_entry entry;
+    int mine;
+    pair_open(&other.pair, &wish);
+    CHECK_EQUAL(fi_control(&other.pair.b.rx->fid, FI_GETWAIT, &other.fd), 0);
+    for (unsigned i = 0; i < TURNS; i++) {
+        pthread_t thread;
+        post(&other.pair, &other.got);
+        atomic_store(&other.sleeps, 0);
+        atomic_store(&other.woke, 0);
+        CHECK_EQUAL(pthread_create(&thread, NULL, sleep_for_one, NULL), 0);
+        while (atomic_load(&other.sleeps) == 0)
+            sched_yield();
+        CHECK_EQUAL(fi_recv(other.pair.a.ep, &mine, sizeof(mine), NULL, FI_ADDR_UNSPEC, NULL), 0);
+        PAIR_CALL(&other.pair, fi_inject(other.pair.b.ep, &mine, sizeof(mine), other.pair.b.other));
+        while (fi_cq_read(other.pair.a.rx, &entry, 1) != 1)
+            sched_yield();
+        send_one(&other.pair);
+        while (atomic_load(&other.woke) == 0) /* no call of ours */
+            sched_yield();
+        CHECK_EQUAL(pthread_join(thread, NULL), 0);
+    }
+    pair_close(&other.pair);
+}
+
+/* The thread of a condition outlives the library, which is closed with the last domain. */
+static void opened_again(void)
+{
+    struct pair_wish wish = {0};
+    struct fi_eq_attr attr = {.wait_obj = FI_WAIT_MUTEX_COND};
+    struct fi_info *info;
+    struct fid_fabric *fabric;
+    struct fid_domain *domain;
+    struct fi_mutex_cond condition;
+    struct fid_eq *eq;
+    CHECK_EQUAL(pair_find(&wish, &info), 0);
+    CHECK_EQUAL(fi_prov_ini()->fabric(info->fabric_attr, &fabric, NULL), 0);
+    CHECK_EQUAL(fi_eq_open(fabric, &attr, &eq, NULL), 0);
+    CHECK_EQUAL(fi_control(&eq->fid, FI_GETWAIT, &condition), 0);
+    struct fid *fid = &eq->fid;
+    for (unsigned i = 0; i < 3; i++) {
+        CHECK_EQUAL(fi_domain(fabric, info, &domain, NULL), 0);
+        while (fi_trywait(fabric, &fid, 1) == -FI_EAGAIN)
+            sched_yield();
+        uint32_t rounds = 0; /* until that thread has made progress */
+        for (uint32_t first = UINT32_MAX; rounds == 0; sched_yield()) {
+            afi_lock();
+            if (first == UINT32_MAX) first = afi.rounds;
+            rounds = afi.rounds - first;
+            afi_unlock();
+        }
+        CHECK_EQUAL(fi_close(&domain->fid), 0);
+    }
+    CHECK_EQUAL(fi_close(&eq->fid), 0);
+    CHECK_EQUAL(fi_close(&fabric->fid), 0);
+    fi_freeinfo(info);
+}
+
 int main(void)
 {
     yields();
@@ -435,6 +520,8 @@ int main(void)
         events(objects[i]);
     }
     refusals();
+    another_polls();
+    opened_again();
     puts("ok");
     return 0;
 }

@@ -101,7 +101,7 @@ void conn_activate(aq_connection *conn)
         atomic_store_explicit(&conn->last, active_round(), memory_order_relaxed);
         active_put(count, conn->slot);
         atomic_store_explicit(&conns.active_count, count + 1, memory_order_release);
-        if (AQI_UNLIKELY(core.multi)) conn_wait_disarmed();
+        if (AQI_UNLIKELY(core.wakes)) conn_wait_disarmed();
     }
     aqi_spin_unlock(&conns.active_lock);
 }
@@ -267,6 +267,24 @@ static bool active_delivered(aq_connection *conn)
     return all;
 }
 
+/* Whether this thread is the only one that polls it. */
+static bool active_alone(const aq_connection *conn)
+{
+    return !core.multi || atomic_load(&conns.slots[conn->slot].users) == 1;
+}
+
+/*
+ * After a round that brought nothing: whether nothing is left either, though other threads make
+ * progress, too. They may still be running handlers of messages that they have taken, or have kept
+ * us from taking more. Those that are not alone are turned away first: if all of them waited to
+ * find out, none would be.
+ */
+static bool active_is_idle(aq_connection *conn)
+{
+    bool shows = conn->may_rest || (conn->tp->ops.caps & AQI_CAP_WAIT_FD) != 0;
+    return active_alone(conn) && (!shows || active_delivered(conn)) && active_alone(conn);
+}
+
 void conn_finish_delivered(void)
 {
     for (uint32_t i = 0; i < active_count(); i++) {
@@ -274,7 +292,7 @@ void conn_finish_delivered(void)
         aq_connection *conn = active_enter(slot);
         if (conn == NULL) continue;
         if (conn_state(conn) == AQ_CONNECTION_OPEN && atomic_load(&conn->ending) != 0 &&
-            active_delivered(conn))
+            active_delivered(conn) && active_alone(conn))
             active_finish(conn);
         active_leave(slot);
     }
@@ -328,7 +346,8 @@ static inline unsigned active_poll_one(aq_connection *conn, bool by_words,
     } else if (mode == AQI_PROGRESS_ALL) {
         if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
             active_look_closely(conn);
-        if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)))
+        if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)) &&
+            (!core.multi || active_is_idle(conn)))
             active_finish(conn);
     }
     return got;

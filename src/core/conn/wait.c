@@ -79,7 +79,7 @@ static bool conn_wait_take_wakes(bool kicks)
     }
     if (bell) conn_wait_disarm_bells();
     /* The sleep of another thread that these were to end may not have begun, or go on. */
-    if (core.multi && !kicks && disarmed) conn_wait_disarmed();
+    if (core.wakes && !kicks && disarmed) conn_wait_disarmed();
     return messages;
 }
 

@@ -322,6 +322,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
     core.owner = core_thread_id();
     core.progress_thread = aqi_core_config.progress_thread != 0;
     core.multi = params->thread_mode == AQ_THREAD_MULTIPLE || core.progress_thread;
+    core.wakes = core.multi || params->turns;
     struct aqi_comp none = {.shared = core.multi};
     core.nothing = (struct core_set){none, none, none, none};
     atomic_store(&aqi_tp_pending, core.progress_thread); /* if set, every poll is a full round */

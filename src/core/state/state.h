@@ -131,6 +131,8 @@ struct core {
     aq_thread_mode thread_mode;
     int owner;  /* kernel id of the thread that called aq_init */
     bool multi; /* several threads make calls: AQ_THREAD_MULTIPLE, or the progress thread */
+    bool
+        wakes; /* a thread may sleep on aq_wait_fd while others make progress: `multi`, or params */
     bool progress_thread;
     atomic_bool lost_news; /* a death or news of the job, which the program's threads must handle */
     _Atomic uint64_t polls;  /* the program's rounds of progress; counted only if progress_thread */

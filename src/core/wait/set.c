@@ -19,8 +19,9 @@
 static struct {
     struct aqi_spin lock;
     struct core_wait_set fds; /* a thread that sleeps on it looks again when kicked */
-    atomic_bool prepared;     /* a thread sleeps on it, or is about to */
 } set = {.fds = CORE_WAIT_SET_NONE};
+
+atomic_bool core_set_prepared;
 
 bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag)
 {
@@ -61,7 +62,7 @@ void core_wait_set_close(struct core_wait_set *fds)
 void core_set_close(void)
 {
     core_wait_set_close(&set.fds);
-    atomic_store(&set.prepared, false);
+    atomic_store(&core_set_prepared, false);
 }
 
 void core_set_disarmed(void)
@@ -70,7 +71,8 @@ void core_set_disarmed(void)
      * Either aq_wait_prepare sees the activity, or the thread that reports it sees the coming
      * sleep.
      */
-    if (atomic_load(&set.prepared) && atomic_exchange(&set.prepared, false)) aqi_kick(set.fds.kick);
+    if (core.wakes && atomic_load(&core_set_prepared) && atomic_exchange(&core_set_prepared, false))
+        aqi_kick(set.fds.kick);
 }
 
 static aq_status set_make(void)
@@ -126,7 +128,7 @@ aq_status aq_wait_prepare(void)
     (void)aqi_kick_take(set.fds.kick);
     (void)aqi_kick_take(set.fds.timer);
     /* First, so that a thread that disarms any of the following kicks us. */
-    atomic_store(&set.prepared, true);
+    atomic_store(&core_set_prepared, true);
     set_attend_to_job();
     /* The program may not have seen what another thread has taken since this one last asked. */
     static _Thread_local uint32_t seen;

@@ -29,8 +29,11 @@ void core_source_add(const struct core_source *source);
 extern _Atomic uint32_t core_sources_busy; /* all of them together */
 static inline void core_source_count(_Atomic uint32_t *busy, uint32_t by)
 {
+    bool more = (int32_t)by > 0;
+    /* The total is never too small, so that a poll does not end before it comes to the source. */
+    if (more) aqi_count_on(&core_sources_busy, core.multi, by);
     aqi_count_on(busy, core.multi, by);
-    aqi_count_on(&core_sources_busy, core.multi, by);
+    if (!more) aqi_count_on(&core_sources_busy, core.multi, by);
 }
 void core_sources_reset(void);
 bool core_sources_before_sleep(struct core_sleep_plan *plan);
@@ -49,6 +52,7 @@ bool core_wait_set_add(const struct core_wait_set *fds, int fd, uint64_t tag); /
 aq_status core_wait_set_refused(void);                                         /* then, by errno */
 /* A thread has disarmed the transports: a thread that sleeps on aq_wait_fd looks again. */
 void core_set_disarmed(void);
+extern atomic_bool core_set_prepared; /* a thread sleeps on it, or is about to */
 void core_set_close(void);
 
 /* A wait begins: for observers of the job, and in the trace. */
@@ -89,7 +93,10 @@ void core_sleep_close(void);
 static inline void core_progressed(void)
 {
     aqi_count_on(&core_news, false, 1); /* two threads at once may count as one */
-    if (AQI_UNLIKELY(core.multi)) core_wake_waiters();
+    if (AQI_UNLIKELY(core.multi))
+        core_wake_waiters();
+    else if (AQI_UNLIKELY(atomic_load_explicit(&core_set_prepared, memory_order_relaxed)))
+        core_set_disarmed();
 }
 /*
  * A blocking call that was done by loads and stores. A program may wait by nothing else (for a lock

@@ -17,6 +17,7 @@ enum {
     LIBRARY_EVENTS = 64, /* rounds of progress between two looks for connection events */
     LIBRARY_NAP_MS = 10, /* longest sleep: another thread may write the completion meanwhile */
     LIBRARY_ROUND_MS = 200,
+    LIBRARY_AGAIN_MS = 1,
     LIBRARY_MS = 1000000, /* in ns */
     LIBRARY_SWEEP_NS = 100 * LIBRARY_MS,
     LIBRARY_MOST = 2048 /* connections, before those that are not used are closed */
@@ -187,15 +188,25 @@ static pthread_t library_thread;
 static unsigned library_thread_users;
 static atomic_bool library_thread_stops;
 
+/*
+ * While the program makes progress itself, the thread only looks now and then: if it slept on the
+ * descriptor, each message that the program takes would wake it.
+ */
 static void *library_run(void *arg)
 {
     struct pollfd fd = {.fd = afi.fd, .events = POLLIN};
+    uint32_t rounds = 0;
     (void)arg;
     while (!atomic_load(&library_thread_stops)) {
         afi_lock();
-        bool sleep = afi_settle();
+        bool alone = afi.rounds == rounds, sleep = false;
+        if (alone) sleep = afi_settle();
+        rounds = afi.rounds;
         afi_unlock();
-        if (sleep) (void)poll(&fd, 1, LIBRARY_ROUND_MS);
+        if (!alone)
+            (void)poll(NULL, 0, LIBRARY_AGAIN_MS);
+        else if (sleep)
+            (void)poll(&fd, 1, LIBRARY_ROUND_MS);
     }
     return NULL;
 }

@@ -5,6 +5,7 @@
 #include "harness.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,82 @@ static void client(uint32_t number)
     job_close();
 }
 
+/* --- the end ------------------------------------------------------------------------------- */
+
+enum { LAST = 5, LAST_INDEX = 90, STARTED = 0, CLOSED = 1 /* flags */ };
+static _Atomic uint32_t polls, handled;
+static atomic_bool ended;
+
+/* The first one runs until the other threads must have noticed the end. */
+static void on_last(aq_am *am)
+{
+    (void)am;
+    if (atomic_load(&handled) == 0) {
+        atomic_store(&play->flag[STARTED], 1);
+        role_await(CLOSED, 1);
+        uint32_t until = atomic_load(&polls) + 20000;
+        while (atomic_load(&polls) < until)
+            sched_yield();
+    }
+    CHECK(!atomic_load(&ended));
+    handled++;
+}
+
+static void *poll_on(void *unused)
+{
+    while (!atomic_load(&ended)) {
+        (void)aq_poll();
+        polls++;
+    }
+    return unused;
+}
+
+static void closing_server(uint32_t number)
+{
+    pthread_t threads[2];
+    aq_handler_entry table[] = {{.index = LAST_INDEX, .nargs = 0, .fn = on_last}};
+    (void)number;
+    role_open(AQ_THREAD_MULTIPLE, 0);
+    job_handlers(table, COUNT_OF(table));
+    aq_listener *listener = listen_here();
+    aq_connection *conn = accept_one(NULL);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        CHECK_EQUAL(pthread_create(&threads[i], NULL, poll_on, NULL), 0);
+    aq_connection_event event;
+    while (aq_connection_next_event(&event) != AQ_OK)
+        sched_yield();
+    CHECK_EQUAL(event.type, AQ_CONNECTION_CLOSED);
+    atomic_store(&ended, true);
+    CHECK_EQUAL(atomic_load(&handled), LAST);
+    for (size_t i = 0; i < COUNT_OF(threads); i++)
+        CHECK_EQUAL(pthread_join(threads[i], NULL), 0);
+    CHECK_OK(aq_connection_close(conn));
+    CHECK_OK(aq_listener_close(listener));
+    job_close();
+}
+
+static void closing_client(uint32_t number)
+{
+    (void)number;
+    role_open(AQ_THREAD_SINGLE, 0);
+    aq_connection *conn = connect_here(NULL);
+    for (int i = 0; i < LAST; i++)
+        CHECK_OK(aq_am_short(aq_connection_team(conn), 1, LAST_INDEX, AQ_NO_ARGS, 0));
+    role_poll_await(STARTED, 1);
+    CHECK_OK(aq_connection_close(conn));
+    atomic_store(&play->flag[CLOSED], 1);
+    job_close();
+}
+
+/* The end is reported after all handlers, whichever threads run them. */
+static void run_closing(void)
+{
+    play_begin("closing");
+    pid_t one = play_start(closing_server, 0), two = play_start(closing_client, 0);
+    play_ended(one);
+    play_ended(two);
+}
+
 int main(void)
 {
     pid_t clients[CLIENTS];
@@ -124,5 +201,6 @@ int main(void)
     for (int i = CLIENTS - 3; i < CLIENTS; i++)
         play_ended(clients[i]);
     play_ended(process);
+    run_closing();
     return 0;
 }
