@@ -51,7 +51,7 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
     }
     for (; slot != NULL && n < shm->layout.slots; slot = shm_peek(shm, rx), n++) {
         struct aqi_am am;
-        uint32_t line, lines = 0;
+        uint32_t line = 0, lines = 0;
         bool reply = ring == SHM_REPLIES;
         if (AQI_LIKELY(aqi_am_decode_here(slot->bytes, SHM_SLOT, shm->tp.limits.max_piece, &am,
                                           &line) == AQ_OK &&
