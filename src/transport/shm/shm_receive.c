@@ -26,8 +26,7 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
     if (line == SHM_INLINE) {
         size_t offset = aqi_am_payload_offset(am->nargs);
         am->payload = slot->bytes + offset;
-        if (offset + am->nbytes > AQI_CACHE_LINE)
-            __builtin_prefetch(slot->bytes + AQI_CACHE_LINE);
+        if (offset + am->nbytes > AQI_CACHE_LINE) __builtin_prefetch(slot->bytes + AQI_CACHE_LINE);
         return !aqi_am_has_payload(am->kind) || am->nbytes <= SHM_SLOT - offset;
     }
     *lines = (uint32_t)((am->nbytes + AQI_CACHE_LINE - 1) / AQI_CACHE_LINE);
