@@ -29,8 +29,7 @@ struct aqi_core_boot {
 struct aqi_core_params {
     struct aqi_core_boot boot;
     aq_thread_mode thread_mode;
-    bool
-        turns; /* with AQ_THREAD_SERIALIZED: one thread may sleep on aq_wait_fd while others call */
+    bool turns; /* AQ_THREAD_SERIALIZED: others may call while a thread sleeps on aq_wait_fd */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;
