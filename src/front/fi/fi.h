@@ -499,6 +499,10 @@ static inline fi_addr_t afi_av_addr_of(struct afi_av *av, const struct afi_ident
 /* cq.c, cntr.c, eq.c */
 int afi_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fid_cq **cq,
                 void *context);
+static inline bool afi_cq_has_news(const struct afi_cq *cq)
+{
+    return cq->count != 0 || cq->errors != NULL;
+}
 void afi_cq_grow(struct afi_cq *cq);
 /* No completion is ever lost: the queue grows if the program does not read it in time. */
 static inline void afi_cq_write(struct afi_cq *cq, const struct fi_cq_tagged_entry *entry,

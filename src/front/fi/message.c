@@ -58,8 +58,7 @@ static int message_fill(const struct message_send *send, struct afi_op *op)
 
 static uint8_t message_wire_flags(const struct message_send *send)
 {
-    return (uint8_t)((send->tagged ? AFI_TAGGED_FLAG : 0) |
-                     (message_has_data(send) ? AFI_DATA_FLAG : 0));
+    return afi_wire_flags(send->tagged, message_has_data(send));
 }
 
 /* It has left, and nothing remains of it but a completion. */
@@ -124,15 +123,9 @@ static AQI_INLINE ssize_t message_send_one(struct fid_ep *fid, const void *buf, 
         if (AQI_LIKELY(sent)) return 0;
     }
     const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
-    const struct message_send rest = {.iov = &iov,
-                                      .count = 1,
-                                      .addr = send.addr,
-                                      .tag = send.tag,
-                                      .data = send.data,
-                                      .flags = send.flags,
-                                      .tagged = send.tagged,
-                                      .silent = send.silent,
-                                      .context = send.context};
+    struct message_send rest = send;
+    rest.iov = &iov;
+    rest.count = 1;
     return message_send(fid, &rest);
 }
 

@@ -50,10 +50,8 @@ static size_t poll_find(const struct afi_poll *poll, const struct fid *fid)
 
 static bool poll_has_news(struct afi_poll_member *member)
 {
-    if (member->fid->fclass == FI_CLASS_CQ) {
-        const struct afi_cq *cq = AQI_OF(member->fid, const struct afi_cq, fid.fid);
-        return cq->count != 0 || cq->errors != NULL;
-    }
+    if (member->fid->fclass == FI_CLASS_CQ)
+        return afi_cq_has_news(AQI_OF(member->fid, const struct afi_cq, fid.fid));
     const struct afi_cntr *cntr = AQI_OF(member->fid, const struct afi_cntr, fid.fid);
     bool changed = cntr->value != member->value || cntr->errors != member->errors;
     member->value = cntr->value;

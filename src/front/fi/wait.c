@@ -49,10 +49,10 @@ static struct afi_wait *wait_of(struct fid *fid)
 /* Whether a queue or counter holds something that the program has not seen. */
 static bool wait_object_has_news(const struct fid *fid)
 {
-    const struct afi_cq *cq = AQI_OF(fid, const struct afi_cq, fid.fid);
     const struct afi_eq *eq = AQI_OF(fid, const struct afi_eq, fid.fid);
     const struct afi_cntr *cntr = AQI_OF(fid, const struct afi_cntr, fid.fid);
-    if (fid->fclass == FI_CLASS_CQ) return cq->count != 0 || cq->errors != NULL;
+    if (fid->fclass == FI_CLASS_CQ)
+        return afi_cq_has_news(AQI_OF(fid, const struct afi_cq, fid.fid));
     if (fid->fclass == FI_CLASS_EQ) return eq->events != NULL;
     return cntr->value != cntr->seen_value || cntr->errors != cntr->seen_errors;
 }

@@ -304,8 +304,7 @@ static aq_status wire_send_message(struct afi_op *op)
     struct afi_peer *peer = op->peer;
     struct iovec iov[2];
     struct afi_wire head = {.kind = AFI_MESSAGE, .tag = op->tag, .data = op->data, .len = op->len};
-    head.flags = (uint8_t)((op->tagged ? AFI_TAGGED_FLAG : 0) | (op->has_data ? AFI_DATA_FLAG : 0) |
-                           op->ack);
+    head.flags = (uint8_t)(afi_wire_flags(op->tagged, op->has_data) | op->ack);
     size_t cost = op->len + AFI_COST;
     aq_status st;
     if (wire_is_eager(peer, op->len)) {

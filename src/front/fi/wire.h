@@ -32,6 +32,11 @@ enum {
     AFI_REMOTE = 16
 };
 
+static inline uint8_t afi_wire_flags(bool tagged, bool has_data)
+{
+    return (uint8_t)((tagged ? AFI_TAGGED_FLAG : 0) | (has_data ? AFI_DATA_FLAG : 0));
+}
+
 struct afi_wire {
     uint8_t kind, flags;
     uint8_t count;  /* of places, at the target */
