@@ -240,6 +240,8 @@ struct dgram_env {
     bool told;        /* aqi_dgram_tell was called, here or elsewhere */
     bool timed;       /* `now` is current: this is progress or input */
     unsigned actives; /* peers that send us DATA */
+    uint32_t kept;    /* packets kept while no handler may run, */
+    size_t kept_size; /* and their bytes, as counted in `room` */
     struct dgram_peer *ready, **ready_end;
     struct dgram_slot *ops;
     uint32_t ops_size, ops_free; /* ops_free: the first free slot; ops_size: none */

@@ -28,7 +28,7 @@ struct aqi_dgram {
     unsigned conns;
     uint32_t own, busy; /* connections with something of ours outstanding; with anything */
     struct dgram_kept *kept, **kept_end;
-    uint32_t kept_count, wanting;
+    uint32_t wanting;
     uint64_t turns;
     struct dgram_park park;
     struct aqi_pool incoming_pool;

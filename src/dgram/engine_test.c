@@ -78,6 +78,35 @@ static void test_computes(void **state)
     end();
 }
 
+/*
+ * A handler that waits for room in its reply lets requests pile up: the sender slows down, and none
+ * is dropped. Afterwards it is fast again.
+ */
+static void test_handler_waits(void **state)
+{
+    enum { FOR = 500000 /* ns */, SIZE = 20000, ENOUGH = 500 };
+    (void)state;
+    begin(0, false);
+    struct node *here = &world.node[0], *there = &world.node[1];
+    unsigned sent = 0;
+    for (unsigned waits = 2; waits-- > 0;) {
+        world.replies_only = waits == 1;
+        for (uint64_t until = world.now + FOR; world.now < until;) {
+            if (send_one(here, SIZE, sent) == AQ_OK)
+                sent++;
+            else
+                step(until);
+        }
+        if (waits == 1) assert_int_equal(there->requests, 0);
+    }
+    settle(20000000000);
+    assert_int_equal(there->requests, sent);
+    assert_int_equal(aqi_dgram_count(there->dgram, AQI_DGRAM_DROP_POOL), 0);
+    printf("%u messages\n", sent);
+    assert_true(sent > ENOUGH);
+    end();
+}
+
 /* Both begin; packets of the side that accepts do not overtake its ACCEPT. */
 static void test_crossing(void **state)
 {
@@ -448,14 +477,23 @@ static void test_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_messages),         cmocka_unit_test(test_messages_lost),
-        cmocka_unit_test(test_computes),         cmocka_unit_test(test_crossing),
-        cmocka_unit_test(test_at_once),          cmocka_unit_test(test_transfers),
-        cmocka_unit_test(test_bursts),           cmocka_unit_test(test_late_heads),
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_forget),
-        cmocka_unit_test(test_idle_close),       cmocka_unit_test(test_restart),
-        cmocka_unit_test(test_silence),          cmocka_unit_test(test_lost_acknowledgements),
-        cmocka_unit_test(test_window_lost),      cmocka_unit_test(test_down),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages_lost),
+        cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_handler_waits),
+        cmocka_unit_test(test_crossing),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_transfers),
+        cmocka_unit_test(test_bursts),
+        cmocka_unit_test(test_late_heads),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_idle_close),
+        cmocka_unit_test(test_restart),
+        cmocka_unit_test(test_silence),
+        cmocka_unit_test(test_lost_acknowledgements),
+        cmocka_unit_test(test_window_lost),
+        cmocka_unit_test(test_down),
         cmocka_unit_test(test_unheard_beginner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

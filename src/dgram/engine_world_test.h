@@ -45,6 +45,7 @@ static struct {
     bool headless;            /* packets of node 0 on COMMAND are lost, except handshakes */
     bool unasked;             /* node 0 cannot begin: its HELLO is lost */
     bool computes;            /* node 1 makes no calls, but its helper answers */
+    bool replies_only;        /* node 1 may run no handlers of requests */
     size_t path;              /* bytes of the largest packet that passes */
     bool one_way;             /* limited to node 1 only */
     size_t known;             /* bytes that the path is known to carry; 0: unknown */
@@ -288,11 +289,13 @@ static inline void step(uint64_t until)
         if (world.computes && f.to == 1)
             aqi_dgram_answer(world.node[f.to].dgram, f.bytes, f.len, 0, world.now);
         else
-            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len, true, 0, world.now);
+            aqi_dgram_input(world.node[f.to].dgram, f.bytes, f.len,
+                            !(world.replies_only && f.to == 1), 0, world.now);
         free(f.bytes);
     }
     for (unsigned i = 0; i < NODES; i++)
-        aqi_dgram_progress(world.node[i].dgram, !(world.computes && i == 1), world.now);
+        aqi_dgram_progress(world.node[i].dgram, i == 0 || (!world.computes && !world.replies_only),
+                           world.now);
 }
 
 static inline void run(uint64_t ns)

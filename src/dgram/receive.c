@@ -99,7 +99,7 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
  */
 static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
-    uint32_t unused = dgram->env.config.pool - dgram->kept_count;
+    uint32_t unused = dgram->env.config.pool - dgram->env.kept;
     if (unused == 0) return false;
     if (dgram->wanting == 0) return true;
     if (peer->held >= dgram->env.config.least) return false;
@@ -141,7 +141,8 @@ static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsig
     *dgram->kept_end = kept;
     dgram->kept_end = &kept->next;
     if (!whole) {
-        dgram->kept_count++;
+        dgram->env.kept++;
+        dgram->env.kept_size += len + AQI_DGRAM_COST;
         peer->held++;
         receive_stop_waiting(dgram, peer);
     }
@@ -178,12 +179,32 @@ static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned 
                             packet + (bytes - packet), nbytes);
 }
 
+/* Whether peers have been slowed down noticeably: see transmit_room. */
+static bool receive_is_tight(const struct dgram_env *env)
+{
+    return env->kept >= env->config.pool / 2 || env->kept_size >= env->config.room / 2;
+}
+
+/* Announce the room to peers that may wait for it, with nothing in flight. */
+static void receive_reopen(struct aqi_dgram *dgram)
+{
+    for (uint32_t i = 0; i < dgram->env.config.size; i++) {
+        struct dgram_peer *peer = dgram->peers[i];
+        if (peer == NULL || peer->state != DGRAM_UP || peer->conn->active_until == 0) continue;
+        peer->conn->ack_now = true;
+        dgram_make_ready(&dgram->env, peer);
+    }
+}
+
 static void receive_release(struct aqi_dgram *dgram, const struct dgram_kept *kept)
 {
     struct dgram_peer *peer = dgram_peer_of(dgram, kept->source);
+    bool tight = receive_is_tight(&dgram->env);
     if (kept->whole || peer == NULL) return;
-    dgram->kept_count--;
+    dgram->env.kept--;
+    dgram->env.kept_size -= kept->len + AQI_DGRAM_COST;
     peer->held--;
+    if (tight && !receive_is_tight(&dgram->env)) receive_reopen(dgram);
 }
 
 unsigned dgram_receive_kept(struct aqi_dgram *dgram)

@@ -474,12 +474,12 @@ static void test_pool(void **state)
         assert_true(request(LIAR, AQI_DGRAM_RECEIVED));
     assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
     assert_true(request(FRIEND, AQI_DGRAM_DROP_POOL));
-    assert_int_equal(dgram->kept_count, POOL);
+    assert_int_equal(dgram->env.kept, POOL);
     assert_int_equal(dgram->wanting, 2);
     assert_int_equal(world.delivered, 0);
     assert_int_equal(dgram_receive_kept(dgram), POOL);
     assert_int_equal(world.requests, POOL);
-    assert_int_equal(dgram->kept_count, 0);
+    assert_int_equal(dgram->env.kept, 0);
     assert_int_equal(peer_of(LIAR)->held, 0);
     /* Now that both wait, neither gets more than its share. */
     for (unsigned i = 0; i < LEAST; i++)
@@ -497,12 +497,12 @@ static void test_pool(void **state)
     assert_true(request(FRIEND, AQI_DGRAM_DROP_POOL));
     assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
     assert_int_equal(dgram->wanting, 2);
-    assert_int_equal(dgram->kept_count, POOL - 1);
+    assert_int_equal(dgram->env.kept, POOL - 1);
     dgram_receive_forget_kept(dgram, peer_of(LIAR));
     assert_int_equal(dgram->wanting, 1);
     assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
     assert_int_equal(dgram->wanting, 0);
-    assert_int_equal(dgram->kept_count, LEAST);
+    assert_int_equal(dgram->env.kept, LEAST);
     assert_int_equal(dgram_receive_kept(dgram), LEAST);
     assert_int_equal(world.requests, POOL + LEAST);
     assert_true(dgram->kept == NULL && dgram->kept_end == &dgram->kept);

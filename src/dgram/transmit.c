@@ -36,11 +36,22 @@ struct dgram_burst {
 /* --- heads -------------------------------------------------------------------------------------
  */
 
+/*
+ * KB of DATA that each peer may have in flight to us. While handlers may not run, requests pile up:
+ * announce what the pool can still take of packets like those, lest they be dropped and count as
+ * lost.
+ */
 static uint16_t transmit_room(const struct dgram_env *env)
 {
-    size_t share = env->config.room / aqi_max(env->actives, 1);
-    return (uint16_t)aqi_min(aqi_max(share, 2 * (env->config.packet + AQI_DGRAM_COST)) >> 10,
-                             UINT16_MAX);
+    const struct aqi_dgram_config *config = &env->config;
+    size_t room = config->room, least = 2 * (config->packet + AQI_DGRAM_COST);
+    if (AQI_UNLIKELY(env->kept != 0)) {
+        size_t pool = (config->pool - env->kept) * (env->kept_size / env->kept);
+        room = aqi_min(room - aqi_min(env->kept_size, room), pool);
+        least = 0;
+    }
+    size_t share = aqi_max(room / aqi_max(env->actives, 1), least);
+    return (uint16_t)aqi_min(share >> 10, UINT16_MAX);
 }
 
 /*
