@@ -10,7 +10,7 @@ struct dgram_kept {
     struct dgram_kept *next;
     uint32_t source;
     bool whole;           /* `bytes` is one message, made of fragments; else a packet */
-    unsigned char *bytes; /* from malloc */
+    unsigned char *bytes; /* from malloc; NULL: it has no whole messages */
     size_t len;
 };
 

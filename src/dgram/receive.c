@@ -125,18 +125,32 @@ static void receive_kept_free(struct dgram_kept *kept)
     free(kept);
 }
 
-/* Keep a copy of `bytes`; if `whole`, keep `bytes`, which is from malloc. */
+static bool receive_has_messages(const unsigned char *packet, size_t len)
+{
+    struct dgram_record record;
+    const unsigned char *bytes;
+    size_t nbytes, at = sizeof(struct dgram_head);
+    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
+        if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE) return true;
+    return false;
+}
+
+/*
+ * Keep a copy of a packet, or just count it if it has only fragments, which are copied to their
+ * message. If `whole`, keep `bytes` itself, a message from malloc.
+ */
 static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *bytes,
                          size_t len, bool whole)
 {
     struct dgram_kept *kept = malloc(sizeof(*kept));
-    unsigned char *copy = whole ? bytes : malloc(dgram_round16(len));
-    if (kept == NULL || copy == NULL) {
+    bool copies = !whole && receive_has_messages(bytes, len);
+    unsigned char *copy = whole ? bytes : copies ? malloc(dgram_round16(len)) : NULL;
+    if (kept == NULL || (copies && copy == NULL)) {
         free(kept);
         if (!whole) free(copy);
         return false;
     }
-    if (!whole) memcpy(copy, bytes, len);
+    if (copies) memcpy(copy, bytes, len);
     *kept = (struct dgram_kept){.source = peer->id, .whole = whole, .bytes = copy, .len = len};
     *dgram->kept_end = kept;
     dgram->kept_end = &kept->next;
@@ -217,7 +231,7 @@ unsigned dgram_receive_kept(struct aqi_dgram *dgram)
         receive_release(dgram, kept);
         if (kept->whole)
             receive_deliver(dgram, kept->source, true, kept->bytes, kept->len);
-        else
+        else if (kept->bytes != NULL)
             receive_messages(dgram, kept->source, kept->bytes, kept->len);
         receive_kept_free(kept);
         n++;
