@@ -1,5 +1,5 @@
 /* Checks that end the program with a message. The file that includes this header defines
- * check_failed(file, line, format, ...). In the common subset of C and C++. */
+ * check_failed(file, line, format, ...). Written in the common subset of C and C++. */
 #ifndef AQT_CHECK_H
 #define AQT_CHECK_H
 

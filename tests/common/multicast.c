@@ -14,7 +14,7 @@ struct sockaddr_in multicast_choose(void)
     for (uint64_t tries = 0; tries < 1000; tries++) {
         uint64_t random = mix((uint64_t)getpid() * 1000003 + tries);
         struct sockaddr_in group = {.sin_family = AF_INET,
-                                    /* below those of sockets that ask for any */
+                                    /* below the ephemeral ports */
                                     .sin_port = htons((uint16_t)(10000 + random % 20000))};
         int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
         bool is_free = fd >= 0 && bind(fd, (struct sockaddr *)&group, sizeof(group)) == 0;

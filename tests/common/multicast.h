@@ -6,12 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A group at random, at a port that is free. */
+/* Choose a random group and a free port. */
 struct sockaddr_in multicast_choose(void);
-/* A socket that is in the group, by interface lo, and sends to it; -1: that does not work. */
+/* Create a socket that joins the group on interface lo and sends to it. Returns -1 on failure. */
 int multicast_member(const struct sockaddr_in *group);
 bool multicast_send(int member, const struct sockaddr_in *group, const void *bytes, size_t len);
-/* Whether interface lo carries what is sent to it; if not, a line that says so was printed. */
+/* Returns whether interface lo carries packets of the group; if not, prints a reason to skip the
+ * test. */
 bool multicast_works(const struct sockaddr_in *group);
 
 #endif

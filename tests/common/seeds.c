@@ -39,7 +39,7 @@ bool seeds_apart(const struct seeds_program *program, const void *options, uint6
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
     if (count > 1) return false;
     if (WIFSIGNALED(status) && WTERMSIG(status) != SIGABRT)
-        fprintf(stderr, "%s: seed %" PRIu64 " ends by signal %d (%s)%s\n", program->name, seed,
+        fprintf(stderr, "%s: seed %" PRIu64 " is killed by signal %d (%s)%s\n", program->name, seed,
                 WTERMSIG(status), strsignal(WTERMSIG(status)),
                 WTERMSIG(status) == SIGALRM ? ": timed out" : "");
     fprintf(stderr, "FAILED: seed %" PRIu64 "\n", seed);

@@ -1,5 +1,5 @@
-/* Programs that run seeds, several at a time, each in a process of its own, or runs stored in a
- * file. For each failure they print the command that repeats it. */
+/* For programs that run seeds, each batch of them in a process of its own, or runs stored in a
+ * file. For each failure the command that repeats it is printed. */
 #ifndef AQT_SEEDS_H
 #define AQT_SEEDS_H
 
@@ -22,13 +22,15 @@ _Noreturn void usage(void);
 /* A whole number in any base of C; calls usage() for anything else. */
 uint64_t seeds_number(const char *text);
 
-/* Run `count` seeds from `seed` on in a process of their own; true if all of them passed. */
+/* Run `count` seeds, beginning with `seed`, in one child process. Returns whether all of them
+ * passed. */
 bool seeds_apart(const struct seeds_program *program, const void *options, uint64_t seed,
                  uint64_t count);
-/* Likewise in batches, and one by one where a batch fails. Returns the exit code for main. */
+/* Likewise in batches; the seeds of a batch that fails are repeated one by one. Returns the exit
+ * code for main. */
 int seeds_many(const struct seeds_program *program, const void *options, uint64_t seed,
                uint64_t count);
-/* Each line of the file has the options of a run; the text after # says why it is there. */
+/* Each line of the file contains the options of a run, and after # the reason for it. */
 int seeds_file(const struct seeds_program *program, const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* The part of cmocka that our tests use: groups of tests that continue after a failure. */
+/* The part of cmocka that the tests use: groups of tests that continue after a failure. */
 #include "cmocka.h"
 
 #include <setjmp.h>
@@ -68,10 +68,10 @@ static int run_test(const struct CMUnitTest *test, void *group_state)
     result = setjmp(end_of_test);
     if (result != PASSED) return result;
     if (test->setup_func != NULL && test->setup_func(&state) != 0)
-        aqt_fail(test->name, 0, "its set-up failed");
+        aqt_fail(test->name, 0, "its setup failed");
     test->test_func(&state);
     if (test->teardown_func != NULL && test->teardown_func(&state) != 0)
-        aqt_fail(test->name, 0, "its end failed");
+        aqt_fail(test->name, 0, "its teardown failed");
     return PASSED;
 }
 

@@ -1,4 +1,4 @@
-/* The part of cmocka that our tests use, for systems without it (cross-compilation, musl). */
+/* The part of cmocka that the tests use, for systems without it (cross-compilation, musl). */
 #ifndef AQ_TESTS_CMOCKA_H
 #define AQ_TESTS_CMOCKA_H
 
@@ -43,7 +43,7 @@ void aqt_memory(const void *a, const void *b, size_t size, int equal, const char
     ((holds) ? (void)0 : aqt_fail(__FILE__, __LINE__, "not true: %s", text))
 #define assert_true(c)     aqt_true((c), #c)
 #define assert_false(c)    aqt_true(!(c), "!(" #c ")")
-#define assert_non_null(p) aqt_true((p) != NULL, #p " is there")
+#define assert_non_null(p) aqt_true((p) != NULL, #p " is not NULL")
 #define assert_null(p)     aqt_true((p) == NULL, #p " is NULL")
 #define assert_int_equal(a, b)                                                                     \
     aqt_ints((uintmax_t)(a), (uintmax_t)(b), 1, #a ", " #b, __FILE__, __LINE__)

@@ -1,7 +1,7 @@
 /*
  * Included by the compiler before each source of a binary with many programs (aq_many_programs):
- * renames its main() to AQT_MAIN, without mangling in C++. A macro, since the sources are complete
- * programs.
+ * renames its main() to AQT_MAIN, without mangling in C++. It is a macro because the sources are
+ * complete programs.
  */
 #ifndef AQT_MANY_MAIN_H
 #define AQT_MANY_MAIN_H
