@@ -10,7 +10,6 @@
 
 enum { MODEL_TYPES = AQ_TYPE_F64 + 1, MODEL_OPS = AQ_OP_XOR + 1 };
 
-/* A value of any of the types. */
 union model_value {
     int32_t i32;
     uint32_t u32;
@@ -97,7 +96,7 @@ static inline size_t model_size(unsigned type)
     return type == AQ_TYPE_I32 || type == AQ_TYPE_U32 || type == AQ_TYPE_F32 ? 4 : 8;
 }
 
-/* The operations that a type has. */
+/* The operations that exist for a type, as bits. */
 static inline unsigned model_ops(unsigned type)
 {
     unsigned bits = AQ_OP_BIT(AQ_OP_AND) | AQ_OP_BIT(AQ_OP_OR) | AQ_OP_BIT(AQ_OP_XOR);
@@ -121,8 +120,8 @@ static inline bool model_must_fetch(unsigned op)
     return op == AQ_OP_GET || op == AQ_OP_SWAP;
 }
 
-/* An interesting value, selected by two random numbers: the ends of the range, both signs,
- * zeros; for floating types no NaN. */
+/* A value that is likely to reveal mistakes, selected by two random numbers: the ends of the range,
+ * both signs, zeros. For floating-point types it is never NaN. */
 static inline union model_value model_some(unsigned type, uint64_t random, uint64_t more)
 {
     static const double reals[] = {0, 1, -1, 0.5, 1e30, -1e30, 3.25, 1e-30};

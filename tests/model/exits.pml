@@ -4,8 +4,8 @@
  * A log (END with a code, OVER of an agent), numbered by the root, is passed down; each agent
  * applies it in order and passes it on to its children. Facts are passed up: the end is requested,
  * the ranks of an agent have ended, an agent is lost. Each agent keeps facts until the log shows
- * that the root knows them. An agent that loses its parent attaches to the next of its ancestors,
- * says how much of the log it has, gets the rest, and sends its facts again; an agent without any
+ * that the root knows them. An agent that loses its parent attaches to its next ancestor, reports
+ * how much of the log it has, receives the rest, and sends its facts again; an agent without any
  * ancestor left ends its ranks.
  *
  * Checked: every run ends with no process left (a run that does not is an invalid end state, or a
@@ -44,11 +44,11 @@
 #else
 #define ABOVE(i) (i - 1)
 #endif
-#define HOST(r)   (A - 1 - (r) % A) /* the root is the last one to get any */
+#define HOST(r)   (A - 1 - (r) % A) /* the root is the last to be assigned a rank */
 #define NOBODY    255
-#define WISH(r)   (1 + (r))  /* the code that rank r exits with, */
-#define DEATH(r)  (11 + (r)) /* or the job has when it dies, */
-#define LOSS      31         /* or has when an agent is lost */
+#define WISH(r)   (1 + (r))  /* the code that rank r exits with */
+#define DEATH(r)  (11 + (r)) /* the code of the job if rank r dies, */
+#define LOSS      31         /* or if an agent is lost */
 #define CODES     32
 #define LINES     (A + 1) /* of the log */
 #define BIT(i)    (1 << (i))
@@ -237,8 +237,8 @@ inline adopt(n_me, n_child)
     od
 }
 
-/* All ranks of this agent have ended; no agent is below it any more. There are at most four of
- * either. */
+/* All ranks of this agent have ended, and no agent is left below it. There are at most four of
+ * each. */
 #define ENDED_AT(i, r) (HOST(r) != i || seen[r])
 #define BELOW(i, c)    (parent[c] == i && alive[c])
 #define QUIET(i)       (ENDED_AT(i, 0) QUIET_1(i) QUIET_2(i) QUIET_3(i))
@@ -274,8 +274,8 @@ inline adopt(n_me, n_child)
 #define ALONE_3(i)
 #endif
 
-/* A child that did not end in an orderly way; for the root: one whose parent is lost, and that has
- * not attached elsewhere within its time. */
+/* A child that did not end cleanly; at the root also an agent whose parent is lost and that has not
+ * attached elsewhere in time. */
 #define IS_LOST(i, c)  (alive[i] && parent[c] == i && !alive[c] && !HAS(lost[i] | over[i], c))
 #define IS_GIVEN_UP(c) (WRONG != 4 && !HAS(over[0], c) && parent[c] != NOBODY && \
                         HAS(over[0], parent[c]) && !alive[parent[c]])
@@ -390,7 +390,7 @@ proctype rank(byte r)
         :: code[HOST(r)] != 0 || cut[HOST(r)] /* killed: its time has expired */
         :: !alive[HOST(r)]
         fi
-    :: r != N - 1 -> /* deaf */
+    :: r != N - 1 -> /* never looks */
         if
         :: code[HOST(r)] != 0 || cut[HOST(r)]
         :: !alive[HOST(r)]

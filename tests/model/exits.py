@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The model of how jobs end (exits.pml): spin checks all its states; variants with mistakes must
-be found faulty.
+"""The model of how jobs end (exits.pml): spin checks all of its states, and must find the errors
+in variants with deliberate mistakes.
 
 usage: exits.py C_COMPILER quick|all|thorough
 
-With quick only one correct model and one mistake, with thorough also models that take a minute
+"quick" checks only one correct model and one mistake; "thorough" adds models that take a minute
 each. Skipped without spin.
 """
 
@@ -30,10 +30,10 @@ THOROUGH = (("-DA=3", "-DN=3", "-DDEATHS=1"),
             ("-DA=4", "-DN=1", "-DDEATHS=1"),
             ("-DA=4", "-DN=1", "-DDEATHS=1", "-DTREE=FORK"))
 QUICK = RIGHT[2:3]
-# Also checked for cycles: without any, each run ends, even an unfair one.
+# Also checked for cycles: if there are none, every run ends, even an unfair one.
 ENDLESS = ("-DA=2", "-DN=2", "-DDEATHS=1")
 HANG = "invalid end state"
-# Mistakes: the number, a model in which it shows, and the finding.
+# Mistakes: the number, a model in which the mistake shows, and the finding.
 WRONG = ((1, ("-DA=2", "-DN=3", "-DDEATHS=0"), "assertion violated (notified[r]==decided)"),
          (2, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
          (3, ("-DA=3", "-DN=2", "-DDEATHS=1"), HANG),
@@ -49,7 +49,7 @@ def run(folder, *command):
 
 
 def check(compiler, defines, kind=SAFETY, arguments=(), optimize="-O0"):
-    """The findings for the model with these definitions."""
+    """Returns the number of errors and the output of spin's verifier for these definitions."""
     with tempfile.TemporaryDirectory(prefix="aq-spin-") as folder:
         model = pathlib.Path(folder) / MODEL.name
         model.write_text(MODEL.read_text())
@@ -85,7 +85,7 @@ def main():
     for number, defines, finding in WRONG[:1] if quick else WRONG:
         errors, said = check(compiler, (*defines, f"-DWRONG={number}"))
         if not errors or finding not in said:
-            sys.exit(f"the mistake {number} is not found as \"{finding}\":\n{said}")
+            sys.exit(f"mistake {number} is not reported as \"{finding}\":\n{said}")
 
 
 if __name__ == "__main__":
