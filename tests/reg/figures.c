@@ -48,7 +48,7 @@ static void figure(const struct row *row)
 
 int run_figures(void)
 {
-    puts("| pattern | found pinned here | held there | messages a transfer | rode along "
+    puts("| pattern | found pinned here | held there | messages per transfer | sent along "
          "| by messages |\n|---|---|---|---|---|---|");
     for (size_t i = 0; i < AQI_COUNT_OF(rows); i++)
         figure(&rows[i]);

@@ -1,5 +1,5 @@
 /*
- * Runs registration caches by seed.
+ * Simulates registration caches, from seeds.
  *
  *     regsim --seed 17 [--count N] [--trace]
  *     regsim --file seeds.txt

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of each eight pages outside the segments, some may not be accessed by peers. */
+/* Of every eight pages outside the segments, peers may not access the first few. */
 static bool open_page(const struct sim *sim, uint64_t number)
 {
     return number < sim->plan->segment || number % 8 >= RANGE_NEVER;
@@ -109,8 +109,9 @@ static aq_status memory_send(void *host, uint32_t peer, const void *bytes, size_
 {
     struct proc *proc = host;
     struct sim *sim = proc->sim;
-    REQUIRE(sim, peer < sim->plan->procs && peer != proc->id, "sends to no process");
-    REQUIRE(sim, len <= AQI_REG_MESSAGE_MAX, "sends too much");
+    REQUIRE(sim, peer < sim->plan->procs && peer != proc->id,
+            "sends to a process that does not exist");
+    REQUIRE(sim, len <= AQI_REG_MESSAGE_MAX, "sends a message that is too long");
     if (sim_any(sim, 100) < sim->plan->again) {
         if (!proc->progress_due)
             (void)queue_post(sim, 1 + sim_any(sim, sim->plan->delay), EVENT_PROGRESS, proc->id);
@@ -152,7 +153,7 @@ void memory_unmap(struct sim *sim, uint32_t number)
     proc->closed += (uint32_t)(to - from);
     sim->unmapped++;
     sim_trace(sim, "process %u unmaps %" PRIx64 " + %" PRIx64, number, change.addr, change.len);
-    /* Without a monitor, nothing is reported; for the segment the transport itself does that. */
+    /* Without a monitor only changes of the segment are reported, by the transport itself. */
     if (sim->plan->watched || from < sim->plan->segment) {
         unsigned at = (proc->changes_first + proc->changes_count) % AQI_COUNT_OF(proc->changes);
         proc->changes[at] = change;

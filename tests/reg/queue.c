@@ -1,4 +1,4 @@
-/* Events in the order of time, then of creation: a binary heap. */
+/* The events, ordered by time and then by creation: a binary heap. */
 #include "regsim.h"
 
 #include <stdlib.h>

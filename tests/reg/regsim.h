@@ -18,16 +18,16 @@ enum pattern {
     PATTERN_ANY,    /* any range of any peer */
     PATTERN_LOOP,   /* the same few regions over and over */
     PATTERN_STREAM, /* through memory, from its beginning to its end */
-    PATTERN_HOT     /* nine of ten in a tenth of the memory */
+    PATTERN_HOT     /* nine of ten transfers to a tenth of the memory */
 };
 
 struct plan {
-    uint32_t procs, pages, segment; /* pages, and how many of them are the segment */
-    uint32_t transfers, at_once;    /* of each process; at the same time */
+    uint32_t procs, pages, segment; /* pages of memory, and how many of them form the segment */
+    uint32_t transfers, at_once;    /* per process: in all, and under way at once */
     uint32_t most_bytes;
     uint32_t delay, again; /* of messages; percent of sends that find no room */
-    uint32_t unmaps;       /* percent: unmappings per transfer */
-    uint32_t gets, deaths; /* percent of transfers; how many die */
+    uint32_t unmaps;       /* unmappings per 100 transfers */
+    uint32_t gets, deaths; /* percent of transfers that are gets; processes that die */
     uint32_t loop;         /* PATTERN_LOOP: pages */
     uint64_t memlock;      /* 0: no limit */
     bool watched;          /* changes outside the segment are reported */
@@ -113,7 +113,7 @@ struct sim {
     struct aqi_reg_counts counts; /* of all caches, before everything was unmapped at the end */
 };
 
-/* Fail with the seed if it does not hold. */
+/* End the run with the seed and a message unless the condition holds. */
 #define REQUIRE(sim, holds, ...)                                                                   \
     do {                                                                                           \
         if (!(holds)) sim_fail(sim, __VA_ARGS__);                                                  \
@@ -135,7 +135,7 @@ void memory_unmap(struct sim *sim, uint32_t proc);
 void memory_remap(struct sim *sim, const struct event *event);
 /* Announce pages that are mapped again, if the cache allows it. */
 void memory_reopen(struct proc *proc);
-/* Check that the transfer uses the frames that its program sees. */
+/* Check that the transfer uses the page frames that the program sees. */
 bool memory_check(struct sim *sim, struct proc *owner, const struct aqi_reg_use *use, uint64_t addr,
                   uint64_t len, bool far);
 

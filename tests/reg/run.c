@@ -47,7 +47,7 @@ static void begin(struct sim *sim)
         struct aqi_reg_params params = {
             .limits = plan->limits, .peers = plan->procs, .cut = plan->cut, .hooks = memory_hooks};
         params.hooks.host = proc;
-        REQUIRE(sim, aqi_reg_open(&params, &proc->reg) == AQ_OK, "does not open");
+        REQUIRE(sim, aqi_reg_open(&params, &proc->reg) == AQ_OK, "a cache cannot be opened");
         for (uint32_t k = 0; k < plan->at_once; k++)
             (void)queue_post(sim, sim_any(sim, 100), EVENT_START, i);
     }
@@ -114,7 +114,7 @@ static void handle(struct sim *sim, struct event *event)
         aqi_reg_peer_down(proc->reg, event->other);
         break;
     }
-    /* Not each time, since the question makes the cache look for changes. */
+    /* Only sometimes, because asking makes the cache look for changes. */
     if (proc->alive && sim_any(sim, 4) == 0) memory_reopen(proc);
 }
 
@@ -154,7 +154,8 @@ static void add_counts(struct aqi_reg_counts *to, const struct aqi_reg_counts *f
     to->pins += from->pins;
 }
 
-/* All requests were answered, and once all memory has changed nothing is pinned. */
+/* Check that all requests were answered, and that nothing stays pinned once all memory has
+ * changed. */
 static void finish(struct sim *sim)
 {
     const struct plan *plan = sim->plan;
@@ -165,7 +166,7 @@ static void finish(struct sim *sim)
         add_counts(&sim->counts, aqi_reg_counts(proc->reg));
         for (uint32_t k = 0; k < plan->at_once; k++)
             REQUIRE(sim, !proc->transfers[k].active, "process %u: a transfer never ends", i);
-        REQUIRE(sim, proc->left == 0, "process %u stops before its end", i);
+        REQUIRE(sim, proc->left == 0, "process %u stops with transfers left", i);
         const struct aqi_reg_counts *counts = aqi_reg_counts(proc->reg);
         const struct aqi_reg_limits *limits = &plan->limits;
         REQUIRE(sim,

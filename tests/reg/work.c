@@ -1,6 +1,6 @@
 /*
- * Transfers: the memory that they use, the paths that they take, and that each arrives exactly
- * once.
+ * Transfers: the memory that they use, the paths that they take, and the check that each arrives
+ * exactly once.
  */
 #include "regsim.h"
 
@@ -49,7 +49,7 @@ static void work_finish(struct sim *sim, struct transfer *transfer)
     (void)queue_post(sim, 1 + sim_any(sim, 20), EVENT_START, transfer->proc);
 }
 
-/* The part that registrations cannot serve goes in messages, as one. */
+/* The rest, which registrations cannot serve, is transferred by messages, and ends the transfer. */
 static void work_by_message(struct sim *sim, struct transfer *transfer)
 {
     sim->by_message++;
@@ -72,7 +72,7 @@ static void work_ready(struct aqi_reg_wait *wait, aq_status status)
     REQUIRE(sim, transfer->active, "a finished transfer is reported again");
     if (wait->rode && status != AQ_EPEER) {
         REQUIRE(sim, transfer->arrived, "data sent along has not arrived");
-        REQUIRE(sim, wait->ride_status == AQ_OK, "data sent along has another status");
+        REQUIRE(sim, wait->ride_status == AQ_OK, "data sent along has a wrong status");
         if (status == AQ_OK) aqi_reg_release(proc->reg, &wait->use);
         sim->rode++;
         transfer->len = 0;
@@ -83,7 +83,7 @@ static void work_ready(struct aqi_reg_wait *wait, aq_status status)
         sim->by_message++;
         transfer->len = 0;
     }
-    /* No call from here. */
+    /* The cache permits no request inside this call. */
     queue_post(sim, 0, EVENT_AGAIN, transfer->proc)->transfer = transfer;
 }
 
@@ -93,14 +93,15 @@ aq_status work_ride(void *host, uint32_t peer, uint64_t addr, uint8_t tag, const
     struct proc *proc = host;
     struct sim *sim = proc->sim;
     struct transfer *transfer;
-    REQUIRE(sim, nbytes >= sizeof(transfer), "sent along with another length");
+    REQUIRE(sim, nbytes >= sizeof(transfer), "data sent along has a wrong length");
     memcpy(&transfer, bytes, sizeof(transfer));
-    REQUIRE(sim, tag == 7 && transfer->proc == peer && transfer->peer == proc->id, "rode astray");
+    REQUIRE(sim, tag == 7 && transfer->proc == peer && transfer->peer == proc->id,
+            "data is sent along to a wrong process");
     if (!sim->procs[peer].alive) return AQ_OK;
     REQUIRE(sim,
             transfer->active && transfer->far == addr && transfer->len == nbytes &&
                 !transfer->arrived,
-            "sent along twice or elsewhere");
+            "data is sent along twice or to a wrong address");
     transfer->arrived = true;
     return AQ_OK;
 }
@@ -148,9 +149,10 @@ void work_end(struct sim *sim, struct transfer *transfer)
     struct proc *proc = &sim->procs[transfer->proc], *peer = &sim->procs[transfer->peer];
     if (!proc->alive) return;
     struct aqi_reg_use *there = &transfer->wait.use, *here = &transfer->local;
-    REQUIRE(sim, there->addr == transfer->far && here->addr == transfer->near, "another place");
+    REQUIRE(sim, there->addr == transfer->far && here->addr == transfer->near,
+            "a use has a wrong address");
     uint64_t len = aqi_min(transfer->len, aqi_min(here->len, there->len));
-    REQUIRE(sim, len != 0, "no bytes at all");
+    REQUIRE(sim, len != 0, "a use has no bytes");
     bool done = memory_check(sim, peer, there, transfer->far, len, true);
     (void)memory_check(sim, proc, here, transfer->near, len, false);
     aqi_reg_release(proc->reg, there);
