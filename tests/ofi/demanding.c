@@ -1,6 +1,6 @@
 /*
- * A libfabric that is as demanding as providers for adapters, unlike those that every machine has:
- * it is loaded in place of the real one, over which it works, and aborts the process when its
+ * A libfabric that is as demanding as the providers for adapters, unlike those that every machine
+ * has. It is loaded in place of the real libfabric, which it uses, and aborts the process if its
  * demands are not met.
  *
  *   - Local memory is registered, and its descriptor passed (FI_MR_LOCAL). Its pages are declared
@@ -8,17 +8,17 @@
  *   - Registrations are bound to the endpoint and enabled (FI_MR_ENDPOINT) before they have a key,
  *     which is chosen here (FI_MR_PROV_KEY).
  *   - Contexts belong to the provider while in use (FI_CONTEXT2).
- *   - Writes request delivery completion. Some are overtaken by messages.
- *   - A buffer for many messages contains none that is still needed when it is posted again.
- *   - Often there is no room (-FI_EAGAIN), and completions are late and in another order.
+ *   - Writes request delivery completion. Messages overtake some of them.
+ *   - A buffer for many messages contains no message that is still needed when it is posted again.
+ *   - Calls often find no room (-FI_EAGAIN), and completions are late and reordered.
  *   - Messages complete long before they leave; injected ones have to be small.
- *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that one is lost, and so are
- *     those that had not left for the same peer, which is reported as an error of the last one or
- *     not at all.
+ *   - With DEMANDING_CUTS=N a connection breaks at N of 1000 messages: that message is lost, and so
+ *     are those to the same peer that had not left. This is reported as an error of the last one,
+ *     or not at all.
  *
  * With DEMANDING_BREAKS=WHAT one thing is wrong (see trial.c); "pins": memory of the program
  * outside of segments is often not registered; "full": nor is any large memory; "stale": in
- * addition, what peers may access of the rest is often refused.
+ * addition, the keys of other memory that peers may access are often wrong.
  */
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -60,7 +60,7 @@ struct demanding_sent {
     void *user; /* its context, until its completion is reported */
     size_t len;
     unsigned long due;      /* in reads of the completion queue */
-    int left, lost, failed; /* lost: with a connection; failed: and reported */
+    int left, lost, failed; /* lost: with a connection; failed: lost, and reported */
     unsigned char bytes[];
 };
 
@@ -117,7 +117,7 @@ static void demanding_check(int holds, const char *what)
     abort();
 }
 
-/* True in `n` of `of` cases, random from a fixed seed. */
+/* Returns true in `n` of `of` cases, at random from a fixed seed. */
 static int demanding_draws(unsigned n, unsigned of)
 {
     static _Thread_local uint64_t state = 88172645463325252u;
@@ -144,7 +144,7 @@ static int demanding_breaks(const char *what)
     return value != NULL && strcmp(value, what) == 0;
 }
 
-/* The lane of an endpoint or a queue; for NULL a free one. */
+/* The lane of an endpoint or a queue; a free one if both are NULL. */
 static struct demanding_lane *demanding_lane(const struct fid_ep *ep, const struct fid_cq *cq)
 {
     for (int i = 0; i < DEMANDING_LANES; i++)
@@ -160,10 +160,11 @@ static void demanding_local(const void *addr, size_t len, void *desc)
 {
     const struct demanding_mr *mr = desc;
     const unsigned char *bytes = addr;
-    demanding_check(mr != NULL && mr->mark == DEMANDING_MARK, "local memory has its descriptor");
-    demanding_check(mr->real != NULL, "its registration is enabled");
+    demanding_check(mr != NULL && mr->mark == DEMANDING_MARK,
+                    "local memory has the descriptor of its registration");
+    demanding_check(mr->real != NULL, "the registration of local memory is enabled");
     demanding_check(bytes >= mr->addr && bytes + len <= mr->addr + mr->len,
-                    "it is inside its registration");
+                    "local memory is inside its registration");
 }
 
 static void demanding_take_context(void *context)
@@ -181,12 +182,12 @@ static ssize_t demanding_recv(struct fid_ep *ep, void *buf, size_t len, void *de
     return demanding_msg_was.recv(ep, buf, len, NULL, from, context);
 }
 
-/* Its previous contents must not be needed any more. */
+/* The buffer's previous contents must no longer be needed. */
 static ssize_t demanding_recvmsg(struct fid_ep *ep, const struct fi_msg *msg, uint64_t flags)
 {
     struct fi_msg plain = *msg;
-    demanding_check(msg->iov_count == 1 && msg->desc != NULL, "there is one part");
-    demanding_check((flags & FI_MULTI_RECV) != 0, "it is for many messages");
+    demanding_check(msg->iov_count == 1 && msg->desc != NULL, "a receive buffer has one part");
+    demanding_check((flags & FI_MULTI_RECV) != 0, "a receive buffer is for many messages");
     demanding_local(msg->msg_iov->iov_base, msg->msg_iov->iov_len, *msg->desc);
     demanding_take_context(msg->context);
     memset(msg->msg_iov->iov_base, 0xdd, msg->msg_iov->iov_len);
@@ -202,7 +203,7 @@ static void demanding_cut(const struct demanding_lane *lane, struct demanding_se
     newest->failed = demanding_happens(4);
 }
 
-/* A message that differs from the one sent. */
+/* Alter or lose a message, if that is what breaks. */
 enum { DEMANDING_LARGE = 256 };
 static void demanding_spoil(struct demanding_sent *sent, int injected)
 {
@@ -281,7 +282,7 @@ static ssize_t demanding_inject(struct fid_ep *ep, const void *buf, size_t len, 
     return demanding_queue(ep, buf, len, to, NULL);
 }
 
-/* A transfer that differs from the one requested. */
+/* Alter a transfer, if that is what breaks. */
 static void demanding_bend(struct iovec *part, struct fi_rma_iov *there, int write)
 {
     if (demanding_breaks("base")) there->addr += 8;
@@ -328,8 +329,9 @@ static ssize_t demanding_rma(struct fid_ep *ep, const struct fi_msg_rma *msg, ui
     for (size_t i = 0; i < msg->iov_count && (flags & FI_INJECT) == 0; i++)
         demanding_local(msg->msg_iov[i].iov_base, msg->msg_iov[i].iov_len,
                         msg->desc != NULL ? msg->desc[i] : NULL);
-    demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0, "writes are delivered");
-    demanding_check(msg->iov_count == 1 && msg->rma_iov_count == 1, "there is one part");
+    demanding_check(!write || (flags & FI_DELIVERY_COMPLETE) != 0,
+                    "writes request delivery completion");
+    demanding_check(msg->iov_count == 1 && msg->rma_iov_count == 1, "a transfer has one part");
     demanding_take_context(msg->context);
     if (demanding_happens(2)) return -FI_EAGAIN;
     struct iovec part = *msg->msg_iov;
@@ -357,7 +359,8 @@ static ssize_t demanding_writemsg(struct fid_ep *ep, const struct fi_msg_rma *ms
 }
 
 /*
- * Whether this completion is one of a message that has left, for which the program does not wait.
+ * Whether this is the completion of a message that has left, which the program must not see; frees
+ * the message if so.
  */
 static int demanding_has_left(struct demanding_lane *lane, const void *context)
 {
@@ -395,7 +398,7 @@ static struct demanding_sent *demanding_lost(struct demanding_lane *lane)
     return NULL;
 }
 
-/* Messages in a buffer for many that differ from those sent. */
+/* Alter the completion of a message in a buffer for many, if that is what breaks. */
 static void demanding_receive(struct fi_cq_data_entry *entry)
 {
     if (entry->buf == NULL) return;
@@ -406,7 +409,7 @@ static void demanding_receive(struct fi_cq_data_entry *entry)
 /* Reads of a queue before it is overrun, if that is what breaks. */
 enum { DEMANDING_OVERRUN = 1000 };
 
-/* The last one comes first. */
+/* Returns the last completion first. */
 static ssize_t demanding_cq_read(struct fid_cq *cq, void *buf, size_t count)
 {
     struct fi_cq_data_entry *entries = buf;
@@ -517,7 +520,7 @@ static int demanding_reg(struct fid *fid, const void *buf, size_t len, uint64_t 
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* A descriptor that is never readable, or always. */
+/* Return a descriptor that is never readable, or always, if that is what breaks. */
 static int demanding_cq_control(struct fid *fid, int command, void *arg)
 {
     int err = demanding_queue_was.control(fid, command, arg);
@@ -534,7 +537,8 @@ static int demanding_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 {
     int err = demanding_domain_was.cq_open(domain, attr, cq, context);
     if (err != 0) return err;
-    demanding_check(attr->format == FI_CQ_FORMAT_DATA, "completions are of the usual kind");
+    demanding_check(attr->format == FI_CQ_FORMAT_DATA,
+                    "completions have the format FI_CQ_FORMAT_DATA");
     demanding_cq_was = demanding_cq_now = *(*cq)->ops;
     demanding_cq_now.read = demanding_cq_read;
     demanding_cq_now.readerr = demanding_cq_readerr;
@@ -554,7 +558,7 @@ static struct fi_info *demanding_plain(const struct fi_info *info)
     return plain;
 }
 
-/* Messages that have not left are lost with it. */
+/* Messages that have not left are lost with the endpoint. */
 static int demanding_endpoint_close(struct fid *fid)
 {
     struct demanding_lane *lane = demanding_lane((struct fid_ep *)fid, NULL);
@@ -658,7 +662,7 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
 {
     demanding_check((hints->domain_attr->mr_mode & DEMANDING_MODES) == DEMANDING_MODES,
                     "all modes of registrations are supported");
-    demanding_check((hints->mode & FI_CONTEXT2) != 0, "contexts have room");
+    demanding_check((hints->mode & FI_CONTEXT2) != 0, "contexts have room for the provider");
     if (hints->tx_attr->msg_order != 0 && demanding_breaks("order")) return -FI_ENODATA;
     if (hints->domain_attr->data_progress == FI_PROGRESS_AUTO && demanding_breaks("manual"))
         return -FI_ENODATA;

@@ -1,10 +1,11 @@
 /*
  * The self-test of ofi.
  *
- *   ofi_trial PROVIDER TEXT...   it opens, and its description contains each TEXT
+ *   ofi_trial PROVIDER TEXT...   the provider opens, and its description contains each TEXT
  *   ofi_trial memory             an endpoint of tcp;ofi_rxm takes little memory
- *   ofi_trial broken             over the libfabric of this folder, which breaks one thing after
- *                                the other: the messages, and what is then not used
+ *   ofi_trial broken             over the libfabric of this folder, which breaks one thing at a
+ *                                time: the messages of the self-test, and the features that are
+ *                                then not used
  */
 #include "transport/ofi/ofi_config.h"
 
@@ -31,7 +32,7 @@ static const char *describe(struct aqi_tp *tp)
     return text;
 }
 
-/* --- as they are ----------------------------------------------------------------------------- */
+/* --- intact providers ------------------------------------------------------------------------ */
 
 static aq_status open_timed(uint64_t bound_ns, struct aqi_tp **tp)
 {
@@ -43,7 +44,7 @@ static aq_status open_timed(uint64_t bound_ns, struct aqi_tp **tp)
     return st;
 }
 
-/* The first one loads everything that the provider needs. */
+/* The first open loads everything that the provider needs. */
 static int provider_opens(int count, char *const *texts)
 {
     struct aqi_tp *tp;
@@ -160,8 +161,8 @@ static void whole(void **state)
     aqi_ofi_transport.close(tp);
 }
 
-/* The bound is too short for anything: it applies to each message, and only after enough polls, so
- * that a self-test does not fail on a busy machine. */
+/* The bound is too short for any message. The self-test passes nevertheless, since a bound counts
+ * only after enough polls: otherwise it would fail on a busy machine. */
 static void hurried(void **state)
 {
     struct aqi_tp *tp;
@@ -174,8 +175,8 @@ static void hurried(void **state)
     aqi_ofi_transport.close(tp);
 }
 
-/* A small adapter has room for the peers of this job, but not for as many as there may be. aqinfo
- * reports the same as a job would. */
+/* A small adapter has room for the peers of this job, but not for the 256 of FI_UNIVERSE_SIZE, if
+ * that is set. aqinfo reports the same as a job would. */
 static void small(void **state)
 {
     static const char said[] = "no room for as many peers as FI_UNIVERSE_SIZE says (256): set it";
@@ -198,7 +199,8 @@ static void small(void **state)
     assert_int_equal(unsetenv("FI_UNIVERSE_SIZE"), 0);
 }
 
-/* There is no memory: a limit on it is named, if there is one, and not the number of peers. */
+/* Out of memory: the error names the limit on memory, if there is one, and not the number of
+ * peers. */
 static void limited(void **state)
 {
     struct aqi_tp *tp;
@@ -270,7 +272,7 @@ static void check_order(uint64_t order, const char *text)
     ofi_config.order = 0;
 }
 
-/* In the requested order, or without. */
+/* The provider keeps messages in the requested order, or does not. */
 static void ordered(void **state)
 {
     (void)state;
@@ -293,7 +295,7 @@ static void check_progress(const char *breaks, const char *text)
     aqi_ofi_transport.close(tp);
 }
 
-/* By itself, or without. */
+/* The provider makes progress by itself, or does not. */
 static void progress(void **state)
 {
     (void)state;
