@@ -1,6 +1,6 @@
 /*
  * Counts the allocations of the engine and of the simulation by wrapping the allocator of the whole
- * program (-Wl,--wrap). Below a sanitizer nothing is wrapped: it detects leaks itself.
+ * program (-Wl,--wrap). Nothing is wrapped under a sanitizer, which detects leaks itself.
  */
 #include "sim.h"
 

@@ -1,6 +1,6 @@
-/* The data of the picture in docs/measurements.md, as "picture,line,x,y": how flows that begin
- * one by one share a link, and a process that communicates with many others. figures.py draws
- * them. */
+/* The data of the picture in docs/measurements.md, as lines "picture,line,x,y": how flows that
+ * begin one by one share a link, and how a process communicates with many others. figures.py draws
+ * the picture. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -28,16 +28,13 @@ static void figures_shares(void)
     sim_close(&sim);
 }
 
-/*
- * All others send `sim.procs[0]` a request. Returns the number of those from `first` on that have
- * their reply.
- */
 static void figures_ask(struct sim *sim, uint32_t id)
 {
     if (work_request(&sim->procs[id], 0, 8) != AQ_OK) sim_fail(sim, "no room for a request");
     proc_poll_at(&sim->procs[id], sim->now);
 }
 
+/* How many requests to process 0 have their reply, counted from operation `first` on. */
 static uint32_t figures_answered(const struct sim *sim, uint32_t first)
 {
     uint32_t count = 0;
@@ -53,10 +50,10 @@ static void figures_connect(struct sim *sim, uint32_t peers)
         if (id % 64 == 0) sim_until(sim, sim->now + SIM_MS);
     }
     sim_until(sim, sim->now + 50 * SIM_MS);
-    if (figures_answered(sim, 0) != peers) sim_fail(sim, "not all are answered");
+    if (figures_answered(sim, 0) != peers) sim_fail(sim, "not all requests are answered");
 }
 
-/* The times at which the requests of `peers` are answered after all were cut off for `last_ms`. */
+/* Print when the requests of `peers` are answered, after all have been cut off for `last_ms`. */
 static void figures_partition(uint32_t peers, unsigned last_ms)
 {
     struct sim sim;
@@ -79,11 +76,11 @@ static void figures_partition(uint32_t peers, unsigned last_ms)
         figure("answered % after a partition; ms", line, ms, 100.0 * answered / peers);
         sim_until(&sim, sim.now + SIM_MS);
     }
-    if (answered != peers) sim_fail(&sim, "not all are answered within a second");
+    if (answered != peers) sim_fail(&sim, "not all requests are answered within a second");
     sim_close(&sim);
 }
 
-/* Each of `peers` sends its next request as soon as the last one is answered. */
+/* Each of `peers` sends its next request as soon as its previous one has been answered. */
 static void figures_crowd(uint32_t peers, unsigned ms)
 {
     struct sim sim;
@@ -103,7 +100,7 @@ static void figures_crowd(uint32_t peers, unsigned ms)
         for (uint32_t i = first, known = sim.op_count; i < known; i++) {
             struct sim_op *op = sim.ops[i];
             if (!op->reply || op->delivered != 1) continue;
-            op->delivered++; /* it has been counted */
+            op->delivered++; /* mark it as counted */
             count[op->to]++;
             figures_ask(&sim, op->to);
         }

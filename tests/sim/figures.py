@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the results of the simulator: writes OUT.svg, and prints the tables for the text next to
-it.
+"""Draws the results of the simulator: writes OUT.svg, and prints the tables that belong to it.
 
 usage: figures.py BUILD_DIR OUT.svg
 """
@@ -36,7 +35,7 @@ def read(build):
 
 
 def draw(name, lines, left):
-    """A panel; numbers of peers are on a logarithmic axis."""
+    """A panel of the picture. Numbers of peers are on a logarithmic axis."""
     title, unit = name.split("; ")
     log = unit == "peers"
     place = math.log10 if log else float
@@ -70,7 +69,7 @@ def draw(name, lines, left):
 
 
 def style():
-    """Colors follow the reader's preference, also if the picture is shown in a page."""
+    """Colors follow the reader's preference, even if a page embeds the picture."""
     light, dark = ("".join(f".c{i}{{color:{colors[way]}}}" for i, colors in enumerate(COLORS))
                    for way in (0, 1))
     return (f"<style>{STYLE}{light}\n@media (prefers-color-scheme:dark){{{DARK}{dark}"
@@ -88,7 +87,7 @@ def main():
         out += draw(name, pictures[name], i % 2 * WIDTH)
         out.append("</g>")
     pathlib.Path(sys.argv[2]).write_text("\n".join(out + ["</svg>", ""]), encoding="utf-8")
-    print("| peers that talk to one | bytes of one, silent / connected | packets per message | "
+    print("| peers | bytes per peer, unused / connected | packets per message | "
           "Jain's index | M requests/s |\n|---|---|---|---|---|")
     columns = [pictures["bytes of a peer; peers"]["never talked to"],
                pictures["bytes of a peer; peers"]["connected"],

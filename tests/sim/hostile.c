@@ -1,8 +1,8 @@
 /*
- * An attacker: sends packets of others again, to others, from others, later, in another connection;
- * altered, truncated, extended; and arbitrary ones. An attacker that cannot read the wire (the
- * assumption when cookies are the protection) cannot alter what it sees: without MACs it repeats
- * and guesses.
+ * An attacker. It replays packets: to or from other processes, later, in another connection,
+ * altered, truncated, extended; and it sends arbitrary ones. Where cookies are the protection, the
+ * attacker is assumed to be unable to read the wire, so that it cannot alter packets: without MACs
+ * it only replays and guesses.
  */
 #include "sim.h"
 
@@ -11,7 +11,7 @@
 void hostile_capture(struct sim *sim, const struct sim_packet *packet)
 {
     if (!sim_has(sim, SIM_HOSTILE) || packet->forged) return;
-    /* The first packets are those of handshakes: some are kept forever. */
+    /* The first packets are those of handshakes, so the first 16 are kept forever. */
     unsigned at = sim->capture_count++;
     if (at >= AQI_COUNT_OF(sim->captured)) {
         if (!sim_chance(sim, SIM_OF_HOSTILE, 1, 8)) return;
@@ -42,7 +42,7 @@ static struct sim_packet *hostile_junk(struct sim *sim)
     unsigned channel = (unsigned)sim_below(sim, SIM_OF_HOSTILE, AQI_DGRAM_CHANNELS);
     struct sim_packet *packet = net_packet(hostile_one(sim), hostile_one(sim), channel, len);
     fill(packet->bytes, len, sim_random(sim, SIM_OF_HOSTILE));
-    /* The head of a real packet, to get past the first check. */
+    /* With the head of a real packet it passes the first check. */
     const struct sim_packet *real = hostile_any(sim);
     if (real != NULL && sim_chance(sim, SIM_OF_HOSTILE, 1, 2)) {
         size_t head = aqi_min(aqi_min(len, real->len), sim_below(sim, SIM_OF_HOSTILE, 16));

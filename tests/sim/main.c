@@ -1,13 +1,13 @@
 /*
- * Runs seeds.
+ * Simulates networks of datagram engines, from seeds.
  *
  *     sim --seed 17 [--count N] [--peers N] [--faults loss,burst,…|none|all] [--quota N] [--trace]
  *     sim --file seeds.txt
  *     sim --measure
  *     sim --figures
  *
- * Several seeds run in a process of their own each, so that none affects the next; for each failure
- * the command that repeats it is printed.
+ * Each seed runs in a process of its own, so that none affects the next. For each failure the
+ * command that repeats it is printed.
  */
 #include "../common/seeds.h"
 #include "sim.h"
@@ -58,7 +58,7 @@ static struct command read_options(int argc, char **argv)
                                           {"figures", 0, NULL, 'g'}, {NULL, 0, NULL, 0}};
     struct command command = {.options = {.drawn = true}, .count = 1};
     int c;
-    optind = 0; /* from the beginning */
+    optind = 0; /* restart getopt */
     while ((c = getopt_long(argc, argv, "", table, NULL)) != -1) {
         switch (c) {
         case 's':
@@ -109,7 +109,7 @@ static void run_quietly(const void *options, uint64_t seed)
 
 static bool run_stored(int argc, char **argv);
 
-/* Each in a process of its own, as a run may leave objects behind. */
+/* One seed per process, since a run may leave objects behind. */
 static const struct seeds_program program = {
     .name = "sim", .batch = 1, .seconds = 120, .run = run_quietly, .stored = run_stored};
 

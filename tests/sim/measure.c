@@ -104,7 +104,8 @@ static double measure_shares(const struct sim *sim, uint64_t since, double *tota
 }
 
 /*
- * Flows through one link, each beginning `apart` after the previous one. `queue`: of the link, ns.
+ * Jain's index of flows through one link, each beginning `apart` ns after the previous one. `queue`
+ * is the length of the link's queue in ns.
  */
 static double measure_fairness(uint32_t flows, uint64_t apart, uint64_t queue, double *total)
 {
@@ -127,7 +128,7 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Round trips of messages of 8 bytes, in us, if a packet takes `delay` ns. */
+/* The round-trip time of messages of 8 bytes, in us, where a packet takes `delay` ns. */
 static void measure_round_trips(uint64_t delay, uint32_t loss, double *mean, double *p99)
 {
     enum { COUNT = 5000 };
@@ -142,7 +143,7 @@ static void measure_round_trips(uint64_t delay, uint32_t loss, double *mean, dou
         proc_poll_at(&sim.procs[1], sim.now);
         while (sim.op_count < request + 2 || sim.ops[request + 1]->delivered == 0)
             if (!sim_step(&sim)) sim_fail(&sim, "no answer");
-        if (i < 10) continue; /* connecting */
+        if (i < 10) continue; /* the connection is being set up */
         us[i - 10] = (double)(sim.now - sim.ops[request]->began_at) / 1e3;
         sum += us[i - 10];
     }
@@ -166,9 +167,9 @@ static double measure_repeated(const struct sim *sim)
 
 /*
  * Send messages of 8 bytes one at a time, every `answered`-th with a reply, to a process that polls
- * about every `every` ns. With a `turn` it alternates: it polls at this interval for that many
- * messages, and continuously for as many. Returns the share of needless packets, given that none is
- * lost.
+ * about every `every` ns. If `turn` is not 0, the process alternates: it polls at this interval for
+ * that many messages, and then continuously for as many. Returns the share of needless packets;
+ * none is lost.
  */
 static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
 {
@@ -187,7 +188,7 @@ static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
         proc_poll_at(from, sim.now);
         while (asks ? sim.op_count < request + 2 || sim.ops[request + 1]->delivered == 0
                     : sim.ops[request]->delivered == 0)
-            if (!sim_step(&sim)) sim_fail(&sim, "it does not arrive");
+            if (!sim_step(&sim)) sim_fail(&sim, "a message does not arrive");
     }
     double share = measure_repeated(&sim);
     sim_close(&sim);
@@ -195,8 +196,8 @@ static double measure_needless(uint64_t every, unsigned turn, unsigned answered)
 }
 
 /*
- * Round trips of messages of 8 bytes from one of `flows` that send bulk data through one link, in
- * us.
+ * The round-trip time, in us, of messages of 8 bytes from one of `flows` processes that send bulk
+ * data through one link.
  */
 static void measure_beside(uint32_t flows, double *mean, double *p99)
 {
@@ -224,7 +225,7 @@ static void measure_beside(uint32_t flows, double *mean, double *p99)
     sim_close(&sim);
 }
 
-/* After an outage of `last`: the time until the bytes per ms are 0.9 of those before. */
+/* The time in ms, after an outage of `last` ns, until 0.9 of the previous goodput is reached. */
 static double measure_recovery(uint64_t last)
 {
     struct sim sim;
@@ -248,9 +249,10 @@ static double measure_recovery(uint64_t last)
     return recovery;
 }
 
-/* With a process 0 that polls continuously, and then computes and polls about every `every` ns;
- * `loss` as in measure_open. Jain's index; the achieved share of what the link can carry and the
- * receiver has room for between polls; the share of duplicates. */
+/* Traffic with process 0, which first polls continuously, and then computes and polls about every
+ * `every` ns. Returns Jain's index; `*share` is the share that was achieved of what the link can
+ * carry and the receiver has room for between polls, and `*repeated` that of duplicates. `loss` is
+ * as in measure_open. */
 static double measure_rare(const struct sim_load *load, uint64_t every, uint32_t loss,
                            double *share, double *repeated)
 {
@@ -272,7 +274,7 @@ static double measure_rare(const struct sim_load *load, uint64_t every, uint32_t
     return jain;
 }
 
-/* Packets of both sides for each of `count` messages that are sent together, or one by one. */
+/* Packets of both sides per message, for `count` messages, sent `together` at a time. */
 static double measure_per_message(unsigned count, unsigned together)
 {
     struct sim sim;
@@ -313,7 +315,7 @@ static size_t measure_memory(uint32_t peers, size_t *silent)
     return bytes / peers;
 }
 
-/* The number of goals that were missed. */
+/* goals that were missed */
 static unsigned missed;
 
 static void goal(bool reached, const char *what)
@@ -337,7 +339,7 @@ static void report_loss(void)
     goal(goodput[2] >= 0.4 * goodput[0], "0.4 of the bandwidth at 5 % loss");
 }
 
-/* After a lost message nothing follows that would reveal the loss. */
+/* Nothing follows a lost message that would reveal the loss. */
 static void report_tails(void)
 {
     static const uint64_t delays[] = {2 * SIM_US, 25 * SIM_US, 500 * SIM_US};
@@ -351,7 +353,7 @@ static void report_tails(void)
         goal(mean[1] <= 1.2 * mean[0], "a mean round trip 1.2 times as long at 1 % loss");
         goal(mean[2] <= 2 * mean[0], "a mean round trip twice as long at 5 % loss");
         goal(p99[1] <= 40 || p99[1] <= 3.2 * p99[0],
-             "99 of 100 within 40 us, or 3.2 round trips, at 1 % loss");
+             "99 of 100 replies within 40 us, or 3.2 round trips, at 1 % loss");
     }
     printf("\n");
 }
@@ -362,15 +364,15 @@ static void report_needless(void)
     static const struct {
         unsigned turn, answered;
     } kinds[] = {{0, 1}, {0, 3}, {64, 1}, {64, 3}, {8, 1}, {1, 1}};
-    printf("\n| looks about every | packets for nothing, where all messages are answered | each "
-           "third | looks all the time for 64 in turn, all answered | each third | for 8 | for 1 |"
+    printf("\n| polls about every | needless packets if every message is answered | every third | "
+           "polls constantly for 64 in turn, every one answered | every third | for 8 | for 1 |"
            "\n|---|---|---|---|---|---|---|\n");
     for (unsigned i = 0; i < AQI_COUNT_OF(every); i++) {
         printf("| %.2f ms |", (double)every[i] / 1e6);
         for (unsigned k = 0; k < AQI_COUNT_OF(kinds); k++) {
             double share = measure_needless(every[i], kinds[k].turn, kinds[k].answered);
             printf(" %.3f |", share);
-            goal(share <= 0.03, "0.03 of packets for nothing where a receiver computes");
+            goal(share <= 0.03, "at most 0.03 of packets needless where a receiver computes");
         }
         printf("\n");
     }
@@ -388,8 +390,8 @@ static void report_shares(uint32_t step)
         printf("| %u | %.2f | %.2f | %.2f | %.2f | %.0f / %.0f |\n", flows, jain, late, lossy,
                total, mean, p99);
         goal(jain >= 0.9 && late >= 0.9, "Jain's index of 0.9");
-        goal(lossy >= 0.8, "0.8 where the queue overflows");
-        goal(total >= 0.93 * LINK_GBIT / 8, "0.93 of the link");
+        goal(lossy >= 0.8, "Jain's index of 0.8 where the queue overflows");
+        goal(total >= 0.93 * LINK_GBIT / 8, "0.93 of the link's bandwidth");
         goal(p99 <= 1000, "a short message within 1 ms beside bulk");
     }
 }
@@ -401,10 +403,9 @@ static void report_rare(void)
                                  to_it_4 = {work_put, 4, 64, 64 << 10},
                                  from_it = {work_get, 1, 1000, 4 << 10},
                                  from_it_4 = {work_get, 4, 250, 4 << 10};
-    printf(
-        "\n| process 0 looks every | puts to it, of what can be: 1 flow | 4 flows, Jain's index, "
-        "packets for nothing | 1 %% lost | gets from it: 1 flow | 4 flows, Jain's index | "
-        "1 %% lost |\n|---|---|---|---|---|---|---|\n");
+    printf("\n| process 0 polls every | puts to it, of what is possible: 1 flow | 4 flows, Jain's "
+           "index, needless packets | 1 %% lost | gets from it: 1 flow | 4 flows, Jain's index | "
+           "1 %% lost |\n|---|---|---|---|---|---|---|\n");
     for (unsigned i = 0; i < AQI_COUNT_OF(every); i++) {
         double one, four, lossy, jain, repeated, ignored;
         (void)measure_rare(&to_it, every[i], 0, &one, &ignored);
@@ -412,17 +413,17 @@ static void report_rare(void)
         (void)measure_rare(&to_it, every[i], 10000, &lossy, &ignored);
         printf("| %.1f ms | %.2f | %.2f, %.2f, %.4f | %.2f |", (double)every[i] / 1e6, one, four,
                jain, repeated, lossy);
-        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a receiver looks");
-        goal(jain >= 0.9, "Jain's index of 0.9 at a receiver that looks rarely");
-        goal(repeated <= 0.01, "0.01 of bulk for nothing where a receiver computes");
-        goal(lossy >= 0.4, "0.4 at 1 % loss to a receiver that looks rarely");
+        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a receiver polls");
+        goal(jain >= 0.9, "Jain's index of 0.9 at a receiver that polls rarely");
+        goal(repeated <= 0.01, "at most 0.01 of bulk packets needless where a receiver computes");
+        goal(lossy >= 0.4, "0.4 at 1 % loss to a receiver that polls rarely");
         (void)measure_rare(&from_it, every[i], 0, &one, &ignored);
         jain = measure_rare(&from_it_4, every[i], 0, &four, &ignored);
         (void)measure_rare(&from_it, every[i], 10000, &lossy, &ignored);
         printf(" %.2f | %.2f, %.2f | %.2f |\n", one, four, jain, lossy);
-        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a sender looks");
-        goal(jain >= 0.9, "Jain's index of 0.9 of gets from one that looks rarely");
-        goal(lossy >= 0.4, "0.4 at 1 % loss from a sender that looks rarely");
+        goal(one >= 0.7 && four >= 0.7, "0.7 of what there is room for until a sender polls");
+        goal(jain >= 0.9, "Jain's index of 0.9 of gets from a sender that polls rarely");
+        goal(lossy >= 0.4, "0.4 at 1 % loss from a sender that polls rarely");
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * Memory of processes that peers read and write. Each block has a guard on both sides and a pattern
- * with its expected contents. When an operation on it has ended, its owner writes something else
- * there, and the block remains registered, so that late writes are detected.
+ * with its expected contents. When an operation on it has ended, the owner overwrites the block,
+ * which remains registered, so that late writes are detected.
  */
 #include "sim.h"
 
@@ -9,7 +9,7 @@
 
 #define GUARD      64
 #define GUARD_BYTE 0xa7
-#define FORGOTTEN  0xdd /* contents of memory that was forgotten */
+#define FORGOTTEN  0xdd /* fills memory that was forgotten */
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SIM_ASAN 1

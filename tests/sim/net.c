@@ -1,6 +1,6 @@
 /*
  * The network of a simulation: each process has an uplink and a downlink, and possibly all share a
- * link in between. A link has a bandwidth and a queue, and drops packets that do not fit. On the
+ * link in between. A link has a bandwidth and a queue, and drops packets that do not fit. On their
  * way packets are lost, singly or many in a row, duplicated, reordered, and altered.
  */
 #include "sim.h"
@@ -52,7 +52,7 @@ static void net_drop(struct sim *sim, struct sim_packet *packet, const char *why
     net_free(sim, packet);
 }
 
-/* The time at which a packet of `len` bytes has passed; 0: the queue is full. */
+/* The time at which a packet of `len` bytes has passed, or 0 if the queue is full. */
 static uint64_t link_through(struct sim *sim, struct sim_link *link, size_t len)
 {
     uint64_t begin = link->busy > sim->now ? link->busy : sim->now;
@@ -91,16 +91,18 @@ static const char *net_loses(struct sim *sim, const struct sim_packet *packet)
     if (sim_has(sim, SIM_MTU) && packet->len > plan->mtu && (packet->from | packet->to) % 2 != 0)
         return "larger than the path carries";
     if (sim_has_shrunk(sim) && packet->len > plan->shrunk && (packet->from | packet->to) % 2 != 0)
-        return "larger than the path carries by now";
+        return "larger than the path carries now";
     if (sim->clear) return NULL;
     if (other_side(sim, packet->from, packet->to)) return "a partition";
-    if (packet->from == sim->one_way_from && packet->to == sim->one_way_to) return "one way only";
+    if (packet->from == sim->one_way_from && packet->to == sim->one_way_to)
+        return "the link carries only the other direction";
     if (sim_chance(sim, SIM_OF_NET, plan->loss, 1000000)) return "lost";
     if (burst_loses(sim, &sim->procs[packet->to])) return "lost in a burst";
     return NULL;
 }
 
-/* Bytes are changed, or the end is missing. Without a MAC the checksum of UDP detects it. */
+/* Change bytes, or cut off the end. Without MACs the checksum of UDP detects this, so the packet is
+ * dropped. */
 static bool net_alters(struct sim *sim, struct sim_packet *packet)
 {
     if (sim->clear || !sim_chance(sim, SIM_OF_NET, sim->plan.alter, 1000000)) return true;
@@ -214,7 +216,7 @@ static void one_way_begin(struct sim *sim, uint64_t last, void *arg)
     if (sim->clear) return;
     sim->one_way_from = (uint32_t)sim_below(sim, SIM_OF_NET, sim->plan.peers);
     sim->one_way_to = proc_partner(sim, &sim->procs[sim->one_way_from]);
-    SIM_TRACE(sim, "nothing goes from %u to %u", sim->one_way_from, sim->one_way_to);
+    SIM_TRACE(sim, "no packets from %u to %u from now on", sim->one_way_from, sim->one_way_to);
     sim_at(sim, sim->now + last, one_way_end, 0, NULL);
 }
 

@@ -1,4 +1,5 @@
-/* Choices of a seed: the number of processes, their settings, the links, the faults, the work. */
+/* The choices of a seed: the number of processes, their settings, the links, the faults, the
+ * work. */
 #include "sim.h"
 
 const char *const sim_fault_names[SIM_FAULT_COUNT] = {
@@ -52,7 +53,7 @@ static void plan_config(struct sim *sim, struct aqi_dgram_config *config)
     config->rto_min = ONE_OF(sim, 200 * SIM_US, SIM_MS, 5 * SIM_MS);
     config->rto_max = ONE_OF(sim, 50 * SIM_MS, 200 * SIM_MS);
     config->idle_close = ONE_OF(sim, 0, 0, 5 * SIM_MS, 50 * SIM_MS, SIM_SECOND);
-    /* Far above the duration of pauses and partitions, so that only dead peers are lost. */
+    /* Far longer than pauses and partitions, so that only dead peers are lost. */
     config->dead_after = ONE_OF(sim, 0, 8 * SIM_SECOND);
     config->authenticate = sim_chance(sim, SIM_OF_PLAN, 1, 2);
 }
@@ -88,7 +89,7 @@ static void plan_net(struct sim *sim, struct sim_plan *plan)
     if (sim_has(sim, SIM_REFUSE)) plan->refuse = odds;
     plan->burst_loss = (uint32_t)ONE_OF(sim, 300000, 900000, 1000000);
     plan->burst_every = draw(sim, 2 * SIM_MS, 50 * SIM_MS);
-    /* A path that loses most packets permanently is as good as dead to some. */
+    /* A path that loses most packets all the time is as good as dead for some peers. */
     plan->burst_last = aqi_min(draw(sim, 20 * SIM_US, 5 * SIM_MS), plan->burst_every);
     plan->room = plan->config.room;
     size_t mtu = ONE_OF(sim, AQI_DGRAM_LEAST_PACKET, 1400, 1472, 4000);
@@ -117,7 +118,7 @@ static void plan_work(struct sim *sim, struct sim_plan *plan)
     if (all > bytes) plan->quota = (unsigned)((uint64_t)plan->quota * bytes / all + 4);
 }
 
-/* Last, so that the seeds of other faults keep their plans. */
+/* Drawn last, so that the plans of the seeds with other faults do not change. */
 static void plan_sizes(struct sim *sim, struct sim_plan *plan)
 {
     size_t least = AQI_DGRAM_LEAST_PACKET, most = plan->config.packet;
@@ -127,7 +128,7 @@ static void plan_sizes(struct sim *sim, struct sim_plan *plan)
     plan->size = draw(sim, least, most);
 }
 
-/* Likewise. */
+/* Drawn after the sizes, for the same reason. */
 static void plan_shrink(struct sim *sim, struct sim_plan *plan)
 {
     bool drawn = sim_chance(sim, SIM_OF_PLAN, 1, 8);

@@ -1,14 +1,14 @@
 /*
  * Processes of a simulation: each has an engine, polls at its own pace, sleeps until something
- * arrives or until the engine's deadline, pauses, dies, and restarts. Includes the engine's hooks,
- * and the conditions that must hold whenever one is called.
+ * arrives or until the engine's deadline, pauses, dies, and restarts. Also the engine's hooks, and
+ * the conditions that must hold whenever one of them is called.
  */
 #include "sim.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
-#define PACKETS_TO_THE_LOST 16u /* allowed to leave after a loss was reported */
+#define PACKETS_TO_THE_LOST 16u /* that may still be sent after a loss was reported */
 
 /* --- the hooks -----------------------------------------------------------------------------------
  */
@@ -74,7 +74,7 @@ static size_t proc_room_for(const struct sim_proc *proc)
     return sim_has(sim, SIM_SIZE) && proc->id % 2 != 0 ? sim->plan.size : SIZE_MAX;
 }
 
-/* The largest that also reaches another process, as do answers. */
+/* The largest packet that reaches another process, and whose answers come back. */
 static size_t proc_path_to(const struct sim_proc *proc, uint32_t id)
 {
     const struct sim *sim = proc->sim;
@@ -104,7 +104,7 @@ static bool proc_transmit(void *arg, enum aqi_dgram_channel channel,
     struct sim_loss *loss = proc_loss(proc, to);
     if (loss != NULL) loss->sent += packets;
     SIM_REQUIRE(sim, loss == NULL || sim_has(sim, SIM_HOSTILE) || loss->sent < PACKETS_TO_THE_LOST,
-                "process %u goes on sending to the lost %u", proc->id, to);
+                "process %u continues to send to %u, which it has lost", proc->id, to);
     size_t left = 0, used = 0;
     for (unsigned i = 0; i < niov; i++)
         left += iov[i].iov_len;
@@ -123,7 +123,7 @@ static void proc_deliver(void *arg, uint32_t source, bool request, unsigned char
 {
     struct sim_proc *proc = arg;
     SIM_REQUIRE(proc->sim, !proc->calling,
-                "process %u: a delivery from inside a call that begins "
+                "process %u: a delivery inside a call that begins "
                 "something",
                 proc->id);
     SIM_REQUIRE(proc->sim, !request || proc->nested == 0,
@@ -172,8 +172,7 @@ static void proc_on_lost(void *arg, uint32_t id, const char *why)
     struct sim *sim = proc->sim;
     SIM_TRACE(sim, "process %u has lost %u: %s", proc->id, id, why);
     SIM_REQUIRE(sim, id < sim->plan.peers && !proc->calling && !proc_lost(proc, id),
-                "process %u has lost %u a second time, or from inside a call (%s)", proc->id, id,
-                why);
+                "process %u has lost %u a second time, or inside a call (%s)", proc->id, id, why);
     SIM_REQUIRE(sim, !sim->procs[id].alive || sim->procs[id].life != 0 || proc->life != 0,
                 "process %u has lost %u, which is alive (%s)", proc->id, id, why);
     proc_add_loss(proc, id);
@@ -187,13 +186,13 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
     SIM_TRACE(sim, "process %u: the path to %u carries %zu bytes", proc->id, id, usable);
     SIM_REQUIRE(sim, usable >= AQI_DGRAM_LEAST_PACKET && usable <= sim->plan.config.packet,
                 "process %u: the path to %u carries %zu bytes?", proc->id, id, usable);
-    /* Found before the path shrank, and agreed on after that. */
+    /* It may have been found before the path shrank, and agreed on afterwards. */
     bool old = sim_has_shrunk(sim) && sim->now - sim->plan.shrunk_at < SIM_SECOND;
     size_t most = proc_path_to(proc, id);
     SIM_REQUIRE(sim, old || (most < sim->plan.config.packet && usable <= most),
                 "process %u: the path to %u carries %zu bytes, not %zu", proc->id, id, most,
                 usable);
-    /* Losses may make it seem smaller than it is. */
+    /* Losses may make the path seem smaller than it is. */
     bool calm = (sim->plan.faults & ~(1u << SIM_MTU | 1u << SIM_SIZE | 1u << SIM_SHRINK)) == 0;
     SIM_REQUIRE(sim, old || !calm || sim->plan.limit < 5 * SIM_MS || usable == most / 16 * 16,
                 "process %u: the path to %u carries %zu bytes, not only %zu", proc->id, id, most,
@@ -201,7 +200,7 @@ static void proc_small_path(void *arg, uint32_t id, size_t usable, bool agreed)
     proc->small_paths++;
 }
 
-/* Enough to detect altered bytes, without any secrecy. */
+/* Good enough to detect altered bytes; nothing here has to be secret. */
 void proc_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
               uint8_t tag[16])
 {
@@ -387,7 +386,7 @@ static unsigned proc_receive(struct sim_proc *proc)
 
 #define PROC_HELPED (2 * SIM_MS)
 
-/* The program computes: a thread answers for it. */
+/* A thread answers while the program computes. */
 static void proc_help(struct sim_proc *proc)
 {
     struct sim *sim = proc->sim;
@@ -421,7 +420,7 @@ static unsigned proc_progress(struct sim_proc *proc, bool came)
                  proc->up.busy <= sim->now && !sim_has(sim, SIM_REFUSE);
     proc->stuck = stuck ? proc->stuck + 1 : 0;
     SIM_REQUIRE(sim, proc->stuck < 3,
-                "process %u: the deadline has passed, and progress does nothing", proc->id);
+                "process %u: the deadline has passed, but progress does nothing", proc->id);
     return things;
 }
 
@@ -475,7 +474,7 @@ static void proc_poll(struct sim *sim, uint64_t serial, void *arg)
         proc_poll_at(proc, aqi_min(proc->pause_until, soon));
         return;
     }
-    SIM_REQUIRE(sim, sim->now < sim->give_up, "it does not end");
+    SIM_REQUIRE(sim, sim->now < sim->give_up, "the run does not end");
     proc->polls++;
     bool came = proc_receive(proc) != 0;
     bool did = proc_progress(proc, came) != 0;
@@ -492,7 +491,7 @@ void proc_wait(struct sim_proc *proc)
     sim->depth++;
     proc_poll_at(proc, sim->now + sim_spread(sim, SIM_OF_PROC, 200, 50 * SIM_US));
     while (proc->polls == polls)
-        SIM_REQUIRE(sim, sim_step(sim), "process %u waits, and nothing happens", proc->id);
+        SIM_REQUIRE(sim, sim_step(sim), "process %u waits, but no event is left", proc->id);
     sim->depth--;
     proc->nested--;
 }

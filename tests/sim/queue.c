@@ -1,4 +1,4 @@
-/* Events of a simulation in the order of time, then of creation: a binary heap. */
+/* The events of a simulation, ordered by time and then by creation: a binary heap. */
 #include "sim.h"
 
 #include <stdlib.h>

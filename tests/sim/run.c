@@ -1,6 +1,6 @@
 /*
- * One run: the work, until all operations have begun; then the faults stop, and everything must end
- * soon; after that nothing may happen without a cause. Memory leaks fail the run.
+ * A run: first the work, until all operations have begun; then the faults stop, and everything must
+ * end soon; after that nothing may happen without a cause. A memory leak fails the run.
  */
 #include "sim.h"
 
@@ -36,7 +36,7 @@ static void run_report(const struct sim *sim)
             counts[i] += aqi_dgram_count(proc->dgram, (enum aqi_dgram_counter)i);
     }
     printf("  %.3f s, %" PRIu64 " events, %u operations, %" PRIu64 " packets, %" PRIu64
-           " dropped; polls %" PRIu64 ", at deadlines %" PRIu64 ", for nothing %" PRIu64
+           " dropped; polls %" PRIu64 ", at deadlines %" PRIu64 ", needless %" PRIu64
            ", handlers waited %" PRIu64 "\n ",
            (double)(sim->now - SIM_BEGIN) / 1e9, sim->events, sim->op_count, sim->packets,
            sim->dropped, polls, timers, spurious, sim->waits);
@@ -98,7 +98,7 @@ void sim_start(struct sim *sim)
         proc->sim = sim;
         proc->id = id;
         proc->down = (struct sim_link){plan->ns_per_kb, plan->limit, 0};
-        /* The size of the smallest socket buffers that systems have. */
+        /* The size of the smallest socket buffers in use. */
         proc->up = proc->down;
         proc->up.limit = aqi_max(proc->up.limit, 208 * plan->ns_per_kb);
         proc_open(sim, proc);
@@ -113,7 +113,7 @@ void sim_close(struct sim *sim)
     for (uint32_t id = 0; id < sim->plan.peers; id++)
         memory_check(&sim->procs[id]);
     sim->give_up = SIM_NEVER;
-    while (sim_step(sim)) /* packets in flight arrive nowhere */
+    while (sim_step(sim)) /* discards the packets in flight */
         ;
     for (uint32_t id = 0; id < sim->plan.peers; id++)
         memory_free(&sim->procs[id]);
@@ -147,7 +147,7 @@ static bool run_nothing_pending(const struct sim *sim)
     return run_all_begun(sim) && work_pending(sim) == NULL;
 }
 
-/* None of its operations is under way, or still to begin; it was never restarted. */
+/* It is alive, has never been restarted, and no operations from or to it are under way. */
 static bool run_is_idle(const struct sim *sim, const struct sim_proc *proc)
 {
     return proc->alive && proc->life == 0 && !work_left(sim, proc);
@@ -186,13 +186,13 @@ static void run_print_active(const struct sim *sim)
     }
 }
 
-/* Nothing is under way: a process that sends now, or wakes up, does so needlessly. A process
+/* Nothing is under way, so a process that sends now, or wakes up, does so needlessly. A process
  * that declares a dead peer lost only now was not idle. */
 static void run_idle(struct sim *sim)
 {
     const struct sim_plan *plan = &sim->plan;
     uint64_t *timers = sim_alloc(plan->peers * sizeof(uint64_t));
-    sim_until(sim, sim->now + SIM_SECOND); /* late packets are answered once more */
+    sim_until(sim, sim->now + SIM_SECOND); /* late packets are still answered */
     uint64_t packets = sim->packets, links = 0;
     for (uint32_t id = 0; id < plan->peers; id++)
         timers[id] = run_is_idle(sim, &sim->procs[id]) ? sim->procs[id].timers : UINT64_MAX;
@@ -202,7 +202,7 @@ static void run_idle(struct sim *sim)
         if (timers[id] == UINT64_MAX || !run_is_idle(sim, proc)) continue;
         links += plan->peers;
         SIM_REQUIRE(sim, proc->timers - timers[id] <= 64 + 16 * plan->peers,
-                    "process %u is idle, and its deadline came %" PRIu64 " times in %d s", id,
+                    "process %u is idle, but its deadline came %" PRIu64 " times in %d s", id,
                     proc->timers - timers[id], (int)(IDLE_FOR / SIM_SECOND));
     }
     free(timers);
@@ -217,7 +217,7 @@ static void run_idle(struct sim *sim)
 static void run_to_the_end(struct sim *sim)
 {
     char text[128];
-    SIM_REQUIRE(sim, run_phase(sim, run_all_begun, END_WITHIN), "not all can be begun");
+    SIM_REQUIRE(sim, run_phase(sim, run_all_begun, END_WITHIN), "not all operations can begin");
     if (!run_phase(sim, run_nothing_pending, END_WITHIN))
         sim_fail(sim, "%s has not ended %d s after all faults",
                  work_name(work_pending(sim), text, sizeof(text)), (int)(END_WITHIN / SIM_SECOND));
@@ -235,11 +235,11 @@ static void run_phases(struct sim *sim)
     hostile_begin(sim);
     run_phase(sim, run_all_begun, END_WITHIN + sim->plan.horizon);
     if (sim->now < horizon) sim_until(sim, horizon);
-    SIM_TRACE(sim, "the end of all faults");
+    SIM_TRACE(sim, "all faults end");
     sim->clear = true;
     run_to_the_end(sim);
     run_idle(sim);
-    /* After a silence longer than the one after which peers count as dead. */
+    /* Work must be possible after a silence longer than that after which peers count as dead. */
     sim_until(sim, sim->now + 10 * SIM_SECOND);
     sim->plan.quota += 2;
     SIM_TRACE(sim, "once more");

@@ -3,14 +3,14 @@
  * determined by a seed, so that each run is repeatable.
  *
  *   plan.c     choices of a seed: sizes, links, faults, work
- *   queue.c    events in the order of time
+ *   queue.c    the events, ordered by time
  *   net.c      links: bandwidth, delay, queues, and their faults
  *   hostile.c  an attacker
  *   proc.c     processes: they poll, pause, sleep, die and restart
  *   work.c     operations and their expected results
  *   memory.c   memory of processes that peers read and write, and its expected contents
  *   measure.c  figures instead of faults, and goals for them
- *   figures.c  more of them, for a picture
+ *   figures.c  more figures, for a picture
  *   run.c      one run from start to end
  *   allocations.c  memory leaks
  */
@@ -38,17 +38,17 @@
     X(ALTER, "alter")         /* bytes change; packets are truncated */                            \
     X(QUEUE, "queue")         /* queues of links are short */                                      \
     X(REFUSE, "refuse")       /* transmit returns that there is no room */                         \
-    X(PARTITION, "partition") /* for a time some reach only each other */                          \
-    X(ONE_WAY, "oneway")      /* for a time a link carries in one direction only */                \
-    X(PAUSE, "pause")     /* processes do not poll for a time; in half of them a thread answers */ \
-    X(ROOM, "room")       /* processes have little room for arriving packets */                    \
-    X(MTU, "mtu")         /* a path carries only smaller packets than the processes assume */      \
-    X(DEATH, "death")     /* processes die; the job announces it, or not */                        \
+    X(PARTITION, "partition") /* for a while some processes reach only each other */               \
+    X(ONE_WAY, "oneway")      /* for a while a link carries packets in one direction only */       \
+    X(PAUSE, "pause") /* processes do not poll for a while; in half of them a thread answers */    \
+    X(ROOM, "room")   /* processes have little room for arriving packets */                        \
+    X(MTU, "mtu")     /* a path carries only smaller packets than the processes assume */          \
+    X(DEATH, "death") /* processes die; the job announces it, or not */                            \
     X(RESTART, "restart") /* processes restart at the same address */                              \
     X(FORGET, "forget")   /* memory disappears while peers read and write it */                    \
     X(HOSTILE, "hostile") /* an attacker on the wire */                                            \
     X(SIZE, "size")       /* ports never have room for large packets */                            \
-    X(SHRINK, "shrink")   /* a path carries only smaller packets from some time on */
+    X(SHRINK, "shrink")   /* from some time on, a path carries only smaller packets */
 enum sim_fault {
 #define X(name, text) SIM_##name,
     SIM_FAULTS(X)
@@ -97,9 +97,9 @@ struct sim_plan {
     size_t mtu;                       /* of paths to odd processes */
     size_t shrunk;                    /* likewise, from this time on: */
     uint64_t shrunk_at;
-    size_t size; /* size of the largest packet for which ports of odd processes have room */
+    size_t size; /* largest packet for which ports of odd processes have room */
     bool spin;   /* processes poll as soon as something arrives */
-    bool plain;  /* one kind of heads and replies */
+    bool plain;  /* heads and replies are all alike */
 };
 
 enum sim_stream { SIM_OF_PLAN, SIM_OF_NET, SIM_OF_WORK, SIM_OF_PROC, SIM_OF_HOSTILE, SIM_STREAMS };
@@ -145,11 +145,11 @@ struct sim_proc {
     struct sim *sim;
     uint32_t id, life; /* life: counts its engines */
     struct aqi_dgram *dgram;
-    bool alive, ending; /* has an engine, which is being destroyed */
+    bool alive, ending; /* has an engine; the engine is being destroyed */
     bool told;          /* its death was announced to all */
     bool computes;      /* while it pauses, a thread answers */
     unsigned nested;    /* handlers that wait */
-    bool calling;       /* inside a call that may not deliver or lose */
+    bool calling;       /* inside a call that must not deliver messages or report losses */
     struct sim_fifo queue[AQI_DGRAM_CHANNELS];
     uint64_t poll_at, poll_serial, pause_until;
     uint64_t every;     /* it computes, and polls about this often; 0: whenever packets arrive */
@@ -266,7 +266,7 @@ void sim_print_plan(const struct sim *sim);
 
 void sim_at(struct sim *sim, uint64_t time, void (*run)(struct sim *, uint64_t, void *), uint64_t a,
             void *arg);
-/* Run the next event. Returns false if there is none. */
+/* Run the next event. Returns false if there are none. */
 bool sim_step(struct sim *sim);
 
 /* Run one seed. Ends the program on a failure. */
@@ -278,12 +278,12 @@ void sim_close(struct sim *sim);
 int sim_measure(void);
 int sim_figures(void);
 /*
- * A network of 10 Gbit/s without other faults in which all communicate with process 0; `loss` in
- * 1/1,000,000.
+ * A network of 10 Gbit/s in which all processes communicate with process 0, without faults other
+ * than `loss`, in 1/1,000,000 of packets.
  */
 void measure_open(struct sim *sim, uint32_t peers, uint32_t loss);
-/* Run until `end`, with `depth` operations of `len` bytes with process 0 under way at all times
- * from each of 1 to `flows`; measure_flows_of: puts. */
+/* Run until `end`. Each of the processes 1 to `flows` always has `depth` operations of `len` bytes
+ * with process 0 under way; measure_flows_of: puts. */
 struct sim_load {
     aq_status (*begin)(struct sim_proc *proc, uint32_t to, size_t len);
     uint32_t flows;
@@ -300,7 +300,7 @@ long sim_allocations(void);
 
 void net_address(uint32_t id, struct aqi_dgram_addr *addr);
 bool net_id(const struct sim *sim, const struct aqi_dgram_addr *addr, uint32_t *id);
-/* False: there is no room for that much on the uplink of `from`. */
+/* Whether there is room on the uplink of `from`. */
 bool net_room(struct sim *sim, const struct sim_proc *from);
 void net_send(struct sim *sim, struct sim_packet *packet);
 void net_free(struct sim *sim, struct sim_packet *packet);
@@ -318,7 +318,7 @@ void proc_close(struct sim_proc *proc);
 void proc_poll_at(struct sim_proc *proc, uint64_t time);
 void proc_arrived(struct sim_proc *proc, struct sim_packet *packet);
 void proc_faults(struct sim *sim);
-/* For a handler that waits: the other processes go on, and this one takes replies only. */
+/* For a handler that waits: the other processes continue, and this one takes only replies. */
 void proc_wait(struct sim_proc *proc);
 bool proc_lost(const struct sim_proc *proc, uint32_t id);
 uint32_t proc_partner(struct sim *sim, const struct sim_proc *proc);
@@ -345,11 +345,11 @@ void work_forget(struct sim *sim, struct sim_proc *proc);
 void work_check_quiet(struct sim_proc *proc);
 /* An operation that should have ended but has not, or NULL. */
 const struct sim_op *work_pending(const struct sim *sim);
-/* Whether `proc` has begun operations that may never end. */
+/* Whether operations from or to `proc` may still be under way. */
 bool work_left(const struct sim *sim, const struct sim_proc *proc);
 void work_check_end(struct sim *sim);
 void work_free(struct sim *sim);
-/* `proc` has gone: operations that it began or was to receive may end, or never end. */
+/* `proc` has gone: the operations that it began need not end any more. */
 void work_orphan(struct sim *sim, struct sim_proc *proc);
 const char *work_name(const struct sim_op *op, char *text, size_t size);
 
@@ -358,7 +358,7 @@ void memory_drop(struct sim_proc *owner, struct sim_block *block);
 void memory_set(struct sim_block *block, uint64_t pattern);
 void memory_forget(struct sim_proc *owner, struct sim_block *block);
 bool memory_range_ok(const struct sim_proc *owner, uint64_t addr, size_t len);
-/* NULL, or a description of what is wrong with it. */
+/* Returns NULL, or what is wrong with the block. */
 const char *memory_wrong(const struct sim_block *block);
 void memory_check(struct sim_proc *owner);
 void memory_free(struct sim_proc *owner);

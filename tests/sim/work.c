@@ -1,6 +1,6 @@
 /*
  * The operations of a simulation, and their required results: each message arrives once and
- * complete, a Long after its bytes; each callback comes once and with a correct status; memory is
+ * complete, a Long after its bytes; each callback is called once, with a correct status; memory is
  * written once; impossible operations are refused.
  */
 #include "sim.h"
@@ -58,11 +58,11 @@ static struct sim_op *op_make(struct sim_proc *proc, uint32_t to, bool reply)
     return op;
 }
 
-/* The last one was not started after all. */
+/* Discard the last operation, which was refused. */
 static void op_unmake(struct sim *sim, struct sim_op *op)
 {
     OP_REQUIRE(sim, op, op->index == sim->op_count - 1 && !op->local_done && !op->remote_done,
-               "was refused, but a callback came nevertheless");
+               "was refused, but a callback was called");
     if (op->remote != NULL) memory_drop(&sim->procs[op->to], op->remote);
     if (op->dst != NULL) memory_drop(&sim->procs[op->from], op->dst);
     free(op->source);
@@ -89,7 +89,8 @@ static void op_head(struct sim *sim, struct sim_op *op, bool message)
         op->wants = 1 + (uint32_t)work_length(sim, most);
 }
 
-/* The range in the peer that it writes or reads; some ranges are not the peer's. */
+/* Choose the range in the peer that the operation writes or reads. Some ranges are not the
+ * peer's. */
 static void op_range(struct sim *sim, struct sim_op *op)
 {
     struct sim_proc *to = &sim->procs[op->to];
@@ -137,7 +138,7 @@ static aq_status op_begin_put(struct sim_proc *proc, struct sim_op *op)
 {
     unsigned char *head = op->kind == SIM_LONG ? op_write_head(op) : NULL;
     op->source = work_copy(op->len, op->pattern);
-    op->began = true; /* callbacks may come at once */
+    op->began = true; /* callbacks may be called at once */
     aq_status status = aqi_dgram_put(proc->dgram, op->to, op->addr, op->source, op->len, op->reply,
                                      head, op->head_len, op->silent ? NULL : op);
     if (head != NULL) memset(head, JUNK, op->head_len);
@@ -163,7 +164,7 @@ static aq_status op_begin_send(struct sim_proc *proc, struct sim_op *op)
     return status;
 }
 
-/* Begin it; unless this returns AQ_OK it has been removed again. */
+/* Begin the operation, which is discarded unless the result is AQ_OK. */
 static aq_status op_begin(struct sim_proc *proc, struct sim_op *op)
 {
     struct sim *sim = proc->sim;
@@ -284,7 +285,7 @@ void work_poll(struct sim_proc *proc)
 
 /* --- arrivals --------------------------------------------------------------------------------- */
 
-/* A handler that answers; if there is no room it makes progress, as programs do. */
+/* Answer from a handler, which makes progress while there is no room, as programs do. */
 static void work_reply(struct sim_proc *proc, uint32_t to, size_t len)
 {
     struct sim *sim = proc->sim;
@@ -317,19 +318,19 @@ void work_deliver(struct sim_proc *proc, uint32_t source, bool request, unsigned
     OP_REQUIRE(sim, op,
                op->to == proc->id && op->from == source && op->reply == !request &&
                    op->head_len != 0,
-               "is delivered to another, or as something else");
+               "is delivered to a wrong process, or as a message of another kind");
     OP_REQUIRE(sim, op, op->delivered++ == 0, "is delivered twice");
-    OP_REQUIRE(sim, op, !op->bad, "is delivered although its bytes cannot have been");
+    OP_REQUIRE(sim, op, !op->bad, "is delivered although its bytes cannot have been written");
     unsigned char *head = op_write_head(op);
     OP_REQUIRE(sim, op, memcmp(head + 4, message + 4, op->head_len - 4) == 0,
-               "is delivered with another head");
+               "is delivered with a wrong head");
     free(head);
     size_t at = aqi_round_up(op->head_len, 16), inside = op->kind == SIM_SEND ? op->len : 0;
     size_t need = inside != 0 ? at + inside : op->head_len;
     OP_REQUIRE(sim, op, len >= need && len <= aqi_round_up(need, 16),
-               "is delivered with another length");
+               "is delivered with a wrong length");
     OP_REQUIRE(sim, op, inside == 0 || filled(message + at, inside, op->pattern),
-               "is delivered with other bytes");
+               "is delivered with wrong bytes");
     if (op->kind == SIM_LONG && op->remote->registered) {
         op->remote->open = false;
         op->remote->pattern = op->pattern;
@@ -360,7 +361,7 @@ void work_local(struct sim_proc *proc, struct sim_op *op, aq_status status)
     OP_REQUIRE(sim, op,
                op->began && !op->local_done && op->from == proc->id &&
                    (op->kind == SIM_PUT || op->kind == SIM_LONG),
-               "local is called twice, or for another");
+               "local is called twice, or for a wrong operation");
     op_check_status(sim, op, status, false);
     op->local_done = true;
     op->local_status = status;
@@ -376,7 +377,7 @@ void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status)
     OP_REQUIRE(sim, op,
                op->began && !op->remote_done && op->from == proc->id &&
                    (op->kind == SIM_PUT || op->kind == SIM_GET),
-               "remote is called twice, or for another");
+               "remote is called twice, or for a wrong operation");
     OP_REQUIRE(sim, op, op->kind == SIM_GET || op->local_done, "remote is called before local");
     op_check_status(sim, op, status, true);
     op->remote_done = true;
@@ -386,9 +387,10 @@ void work_remote(struct sim_proc *proc, struct sim_op *op, aq_status status)
     if (status != AQ_OK || (op->kind == SIM_PUT && op->gone)) return;
     written->open = false;
     written->pattern = op->pattern;
-    OP_REQUIRE(sim, op, memory_wrong(written) == NULL, "is complete, but its bytes are not there");
+    OP_REQUIRE(sim, op, memory_wrong(written) == NULL,
+               "is complete, but its bytes have not arrived");
     memory_set(written, op->pattern + 1);
-    /* The owner may change memory that has been read. */
+    /* The owner may change its memory once it has been read. */
     if (op->kind == SIM_GET && !op->gone) memory_set(op->remote, op->pattern + 2);
 }
 
@@ -415,7 +417,7 @@ static bool op_called_back(const struct sim_op *op)
     return op->kind == SIM_LONG || op->remote_done;
 }
 
-/* Both ends are still those with which it began. */
+/* Whether both processes are still those with which the operation began. */
 static bool op_between_living(const struct sim *sim, const struct sim_op *op)
 {
     const struct sim_proc *from = &sim->procs[op->from], *to = &sim->procs[op->to];
@@ -432,7 +434,7 @@ static bool op_pending(const struct sim *sim, const struct sim_op *op)
     return message && op->delivered == 0 && op_between_living(sim, op);
 }
 
-/* Callbacks of all operations of a quiet process have come. */
+/* If a process is quiet or idle, all callbacks of its operations must have been called. */
 void work_check_quiet(struct sim_proc *proc)
 {
     struct sim *sim = proc->sim;
@@ -460,7 +462,7 @@ bool work_left(const struct sim *sim, const struct sim_proc *proc)
         const struct sim_op *op = sim->ops[i];
         if (op->from != proc->id && op->to != proc->id) continue;
         if (op->from == proc->id && op->from_life == proc->life && !op_called_back(op)) return true;
-        /* Arrival at a process that has gone is not reported. */
+        /* It is not reported whether messages reach a process that has gone. */
         const struct sim_proc *other = &sim->procs[op->from ^ op->to ^ proc->id];
         if ((!other->alive || other->life != 0) && !proc_lost(proc, other->id)) return true;
     }
@@ -486,7 +488,7 @@ void work_check_end(struct sim *sim)
                            proc_lost(from, op->to),
                        "failed because of a loss that was not reported");
         if (!op_between_living(sim, op)) continue;
-        OP_REQUIRE(sim, op, !op_pending(sim, op), "is not over");
+        OP_REQUIRE(sim, op, !op_pending(sim, op), "has not ended");
         if (op->kind != SIM_PUT || !op->silent || op->bad || op->gone) continue;
         op->remote->open = false;
         op->remote->pattern = op->pattern;
