@@ -132,7 +132,7 @@ static void am_send_medium(struct ct_ep *ep, uint32_t nbytes, unsigned nargs, st
     ct_send(ep, ct_next(ep), &am, comp);
 }
 
-/* The sizes at which mistakes are likely, up to the largest; every size if that is small. */
+/* All small sizes, and the larger ones at which mistakes are likely, up to the largest. */
 static size_t am_sizes(const struct ct_ep *ep, uint32_t *sizes)
 {
     uint32_t max = (uint32_t)ct_max_medium(ep);
@@ -282,7 +282,8 @@ static void am_long(struct ct_ep *ep)
 /* --- replies ----------------------------------------------------------------------------- */
 
 /*
- * Answers with the payload it got, in the same category; a Long to the place given by argument 0.
+ * Reply with the payload of the request, in the same category; a Long goes to the place that
+ * argument 0 gives.
  */
 static void am_on_echo(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
@@ -476,13 +477,13 @@ static void am_reserve_reply(struct ct_ep *ep)
 
 /* --- endpoints --------------------------------------------------------------------------- */
 
-/* The first argument of a message says which endpoints its flags must name. */
+/* The first argument of a message gives the endpoints that its flags must name. */
 static void am_check_eps(const struct aqi_am *am, uint8_t reply)
 {
     CT_EQUAL(am->flags, (am->args[0] & (int32_t)AQI_AM_EPS) | reply);
 }
 
-/* Sent back between the two endpoints that the request came from and went to. */
+/* The reply goes from the request's target endpoint to its source endpoint. */
 static void am_on_ep_request(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct am_state *state = ep->user;
@@ -518,7 +519,7 @@ static void am_send_reserved(struct ct_ep *ep, uint32_t to, const struct aqi_am 
     CT_EQUAL(status, AQ_OK);
 }
 
-/* Every pair of endpoints, in messages of every kind and their replies, however they travel. */
+/* Every pair of endpoints, in messages of every kind and their replies, however they are sent. */
 static void am_endpoints(struct ct_ep *ep)
 {
     static const struct {

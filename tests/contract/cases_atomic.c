@@ -10,7 +10,7 @@ static union model_value atomic_some(struct ct_ep *ep, unsigned type)
     return model_some(type, random, ct_random(ep));
 }
 
-/* Compares the bytes of the old value, and checks that nothing beside them was written. */
+/* Compare the bytes of the old value, and check that nothing beside them was written. */
 static void atomic_check_result(const unsigned char *got, unsigned type, bool fetch,
                                 union model_value old)
 {
@@ -27,7 +27,7 @@ static void atomic_model_run(struct ct_ep *ep)
     for (unsigned type = 0; type < MODEL_TYPES; type++) {
         for (unsigned op = 0; op < MODEL_OPS; op++) {
             if ((model_ops(type) & AQ_OP_BIT(op)) == 0) continue;
-            for (int i = 0; i < 6; i++) { /* each i % 2 with each i % 3 */
+            for (int i = 0; i < 6; i++) { /* every i % 2 with every i % 3 */
                 size_t size = aqi_atomic_size((uint8_t)type);
                 size_t offset = 4096 * ep->self + ct_random(ep) % (4000 / size) * size;
                 union model_value old = atomic_some(ep, type), a = atomic_some(ep, type),

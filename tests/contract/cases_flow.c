@@ -1,4 +1,5 @@
-/* Flow: floods until there is no room, replies that never wait behind requests, quiet, sleeping. */
+/* Flow control: floods until there is no room, replies that never wait behind requests, quiet,
+ * sleeping. */
 #include "harness.h"
 
 #include "base/clock.h"
@@ -46,7 +47,7 @@ static void flow_on_request(struct ct_ep *ep, uint32_t source, const struct aqi_
     flow_mark(ep->user, (uint32_t)am->args[0]);
 }
 
-/* Of one sender, which numbers them from 0. */
+/* Requests of one sender, numbered from 0. */
 static void flow_on_flood(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     const struct flow_state *state = ep->user;
@@ -68,7 +69,7 @@ static aq_status flow_try(struct ct_ep *ep, uint32_t to, uint32_t number, uint32
     return ct_try_send(ep, to, &am, NULL);
 }
 
-/* Send without progress until there is no room. Returns how many were sent. */
+/* Send without progress until there is no room. Returns the number of messages sent. */
 static uint32_t flow_fill_up(struct ct_ep *ep, uint32_t to, uint32_t nbytes, void *buffer)
 {
     uint32_t sent = 0;
@@ -98,7 +99,7 @@ static void flow_flood(struct ct_ep *ep, uint32_t nbytes)
             ct_poll(ep);
         CT_EQUAL(status, AQ_OK);
     }
-    /* Tell the receiver the number by other means than the transport. */
+    /* Pass the number to the receiver without using the transport. */
     atomic_store(&ep->world->flag[to], sent + 1);
     while (atomic_load(&ep->world->flag[ep->self]) == 0)
         ct_poll(ep);
@@ -238,7 +239,7 @@ static void flow_on_answer(struct ct_ep *ep, uint32_t source, const struct aqi_a
     state->answers++;
 }
 
-/* Every rank's room for requests is full before any rank polls; replies get through
+/* The room for requests is full at every rank before any rank polls; replies get through
  * nevertheless. */
 static void flow_full_both_ways(struct ct_ep *ep)
 {
@@ -267,7 +268,7 @@ static void flow_full_both_ways(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* The handler of the first request waits for an answer, with progress(REPLIES) alone. */
+/* The handler of the first request waits for an answer, calling only progress(REPLIES). */
 static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am *am)
 {
     struct flow_state *state = ep->user;
@@ -278,7 +279,7 @@ static void flow_on_hold(struct ct_ep *ep, uint32_t source, const struct aqi_am 
     state->held = true;
     while (atomic_load(&state->answers) == 0)
         if (ct_progress(ep, AQI_PROGRESS_REPLIES) == 0) ct_relax();
-    /* And some more calls: no request may be delivered, even if some are queued. */
+    /* Further calls must not deliver requests either, even if some are queued. */
     for (int i = 0; i < 100; i++)
         ct_progress(ep, AQI_PROGRESS_REPLIES);
     state->holding = false;
@@ -321,7 +322,7 @@ static void flow_progress_replies(struct ct_ep *ep)
         _Atomic uint32_t *asked = &ep->world->flag[0];
         if (ep->self == 0) ct_send(ep, to, &request, NULL);
         if (ep->self == 0) atomic_store(asked, 1);
-        /* Not earlier: the answer that the handler waits for must be under way. */
+        /* Do not send the hold earlier: the answer that its handler waits for must be under way. */
         while (atomic_load(asked) == 0)
             ct_poll(ep);
         if (ep->self == 1) ct_send(ep, 0, &hold, NULL);
@@ -344,7 +345,7 @@ static void flow_progress_replies(struct ct_ep *ep)
 
 enum { SLOW_INSIDE = 2, SLOW_SENT, SLOW_BYTES = 200, SLOW_SECONDS = 60 };
 
-/* How many requests must find room at a receiver that does not poll. */
+/* The number of requests that must find room at a receiver that does not poll. */
 static uint32_t flow_depth(const struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & AQI_CAP_CREDITS) == 0) return AQI_LEAST_ROOM;
@@ -386,8 +387,8 @@ static void flow_slow_handler(struct ct_ep *ep)
     ep->handlers[ANSWER] = flow_on_answer;
     ep->handlers[HOLD] = flow_on_slow;
     ct_meet(ep);
-    /* While a connection is being set up, its messages may be refused. (Its answer brings the
-     * credit for one request.) */
+    /* Connect first, since messages may be refused while a connection is being set up. (The answer
+     * returns the credit of the request.) */
     uint32_t before = ep->size - (ep->size > 1 ? 2 : 1);
     if (ep->self > 1) flow_send_number(ep, 0, depth * CT_MAX_RANKS + ep->self);
     while (ep->self == 0 ? atomic_load(&state.received) < before
@@ -504,7 +505,7 @@ static void flow_sleep(struct ct_ep *ep)
     aq_status status = ops->arm(ep->tp, true);
     CT_CHECK(status == AQ_OK || status == AQ_AGAIN);
     if (status == AQ_OK) {
-        /* Tells the sender that there is now a sleep to interrupt. */
+        /* Announce to the sender that there is now a sleep to interrupt. */
         atomic_store(&ep->world->flag[1], atomic_load(&state->received) + 1);
         ct_sleep(ep);
     }
@@ -533,7 +534,7 @@ static void flow_wake(struct ct_ep *ep)
         }
     } else {
         for (uint32_t round = 0; round < WAKE_ROUNDS; round++) {
-            /* Wait until the receiver announces its sleep; every third time do not. */
+            /* Wait until the receiver announces its sleep, except every third time. */
             while (round % 3 != 0 && senders == 1 && atomic_load(asleep) <= round)
                 ct_relax();
             for (uint64_t spin = ct_random(ep) % 2000; spin > 0; spin--)
@@ -547,7 +548,7 @@ static void flow_wake(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* From now on each rank is connected to the next one, by message 0. */
+/* Connect each rank to the next one, by message 0. */
 static void flow_connect(struct ct_ep *ep)
 {
     struct flow_state *state = ep->user;
@@ -559,7 +560,8 @@ static void flow_connect(struct ct_ep *ep)
 }
 
 /*
- * arm() does not sleep on what has already arrived, and what arrived before does not keep us awake.
+ * arm() fails if something has already arrived, but what has been handled does not keep the rank
+ * awake.
  */
 static void flow_arm(struct ct_ep *ep)
 {
@@ -573,7 +575,7 @@ static void flow_arm(struct ct_ep *ep)
     const struct aqi_transport *ops = &ep->tp->ops;
     flow_connect(ep);
     for (uint32_t round = 1; round < 50; round++) {
-        /* No rank sends: a few wake-ups may be left over, but not an endless number. */
+        /* No rank sends now: a few wake-ups may be left over, but not an endless number. */
         struct pollfd wait = {.fd = ops->wait_fd(ep->tp), .events = POLLIN};
         int stale = 0;
         CT_CHECK(wait.fd >= 0);
@@ -589,7 +591,7 @@ static void flow_arm(struct ct_ep *ep)
         ct_meet(ep);
         flow_send_number(ep, ct_next(ep), round);
         ct_meet(ep);
-        /* Over a network it may still be under way. */
+        /* Over a network the message may still be under way. */
         if ((ops->caps & (AQI_CAP_TIMERS | AQI_CAP_FAR)) == 0)
             CT_EQUAL(ops->arm(ep->tp, true), AQ_AGAIN);
         CT_OK(ops->arm(ep->tp, false));
@@ -600,7 +602,8 @@ static void flow_arm(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Armed, then a message arrives: the descriptor becomes readable, also with one rank alone. */
+/* A message that arrives after arm() makes the descriptor readable, even if the rank is its own
+ * peer. */
 static void flow_wake_self(struct ct_ep *ep)
 {
     struct flow_state state;
@@ -634,7 +637,7 @@ static void flow_wake_self(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Whether the words to watch say that nothing has arrived; without a call of progress. */
+/* Whether nothing has arrived according to the words to watch, without a call of progress. */
 static bool flow_idle(const struct ct_ep *ep)
 {
     return atomic_load(&aqi_tp_pending) == 0 &&
@@ -643,8 +646,8 @@ static bool flow_idle(const struct ct_ep *ep)
 }
 
 /*
- * An operation that was started leaves, and is retransmitted, although its sender computes and
- * makes no calls.
+ * An operation that was started leaves, and is retransmitted, even if its sender computes and makes
+ * no calls.
  */
 static void flow_computing(struct ct_ep *ep)
 {
@@ -667,7 +670,7 @@ static void flow_computing(struct ct_ep *ep)
     free(state.seen);
 }
 
-/* Over a network lost packets may have to be retransmitted. */
+/* Meet, with progress over a network, where lost packets may have to be retransmitted. */
 static void flow_meet(struct ct_ep *ep)
 {
     if ((ep->tp->ops.caps & AQI_CAP_TIMERS) != 0)
@@ -774,8 +777,8 @@ const struct ct_case ct_cases_flow[] = {
     {"quiet: not before completions are reported", flow_quiet_is_reported, 0},
     {"a sleeper is woken", flow_wake, CT_PEERS},
     {"arm: notices what has arrived, and only that", flow_arm, CT_CLEAN},
-    {"armed, then it arrives", flow_wake_self, CT_CLEAN},
-    {"what was started leaves while its sender computes", flow_computing,
+    {"armed: an arrival wakes the sleeper", flow_wake_self, CT_CLEAN},
+    {"an operation leaves while its sender computes", flow_computing,
      CT_PEERS | CT_PROCESSES | CT_CLEAN},
     {"words announce every message", flow_watch, CT_PROCESSES | CT_CLEAN},
     {NULL, NULL, 0},

@@ -66,7 +66,8 @@ static void life_addresses(struct ct_ep *ep)
     ct_barrier(ep);
 }
 
-/* A damaged address of our own kind is refused, or the damage shows with a later message. */
+/* A damaged address of this transport is refused, unless the damage yields another valid
+ * address. */
 static void life_bad_addresses(struct ct_ep *ep)
 {
     ct_meet(ep);
@@ -79,7 +80,7 @@ static void life_bad_addresses(struct ct_ep *ep)
             ep->world->home[other].len = cut;
             CT_EQUAL(ep->tp->ops.connect(ep->tp, other, 0, &peer), AQ_EPROTO);
             ep->world->home[other].len = length;
-            if (cut > 4) continue; /* numbers follow, for which other values are valid */
+            if (cut > 4) continue; /* numbers follow, which may have other values */
             bytes[cut - 1] ^= 0x40;
             CT_EQUAL(ep->tp->ops.connect(ep->tp, other, 0, &peer), AQ_EPROTO);
             bytes[cut - 1] ^= 0x40;
@@ -89,8 +90,8 @@ static void life_bad_addresses(struct ct_ep *ep)
 }
 
 /*
- * The harness counts descriptors and mappings around the case, where a leak of one becomes one of
- * twenty.
+ * The harness counts descriptors and mappings around the case, in which each leak occurs twenty
+ * times.
  */
 static void life_reopen(struct ct_ep *ep)
 {
@@ -101,7 +102,7 @@ static void life_reopen(struct ct_ep *ep)
         struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN};
         ct_mem_open(ep, 8192);
         ct_send(ep, ct_next(ep), &am, NULL);
-        if (round % 2 == 0) ct_mem_close(ep); /* every second time close frees it */
+        if (round % 2 == 0) ct_mem_close(ep); /* every other time close frees it */
         while (ep->tp->ops.quiet(ep->tp, NULL) == AQ_AGAIN)
             ct_poll(ep);
         ct_barrier(ep);
@@ -182,7 +183,7 @@ static void life_wait_all(struct ct_ep *ep, struct aqi_comp comp[4])
     }
 }
 
-/* Sends to a dead peer: only the fault decorator may return something else before AQ_EPEER. */
+/* Send to a dead peer. Only the fault decorator may return anything else before AQ_EPEER. */
 static void life_refused(struct ct_ep *ep, uint32_t rank, uint8_t flags)
 {
     struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = PLAIN, .flags = flags};
@@ -252,7 +253,7 @@ static void life_die(struct ct_ep *ep, bool asleep)
 /*
  * Rank 1 is killed with operations to it under way, and the job announces it. If it was asleep,
  * some operations start after its death and before the announcement: a rank that wants to wake it
- * may notice by itself.
+ * may notice the death by itself.
  */
 static void life_death(struct ct_ep *ep, bool asleep)
 {
@@ -291,8 +292,9 @@ static void life_death_asleep(struct ct_ep *ep)
     life_death(ep, true);
 }
 
-/* Rank 1 is declared dead but is alive: memory of failed operations is no longer written to.
- * With transfers by messages rank 1 would wait for room to answer a peer that does not listen. */
+/* Rank 1 is declared dead but is alive: memory of operations that failed is no longer written to.
+ * Skipped where gets are messages, since rank 1 would wait for room to answer a peer that no longer
+ * listens. */
 static void life_let_go(struct ct_ep *ep)
 {
     enum { SIZE = 1 << 20, OTHERS = 1, OWN = 2, LATER = 50000000 /* ns */ };
@@ -304,11 +306,11 @@ static void life_let_go(struct ct_ep *ep)
     memset(ep->mem.addr, OTHERS, SIZE);
     ct_barrier(ep);
     if (ep->self == 0) {
-        unsigned char *buffer = ep->mem.addr; /* registered, so that the network writes to it */
+        unsigned char *buffer = ep->mem.addr; /* registered: the network writes to it */
         struct aqi_comp comp;
         ct_comp_init(ep, &comp);
-        ct_get(ep, 1, 0, buffer, 8,
-               &comp); /* with the connection established, all of the following operations start */
+        /* This establishes the connection, so that all operations below start. */
+        ct_get(ep, 1, 0, buffer, 8, &comp);
         while (ct_comp_remote(&comp) != 0)
             ct_poll(ep);
         ct_get(ep, 1, 0, buffer, SIZE, &comp);
@@ -324,7 +326,7 @@ static void life_let_go(struct ct_ep *ep)
     }
     while (atomic_load(&ep->world->flag[0]) == 0)
         ct_poll(ep);
-    if (ep->self == 1) aqi_tp_peer_down(ep->tp, 0); /* which does not listen any more */
+    if (ep->self == 1) aqi_tp_peer_down(ep->tp, 0); /* which no longer listens */
 }
 
 /* The decorator declares rank 1 dead: reported once, and no operation is left pending. */
@@ -362,7 +364,8 @@ const struct ct_case ct_cases_life[] = {
     {"close while busy", life_close_busy, CT_CLOSED},
     {"a peer is killed", life_death_awake, CT_PEERS | CT_PROCESSES},
     {"a peer is killed in its sleep", life_death_asleep, CT_PEERS | CT_PROCESSES},
-    {"memory of what failed with a peer is not touched", life_let_go, CT_PEERS | CT_CLEAN},
+    {"memory of operations that failed with a peer is not touched", life_let_go,
+     CT_PEERS | CT_CLEAN},
     {"the fault decorator kills a peer", life_fault_death, CT_PEERS | CT_DEADLY},
     {NULL, NULL, 0},
 };

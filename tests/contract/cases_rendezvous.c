@@ -22,13 +22,13 @@ struct rendezvous_state {
     struct aqi_listener *listener;
     struct aqi_control_channel *channel[CHANNELS]; /* taken from calls */
     unsigned calls, messages, ends;
-    bool refuse;   /* close on every caller */
+    bool refuse;   /* close the channel of every caller */
     aq_status end; /* why the last one ended */
     struct aqi_writer writer;
     uint64_t seed; /* of the last message */
     size_t len;
     off_t object;         /* size of the last object received */
-    bool again[CHANNELS]; /* these calls of ours found no room */
+    bool again[CHANNELS]; /* own calls that found no room */
 };
 
 static void rendezvous_read(struct rendezvous_state *state, const struct aqi_writer *writer,
@@ -102,7 +102,7 @@ static bool rendezvous_open(struct ct_ep *ep, struct rendezvous_state *state)
     return true;
 }
 
-/* Meet all ranks. Lingering channels need progress. */
+/* Meet all ranks, with progress if channels linger. */
 static void rendezvous_meet(struct ct_ep *ep, struct rendezvous_state *state, unsigned flag)
 {
     _Atomic uint32_t *met = &ep->world->flag[flag];
@@ -204,7 +204,7 @@ static void rendezvous_addresses(struct ct_ep *ep)
     state.ops->unlisten(state.rendezvous, other);
     const struct aqi_handshake *message = rendezvous_write(&out, 100, 0, 0, 1);
     aq_status st = state.ops->connect(state.rendezvous, again, message, &state, &channel);
-    if (st == AQ_OK) { /* the network reports it */
+    if (st == AQ_OK) { /* over a network the refusal is reported later */
         rendezvous_await(&state, &state.ends, 1);
         state.ops->close_channel(channel);
         st = state.end;
@@ -342,7 +342,8 @@ static void rendezvous_full(struct ct_ep *ep)
     ct_meet(ep);
 }
 
-/* Sleep until a counter has this value; then there is nothing to do, at once or soon. */
+/* Sleep until the counter has this value; then there must be nothing left to do, at once or
+ * soon. */
 static void rendezvous_sleep_until(struct rendezvous_state *state, const unsigned *counter,
                                    unsigned value)
 {

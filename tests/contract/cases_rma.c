@@ -202,8 +202,8 @@ static void rma_local(struct ct_ep *ep)
 }
 
 /*
- * Memory that can be registered once can be registered several times, even if the transport has
- * room for few regions.
+ * If memory can be registered once, so can several pieces of it, even if the transport has room for
+ * few regions.
  */
 static void rma_some_memories(struct ct_ep *ep)
 {
@@ -247,7 +247,7 @@ static void rma_foreign(struct ct_ep *ep)
     free(memory);
 }
 
-/* Pull the current contents of a peer's memory at any address; also where nothing is mapped. */
+/* Pull the current contents of a peer's memory at any address; even where nothing is mapped. */
 static void rma_pull(struct ct_ep *ep)
 {
     static const size_t sizes[] = {1, 7, 4096, 4097, 300000};
@@ -289,7 +289,7 @@ static void rma_memory(struct ct_ep *ep)
     ct_mem_open(ep, len);
     for (size_t i = 0; i < len; i++)
         CT_EQUAL(ep->mem.addr[i], 0);
-    ct_barrier(ep); /* all ranks have checked it: from now on it may be written to */
+    ct_barrier(ep); /* all ranks have checked their memory, so it may be written to from now on */
     uint32_t target = ct_next(ep);
     const struct aqi_rmem *remote = ep->mem.remote[target];
     if (remote != NULL) CT_CHECK(remote->len >= (size_t)(target + 1) * 100000);
@@ -396,7 +396,6 @@ static void rma_rows(struct ct_ep *ep)
     ct_mem_close(ep);
 }
 
-/* Map and unmap. */
 static _Thread_local bool rma_mapped;
 static aq_status rma_map(struct ct_ep *ep, uint32_t target, const void *key, size_t len,
                          size_t bytes)
@@ -517,7 +516,7 @@ static void rma_outside(struct ct_ep *ep)
                              : ep->tp->ops.put(ep->tp, ep->peers[target], remote, addr, buffer, 256,
                                                NULL, &comp);
             } while (status == AQ_AGAIN);
-            if (status < 0) continue; /* being refused at once is correct, too */
+            if (status < 0) continue; /* an immediate refusal is correct, too */
             while (ct_comp_local(&comp) != 0 || ct_comp_remote(&comp) != 0)
                 ct_poll(ep);
             CT_EQUAL(atomic_load(&comp.status), AQ_ERANGE);
@@ -587,7 +586,7 @@ static void rma_asleep(struct ct_ep *ep)
 const struct ct_case ct_cases_rma[] = {
     {"memory: zero, of different sizes", rma_memory, 0},
     {"memory: none in one rank", rma_no_memory, 0},
-    {"memory: registered in some pieces", rma_some_memories, 0},
+    {"memory: several registered pieces", rma_some_memories, 0},
     {"put and get: sizes times alignments", rma_sizes, 0},
     {"put and get: hundreds at once", rma_many, 0},
     {"fill: every size, and no adjacent byte", rma_fill, 0},

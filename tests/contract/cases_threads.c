@@ -117,7 +117,7 @@ static void *threads_work(void *arg)
         threads_message(w, to, QUESTION, &state->asked_sum);
         threads_put_get(w, to);
         threads_add(w, to);
-        /* The result is only momentary; the point is that any thread may call it. */
+        /* The result is outdated at once; the point is that any thread may make the call. */
         if (round % 16 == 0) CT_CHECK(w->ep->tp->ops.quiet(w->ep->tp, NULL) >= 0);
         if (round % 16 == 8) {
             CT_CHECK(w->ep->tp->ops.arm(w->ep->tp, true) >= 0);
@@ -125,7 +125,8 @@ static void *threads_work(void *arg)
         }
     }
     atomic_fetch_sub(&state->running, 1);
-    /* A thread that has finished goes on polling, so that several threads make progress at once. */
+    /* A thread that has finished continues to poll, so that several threads make progress at
+     * once. */
     while (atomic_load(&state->answers) < THREADS * ROUNDS || atomic_load(&state->running) > 0)
         ct_poll(w->ep);
     return NULL;

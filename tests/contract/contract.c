@@ -124,7 +124,7 @@ static int contract_read(int argc, char **argv)
     return 0;
 }
 
-/* As lib/init.c does for a program: settings of the transports, then the faults. */
+/* Configure the transports, then the faults, as lib/init.c does for a program. */
 static aq_status contract_configure(void)
 {
     struct aqi_settings_table *tables[16];
@@ -136,7 +136,7 @@ static aq_status contract_configure(void)
     return aqi_fault_configure(contract_config.fault == NULL ? "" : contract_config.fault);
 }
 
-/* A network may need something that not every machine has. */
+/* Whether this machine has what the transport needs: networks may be missing. */
 static bool contract_possible(void)
 {
     struct aqi_tp_probe probe;

@@ -1,4 +1,4 @@
-/* Functions for cases: meeting, sending, memory, data. world.c makes the worlds. */
+/* Functions for the cases: meeting, sending, memory, data. world.c makes the worlds. */
 #include "harness.h"
 
 #include "../job/pass_fd.h"
@@ -45,7 +45,7 @@ void ct_skip(struct ct_ep *ep, const char *reason)
 
 /* --- hooks ------------------------------------------------------------------------------- */
 
-/* Checks of every message, whatever the case. */
+/* Deliver a message to the case, with the checks that every message must pass. */
 static void harness_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     struct ct_ep *ep = arg;
@@ -108,10 +108,10 @@ static aq_status harness_share(void *arg, const char *name, size_t bytes, int *f
 }
 
 /*
- * Let the other processes run. Where some of them compute, a yield costs one of their whole time
- * slices, so that two ranks that take turns would do so only some hundred times a second; a process
- * that has slept is preferred when it wakes. The sleep becomes longer while nothing happens, so
- * that a case that waits, say for a timeout, leaves the processors to other tests.
+ * Let the other processes run, by sleeping. If others compute, a yield costs a whole time slice,
+ * and two ranks that take turns would manage only a few hundred turns per second; a process that
+ * has slept is preferred when it wakes. The sleep grows while nothing happens, so that a case that
+ * waits, say for a timeout, leaves the processors to other tests.
  */
 void ct_relax(void)
 {
@@ -157,7 +157,7 @@ static void harness_relax(void *arg, unsigned round)
 
 /* --- opening ----------------------------------------------------------------------------- */
 
-/* How long a peer waits for a question to be repeated whose answer was lost. */
+/* How long closing may take. A peer may still have to repeat a request whose answer was lost. */
 static const uint64_t CLOSE_NS = 2000000000;
 
 void ct_open(struct ct_ep *ep)

@@ -43,7 +43,7 @@ struct ct_config {
     bool as_threads;   /* ranks are threads of one process */
     bool threads;      /* opened for several threads */
     const char *fault; /* value of AQ_FAULT, or NULL */
-    const char *hosts; /* path of network namespaces, less a number from 1 on, or NULL */
+    const char *hosts; /* path of network namespaces without their number (from 1 on), or NULL */
     const char *shows; /* a part of the transport's description of itself, or NULL */
     uint64_t seed;
     unsigned timeout_s; /* for one case: a failure bound */
@@ -123,14 +123,14 @@ _Noreturn void ct_fail(const char *file, int line, const char *fmt, ...) AQI_PRI
                     aq_error_message());                                                           \
     } while (0)
 
-/* Skip the case, as this world cannot show its subject; every rank must call this. */
+/* Skip the case, because this world cannot test its subject; every rank must call this. */
 void ct_skip(struct ct_ep *ep, const char *reason);
 
-/* Open, exchange addresses, and connect all ranks; and the reverse. */
+/* Open, exchange addresses, and connect all ranks. ct_close undoes this. */
 void ct_open(struct ct_ep *ep);
 void ct_close(struct ct_ep *ep);
 
-/* Whether `rank` can be sent to. (Not the rank itself, unless it is alone.) */
+/* Whether messages can be sent to `rank`; a rank reaches itself only if it is alone. */
 bool ct_reaches(const struct ct_ep *ep, uint32_t rank);
 /* The next rank of the ring; the rank itself if it is alone. */
 uint32_t ct_next(const struct ct_ep *ep);
@@ -141,15 +141,15 @@ unsigned ct_progress(struct ct_ep *ep, enum aqi_progress_mode mode);
 void ct_relax(void);
 void ct_poll(struct ct_ep *ep);
 
-/* Armed: sleep on the descriptor, or until the transport's next deadline. The length of a sleep
- * is bounded, which bounds the effect of a lost wake-up. */
+/* When armed: sleep on the descriptor, or until the transport's next deadline. The length of the
+ * sleep is bounded, so a lost wake-up fails the case. */
 void ct_sleep(struct ct_ep *ep);
 
 /* Meet all ranks, with progress or without touching the transport. */
 void ct_barrier(struct ct_ep *ep);
 void ct_meet(struct ct_ep *ep);
 
-/* Payload bytes of a Medium that every rank takes from us. */
+/* The largest payload of a Medium that every rank accepts from this one. */
 size_t ct_max_medium(const struct ct_ep *ep);
 /* Send a message of any kind once; by am_long if it is a Long. */
 aq_status ct_try_send(struct ct_ep *ep, uint32_t to, const struct aqi_am *am,
@@ -181,11 +181,11 @@ void ct_atomic(struct ct_ep *ep, uint32_t rank, const struct aqi_atomic *req, vo
 
 uint64_t ct_random(struct ct_ep *ep);
 
-/* Whether more than `seconds` have passed since `*start_ns` (0: set to now), and for the first
- * time. A failure bound. */
+/* Whether more than `seconds` have passed since `*start_ns`, which the first call sets if it is 0.
+ * A bound for failures. */
 bool ct_overdue(uint64_t *start_ns, unsigned seconds);
 
-/* Open descriptors and mappings of shared objects of this process. */
+/* The numbers of open descriptors, and of mappings of shared objects, of this process. */
 unsigned ct_count_fds(void);
 /* Check that this many descriptors are open, or up to `more` in addition. Lists them if not. */
 void ct_expect_fds(unsigned fds, unsigned more);

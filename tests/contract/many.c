@@ -1,8 +1,8 @@
 /*
  * The cost of many peers, in instructions: opening and connecting grow linearly with their number,
  * and a poll costs the same with a thousand peers as with ten while few are active, whether credits
- * or operations wait for room. Each peer is the process itself, behind one ring. No network is
- * below it, so only our own instructions are counted.
+ * or operations wait for room. Each peer is the process itself, behind one ring. There is no
+ * network below it, so only the library's own instructions are counted.
  */
 #include "../core/stepper.h"
 #include "base/base.h"
@@ -117,7 +117,7 @@ static aq_status many_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 
 static struct aqi_transport transport = {
     .name = "many",
-    .doc = "many peers, none of them a network",
+    .doc = "many peers without a network",
     .probe = many_probe,
     .open = many_open,
     .close = many_close,
@@ -128,7 +128,7 @@ static struct aqi_transport transport = {
     .quiet = many_quiet,
 };
 
-/* --- the user of it -------------------------------------------------------------------------- */
+/* --- the user of the transport --------------------------------------------------------------- */
 
 static struct user {
     struct aqi_tp *tp;
@@ -212,7 +212,7 @@ static struct cost measure(uint32_t size)
     user.delivered = 0;
     transport.caps = AQI_CAP_CREDITS;
     cost.open = stepper_run(open_all, NULL).instructions;
-    for (uint32_t id = 0; id < size; id++) { /* all have communicated once */
+    for (uint32_t id = 0; id < size; id++) { /* communicate with each peer once */
         struct aqi_am am = {.kind = AQI_AM_SHORT, .handler = 200};
         MUST(user.tp->ops.am_send(user.tp, user.peers[id], &am, NULL) == AQ_OK);
         if (id % 32 == 31) poll_until_idle();
@@ -250,7 +250,7 @@ static struct cost measure(uint32_t size)
         struct aqi_peer *peer = user.peers[size - 1 - id];
         MUST(tp->ops.put(tp, peer, NULL, addr, bytes, sizeof(bytes), NULL, &comp) == AQ_OK);
     }
-    many.count = 0; /* lost, so they stay under way */
+    many.count = 0; /* the pieces are lost, so the puts stay under way */
     cost.pending = instructions_of_poll();
     aqi_tp_close(user.tp);
     return cost;
@@ -281,13 +281,14 @@ int main(void)
 {
     MUST(aqi_fault_configure("") == AQ_OK);
     acknowledge(false, 3 + 1);
-    acknowledge(true, 3 + 1 + 2); /* the answer to the last piece comes up short */
+    acknowledge(true,
+                3 + 1 + 2); /* the last piece's acknowledgement lacks the others: asked again */
     const char *why = stepper_open();
     if (why != NULL) {
         printf("skipped: %s\n", why);
         return 77;
     }
-    (void)measure(FEW); /* everything is mapped and resolved by now */
+    (void)measure(FEW); /* warm up: map and resolve everything */
     struct cost few = measure(FEW), lots = measure(MANY);
     printf("%8s %10s %8s %16s %14s\n", "peers", "open", "idle", "credits waiting", "puts waiting");
     printf("%8d %10u %8u %16u %14u\n", FEW, few.open, few.idle, few.credits, few.pending);

@@ -186,8 +186,8 @@ static aq_status toy_am_send(struct aqi_tp *tp, struct aqi_peer *to, const struc
 }
 
 /*
- * Take a place of the pool for a request of `peer`. While there are not enough, no peer holds more
- * than its share, and those that were refused longest ago come first.
+ * Take a place in the pool for a request of `peer`. While places are short, no peer holds more than
+ * its share, and the peers that were refused first come first.
  */
 static bool toy_take_place(struct toy_tp *toy, struct toy_peer *peer)
 {
@@ -296,7 +296,7 @@ static unsigned toy_take(struct toy_tp *toy, struct toy_packet *packet, enum aqi
     } else if (packet->type == TOY_ACK) {
         n = toy_stream_acked(peer, packet);
     } else {
-        peer->state = TOY_UP; /* its ACCEPT to us was lost */
+        peer->state = TOY_UP; /* the ACCEPT that it sent was lost */
         kept = toy_take_data(toy, peer, packet, mode);
         n = 1;
     }
@@ -355,7 +355,7 @@ static aq_status toy_quiet(struct aqi_tp *tp, struct aqi_peer *to)
     return busy ? AQ_AGAIN : AQ_OK;
 }
 
-/* A peer that has not received our last acknowledgement retransmits within this time. */
+/* A peer that has not received the last acknowledgement retransmits within this time. */
 static aq_status toy_drain(struct aqi_tp *tp, uint64_t deadline)
 {
     struct toy_tp *toy = (struct toy_tp *)tp;

@@ -10,11 +10,11 @@ enum {
     TOY_WINDOW = 16,  /* packets of a stream under way: the send queue */
     TOY_PIECE = 1024, /* payload bytes of a packet */
     TOY_SMALL = 640,  /* of a Medium to and from odd ids */
-    TOY_BOUNCE = 256, /* a put or get of more needs registered local memory */
+    TOY_BOUNCE = 256, /* larger puts and gets need registered local memory */
     TOY_REGIONS = 8,
     TOY_RAILS = 2,
     TOY_OPS = 16,
-    TOY_POOL = 24, /* requests waiting here, of all peers together */
+    TOY_POOL = 24, /* requests that wait here, of all peers together */
     TOY_BATCH = 32
 };
 
@@ -149,7 +149,7 @@ uint64_t toy_random(void);
 bool toy_stream_has_room(const struct toy_peer *peer, enum toy_stream stream);
 void toy_stream_send(struct toy_tp *toy, struct toy_peer *peer, enum toy_stream stream,
                      const struct toy_head *head, const void *body, size_t len);
-/* Whether it is new; if so and `accept`, it is marked as received. */
+/* Whether the packet is new. toy_stream_accept marks it as received. */
 bool toy_stream_is_new(struct toy_peer *peer, const struct toy_packet *packet);
 void toy_stream_accept(struct toy_tp *toy, struct toy_peer *peer, const struct toy_packet *packet);
 unsigned toy_stream_acked(struct toy_peer *peer, const struct toy_packet *ack);

@@ -60,8 +60,8 @@ static void world_threads_main(struct ct_world *world, const struct ct_case *c)
  * counted while no other thread runs, since even free() opens a file of /proc now and then. */
 static void world_process_main(struct ct_world *world, const struct ct_case *c, uint32_t rank)
 {
-    (void)aqi_board_open(
-        64 << 10); /* opened by its first user; it lasts to the end of the process */
+    /* The board stays open until the process ends: open it before descriptors are counted. */
+    (void)aqi_board_open(64 << 10);
     unsigned fds = ct_count_fds(), maps = ct_count_shared_maps();
     if (world->config.as_threads) {
         world_threads_main(world, c);
@@ -69,8 +69,8 @@ static void world_process_main(struct ct_world *world, const struct ct_case *c, 
         struct world_rank me = {.world = world, .c = c, .rank = rank};
         world_rank_main(&me);
     }
-    /* If an endpoint of libfabric's TCP is closed, connections that peers have started to it
-     * since then stay open (1.17). */
+    /* When an endpoint of libfabric's TCP (1.17) is closed, connections that peers then start to it
+     * stay open. */
     bool forgets = strcmp(world->config.transport->name, "ofi") == 0;
     ct_expect_fds(fds, forgets ? world->config.ranks - 1 : 0);
     CT_EQUAL(ct_count_shared_maps(), maps);
