@@ -1,7 +1,7 @@
 /*
- * Connections that rest: they are not polled, and yet nothing on them is missed, whether the server
- * polls or sleeps; also not from peers that do not ring, die before they do, take back the rings of
- * others, or ring all the time.
+ * Resting connections are not polled, and yet nothing on them is missed, whether the server polls
+ * or sleeps, even if peers do not ring, die before they ring, take back the rings of others, or
+ * ring all the time.
  */
 #include "core/conn/conn.h"
 #include "harness.h"
@@ -51,7 +51,7 @@ static void accept_all(unsigned n)
 static void let_rest(void)
 {
     for (unsigned i = 0; atomic_load(&conns.active_count) != 0; i++) {
-        CHECK(play_far() || i < ENOUGH); /* over udp it takes a while, not polls */
+        CHECK(play_far() || i < ENOUGH); /* over udp it takes time, not polls */
         CHECK(aq_poll() >= AQ_OK);
     }
 }
@@ -78,7 +78,7 @@ static void connect_all(aq_connection *all[CROWD])
 
 /* --- many connections, in turn ---------------------------------------------------------------- */
 
-/* Over udp each of them wakes a thread. */
+/* Fewer over udp, where each round wakes a thread. */
 static uint32_t rounds(void)
 {
     return play_far() ? 40 : 400;
@@ -135,7 +135,7 @@ static void crowd(uint32_t number)
 
 /* --- peers that do not do their part ---------------------------------------------------------- */
 
-/* The server of two clients, one of them the liar, whose connection ends at last. */
+/* A server of two clients, the liar and an honest one. It ends when both connections have ended. */
 static void patient_server(uint32_t number)
 {
     (void)number;
@@ -195,7 +195,7 @@ static void dead(uint32_t number)
     raise(SIGKILL);
 }
 
-/* Until the other one is done. */
+/* Take back all rings until the honest client is done. */
 static void thief(uint32_t number)
 {
     (void)number;
@@ -227,7 +227,7 @@ static void maniac(uint32_t number)
     end_client(conn);
 }
 
-/* An honest client beside it: one question once the liar lies. */
+/* An honest client beside the liar. It asks one question, after the liar has begun if `waits`. */
 static void honest(uint32_t waits)
 {
     aq_connection *conn = begin_client();
@@ -253,8 +253,8 @@ static void play_with(const char *name, void (*liar)(uint32_t number), uint32_t 
 }
 
 /*
- * A thread is about to sleep when the bell rings; another, which has looked at the bell before
- * that, takes the byte that was to end the sleep.
+ * A thread is about to sleep when the bell rings; another, which has looked at the bell before,
+ * takes the byte that was to end the sleep.
  */
 static void two_threads(uint32_t number)
 {
@@ -286,7 +286,7 @@ int main(void)
     }
     play_begin("bells.two_threads");
     play_ended(play_start(two_threads, 0));
-    if (play_far()) return 0; /* there peers ring no bell */
+    if (play_far()) return 0; /* over udp peers ring no bell */
     play_with("bells.mute", mute, 0);
     play_with("bells.dead", dead, 0);
     play_with("bells.thief", thief, 1);

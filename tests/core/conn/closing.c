@@ -1,5 +1,5 @@
 /*
- * How connections end. A side that makes no progress gets the event for the end as well, once
+ * How connections end. A side that made no progress gets the event for the end as well, after
  * everything that the peer sent has been delivered.
  *
  * A connection is closed while a message that follows an operation waits for room: it is still sent

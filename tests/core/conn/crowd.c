@@ -1,6 +1,6 @@
 /*
- * Two hundred clients that come and go, some of them killed at a random moment: a server
- * survives all of them and keeps no resources of them. TEST_SEED repeats a run.
+ * Two hundred clients that come and go, some of them killed at a random moment: a server survives
+ * all of them and keeps none of their resources. TEST_SEED repeats a run.
  */
 #include "harness.h"
 
@@ -14,8 +14,7 @@
 enum { CLIENTS = 200, AT_ONCE = 24, SEGMENT = 65536, ASK = 100, ANSWER, DONE = 1 };
 
 /*
- * Once all clients are gone, this many rounds deliver everything that they had sent, and the
- * events.
+ * Once all clients have gone, this many rounds deliver everything that they sent, and the events.
  */
 enum { QUIET = 1024 };
 
@@ -42,7 +41,7 @@ static void open_with_handlers(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* Clients that end before we accept them cause no event here, so the play announces the end. */
+/* Clients that end before they are accepted cause no event here, so the play announces the end. */
 static void server(uint32_t number)
 {
     unsigned closed = 0, lost = 0;
@@ -76,7 +75,7 @@ static void server(uint32_t number)
     job_close();
 }
 
-/* One that lives: communicates, and closes in an orderly way. */
+/* A client that lives: it communicates, and closes its connection. */
 static void client(uint32_t number)
 {
     unsigned char bytes[3000];
@@ -96,7 +95,7 @@ static void client(uint32_t number)
     job_close();
 }
 
-/* One that does the same forever, until the play kills it. */
+/* A client that communicates until the play kills it. */
 static void victim(uint32_t number)
 {
     unsigned char bytes[3000];
@@ -122,7 +121,7 @@ static pid_t start_one(uint32_t i)
     bool dies = mix(seed + i) % 4 == 0;
     pid_t pid = play_start(dies ? victim : client, i);
     if (!dies) return pid;
-    /* At some time during its start, its call or its communication. */
+    /* It is killed at a random moment of its start, its call or its communication. */
     struct timespec pause = {.tv_nsec = (long)(mix(seed * 3 + i) % 20000000)};
     nanosleep(&pause, NULL);
     kill(pid, SIGKILL);

@@ -33,7 +33,7 @@ static aq_status call(const char *uri, unsigned flags, uint64_t timeout_ns, cons
 
 /* --- addresses ------------------------------------------------------------------------------- */
 
-/* With both ends in this process. */
+/* Both ends of the connection are in this process. */
 static void call_ourselves(const char *uri)
 {
     aq_connection *conn, *ends[2];
@@ -231,7 +231,7 @@ static void flood(uint32_t number)
         /* The listener sends no more than it received. */
         while (recv(fd, &packet, sizeof(packet), MSG_DONTWAIT | MSG_TRUNC) > 0)
             continue;
-        /* An altered one. */
+        /* An altered knock. */
         udp_call_seal(mac, &known, UDP_CALL_KNOCK, &packet);
         ((unsigned char *)&packet)[mix(random++) % sizeof(packet)] ^= 1;
         (void)send(fd, &packet, sizeof(packet), 0);
@@ -382,8 +382,8 @@ static void listening(uint32_t signal)
     job_close();
 }
 
-/* A peer that computes for several times the limit without a call is still connected; messages
- * sent to it arrive then. */
+/* A peer that computes without a call for several times the limit stays connected, and messages
+ * sent to it arrive afterwards. */
 enum { LIMIT_MS = 1000, TIMES = 3, MESSAGE = 100, COMPUTED = 1, CONNECTED };
 static _Atomic uint32_t messages;
 

@@ -1,6 +1,6 @@
 /*
- * Programs of one host in different network namespaces, as containers have: they connect by a
- * folder that both see. Needs the right to make a namespace.
+ * Programs of one host in different network namespaces, as in containers, connect through a folder
+ * that both see. Needs the right to create namespaces.
  */
 #include "harness.h"
 
@@ -89,7 +89,7 @@ static void outer_client(uint32_t number)
     job_close();
 }
 
-/* Without the folder, it is not found: the namespaces are two. */
+/* Without the folder the server is not found, so there really are two namespaces. */
 static void lost_client(uint32_t number)
 {
     aq_connection *conn;
@@ -115,7 +115,8 @@ static void killed_server(uint32_t number)
     CHECK_EQUAL(kill(getpid(), SIGKILL), 0);
 }
 
-/* It finds what the killed one has left, and neither its own address nor another in use is lost. */
+/* A server that finds the files of the killed one removes them, but not those of its own
+ * addresses. */
 static void next_server(uint32_t number)
 {
     aq_listener *again, *other;
@@ -179,6 +180,6 @@ int main(void)
     play_ended(play_start(folderless, 0));
     if (rmdir(folder) != 0) abort();
     if (both) return 0;
-    printf("skipped: this user may not make network namespaces\n");
+    printf("skipped: this user may not create network namespaces\n");
     return 77;
 }

@@ -1,7 +1,7 @@
 /*
  * Multicast groups: several senders and members in several processes of this host, members that
- * sleep, strangers and repeats, and all that a group does not carry. Skipped where loopback carries
- * no multicast.
+ * sleep, strangers and repeats, and everything that a group does not carry. Skipped where loopback
+ * carries no multicast.
  */
 #include "../../common/multicast.h"
 #include "harness.h"
@@ -19,7 +19,7 @@ enum { LARGE = 1280 }; /* with AQ_UDP_MTU=1500 */
 static char group[64]; /* its URI */
 static struct sockaddr_in address;
 
-/* The messages that have come here from each sender. */
+/* Which messages have arrived here from each sender. */
 static unsigned char got[SENDERS + 1][MESSAGES];
 static _Atomic uint32_t arrived, ended[SENDERS + 1];
 
@@ -30,7 +30,7 @@ static void on_data(aq_am *am)
     CHECK(am->source == 1 && !am->is_reply);
     CHECK(am->nbytes == i * 3 % LARGE && filled(am->payload, am->nbytes, i + sender));
     CHECK(((uintptr_t)am->payload & 15) == 0);
-    CHECK_EQUAL(got[sender][i], 0); /* no message comes twice */
+    CHECK_EQUAL(got[sender][i], 0); /* no message arrives twice */
     got[sender][i] = 1;
     arrived++;
 }
@@ -90,13 +90,13 @@ static void send_data(aq_connection *conn, uint32_t sender, uint32_t i)
     CHECK_OK(aq_event_wait(&ev, AQ_FOREVER));
 }
 
-/* The end of all may get lost, and is said until all members know. */
+/* The message that announces the end may get lost, so it is repeated until all members have it. */
 static void send_all(aq_connection *conn, uint32_t sender)
 {
     role_poll_await(READY, 3);
     for (uint32_t i = 0; i < MESSAGES; i++) {
         send_data(conn, sender, i);
-        if (i % 16 == 0) (void)usleep(1000); /* where buffers are small */
+        if (i % 16 == 0) (void)usleep(1000); /* for small buffers */
     }
     while (play->flag[DONE] < 2) {
         const aq_arg args[1] = {(aq_arg)sender};
@@ -122,7 +122,8 @@ static int all_ended(void *arg)
     return ended[0] != 0 && ended[1] != 0;
 }
 
-/* Some must have come. Nearly all do, but for what a buffer cannot hold on a busy machine. */
+/* Some messages must have arrived. Nearly all do, except what a buffer cannot hold on a busy
+ * machine. */
 static void check_share(uint32_t from)
 {
     unsigned n = 0;
@@ -146,7 +147,8 @@ static void member(uint32_t number)
     job_close();
 }
 
-/* One that also sends: its own messages do not come back to it, but to another member here. */
+/* A member that also sends. Its messages do not return to it, but reach another member in this
+ * process. */
 static void both(uint32_t number)
 {
     aq_connection_event event;
@@ -156,7 +158,7 @@ static void both(uint32_t number)
     params.flags = AQ_CONNECT_GROUP_SEND | AQ_CONNECT_GROUP_RECEIVE;
     CHECK_OK(aq_connect_start(group, &params, &conn));
     CHECK_OK(aq_connect_test(conn));
-    CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN); /* the test has consumed it */
+    CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN); /* aq_connect_test has consumed it */
     for (uint32_t i = 0; i < MESSAGES; i++)
         send_data(conn, SENDERS, i);
     for (unsigned i = 0; i < 10000; i++)
@@ -218,7 +220,7 @@ static void waker(uint32_t number)
     role_await(GO, 1);
     while (play->flag[QUIT] == 0) {
         uint32_t i = play->flag[GO];
-        (void)usleep(2000); /* it sleeps by now, mostly */
+        (void)usleep(2000); /* by now it usually sleeps */
         CHECK_OK(aq_am_short(aq_connection_team(conn), 1, ASK, AQ_NO_ARGS, 0));
         for (unsigned waited = 0; waited < 1000 && play->flag[GO] == i; waited++)
             (void)usleep(1000);
@@ -250,13 +252,13 @@ static void heard(uint32_t number)
     CHECK_EQUAL(arrived, 1);
     aq_connection_info info;
     CHECK_OK(aq_connection_query(conn, &info));
-    CHECK_EQUAL(info.state, AQ_CONNECTION_OPEN); /* whatever came */
+    CHECK_EQUAL(info.state, AQ_CONNECTION_OPEN); /* whatever arrived */
     CHECK_OK(aq_connection_close(conn));
     job_close();
     play->flag[DONE] = 1;
 }
 
-/* Sends one message, and one for a handler that there is none of. */
+/* Sends one message, and one for a handler that does not exist. */
 static void speaker(uint32_t number)
 {
     (void)number;
@@ -271,7 +273,7 @@ static void speaker(uint32_t number)
     job_close();
 }
 
-/* Knows another secret, or none: it neither hears nor is heard. */
+/* Has another secret, or none: it receives nothing, and no member receives what it sends. */
 static void deaf(uint32_t number)
 {
     if (number == 0) setenv("AQ_CONNECT_SECRET", "", 1);

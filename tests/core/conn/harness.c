@@ -1,4 +1,4 @@
-/* Processes in roles, and what most roles do. */
+/* Starts processes in roles, and does what most roles do. */
 #include "harness.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ bool play_far(void)
     return transport != NULL && strcmp(transport, "udp") == 0;
 }
 
-/* A port that is free, and that is not assigned to a socket that asks for any. */
+/* A free port, below the ephemeral ones. */
 static unsigned free_port(unsigned number)
 {
     for (unsigned tries = 0; tries < 1000; tries++) {
@@ -33,7 +33,7 @@ static unsigned free_port(unsigned number)
     abort();
 }
 
-/* Each process inherits a descriptor of its own, and reads it. */
+/* Each process of a play inherits the descriptor of the secret. */
 static void share_secret(unsigned number)
 {
     static int fd = -1;
@@ -46,7 +46,7 @@ static void share_secret(unsigned number)
     if (getenv("AQT_CONN_OPEN") == NULL) setenv("AQ_CONNECT_SECRET", setting, 1);
 }
 
-/* Without libcrypto nothing can listen by udp, as the library says. */
+/* Skip the test without libcrypto, where the library reports that udp cannot listen. */
 static void skip_if_missing(void)
 {
     int status;
@@ -202,7 +202,7 @@ unsigned serve(unsigned ends)
         if (event.type == AQ_CONNECTION_REQUEST) {
             aq_status st = aq_connection_accept(event.connection, NULL);
             if (st == AQ_OK) continue;
-            CHECK_EQUAL(st, AQ_EPEER); /* killed meanwhile */
+            CHECK_EQUAL(st, AQ_EPEER); /* the client was killed meanwhile */
         } else if (event.type == AQ_CONNECTION_OPENED) {
             continue;
         }
@@ -235,5 +235,5 @@ unsigned count_maps(void)
         bells += strstr(line, "memfd:aq-bell") != NULL;
     }
     fclose(maps);
-    return bells != 0 ? n - 1 : n; /* that of this process stays */
+    return bells != 0 ? n - 1 : n; /* the bell of this process stays */
 }

@@ -26,25 +26,25 @@ bool play_far(void);
 
 /* Begin a play: clear the flags and choose a URI; over udp also a secret known to all. */
 void play_begin(const char *name);
-/* Start a process in a role. It fails after a minute. */
+/* Start a process in a role. The process fails after a minute. */
 pid_t play_start(void (*role)(uint32_t number), uint32_t number);
 /* Check that it ends with success, or (play_killed) by SIGKILL. */
 void play_ended(pid_t process);
 void play_killed(pid_t process);
 
-/* For roles: join (alone) with a segment; wait for a flag without progress, or polling. */
+/* For roles: join (alone) with a segment; wait for a flag without progress, or while polling. */
 void role_open(aq_thread_mode mode, size_t segment);
 void role_await(unsigned flag, uint32_t value);
 void role_poll_await(unsigned flag, uint32_t value);
 
-/* Poll for the next event; expect_event: which must be of this type. */
+/* Poll for the next event. expect_event: it must be of this type. */
 aq_connection_event next_event(void);
 aq_connection_event expect_event(aq_connection_event_type type);
 aq_listener *listen_here(void);
-/* Take a request and accept it, up to OPENED. */
+/* Wait for a request and accept it, until AQ_CONNECTION_OPENED. */
 aq_connection *accept_one(void *context);
 aq_connection *connect_here(void *context);
-/* Likewise, with flags besides AQ_CONNECT_WAIT. */
+/* Likewise, with more flags than AQ_CONNECT_WAIT. */
 aq_connection *connect_with(unsigned flags, void *context);
 /* Accept all calls until `ends` connections have ended. Returns how many of those were lost. */
 unsigned serve(unsigned ends);

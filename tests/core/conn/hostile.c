@@ -66,7 +66,7 @@ static void server(uint32_t number)
     }
     CHECK_EQUAL(count_fds(), fds);
     CHECK_EQUAL(count_maps(), maps);
-    /* Each datagram without a line, and each malformed call. */
+    /* The datagrams without a line, and the malformed calls. */
     CHECK(aqi_counter_sum(AQI_CTR_HELLO_DROPPED) >= 600);
     job_close();
 }
@@ -172,10 +172,11 @@ static void garbage(int socket)
 static void wrong_calls(int socket)
 {
     size_t n = good_call();
-    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EPROTO); /* an object short */
+    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status,
+                AQ_EPROTO); /* one object is missing */
     bytes[8]++;
-    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH); /* other version */
-    for (size_t at = 58; at < 60; at++) { /* of messages, of shm */
+    CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH); /* another version */
+    for (size_t at = 58; at < 60; at++) { /* the versions of messages and of shm */
         n = good_call();
         bytes[at]++;
         CHECK_EQUAL(call(socket, bytes, n, NULL, 0, NULL).status, AQ_EMISMATCH);
@@ -239,7 +240,8 @@ static void wrong_memory(int socket)
     close(other);
 }
 
-/* Valid memory, so that the server accepts the call; then lies, on the line and in the rings. */
+/* With valid memory, so that the server accepts the call; then lies follow, on the line and in the
+ * rings. */
 static size_t right_size;
 
 static int accepted_call(int socket, int *object)
@@ -291,7 +293,8 @@ static void unknown_handler(uint32_t number)
     job_close();
 }
 
-/* Keeps asking and receives no answer, as its process is stopped. */
+/* Sends questions until there is no room, and then stops its process, so that it takes no
+ * answer. */
 static void never_listens(uint32_t number)
 {
     (void)number;
@@ -311,7 +314,7 @@ static void never_listens(uint32_t number)
 
 static size_t object_size(void)
 {
-    /* The mappings of an honest client for a connection. */
+    /* An honest client's mapping for a connection has the right size. */
     char line[512];
     unsigned long from, to, size = 0;
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -345,7 +348,7 @@ int main(void)
     pid_t stopped = play_start(never_listens, 0);
     while (atomic_load(&play->flag[3]) == 0)
         usleep(1000);
-    play_ended(play_start(unknown_handler, 0)); /* is served nevertheless, after a while */
+    play_ended(play_start(unknown_handler, 0)); /* it is served nevertheless, after a while */
     kill(stopped, SIGKILL);
     play_killed(stopped);
     atomic_store(&play->flag[STOP], 1);

@@ -1,6 +1,6 @@
 /*
- * The events of a listener whose interface goes down and comes back, as a transport reports it:
- * what the program has not looked at is replaced by what is newer.
+ * The events of a listener whose interface goes down and comes back, as a transport reports it: an
+ * event that the program has not taken yet is replaced by a newer one.
  */
 #include "core/conn/conn.h"
 #include "harness.h"
@@ -49,7 +49,7 @@ static void server(uint32_t number)
     report(AQ_OK);
     expect(AQ_LISTENER_UP, AQ_OK);
     expect_none(fd);
-    /* Without a look in between. */
+    /* Without taking the event in between. */
     report(AQ_ESTATE);
     report(AQ_EINVAL);
     report(AQ_OK);
@@ -61,7 +61,7 @@ static void server(uint32_t number)
     report(AQ_ESTATE);
     expect(AQ_LISTENER_DOWN, AQ_ESTATE);
     expect_none(fd);
-    /* From the queue of the process as well; gone with the listener. */
+    /* The event is also in the queue of the process, and goes with the listener. */
     report(AQ_OK);
     CHECK(next_event().type == AQ_LISTENER_UP);
     expect_none(fd);

@@ -122,7 +122,7 @@ static void patient_server(uint32_t number)
     role_open(AQ_THREAD_SINGLE, 0);
     aq_listener *listener = listen_here();
     unsigned fds = count_fds();
-    CHECK_EQUAL(serve(3), 2); /* and one that was closed in an orderly way */
+    CHECK_EQUAL(serve(3), 2); /* and one that was closed */
     CHECK_EQUAL(count_fds(), fds);
     CHECK_OK(aq_listener_close(listener));
     job_close();

@@ -1,6 +1,7 @@
 /*
- * A queue and a descriptor for each listener: an event is in the queue of its listener and in that
- * of the process, and is taken once; the descriptor is readable exactly while the former has one.
+ * Each listener has a queue and a descriptor. An event is in the queue of its listener and in that
+ * of the process, and is taken once; the descriptor is readable exactly while the listener's queue
+ * has events.
  *
  * Race: threads of a server sleep, several on each descriptor, while another thread makes progress
  * ("poller": one of the program; otherwise AQ_PROGRESS_THREAD) and clients come and go. An event
@@ -67,7 +68,7 @@ static void call_at(const char *uri, aq_connection **conn)
     CHECK_OK(aq_connect_start(uri, &params, conn));
 }
 
-/* Calls the second listener, then the first, each when told. */
+/* Calls the second listener, then the first, each when its flag is set. */
 static void caller(uint32_t number)
 {
     aq_connection *conns[2];
@@ -102,7 +103,8 @@ static void check_empty(aq_listener *listener, int fd)
     CHECK_STATUS(aq_listener_next_event(listener, &event), AQ_AGAIN);
 }
 
-/* Its events come from its own queue, and wake its descriptor alone. */
+/* The events of the second listener are in its own queue, and only its descriptor becomes
+ * readable. */
 static aq_connection *take_second(aq_listener *const listeners[2], const int fds[2])
 {
     atomic_store(&play->flag[CALL], 1);
@@ -119,7 +121,7 @@ static aq_connection *take_second(aq_listener *const listeners[2], const int fds
     return event.connection;
 }
 
-/* The queue of the process has them as well. */
+/* The events of the first listener are taken from the queue of the process. */
 static aq_connection *take_first(aq_listener *listener, int fd)
 {
     atomic_store(&play->flag[CALL], 2);
@@ -150,13 +152,13 @@ static void server(uint32_t number)
     atomic_store(&play->flag[LISTENS], 1);
     conns[1] = take_second(listeners, fds);
     conns[0] = take_first(listeners[0], fds[0]);
-    /* Without the listener, what happens to its connections is still an event. */
+    /* When the listener is closed, its connections still cause events. */
     CHECK_OK(aq_listener_close(listeners[1]));
     CHECK(fcntl(fds[1], F_GETFD) == -1 && errno == EBADF);
     atomic_store(&play->flag[LEAVE], 1);
     CHECK(expect_event(AQ_CONNECTION_CLOSED).connection == conns[1]);
     CHECK_OK(aq_connection_close(conns[1]));
-    /* Closed while its event waits: that is gone, too. */
+    /* A connection that is closed while its event waits takes the event with it. */
     atomic_store(&play->flag[LEAVE], 2);
     await_readable(fds[0]);
     CHECK_OK(aq_connection_close(conns[0]));
@@ -169,7 +171,7 @@ static int is_open(void *arg)
     return aq_connection_team(arg) != NULL;
 }
 
-/* A descriptor that is asked for when something is there already. */
+/* A descriptor that is requested when an event is already there. */
 static void late(uint32_t number)
 {
     aq_connection *conn;

@@ -1,7 +1,7 @@
 /*
- * Ordered connections: messages of all kinds are handled in the order of the calls, also where the
- * transport lets them overtake each other. Where it is sure to (the argument "reorders"), messages
- * of a connection without the attribute are seen to do so.
+ * Ordered connections: messages of all kinds are handled in the order of the calls, even where the
+ * transport lets them overtake each other. Where it certainly does (the argument "reorders"),
+ * messages of a connection without the attribute must do so.
  */
 #include "harness.h"
 
@@ -14,7 +14,7 @@ enum { MESSAGES = 3000, SEGMENT = 1 << 16, REQUEST = 80, ANSWER, BYE };
 static _Atomic uint32_t requests, answers, overtaken, byes;
 static _Atomic int busy;
 static bool ordered;
-static void (*faulty)(uint32_t as); /* the role that has AQ_FAULT alone; NULL: none */
+static void (*faulty)(uint32_t as); /* the only role with AQ_FAULT; NULL: none */
 
 static void took_place(_Atomic uint32_t *count, uint32_t number)
 {
@@ -107,7 +107,7 @@ static void send_one(aq_team *team, uint32_t i)
     case 1:
         CHECK_OK(aq_am_medium(team, 1, REQUEST, bytes, n, args, 1 + i % AQ_AM_MAX_ARGS, 0, NULL));
         break;
-    case 2: /* each has its own part of the segment, until the one after next */
+    case 2: /* each has its own part of the segment, until 512 messages later */
         CHECK_OK(aq_segment_query(team, 1, &info));
         n = n > 500 ? 500 : n;
         CHECK_OK(aq_am_long(team, 1, REQUEST, bytes, n,
@@ -119,7 +119,7 @@ static void send_one(aq_team *team, uint32_t i)
         memcpy(buffer.addr, bytes, n);
         CHECK_OK(aq_am_commit(&buffer, REQUEST, n, NULL, args, 1, 0));
     }
-    /* Fewer than the parts of the segment are under way. */
+    /* So few messages are under way that no part of the segment is used twice. */
     job_await(&answers, i < 400 ? 0 : i - 400);
 }
 
@@ -163,6 +163,6 @@ int main(int argc, char **argv)
     }
     run("in any order", 0);
     if (argc > 1 && strcmp(argv[1], "reorders") == 0)
-        CHECK(play->flag[0] + play->flag[1] != 0); /* or this test could not fail */
+        CHECK(play->flag[0] + play->flag[1] != 0); /* otherwise this test could not fail */
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Segments that a program creates and publishes on one connection only: accessible without being
- * mapped, whereas memory beside them is not, and no longer accessible once they are destroyed.
+ * Segments that a program creates and publishes on one connection only. They are accessible without
+ * being mapped until they are destroyed; memory beside them is not.
  */
 #include "harness.h"
 
@@ -57,7 +57,7 @@ static void server(uint32_t number)
     job_close();
 }
 
-/* A peer of a connection has no rank that errors could name. */
+/* Errors cannot name the rank of a connection's peer, which has none. */
 static void refused_there(aq_status st)
 {
     CHECK_STATUS(st, AQ_ERANGE);

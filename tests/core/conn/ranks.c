@@ -1,6 +1,6 @@
 /*
  * Ranks of a job that are also servers: each listens, each connects to the next one, and a process
- * that is not a rank connects to all of them, while the job goes on with its own messages and
+ * that is not a rank connects to all of them, while the job continues with its own messages and
  * barriers.
  */
 #include "harness.h"
@@ -85,7 +85,7 @@ static void rank_main(void)
         .struct_size = sizeof(params), .flags = AQ_CONNECT_WAIT, .timeout_ns = 30000000000u};
     uri_of(job_next(), uri);
     CHECK_OK(aq_connect_start(uri, &params, &conn));
-    /* Our own call, a caller in the job and one from outside. */
+    /* The call of this rank, a caller in the job, and one from outside. */
     for (int opened = 0, ended = 0; opened < 3 || ended < 1;) {
         aq_connection_event event = next_event();
         if (event.type == AQ_CONNECTION_REQUEST)

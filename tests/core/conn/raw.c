@@ -1,4 +1,4 @@
-/* For programs that implement the protocol of strangers themselves, over their own sockets. */
+/* For programs that speak the connection protocol themselves, over their own sockets. */
 #include "raw.h"
 
 #include "harness.h"

@@ -1,4 +1,4 @@
-/* For programs that implement the protocol of strangers themselves, over their own sockets. */
+/* For programs that speak the connection protocol themselves, over their own sockets. */
 #ifndef AQT_CONN_RAW_H
 #define AQT_CONN_RAW_H
 
@@ -10,8 +10,8 @@
 /* The address on which the server of the play listens. */
 socklen_t raw_name(struct sockaddr_un *name);
 
-/* An address of shm with default settings: the magic number, the inbox, slots, bytes of a
- * payload and of a fragment. */
+/* An address of shm with default settings: magic number, inbox, number of slots, bytes of a
+ * payload, bytes of a fragment. */
 extern const uint32_t raw_address[5];
 
 /* Send with descriptors, to the socket's peer if `to` is NULL. Blocks while the queue is full. */

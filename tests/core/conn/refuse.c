@@ -97,7 +97,7 @@ static void rejecting(uint32_t number)
     CHECK_OK(aq_connection_reject(conn, 7, NULL));
     conn = expect_event(AQ_CONNECTION_REQUEST).connection;
     CHECK_OK(aq_connection_close(conn)); /* refuses as well */
-    /* The fourth is not taken before the listener is closed. */
+    /* The fourth request is not taken before the listener is closed. */
     role_poll_await(0, 1);
     CHECK_OK(aq_listener_close(listener));
     CHECK_EQUAL(count_maps(), maps);
@@ -132,8 +132,8 @@ static void rejected(uint32_t number)
     CHECK_STATUS(aq_connect_test(conn), AQ_AGAIN);
     atomic_store(&play->flag[0], 1);
     /*
-     * Refused when the listener closed; or the call was not taken before, and nothing listens any
-     * more.
+     * Refused when the listener closed; or the call was not taken before that, and nothing listens
+     * any more.
      */
     CHECK_STATUS(aq_connect_wait(conn), AQ_EREFUSED);
     CHECK_OK(aq_connection_close(conn));
@@ -149,7 +149,7 @@ static void picky(uint32_t number)
     (void)number;
     role_open(AQ_THREAD_SINGLE, 0);
     aq_listener *listener = listen_here();
-    role_poll_await(0, 1); /* it is refused before we see it */
+    role_poll_await(0, 1); /* the call is refused before the program sees it */
     aq_connection_event event;
     CHECK_STATUS(aq_connection_next_event(&event), AQ_AGAIN);
     CHECK_OK(aq_listener_close(listener));
@@ -224,7 +224,8 @@ static void impatient(uint32_t number)
     aq_connection *conn;
     role_open(AQ_THREAD_SINGLE, 0);
     unsigned maps = count_maps();
-    CHECK_STATUS(try(play->uri, 0, 100000000, " answer"), AQ_ETIMEOUT); /* each in its words */
+    CHECK_STATUS(try(play->uri, 0, 100000000, " answer"), AQ_ETIMEOUT); /* each transport in its own
+                                                                         * words */
     /*
      * The queue holds a limited number of calls; further ones find no room, and time out as well.
      */
@@ -291,8 +292,8 @@ static void early_client(uint32_t number)
     job_close();
 }
 
-/* A request that is not taken, with a backlog of 1: the second caller retries until there is
- * room. */
+/* The backlog is 1, and a request is not taken for a while: the second caller retries until there
+ * is room. */
 static void narrow(uint32_t number)
 {
     (void)number;

@@ -1,6 +1,6 @@
 /*
  * Regions: accesses by handles, with the rights that these give; forged and revoked handles; what
- * comes after an access.
+ * follows an access.
  */
 #include "harness.h"
 
@@ -32,7 +32,7 @@ static void on_ask(aq_am *am)
     asked++;
 }
 
-/* Sent behind a put: its bytes are there. */
+/* The message follows a put, whose bytes must be there. */
 static void on_done(aq_am *am)
 {
     size_t n = (uint32_t)am->args[0];
@@ -85,7 +85,8 @@ static void *poll_too(void *unused)
     return unused;
 }
 
-/* Whether a transfer into it has begun: deliberately read while another thread writes. */
+/* Whether a transfer into these bytes has begun. They are deliberately read while another thread
+ * writes. */
 __attribute__((no_sanitize("thread"), noinline)) static bool has_begun(const unsigned char *bytes)
 {
     return *(const volatile unsigned char *)bytes != 0;
@@ -134,7 +135,8 @@ static void owner(uint32_t number)
         CHECK_OK(aq_region_revoke(regions[i]));
     CHECK_REFUSED(aq_region_revoke(regions[0]), AQ_EINVAL);
     memset(memory, 0x55, sizeof(memory));
-    /* Many at once; of those before, the places are used again, but their handles are not valid. */
+    /* Many at once. They reuse the places of the previous regions, whose handles are no longer
+     * valid. */
     for (unsigned i = 0; i < MANY; i++)
         CHECK_OK(aq_region_create(NULL, memory[BOTH] + 64 * (size_t)i, 64,
                                   AQ_REGION_READ | AQ_REGION_WRITE, &small[i]));
@@ -152,7 +154,8 @@ static void owner(uint32_t number)
     for (unsigned i = 0; i < 2; i++)
         CHECK_OK(aq_connection_close(expect_event(AQ_CONNECTION_CLOSED).connection));
     (void)second;
-    CHECK_OK(aq_region_revoke(list)); /* its connection is closed already; the others are left */
+    CHECK_OK(aq_region_revoke(list)); /* its connection is closed already; job_close revokes the
+                                       * others */
     CHECK_OK(aq_listener_close(listener));
     job_close();
 }
@@ -195,7 +198,7 @@ static void reads_and_writes(aq_connection *conn)
     CHECK(all_bytes(in, 1000, 0));
 }
 
-/* A message is sent when the bytes are there; the one event stands for both. */
+/* A message is sent once the bytes have arrived; a single event covers the put and the message. */
 static void tells_when_done(aq_connection *conn)
 {
     static const size_t sizes[] = {1, 1000, 70000, SIZE};
@@ -210,7 +213,7 @@ static void tells_when_done(aq_connection *conn)
     }
 }
 
-/* With a fence the second put is the last, although it is shorter. */
+/* With a fence the second put takes effect last, although it is shorter. */
 static void fences(aq_connection *conn)
 {
     static const unsigned char last[16] = "the last word";
@@ -227,7 +230,7 @@ static void fences(aq_connection *conn)
     }
 }
 
-/* This side refuses what the handle does not give. */
+/* This side refuses what the handle does not permit. */
 static void is_refused_here(aq_connection *conn)
 {
     aq_region_handle nonsense;
@@ -254,7 +257,7 @@ struct forged {
     uint32_t ticket[4];
 };
 
-/* The owner refuses what a peer makes of a handle, and notices nothing. */
+/* The owner refuses the handles that a peer forges, and is not disturbed. */
 static void is_refused_there(aq_connection *conn, aq_connection *other)
 {
     struct forged forged;
@@ -288,7 +291,7 @@ static int has_list(void *unused)
 static void is_refused_once_revoked(aq_connection *conn)
 {
     ask(conn);
-    CHECK_OK(aq_poll_until(has_list, NULL, AQ_FOREVER)); /* that of LAST may overtake it */
+    CHECK_OK(aq_poll_until(has_list, NULL, AQ_FOREVER)); /* the handle of LAST may overtake it */
     CHECK_OK(get(conn, many, &handles[LIST], 0, sizeof(many)));
     for (unsigned i = 0; i < HANDLES; i++) {
         if (i != WRITE_ONLY) CHECK_REFUSED(get(conn, in, &handles[i], 0, 8), AQ_EACCESS);

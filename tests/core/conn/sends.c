@@ -1,6 +1,6 @@
 /*
  * Messages of aq_connection_send: gathered, delivered before their sender dies, handled, in time or
- * not; and peers that are stopped, which keepalive notices and which stay connected.
+ * not; and stopped peers, which keepalive notices and which stay connected.
  */
 #include "harness.h"
 
@@ -11,7 +11,11 @@
 #include <unistd.h>
 
 enum { MESSAGES = 500, PIECES = 110, COUNTED, ECHO, ECHOED };
-enum { SERVER, HANDLED, BYE }; /* flags: its process; messages; that the client is done */
+enum {
+    SERVER,
+    HANDLED,
+    BYE
+}; /* flags: the server's process; messages handled; the client is done */
 
 static _Atomic uint32_t echoes;
 
@@ -50,7 +54,7 @@ static void open_and_register(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* It ends with its connection, however that ends. */
+/* The server ends when its connection ends, for whatever reason. */
 static void server(uint32_t number)
 {
     (void)number;
@@ -87,7 +91,7 @@ static void gather(aq_connection *conn, size_t n, unsigned pieces)
     CHECK_EQUAL(echoes, before + 1); /* the handler of the reply has run, too */
     params.flags = 0;
     CHECK_OK(aq_connection_send(conn, PIECES, &params, NULL));
-    memset(bytes, 0, n); /* may be reused at once */
+    memset(bytes, 0, n); /* which may be reused at once */
     job_await(&echoes, before + 2);
 }
 
@@ -140,7 +144,7 @@ static void gathering_client(uint32_t number)
 
 /* --- events of messages ----------------------------------------------------------------------- */
 
-/* After delivery the sender is not needed. */
+/* Once a message has been delivered, its sender is no longer needed. */
 static void dying_client(uint32_t ordered)
 {
     static unsigned char bytes[20000];
@@ -185,7 +189,7 @@ static aq_status send_and_wait(aq_connection *conn, unsigned flags, uint64_t tim
     return st == AQ_OK ? aq_event_wait(&ev, AQ_FOREVER) : st;
 }
 
-/* Nothing is delivered over udp; over shm all for which there is room in the peer's memory. */
+/* Over udp nothing is delivered; over shm, everything for which the peer's memory has room. */
 static uint32_t send_until_late(aq_connection *conn)
 {
     uint32_t sent = 1;
@@ -238,7 +242,7 @@ static void patient_client(uint32_t number)
 
 int main(void)
 {
-    setenv("AQ_UDP_KEEPALIVE", "10m", 1); /* or udp would take a stopped peer for lost */
+    setenv("AQ_UDP_KEEPALIVE", "10m", 1); /* otherwise udp would declare a stopped peer lost */
     play_begin("pieces");
     pid_t one = play_start(server, 0), two = play_start(gathering_client, 0);
     play_ended(one);

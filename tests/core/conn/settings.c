@@ -74,7 +74,7 @@ static void messages(aq_team *team)
     aq_am_cancel(&buffer);
 }
 
-/* Memory that is not mapped: in pieces, and many small transfers in one packet. */
+/* Transfers of unmapped memory: large ones in pieces, and many small ones in one packet. */
 static void transfers(aq_team *team)
 {
     aq_segment_info info;

@@ -1,7 +1,8 @@
 /*
- * A server with slow and half-open peers: some read nothing while it sends to them all the time,
- * others have begun a call and stopped. It serves the rest as before, and its memory is bounded.
- * All messages arrive when a reader continues, and no resources of peers that have ended are kept.
+ * A server with slow and half-open peers: some read nothing while it keeps sending to them, others
+ * have begun a call and stopped. The server serves the rest as before, and its memory is bounded.
+ * When a slow peer reads again, all messages arrive, and the resources of peers that have ended are
+ * freed.
  */
 #include "base/resident_test.h"
 #include "harness.h"
@@ -37,7 +38,7 @@ static void on_echoed(aq_am *am)
     echoes++;
 }
 
-/* The argument is the number of the message: none is lost, and none comes twice. */
+/* The argument is the number of the message: none is lost, and none arrives twice. */
 static void on_flood(aq_am *am)
 {
     uint32_t *got = aq_connection_context(aq_connection_of(am));
@@ -125,7 +126,7 @@ static void server(uint32_t number)
     }
     printf("%zu KB more at most\n", (most - before) >> 10);
     if (!SLOW_SANITIZED) CHECK(most < before + SLOW * COST);
-    /* The half-open ones have been killed by now. */
+    /* The half-open clients have been killed by now. */
     while (count_fds() != fds) {
         CHECK(aq_poll() >= AQ_OK);
         CHECK_EQUAL(take_events(), 0);
@@ -136,7 +137,7 @@ static void server(uint32_t number)
 
 /* --- clients --------------------------------------------------------------------------------- */
 
-/* Tells its number, and then makes no calls until the fast client is done. */
+/* Sends its number, and then makes no calls until the fast client is done. */
 static void slow_client(uint32_t number)
 {
     uint32_t got = 0;
@@ -151,7 +152,7 @@ static void slow_client(uint32_t number)
     job_close();
 }
 
-/* Begins to call, and stops at some time after that. */
+/* Begins a call, and stops after zero to three polls. */
 static void half_open_client(uint32_t number)
 {
     aq_connect_params params = aq_connect_defaults();
@@ -185,7 +186,8 @@ static void fast_client(uint32_t number)
 int main(void)
 {
     pid_t ends[SLOW + 2], halves[HALF_OPEN];
-    setenv("AQ_UDP_KEEPALIVE", "10m", 1); /* or udp would take a process that computes for lost */
+    setenv("AQ_UDP_KEEPALIVE", "10m", 1); /* otherwise udp would declare a process lost that
+                                           * computes */
     play_begin("slow");
     ends[0] = play_start(server, 0);
     for (uint32_t i = 0; i < SLOW; i++)

@@ -1,4 +1,4 @@
-/* A server and a client: messages of all kinds, one-sided operations, and an orderly end. */
+/* A server and a client: messages of all kinds, one-sided operations, and a clean end. */
 #include "harness.h"
 
 #include <sched.h>
@@ -24,7 +24,7 @@ static void on_ping(aq_am *am)
     CHECK(aq_connection_of(am) == noted());
     served++;
     aq_status st = aq_am_reply_short(am, PONG, am->args, am->nargs, 0);
-    /* No one may be waiting for the answer to the last one any more. */
+    /* The client does not wait for the answer to its last message, and may have gone. */
     CHECK(st == AQ_OK || (st == AQ_EPEER && served == 1001));
 }
 
@@ -128,7 +128,7 @@ static void talk_memory(aq_team *team)
     CHECK_OK(aq_memset(team, 1, there, 0x3c, 5000, 0));
     CHECK_OK(aq_get(team, 1, in, there, 5000, 0));
     CHECK(all_bytes(in, 5000, 0x3c));
-    /* This process, as rank 0. */
+    /* This process itself, which is rank 0. */
     CHECK_OK(aq_put_value(team, 0, job.base + 64, 0x1234, 8, 0));
     CHECK(memcmp(job.base + 64, &(uint64_t){0x1234}, 8) == 0);
     CHECK_STATUS(aq_put(team, 1, there + SEGMENT, out, 8, 0), AQ_ERANGE);
@@ -213,7 +213,7 @@ static void server(uint32_t number)
                  AQ_EPEER);
     CHECK_OK(aq_connection_close(event.connection));
     CHECK_OK(aq_listener_close(listener));
-    /* Resources for waiting and meeting are kept for the next one; no others are. */
+    /* Resources for waiting and meeting are kept for the next connection; all others are freed. */
     CHECK_EQUAL(count_maps(), maps);
     CHECK(count_fds() <= fds + 7);
     job_close();
@@ -234,7 +234,7 @@ static void client(uint32_t number)
     CHECK(aq_connection_context(conn) == &number);
     check_peer(conn, "welcome");
     talk(conn);
-    role_poll_await(0, 1); /* the server is done with its part, for which it needs our progress */
+    role_poll_await(0, 1); /* the server's part, for which it needs progress here, is done */
     CHECK_OK(aq_am_short(aq_connection_team(conn), 1, PING, AQ_NO_ARGS, 0));
     CHECK_OK(aq_connection_close(conn));
     job_close();

@@ -119,7 +119,7 @@ enum { LAST = 5, LAST_INDEX = 90, STARTED = 0, CLOSED = 1 /* flags */ };
 static _Atomic uint32_t polls, handled;
 static atomic_bool ended;
 
-/* The first one runs until the other threads must have noticed the end. */
+/* The first handler runs until the other threads must have noticed the end. */
 static void on_last(aq_am *am)
 {
     (void)am;

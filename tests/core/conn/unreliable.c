@@ -1,6 +1,7 @@
 /*
- * Unreliable connections: over udp, requests may get lost and never wait for the peer; all else,
- * and everything over shm, arrives. With the argument "loses", some do get lost.
+ * Unreliable connections: over udp, requests may get lost and never wait for the peer; everything
+ * else arrives, and so does everything over shm. With the argument "loses", some requests must get
+ * lost.
  */
 #include "harness.h"
 
@@ -10,7 +11,7 @@
 #include <unistd.h>
 
 enum { MESSAGES = 2000, FLOOD = 20000, SEGMENT = 1 << 16, DATA = 75, END, ENDED };
-enum { SERVER, GOT }; /* flags: its process, messages that it got */
+enum { SERVER, GOT }; /* flags: the server's process, messages that it has received */
 
 static _Atomic uint32_t ended;
 
@@ -23,7 +24,7 @@ static void on_data(aq_am *am)
 static void on_end(aq_am *am)
 {
     aq_status st = aq_am_reply_short(am, ENDED, am->args, 1, 0);
-    CHECK(st == AQ_OK || st == AQ_EPEER); /* the client may have its answer, and be gone */
+    CHECK(st == AQ_OK || st == AQ_EPEER); /* the client may have its answer, and have gone */
 }
 
 static void on_ended(aq_am *am)
@@ -77,7 +78,7 @@ static void limits(aq_team *team)
     CHECK_REFUSED(aq_am_medium(team, 1, DATA, bytes, most + 1, AQ_ARGS(3), 0, NULL), AQ_ESIZE);
 }
 
-/* Memory and Longs need every byte. */
+/* Transfers and Longs do not get lost. */
 static void all_else(aq_team *team)
 {
     static unsigned char out[SEGMENT], in[SEGMENT];

@@ -1,6 +1,6 @@
 /*
- * Connections between two users: refused by each side unless it allows them; then everything works
- * except what the system prevents one user from doing to another's process (CMA). Needs root.
+ * Connections between two users. Each side refuses them unless it allows them; then everything
+ * works except what the system forbids between processes of different users (CMA). Needs root.
  */
 #include "harness.h"
 
@@ -40,8 +40,7 @@ static void open_as(uid_t uid)
 }
 
 /*
- * `number`: the flags to listen with. Serves one client in the end, however many were refused
- * before.
+ * `number`: the flags to listen with. Serves one client, after any number of refused ones.
  */
 static void server(uint32_t number)
 {

@@ -71,7 +71,7 @@ static aq_connection_event sleep_for_event(aq_connection_event_type type)
     return event;
 }
 
-/* Sleeps whenever it waits. */
+/* A server that sleeps whenever it waits. */
 static void server(uint32_t number)
 {
     polls_first = number > 1;
@@ -82,15 +82,15 @@ static void server(uint32_t number)
     CHECK(sleep_for_event(AQ_CONNECTION_OPENED).connection == conn);
     while (pings < ROUNDS)
         sleep_once(-1);
-    /* Idle: the client computes for a while before it sends again. A descriptor that wakes for
-     * no reason would cause thousands of turns; some are for remaining work, and what another
-     * thread or a retransmission wakes it for. */
+    /* Idle: the client computes for a while before it sends again. A descriptor that wakes for no
+     * reason would cause thousands of turns; some turns are for remaining work, other threads, and
+     * retransmissions. */
     uint32_t turns = 0;
     for (atomic_store(&play->flag[0], 1); pings == ROUNDS; turns++)
         sleep_once(-1);
     printf("%u turns of an idle server\n", turns);
     CHECK(turns < 1000);
-    /* It dies, which is noticed only by its connection. */
+    /* The client dies, which only the connection shows. */
     CHECK(sleep_for_event(AQ_CONNECTION_LOST).connection == conn);
     CHECK_OK(aq_connection_close(conn));
     job_close();
@@ -109,14 +109,14 @@ static void client(uint32_t number)
     }
     role_await(0, 1);
     for (double since = now_ms(); now_ms() - since < 250;)
-        ; /* busy, and silent */
+        ; /* busy and silent */
     CHECK_OK(aq_am_short(team, 1, PING, AQ_NO_ARGS, 0));
     job_await(&pongs, ROUNDS + 1);
     atomic_store(&play->flag[1], 1);
     pause();
 }
 
-/* A pipe besides it, and the timeout of a call that is never answered. */
+/* A pipe beside the descriptor, and the timeout of a call that is never answered. */
 static void alone(uint32_t number)
 {
     int pipes[2];
