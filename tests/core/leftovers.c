@@ -1,6 +1,6 @@
 /*
- * The last test: checks that the others left nothing behind: processes with this build's marker in
- * their environment, names in /dev/shm, abstract sockets that no known process holds.
+ * The last test. It checks that the others left nothing behind: processes with this build's marker
+ * in their environment, names in /dev/shm, abstract sockets that no known process holds.
  *
  * leftovers NAME=VALUE
  */
@@ -97,8 +97,8 @@ static bool socket_is_held(const char *inode)
 }
 
 /*
- * Unix sockets with our names; those with a name or with descriptors in flight can outlive their
- * process.
+ * Unix sockets with the library's names. Those with a name or with descriptors in flight can
+ * outlive their process.
  */
 static unsigned count_sockets(bool print)
 {
@@ -118,7 +118,7 @@ static unsigned count_sockets(bool print)
 int main(int argc, char **argv)
 {
     if (argc != 2) return 2;
-    /* Processes that were asked to end may take a while: up to ten seconds. */
+    /* Processes that were asked to end may take up to ten seconds. */
     for (int tries = 0; tries < 200; tries++) {
         if (count_processes(argv[1], false) + count_files(false) + count_sockets(false) == 0)
             return 0;

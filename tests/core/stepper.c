@@ -44,7 +44,7 @@ enum stepper_kind stepper_decode(const uint8_t bytes[16])
 
 /* Shared with the helper. */
 static struct board {
-    atomic_int ready; /* 1: it traces us; else minus the errno */
+    atomic_int ready; /* 1: it traces this process; otherwise minus the errno */
     struct stepped result;
 } * board;
 static bool stepper_traced;
@@ -87,8 +87,8 @@ static bool step(pid_t pid, struct stepped *result)
     for (int status;;) {
         uint8_t code[16];
         if (ptrace(PTRACE_GETREGS, pid, NULL, &regs) != 0) return false;
-        /* The vDSO is not stepped through: its clock loops while the kernel changes what it
-         * reads, so that slow steps take ever more of them. */
+        /* Do not step through the vDSO: its clock repeats itself whenever the kernel changes the
+         * data meanwhile, so that slow steps might never end. */
         if (regs.rip - vdso < VDSO_BYTES && !skip(pid, &regs)) return false;
         read_code(pid, regs.rip, code);
         if (code[0] == TRAP) break;
@@ -137,8 +137,8 @@ const char *stepper_open(void)
     if (child < 0) return "cannot fork the helper";
     if (child == 0) {
         /*
-         * Where only relatives may trace (Yama), the child may not start before the parent allows
-         * it.
+         * Where only ancestors may trace (Yama), the child must not start before the parent has
+         * allowed it.
          */
         while (atomic_load(&board->ready) == 0)
             usleep(100);

@@ -17,12 +17,12 @@ struct stepped {
 };
 
 /*
- * Start the helper, before any other thread. Returns NULL, or the reason why that is impossible on
- * this machine or in this container.
+ * Start the helper, before any other thread. Returns NULL, or why this is impossible on this
+ * machine or in this container.
  */
 const char *stepper_open(void);
 
-/* Step through run(arg), including the call itself. Without a helper it is only called. */
+/* Step through run(arg), including the call itself. Without a helper, only call it. */
 struct stepped stepper_run(void (*run)(void *arg), void *arg);
 
 /* Classify one instruction by its first bytes (x86-64). For the test of the decoder. */

@@ -1,11 +1,11 @@
 /*
  * Counts the instructions of the short paths, and checks that in mode single none of them is
- * locked: rank 0 makes each call under a stepper, while rank 1 acts on commands between the runs,
- * so that nothing happens at the same time and the counts repeat.
+ * locked. Rank 0 makes each call under a stepper; rank 1 acts on commands only between the runs, so
+ * that nothing happens at the same time and the counts are reproducible.
  *
  *   core_steps             step, print the table, and fail if anything is locked in mode single
  *   core_steps multiple    the table in mode multiple; locks are allowed
- *   core_steps call NAME   no stepper: call NAME a thousand times, for callgrind
+ *   core_steps call NAME   without a stepper, call NAME a thousand times, for callgrind
  */
 #include "stepper.h"
 #include "support.h"
@@ -49,7 +49,7 @@ static void tell(enum command what)
         sched_yield();
 }
 
-/* Arrive in a collective before rank 0 does. */
+/* Arrive at a collective before rank 0 does. */
 static aq_event arrive(uint32_t what)
 {
     static uint64_t in, out;
@@ -273,8 +273,8 @@ static void allreduce_8(void *arg)
 }
 
 /*
- * Done before and after each run, outside of the stepper; `locks`: the call needs locked
- * instructions.
+ * The calls, with the commands that rank 1 gets before and after each run, outside the stepper;
+ * `locks`: the call needs locked instructions.
  */
 static const struct scenario {
     const char *name;
@@ -309,7 +309,7 @@ static const struct scenario {
     {"event-test", event_test, IDLE, IDLE, false, false, "aq_event_test, done"},
     {"event-wait", event_wait, IDLE, IDLE, false, false, "aq_event_wait, done"},
     {"fetch-add", fetch_add, IDLE, IDLE, false, true, "aq_atomic, fetch-and-add of 8 B"},
-    /* They fence before they look for sleepers. */
+    /* These calls fence before they look for sleepers. */
     {"barrier", barrier, NOTIFY, IDLE, false, true, "aq_barrier, the other has arrived"},
     {"broadcast-8", broadcast_8, BROADCAST, IDLE, false, true,
      "aq_coll_broadcast of 8 B, likewise"},
@@ -333,7 +333,7 @@ static int by_count(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* All runs except the first ones, which set up per-thread state. */
+/* Measure all runs except the first ones, which set up per-thread state. */
 static bool measure(const struct scenario *s, uint32_t bare, bool single)
 {
     uint32_t counts[RUNS], locked = 0, syscalls = 0;
@@ -351,11 +351,12 @@ static bool measure(const struct scenario *s, uint32_t bare, bool single)
     printf("%-15s %6u %6u %6u %7u %9u  %s\n", s->name, counts[RUNS / 2], counts[0],
            counts[RUNS - 1], locked, syscalls, s->what);
     CHECK(counts[0] > 0);
-    /* The words say that nothing has arrived: no transport is called to find out. */
+    /* According to the words to watch nothing has arrived, so no transport is called to find
+     * out. */
     static uint32_t busy;
     if (s->run == poll_busy && busy == 0) busy = counts[RUNS / 2];
     if (s->run == poll_empty) CHECK(counts[RUNS / 2] < busy / 2);
-    if (s->locks) return locked > 0; /* the stepper sees them where they occur */
+    if (s->locks) return locked > 0; /* the stepper must find them where they occur */
     if (!single || (locked == 0 && syscalls == 0)) return true;
     if (locked > 0) {
         fprintf(stderr, "%s: a locked instruction at %#llx (stepper_run is at %p):", s->name,
@@ -451,8 +452,8 @@ int main(int argc, char **argv)
         obey();
     } else {
         /*
-         * From here on rank 1 is among the ranks that are polled, and the rest of the barrier has
-         * arrived.
+         * After this message rank 1 is among the ranks that are polled, and the barrier is
+         * complete.
          */
         tell(SEND);
         while (aq_poll() == AQ_OK)

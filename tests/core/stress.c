@@ -1,9 +1,9 @@
 /*
- * A random mixture of everything, from a printed seed: each message carries a checksum, and at the
- * end every rank knows how many it should have received from each rank, and their sum.
+ * A random mixture of everything, from a printed seed. Each message carries a checksum, and at the
+ * end every rank knows how many messages it should have received from each rank, and their sum.
  *
  * stress [STEPS [UNTIL]]; TEST_SEED repeats a run. The order of arrival is printed as a hash: runs
- * with equal hashes saw the same order. STEPS are repeated until the file UNTIL exists.
+ * with equal hashes saw the same order. STEPS steps are repeated until the file UNTIL exists.
  */
 #include "support.h"
 
@@ -158,7 +158,7 @@ static void step_question(aq_rank rank)
 /* --- one-sided --------------------------------------------------------------------------- */
 
 /*
- * Each slot of the window has a place of its own in every segment; that of slot 0 has LARGE bytes.
+ * Each slot of the window has its own place in every segment; the place of slot 0 has LARGE bytes.
  */
 static void *place(aq_rank rank, size_t slot)
 {
@@ -174,7 +174,7 @@ static void settle(struct outstanding *o)
     o->is_get = false;
 }
 
-/* Put data, wait, and start to get it back; it is checked when the slot is used next. */
+/* Put data, wait, and start to get it back. The data is checked when the slot is used next. */
 static void step_put_get(aq_rank rank)
 {
     size_t slot = job_random() % WINDOW;
@@ -222,7 +222,7 @@ static void step(void)
         (void)aq_poll();
 }
 
-/* The totals that the others have sent to us. */
+/* Compare what has arrived with the totals that the others report. */
 static void check_tallies(struct tally *told)
 {
     for (aq_rank rank = 0; rank < job.size; rank++)
@@ -241,7 +241,7 @@ static void check_tallies(struct tally *told)
     CHECK_EQUAL(answers, questions);
 }
 
-/* The additions of all ranks are accounted for. */
+/* Check that no addition of any rank is missing. */
 static void check_adds(void)
 {
     uint64_t mine = adds_done, one_sided, total = 0, all = 0;
@@ -267,7 +267,7 @@ static void setup(void)
     };
     job.segment_modes = ALL_SEGMENT_MODES;
     job_open(AQ_THREAD_SINGLE, 0);
-    /* job.len: the offset of the tallies. */
+    /* The tallies follow at offset job.len. */
     job.len = 64 + (LARGE + (WINDOW - 1) * (size_t)ROOM) * job.size;
     job.len = (job.len + 63) / 64 * 64;
     job_attach(job.len + job.size * sizeof(struct tally));
@@ -283,7 +283,7 @@ static void setup(void)
     job_handlers(table, COUNT_OF(table));
 }
 
-/* Rank 0 looks for the file on behalf of all. */
+/* Rank 0 looks for the file on behalf of all ranks. */
 static bool is_there(const char *path)
 {
     bool there = access(path, F_OK) == 0;

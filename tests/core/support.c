@@ -20,7 +20,7 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     aq_exit(1);
 }
 
-/* Memory of the program in every rank, and its addresses. */
+/* Allocate memory of the program in every rank, and exchange its addresses. */
 static void attach_everything(size_t size)
 {
     size = (size + 4095) / 4096 * 4096;

@@ -19,7 +19,7 @@ struct job {
     aq_ep *ep;
     aq_rank self, size;
     aq_segment *segment;
-    unsigned char *base;    /* of our segment; in mode everything, of our own memory */
+    unsigned char *base;    /* of this rank's segment; in mode everything, of its own memory */
     unsigned char **bases;  /* in mode everything: those of all ranks */
     size_t len;             /* of every rank's segment */
     uint64_t seed;          /* the same in all ranks; TEST_SEED sets it */
@@ -48,8 +48,7 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
 #define CHECK_OK(call) CHECK_STATUS(call, AQ_OK)
 
 /*
- * Check that the call fails with this status and records a message. For calls with a wrong
- * argument.
+ * Check that a call with an invalid argument fails with this status and records a message.
  */
 #define CHECK_REFUSED(call, want)                                                                  \
     do {                                                                                           \
@@ -58,18 +57,19 @@ _Noreturn void check_failed(const char *file, int line, const char *fmt, ...)
     } while (0)
 
 /*
- * Join, attach `segment` bytes in every rank (0: none), and print the seed; job_close leaves, with
- * checks.
+ * Join, attach `segment` bytes in every rank (0: none), and print the seed. job_close leaves the
+ * job, with checks.
  */
 void job_open(aq_thread_mode mode, size_t segment);
 void job_close(void);
 /* Like job_open for `segment`, but leaves job.len alone. */
 void job_attach(size_t size);
-/* Register the handlers of a program; then a barrier, so that peers may send to them. */
+/* Register the handlers of a program; a barrier follows, so that peers may send to them. */
 void job_handlers(aq_handler_entry *table, size_t count);
 void job_barrier(void);
 
-/* An address in the segment of `rank`, and the ranks after and before us in the ring. */
+/* job_at: an address in the segment of `rank`. job_next, job_previous: this rank's neighbors in the
+ * ring. */
 void *job_at(aq_rank rank, size_t offset);
 aq_rank job_next(void);
 aq_rank job_previous(void);
@@ -82,7 +82,8 @@ void job_await(const _Atomic uint32_t *counter, uint32_t value);
 
 uint64_t job_random(void);
 bool all_bytes(const void *buf, size_t len, unsigned char byte);
-/* Fill a table of arguments from a number, all bits and both signs; and compare with it. */
+/* Fill a table of arguments from a number, with all bits and both signs; and compare a table with
+ * it. */
 void fill_args(aq_arg *args, unsigned nargs, uint64_t seed);
 bool filled_args(const aq_arg *args, unsigned nargs, uint64_t seed);
 

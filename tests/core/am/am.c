@@ -11,8 +11,7 @@ static _Atomic uint64_t received_sum;
 static int context_marks[2];
 
 /*
- * The number of a message is a function of its shape, so that it can be checked in any order of
- * arrival.
+ * The number of a message is a function of its shape, so that messages can be checked in any order.
  */
 static uint64_t shape(aq_rank source, size_t nbytes, unsigned nargs)
 {
@@ -77,7 +76,7 @@ static void on_few(aq_am *am)
     received++;
 }
 
-/* The macro for arguments, and a handler that takes exactly as many. */
+/* The macro for arguments, and a handler that takes exactly that many. */
 static void test_args_macro(void)
 {
     received = 0;
@@ -121,7 +120,7 @@ static void test_medium(void)
                 fill(buffer + 1, sizes[i], number);
                 CHECK_OK(aq_am_medium(job.team, rank, PLAIN, buffer + 1, sizes[i], args, nargs, 0,
                                       NULL));
-                memset(buffer, 0, sizes[i] + 1); /* may be reused on return */
+                memset(buffer, 0, sizes[i] + 1); /* the source may be reused on return */
             }
         }
     }
@@ -131,7 +130,7 @@ static void test_medium(void)
     free(buffer);
 }
 
-/* Several, each with an event for its source, which changes only after its event. */
+/* Several Mediums, each with an event for its source, which is overwritten only after the event. */
 static void test_medium_event(void)
 {
     enum { COUNT = 40 };
@@ -180,7 +179,7 @@ static void on_long(aq_am *am)
     received++;
 }
 
-/* Every rank owns a slice of every rank's segment; each Long has a place of its own in it. */
+/* Every rank owns a slice of every rank's segment; each Long has its own place in it. */
 static void test_long(void)
 {
     static const size_t sizes[] = {1, 8, 15, 64, 100, 511, 4032, 4096, 4097, 20000, 65537};
@@ -274,7 +273,8 @@ static void test_replies(void)
         unsigned answer = AQ_AM_SHORT << job_random() % 3;
         unsigned nargs = 3 + (unsigned)(job_random() % 14);
         size_t nbytes = category == AQ_AM_SHORT ? 0 : job_random() % 513;
-        /* Requests go to the first half of the sender's slice, replies to our own. */
+        /* Requests go to the first half of this rank's slice at the target, replies to the second
+         * half of its slice here. */
         size_t place = number * 600 % (LONG_SLICE / 2 - ROOM);
         aq_arg args[AQ_AM_MAX_ARGS] = {
             (aq_arg)answer, (aq_arg)number,
@@ -289,7 +289,7 @@ static void test_replies(void)
             CHECK_OK(aq_am_long(job.team, rank, ECHO, buffer, nbytes,
                                 job_at(rank, job.self * LONG_SLICE + place), args, nargs, 0, NULL));
         expected++;
-        /* Places are reused after a while, once they are free. */
+        /* Places are reused, so wait now and then until they are free. */
         if (number % 50 == 49) job_await(&answered, expected);
     }
     job_await(&answered, expected);
@@ -309,10 +309,10 @@ static void test_packets(void)
         uint64_t left = job_counter("packets");
         CHECK_OK(aq_am_short(job.team, job_next(), FEW, AQ_ARGS(1, -2, INT32_MIN), 0));
         job_await(&received, round);
-        job_barrier(); /* no rank leaves it before all have sent */
+        job_barrier(); /* no rank leaves the barrier before all have sent */
         CHECK(job_counter("packets") > left || strcmp(route, "udp") != 0);
     }
-    /* On several hosts the barriers take packets, too. */
+    /* Between hosts, the barriers also take packets. */
     bool any = false;
     for (aq_rank rank = 0; rank < job.size; rank++) {
         CHECK_OK(aq_info_route(job.team, rank, &route));
@@ -321,7 +321,7 @@ static void test_packets(void)
     CHECK((job_counter("packets") > before) == any);
 }
 
-/* The limit that the transport of `rank` reports. */
+/* The limit of the transport that leads to `rank`. */
 static size_t limit_towards(aq_rank rank)
 {
     const char *route;

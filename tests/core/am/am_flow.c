@@ -39,7 +39,8 @@ static void on_question(aq_am *am)
 
 /* --- reserve and commit ------------------------------------------------------------------ */
 
-/* Each combination of category and owner of the buffer, granted less than `most` or not. */
+/* Reserve a message of either category, with a buffer of the program (`own`) or of the library, and
+ * commit or cancel it. Fewer than `most` bytes may be granted. */
 static void reserve_one(uint32_t number, aq_rank rank, unsigned category, bool own, bool give_up)
 {
     static unsigned char mine[1024];
@@ -67,7 +68,7 @@ static void reserve_one(uint32_t number, aq_rank rank, unsigned category, bool o
     size_t place = ((size_t)job.self * 64 + number % 64) * 1024;
     CHECK_OK(aq_am_commit(&buffer, PLAIN, nbytes,
                           category == AQ_AM_LONG ? job_at(rank, place) : NULL, args, nargs, 0));
-    memset(mine, 0, sizeof(mine)); /* may be reused */
+    memset(mine, 0, sizeof(mine)); /* the source may be reused */
 }
 
 static void test_reserve(void)
@@ -90,7 +91,7 @@ static void test_reserve(void)
     CHECK_EQUAL(received, sent);
 }
 
-/* Canceled reservations cost nothing: more of them than there are buffers. */
+/* Canceled reservations cost nothing, so more of them than there are buffers are possible. */
 static void test_cancel(void)
 {
     received = 0;
@@ -127,7 +128,7 @@ static void test_commit_errors(void)
     job_barrier();
 }
 
-/* A canceled reply can be prepared again; one that was sent cannot. */
+/* A reply can be prepared again after it was canceled, but not after it was sent. */
 static void on_echo(aq_am *am)
 {
     aq_am_buffer buffer;
@@ -209,7 +210,8 @@ static uint32_t immediate_others(aq_rank rank)
 }
 
 /*
- * AQ_AGAIN means that nothing was sent, AQ_OK that the message was: the receiver's count is exact.
+ * AQ_AGAIN means that nothing was sent, AQ_OK that the message was: the receiver's count agrees
+ * exactly.
  */
 static void test_immediate(void)
 {
@@ -230,7 +232,8 @@ static void test_immediate(void)
 
 /* --- floods ------------------------------------------------------------------------------ */
 
-/* Blocking sends to all at once: they make progress themselves, or no rank would ever continue. */
+/* Every rank makes blocking sends to all ranks. The sends must make progress themselves, or no rank
+ * would ever continue. */
 static void test_flood_all(void)
 {
     uint32_t each = 4000 / job.size;

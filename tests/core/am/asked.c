@@ -1,9 +1,10 @@
 /*
- * Requests with an event for their answer, of every kind: the event completes when the handler has
- * run, and the handler of the reply if there is one, and never earlier; also when the peer dies.
+ * Requests of every kind with an event for their answer. The event completes when the handler has
+ * run, and the handler of the reply if there is one, and never earlier. It also completes if the
+ * peer dies.
  *
  * usage: asked [dies]
- *   dies  rank 1 dies on the way
+ *   dies  rank 1 dies meanwhile
  */
 #include "../support.h"
 
@@ -57,7 +58,8 @@ static void on_ask(aq_am *am)
 }
 
 /*
- * An answer arrives after its question, ordered by another process, which a sanitizer does not see.
+ * An answer arrives after its question. Another process ensures this, so a sanitizer does not see
+ * it; this variable shows it the order.
  */
 static _Atomic uint32_t asked;
 
@@ -73,8 +75,8 @@ static void on_answer(aq_am *am)
 }
 
 /*
- * The place for the answer to the next question, if it is a Long; another thread may still read the
- * last one.
+ * The place for the answer to the next question, if it is a Long. It changes because another thread
+ * may still be reading the previous answer.
  */
 static size_t place;
 
@@ -112,7 +114,7 @@ static void each(void)
     }
 }
 
-/* More than there is room for, all with events, in any order. */
+/* More requests than there is room for, all with events, which complete in any order. */
 static void many(void)
 {
     static aq_event events[MANY];

@@ -1,6 +1,6 @@
 /*
- * AQ_IMMEDIATE: a call that finds no room says so and has no effect. Tested with requests to a
- * suspended rank, whose ring stays full; one-sided operations on the rank itself; and replies,
+ * AQ_IMMEDIATE: a call that finds no room returns AQ_AGAIN and has no effect. Tested with requests
+ * to a suspended rank, whose ring stays full; one-sided operations on the rank itself; and replies,
  * where AQ_FAULT=again=… refuses many: after a refused reply any other form can still be sent.
  */
 #include "../support.h"
@@ -23,7 +23,7 @@ static void on_counted(aq_am *am)
 
 /* --- requests to a suspended rank ---------------------------------------------------------- */
 
-static pid_t peer_pid; /* suspended; 0: it runs again */
+static pid_t peer_pid; /* the suspended process; 0: it runs again */
 
 static void wake_peer(void)
 {
@@ -31,7 +31,8 @@ static void wake_peer(void)
     peer_pid = 0;
 }
 
-/* Even ranks act while the next rank is suspended; then that one gets the result of `act`. */
+/* Even ranks act while the next rank is suspended; then the result of `act` is passed to the next
+ * rank. */
 static void in_turn(uint32_t (*act)(aq_rank peer, unsigned turn), unsigned turn)
 {
     static const struct timespec now = {0};
@@ -87,9 +88,9 @@ static void count_sent(uint64_t from[2], uint64_t messages, uint64_t bytes)
 }
 
 /*
- * Every form of request, when there is no room. The faults refuse at random, a progress thread
- * makes room at any time, and over a network Longs have room of their own: in these cases some are
- * sent.
+ * Every form of request when there is no room. Some are sent nevertheless where faults refuse at
+ * random, where a progress thread may make room at any time, and over a network, where Longs have
+ * room of their own.
  */
 static uint32_t act_requests(aq_rank peer, unsigned turn)
 {
@@ -142,8 +143,8 @@ static uint32_t act_requests(aq_rank peer, unsigned turn)
     return sent;
 }
 
-/* Prepared requests that find their room at commit, or have reserved it before: each is sent at
- * once, canceled, or waits for room. */
+/* Prepared requests that need room at commit, or have reserved it before. Each is sent at once,
+ * canceled, or waits for room. */
 static uint32_t act_commits(aq_rank peer, unsigned turn)
 {
     uint32_t sent = 0;
@@ -170,7 +171,7 @@ static uint32_t act_commits(aq_rank peer, unsigned turn)
 
 /* --- one-sided operations ----------------------------------------------------------------- */
 
-/* Where messages carry them, until there is no room. */
+/* Start operations until there is no room, where messages carry them. */
 static void fill_up_own(void)
 {
     static const uint32_t nothing = 0;
@@ -283,7 +284,7 @@ static void test_replies(void)
 {
     for (uint32_t i = 0; i < QUESTIONS; i++) {
         CHECK_OK(aq_am_short(job.team, job_next(), QUESTION, AQ_ARGS((aq_arg)i), 0));
-        /* All Longs go to the same place, so one at a time. */
+        /* All Longs go to the same place, so they are sent one at a time. */
         job_await(&answers, i + 1);
     }
     job_barrier();

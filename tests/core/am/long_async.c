@@ -67,7 +67,7 @@ int main(void)
                             job_at(job_next(), place_of(i)), AQ_ARGS((aq_arg)i), 0, &event[i]));
         later += event[i] != AQ_EVENT_DONE;
     }
-    /* The latest first; each source is overwritten as soon as that is allowed. */
+    /* The latest first. Each source is overwritten as soon as that is allowed. */
     for (uint32_t i = COUNT; i-- > 0;) {
         CHECK_OK(aq_event_wait(&event[i], AQ_FOREVER));
         CHECK(event[i] == AQ_EVENT_DONE);

@@ -1,6 +1,6 @@
 /*
- * A Long that is sent as a message: the call returns although the peer is stopped and acknowledges
- * nothing, with and without an event, and the source may be overwritten at once. Over udp.
+ * A Long that is sent as a message, with and without an event: the call returns although the peer
+ * is stopped and acknowledges nothing, and the source may be overwritten at once. Over udp.
  */
 #include "../support.h"
 

@@ -1,8 +1,8 @@
 /*
  * Longs to a segment that its owner has destroyed: no handler runs, nothing is written, a warning
- * tells of those whose sender has its source back, and messages after them arrive.
+ * reports the Longs whose sender already has its source back, and later messages arrive.
  *
- * usage: long_stale WHERE BYTES: a Long of so many bytes, whose warning is in the log of its
+ * usage: long_stale WHERE BYTES: a Long of that many bytes, whose warning is in the log of its
  *        `target` or of its `sender`
  */
 #include "../support.h"
@@ -34,7 +34,7 @@ static int dropped_one(void *arg)
     return job_counter("am_dropped") > *before;
 }
 
-/* A file that takes what is logged from now on. */
+/* Redirect the log to a file from now on. */
 static int divert_log(void)
 {
     int fd = memfd_create("log", MFD_CLOEXEC);

@@ -1,6 +1,6 @@
 /*
- * Messages of a rank to itself: of every kind and over every team, the handler has run when the
- * call returns, and so has that of its reply; payloads are copies; floods of them do not keep out
+ * Messages of a rank to itself, of every kind and over every team: the handler has run when the
+ * call returns, and so has that of the reply; payloads are copies; floods of them do not keep out
  * messages of others.
  */
 #include "../support.h"
@@ -25,8 +25,7 @@ static void check_payload(const aq_am *am, size_t place)
 }
 
 /*
- * A copy of the payload, so that neither the reply nor the sender sees the payload being
- * overwritten.
+ * The payload is a copy: neither the reply nor the sender sees that it is overwritten.
  */
 static void on_ask(aq_am *am)
 {
@@ -84,7 +83,7 @@ static void on_second(aq_am *am)
     seconds++;
 }
 
-/* A request of each form, answered by each form. */
+/* A request of each form, answered in each form. */
 static void test_forms(aq_team *team, aq_rank self, unsigned flags)
 {
     static const size_t sizes[] = {0, 1, 8, 64, BYTES, 512};
@@ -115,7 +114,7 @@ static void test_forms(aq_team *team, aq_rank self, unsigned flags)
     CHECK_EQUAL(asked, before + 1);
 }
 
-/* From an endpoint, and to one. */
+/* From one endpoint to another. */
 static void test_endpoint(void)
 {
     aq_ep *ep;
@@ -144,7 +143,7 @@ static void test_counters(void)
     }
 }
 
-/* A rank that sends to itself until another rank stops it receives that rank's message. */
+/* A rank that keeps sending to itself still receives the message of another rank that stops it. */
 static void test_flood(void)
 {
     job_barrier();

@@ -1,13 +1,13 @@
 /*
- * How often an adapter is called for a message, a put and a get, how many completions it reports,
- * and what a peer receives: by the counters of rank 0, which alone acts. Over ibv only.
+ * The number of posts per message, put and get, of completions reported, and of messages received,
+ * by the counters of rank 0, the only rank that acts. Over ibv only.
  */
 #include "../support.h"
 
 #include <string.h>
 
 enum { TAKE = 100, MANY = 960, EVERY = 16, LARGE = 128 << 10, MEMORY = 4 << 20 };
-enum { FEW = 4 }; /* for barriers and their credits */
+enum { FEW = 4 }; /* tolerance, for barriers and their credits */
 
 struct posts {
     uint64_t all, told, receive;
@@ -29,8 +29,7 @@ static struct posts posts_since(struct posts before)
 }
 
 /*
- * As many messages are received as sent; meanwhile all ranks are silent, except for what rank 0
- * does.
+ * The posts of `act`, which sends `messages`. All other ranks are silent meanwhile.
  */
 static struct posts posts_of(void (*act)(void), uint32_t messages)
 {
@@ -68,7 +67,7 @@ static void put_and_get(void)
     }
 }
 
-/* One for each message. Credits return in messages of the other side. */
+/* One post per message. Credits return in messages of the other side. */
 static void check_messages(struct posts posts)
 {
     CHECK(posts.all >= MANY && posts.all <= MANY + FEW);
@@ -76,7 +75,7 @@ static void check_messages(struct posts posts)
     CHECK(posts.receive <= MANY + FEW);
 }
 
-/* `apart`: by AQ_AM_PACKED_LONG, Longs are put and their headers sent. */
+/* `apart`: AQ_AM_PACKED_LONG is set such that Longs are put and their headers sent. */
 int main(int argc, char **argv)
 {
     bool apart = argc > 1 && strcmp(argv[1], "apart") == 0;

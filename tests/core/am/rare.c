@@ -1,6 +1,6 @@
 /*
  * Rank 0 floods rank 1, which computes and rarely polls: one poll takes everything that has arrived
- * meanwhile. That is much, since waiting in the receiver does not count as congestion.
+ * meanwhile. That is a lot, because waiting in the receiver does not count as congestion.
  */
 #include "../support.h"
 

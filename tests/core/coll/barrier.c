@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-/* Our epoch as rank 0 sees it: written before the notify, read after the wait. */
+/* Announce this rank's epoch to rank 0. Written before the notify, it is read after the wait. */
 static void write_epoch(uint32_t epoch)
 {
     CHECK_OK(aq_put(job.team, 0, job_at(0, job.self * 4), &epoch, sizeof(epoch), 0));
@@ -15,12 +15,12 @@ static void check_epochs(uint32_t epoch)
     for (aq_rank rank = 0; job.self == 0 && rank < job.size; rank++) {
         uint32_t seen;
         memcpy(&seen, job.base + rank * 4, sizeof(seen));
-        /* Fast ranks may have written the next one already. */
+        /* Fast ranks may already have written the next epoch. */
         CHECK(seen == epoch || seen == epoch + 1);
     }
 }
 
-/* Different amounts of work between the two halves. */
+/* A varying amount of work between the two halves. */
 static void dawdle(void)
 {
     for (uint64_t i = job_random() % 40; i > 0; i--)
@@ -99,7 +99,7 @@ static void test_names(void)
     for (size_t i = 0; i < COUNT_OF(ids); i++) {
         CHECK_OK(whole(ids[i], 0));
         check_result(AQ_OK, ids[i]);
-        /* Anonymous matches any name: some ranks use a name, some do not. */
+        /* Anonymous ranks match any name: only some ranks pass a name. */
         CHECK_OK(whole(ids[i], job.self % 2 ? AQ_BARRIER_ANONYMOUS : 0));
         check_result(AQ_OK, ids[i]);
         CHECK_OK(whole(ids[i] ^ (int)job.self, AQ_BARRIER_ANONYMOUS));
@@ -112,16 +112,15 @@ static void test_mismatch(void)
     aq_status different = job.size == 1 ? AQ_OK : AQ_EMISMATCH;
     for (int i = 0; i < 10; i++) {
         /*
-         * One rank uses another id than the others; every rank gets the error, and the next barrier
-         * works.
+         * One rank uses a different id. Every rank gets the error, and the next barrier works.
          */
         aq_rank odd = (aq_rank)i % job.size;
         CHECK_STATUS(whole(job.self == odd ? 1000 + i : i, 0), different);
         check_result(different, 1000 + i);
         CHECK_OK(whole(i, 0));
-        /* All different. */
+        /* All names differ. */
         CHECK_STATUS(whole((int)job.self, 0), different);
-        /* Two ranks with different names among anonymous ones, where there are as many. */
+        /* Two ranks with different names among anonymous ones, if there are two. */
         bool named = job.self < 2;
         CHECK_STATUS(whole((int)job.self, named ? 0 : AQ_BARRIER_ANONYMOUS), different);
         /* One rank declares a mismatch by the flag. */
@@ -133,7 +132,7 @@ static void test_mismatch(void)
 }
 
 /*
- * Another id at wait than at notify is a mistake of the caller, and only the caller gets the error.
+ * If a rank passes different ids to notify and wait, only this rank gets the error.
  */
 static void test_mismatch_at_wait(void)
 {

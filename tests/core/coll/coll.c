@@ -1,6 +1,8 @@
 /*
- * Collectives compared with an oracle: every kind, in place and not, all roots or some, empty and
- * large, blocking, several under way, on the whole job and on teams. Usage: coll [large|many|few]
+ * Collectives compared with an oracle: every kind, in place and not, with all roots or some, empty
+ * and large, blocking and several under way, on the whole job and on teams.
+ *
+ * usage: coll [large|many|few]
  */
 #include "../support.h"
 
@@ -173,7 +175,7 @@ static void test_ragged(aq_rank root, size_t most)
 
 /* --- reductions -------------------------------------------------------------------------- */
 
-/* Small integers: exact in every type, in any order of evaluation. */
+/* Small integers, so that results are exact in every type and in any order of evaluation. */
 static int64_t value_of(aq_rank rank, size_t i, aq_op op)
 {
     uint64_t word = mix(rank * 977 + i * 13 + job.seed);
@@ -229,7 +231,7 @@ static bool is_unsigned(aq_type type)
     return type == AQ_TYPE_U32 || type == AQ_TYPE_U64;
 }
 
-/* Values for a type; none negative where they would be ordered differently. */
+/* Values for a type. They are not negative where that would change their order. */
 static int64_t typed_value(aq_rank rank, size_t i, aq_type type, aq_op op)
 {
     return value_of(rank, i, op) + (is_unsigned(type) ? 300 : 0);
@@ -273,7 +275,8 @@ static void test_reduce(aq_rank root, size_t count, aq_type type, aq_op op, bool
     check_reduced(dst, count, type, op);
 }
 
-/* A user-defined element: a sum, and how many were added; the rest identifies wrong elements. */
+/* A user-defined element: a sum, and the number of values added. The rest identifies wrong
+ * elements. */
 struct user {
     uint64_t sum, count;
 };
@@ -514,7 +517,8 @@ static void test_misuse(void)
     CHECK_REFUSED(aq_coll_gather(team, 0, &got, &one, 4, AQ_COLL_ORDERED), AQ_EINVAL);
 }
 
-/* The flags of the blocking forms: when the last member leaves, the buffers of all are final. */
+/* The flags of the blocking forms: when the last member leaves, the buffers of all members are
+ * final. */
 static void test_blocking_flags(void)
 {
     static uint64_t mine, sum;
@@ -560,7 +564,7 @@ int main(int argc, char **argv)
     free(in);
     free(out);
 
-    /* The same between segments, and with only some of the buffers in them. */
+    /* The same with buffers in segments, and with only some of them in segments. */
     in = job.base;
     out = job.base + half;
     use_team(job.team);

@@ -1,6 +1,6 @@
 /*
  * Many collectives under way at once, more than run at a time: ranks that sleep meanwhile are woken
- * by those that they wait for, not by their timeout. The test counts sleeps, since times mean
+ * by the ranks that they wait for, not by their timeout. The test counts sleeps, because times mean
  * little under load.
  *
  * usage: coll_many single|multiple|threads
@@ -12,9 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Each of OPS operations may be waited for in a sleep; a lost wake-up is a sleep that ends by
- * its timeout. A machine that runs something else for a millisecond causes timeouts, too, but
- * few of them. */
+/* Each of OPS operations may be waited for in a sleep; a lost wake-up is a sleep that ends by its
+ * timeout. Other work on the machine also causes timeouts, but few. */
 enum { OPS = 1000, COUNT = 64, MOST_OVERSLEPT = OPS / 10 };
 
 static int64_t from[OPS][COUNT], to[OPS][COUNT];

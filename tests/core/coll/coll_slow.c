@@ -1,16 +1,16 @@
 /*
  * A member that waits long for a collective to begin, and then takes long to leave it, delays the
- * next one: that is not reported as a mismatch between members, and the job continues.
+ * next one. This is not reported as a mismatch between members, and the job continues.
  */
 #include "../support.h"
 
 #include <time.h>
 
-/* Consists of whole pieces and a last one, which each member reduces once all have arrived. */
+/* Whole pieces and a shorter last one, which each member reduces once all have arrived. */
 enum { LAST = 100, COUNT = 3 * 256 * 1024 / (int)sizeof(uint32_t) + LAST };
 static uint32_t mine[COUNT], sum[COUNT];
 
-/* Longer than waiting members take to suspect a mismatch; otherwise the test would show nothing. */
+/* Longer than waiting members take to suspect a mismatch, or the test would prove nothing. */
 static void idle(int tenths)
 {
     struct timespec now, until;

@@ -49,8 +49,8 @@ static void test_threads(void)
         CHECK_OK(aq_team_destroy(teams[i]));
 }
 
-/* Blocking or by an event, it ends; a rank that gets the error ends the job in an orderly way,
- * also for the rank that does not. */
+/* The collective ends, whether it blocks or has an event. A rank that gets the error ends the job
+ * cleanly, also for ranks that do not get it. */
 static _Noreturn void test_death(void)
 {
     uint64_t mine, sum;
@@ -72,7 +72,7 @@ static _Noreturn void test_death(void)
     /* No later one completes either. */
     status = aq_barrier_nb(job.team, 0, &ev);
     CHECK_EQUAL(status == AQ_OK ? aq_event_wait(&ev, AQ_FOREVER) : status, AQ_EPEER);
-    /* Give the others time to read our remaining data as their result. */
+    /* Give the others time to read the rest of this rank's data, which is part of their result. */
     for (int i = 0; i < 500; i++) {
         sched_yield();
         (void)aq_poll();

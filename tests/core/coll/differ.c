@@ -1,7 +1,7 @@
 /*
- * Members of a team that are not in the same collective: started by differ_test. Usage: differ
- * FIRST SECOND: the last rank calls SECOND while the others call FIRST, and then all call barriers.
- * An operation is a name, possibly with ":root" or ":bytes".
+ * Members of a team that are not in the same collective; started by differ_test. Usage: differ
+ * FIRST SECOND. The last rank calls SECOND while the others call FIRST, and then all call barriers.
+ * An operation is a name, possibly followed by ":root" or ":bytes".
  */
 #include "../support.h"
 
@@ -69,7 +69,7 @@ static void do_operation(const char *what)
         CHECK_STATUS(aq_coll_allreduce(job.team, out, in, 1, AQ_TYPE_I64, AQ_OP_ADD, 0), AQ_EPEER);
     if (IS("finalize") || IS("sum_then_finalize")) {
         (void)aq_finalize();
-        exit(0); /* a job of one rank less would not notice the exit */
+        exit(0); /* a job with one rank fewer would not notice the exit */
     }
 }
 

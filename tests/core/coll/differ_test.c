@@ -1,7 +1,7 @@
 /*
- * Members of a team that start different collectives, or the same one with different sizes or
- * roots, or use a team that others destroy: the job ends with an error that names both calls, and
- * nothing hangs.
+ * Members of a team start different collectives, or the same one with different sizes or roots, or
+ * use a team that others destroy: the job ends with an error that names both calls, and nothing
+ * hangs.
  */
 #include "../../job/harness.h"
 
@@ -16,7 +16,7 @@ static const struct pair {
     {"broadcast", "barrier", {"aq_coll_broadcast", "aq_barrier"}},
     {"barrier", "alltoall", {"aq_barrier", "aq_coll_alltoall"}},
     {"reduce", "barrier_nb", {"aq_coll_reduce", "aq_barrier_nb"}},
-    /* Waited for by events. */
+    /* With events instead of blocking calls. */
     {"barrier", "allreduce_nb", {"aq_barrier", "aq_coll_allreduce"}},
     {"allreduce_nb", "barrier", {"aq_coll_allreduce", "aq_barrier"}},
     {"barrier", "broadcast_all", {"aq_barrier", "aq_barrier_nb"}},
@@ -52,7 +52,8 @@ static void run_pair(const char *ranks, const char *set, const struct pair *pair
     run_free(&run);
 }
 
-/* Each world runs a third of the pairs, the next world the next third; with "all" each runs all. */
+/* Each world runs a third of the pairs, and the next world the next third. With "all", each runs
+ * all. */
 static bool all;
 static size_t world;
 
@@ -75,7 +76,7 @@ static void test_few(void **state)
     run_pairs("3", "AQ_WAIT=auto");
 }
 
-/* With many members, they count matches, on few cores. */
+/* Many members, on few cores: members only count matches. */
 static void test_many(void **state)
 {
     (void)state;
@@ -90,7 +91,8 @@ static void test_messages(void **state)
 }
 
 /*
- * Barriers by remote writes, whose mismatches others detect by questions in messages, and by words.
+ * Barriers by remote writes. Mismatches are detected by questions in messages, and by words in
+ * memory.
  */
 static void test_written(void **state)
 {
@@ -100,7 +102,7 @@ static void test_written(void **state)
     unsetenv("AQ_BARRIER");
 }
 
-/* Parts of collectives, in each neighborhood and between them. */
+/* Mismatches in the parts of collectives, in each neighborhood and between them. */
 static void test_neighborhoods(void **state)
 {
     (void)state;
@@ -116,7 +118,7 @@ static void test_neighborhoods(void **state)
     }
 }
 
-/* Where deaths could be the cause, the calls fail. */
+/* If deaths could be the cause, the calls fail instead. */
 static void test_survivors(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
 /*
- * An all-to-all of large blocks, twice, so that each pair of processes connects while all others
- * do.
+ * An all-to-all of large blocks, twice, in which all pairs of processes connect at the same time.
  *
  * usage: exchange BYTES
  */

@@ -1,8 +1,8 @@
 /*
- * A member that is notified of a death leaves an operation, and reuses its buffers, while another
- * member, which does not depend on the dead one in that round, still reads them: `left
- * private|segment`. Of four ranks, 1 dies as soon as it has its data, 2 and 3 overwrite theirs, and
- * 0 is slow, as its memory is new. It gets the right data, or the error.
+ * `left private|segment`: a member that is notified of a death leaves an operation and reuses its
+ * buffers, while another member, which does not depend on the dead one in that round, still reads
+ * them. Of four ranks, 1 dies as soon as it has its data, 2 and 3 overwrite theirs, and 0 is slow,
+ * because its memory is new. It must get the right data, or the error.
  */
 #include "../support.h"
 
@@ -37,7 +37,7 @@ static void die_with_data(unsigned char *dst, const unsigned char *src)
     aq_event done;
     CHECK_OK(aq_coll_alltoall_nb(job.team, dst, src, BLOCK, 0, &done));
     while (dst[ALL - 1] == 0 ||
-           dst[0] == 0) /* those of 2 and 3 come before that of 0, and our own block last */
+           dst[0] == 0) /* the blocks of 2 and 3 arrive before that of 0, the own block last */
         (void)aq_poll();
     raise(SIGKILL);
 }

@@ -1,7 +1,7 @@
 /*
  * Block sizes of v-forms that do not match between members: all of them get the error, nothing is
- * transferred, and the team remains usable. One member has a wrong size for one block: slightly
- * wrong, very wrong, or zero against non-zero.
+ * transferred, and the team remains usable. One member passes a wrong size for one block: slightly
+ * wrong, very wrong, or zero instead of non-zero.
  */
 #include "../support.h"
 
@@ -12,7 +12,7 @@ enum { MOST = 20000, UNTOUCHED = 0x5a };
 static unsigned char in[17 * MOST], out[17 * MOST];
 static size_t send_counts[17], recv_counts[17], offsets[17];
 
-/* The number of bytes that i sends to k, if all are right. */
+/* The number of bytes that i sends to k if all sizes are right. */
 static size_t size_of(aq_rank i, aq_rank k, size_t scale)
 {
     return (i * 7 + k * 3) % 5 * scale;
@@ -45,8 +45,8 @@ static aq_status call(enum form form, aq_rank root, bool nb, unsigned flags)
 }
 
 /*
- * Rank `wrong` passes a size that is off by `by` bytes for its block with the root; by 0: none
- * does.
+ * The size that rank `wrong` passes for its block with the root is off by `by` bytes. If `by` is 0,
+ * all sizes are right.
  */
 static void try_form(enum form form, aq_rank wrong, size_t scale, size_t by, bool nb)
 {

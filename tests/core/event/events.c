@@ -1,4 +1,4 @@
-/* Events: thousands outstanding, tested and waited for one by one, in parts and together. */
+/* Events: thousands outstanding, tested and waited for one by one, in parts, and all together. */
 #include "../support.h"
 
 #include <stdlib.h>
@@ -60,7 +60,7 @@ static void test_wait_all(void)
     start_gets();
     CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     check_gets(1);
-    /* All are complete by now: there is nothing to wait for. */
+    /* All are complete, so there is nothing to wait for. */
     CHECK_OK(aq_event_wait_all(events, COUNT, AQ_FOREVER));
     CHECK_OK(aq_event_wait_all(NULL, 0, AQ_FOREVER));
     CHECK_OK(aq_event_test_all(NULL, 0));
@@ -108,7 +108,7 @@ static void test_some(bool wait)
         if (status == AQ_AGAIN) (void)aq_poll();
     }
     check_gets(3);
-    /* None outstanding. */
+    /* None is outstanding. */
     CHECK_OK(aq_event_wait_some(events, COUNT, AQ_FOREVER));
     CHECK_OK(aq_event_test_some(events, COUNT));
     CHECK_OK(aq_event_wait_some(NULL, 0, AQ_FOREVER));
@@ -198,11 +198,11 @@ static void test_implicit(void)
     job_barrier();
 }
 
-/* --- a message after ----------------------------------------------------------------------- */
+/* --- messages after puts ------------------------------------------------------------------ */
 
 static _Atomic uint32_t followed;
 
-/* The data of the put that it follows has arrived. */
+/* The data of the put that this message follows has arrived. */
 static void on_after(aq_am *am)
 {
     size_t at = 0, len = (size_t)am->args[0];
@@ -213,8 +213,8 @@ static void on_after(aq_am *am)
 }
 
 /*
- * Explicit and implicit, in regions and not, small and large; sources are overwritten as soon as
- * that is allowed.
+ * Messages after explicit and implicit puts, in regions and outside, small and large. Sources are
+ * overwritten as soon as that is allowed.
  */
 static void test_after(void)
 {

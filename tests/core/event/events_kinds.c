@@ -26,7 +26,7 @@ static aq_event events[OPS];
 #endif
 
 static _Thread_local uint64_t
-    mallocs; /* of the program's threads: a helper thread may park packets */
+    mallocs; /* of this thread, not of a helper thread, which may park packets */
 
 #if COUNTS_MALLOC
 void *__libc_malloc(size_t size);
@@ -95,7 +95,7 @@ static void check_kind(unsigned kind, uint64_t seed, const uint64_t *sums)
     }
     if (kind == AQ_NBI_LOCAL) memset(out, 0xee, SLICE);
     if (kind != AQ_NBI_PUT) return;
-    /* Not into `in`, which the region's own get may still be writing. */
+    /* Do not get into `in`, to which the region's own get may still be writing. */
     CHECK_OK(aq_get(job.team, job_next(), check, there(0), PIECE, 0));
     CHECK(filled(check, PIECE, seed));
 }
@@ -116,7 +116,7 @@ static void prepare(uint64_t seed)
     job_barrier();
 }
 
-/* In each order of the kinds: the operations of a leaf are complete, and remain so. */
+/* In each order of the kinds: the operations of a leaf are complete when it is, and remain so. */
 static void test_leaves(void)
 {
     static const unsigned kinds[] = {AQ_NBI_PUT, AQ_NBI_GET, AQ_NBI_ATOMIC, AQ_NBI_LOCAL};
@@ -212,7 +212,8 @@ static void test_thousands(void)
     uint64_t during = mallocs - before;
     job_barrier();
     const char *fault = getenv("AQ_FAULT");
-    if (COUNTS_MALLOC && (fault == NULL || strstr(fault, "late") == NULL)) { /* which allocates */
+    if (COUNTS_MALLOC &&
+        (fault == NULL || strstr(fault, "late") == NULL)) { /* late ones allocate */
         CHECK(before > 0);
         CHECK(during < 20);
     }

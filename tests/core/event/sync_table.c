@@ -14,7 +14,7 @@
 enum { LOOK = 100, LANDED, LARGEST = 70000 };
 
 static _Atomic uint32_t looked, landed;
-static uint64_t seed_now; /* of the data under way, equal on all ranks */
+static uint64_t seed_now; /* of the data under way; equal on all ranks */
 static unsigned char *source, *copy;
 
 static uint64_t seed_of(aq_rank rank)
@@ -23,7 +23,7 @@ static uint64_t seed_of(aq_rank rank)
 }
 
 /*
- * The data that a sender has put into its slice of our segment is there when its message arrives.
+ * The data that a sender has put into its slice of this segment is there when its message arrives.
  */
 static void on_look(aq_am *am)
 {
@@ -132,7 +132,7 @@ static void row_put_nbi_bulk(size_t len)
     tell(len);
 }
 
-/* In a region, whose single event covers all operations. */
+/* Puts in a region, whose single event covers all of them. */
 static void row_put_nbi_region(size_t len)
 {
     aq_event event;
@@ -189,7 +189,7 @@ static void check_copy(size_t len)
     CHECK(filled(copy, len, seed_of(job_next())));
 }
 
-/* The data of the next rank that others get. */
+/* The data in the segment of the next rank. */
 static void *theirs(void)
 {
     return job_at(job_next(), job.size * (size_t)LARGEST);

@@ -1,6 +1,7 @@
 /*
- * Messages between all endpoints of all ranks: each has its own table of handlers, requests and
- * replies of every kind; what a handler gets to know, and what is refused.
+ * Messages between all endpoints of all ranks: each endpoint has its own table of handlers;
+ * requests and replies are of every kind. Also the data passed to handlers, and the calls that are
+ * refused.
  */
 #include "../support.h"
 
@@ -37,13 +38,13 @@ static void check_ends(const aq_am *am, int is_reply)
     CHECK_EQUAL(am->source_ep, am->args[is_reply]);
     CHECK_EQUAL(aq_ep_index(am->ep), am->args[!is_reply]);
     CHECK(am->ep == eps[am->args[!is_reply]]);
-    CHECK(am->context == eps + aq_ep_index(am->ep)); /* the handler of exactly that endpoint */
+    CHECK(am->context == eps + aq_ep_index(am->ep)); /* the handler of this very endpoint */
     CHECK_EQUAL(am->category, am->args[2]);
     if (am->category == AQ_AM_SHORT) CHECK_EQUAL(am->nbytes, 0);
     if (am->nbytes != 0) CHECK(filled(am->payload, am->nbytes, (uint64_t)am->nbytes));
 }
 
-/* An answer of the same kind and size, alternately fixed and prepared. */
+/* Answer in the same kind and size, fixed and prepared in turn. */
 static void on_ask(aq_am *am)
 {
     static unsigned turn;
@@ -110,7 +111,7 @@ static void test_tables(void)
             continue;
         }
         CHECK_OK(aq_am_register(eps[i], table, COUNT_OF(table)));
-        CHECK_EQUAL(table[2].index, 255); /* each table has its own free indices */
+        CHECK_EQUAL(table[2].index, 255); /* each table has free indices of its own */
         CHECK_REFUSED(aq_am_register(eps[i], &again, 1), AQ_EHANDLER);
     }
     aq_handler_entry row = {OWN, 0, 0, on_nothing, NULL, NULL};
@@ -135,7 +136,7 @@ static void test_refused(void)
                       AQ_ENOTSUP);
     }
     CHECK(event == AQ_EVENT_DONE && buffer.addr == NULL);
-    /* There is no segment to write a Long to. */
+    /* The endpoint has no segment to which a Long could be written. */
     CHECK_REFUSED(aq_am_long(pair(0, BARE), job_next(), ASK, &byte, 1, memory,
                              AQ_ARGS(0, BARE, AQ_AM_LONG), 0, NULL),
                   AQ_ERANGE);
@@ -145,7 +146,7 @@ static void test_refused(void)
 
 /* --- sending ----------------------------------------------------------------------------- */
 
-/* One request by each of the calls that make one; returns when it has been answered. */
+/* Send one request by each of the calls that can send it; returns when all have been answered. */
 static void ask(unsigned from, unsigned to, aq_rank rank, unsigned category, size_t nbytes,
                 bool prepared)
 {
@@ -170,7 +171,7 @@ static void ask(unsigned from, unsigned to, aq_rank rank, unsigned category, siz
     job_await(&answered, before + 1);
 }
 
-/* One rank after the other, because all senders share the places of Longs. */
+/* The ranks take turns, because all senders use the same places for Longs. */
 static void test_messages(void)
 {
     for (aq_rank turn = 0; turn < job.size; turn++) {
@@ -192,10 +193,10 @@ static void test_messages(void)
     uint32_t each = TALKERS * (2 * 11 + 7); /* to an endpoint with a segment, and to BARE */
     CHECK_EQUAL(answered, each * job.size);
     CHECK_EQUAL(asked, each * job.size);
-    job_barrier(); /* before any rank asks more */
+    job_barrier(); /* before any rank asks again */
 }
 
-/* From every endpoint at once, more than there is room for. */
+/* From every endpoint at once, more requests than there is room for. */
 static void test_flood(void)
 {
     enum { EACH = 400 };

@@ -1,6 +1,6 @@
 /*
- * Several segments and endpoints: memory of the library and of the program, bound, published,
- * accessed by address and by offset through pairs, refused where it has to be; and all memory as a
+ * Several segments and endpoints: memory of the library and of the program is bound, published,
+ * accessed by address and by offset through pairs, and refused where necessary; and all memory as a
  * segment.
  *
  * usage: endpoints [everything | first]
@@ -65,7 +65,7 @@ static void test_bind(void)
     CHECK_OK(aq_ep_bind(eps[3], segments[2])); /* one segment at two endpoints */
     CHECK_REFUSED(aq_ep_bind(eps[1], segments[2]), AQ_EINVAL);
     CHECK(aq_ep_segment(eps[1]) == segments[1]);
-    /* Our own at once, those of others not yet. */
+    /* This rank's own segment is known at once, those of others not yet. */
     aq_segment_info info;
     CHECK_OK(aq_segment_query(pair(1), job.self, &info));
     CHECK(info.addr == own && info.size == SMALL);
@@ -80,7 +80,7 @@ static void test_bind(void)
     }
 }
 
-/* Over a team of every other rank: only its members get to know the segments. */
+/* Publish over a team of every other rank: only its members learn of the segments. */
 static void publish_in_halves(void)
 {
     aq_team *half;
@@ -109,12 +109,12 @@ static void test_publish(void)
     CHECK_REFUSED(aq_ep_publish(pair(1), eps + 1, 1, 0), AQ_EINVAL);
     CHECK_OK(aq_ep_publish(job.team, NULL, 0, 0));
     publish_in_halves();
-    CHECK_OK(aq_ep_publish(job.team, eps + 1, 4, 0)); /* the fourth has no segment */
+    CHECK_OK(aq_ep_publish(job.team, eps + 1, 4, 0)); /* the fourth endpoint has no segment */
 }
 
 /* --- using them -------------------------------------------------------------------------- */
 
-/* The blocking calls by offset; `out` mirrors the contents. */
+/* The blocking calls with offsets; `out` mirrors the contents of the segment. */
 static void test_offsets(aq_team *team, unsigned char *out, size_t size)
 {
     const aq_rank to = job_next();
@@ -176,7 +176,7 @@ static void test_bad_flags(aq_team *team, size_t size)
     }
 }
 
-/* Every call that takes an address, on the segment of an endpoint of the next rank. */
+/* Every call that takes an address, with the segment of an endpoint of the next rank. */
 static void test_access(unsigned index, size_t size)
 {
     aq_team *team = pair(index);
@@ -215,7 +215,7 @@ static void test_access(unsigned index, size_t size)
     job_barrier();
 }
 
-/* Sums by all ranks at one place, through two endpoints with the same segment. */
+/* All ranks add to one place, through two endpoints with the same segment. */
 static void test_atomics(void)
 {
     uint64_t one = 1, sum;
@@ -224,7 +224,7 @@ static void test_atomics(void)
         CHECK_OK(aq_atomic_domain_create(pair(2 + i), AQ_TYPE_U64, AQ_OPS_ALL, 0, &domains[i]));
     if (job.self == 0) memset(aq_segment_addr(segments[2]), 0, 8);
     job_barrier();
-    for (int i = 0; i < 500; i++) /* an offset, so that its address need not be known */
+    for (int i = 0; i < 500; i++) /* by offset, as the address is not known */
         CHECK_OK(aq_atomic_nbi(domains[i % 2], 0, NULL, AQ_OP_ADD, &one, NULL, NULL,
                                AQ_REMOTE_OFFSET | AQ_ATOMIC_RELEASE));
     CHECK_OK(aq_nbi_wait(AQ_NBI_ATOMIC, AQ_FOREVER));
@@ -259,7 +259,7 @@ static void test_destroy(void)
     CHECK(aq_ep_segment(eps[1]) == NULL);
     job_barrier();
     CHECK_REFUSED(aq_put(pair(1), job_next(), info.addr, "x", 1, 0), AQ_ERANGE);
-    /* And again, with other memory. */
+    /* The same with other memory. */
     CHECK_OK(aq_segment_create(NULL, SMALL, 0, &segments[1]));
     CHECK_OK(aq_ep_bind(eps[1], segments[1]));
     CHECK_OK(aq_ep_publish(job.team, &eps[1], 1, 0));
@@ -269,10 +269,10 @@ static void test_destroy(void)
 static void on_long(aq_am *am)
 {
     (void)am;
-    CHECK(0); /* there is no memory for it */
+    CHECK(0); /* its memory no longer exists */
 }
 
-/* Memory that its owner has revoked is inaccessible for Longs as for puts, and both report that. */
+/* Memory that its owner has revoked is inaccessible to Longs and puts, and both report that. */
 static void test_stale(aq_segment *segment, const void *src)
 {
     aq_segment_info info;
@@ -309,7 +309,7 @@ static void run_first(void)
     free(copy);
 }
 
-/* All memory of a process: a variable and memory from malloc, without a segment. */
+/* All memory of a process: a variable, and memory from malloc, without a segment. */
 static struct places {
     uint64_t *word;
     unsigned char *own;

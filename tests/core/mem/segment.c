@@ -1,17 +1,17 @@
-/* Segments of different sizes, and none; requesting too much fails on all ranks, after which
- * less can be requested. */
+/* Segments of different sizes, and none; requesting too much fails on all ranks, after which a
+ * smaller request succeeds. */
 #include "../support.h"
 
 #include <string.h>
 
-/* The last rank has none, and the others differ; a single rank has one. */
+/* The last rank has no segment, and those of the others differ in size. A single rank has one. */
 static size_t size_of(aq_rank rank)
 {
     if (rank == job.size - 1 && job.size > 1) return 0;
     return 10000 * (size_t)(rank + 1);
 }
 
-/* All ranks request too much, or only one does: all get the error, and nothing is attached. */
+/* Whether all ranks request too much or only one, all get the error, and nothing is attached. */
 static void test_too_much(void)
 {
     aq_segment *segment = NULL;

@@ -67,9 +67,9 @@ static void test_model(void)
     job_barrier();
 }
 
-/* --- all on one -------------------------------------------------------------------------- */
+/* --- all ranks at one place --------------------------------------------------------------- */
 
-/* Sums that are exact in every type, by all ranks at once on memory of the last rank. */
+/* All ranks add at once to memory of the last rank; the sums are exact in every type. */
 static void test_sums(void)
 {
     uint32_t each = 2000 / job.size + 10;
@@ -133,7 +133,8 @@ static void test_tickets(void)
     job_barrier();
 }
 
-/* Compare-and-swap loops that double modulo a prime show any update that is not atomic. */
+/* Compare-and-swap loops that double a value modulo a prime reveal any update that is not
+ * atomic. */
 static void test_cas_loop(void)
 {
     uint32_t each = 500 / job.size + 5;

@@ -1,7 +1,7 @@
 /*
- * Coherence of atomics: in one job the even ranks access a location by the processor and the odd
- * ones by messages, all at once, with every type and operation, with and without the old value
- * where both exist, and no update may be lost.
+ * Coherence of atomics: in one job, the even ranks access a location directly and the odd ones by
+ * messages, all at once, with every type and operation, and with and without fetching where both
+ * exist. No update may be lost.
  */
 #include "../../model/atomics.h"
 #include "../support.h"
@@ -77,8 +77,8 @@ static void test_cas(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 8)) == (double)EACH * job.size);
 }
 
-/* Turns by compare-and-swap without the old value: the rank whose turn it is succeeds, and all
- * others try in vain to take a turn that has passed. */
+/* Turns by compare-and-swap without fetching: the rank whose turn it is succeeds, while all others
+ * try in vain to take a turn that has passed. */
 static void test_turns(aq_atomic_domain *domain, int type)
 {
     void *at = job_at(0, 64);
@@ -96,10 +96,10 @@ static void test_turns(aq_atomic_domain *domain, int type)
     CHECK((int)value_of(type, fetch(domain, 64)) == TURNS * (int)job.size);
 }
 
-/* Minima and maxima of values from all ranks, in any order. */
+/* Minima and maxima of values from all ranks, which arrive in any order. */
 static void test_extremes(aq_atomic_domain *domain, int type)
 {
-    double seen = 1e9; /* the old minimum decreases */
+    double seen = 1e9; /* the old minimum never increases */
     for (int i = 0; i < EACH; i++) {
         int mine = 100 + (i * 7 + (int)job.self * 13) % (EACH + (int)job.self);
         uint64_t bytes = number(type, mine);
@@ -122,7 +122,7 @@ static void test_extremes(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 24)) == least);
 }
 
-/* Tokens by swap: a token that was taken out is put back, so there is never more than one. */
+/* A token is passed by swap: a rank that takes it puts it back, so there is never more than one. */
 static void test_swaps(aq_atomic_domain *domain, int type)
 {
     uint64_t none = number(type, 0), token = number(type, 1), held = 0;
@@ -139,7 +139,7 @@ static void test_swaps(aq_atomic_domain *domain, int type)
     CHECK(value_of(type, fetch(domain, 32)) == 1);
 }
 
-/* One bit for each rank; toggled an even number of times, set, and cleared. */
+/* Each rank has a bit, which it toggles an even number of times, sets, and clears. */
 static void test_bits(aq_atomic_domain *domain, int type)
 {
     uint64_t bit = 1ull << (job.self % 16), rest = ~bit, old;

@@ -1,10 +1,10 @@
 /*
- * Mode everything: puts and gets of memory that the program of the next rank maps, also anew and
- * beside memory being transferred, and that a network may have registered on demand. Each transfers
- * the current contents.
+ * Mode everything: puts and gets of memory that the next rank maps, and maps again, also beside
+ * memory that is being transferred. A network may have registered the memory on demand. Every
+ * transfer sees the current contents.
  *
  * usage: core_lent [kept | once | followed]
- *   how the network treats such memory; followed: it keeps registrations, since it reaches whatever
+ *   how the network treats such memory; followed: it keeps registrations, since they reach whatever
  *   is mapped there
  */
 #include "../support.h"
@@ -51,7 +51,7 @@ static void round_trip(unsigned round)
     job_barrier();
 }
 
-/* Of all sizes; the first one may be sent along with a question. */
+/* Puts and gets of all small sizes. The first put may be sent along with the request for a key. */
 static void small_ones(void)
 {
     map(memory, LEN);
@@ -70,7 +70,7 @@ static void small_ones(void)
     job_barrier();
 }
 
-/* Each rank maps a part of its memory anew while other parts of it are written and read. */
+/* Each rank maps a part of its memory again while other parts of it are written and read. */
 static void beside(void)
 {
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -109,7 +109,7 @@ int main(int argc, char **argv)
     for (unsigned round = 2; round < ROUNDS; round++) {
         misses = job_counter("reg_far_miss");
         map(memory, LEN);
-        job_barrier(); /* which no rank leaves before the keys of the old memory are gone */
+        job_barrier(); /* no rank leaves the barrier before the keys of the old memory are gone */
         round_trip(round);
         CHECK((job_counter("reg_far_miss") > misses) == (lent && !followed));
     }

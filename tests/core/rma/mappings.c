@@ -1,7 +1,7 @@
 /*
- * Transfers leave the program's mappings alone: each mapping remains one, so that mremap can move
- * it, and none are added, however many pages are accessed. Where a network may pin memory outside
- * of segments; in mode everything also that of peers.
+ * Transfers leave the program's mappings alone: each mapping remains a single one, so that mremap
+ * can move it, and none are added, however many pages are accessed. This matters where a network
+ * may pin memory outside segments, in mode everything also that of peers.
  */
 #include "../support.h"
 
@@ -16,7 +16,7 @@ enum {
     LEN = 61440,
     PAGES = 300,
     PAGE = 4096,
-    FEW = 40 /* mappings that the library makes for itself meanwhile */
+    FEW = 40 /* mappings that the library may make for itself meanwhile */
 };
 
 static unsigned char back[LEN];
@@ -37,7 +37,7 @@ static unsigned mappings(const unsigned char *from, size_t len)
     return count;
 }
 
-/* With no adjacent mapping. */
+/* Map memory without an adjacent mapping. */
 static unsigned char *map_apart(size_t len)
 {
     unsigned char *at =
@@ -66,7 +66,7 @@ static unsigned char *moved(unsigned char *at, size_t len)
     return got;
 }
 
-/* From the middle of a mapping, into memory of the next rank. */
+/* Put from the middle of a mapping to memory of the next rank. */
 static void of_ours(void)
 {
     unsigned char *at = map_apart(SIZE), *there = job_at(job_next(), 0);
@@ -85,7 +85,7 @@ static void of_ours(void)
     CHECK(munmap(at, 2 * SIZE) == 0);
 }
 
-/* Into the middle of a mapping of the next rank, which then moves it. */
+/* Put into the middle of a mapping of the next rank, which then moves the mapping. */
 static void of_peers(void)
 {
     unsigned char *at = map_apart(SIZE), *there = of_next(at), *from = malloc(LEN);
@@ -103,7 +103,7 @@ static void of_peers(void)
     free(from);
 }
 
-/* A few bytes of every second page. */
+/* Access a few bytes of every other page. */
 static void scattered(void)
 {
     unsigned char *at = map_apart(PAGES * 2 * PAGE), *there = of_next(at);

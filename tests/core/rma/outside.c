@@ -1,6 +1,6 @@
 /*
  * Large transfers from and to memory outside the segments, which a network may pin and keep
- * registered: each transfers the current contents, also if the memory has been mapped anew in
+ * registered: each transfers the current contents, even if the memory has been mapped again in
  * between.
  *
  * usage: core_outside [kept | once | some]
@@ -27,7 +27,7 @@ static unsigned char byte_of(aq_rank rank, unsigned round)
     return (unsigned char)(16 * round + rank + 1);
 }
 
-/* To the next rank and back. */
+/* Put to the next rank and get back. */
 static void round_trip(unsigned char *memory, unsigned round)
 {
     memset(memory, byte_of(job.self, round), LEN);

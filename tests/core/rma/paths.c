@@ -1,7 +1,7 @@
 /*
- * The path that puts, small fills, gets and messages take over ofi, where the provider requires
- * local memory to be registered: injected, through a buffer, or directly from and to memory that is
- * registered for it. By the counters of rank 0, which alone acts.
+ * The path that puts, small fills, gets and messages take over ofi if the provider requires
+ * registered local memory: injected, through a buffer, or directly from and to memory that is
+ * registered for the transfer. Determined from the counters of rank 0, the only rank that acts.
  *
  * usage: core_paths INJECT BOUNCE GET-BOUNCE
  *   the longest puts and gets of each path
@@ -60,8 +60,8 @@ static uint64_t count(enum way way)
     }
 }
 
-/* Meanwhile the transport may check whether messages have arrived: on a busy machine after each
- * act, so messages count only where they are the way. */
+/* On a busy machine the transport may check for messages after each act, so messages are counted
+ * only if they are the expected path. */
 static void check_way(void (*act)(size_t len), size_t len, enum way way)
 {
     uint64_t before[WAYS];

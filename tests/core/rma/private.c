@@ -1,6 +1,7 @@
 /*
- * Memory that its owner has allocated itself, so that no other process maps it: transfers are
- * correct whether the owner polls, computes, or the system forbids access to other processes.
+ * Memory that its owner has allocated itself, so that no other process maps it. Transfers are
+ * correct whether the owner polls or computes, and even if the system forbids access to the memory
+ * of other processes.
  *
  * usage: private [alone | direct | forbidden]
  *   alone      the owners make no calls meanwhile
@@ -24,7 +25,7 @@
 
 #define LEN     ((size_t)6 << 20)
 #define WINDOW  ((size_t)16 << 20)
-#define WINDOWS ((size_t)144) /* 2.25 GiB in all, above what one call of the system moves */
+#define WINDOWS ((size_t)144) /* 2.25 GiB in all, more than one system call transfers */
 
 enum { OWN = 1, WIDE, HOLED, ENDPOINTS };
 
@@ -52,7 +53,7 @@ static unsigned char *map(size_t len, int flags, int fd)
     return at;
 }
 
-/* A large range of addresses with little memory behind it: the same window over and over. */
+/* A large range of addresses with little memory behind it: the same window again and again. */
 static unsigned char *map_wide(void)
 {
     int fd = memfd_create("aq-test-window", MFD_CLOEXEC);
@@ -117,7 +118,7 @@ static void test_many(void)
     job_barrier();
 }
 
-/* Above 2 GiB; the contents are those of the window that arrives last. */
+/* More than 2 GiB. The contents are those of the window that arrives last. */
 static void test_wide(void)
 {
     const size_t len = WINDOW * WINDOWS - 4096 - 3;
@@ -140,8 +141,7 @@ static double now_s(void)
 }
 
 /*
- * Wait without a call until the next rank has begun to do so as well, according to its mapped
- * segment.
+ * Wait without a call until the next rank does so as well, which its mapped segment shows.
  */
 static void await_absence(void)
 {
@@ -153,7 +153,7 @@ static void await_absence(void)
         CHECK(now_s() < limit);
 }
 
-/* Even ranks wait without a call for the data that the next rank puts into their memory. */
+/* Even ranks wait, without a call, for the data that the next rank puts into their memory. */
 static void test_alone(void)
 {
     const size_t len = 3 << 20;
@@ -176,7 +176,7 @@ static void test_alone(void)
         CHECK_OK(aq_put_value(pair(OWN), job_next(), there(OWN) + LEN - 64, 1, 8, 0));
         free(out);
     }
-    /* The previous rank is odd, and has put into our memory. */
+    /* The previous rank is odd, and has put into this rank's memory. */
     if (job.size == 1 || (job.self % 2 == 0 && job.size % 2 == 0)) {
         double limit = now_s() + 60;
         while (atomic_load(flag) == 0)
@@ -188,7 +188,7 @@ static void test_alone(void)
     job_barrier();
 }
 
-/* Access to unmapped memory fails in the call that needed it, and harms nothing else. */
+/* The call that accesses unmapped memory fails, and nothing else is affected. */
 static void test_holes(void)
 {
     unsigned char *at = there(HOLED), buffer[12000];
@@ -201,7 +201,7 @@ static void test_holes(void)
         CHECK_REFUSED(aq_memset(pair(HOLED), job_next(), at + 8192, 1, 10, 0), AQ_ERANGE);
         CHECK_REFUSED(aq_get(pair(HOLED), job_next(), NULL, at, 1, 0), AQ_EINVAL);
     }
-    CHECK_OK(aq_get(pair(HOLED), job_next(), buffer, at + 8192, 100, 0)); /* may be read */
+    CHECK_OK(aq_get(pair(HOLED), job_next(), buffer, at + 8192, 100, 0)); /* the read-only page */
     CHECK(all_bytes(buffer, 100, 3));
     CHECK_OK(aq_put(pair(HOLED), job_next(), at, buffer, 100, 0));
     job_barrier();

@@ -1,16 +1,16 @@
 /*
- * Protected local memory, as accessed by a faulty program, or by one that watches its pages by
- * signals. The signal is raised in the calling thread, as by memcpy; a transfer works if a handler
- * makes the page accessible, one page after the other, and if the handler jumps out of the call
- * nothing has been started.
+ * Transfers of protected local memory, by a faulty program or by one that watches its pages by
+ * signals. The signal is raised in the calling thread, as by memcpy. A transfer works if a handler
+ * makes the pages accessible one by one, and nothing has been started if the handler jumps out of
+ * the call.
  *
  * usage: protected WHAT…
- *   calls   each kind of transfer from and to pages that are protected before it
+ *   calls   each kind of transfer from and to pages that are already protected
  *   own     the same with a segment in the program's own memory
  *   later   pages are protected while the transfer is under way
- *   alone   the same, and rank 0 makes no call for a while, in which no signal is raised
+ *   alone   the same, and rank 0 makes no call for a while; no signal is raised meanwhile
  *   served  the peer's segment is protected
- *   anywhere  what follows raises its signals in any thread, as with a progress thread
+ *   anywhere  from here on signals may be raised in any thread, as with a progress thread
  *   leave   the handler jumps out of the call (not if it has changed memory of a peer)
  *   leave_wait  it jumps out of the wait for a transfer (udp)
  */
@@ -29,18 +29,18 @@ enum { LARGE = 600000, LATER = 4 << 20, SEGMENT = LATER + 65536, LONG = 100, MED
 
 static struct {
     unsigned char *from, *to; /* whole pages */
-    int rights;               /* that the handler sets; 0: it jumps out of the call */
+    int rights;               /* those that the handler sets; 0: it jumps out of the call */
     volatile unsigned faults;
     volatile sig_atomic_t others; /* faults of another thread, or elsewhere */
     pid_t thread;
-    bool anywhere; /* not in that thread only */
+    bool anywhere; /* signals may be raised in any thread */
     sigjmp_buf way_out;
 } watch;
 
 static size_t page;
 static unsigned char *memory, *copy; /* of this process: LATER bytes with pages around them */
 static aq_team *team;                /* of the endpoints that are used */
-static unsigned char *there, *here;  /* the segment of the peer; ours */
+static unsigned char *there, *here;  /* the segment of the peer, and that of this rank */
 static _Atomic uint32_t mediums, longs;
 static uint64_t medium_seed, long_seed; /* of the last message */
 
@@ -57,12 +57,12 @@ static void on_fault(int number, siginfo_t *info, void *context)
     watch.faults++;
     if (watch.rights == 0) siglongjmp(watch.way_out, 1);
     at = (unsigned char *)((uintptr_t)at & ~(uintptr_t)(page - 1));
-    /* Another thread may have faulted here, too, and be further by now. */
+    /* Another thread may have faulted here, too, and have changed the rights already. */
     int rights = watch.anywhere ? PROT_READ | PROT_WRITE : watch.rights;
     if (mprotect(at, page, rights) != 0) (void)signal(SIGSEGV, SIG_DFL);
 }
 
-/* Protect all pages that contain some of [at, at + len), except the first `open` of them. */
+/* Protect all pages that overlap [at, at + len), except the first `open` of them. */
 static void protect(unsigned char *at, size_t len, size_t open, int rights)
 {
     uintptr_t from = (uintptr_t)at & ~(uintptr_t)(page - 1);
@@ -80,7 +80,7 @@ static unsigned pages(void)
     return watch.from < watch.to ? (unsigned)((size_t)(watch.to - watch.from) / page) : 0;
 }
 
-/* Where several threads may fault, together at one page and at any time, the number is open. */
+/* If several threads may fault at any time, even at the same page, the number can be any. */
 static bool faulted(unsigned times)
 {
     return watch.anywhere || watch.faults == times;
@@ -149,7 +149,7 @@ static void long_event(unsigned char *at, size_t len)
     CHECK_OK(aq_event_wait(&event, AQ_FOREVER));
 }
 
-/* Rows, one after the other. */
+/* Rows one after the other in memory. */
 static void put_rows(unsigned char *at, size_t len)
 {
     const ptrdiff_t steps[] = {ROW};
@@ -188,7 +188,7 @@ static const struct kind {
 
 /* --- before the call ------------------------------------------------------------------------- */
 
-/* Both ranks do the same at the same time. */
+/* Both ranks do this at the same time. */
 static void call(const struct kind *kind, size_t len, size_t open, int rights)
 {
     uint64_t seed = mix(len + open + (uint64_t)(kind - kinds));
@@ -255,7 +255,8 @@ static aq_status all_gather(const unsigned char *from, unsigned char *to, size_t
     return aq_coll_allgather(job.team, to, from, len, 0);
 }
 
-/* The peer may read the source of a collective, and the kernel for it: the signal comes here. */
+/* A peer, or the kernel on its behalf, may read the source of a collective, but the signal is
+ * raised here. */
 static void collectives(void)
 {
     static aq_status (*const runs[])(const unsigned char *, unsigned char *,
@@ -281,9 +282,9 @@ static void collectives(void)
     }
 }
 
-/* --- after it -------------------------------------------------------------------------------- */
+/* --- after the call -------------------------------------------------------------------------- */
 
-/* Rank 1 meanwhile makes progress, so there is something to do for threads of the library. */
+/* Rank 1 makes progress meanwhile, so threads of the library here have something to do. */
 static void make_no_call(void)
 {
     static const struct timespec while_it_computes = {.tv_nsec = 100000000};
@@ -355,7 +356,7 @@ static void served(void)
     }
 }
 
-/* --- leaving it ------------------------------------------------------------------------------ */
+/* --- leaving the call ------------------------------------------------------------------------ */
 
 static void leave(void)
 {
@@ -370,13 +371,13 @@ static void leave(void)
         }
         CHECK_EQUAL(watch.faults, 1);
         unprotect();
-        job_barrier(); /* no lock is held */
+        job_barrier(); /* works, so no lock is held */
     }
     CHECK_EQUAL(mediums + longs, before);
     call(&kinds[0], LARGE, 0, PROT_NONE);
 }
 
-/* Out of the wait for a transfer, which goes on. */
+/* Jump out of the wait for a transfer, which continues. */
 static void leave_wait(void)
 {
     aq_event event;

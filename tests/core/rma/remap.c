@@ -1,11 +1,11 @@
 /*
- * Memory that the program remaps at random in all possible ways, while other memory of it is
- * transferred by itself and, in mode everything, by peers: transfers use the current contents, and
- * system calls work as they do without the library.
+ * The program remaps memory at random in all possible ways, while it transfers other memory, as do
+ * peers in mode everything. Transfers use the current contents, and system calls work as they do
+ * without the library.
  *
- * Left out, as no kernel announces them (docs/architecture.md): memory that one mremap moves
- * together with memory mapped beside it, guard pages, and SHM_REMAP. A mapping with parts that were
- * mapped anew may be several ones for mremap.
+ * Omitted, because kernels do not announce them (docs/architecture.md): memory that one mremap
+ * moves together with memory mapped beside it, guard pages, and SHM_REMAP. For mremap, a mapping
+ * with parts that were mapped again may be several mappings.
  *
  * usage: core_remap [ROUNDS]
  */
@@ -35,7 +35,7 @@ struct area {
     bool pieces;
     unsigned char *at;
     size_t len;
-    uint64_t seed; /* of its contents */
+    uint64_t seed; /* of the contents */
 };
 
 static struct area areas[AREAS];
@@ -53,7 +53,7 @@ static size_t draw_len(void)
     return (1 + draw(PAGES)) * PAGE;
 }
 
-/* Whole pages of it. */
+/* Draw some whole pages of the area. */
 static size_t draw_part(const struct area *area, unsigned char **part)
 {
     size_t pages = area->len / PAGE, first = draw(pages);
@@ -82,8 +82,8 @@ static void *map_plain(void *at, size_t len)
 /* --- private anonymous memory ---------------------------------------------------------------- */
 
 /*
- * Whether all mappings there are watched, or none. Then they do not become one if another thread
- * wrote to a new mapping just when a part of it became watched (docs/architecture.md).
+ * Whether all mappings of the area are watched, or none. They can then still be several, if another
+ * thread wrote to a new mapping just when a part of it became watched (docs/architecture.md).
  */
 static bool watched_alike(const struct area *area)
 {
@@ -103,11 +103,12 @@ static bool watched_alike(const struct area *area)
     return watched == 0 || others == 0;
 }
 
-/* NULL: it is several mappings. */
+/* Returns NULL if the area consists of several mappings. */
 static void *try_move(struct area *area, size_t len, int flags, void *to)
 {
     void *got;
-    /* The other thread may be about to watch it, which takes more than one step if it just grew. */
+    /* The other thread may be about to watch the area, which takes several steps if it has just
+     * grown. */
     for (unsigned tries = 0; tries < 1000; tries++) {
         got = mremap(area->at, area->len, len, MREMAP_MAYMOVE | flags, to);
         if (got != MAP_FAILED) return got;
@@ -141,7 +142,7 @@ static void plain_resize(struct area *area)
 
 static void plain_move(struct area *area)
 {
-    if (area->pieces) return; /* from Linux 6.17 on it may move some of them before it fails */
+    if (area->pieces) return; /* since Linux 6.17 mremap may move some of them before it fails */
     move(area, area->len, MREMAP_FIXED, map_plain(NULL, area->len));
 }
 
@@ -150,7 +151,7 @@ static void plain_leave(struct area *area)
     move(area, area->len, MREMAP_DONTUNMAP, NULL);
 }
 
-/* Others are mapped in its place. */
+/* Move another mapping to the place of this one. */
 static void plain_replace(struct area *area)
 {
     struct area other = {.at = map_plain(NULL, area->len), .len = area->len, .seed = dice};
@@ -342,7 +343,7 @@ static void make(struct area *area, enum kind kind)
     if (kind == HUGE_PAGES) {
         void *got = mmap(NULL, HUGE, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-        if (got == MAP_FAILED) { /* there are none */
+        if (got == MAP_FAILED) { /* there are no huge pages */
             make(area, PLAIN);
             return;
         }
@@ -366,14 +367,14 @@ static void end(struct area *area)
 
 /* --- rounds ---------------------------------------------------------------------------------- */
 
-/* The memory of a rank in a round, as all ranks know it. */
+/* An area of a rank in a round, as known to all ranks. */
 struct card {
     uint64_t at, len, seed;
 };
 
 /*
- * The areas that are not remapped: source of our put, target of the previous rank's put, target of
- * our get; and their parts.
+ * The areas that are not remapped: the source of this rank's put, the target of the previous rank's
+ * put, the target of this rank's get; and the parts of them to transfer.
  */
 struct plan {
     unsigned from, into, got;
@@ -432,8 +433,8 @@ static void show_cards(void)
     CHECK_OK(aq_coll_allgather(job.team, cards, mine, sizeof(mine), 0));
 }
 
-/* In mode fast into the segment of the next rank and out of its other half, which does not
- * change. */
+/* In mode fast, put into one half of the next rank's segment and get from the other half, which
+ * does not change. */
 static void transfer(void)
 {
     aq_rank next = job_next();
@@ -463,7 +464,7 @@ static void transfer(void)
     CHECK(filled(areas[plan.got].at + get_at, get, source->seed + get_at));
 }
 
-/* The data that the previous rank has put. */
+/* Check the data that the previous rank has put. */
 static void check_put(void)
 {
     size_t offset, len;

@@ -37,7 +37,7 @@ static void test_segments(void)
     for (aq_rank rank = 0; rank < job.size; rank++) {
         aq_segment_info info;
         CHECK_OK(aq_segment_query(job.team, rank, &info));
-        /* A peer that has mapped our segment has marked it by a plain store. */
+        /* A peer that has mapped this segment has marked it by a plain store. */
         if (info.local != NULL) CHECK_EQUAL(job.base[rank * SLICE + 7], rank + 1);
     }
     job_barrier();
@@ -45,7 +45,7 @@ static void test_segments(void)
 
 /* --- put and get ------------------------------------------------------------------------- */
 
-/* The kinds of calls for a transfer, all complete when the function below returns. */
+/* The kinds of calls for a transfer, which is complete when the function below returns. */
 enum form { BLOCKING, EXPLICIT, IMPLICIT, REGION, FORMS };
 
 static void do_put(enum form form, aq_rank rank, void *dst, const void *src, size_t len)
@@ -95,7 +95,7 @@ static void do_get(enum form form, void *dst, aq_rank rank, const void *src, siz
 }
 
 /*
- * There and back with guard bytes around the data; `from` and `to` are offsets from an aligned
+ * Put data and get it back, with guard bytes around it. `from` and `to` are offsets from an aligned
  * address.
  */
 static void round_trip(enum form form, aq_rank rank, size_t len, size_t from, size_t to)
@@ -118,7 +118,7 @@ static void round_trip(enum form form, aq_rank rank, size_t len, size_t from, si
 static void test_round_trips(void)
 {
     static const size_t skew[][2] = {{0, 0}, {1, 0}, {0, 1}, {3, 5}, {8, 4}};
-    /* With many ranks, each tries fewer combinations; together they try all of them. */
+    /* With many ranks, each tries some of the combinations; together they try all. */
     unsigned stride = job.size > 4 ? job.size : 1, turn = job.self;
     for (aq_rank rank = 0; rank < job.size; rank++)
         for (size_t i = 0; i < COUNT_OF(sizes); i++)
@@ -215,7 +215,7 @@ static void test_memset(void)
             aq_event event;
             void *at = job_at(rank, mine(GUARD + 1));
             CHECK_OK(aq_memset(job.team, rank, job_at(rank, mine(0)), 0xa5, whole, 0));
-            /* As with memset of C, the low byte counts. */
+            /* As with memset in C, the low byte counts. */
             if (i % 3 == 0) CHECK_OK(aq_memset(job.team, rank, at, 0x1234, len, 0));
             if (i % 3 == 1) {
                 CHECK_OK(aq_memset_nb(job.team, rank, at, 0x34, len, 0, &event));
@@ -258,7 +258,8 @@ static void test_many(void)
 }
 
 /*
- * AQ_AGAIN means that nothing was started: after retrying until it is accepted, each byte is there.
+ * AQ_AGAIN means that nothing was started: each operation is retried until it is accepted, and then
+ * every byte is there.
  */
 static void test_immediate(void)
 {
@@ -282,7 +283,7 @@ static void test_immediate(void)
 
 /* --- regions ----------------------------------------------------------------------------- */
 
-/* A region has its own operations: waiting for others does not complete it, nor the reverse. */
+/* A region has its own operations: waiting for others does not complete it, nor vice versa. */
 static void test_regions(void)
 {
     static unsigned char in[3][256];

@@ -1,6 +1,6 @@
 /*
- * The next rank writes and reads the memory of a rank that computes without a call: something else
- * serves it, such as a thread of the provider (AQ_OFI_PROGRESS=auto).
+ * Rank 0 writes and reads the memory of rank 1, which computes without a call, so something else
+ * must serve it, such as a thread of the provider (AQ_OFI_PROGRESS=auto).
  */
 #include "../support.h"
 

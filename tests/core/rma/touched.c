@@ -1,11 +1,11 @@
 /*
- * Over udp the sources of all transfers under way are touched where one of them could not be read.
- * Meanwhile another thread completes a transfer, and unmaps its source, as programs may: that is
- * touched before, or not at all.
+ * Over udp, if the source of a transfer cannot be read, the sources of all transfers under way are
+ * touched. Meanwhile another thread completes a transfer and unmaps its source, as programs may:
+ * this source must be touched before, or not at all.
  *
  * Of three ranks, a thread of rank 0 puts to rank 1 from memory that it protects, another thread to
- * rank 2. The first waits in its handler until the other has unmapped its source, or has had time
- * to.
+ * rank 2. The first thread waits in its signal handler until the other one has unmapped its source,
+ * or has had time to.
  */
 #include "../support.h"
 

@@ -1,12 +1,13 @@
 /*
- * The program takes memory away while a transfer reads or writes it, and no handler gives it back.
- * That transfer fails, or succeeds if it needed the memory no more. What is transferred later is
- * right, or refused: a stream that ended within a transfer must not carry what follows.
+ * The program makes memory inaccessible while a transfer reads or writes it, and no handler
+ * restores the access. The transfer fails, or succeeds if it no longer needed the memory. Later
+ * transfers are correct or are refused: a stream that was cut within a transfer must not carry what
+ * follows.
  *
  * usage: withdrawn FIRST LATER [both|back]
  *   FIRST, LATER  put, get or long
- *   both          each rank does the same at the same time; otherwise rank 0 alone
- *   back          once rank 0 has finished, rank 1 does what is later, towards it
+ *   both          both ranks do this at the same time; otherwise only rank 0
+ *   back          once rank 0 has finished, rank 1 makes the later transfers, to rank 0
  *
  * Run with AQ_SURVIVE=yes, so that ranks that have lost each other can compare their memory.
  */
@@ -39,14 +40,14 @@ static struct about peer;
 static uintptr_t page;
 static _Atomic uint32_t finished;
 
-/* The first comes, too, if it needed the memory no more. */
+/* The first Long may arrive, too, if it no longer needed the memory. */
 static void on_long(aq_am *am)
 {
     CHECK(am->nbytes == FIRST || am->nbytes == LATER);
     CHECK(filled(am->payload, am->nbytes, am->nbytes == FIRST ? SEED_FIRST : SEED_LATER));
 }
 
-/* It is read without the library. */
+/* Read memory of the peer without the library. */
 static bool read_peer(void *to, const void *from, size_t len)
 {
     const struct iovec local = {.iov_base = to, .iov_len = len};
@@ -54,7 +55,7 @@ static bool read_peer(void *to, const void *from, size_t len)
     return process_vm_readv(peer.pid, &local, 1, &there, 1, 0) == (ssize_t)len;
 }
 
-/* Where the processor meets the page, not the kernel, the program may still give it back. */
+/* If the processor accesses the page, and not the kernel, the handler restores the access. */
 static void on_fault(int number, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr & ~(page - 1);
@@ -69,8 +70,8 @@ static unsigned char *map(size_t len)
     return at;
 }
 
-/* The segments have what a get reads, then where a put or Long writes: of the first, of the later.
- */
+/* Offsets in the segments: the sources of gets, then the targets of puts and Longs, for the first
+ * and the later transfers. */
 enum { GET_FIRST = 0, GET_LATER = FIRST, PUT_FIRST = FIRST + LATER, PUT_LATER = 2 * FIRST + LATER };
 
 static aq_status start(const char *what, unsigned char *at, bool is_first, aq_event *event)
@@ -84,7 +85,7 @@ static aq_status start(const char *what, unsigned char *at, bool is_first, aq_ev
     return aq_am_long(job.team, job_next(), LONG, at, len, to, NULL, 0, 0, event);
 }
 
-/* Its end is only local for a Long. */
+/* The event of a Long is only local, so there is nothing to check. */
 static void transfer_later(const char *what, bool may_lose)
 {
     unsigned char *at = map(LATER), *seen = map(LATER);
@@ -100,14 +101,15 @@ static void transfer_later(const char *what, bool may_lose)
     CHECK(filled(seen, LATER, SEED_LATER));
 }
 
-/* The header of a Long is lost with the peer; and ranks that put may lose each other first. */
+/* The first transfer may report the loss of the peer if it is a Long, whose header is lost with the
+ * peer, or if both ranks put and lose each other first. */
 static void work(const char *first, const char *later, bool both)
 {
     bool may_lose = strcmp(first, "long") == 0 || (strcmp(first, "put") == 0 && both);
     unsigned char *at = map(FIRST);
     aq_event event = AQ_EVENT_DONE;
     aq_status st = start(first, at, true, &event);
-    /* A half of the last piece, so that it ends in its midst, and is followed by what is later. */
+    /* Protect half of the last piece, so that the stream is cut within the piece. */
     CHECK(mprotect(at + FIRST - PIECE / 2, PIECE / 2, PROT_NONE) == 0);
     CHECK(st == AQ_OK || (st == AQ_EPEER && may_lose));
     if (st == AQ_OK) st = aq_event_wait(&event, AQ_FOREVER);

@@ -1,6 +1,6 @@
 /*
- * Leaving: messages sent before aq_finalize have been handled by the time it returns, and so have
- * their replies. No rank waits for anything before.
+ * Leaving: messages sent before aq_finalize, and their replies, have been handled by the time it
+ * returns. No rank waits for anything before that.
  */
 #include "../support.h"
 
@@ -11,7 +11,7 @@
 enum { QUESTION = 100, ANSWER, EACH = 60, LARGE = 30000 };
 
 static _Atomic uint32_t asked, answered;
-static unsigned char *answers; /* the bytes of the answers: our segment */
+static unsigned char *answers; /* the bytes of the answers: the segment */
 
 /* One of three kinds of reply; the Long is larger than a message. */
 static void on_question(aq_am *am)
@@ -52,7 +52,7 @@ int main(void)
         CHECK_OK(aq_am_short(job.team, ((aq_rank)i + job.self) % job.size, QUESTION, &i, 1, 0));
     aq_rank size = job.size;
     CHECK_OK(aq_finalize());
-    /* Each rank was asked by each other once in `size` questions, less the remainder. */
+    /* If EACH is a multiple of `size`, each rank is asked EACH times. */
     if (EACH % size == 0 && asked != EACH) {
         fprintf(stderr, "%u questions have arrived, not %u\n", asked, EACH);
         return 1;

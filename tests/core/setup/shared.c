@@ -1,6 +1,6 @@
 /*
  * Two libraries of one program use Aqueduct side by side: each calls aq_init and aq_finalize, has
- * an endpoint and a team of its own, and goes on when the other has finished.
+ * an endpoint and a team of its own, and continues when the other has finished.
  *
  * usage: shared
  */
@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 50 };
 
-/* One library: its own handler, found at the same index in all processes, and team. */
+/* One library, with its own team, and its own handler, whose index is the same in all processes. */
 struct library {
     aq_team *world, *team, *mine;
     aq_ep *ep;
@@ -79,7 +79,7 @@ int main(void)
     test_refused();
     library_open(&one, AQ_THREAD_SINGLE);
     library_open(&two, AQ_THREAD_SERIALIZED);
-    CHECK(one.handler == two.handler); /* in tables of their own */
+    CHECK(one.handler == two.handler); /* in separate tables */
     for (uint32_t i = 0; i < ROUNDS; i++) {
         library_work(&one, i);
         library_work(&two, i + 1);

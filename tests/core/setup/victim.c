@@ -1,7 +1,7 @@
 /*
  * A job that ends badly: `victim HOW WHERE`. The last rank ends as HOW says (victim_ends.c) while
  * the others are in the state WHERE (victim_places.c). Each rank first prints a line, which stays
- * in its buffer: it must not be lost.
+ * in its buffer and must not be lost.
  */
 #include "victim.h"
 
@@ -78,7 +78,7 @@ static void on_started(aq_am *am)
     others++;
 }
 
-/* All ranks have left the barrier before the last rank ends. */
+/* Make sure that all ranks have left the barrier before the last rank ends. */
 static void start_all(void)
 {
     aq_rank last = job.size - 1;

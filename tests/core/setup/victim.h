@@ -9,7 +9,7 @@ enum { FLOOD = 100, EXIT, STARTED, ASK, ANSWER, STAY };
 struct choice {
     const char *name;
     void (*run)(void);
-    /* In all ranks: before aq_init, which some do not get past; and before the ends. */
+    /* Called in all ranks: before aq_init, from which some do not return, and before the ends. */
     void (*before)(void);
     void (*prepare)(void);
     int value; /* the value that main returns */
@@ -25,11 +25,11 @@ const struct choice *victim_find(const struct choice *choices, size_t count, con
 extern aq_team *divided; /* all ranks again */
 extern _Atomic uint32_t received;
 
-/* Whether this process is the one that ends. Works before aq_init as well. */
+/* Whether this process is the one that ends. May be called before aq_init. */
 bool victim_is_last(void);
 /* For observers outside the job (AQT_MARKS=1): print "#WORD" to standard error at once. */
 void victim_mark(const char *word);
-/* Long enough for the others to reach their state; it is not required that they do. */
+/* Usually long enough for the others to reach their state, but the tests do not depend on that. */
 void victim_pass_time(void);
 
 #endif

@@ -31,7 +31,7 @@ static void end_abort(void)
     abort();
 }
 
-/* With the handlers that are there: those of the library, if it has something to write. */
+/* Abort with the signal handlers in place: those of the library, if it has something to write. */
 static void end_assert(void)
 {
     abort();
@@ -57,7 +57,7 @@ static void end_aq_exit7(void)
     aq_exit(7);
 }
 
-/* While aqrun is stopped, until the others let it continue. */
+/* End while aqrun is stopped; the others let it continue. */
 static void end_unheard7(void)
 {
     CHECK_EQUAL(kill(getppid(), SIGSTOP), 0);
@@ -78,7 +78,7 @@ static void end_together6(void)
     aq_exit(6);
 }
 
-/* Each shortly after the previous rank, by whose end it is notified: the last one is late. */
+/* Each rank ends shortly after the previous one, which notifies it, so the last rank is late. */
 static void end_relay6(void)
 {
     if (job.self != 0) job_await(&received, 1);
@@ -88,7 +88,7 @@ static void end_relay6(void)
     end_together6();
 }
 
-/* The others are elsewhere and will not arrive. */
+/* The other ranks are elsewhere and will not arrive. */
 static void end_impatient6(void)
 {
     CHECK_OK(aq_exit_together(6, 50 * 1000 * 1000));
@@ -111,13 +111,13 @@ static void end_threads6(void)
     thread_together(NULL);
 }
 
-/* As a terminal's Ctrl-C that reaches this process only. */
+/* Like Ctrl-C at a terminal, but for this process only. */
 static void end_int(void)
 {
     raise(SIGINT);
 }
 
-/* In the handler of a message to itself; and of as many as there are peers, at once. */
+/* End in the handler of a message to itself, or in all peers' handlers at once. */
 static void end_in_own_handler(void)
 {
     CHECK_OK(aq_am_short(job.team, job.self, EXIT, AQ_ARGS(9), 0));
@@ -131,7 +131,7 @@ static void end_in_handlers(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* With a message prepared and not committed. */
+/* End with a message that is prepared and not committed. */
 static void end_prepared(void)
 {
     aq_am_buffer buffer;
@@ -139,7 +139,7 @@ static void end_prepared(void)
     aq_exit(9);
 }
 
-/* Ask a peer, whose handler ends the job, and wait for that. */
+/* Send a message to a peer, whose handler ends the job, and wait for that. */
 static void end_in_handler(void)
 {
     CHECK_OK(aq_am_short(job.team, 0, EXIT, AQ_ARGS(9), 0));
@@ -152,7 +152,7 @@ static void *thread_exit8(void *arg)
     aq_exit(8);
 }
 
-/* All threads at the same time. */
+/* All threads end the job at the same time. */
 static void end_in_threads(void)
 {
     pthread_t threads[8];
@@ -170,8 +170,8 @@ static void end_in_thread(void)
 }
 
 /*
- * A child of a rank is not a rank: its end does not affect the job. Then the rank leaves in an
- * orderly way.
+ * A child of a rank is not a rank, so its end does not affect the job. Then the rank leaves
+ * cleanly.
  */
 static void end_forked_child(void)
 {
@@ -184,7 +184,7 @@ static void end_forked_child(void)
     CHECK_OK(aq_finalize());
 }
 
-/* Main returns; see there. */
+/* Nothing to do: main returns. */
 static void end_return(void)
 {
 }
@@ -196,7 +196,7 @@ static void end_unknown_handler(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* And one for a handler that does not take such messages. */
+/* A message for a handler that does not accept this kind. */
 static void end_refused(void)
 {
     CHECK_OK(aq_am_short(job.team, 0, EXIT, AQ_ARGS(1, 2), 0));
@@ -224,7 +224,7 @@ static void end_gone_team(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* While the others attach segments. */
+/* Leave the job while the others attach segments. */
 static void end_finalize(void)
 {
     (void)aq_finalize();
@@ -237,13 +237,13 @@ static void end_in_answer(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* All ranks get here, each with a code of its own. */
+/* All ranks get here, and each exits with a code of its own. */
 static void end_differ(void)
 {
     aq_exit(10 + (int)job.self);
 }
 
-/* Until an observer acts. */
+/* Wait until an observer acts. */
 static void end_wait(void)
 {
     victim_mark("armed");
@@ -256,7 +256,7 @@ static void on_signal(int number)
     aq_exit(11);
 }
 
-/* From a signal handler, which interrupts the library anywhere. */
+/* End in a signal handler, which interrupts the library anywhere. */
 static void end_signaled(void)
 {
     signal(SIGUSR1, on_signal);
@@ -296,8 +296,8 @@ static void end_exit0(void)
     exit(0);
 }
 
-/* 1 MB that is still buffered in each, unless the output is a full disk already; glibc respects
- * the size only together with a buffer. */
+/* Leave 1 MB buffered in each rank, unless the output is already a full disk. glibc respects the
+ * size only together with a buffer. */
 static void prepare_output(void)
 {
     enum { ROOM = 1 << 21, LINES = 16384 };
@@ -334,7 +334,7 @@ static void end_closes(void)
     job_await(&received, UINT32_MAX);
 }
 
-/* Only the sockets of udp: the control channel stays. */
+/* Close only the sockets of udp; the control channel stays open. */
 static void end_deafens(void)
 {
     for (int fd = 3; fd < 1024; fd++) {
@@ -374,10 +374,10 @@ static void late_quick4(void)
     _exit(4);
 }
 
-/* The descriptor that aqrun has left for this process, until aq_init closes it. */
+/* The descriptor that aqrun has left to this process, until aq_init closes it. */
 static struct {
     int fd;
-    char name[40]; /* for threads: for tsan, close() races with queries of a descriptor */
+    char name[40]; /* for threads, because for tsan close() races with queries of a descriptor */
     struct stat as_found;
 } place;
 
@@ -442,7 +442,7 @@ static void *thread_early(void *arg)
     return NULL;
 }
 
-/* While this rank is inside aq_init as well, waiting for one that does not arrive. */
+/* End while this rank is also inside aq_init, where it waits for a rank that does not arrive. */
 static void before_init_thread(void)
 {
     pthread_t thread;
@@ -458,7 +458,7 @@ static void on_alarm(int number)
     aq_exit(7);
 }
 
-/* aqrun is stopped from before aq_init until here. */
+/* aqrun has been stopped since before aq_init; let it continue here. */
 static void on_alarm_while_joining(int number)
 {
     (void)number;

@@ -50,7 +50,7 @@ static void in_send(void)
     in_poll_until();
 }
 
-/* In a blocking get after a get, from the last rank. */
+/* In one blocking get after another, from the last rank. */
 static void in_get_until_lost(void)
 {
     static char here[65536];
@@ -73,8 +73,8 @@ static void resume_aqrun(int number)
     (void)kill(getppid(), SIGCONT);
 }
 
-/* As get, but the death is noticed before aqrun, which is stopped, can report it; otherwise
- * aqrun continues regardless. */
+/* Like "get", but aqrun is stopped, so this rank notices the death before aqrun can report it.
+ * aqrun continues after a second regardless. */
 static void in_first_to_know(void)
 {
     signal(SIGALRM, resume_aqrun);
@@ -108,7 +108,7 @@ static void in_late_attach(void)
     check_failed(__FILE__, __LINE__, "the call must not return");
 }
 
-/* The last rank will not arrive: that is known at once, to all. */
+/* The last rank will not arrive, which all ranks learn at once. */
 static void in_attach(void)
 {
     aq_segment *segment;
@@ -121,7 +121,7 @@ static void in_finalize(void)
     exit(0);
 }
 
-/* All do the same, at once. */
+/* Nowhere: all ranks do what the last one does, at once. */
 static void in_nowhere(void)
 {
 }
@@ -165,7 +165,7 @@ static int last_is_lost(void *arg)
     return aq_peer_lost(job.team, job.size - 1);
 }
 
-/* Where a death does not end the job: wait for it, and leave in an orderly way, or by aq_exit. */
+/* Where a death does not end the job: wait for it, and leave cleanly, or by aq_exit. */
 static void in_survival(void)
 {
     CHECK_OK(aq_poll_until(last_is_lost, NULL, AQ_FOREVER));

@@ -1,4 +1,4 @@
-/* Invalid calls are refused with the right status and a reason, and have no effect. */
+/* Invalid calls are refused with the right status and a message, and have no effect. */
 #include "../support.h"
 
 #include <limits.h>
@@ -140,7 +140,7 @@ static const struct {
     {ENDPOINT, AQ_EP_AM_SHARED},
 };
 
-/* A flag that belongs to another family of calls is an error, not something else. */
+/* A flag of another family of calls is an error, and does not mean anything else. */
 static void test_foreign_flags(void)
 {
     static uint64_t word;
@@ -234,7 +234,7 @@ static void test_register(void)
 
 /* --- arguments --------------------------------------------------------------------------- */
 
-/* If several arguments could be wrong, the message names the one that is. */
+/* If a call has several arguments, the message names the invalid one. */
 static void test_texts(void)
 {
 #define CHECK_TEXT(call, text)                                                                     \
@@ -380,7 +380,7 @@ static void test_rma_arguments(void)
         CHECK_REFUSED(aq_put_value_nbi(job.team, job_next(), at, 1, lengths[i], 0), AQ_ESIZE);
         CHECK_REFUSED(aq_get_value(job.team, job_next(), at, lengths[i], 0, &value), AQ_ESIZE);
     }
-    /* Empty ranges are valid anywhere inside, and at the very end. */
+    /* Empty ranges are valid anywhere in the segment, and at its very end. */
     CHECK_OK(aq_put(job.team, job_next(), at, local, 0, 0));
     CHECK_OK(aq_get(job.team, job_next(), local, job_at(job_next(), job.len), 0, 0));
     CHECK_OK(aq_memset(job.team, job_next(), at, 1, 0, 0));
@@ -437,7 +437,7 @@ static int never(void *arg)
     return 1;
 }
 
-/* Blocking calls are refused there; queries are not. */
+/* Blocking calls are refused in handlers; queries are not. */
 static void on_probe(aq_am *am)
 {
     static char local[8];
@@ -544,9 +544,9 @@ int main(void)
     aq_team *again;
     test_names();
     test_before();
-    test_parameters(); /* from here on errors may name the rank */
+    test_parameters(); /* from now on errors may name the rank */
     job_open(AQ_THREAD_SINGLE, 65536);
-    CHECK_OK(aq_init(NULL, &again)); /* counted: the job goes on after aq_finalize */
+    CHECK_OK(aq_init(NULL, &again)); /* counted, so one aq_finalize does not end the job */
     CHECK(again == job.team);
     CHECK_OK(aq_finalize());
     job_handlers(table, COUNT_OF(table));
@@ -560,7 +560,7 @@ int main(void)
     test_atomic_arguments();
     test_inside_handlers();
     test_second_thread();
-    /* After all that the library still works. */
+    /* After all this the library still works. */
     received = 0;
     job_barrier();
     CHECK_OK(aq_am_short(job.team, job_next(), GOOD, AQ_NO_ARGS, 0));

@@ -1,6 +1,6 @@
 /*
- * The rule for handles in docs/semantics.md: calls every public function with NULL for each of its
- * handles, as handles.py finds them in the headers, and checks the results for a destroyed handle.
+ * The rule for handles in docs/semantics.md. Calls every public function with NULL for each of its
+ * handles, which handles.py finds in the headers, and checks the results for a destroyed handle.
  */
 #include "../support.h"
 
@@ -46,7 +46,7 @@ static void tell(const char *what, const char *how)
             break;                                                                                 \
         }                                                                                          \
         __VA_ARGS__;                                                                               \
-        if (!good) tell(what, "neither refused nor the value for nothing");                        \
+        if (!good) tell(what, "neither refused nor the value for \"nothing\"");                    \
     } while (0)
 
 #include "handles_calls.h"

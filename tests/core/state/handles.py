@@ -9,13 +9,13 @@ from pathlib import Path
 
 HANDLES = ("aq_team", "aq_ep", "aq_segment", "aq_am", "aq_am_buffer", "aq_atomic_domain",
            "aq_listener", "aq_connection")
-# Calls that release return AQ_OK if there is nothing to release.
+# Calls that release something return AQ_OK if there is nothing to release.
 RELEASING = ("aq_am_cancel", "aq_listener_close", "aq_connection_close", "aq_segment_destroy",
              "aq_team_destroy", "aq_atomic_domain_destroy")
 # A query without a status returns the value for "nothing".
 NOTHING = {"aq_rank": "AQ_RANK_NONE", "aq_ep_index": "aq_ep_max()", "aq_team_size": "0",
            "aq_team_ep_index": "aq_ep_max()", "aq_listener_uri": "\"\"", "aq_peer_lost": "0"}
-# Calls whose other arguments need more than a value of their type.
+# Arguments that need more than any value of their type.
 ARGUMENTS = {"fn": "fold", "type": "AQ_TYPE_I64", "op": "AQ_OP_ADD", "ops": "AQ_OPS_ALL",
              "category": "AQ_AM_MEDIUM", "handler": "200", "len": "8", "capabilities": "AQ_EP_ALL"}
 

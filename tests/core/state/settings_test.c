@@ -90,7 +90,7 @@ static void test_good_values(void **state)
     }
 }
 
-/* Not the message for a program whose ranks make different calls. */
+/* The error is not the one for a program whose ranks make different calls. */
 static void test_memory_from_elsewhere(void **state)
 {
     (void)state;
@@ -132,8 +132,8 @@ static void test_ranks_that_differ(void **state)
 }
 
 /*
- * Other settings are compared before differences can do harm: the error names variable, ranks and
- * values.
+ * Other settings are compared before differences can do harm: the error names the variable, the
+ * ranks and the values.
  */
 static void test_settings_that_differ(void **state)
 {
@@ -177,7 +177,7 @@ static void test_stats(void **state)
 /* --- limits ------------------------------------------------------------------------------ */
 
 /*
- * With any number of descriptors the job works, or says which limit to raise; it never hangs or
+ * With any number of descriptors, the job works or reports which limit to raise; it never hangs or
  * crashes.
  */
 static void test_few_descriptors(void **state)
@@ -217,7 +217,7 @@ static void test_no_locked_memory(void **state)
 static void test_little_memory(void **state)
 {
     (void)state;
-    if (CORE_SANITIZED) skip(); /* sanitizers want all of it */
+    if (CORE_SANITIZED) skip(); /* sanitizers need more */
     struct run run;
     job_run(&run, "-n", "2", "sh", "-c", "ulimit -v 20000; exec \"$0\"", CORE_RMA);
     if (run.code != 0) {
@@ -227,7 +227,7 @@ static void test_little_memory(void **state)
     run_free(&run);
 }
 
-/* A /dev/shm of one page, as in containers: it is not needed. */
+/* /dev/shm is not needed: it may have a single page, as in containers. */
 static void test_full_dev_shm(void **state)
 {
     (void)state;

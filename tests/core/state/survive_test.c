@@ -1,6 +1,6 @@
 /*
- * Jobs that continue when processes die, seen from outside: the exit code and the messages give the
- * cause of each death, the survivors leave in an orderly way, and nothing is left behind.
+ * Jobs that continue when processes die, as seen from outside: the exit code and the messages give
+ * the cause of each death, the survivors leave cleanly, and nothing is left behind.
  */
 #include "../../job/harness.h"
 
@@ -50,8 +50,8 @@ static void run_job(const struct job *job, const struct death *death)
     run_free(&run);
 }
 
-/* Each size with a different death, in another combination for each setting, so that each pair
- * of the three occurs; with "all" all combinations. */
+/* Each size with a different death, in another combination for each setting, so that each pair of
+ * the three occurs; with "all", all combinations. */
 static void run_setting(const char *setting)
 {
     static const char *const sizes[][2] = {{"2", "1"}, {"3", "1"}, {"4", "2"}, {"8", "5"}};
@@ -79,7 +79,7 @@ static void test_storm(void **state)
     run_setting("AQ_FAULT=again=30,late=5");
 }
 
-/* Everything by messages: replies from the dead never arrive. */
+/* Everything by messages: replies of dead ranks never arrive. */
 static void test_bare(void **state)
 {
     (void)state;
@@ -114,7 +114,7 @@ static void test_many_ranks(void **state)
     run_job(&job, &deaths[0]);
 }
 
-/* A member that has left an operation does not harm those that are in it. */
+/* A member that has left an operation does not harm those still in it. */
 static void test_left(void **state)
 {
     static const char *const memory[] = {"private", "segment"};
@@ -128,7 +128,7 @@ static void test_left(void **state)
     }
 }
 
-/* A requested end happens. */
+/* A requested end is carried out. */
 static void test_requested_ends(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void test_requested_ends(void **state)
     run_free(&run);
 }
 
-/* No deaths: as without the option. */
+/* Without deaths, the job behaves as without the option. */
 static void test_no_deaths(void **state)
 {
     (void)state;

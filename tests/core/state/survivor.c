@@ -1,9 +1,9 @@
 /*
  * A job that continues when processes die: `survivor VICTIMS HOW [apart]`. The last VICTIMS ranks
- * (-VICTIMS: the first) die at a random moment each, or wait to be killed, while all ranks send,
- * put, count, divide teams and meet. A rank that is notified of a death shrinks its team and
- * continues; in the end the survivors have been notified of each death exactly once, and leave in
- * an orderly way. With "apart" the others are in a team of their own, which never notices.
+ * (-VICTIMS: the first) each die at a random moment, or wait to be killed, while all ranks send,
+ * put, count, split teams and meet. A rank that is notified of a death shrinks its team and
+ * continues. In the end the survivors have been notified of each death exactly once, and leave
+ * cleanly. With "apart" the others are in a team of their own, which never notices.
  */
 #include "../support.h"
 
@@ -18,7 +18,7 @@ enum { ASK = 100, ANSWER, LATEST_US = 30000, PAYLOAD = 3000 };
 
 static aq_rank victims, first_victim;
 static _Atomic uint32_t answers;
-static unsigned deaths; /* that were notified */
+static unsigned deaths; /* that were reported */
 static volatile sig_atomic_t time_to_exit;
 
 static void (*how)(void);
@@ -41,13 +41,13 @@ static void die_quick(void)
     _exit(4);
 }
 
-/* Not from a signal handler: at the next step. */
+/* Not in a signal handler, but at the next step. */
 static void die_exit(void)
 {
     time_to_exit = 1;
 }
 
-/* The test does it, once all ranks are ready. */
+/* The test kills the rank, once all ranks are ready. */
 static void die_later(void)
 {
 }
@@ -171,7 +171,7 @@ static aq_status sum(aq_team *team)
     return status;
 }
 
-/* A large one takes several rounds, so that deaths occur between them. */
+/* A large exchange takes several rounds, so that deaths occur between them. */
 static aq_status exchange(aq_team *team)
 {
     size_t each = 160000 / job.size;
@@ -211,7 +211,7 @@ static aq_status (*const steps[])(aq_team *) = {
     aq_barrier, ask, move, sum, exchange, halve, named_barrier,
 };
 
-/* --- going on ---------------------------------------------------------------------------- */
+/* --- continuing ------------------------------------------------------------------------------ */
 
 static bool has_victim(const aq_team *team)
 {
@@ -293,7 +293,7 @@ int main(int argc, char **argv)
     CHECK_OK(aq_on_peer_lost(on_lost, &deaths));
     aq_team *team = job.team;
     if (apart) CHECK_OK(aq_team_split(job.team, is_victim(job.self), 0, 0, &team));
-    aq_status met = aq_barrier(job.team); /* some may leave it and die before others do */
+    aq_status met = aq_barrier(job.team); /* some may leave it and die before others leave */
     CHECK(met == AQ_OK || met == AQ_EPEER);
     if (is_victim(job.self)) start_clock();
     if (how == die_later) {

@@ -1,6 +1,6 @@
 /*
- * Threads: four of them in each rank use everything at once (mode multiple), or one after another
- * under a lock of the program (mode serialized). Every message and every byte is accounted for.
+ * Four threads in each rank use everything at once (mode multiple), or one after another under a
+ * lock of the program (mode serialized). Every message and every byte is accounted for.
  */
 #include "../support.h"
 
@@ -28,7 +28,7 @@ struct worker {
     uint32_t answers_due;
 };
 
-/* In mode serialized a thread makes its calls while it has the turn. */
+/* In mode serialized, a thread makes calls only when it is its turn. */
 static void take_turn(void)
 {
     if (serialized) pthread_mutex_lock(&turn);
@@ -130,7 +130,7 @@ static void do_add(struct worker *w, aq_rank rank)
     if (fetch) CHECK(old < (uint64_t)rounds * THREADS * job.size);
 }
 
-/* One Long per thread, as its slice is written only once. */
+/* One Long per thread, because its slice is written only once. */
 static void do_long(struct worker *w, aq_rank rank)
 {
     unsigned char payload[SLICE];
@@ -140,7 +140,7 @@ static void do_long(struct worker *w, aq_rank rank)
                         AQ_ARGS(seed_of(w)), 0, NULL));
 }
 
-/* When the thread exits, the library's own destructor may have run already. */
+/* When the thread exits, the library's own destructor may already have run. */
 static pthread_key_t last;
 static void do_last(void *arg)
 {
@@ -181,7 +181,7 @@ static void *work(void *arg)
 
 /* --- the whole --------------------------------------------------------------------------- */
 
-/* The totals that `rank` has sent to us, computed as its threads did. */
+/* The totals that `rank` has sent to this rank, computed as its threads did. */
 static void expect_from(aq_rank rank, uint64_t *notes, uint32_t *count, uint64_t *longs)
 {
     for (unsigned index = 0; index < THREADS; index++) {

@@ -1,8 +1,8 @@
 /*
- * Threads: four of them in each rank make every public call that several threads may make, in
- * random order, while the first also makes the calls of one thread at a time (barriers,
- * registration, atomic domains). Run by tsan as well. All data written is read back, every request
- * with a reply is answered, every note arrives.
+ * Four threads in each rank make every public call that several threads may make, in random order,
+ * while the first thread also makes those that only one may make at a time (barriers, registration,
+ * atomic domains). Also run under tsan. All data written is read back, every request with a reply
+ * is answered, and every note arrives.
  */
 #include "../support.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { NOTE = 100, QUESTION, ANSWER, THREADS = 4, HALF = 8192, AREA = 2 * HALF };
-enum { COUNTERS = 4096 }; /* the start of a segment: words for atomics and for expected counts */
+enum { COUNTERS = 4096 }; /* bytes for atomics and expected counts, at the start of a segment */
 
 static struct worker {
     unsigned index;
@@ -90,8 +90,7 @@ static void on_question(aq_am *am)
 static void on_answer(aq_am *am)
 {
     /*
-     * Orders us after the asking thread for tsan, which does not see the ordering by the other
-     * rank.
+     * For tsan, which does not see that the other rank orders this after the asking thread.
      */
     CHECK(atomic_load(&workers[am->args[2]].asked) > 0);
     CHECK_EQUAL(am->nbytes, am->args[1]);
@@ -107,7 +106,7 @@ static int all_answered(void *arg)
     return atomic_load(&w->answers) == w->asked;
 }
 
-/* Announce a note to `rank` by other means than the note itself. */
+/* Announce a note to `rank` by means other than the note itself. */
 static void announce(aq_rank rank)
 {
     uint64_t one = 1;

@@ -15,7 +15,7 @@ static void check_team(const aq_team *team, aq_rank size, aq_rank rank)
     CHECK(aq_team_ep(team) == job.ep);
 }
 
-/* A put, and a sum over the members, which must equal the sum of their job ranks. */
+/* Make a put, and a sum over the members, which must equal the sum of their job ranks. */
 static void use_team(aq_team *team)
 {
     aq_rank size = aq_team_size(team), self = aq_team_rank(team), next = (self + 1) % size;
@@ -33,8 +33,8 @@ static void use_team(aq_team *team)
     CHECK_OK(aq_barrier(team));
 }
 
-/* All members of a neighborhood map each other's memory; TEST_NEIGHBORHOODS says how many
- * neighborhoods to expect. */
+/* All members of a neighborhood map each other's memory; TEST_NEIGHBORHOODS is the expected number
+ * of neighborhoods. */
 static void test_neighborhood(aq_team *near)
 {
     const char *want = getenv("TEST_NEIGHBORHOODS");
@@ -148,7 +148,7 @@ static void test_create(void)
     list[1] = job.self;
     if (job.size > 2) CHECK_REFUSED(aq_team_create(job.team, list, 2, 0, &team), AQ_EMISMATCH);
     list[0] = 0;
-    list[1] = 1; /* only rank 0 sees that rank 1 wants to be alone, or in no team */
+    list[1] = 1; /* only rank 0 learns that rank 1 wants to be alone, or in no team */
     CHECK_REFUSED(
         aq_team_create(job.team, job.self == 0 ? list : &job.self, job.self == 0 ? 2 : 1, 0, &team),
         AQ_EMISMATCH);
@@ -163,7 +163,8 @@ static void test_create(void)
     job_barrier();
 }
 
-/* Their scratch memory and ids are reused; also more teams at a time than there is memory for. */
+/* The scratch memory and ids of destroyed teams are reused. More teams can exist than there is
+ * scratch memory for. */
 static void test_many(void)
 {
     enum { AT_ONCE = 40 };
@@ -187,8 +188,8 @@ static void test_many(void)
 }
 
 /*
- * The rank in TEST_HIDE accesses all others by messages only; they map its memory, and each
- * other's.
+ * The rank in TEST_HIDE accesses all others by messages only, whereas the others map its memory and
+ * each other's.
  */
 static void hide_mapping(void)
 {

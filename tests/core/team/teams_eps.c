@@ -1,7 +1,7 @@
 /*
- * Teams that name other endpoints than the first: messages and transfers through them go to these,
- * collectives work, teams derived from them keep the endpoints, and invalid lists are refused in
- * every member.
+ * Teams of endpoints other than the first: messages and transfers through them reach these
+ * endpoints, collectives work, derived teams keep the endpoints, and every member refuses invalid
+ * lists.
  */
 #include "../support.h"
 
@@ -41,13 +41,13 @@ static void make_endpoints(void)
     job_barrier();
 }
 
-/* The endpoint of a process that the teams below name. */
+/* The endpoint of a process in the teams below. */
 static unsigned named(aq_rank job_rank)
 {
     return job_rank % 3 != 1 ? FULL : 0;
 }
 
-/* Everything about a team whose members are named as above. */
+/* Check everything about a team of these endpoints. */
 static void check_team(aq_team *team)
 {
     aq_rank self = aq_team_rank(team), size = aq_team_size(team);
@@ -106,12 +106,12 @@ static void test_teams(unsigned *indices)
     CHECK_OK(aq_team_destroy(again));
     CHECK_OK(aq_team_destroy(half));
     CHECK_OK(aq_team_destroy(team));
-    CHECK_OK(make(NULL, &team)); /* as the parent names them */
+    CHECK_OK(make(NULL, &team)); /* with the endpoints of the parent */
     CHECK(aq_team_ep(team) == job.ep && aq_team_ep_index(team, 0) == 0);
     CHECK_OK(aq_team_destroy(team));
 }
 
-/* A mistake of one member fails on all. */
+/* A mistake of one member makes the call fail on all. */
 static void test_refused(unsigned *indices)
 {
     static const struct {

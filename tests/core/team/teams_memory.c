@@ -1,7 +1,7 @@
 /*
- * Dividing a team while one rank is out of memory: whichever allocation of the call is the first
- * to fail, all ranks return the same status, and the next call works. Linked such that malloc and
- * calloc, also those of the library, are replaced by the ones below (--wrap).
+ * Dividing a team while one rank is out of memory: whichever allocation of the call fails, all
+ * ranks return the same status, and the next call works. The linker replaces malloc and calloc,
+ * including those of the library, by the ones below (--wrap).
  */
 #include "../support.h"
 
@@ -82,7 +82,7 @@ int main(void)
     aq_team *team;
     job_open(AQ_THREAD_SINGLE, 0);
     for (size_t i = 0; i < COUNT_OF(calls); i++) {
-        CHECK_OK(calls[i](&team)); /* allocate what is allocated only once */
+        CHECK_OK(calls[i](&team)); /* make the allocations that occur only once */
         CHECK_OK(aq_team_destroy(team));
         for (aq_rank rank = 0; rank < job.size; rank++) {
             int which = 0;

@@ -1,8 +1,8 @@
 /*
- * Threads: four of them in each rank, each with a team and an endpoint of its own, make every call
- * on them at once: collectives of all kinds with and without blocking, barriers, teams that come
- * and go, segments that are created, bound, published, used and destroyed; and all of them make
- * every query. Threads with the same number draw the same random numbers on all ranks.
+ * Four threads in each rank, each with its own team and endpoint, make every call on them at once:
+ * collectives of all kinds, blocking and nonblocking, barriers, teams that come and go, and
+ * segments that are created, bound, published, used and destroyed. All threads make every query.
+ * Threads with the same number draw the same random numbers on all ranks.
  */
 #include "../support.h"
 
@@ -21,7 +21,7 @@ struct worker {
 };
 
 static uint32_t rounds;
-/* For calls that only one thread at a time may make, according to their description. */
+/* For calls that, according to their description, only one thread at a time may make. */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t next(struct worker *w, uint64_t below)
@@ -192,7 +192,7 @@ static void move_barriers(struct worker *w)
 
 /* --- teams ------------------------------------------------------------------------------- */
 
-/* Make a team out of ours, use it in place of ours for a while, and destroy it. */
+/* Derive a team from the thread's own, use it instead for a while, and destroy it. */
 static void move_teams(struct worker *w)
 {
     static void (*const moves[])(struct worker *) = {move_broadcast, move_reduce,   move_gather,
@@ -219,7 +219,7 @@ static void move_teams(struct worker *w)
 
 /* --- endpoints and segments -------------------------------------------------------------- */
 
-/* Every call for scattered transfers that other threads do not make. */
+/* The calls for scattered transfers that other tests with threads do not make. */
 static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigned char *there)
 {
     unsigned char out[400], in[400];
@@ -259,9 +259,8 @@ static void scatter_about(struct worker *w, aq_team *pair, aq_rank rank, unsigne
 }
 
 /*
- * A thread serves a peer's get of our segment, the peer answers by the barrier, and another thread
- * frees the memory: these are ordered by the other process, which the thread sanitizer does not
- * see.
+ * One thread serves a peer's get from this segment, the peer then enters the barrier, and another
+ * thread frees the memory. The other process orders these, which the thread sanitizer does not see.
  */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
@@ -270,7 +269,8 @@ const char *__tsan_default_suppressions(void)
 }
 
 /*
- * A segment that is created, bound, published on our team, used by the next member, and destroyed.
+ * A segment is created, bound, published on the thread's team, used by the next member, and
+ * destroyed.
  */
 static void move_segment(struct worker *w)
 {
@@ -300,7 +300,7 @@ static void move_segment(struct worker *w)
     CHECK_OK(aq_segment_destroy(segment));
     pthread_mutex_unlock(&turn);
     free(own);
-    CHECK_OK(aq_barrier(w->team)); /* no member uses it any more when the next one is created */
+    CHECK_OK(aq_barrier(w->team)); /* no member uses it when the next one is created */
 }
 
 /* --- queries ----------------------------------------------------------------------------- */

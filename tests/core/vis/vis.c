@@ -1,6 +1,7 @@
 /*
  * Vector, indexed and strided transfers compared with a naive oracle: random shapes of both sides
- * are recorded byte by byte, and afterwards every byte of both areas must be as the oracle says.
+ * are recorded byte by byte, and afterwards every byte of both areas must be as the oracle
+ * predicts.
  */
 #include "../support.h"
 
@@ -59,7 +60,7 @@ static void shuffle(struct side *s)
     }
 }
 
-/* Pieces in any order, often adjacent; `len` 0: of any length, some of them empty. */
+/* Pieces in any order, often adjacent. If `len` is 0, they have any length, and some are empty. */
 static void make_list(struct side *s, size_t total, size_t len)
 {
     size_t at = draw(100), spare = AREA - total - 100, left = total;
@@ -240,7 +241,7 @@ static void spoil(bool put_now)
     if (put_now) memset(local, 0xee, AREA);
 }
 
-/* One transfer by one of its calls, until it is complete. */
+/* Make one transfer by one of its calls, and wait until it is complete. */
 static void perform(bool put_now, enum shape shape, enum form form)
 {
     aq_status (*call)(enum shape, enum form, uintptr_t, unsigned, aq_event *) = put_now ? put : get;
@@ -322,7 +323,8 @@ static void test_get(enum shape shape, enum form form)
 
 /* --- many at once ------------------------------------------------------------------------ */
 
-/* A matrix is put transposed by rows, all of them under way together, and read back in one call. */
+/* The rows of a matrix are put such that it is transposed, all at once, and read back in one
+ * call. */
 static void test_transpose(void)
 {
     enum { N = 100 };
@@ -395,7 +397,7 @@ static void test_refused_regions(char *inside)
     size_t two[] = {2, 2}, huge[] = {SIZE_MAX / 2, 3};
     ptrdiff_t near[] = {4, 8}, far[] = {4, PTRDIFF_MAX}, back[] = {4, PTRDIFF_MIN};
     char *first = job_at(target, 0);
-    /* Too many levels: the arrays have fewer and must not be read. */
+    /* Too many levels: the arrays are shorter and must not be read. */
     CHECK_REFUSED(
         aq_put_strided(t, target, inside, near, local, near, 4, two, AQ_STRIDED_LEVELS + 1, 0),
         AQ_EINVAL);

@@ -26,7 +26,7 @@ static int never(void *arg)
     return 0;
 }
 
-/* Until the loss is reported: by a call, or by the wait for what was under way. */
+/* Transfer until the loss is reported, by a call or by the wait for what is under way. */
 static void work(bool put, void *there)
 {
     aq_status status = AQ_OK;

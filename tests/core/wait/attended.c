@@ -1,8 +1,8 @@
 /*
- * Transfers of peers count as activity of a rank if its processor serves them: a rank that waits
- * meanwhile, without messages to its program, stays awake. Run with AQ_WAIT=share, so that it
- * sleeps at most once per millisecond; a rank that did not count them would sleep between any two
- * transfers. On a busy machine the time is longer, but the number of sleeps is not higher.
+ * Transfers of peers count as activity of a rank whose processor serves them: the rank, which waits
+ * meanwhile and gets no messages for its program, stays awake. Run with AQ_WAIT=share, so that it
+ * sleeps at most once per millisecond; a rank that did not count transfers would sleep between any
+ * two of them. On a busy machine the test takes longer, but the number of sleeps is not higher.
  */
 #include "../support.h"
 

@@ -1,5 +1,5 @@
 /*
- * A program that closes descriptors of the library: waits report it and do not spin.
+ * A program closes descriptors of the library: waits report it and do not spin.
  *
  * Alone, in thread mode multiple; the descriptors are those of eventfd().
  */
@@ -17,7 +17,7 @@ static uint64_t sleeps(void)
     aq_counter_info info;
     for (size_t i = 0; aq_info_counter(i, &info) == AQ_OK; i++)
         if (strcmp(info.name, "sleep") == 0) return info.value;
-    fprintf(stderr, "there is no counter \"sleep\"\n");
+    fprintf(stderr, "no counter is named sleep\n");
     exit(1);
 }
 

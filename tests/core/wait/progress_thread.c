@@ -48,7 +48,7 @@ static void ask(aq_rank rank)
     CHECK_OK(aq_am_short(job.team, rank, RELEASE, NULL, 0, 0));
 }
 
-/* Handlers, which run on the progress thread, announce that the others are done. */
+/* Compute until handlers, which run on the progress thread, announce that the others are done. */
 static void compute(void)
 {
     while (atomic_load(&released) < job.size - 1)
@@ -63,8 +63,8 @@ static double cpu_ms(void)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* A thread that spins or yields uses a whole processor, ours less than a hundredth; load cannot
- * raise that to a half. */
+/* A thread that spins or yields uses a whole processor, but this one less than a hundredth, which
+ * load cannot raise to a half. */
 static void idle(void)
 {
     struct timespec away = {.tv_sec = IDLE_MS / 1000, .tv_nsec = IDLE_MS % 1000 * 1000000};

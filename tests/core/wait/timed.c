@@ -1,6 +1,6 @@
 /*
- * Waits with a time limit: they end when the time has expired and not before, also while asleep,
- * leave alone what they wait for, and end early when it happens.
+ * Waits with a time limit: they end when the time has expired and not before, even while asleep, do
+ * not affect what they wait for, and end early when it happens.
  *
  * usage: timed [multiple]
  */
@@ -63,8 +63,8 @@ static int has_received(void *wanted)
 }
 
 /*
- * Until nothing has happened for a while, since earlier actions of other ranks may be reported
- * late.
+ * Poll until nothing has happened for a while, because earlier actions of other ranks may be
+ * reported late.
  */
 static void nothing(uint64_t for_ns)
 {
@@ -126,7 +126,7 @@ static void waits(void)
     CHECK_REFUSED(aq_barrier_wait(job.team, 7, 0, short_ns), AQ_ESTATE);
 }
 
-/* The other ranks: rank 1 does its part when asked to, and then the next ones. */
+/* Wait for this rank's turn, and pass the turn to the next rank. */
 static void pass_on(void)
 {
     static uint32_t wanted;

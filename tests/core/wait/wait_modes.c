@@ -56,7 +56,7 @@ static void check_polls(aq_wait_mode mode, bool yields)
     CHECK_EQUAL(job_counter("yield") > yielded, yields);
 }
 
-/* One core for all ranks: with two ranks there are more than cores. */
+/* Run all ranks on one core, so that there are more ranks than cores. */
 static void share_core(void)
 {
     cpu_set_t all, one;

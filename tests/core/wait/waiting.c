@@ -1,8 +1,8 @@
 /*
  * Waiting costs almost nothing: a rank in a blocking call sleeps while nothing arrives.
  *
- * Odd ranks stay away for a while without calling the library; the even ones count meanwhile. The
- * time away is the period of the measurement, not a wait for something to happen.
+ * Odd ranks make no calls to the library for a while; the even ones count meanwhile. The time away
+ * is the period of the measurement, not a wait for something to happen.
  *
  * usage: waiting [multiple] [awake]
  *   multiple  in thread mode multiple, while two more threads of each even rank wait
@@ -22,12 +22,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Turns without sleep of all threads of a rank: a wait begins to sleep after a millisecond, and
- * again so after each of the few messages. A wait that never sleeps takes far more turns. */
+/* Turns without sleep, of all threads of a rank: a wait begins to sleep after a millisecond, and
+ * again after each of the few messages. A wait that never sleeps takes far more turns. */
 enum { PLAIN = 100, AWAY_MS = 100, AWAY_LONG_MS = 500, MOST_TURNS = 25000, LOST_MS = 20000 };
 
 static _Atomic uint32_t received;
-static _Atomic uint64_t looks; /* how often the conditions have been evaluated */
+static _Atomic uint64_t looks; /* evaluations of the conditions */
 static uint64_t own_sleeps;    /* in poll() */
 static bool awake;
 
@@ -75,8 +75,8 @@ static bool asleep(long pid)
 }
 
 /*
- * Stay away until the previous rank, which announces the beginning of its wait in our segment,
- * sleeps; and somewhat longer.
+ * Make no calls until the previous rank, which announces its wait in this rank's segment, sleeps;
+ * and for some time after that.
  */
 static void stay_away(void)
 {
@@ -170,7 +170,7 @@ static void in_poll_for_event(void)
     CHECK_OK(st);
 }
 
-/* Messages of a process to itself have already arrived. */
+/* Messages of a process to itself arrive at once. */
 static void messages_to_itself(void)
 {
     for (received = 0; received < 100;) {
@@ -186,9 +186,9 @@ static void messages_to_itself(void)
 
 /*
  * Under load a waiter looks less often, never more often, so these bounds hold on any machine.
- * Processor time is measured for turns that are not counted, such as those of a barrier and of the
- * progress thread that neither yield nor sleep: such a wait uses a whole processor, a sleeping one
- * less than a hundredth; load cannot raise that to a half.
+ * Processor time reveals turns that are not counted, such as those of a barrier or of the progress
+ * thread that neither yield nor sleep: such a wait uses a whole processor, a sleeping one less than
+ * a hundredth, which load cannot raise to a half.
  */
 static void wait_and_count(const char *what, void (*wait)(void))
 {
@@ -208,7 +208,7 @@ static void wait_and_count(const char *what, void (*wait)(void))
            (unsigned long long)looked, cpu, time);
     CHECK(time >= AWAY_MS);
     CHECK(sleeps > 0);
-    /* Three threads, each of whose sleeps takes at least a millisecond. */
+    /* There are three threads, and each sleep takes at least a millisecond. */
     CHECK(awake || (double)(yields + sleeps) < MOST_TURNS + 3 * time);
     CHECK(awake || (double)looked < MOST_TURNS + 3 * time);
     CHECK(cpu < time * 0.5);
