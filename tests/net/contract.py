@@ -4,7 +4,7 @@
 usage: contract.py BUILD_DIR LOSS [ARGUMENT...]
 
 LOSS is the number of lost packets per 1000; unless it is 0, some packets are also duplicated,
-delayed and altered.
+reordered and altered.
 """
 
 import os

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A server that sleeps gets events when the interface it listens at goes down, loses its carrier or
-address, is removed, or is back.
+"""A sleeping server gets events when the interface on which it listens goes down, loses its carrier
+or address, is removed, or comes back.
 
 usage: interfaces.py BUILD_DIR
 """
@@ -43,17 +43,17 @@ class Server:
         self.process.stdout.close()
 
     def hear(self, *lines):
-        """The events up to one of these lines, in which it ends."""
+        """The events up to and including one of these lines."""
         heard = []
         while not heard or heard[-1] not in lines:
             line = self.process.stdout.readline().strip()
             if not line:
-                raise AssertionError(f"{lines} does not come after {heard}")
+                raise AssertionError(f"{lines} does not follow {heard}")
             heard.append(line)
         return heard
 
     def ticks(self):
-        """Of a processor that it has used; it is the child of timeout."""
+        """The processor time that the server, a child of timeout, has used."""
         of = f"/proc/{self.process.pid}"
         child = pathlib.Path(of, f"task/{self.process.pid}/children").read_text().split()[0]
         return sum(map(int, pathlib.Path("/proc", child, "stat").read_text().split()[13:15]))
@@ -61,7 +61,7 @@ class Server:
 
 @contextlib.contextmanager
 def client(uri):
-    """One that is connected, from host 2, until the end."""
+    """A client on host 2 that stays connected until the end of the block."""
     with subprocess.Popen(within(2, LISTEN, "call", uri), env=environment({}), text=True,
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         while process.stdout.readline().strip() not in ("connected", ""):
@@ -69,7 +69,7 @@ def client(uri):
         yield
         process.stdin.close()
         if process.wait(PATIENCE) != 0:
-            raise AssertionError(f"the client ends with {process.returncode}")
+            raise AssertionError(f"the client exited with {process.returncode}")
 
 
 def address(word, ip, interface="wire"):
@@ -86,7 +86,7 @@ def make_pair():
 
 class Interfaces(Case):
     def test_down(self):
-        """However it sleeps, and without spinning."""
+        """In every way of sleeping, and without spinning."""
         for way in WAYS:
             with self.subTest(way=way), Server(way, "udp://10.9.0.1:0") as server:
                 for _ in range(3):
@@ -110,7 +110,7 @@ class Interfaces(Case):
             await_wire()
 
     def test_address(self):
-        """Of either family; another address of the interface does not matter."""
+        """An address of either family. Another address of the interface does not matter."""
         for ip, uri in (("10.9.0.1/24", "udp://10.9.0.1:0"), ("fd09::1/64", "udp://[fd09::1]:0")):
             with self.subTest(ip=ip), Server("poll", uri) as server:
                 address("add", "10.9.0.77/24")
@@ -134,7 +134,7 @@ class Interfaces(Case):
         call("ip", "-n", "1", "link", "del", "more")
 
     def test_all_addresses(self):
-        """Down when nothing but loopback is left."""
+        """The listener is down when nothing but loopback is left."""
         make_pair()
         with Server("poll", "udp://0.0.0.0:0") as server:
             link(1, "down")

@@ -1,6 +1,6 @@
 /*
- * A server that sleeps, and tells what happens, a line for each event; or its client, which stays
- * until its standard input ends.
+ * A server that sleeps and prints a line for each event; or its client, which stays until its
+ * standard input ends.
  *
  *   net_listen poll|block|listener URI    sleeps on aq_wait_fd; in a blocking call; on the
  *                                         descriptor of the listener (AQ_PROGRESS_THREAD=yes)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Performance of udp where the network really drops packets at random: a table, and whether
-goals are met.
+"""Performance of udp where the network really drops packets at random: prints a table, and fails if
+goals are missed.
 
 usage: loss.py BUILD_DIR [SECONDS, of each figure] [WIRE of those below]…
 
-A firewall rule of the receiver drops packets as it sees them. Where a burst of the sender passes
-the wire in one piece (GSO), it is dropped as a whole, up to 62 KB; so wires that carry single
+A firewall rule of the receiver drops packets as they arrive there. If a burst of the sender crosses
+the wire in one piece (GSO), it is dropped as a whole, up to 62 KB, so wires that carry single
 packets are measured, too.
 """
 
@@ -18,7 +18,7 @@ import sys
 from programs import AQRUN, ARGUMENTS, BUILD, run
 from spaces import HOSTS, call, enter, rules, within
 
-# name: (function that gives the host of rank r, interface, segments that pass in one piece)
+# name: (host of each rank, interface, segments that pass in one piece)
 WIRES = {
     "veth, packets": ((1, 2), "wire", 1),
     "veth, bursts": ((1, 2), "wire", 65535),
@@ -27,15 +27,15 @@ WIRES = {
 }
 MTUS = (1500, 9000)
 PERCENT = (0, 1, 5)
-SHARE = {1: 0.7, 5: 0.4}  # goals: of the bandwidth without loss
-MEAN = {1: 1.4, 5: 2.5}   # times the mean round trip without loss,
-P99 = 60                  # and us with 1 %
-TURNS = 5  # repetitions, whose medians count
+SHARE = {1: 0.7, 5: 0.4}  # goals: share of the bandwidth without loss
+MEAN = {1: 1.4, 5: 2.5}   # mean round trip, relative to that without loss,
+P99 = 60                  # and the 99th percentile in us with 1 %
+TURNS = 5  # repetitions; the medians count
 PLACE = ["sh", "-c", 'eval host=\\$HOST$AQ_RANK; exec nsenter --net=/run/netns/$host "$@"', "sh"]
 
 
 def go_first():
-    """Lets other programs disturb it as little as possible."""
+    """Let other programs disturb the measurement as little as possible."""
     os.setsid()
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/autogroup").write_text("-20", encoding="ascii")
@@ -59,8 +59,8 @@ def once(wire, mtu, percent, seconds):
 
 
 def measure(wire, mtu, seconds):
-    """By percentage; the share is relative to the same repetition, since the speed of machines
-    changes."""
+    """The results by percentage of loss. Shares are relative to the same repetition, because the
+    speed of a machine varies."""
     turns = []
     for _ in range(TURNS):
         turn = {percent: once(wire, mtu, percent, seconds) for percent in PERCENT}

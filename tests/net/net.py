@@ -22,17 +22,17 @@ from spaces import (HOSTS, PATIENCE, await_up, await_wire, call, enter, link, ru
                     within)
 
 TALK = BUILD / "tests/net/net_talk"
-# Each rank on its host, with its address there.
+# Run each rank on its host, with its address there.
 PLACE = ["sh", "-c", 'host=$((AQ_RANK % 2 + 1)); AQ_UDP_INTERFACE=${AQ_UDP_INTERFACE-$NET$host}; '
          'export AQ_UDP_INTERFACE; exec nsenter --net=/run/netns/$host "$@"', "sh"]
-# Packets that overtake the answer to a handshake are dropped and retransmitted: the first ones of
-# each connection. From another job there would be hundreds.
+# Packets that overtake the answer to a handshake, the first ones of a connection, are dropped and
+# retransmitted. Of another job's packets there would be hundreds.
 FEW = 100
 SETTINGS = {"AQ_TRANSPORTS": "udp", "NET": "10.9.0."}
 
 
 class Talk:
-    """A job that communicates until told to end, and reports the end of a round."""
+    """A job that communicates until its input ends, and reports the end of a round on request."""
 
     def __init__(self, ranks=2, **settings):
         self.stderr = tempfile.TemporaryFile(mode="w+")
@@ -47,7 +47,7 @@ class Talk:
         return self
 
     def __exit__(self, *error):
-        self.job.kill()  # no rank outlives it
+        self.job.kill()  # no rank outlives aqrun
         self.job.wait()
         for file in (self.job.stdin, self.job.stdout, self.stderr):
             file.close()
@@ -65,12 +65,12 @@ class Talk:
         return False
 
     def said(self):
-        file = self.stderr.fileno()  # without moving the offset at which the job writes
+        file = self.stderr.fileno()  # pread does not move the offset at which the job writes
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def hear(self):
         if not self.heard(PATIENCE):
-            raise AssertionError(f"the job does not go on; it said: {self.said()}")
+            raise AssertionError(f"the job does not continue; it printed: {self.said()}")
 
     def round(self):
         self.ask()
@@ -87,10 +87,10 @@ class Talk:
         return [found[rank] for rank in sorted(found)]
 
     def end(self):
-        """Ask it to end. Returns its messages."""
+        """Ask the job to end. Returns its messages."""
         self.job.stdin.close()
         if self.job.wait(PATIENCE) != 0:
-            raise AssertionError(f"exit code {self.job.returncode}; it said: {self.said()}")
+            raise AssertionError(f"exit code {self.job.returncode}; it printed: {self.said()}")
         return self.said()
 
 
@@ -114,7 +114,7 @@ def down(host):
 
 @contextlib.contextmanager
 def route(host, kind):
-    """Without a route to the other host."""
+    """The host has no route to the other host, but one of this kind."""
     words = ("ip", "-n", str(host), "route", "{}", kind, f"10.9.0.{3 - host}")
     call(*(word.format("add") for word in words))
     try:
@@ -125,8 +125,8 @@ def route(host, kind):
 
 @contextlib.contextmanager
 def between(mtu):
-    """Both hosts have another interface, whose other ends are on a bridge between them and take
-    packets of `mtu` bytes. Yields a function that changes that."""
+    """Both hosts have another interface, whose other end is at a bridge between them and takes
+    packets of `mtu` bytes. Yields a function that changes this size."""
     middle = ("ip", "-n", "middle")
 
     def resize(mtu):
@@ -167,7 +167,7 @@ class Wire(Case):
                 self.assertLess(count(said, "packets_dropped"), FEW)
 
     def test_benchmark(self):
-        """Between hosts aqperf does not look for a limit of their loopback."""
+        """Between hosts, aqperf does not measure loopback as the limit."""
         result = job(2, *PLACE, AQPERF, "--pattern", "am-short-rtt", "--min-time", "1ms",
                      **SETTINGS)
         self.expect(result, 0)
@@ -200,8 +200,8 @@ class Wire(Case):
                     self.assertEqual(warnings(talk.end()), [])
 
     def test_path_that_shrinks(self):
-        """From some time on larger packets do not arrive, at one host or at both: the job goes on,
-        with one warning."""
+        """From some time on larger packets do not arrive, at one host or at both: the job
+        continues, with one warning."""
         for hosts, limit, carries in ((HOSTS, "1400", "1388"), ((1,), "4000", "3996")):
             with (self.subTest(hosts=hosts), contextlib.ExitStack() as stack,
                   Talk(ranks=4) as talk):
@@ -222,7 +222,7 @@ class Wire(Case):
                 self.assertEqual(self.advice(warnings(talk.end()), r"10\.8\.0\.", "big"), "1500")
 
     def test_refused_later(self):
-        """From some time on: packets become smaller."""
+        """The interface refuses large packets from some time on: the job sends smaller ones."""
         with between("9000") as resize, Talk(NET="10.8.0.") as talk:
             talk.round()
             resize("1500")
@@ -232,8 +232,8 @@ class Wire(Case):
         self.assertEqual(self.advice(said, r"10\.8\.0\.", "big"), "1500")
 
     def test_all_refused_later(self):
-        """Not even the smallest full packets leave from some time on: nothing goes on until that
-        is mended, which is reported."""
+        """From some time on, not even the smallest full packets leave: the job hangs until this is
+        repaired, and reports it."""
         with (between("9000") as resize,
               Talk(NET="10.8.0.", AQ_UDP_RTO_MAX="20ms") as talk):
             talk.round()
@@ -241,7 +241,7 @@ class Wire(Case):
             talk.ask()
             limit = time.monotonic() + PATIENCE
             while not warnings(talk.said()) and time.monotonic() < limit:
-                self.assertFalse(talk.heard(0.1), "all goes on")
+                self.assertFalse(talk.heard(0.1), "the job continues")
             resize("9000")
             talk.hear()
             said = warnings(talk.end())
@@ -297,7 +297,7 @@ class Control(Case):
     """The messages between the agents of the hosts."""
 
     def test_small_path(self):
-        """The path carries less than the interfaces, without ICMP."""
+        """The path carries less than the interfaces, and no ICMP reports it."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             shell = write_shell(folder)
             for host in HOSTS:
@@ -309,7 +309,7 @@ class Control(Case):
 
 
     def test_path_that_shrinks(self):
-        """Agents send small packets throughout. If the path carries less than any does, the job
+        """Agents always send small packets. If the path does not carry even these, the job
         fails."""
         for limit, seen, code in ((580, 2, 0), (400, 1, 1)):
             with self.subTest(limit=limit), tempfile.TemporaryDirectory() as folder, \
@@ -335,9 +335,9 @@ class Control(Case):
                     self.assertIn("packets of 576 bytes (MTU)", said)
 
     def test_output_that_does_not_come(self):
-        """The job fails if all ranks have ended well, and only what one has printed is missing. An
-        agent passes on a line without an end when no process has the pipe any more, so here after
-        the exit code, which fits a small packet."""
+        """The job fails even if all ranks have succeeded and only output is missing. An agent
+        passes on an unfinished line when no process has the pipe open any more, so here after the
+        exit code, which fits in a small packet."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             go = pathlib.Path(folder, "go")
             script = (f"echo ready; until [ -e {go} ]; do sleep 0.1; done; "
@@ -358,7 +358,7 @@ class Control(Case):
         self.assertIn("the end of what ranks have printed may be missing", said)
 
     def test_control_is_blocked(self):
-        """A firewall passes the remote shell, and not the connections to aqrun."""
+        """A firewall passes the remote shell, but not the connections to aqrun."""
         faults = {"drop": "no answer in 6.0 s: the host is down, or a firewall drops packets to it "
                           r"\(AQ_CONTROL_PORTS sets the ports to allow\)",
                   "reject with tcp reset": "refused: .*, or a firewall rejects it",
@@ -376,7 +376,8 @@ class Control(Case):
                                  rf"ends .*: not reached at 10\.9\.0\.1:\d+: {why}")
 
     def test_interface_that_comes(self):
-        """A job that starts while a host's network comes up waits for it: only loopback runs."""
+        """A job that starts while a host's network comes up waits for it: only loopback is up
+        yet."""
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
             shell = write_shell(folder)
             stack.callback(await_wire)
@@ -403,11 +404,11 @@ class Control(Case):
 
 
 class Cut(Case):
-    """A wire that carries nothing, mostly for a while: afterwards nothing is lost, and the job
-    goes on."""
+    """A wire that carries nothing, usually for a while: afterwards nothing is lost, and the job
+    continues."""
 
     def cut(self, fault, seconds=2, **settings):
-        """The messages of the job about it."""
+        """The messages of the job about the fault."""
         with Talk(**settings) as talk:
             with fault:
                 talk.ask()
@@ -432,7 +433,7 @@ class Cut(Case):
                          'Network is unreachable; see "ip route get" for the address')
 
     def test_libfabric(self):
-        """Its connections last, or are made again."""
+        """The connections of libfabric survive, or are reestablished."""
         if run(AQINFO, "ofi").returncode != 0:
             self.skipTest("libfabric does not work here: see `aqinfo ofi`")
         for fault in (("input", "drop"), ("input", "meta l4proto tcp reject with tcp reset")):
@@ -442,14 +443,13 @@ class Cut(Case):
 
     def test_for_good(self):
         """A silence longer than peers are allowed ends the job."""
-        with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails where much else runs
+        with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails on a busy machine
             with rules(1, ("input", "drop")):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
             self.assertRegex(talk.said(), "rank [01] cannot be reached any more: does not answer")
 
     def test_never_reached(self):
-        """There is a warning after 5 s, and the job does not wait longer than the start may
-        take."""
+        """There is a warning after 5 s, and the job does not wait longer than AQ_START_TIMEOUT."""
         began = time.monotonic()
         with rules(1, ("input", "meta l4proto udp drop")):
             result = job(2, *PLACE, TALK, **SETTINGS, AQ_START_TIMEOUT="8s")
@@ -463,7 +463,7 @@ class Cut(Case):
                          r"from .* within 8 s \(AQ_START_TIMEOUT\): a firewall drops UDP")
 
     def test_aqinfo(self):
-        """Whether packets reach the other host, according to that host."""
+        """aqinfo reports whether packets reach the other host."""
         def tried(code):
             return self.expect(run(*within(1, AQINFO, "udp", "10.9.0.2")), code).stdout
         begin = (r"^udp to 10\.9\.0\.2 \(10\.9\.0\.2\) from 10\.9\.0\.1 "
@@ -478,7 +478,7 @@ class Cut(Case):
             self.assertRegex(tried(1), begin + "forbidden by a firewall of this host")
 
     def test_no_route(self):
-        """Also if the error is one that could be caused by bursts alone."""
+        """Reported even if bursts could cause the same error."""
         for kind in ("unreachable", "prohibit", "blackhole"):
             with self.subTest(kind=kind):
                 said = [line for line in self.cut(route(1, kind), 0.5, AQ_LOG="udp=info")
@@ -488,7 +488,8 @@ class Cut(Case):
 
 
 class Connections(Case):
-    """Programs that connect at a URI while the wire between them has a fault: what they say."""
+    """Programs that connect to a URI while the wire between them has a fault, and their
+    messages."""
 
     @contextlib.contextmanager
     def server(self, address):
@@ -514,7 +515,7 @@ class Connections(Case):
         return self.expect(result, code)
 
     def test_start(self):
-        """Whatever a firewall drops: an error that names the ends and the possible causes."""
+        """Whatever a firewall drops, the error names both ends and the possible causes."""
         with self.server("10.9.0.1") as port:
             self.client("set", "color", "blue")
             for host, rule, says in (
@@ -532,7 +533,7 @@ class Connections(Case):
             self.assertEqual(self.client("get", "color").stdout, "blue\n")
 
     def test_long_start(self):
-        """A call that may wait for long has a warning, and goes on when the firewall is gone."""
+        """A call that may take long prints a warning, and succeeds once the firewall is gone."""
         with self.server("10.9.0.1"):
             self.settings["AQ_CONN_TIMEOUT"] = "100s"
             with rules(1, ("input", "meta l4proto udp drop")):
@@ -549,7 +550,7 @@ class Connections(Case):
                 client.stderr.close()
 
     def test_name(self):
-        """A name with an address that does not answer, in front of one that does."""
+        """A name with an address that does not answer, before one that does."""
         hosts = pathlib.Path("/run/hosts")
         hosts.write_text("10.9.0.77 twice\n10.9.0.1 twice\nfd09::77 both\n10.9.0.1 both\n",
                          encoding="ascii")
@@ -563,7 +564,8 @@ class Connections(Case):
             call("umount", "/etc/hosts")
 
     def test_cut(self):
-        """A cut for good ends both sides after AQ_UDP_KEEPALIVE; the server goes on."""
+        """A permanent cut ends both sides of the connection after AQ_UDP_KEEPALIVE; the server
+        continues."""
         with self.server("10.9.0.1"):
             client = subprocess.Popen(
                 within(2, BUILD / "examples/client", self.uri, "time", "1000000000"),
@@ -594,7 +596,7 @@ class Xdp(Case):
             raise unittest.SkipTest(result.stdout)
 
     def who(self, said):
-        """The ranks that have AF_XDP, and how many have to do without."""
+        """The ranks that use AF_XDP, and the number of those that cannot."""
         return (sorted(re.findall(r"aq\[(\d)\] core: transport udp: .*, AF_XDP generic", said)),
                 len(re.findall(self.TAKEN, said)))
 
@@ -612,7 +614,7 @@ class Xdp(Case):
                 self.assertEqual(self.who(said), (["0", "1"], 0))
 
     def test_several_of_a_host(self):
-        """One rank has it, and all communicate with all."""
+        """One rank of a host uses AF_XDP, and all ranks communicate with all."""
         with Talk(4, **self.XDP) as talk:
             talk.round()
             having, lacking = self.who(talk.end())
@@ -620,7 +622,8 @@ class Xdp(Case):
         self.assertEqual([len(having), lacking], [2, 2])
 
     def test_two_jobs(self):
-        """The second job does without; when the first one has ended, the next one gets it."""
+        """The second job does without AF_XDP; after the first one has ended, the next job gets
+        it."""
         with Talk(**self.XDP) as one, Talk(**self.XDP) as other:
             for _ in range(3):
                 one.ask()
@@ -692,7 +695,7 @@ class Others(Case):
                 ports = dict(zip(HOSTS, map(self.ports, talk.ranks())))
                 for host in HOSTS:
                     self.assertEqual(len(ports[host]), 2)
-                    # In the name of the peer, as the kernel accepts packets from no other address.
+                    # Sent from the peer's address, as the kernel accepts packets from no other.
                     paths = itertools.product(ports[3 - host], ports[host])
                     call(*within(3 - host, sys.executable, "-c", STRANGER, f"10.9.0.{host}",
                                  *map(":".join, paths)))
@@ -731,7 +734,7 @@ class Ends(Case):
             talk.hear()
             said = talk.end()
         self.assertEqual(warnings(said), [])
-        # With the initial timeout of such a short path, it would be 10,000.
+        # With the initial timeout for such a short path there would be 10,000.
         self.assertLess(count(said, "packets_again"), 1000, said)
 
     def refused(self, said, **settings):

@@ -1,7 +1,7 @@
 """Two hosts that are network namespaces, the wire between them, and its faults.
 
-A script that calls enter() runs again as the first process of mount and pid namespaces, which
-end with it: so nothing can be left behind, however it ends.
+A script that calls enter() is run again as the first process of mount and pid namespaces, which end
+with it, so that nothing is left behind, however it ends.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def call(*words, **options):
 
 
 def within(host, *words):
-    """The command that does this on a host, in the same process."""
+    """The command that runs these words on a host, in the same process."""
     return ["nsenter", f"--net=/run/netns/{host}", *map(os.fspath, words)]
 
 
@@ -36,7 +36,7 @@ def link(host, *words):
 
 
 def await_up(host, interface):
-    """The kernel reports some time later that an interface is up."""
+    """Wait for the interface to come up, which takes the kernel some time."""
     limit = time.monotonic() + PATIENCE
     while "state UP" not in call("ip", "-n", str(host), "link", "show", interface):
         if time.monotonic() > limit:
@@ -50,8 +50,8 @@ def await_wire():
 
 
 def make():
-    """Both hosts use the same name for their end of the wire. It carries packets, not bursts, so
-    that each packet can be treated separately."""
+    """Both hosts use the same name for their end of the wire. The wire carries packets, not bursts,
+    so that faults apply to each packet separately."""
     call("mount", "-t", "tmpfs", "none", "/run")
     for host in HOSTS:
         call("ip", "netns", "add", str(host))
@@ -65,7 +65,7 @@ def make():
 
 
 def why_not():
-    """The reason why hosts cannot be made, if any."""
+    """Why hosts cannot be made, or None."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         return f"not installed: {' '.join(missing)} [.ci/install-deps.sh all]"
@@ -77,7 +77,7 @@ def why_not():
 
 
 def enter(make_hosts=make):
-    """Return with the hosts made; or exit as a skipped test."""
+    """Make the hosts, or exit as a skipped test."""
     if INSIDE in os.environ:
         make_hosts()
         return
@@ -91,8 +91,8 @@ def enter(make_hosts=make):
 
 @contextlib.contextmanager
 def rules(host, *chains, family="inet"):
-    """Rules of nft, each a pair of a hook and the rule for it, for IPv4 and IPv6 unless `family`
-    says otherwise."""
+    """Rules of nft, each a pair of a hook and its rule, for both IPv4 and IPv6 unless `family` is
+    given."""
     text = "".join(f"chain {hook} {{ type filter hook {hook} priority 0; {rule}; }}\n"
                    for hook, rule in chains)
     call(*within(host, "nft", "-f", "-"), input=f"table {family} fate {{\n{text}}}\n")
@@ -104,7 +104,7 @@ def rules(host, *chains, family="inet"):
 
 @contextlib.contextmanager
 def slow_lane(host, percent):
-    """This percentage of the host's packets takes a slow lane, where others overtake it."""
+    """This percentage of the host's packets takes a slow lane, where others overtake them."""
     random = (f"5,32 0 0 4294963256,148 0 0 100,53 1 0 {percent},6 0 0 4294967295,6 0 0 0")
 
     def tc(*words):

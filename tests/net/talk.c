@@ -1,7 +1,7 @@
 /*
  * Sends bulk data and messages around the ring until the standard input of rank 0 ends. A line
- * there is answered once a whole round that began afterwards has ended, which shows its writer that
- * the job goes on. Everything that arrives is checked, and counted exactly.
+ * there is answered at the end of the first whole round that began after it, which shows its writer
+ * that the job continues. Everything that arrives is checked and counted exactly.
  */
 #include "../core/support.h"
 
