@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The tests inside the machine: many in one boot, since starting processes is slow there.
+"""The tests inside the virtual machine: many in one boot, because booting is slow.
 
 usage: inside.py BUILD [every | NAME…]
-    every: the tests that .ci/run leaves out, and the suites in all worlds, for half an hour;
+    every: the tests that .ci/run omits, and the suites in all worlds (half an hour);
     a NAME given again runs again
 """
 import contextlib
@@ -13,20 +13,20 @@ import sys
 import threading
 import time
 
-# Each row: name, variables, command (from BUILD), seconds. The ranks use different ends of the wire
-# first, since packets of an adapter to itself do not cross it.
+# Each row: name, variables, command (from BUILD), seconds. The ranks prefer different ends of the
+# wire, because packets of an adapter to itself do not cross it.
 BASE = {"AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes", "AQ_IBV_RAILS": "1",
         "AQ_IBV_RNR_RETRIES": "0", "AQ_TRANSPORTS": "ibv"}
 RAILS = {"AQ_IBV_RAILS": "2"}
 
 
-# With these the adapter reports failure after 0.13 s, and the connection is repaired.
+# With these settings the adapter reports a failure after 0.13 s, and the connection is repaired.
 HASTY = {"AQ_IBV_TIMEOUT": "14", "AQ_IBV_RETRIES": "1"}
-# With these it reports failure after hours.
+# With these it reports a failure only after hours.
 MUTE = {"AQ_IBV_TIMEOUT": "31", "AQ_IBV_SILENCE": "300ms"}
 CASES = "hundreds|local|slow|all to one|both ways|released"
-MANY = 1000  # packets, more than for connecting
-IS_USED = "/tmp/is-used"  # exists once the port that was away is in use again
+MANY = 1000  # packets, more than connecting takes
+IS_USED = "/tmp/is-used"  # exists once the port that was gone is in use again
 NOT_KEPT = {"AQ_REG_MONITOR": "none"}
 EVERYTHING = {"AQ_SEGMENT_MODE": "everything"}
 
@@ -43,20 +43,20 @@ def job(program, ranks, *words, wire="", **variables):
 
 
 def gasnet(name, ranks=2, wire="", **variables):
-    """A program for the network ibv, by its launcher."""
+    """A GASNet program for the network ibv, started by its launcher."""
     return (f"gasnet_{name}.{ranks}", variables,
             ["/bin/sh", "BUILD/src/front/gasnet/install/gasnetrun_ibv", "-n", str(ranks),
              f"BUILD/tests/gasnet/gasnet_{name}_ibv"], 120, wire)
 
 
 def aqperf():
-    """Each pattern next to the same one by verbs alone."""
+    """Each pattern, compared with the same one by verbs alone."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tools/aqperf_plain.py")
     return ("aqperf.2", {}, ["/usr/bin/env", "python3", script, "BUILD", "ibv"], 200, "")
 
 
-# Messages are written to all peers from the first one on; or to one peer, which changes all the
-# time.
+# Messages are written to the rings of all peers from the first message on; or to the ring of one
+# peer, which keeps changing.
 RINGS = {"AQ_IBV_RING_CYCLE": "1"}
 MOVED = {**RINGS, "AQ_IBV_RING_PEERS": "1", "AQ_IBV_RING_DEPTH": "4"}
 
@@ -66,7 +66,7 @@ def rings(row, variables):
             {**row[1], **variables}, *row[2:])
 
 
-# One of each kind in the table of how jobs end (tests/job/exits_table.c).
+# One row of each kind of the table of ends of jobs (tests/job/exits_table.c).
 EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/poll,handler/send,"
          "kill/send/bare,segv/get,return5/finalize,kill/spin,aq_exit7/spin/helped,"
          "aq_exit7/late_attach,fork/finalize,signaled/poll/stopped,wait/poll/term,"
@@ -74,7 +74,7 @@ EXITS = ("finalize/finalize,differ/nowhere,segv/barrier,aq_exit7/poll,threads/po
 
 
 def failover(program, *words, wire, **variables):
-    """Two ranks with two wires; one of these fails for good."""
+    """Two ranks with two wires; one wire fails permanently."""
     ports = "AQ_IBV_PORTS=rxe$AQ_RANK+rxe$((AQ_RANK + 2)) exec \"$@\""
     variables = {"AQ_IBV_SPREAD": "no", **RAILS, **variables}
     return (f"{program}.{wire}", variables,
@@ -88,7 +88,7 @@ def mistakes():
 
 
 def steps():
-    """Instructions: the stepper and the program that it steps through on one processor."""
+    """Counts instructions. The stepper and the program that it steps through share a processor."""
     return ("rdma_steps.2", {},
             ["tools/aqrun/aqrun", "-n", "2", "sh", "-c", "exec taskset -c $AQ_RANK \"$@\"", "-",
              "BUILD/tests/rdma/rdma_steps"], 120, "")
@@ -101,8 +101,8 @@ def exits(ranks, rows=EXITS, wire="", **variables):
 
 
 def suites(ranks, rails, mode, wire):
-    """All programs in one world; those of transports, which are below segments, and of messages
-    in fast."""
+    """All programs in one world; those for transports, which are below segments, and for messages
+    only in mode fast."""
     variables = {"AQ_IBV_RAILS": str(rails), "AQ_SEGMENT_MODE": mode}
     rows = [job("core_stress", ranks, "2000", wire=wire, **variables),
             exits(ranks, wire=wire, **variables),
@@ -118,8 +118,8 @@ def suites(ranks, rails, mode, wire):
 EVERY = [row for world in itertools.product((2, 4), (1, 2), ("fast", "large"), ("", "loss"))
          for row in suites(*world)]
 
-# In .ci/run: the most useful rows of each kind. The last row must be last: routes disappear with
-# the link.
+# Run by .ci/run: the most useful rows of each kind. The last row must remain last, because routes
+# disappear with the link.
 ROWS = [
     mistakes(),
     contract("2", "--ranks", "2"),
@@ -153,7 +153,7 @@ ROWS = [
     job("core_lent", 2, "once", **EVERYTHING, **NOT_KEPT),
     job("core_lent", 2, "kept", wire="broken", **EVERYTHING, **HASTY, **RAILS),
     job("core_rma", 2, AQ_SEGMENT_MODE="large", AQ_IBV_REGISTRATION="64K", AQ_REG_MAIN="1M",
-        **RAILS),  # too many: lent, if there is room
+        **RAILS),  # too many parts: lent, if there is room
     rings(contract("2", "--ranks", "2", "--case", f"{CASES}|arm|put"), RINGS),
     rings(job("core_am", 2), RINGS),
     rings(job("core_am", 4), MOVED),
@@ -176,12 +176,12 @@ ROWS = [
     failover("core_stress", "10000", wire="unplugged"),
 ]
 
-# In the soak, before the suites: the same kinds in other worlds.
+# Run in the soak, before the suites: the same kinds in other worlds.
 OTHERS = [
     contract("2.parts", "--ranks", "2", "--case", "put|get", AQ_IBV_REGISTRATION="64K", **RAILS),
     exits(2),
     job("core_posts", 2, "apart", AQ_AM_PACKED_LONG="2047"),
-    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many: larger ones
+    job("core_rma", 2, AQ_IBV_REGISTRATION="128K", **RAILS),  # too many parts: they become larger
     job("core_coll", 2, **RAILS),
     job("core_outside", 2, "kept"),
     job("core_outside", 2, "some", AQ_REG_VICTIM="256K"),
@@ -209,7 +209,7 @@ def counter(device, name):
 
 
 def way_back():
-    """State that disappears with the link, or with its address."""
+    """Restore the state that disappears with the link or with its address."""
     ip("route", "replace", "10.77.0.1", "dev", "w0b", "src", "10.77.0.2", "table", "101")
     ip("neigh", "replace", "10.77.0.1", "lladdr", "02:77:00:00:00:0a", "dev", "w0b", "nud",
        "permanent")
@@ -223,7 +223,7 @@ def replug():
 
 
 def move():
-    """The address gets another index, and the connection breaks."""
+    """Let the address get another index, and the connection break."""
     ip("addr", "del", "10.77.0.2/24", "dev", "w0b")
     ip("addr", "add", "10.77.0.2/24", "dev", "w0b")
     way_back()
@@ -234,15 +234,15 @@ def move():
 
 @contextlib.contextmanager
 def wire_that(fault):
-    """A fault of the wire: 1 % of packets are lost; or all for 0.6 s, again and again (broken;
-    mute: the same with adapters that do not report it); or from some time on all, which the
-    adapter does not report (parted), or reports as a port that is down; or the port is down and
-    comes back (replugged), or its address does (moved), and must then be used again. Yields a
-    list of what was wrong at the end."""
+    """A fault of the wire. loss: 1 % of packets are lost. broken: all are lost for 0.6 s, again and
+    again; mute: the same, but adapters do not report it. parted: from some time on all are lost,
+    which the adapter does not report; unplugged: it reports this as a port that is down. replugged:
+    the port goes down and comes back, moved: its address does; it must then be used again. Yields a
+    list of errors found at the end."""
     over, amiss = threading.Event(), []
 
     def is_used():
-        """Packets leave the end of the wire that is unplugged or moved."""
+        """Wait until packets leave from the end of the wire that was unplugged or moved."""
         before = counter("rxe1", "sent_pkts")
         while counter("rxe1", "sent_pkts") < before + MANY:
             if over.wait(0.1):
@@ -293,7 +293,7 @@ def wire_that(fault):
 
 
 def run(build, name, variables, command, seconds, wire):
-    """Whether the command exits with 0 in time; otherwise its output is shown."""
+    """Returns whether the command exits with 0 in time; otherwise prints its output."""
     begun, before = time.monotonic(), refusals()
     env = {**os.environ, **BASE, **variables, "GASNET_AQRUN": f"{build}/tools/aqrun/aqrun"}
     try:
@@ -315,8 +315,9 @@ def run(build, name, variables, command, seconds, wire):
 
 
 def refusals():
-    """How often adapters reported that they were not ready, as rxe does also when it is out of
-    memory. A message without a receive buffer would fail its test: AQ_IBV_RNR_RETRIES is 0."""
+    """How often adapters have reported that they were not ready, which rxe also does when it is out
+    of memory. A message without a receive buffer makes its test fail, because AQ_IBV_RNR_RETRIES is
+    0."""
     return sum(counter(device, "send_rnr_err") for device in os.listdir("/sys/class/infiniband"))
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Error messages for mistakes of users, inside the machine: that there is one, about the right
-thing, with the remedy. Messages that cannot be provoked there are tested by
-unit.transport.ibv.hca_advice.
+"""Error messages for mistakes of users, inside the virtual machine: each mistake is reported with
+its cause and remedy. unit.transport.ibv.hca_advice tests the messages that cannot be provoked
+there.
 
 usage: mistakes.py BUILD
 """
@@ -11,13 +11,13 @@ import re
 import subprocess
 import sys
 
-# Root may lock any amount of memory, and open all devices. The user reads the build wherever it is,
-# such as in root's home.
+# Root may lock any amount of memory, and open all devices. The other user can read the build
+# wherever it is, even in root's home.
 USER = ("setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps +dac_read_search "
         "--ambient-caps +dac_read_search")
 NOBODY = f"ulimit -l 64; exec {USER}"
 CLOSED = f"chmod 600 /dev/infiniband/*; trap 'chmod 666 /dev/infiniband/*' EXIT; {USER}"
-# The network between the ports drops packets that both ports would carry.
+# The network between the ports drops packets that both ports could carry.
 NARROW = ("tc qdisc add dev w0b ingress; trap 'tc qdisc del dev w0b ingress' EXIT; "
           "tc filter add dev w0b ingress matchall action police rate 10gbit burst 10mb mtu 3000 "
           "conform-exceed drop; timeout -s INT 20")
@@ -52,8 +52,8 @@ ROWS = [
      r"rank \d answers, but messages of \d+ bytes do not arrive: the network from rxe.:1 .* may "
      r"carry less than packets of 4096 bytes, .* set AQ_IBV_MTU=1024"),
 ]
-# The same adapter by libfabric: it has no room for 256 peers, for which queues are sized if its
-# environment says so. aqinfo says what a job would.
+# The same adapter through libfabric: it has no room for 256 peers, for which queues are sized if
+# the environment asks for it. aqinfo reports the same as a job.
 VERBS = {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "verbs"}
 UNIVERSE = (r"verbs;ofi_rxm on rxe.: .* as FI_UNIVERSE_SIZE says \(256\): set it to the number of "
             r"processes")
@@ -83,7 +83,7 @@ def told(build, name, variables, job, rank, wanted):
 
 
 def small(build):
-    """The number of processes is what ofi asks for itself."""
+    """By itself, ofi asks for room for the number of processes."""
     good = True
     for size, works in ((None, True), ("256", False)):
         variables = {**VERBS, **({"FI_UNIVERSE_SIZE": size} if size else {})}

@@ -1,9 +1,9 @@
 /*
  * The cost of a put, a get and a message over ibv, in instructions of the program and its
- * libraries, compared with the fewest verbs that do the same: one post and the poll that finds its
- * completion; a message brings four arguments to a handler. Times mean little where the adapter is
- * emulated; these counts do not depend on the machine. Rank 0 steps through its calls; between them
- * rank 1 acts on its commands. A ratio above its limit fails in optimized builds.
+ * libraries, compared with the fewest verbs that do the same: one post, and the poll that finds its
+ * completion. A message passes four arguments to a handler. Times mean little where the adapter is
+ * emulated, but these counts do not depend on the machine. Rank 0 steps through its calls; between
+ * them rank 1 obeys commands. In optimized builds a ratio above its limit is a failure.
  */
 #include "../core/stepper.h"
 #include "../core/support.h"
@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 enum { SINK = 100, WARM = 1, DATA = 1024, QUEUE = 64, INLINE = 72 };
-/* One in 8 of ours posts buffers, and one in 9 returns credits; those of verbs are all alike. */
+/* One of 8 runs of the library posts buffers, and one of 9 returns credits; the runs of verbs are
+ * all alike. */
 enum { RUNS = 9, VERBS_RUNS = 2 };
 enum command { IDLE, POLL, SEND, QUIT };
 
@@ -59,7 +60,7 @@ static void obey(void)
 static aq_event event;
 static bool over;
 
-/* A wait finds its operation complete: stepping takes longer than the adapter. */
+/* The wait finds the operation complete, because stepping takes longer than the adapter. */
 static void our_put(void *arg)
 {
     (void)arg;
@@ -115,7 +116,7 @@ static struct {
     unsigned char memory[4096];
 } verbs;
 
-/* The address that the library prefers as well: an IPv4 one. */
+/* An IPv4 address, which the library also prefers. */
 static int verbs_gid(struct ibv_context *context, union ibv_gid *gid)
 {
     static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -265,7 +266,7 @@ static void ask_poll(void)
     tell(POLL);
 }
 
-/* It must not arrive while the question is under way. */
+/* The message must not arrive before `tell` has returned: if it did, ask for another. */
 static void ask_send(void)
 {
     uint32_t before;
@@ -326,8 +327,8 @@ static uint32_t once(const struct way *way, uint32_t bare)
     return count;
 }
 
-/* Of several runs: the most frequent count, and the mean, which includes those that return
- * credits or post receive buffers. */
+/* Of several runs: the least count, and the mean, which includes runs that return credits or post
+ * receive buffers. */
 struct found {
     uint32_t least, mean;
 };
