@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The binary interface: what a program that was linked with the last release relies on is still
-there, as abidiff (Debian: abigail-tools) sees it in the debug information.
+"""The binary interface: everything that a program linked with the last release relies on still
+exists, according to abidiff (Debian: abigail-tools) and the debug information.
 
 tests/lint/aqueduct.abi describes the interface of the last release; before the first one, that of
-the last change. docs/abi.md says when it may be written anew.
+the last change. docs/abi.md describes when it may be rewritten.
 
 usage: abi.py ROOT SHARED_LIBRARY [--update]
 """
@@ -31,7 +31,7 @@ def main():
         here = f"path='{root.resolve()}/"
         baseline.write_text(baseline.read_text().replace(here, "path='"))
         return
-    # Types that are opaque to programs are declarations only in the baseline, and not compared.
+    # Types that are opaque to programs are only declared in the baseline, and are not compared.
     result = subprocess.run(["abidiff", "--no-architecture", "--no-show-locs", baseline, library],
                             capture_output=True, text=True, check=False)
     if result.returncode & ~(CHANGED | INCOMPATIBLE):
@@ -39,7 +39,7 @@ def main():
     print(result.stdout, end="")
     summary = re.search(r"Functions changes summary: (\d+) Removed, (\d+) Changed", result.stdout)
     if result.returncode & INCOMPATIBLE or (summary and summary.groups() != ("0", "0")):
-        sys.exit("abi: the interface has changed for programs that are already linked: see "
+        sys.exit("abi: the interface has changed for programs that are already linked; see "
                  "docs/abi.md, \"Changing the interface\"")
     print("abi: compatible with tests/lint/aqueduct.abi")
 

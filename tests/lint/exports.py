@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Exported symbols: both libraries export exactly the functions declared AQ_API, so that none of
-our names can clash with a program's.
+"""Exported symbols: both libraries export exactly the functions declared AQ_API, so that no
+internal name can clash with a program's.
 
 usage: exports.py ROOT SHARED_LIBRARY STATIC_LIBRARY
 """

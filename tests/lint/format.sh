@@ -1,5 +1,5 @@
 #!/bin/sh
-# Formatting: every C and C++ source is as formatted by clang-format 14 (`make format`).
+# Formatting: clang-format 14 would change no C or C++ source (`make format`).
 # usage: format.sh ROOT
 set -eu
 cd "$1"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Each header compiles alone, and when included twice: public ones in C and in every C++ that a
-program may use.
+"""Each header compiles alone, and when included twice; public ones in C and in every version of C++
+that a program may use.
 
 usage: headers.py ROOT C_COMPILER CXX_COMPILER CONDUIT_INCLUDE
 """
@@ -17,8 +17,8 @@ STRICT = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only"]
 PUBLIC = (("c", ["-std=c11"]), ("c++", ["-std=c++11"]), ("c++", ["-std=c++17"]),
           ("c++", ["-std=c++20"]))
 INTERNAL = (("c", ["-std=c11", "-D_GNU_SOURCE"]),)
-# How clients of the GASNet interface are compiled: each threading mode in old C and C++; one of
-# them in the newest C++, which may refuse more, but the same in every mode.
+# How clients of the GASNet interface are compiled: every threading mode in old C and C++, and one
+# in the newest C++, which may refuse more, but the same things in every mode.
 GASNET = "src/front/gasnet"
 CCI = "src/front/cci/include"
 GASNET_STANDARDS = (("c", "c99"), ("c++", "c++98"), ("c++", "c++20"))
@@ -40,7 +40,7 @@ def attempt(job):
 
 
 def gasnet_jobs(root, compilers, conduit):
-    """Every header of the GASNet interface; some need no threading mode, or must not have one."""
+    """Every header of the GASNet interface. Some need no threading mode, or must not have one."""
     include = pathlib.Path(root) / GASNET / "include"
     for path in sorted(include.glob("*.h")):
         modeless = path.stem in GASNET_MODELESS

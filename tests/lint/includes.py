@@ -13,9 +13,9 @@ import sys
 
 import tree
 
-# Folder of the file -> prefixes of permitted includes; the first matching row counts. "*" stands
-# for one path component, and "{t}" for the same one as in the row. A prefix that ends with "/"
-# means files directly in that folder.
+# Folder of the file -> prefixes of permitted includes; the first matching row applies. "*" stands
+# for one path component, and "{t}" for the component that it matched. A prefix that ends with "/"
+# permits files directly in that folder.
 RULES = (
     ("include/aqueduct", ("aqueduct/",)),
     ("src/base", ("base/", "aqueduct/status.h")),
@@ -59,8 +59,8 @@ ROOMS = ("state", "wait", "event", "mem", "am", "rma", "vis", "coll", "team", "c
 RULES = tuple((f"src/core/{room}",
                tuple(f"core/{lower}/" for lower in ROOMS[:ROOMS.index(room) + 1]) +
                ("core/core.h", "transport/", "base/", "aqueduct/")) for room in ROOMS) + RULES
-# The only list of transports names them all; the public numbers of atomics are those used in
-# messages; pins is the transports' interface to registrations on demand.
+# Exceptions: the only list of transports names them all; messages use the public numbers of
+# atomics; pins is the transports' interface to registrations on demand.
 EXTRA = {
     "src/transport/registry.c": re.compile(r"transport/\w+/\w+\.h"),
     "src/transport/rdma/pins.h": re.compile(r"reg/\w+\.h"),
@@ -70,14 +70,14 @@ EXTRA = {
     "src/transport/am_test.c": re.compile(r"aqueduct/type\.h"),
 }
 
-# Folders that others may call without including their headers: through core.h the rooms of the
-# core, and through pins.h the registrations on demand.
+# Folders that others may call without including their headers: the rooms of the core through
+# core.h, and the registrations on demand through pins.h.
 CALLS = {"src/lib": "core/", "src/transport/rdma": "reg/", "src/transport/ibv": "reg/",
          "src/transport/ofi": "reg/"}
 
 
-# Files of a folder that know only each other and the headers named here: in dgram, the protocol of
-# a connection, below the engine.
+# Files of a folder that may use only each other and the headers named here: in dgram, the protocol
+# of a connection, which is below the engine.
 BELOW = {
     "src/dgram": ({"ack", "hotel", "ops", "pace", "packet", "park", "queue", "search", "seen",
                    "silence", "transmit"}, {"conn", "dgram"}),
@@ -152,8 +152,8 @@ def check(root, path):
 
 
 def symbols(build):
-    """Symbols that each file of src defines and uses: {source: (names, names)}, from the objects of
-    the library (the targets aq_…)."""
+    """The symbols that each file of src defines and uses, {source: (defined, used)}, from the
+    objects of the library (the targets aq_…)."""
     found = {}
     for target in (build / "src").rglob("CMakeFiles/aq_*.dir"):
         folder = target.parent.parent.relative_to(build)
@@ -168,12 +168,12 @@ def symbols(build):
 
 
 def check_calls(found):
-    """Public functions are declared for all, but each file may use those of lower layers only."""
+    """Public functions are declared for all files, but each may use only those of lower layers."""
     where = {name: source for source, (defined, _) in found.items() for name in defined}
     for source, (_, used) in sorted(found.items()):
         caller = source.rpartition("/")[0]
         if caller.startswith("src/front/"):
-            continue  # through the public interface
+            continue  # these use the public interface
         prefixes, besides = rule_for(caller), CALLS.get(caller)
         extra = EXTRA.get(source)
         for name in sorted(used & where.keys()):
@@ -193,7 +193,7 @@ def main():
     findings = [finding for path in paths for finding in check(root, path)]
     if len(sys.argv) > 2:
         objects = symbols(pathlib.Path(sys.argv[2]).resolve())
-        # A build keeps the objects of files that were removed or have moved.
+        # A build folder keeps the objects of files that were removed or moved.
         found = {source: names for source, names in objects.items() if (root / source).exists()}
         if not found:
             sys.exit("includes: no objects of the library in the build")

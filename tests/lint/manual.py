@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Manual pages: every public function has one, which says whether it blocks and which threads
-may call it; nothing else has one, and mandoc accepts them all.
+"""Manual pages: every public function has one, which says whether it blocks and which threads may
+call it; there are no others, and mandoc accepts them all.
 
 usage: manual.py ROOT MAN_DIR
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Packaging files agree with the tree: all of them have its version, and the recipe for Spack gives
-CMake options that exist. Nothing here runs Spack: Debian does not have it.
+"""Packaging files agree with the tree: all of them have its version, and the recipe for Spack
+passes CMake options that exist. Spack itself is not run, as Debian does not have it.
 
 usage: packaging.py ROOT
 """
@@ -13,7 +13,7 @@ import types
 
 import tree
 
-# Files with the version: for each a pattern that finds it.
+# Files with the version, each with a pattern that finds it.
 VERSIONS = (
     ("meson.build", r"^project\(.* version: '([^']+)'"),
     ("CITATION.cff", r"^version: (.+)$"),

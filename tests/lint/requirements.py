@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/requirements.md has every row once, and names only files and tests that exist.
+"""docs/requirements.md has each row exactly once, and names only files and tests that exist.
 
 usage: requirements.py ROOT BUILD_DIR
 """

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Licenses: every file has one, by .reuse/dep5 or a tag of its own, whose text is in LICENSES.
+# Licenses: every file has one, from .reuse/dep5 or a tag of its own, and the text of each is in
+# LICENSES.
 # usage: reuse.sh ROOT
 set -eu
 cmp "$1/LICENSE" "$1/LICENSES/BSD-3-Clause.txt"
@@ -7,7 +8,7 @@ if ! command -v reuse >/dev/null; then
     echo 'skipped: reuse is not installed [.ci/install-deps.sh all]'
     exit 77
 fi
-# Without the output of builds, which reuse omits only if the tree is git's.
+# Copy the tree without the output of builds, which reuse ignores only in a git repository.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 tar -C "$1" -c --exclude=./build --exclude=./.git --exclude=__pycache__ . | tar -x -C "$copy"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The lint scripts find the faults that they are for: each one checks a small tree with one
-fault in it. Also tests the summary of skipped tests."""
+"""The lint scripts find the faults that they look for: each checks small trees with one fault each.
+Also tests the summary of skipped tests."""
 
 import pathlib
 import shutil
@@ -133,7 +133,7 @@ class LintTest(unittest.TestCase):
         self.assert_finds("is not in the table", "includes")
 
     def wire(self, text, *faults):
-        """Replace parts of page and code; `text`: the finding, None if there is none."""
+        """Replace parts of the page and the code, and expect the finding `text`, if any."""
         page, header = PAGE, FORMAT
         for old, new in faults:
             self.assertTrue(old in page or old in header)
@@ -160,7 +160,7 @@ class LintTest(unittest.TestCase):
         self.wire("no `struct NAME`", ("`struct talk`", "talk"))
 
     def test_wire_of_a_release(self):
-        """What changes after a release needs a new version."""
+        """A format that changes after a release needs a new version."""
         git = ["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@b"]
         self.wire(None)
         for words in ["init", "-q"], ["add", "."], ["commit", "-qm", "x"], ["tag", "v1.0.0"]:
@@ -342,7 +342,7 @@ class LintTest(unittest.TestCase):
 
 
 class PackagingTest(unittest.TestCase):
-    """The real files, each time with one fault."""
+    """The real files, with one fault at a time."""
 
     FAULTS = (
         ("CITATION.cff", "version: ", "version: 7", "CITATION.cff: has 7"),

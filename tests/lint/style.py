@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Limits of style: length of files and lines, a first line with the purpose, names of statics
-and of structs, documented calls.
+"""Style: the length of files and lines, a first line with the purpose, names of statics and of
+structs, documented calls.
 
 usage: style.py ROOT
 """
@@ -20,7 +20,7 @@ def check_text(relative, text, code):
     lines = text.split("\n")
     count = text.count("\n")
     if count > MAX_LINES:
-        yield f"{relative}: {count} lines; above {MAX_LINES} a file has more than one purpose"
+        yield f"{relative}: {count} lines; above {MAX_LINES}, a file has more than one purpose"
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_COLUMNS:
             yield f"{relative}:{number}: {len(line)} columns; the limit is {MAX_COLUMNS}"
@@ -83,7 +83,7 @@ def check_docs(root):
             if item.kind != "macro" and not item.doc:
                 yield f"include/{item.where()}: {item.name} has no doc comment"
             if item.kind == "function" and not item.name.startswith("aq_"):
-                yield f"include/{item.where()}: {item.name} is public and does not begin aq_"
+                yield f"include/{item.where()}: {item.name} is public and does not begin with aq_"
             if item.kind == "function" and item.doc and "aq_status " in item.code.split("(")[0] \
                     and not any(line.startswith("@return") for line in item.doc):
                 yield f"include/{item.where()}: {item.name} does not say what it returns (@return)"

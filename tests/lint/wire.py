@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """docs/wire.md agrees with the code: the versions of all formats, and every table of a struct, of
-numbers, and of fields. And a table differs from that of the last release (the latest tag v…) only
-if the version of its format does.
+numbers, and of fields. A table may differ from that of the last release (the latest tag v…) only if
+the version of its format does.
 
-A struct is compared by the compiler, so names, offsets and sizes are those of this machine; bytes
-without a row are those that it calls padding (-Wpadded). Formats for which the headers of a
-library are missing are left out.
+The compiler compares structs, so names, offsets and sizes are those of this machine. Only bytes
+that it reports as padding (-Wpadded) may have no row. Formats that need the headers of a missing
+library are skipped.
 
 usage: wire.py ROOT COMPILER
 """
@@ -33,7 +33,7 @@ def code(cell):
 
 
 def tables(text):
-    """All tables: the section, the paragraph before it, and cells."""
+    """All tables, each with its section, the paragraph before it, and its cells."""
     section, paragraph, found, lines = "", "", [], text.split("\n")
     for number, line in enumerate(lines, 1):
         if line.startswith("## "):
@@ -51,7 +51,7 @@ def tables(text):
 
 
 def named(table, kind):
-    """The struct or enum that a table is about, and the file; None: it is about none."""
+    """The struct or enum that a table describes, and its file; None if it describes none."""
     about = re.findall(rf"`{kind} (\w+)` \(([\w./]+)\)", table.about)
     return about[-1] if about else None
 
@@ -71,7 +71,8 @@ def struct_checks(name, rows):
             yield f"_Static_assert(sizeof(OF({field})) == {size}, {whole} \" has another size\");"
             end = f"(AT({field}) + {size})"
     if rows[-1][1] != "…":
-        # If its parts have cache lines of their own, it ends with one, too.
+        # If the parts of a struct have cache lines of their own, its size is a multiple of a cache
+        # line, too.
         yield (f"_Static_assert(sizeof(struct {name}) == (_Alignof(struct {name}) < 64 ? {end} : "
                f"UP({end}, _Alignof(struct {name}))), \"after {name}.{rows[-1][2]} is something "
                "else\");")
@@ -137,7 +138,7 @@ def check_versions(root, table):
 
 
 def check_fields(root, table):
-    """Rows of fields, as in the table of the code."""
+    """Check rows of fields against the table in the code."""
     rows, path = re.search(r"`(\w+)`, `struct \w+` \(([\w./]+)\)", table.about).groups()
     text = (root / path).read_text(encoding="utf-8")
     body = text[text.index(f" {rows}["):]
@@ -154,7 +155,7 @@ def check_ticket(root, table):
     fields = [[field, kind] for kind, field in re.findall(r"TICKET_(?:FIELD|LIST)\((\w+), (\w+)",
                                                           text) if kind != "kind"]
     if fields != table.rows:
-        yield f"{PAGE}:{table.line}: the fields in {TICKET} are others"
+        yield f"{PAGE}:{table.line}: the fields in {TICKET} differ"
 
 
 def check_tables(root, compiler, found):
@@ -179,7 +180,7 @@ def check_tables(root, compiler, found):
                 names = enumerators((root / path).read_text(encoding="utf-8"), about[0])
                 listed = [row[1] for row in table.rows]
                 if re.search("(S|_END)$", names[-1]) and names[-1] not in listed:
-                    names.pop()  # the number of the others
+                    names.pop()  # the last one is their number
                 if listed != names:
                     yield f"{PAGE}:{table.line}: enum {about[0]} has {names}"
             if "fields" in table.columns:
@@ -201,14 +202,14 @@ def layout(found):
 
 
 def check_release(root, found):
-    """Whether what has changed since the last release has a new version."""
+    """Check that formats that have changed since the last release have a new version."""
     git = ["git", "-C", str(root)]
     tag = subprocess.run([*git, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"],
                          capture_output=True, text=True, check=False).stdout.strip()
     page = subprocess.run([*git, "show", f"{tag}:{PAGE}"], capture_output=True, text=True,
                           check=False) if tag else None
     if page is None or page.returncode:
-        print("wire: not compared with a release: there is no tag of one that has this page")
+        print("wire: not compared with a release: no tag of a release contains this page")
         return
     yield from differences(tag, layout(tables(page.stdout)), layout(found))
 
