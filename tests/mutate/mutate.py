@@ -6,17 +6,17 @@ usage: mutate.py [OPTION]... BUILD_DIR [FILE]...
 
 Each comparison, && and ||, number, increment, minimum and maximum of the FILEs (all of the table
 below) becomes its neighbor: `<` becomes `<=`, 8 becomes 9. A change that no test of the file
-detects has survived: a test is missing, or the change has no effect; those without an effect are
-listed in equivalent*.txt with the reason. Nothing is written in the tree, and in BUILD_DIR only the
-build's own output: the changed object is linked before the library into copies of the test
-programs. Change nothing and build nothing there meanwhile.
+detects has survived: either a test is missing, or the change has no effect. equivalent*.txt list
+the latter with the reason. Nothing is written to the tree, and only the build's own output to
+BUILD_DIR: the changed object is linked, before the library, into copies of the test programs. Do
+not change or build anything there meanwhile.
 
   --sample N    only N changes, drawn from the seed
   --seed S      (1)
   --list        list the changes, and make none
   --check       only check that each entry of equivalent*.txt still matches the code
 
-Exit code 1: a change survived that equivalent*.txt do not list.
+Exit code 1: a change survived that is not in equivalent*.txt.
 """
 
 import argparse
@@ -55,7 +55,7 @@ FALLBACK = [f"unit.transport.layers.fallback_{part}" for part in
 CALLS = [f"unit.transport.udp.udp_{part}" for part in
          ("channel", "rendezvous", "rendezvous_caller", "rendezvous_uri", "answer")]
 
-# Code whose input may be forged by a peer -> its tests, the fastest first.
+# Code whose input a peer may forge -> its tests, the fastest first.
 TESTS = {
     "src/dgram/packet.c": ["unit.dgram.packet", *DGRAM],
     "src/dgram/seen.h": ["unit.dgram.seen", *DGRAM],
@@ -96,7 +96,7 @@ TESTS = {
 
 SWAPS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
          "++": "--", "--": "++", "+=": "-=", "-=": "+=", "aqi_min": "aqi_max", "aqi_max": "aqi_min"}
-# The longest first; tokens without a change are listed so that their parts are not matched.
+# The longest tokens first. Those that are not changed are listed so that their parts do not match.
 TOKEN = re.compile(r"<<=|>>=|->|<<|>>|<=|>=|==|!=|&&|\|\||\+\+|--|\+=|-=|<|>|\baqi_m(?:in|ax)\b"
                    r"|(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])")
 # Not code, or without an observable effect: comments, texts, preprocessor lines, assertions, and
@@ -152,7 +152,7 @@ def changes_of(name, text):
 
 
 def read_equivalent(path):
-    """The changes that make no difference: the file, lines before and after, and then why."""
+    """The changes without an effect: {(file, line before, line after): reason}."""
     entries = {}
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         name, *lines = [line for line in block.splitlines() if not line.startswith("#")] or [""]
@@ -164,13 +164,14 @@ def read_equivalent(path):
             elif before is not None:
                 keys.append((name, before, line))
         if name and not (keys and lines):
-            sys.exit(f"{path.name}: not a file, lines before and after, and a reason: {block}")
+            sys.exit(f"{path.name}: no file, lines before and after, and reason: {block}")
         entries.update((key, " ".join(lines)) for key in keys)
     return entries
 
 
 def check(root, entries):
-    """Entries that no longer match a line are useless, and could hide another change."""
+    """Report entries that no longer match a line: they are useless, and could hide another
+    change."""
     known = {change.key() for name in TESTS if (root / name).exists()
              for change in changes_of(name, (root / name).read_text(encoding="utf-8"))}
     missing = set(TESTS) - {key[0] for key in known}
@@ -198,7 +199,7 @@ class Build:
         return subprocess.check_output(["ninja", *arguments], cwd=self.folder, text=True)
 
     def link_of(self, program):
-        """The command that links it."""
+        """The command that links the program."""
         if program not in self.links:
             parts = self.ninja("-t", "commands", program).splitlines()
             for part in (piece for line in parts for piece in line.split(" && ")):
@@ -208,8 +209,8 @@ class Build:
         return self.links[program]
 
     def objects_of(self, path):
-        """The programs that contain a source; for a header, the source of the same name in its
-        folder."""
+        """The objects of a source; for a header, those of all sources in its folder that include
+        it."""
         if path.suffix == ".c":
             return [output for output, entry in self.compile.items() if entry["file"] == str(path)]
         if self.depend is None:
@@ -229,7 +230,7 @@ def confine():
 
 
 def await_end(process, until):
-    """Wait until it has ended, one of its tests has failed, or the time has expired."""
+    """Wait until the process has ended, one of its tests has failed, or the time has expired."""
     said, output = b"", process.stdout.fileno()
     ended = os.pidfd_open(process.pid)
     watched = [ended, output]
@@ -272,7 +273,7 @@ class Trial:
         return os.path.relpath(os.path.realpath(command), self.build.folder)
 
     def compile(self, output):
-        """Returns whether it compiles."""
+        """Returns whether the change compiles."""
         made = self.scratch / output.replace("/", "_")
         words = shlex.split(self.build.compile[output]["command"])
         overlay = self.scratch / "overlay"
@@ -323,7 +324,7 @@ class Trial:
             try:
                 await_end(process, begun + self.limits.get(test, 300))
             finally:
-                os.killpg(process.pid, signal.SIGKILL)  # and what it has left
+                os.killpg(process.pid, signal.SIGKILL)  # and its children
                 process.wait()
         return time.monotonic() - begun if process.returncode in (0, 77) else None
 
