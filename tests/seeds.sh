@@ -1,5 +1,5 @@
 #!/bin/bash
-# Run the programs that act at random, with many seeds and as many faults; used by `make soak`.
+# Run the randomized programs with many seeds, and as many settings of faults; used by `make soak`.
 # usage: seeds.sh BUILD_DIR FIRST COUNT
 set -euo pipefail
 build=$1 first=$2 count=$3

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The last lines of `make test`: the tests of a run that were skipped, the reasons, and the
-command that makes them run. Prints nothing if there are none.
+"""The last lines of `make test`: the tests that were skipped, the reasons, and the command that
+makes them run. Prints nothing if no test was skipped.
 
-A skipped test prints "skipped: REASON", or Python's unittest does that for it; the command that
-changes it may follow the reason in brackets: "[.ci/install-deps.sh all]".
+A skipped test prints "skipped: REASON", as does Python's unittest. The command that removes the
+reason may follow in brackets: "[.ci/install-deps.sh all]".
 
 usage: skipped.py FILE    (written by ctest --output-junit)
 """
@@ -19,7 +19,7 @@ REMEDY = re.compile(r" \[([^][]+)\]")
 
 
 def reasons(said):
-    """The reasons that a test printed, and the commands that change them."""
+    """The reasons that a test printed, and the commands that remove them."""
     found = ["".join(groups).strip() for groups in SAID.findall(said)]
     lines = [line for line in said.splitlines() if line.strip()]
     found = dict.fromkeys(found or lines[-1:] or ["no reason given"])
@@ -47,7 +47,7 @@ def report(cases):
 
 def main():
     if not os.path.exists(sys.argv[1]):
-        return  # ctest itself has printed why it wrote nothing
+        return  # ctest itself has printed why the file is missing
     cases = [(case.get("name"), case.findtext("system-out") or "")
              for case in tree.parse(sys.argv[1]).getroot().iter("testcase")
              if case.find("skipped") is not None]
