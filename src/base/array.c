@@ -1,4 +1,4 @@
-/* The growing of arrays. */
+/* Growable arrays: the reallocation. */
 #include "base/array.h"
 
 #include <stdlib.h>

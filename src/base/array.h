@@ -1,4 +1,4 @@
-/* Growing arrays, described by a pointer, the number of elements they have room for, and a size. */
+/* Growable arrays: a pointer, its capacity in elements, and the size of an element. */
 #ifndef AQI_ARRAY_H
 #define AQI_ARRAY_H
 
@@ -7,9 +7,9 @@
 bool aqi_array_grow(void *array, size_t *room, size_t count, size_t size);
 
 /*
- * Make room in `array`, the address of a pointer from malloc or NULL, for `count` elements of
- * `size` bytes; it at least doubles, so appending takes constant time on average. Returns false,
- * with nothing changed, if out of memory.
+ * Ensure that `array`, the address of a pointer from malloc or NULL, has room for `count` elements
+ * of `size` bytes. The capacity at least doubles, so appending takes amortized constant time.
+ * Returns false, with nothing changed, if out of memory.
  */
 static inline bool aqi_array_reserve(void *array, size_t *room, size_t count, size_t size)
 {

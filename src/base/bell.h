@@ -1,16 +1,16 @@
 /*
- * A bell, which others ring when there is something for a process: a word, which the owner checks
- * in each poll whatever the number of ringers, and a bit per ringer. It may lie in memory that
+ * A bell, which peers ring to announce arrivals to a process: one word, which the owner checks in
+ * each poll regardless of the number of ringers, and a bit per ringer. It may be in memory that
  * other processes map.
  *
  * Ringing sets the bit, then the word; the owner takes the word, then the bits. Both steps are
  * read-modify-writes with release and acquire order: either the owner takes the word that a ringer
- * set, and so sees its bit and what it wrote before, or the word is still set when the owner looks
- * next. A bit without the word (a ringer that died in between) is taken with the next one.
+ * set, and so sees its bit and its earlier writes, or the word is still set at the owner's next
+ * poll. A bit without the word (its ringer died in between) is taken with the next ring.
  *
  * The contents of the memory are not trusted. A process that maps a bell can ring for others, which
- * costs the owner a check, and clear their rings, so the owner must eventually check without being
- * rung. Hence each user gets a separate bell, and can harm no other.
+ * costs the owner a check, and clear their rings, so the owner must occasionally check without
+ * being rung. Hence each user gets a separate bell, so it cannot affect other users.
  */
 #ifndef AQI_BELL_H
 #define AQI_BELL_H
@@ -41,7 +41,7 @@ struct aqi_bell {
 
 /* The ringer's side. A transport is given two: its peer's bell, and that of its own process. */
 struct aqi_bell_rope {
-    struct aqi_bell_memory *memory; /* NULL: there is none */
+    struct aqi_bell_memory *memory; /* NULL: none */
     uint32_t bit;
     int socket; /* the ringer's, to wake the owner with */
     bool wakes; /* the owner can be woken from here: it is in this network namespace */
@@ -76,7 +76,7 @@ void aqi_bell_disarm(struct aqi_bell *bell);
  * false if the process has ended.
  */
 bool aqi_wake_send(int socket, const struct sockaddr_un *to, uint32_t len);
-/* Create a socket with a free abstract name, which vanishes with it; `*network` is 0 if unknown. */
+/* Create a socket with an unused abstract name, freed with it; `*network` is 0 if unknown. */
 aq_status aqi_wake_open(int *socket, struct sockaddr_un *name, uint32_t *len, uint64_t *network);
 void aqi_wake_drain(int socket);
 

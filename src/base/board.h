@@ -1,7 +1,7 @@
 /*
  * A board: text about this process that other processes can read while it runs, and that is printed
- * with its counters. It is a memfd that nothing else uses: `aqinfo --peers` finds it by its name
- * under /proc/PID/fd, which only the same user and root may read.
+ * with its counters. It is a separate memfd: `aqinfo --peers` finds it by its name under
+ * /proc/PID/fd, which only the same user and root may read.
  */
 #ifndef AQI_BOARD_H
 #define AQI_BOARD_H
@@ -13,8 +13,7 @@
 
 /* The contents of the memfd. */
 struct aqi_board {
-    _Atomic uint64_t turn; /* odd while the text is being written; a reader must check that it did
-                              not change meanwhile */
+    _Atomic uint64_t turn; /* odd while the text is written; a reader retries if it has changed */
     uint32_t len;
     uint32_t version; /* of AQI_WIRE_BOARD */
     char text[];
@@ -24,7 +23,7 @@ struct aqi_board {
 aq_status aqi_board_open(size_t room);
 /*
  * Rewrite the board: call begin, add text, call end soon. If several threads do so, the last text
- * stays. Returns NULL if the board is not open.
+ * wins. Returns NULL if the board is not open.
  */
 struct aqi_safe_text *aqi_board_begin(void);
 void aqi_board_end(void);

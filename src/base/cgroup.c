@@ -1,6 +1,6 @@
 /*
- * Control groups. A limit applies to everything below it, so the folders from that of the process
- * up to the root are all read and the smallest limit counts. Missing folders are skipped: inside a
+ * Control groups. A limit applies to everything below it, so all folders from that of the process
+ * up to the root are read, and the lowest limit applies. Missing folders are skipped: inside a
  * container, the path may be that of the host.
  */
 #include "base/cgroup.h"

@@ -7,7 +7,7 @@
 /* CLOCK_MONOTONIC in nanoseconds (about 22 ns a call). */
 uint64_t aqi_now_ns(void);
 
-/* Nanoseconds from `since` to `now`; 0 if another thread has read its clock later than this one. */
+/* Nanoseconds from `since` to `now`; 0 if `since`, read by another thread, is later. */
 static inline uint64_t aqi_elapsed_ns(uint64_t now, uint64_t since)
 {
     return now > since ? now - since : 0;

@@ -64,8 +64,8 @@ static void copy_by_streaming(unsigned char *dst, const unsigned char *src, size
 }
 
 /*
- * No software prefetch: it halves the speed of some processors. The hardware detects the four
- * streams, which keep more of the memory busy than one or two.
+ * No software prefetch: it halves the speed on some processors. The hardware prefetcher follows all
+ * four streams, which use more of the memory bandwidth than one or two.
  */
 static void copy_by_pages(unsigned char *dst, const unsigned char *src, size_t len)
 {
@@ -102,14 +102,14 @@ static void (*const methods[AQI_COPY_METHODS])(unsigned char *, const unsigned c
 };
 
 /*
- * Timings of copies of about one size. Each method makes RUN copies in a row, because it leaves the
- * caches in a state that suits it, and is judged by its fastest copy: other load on the machine
- * only makes copies slower. The winner then makes ROUND copies before all methods are tried again.
- * Copies by several threads at a time may spoil a timing, but never a copy.
+ * Timings of copies of about one size. Each method makes RUN copies in a row, since its own copies
+ * leave the caches in the state that suits it, and is judged by its fastest copy: other load on the
+ * machine only makes copies slower. The winner then makes ROUND copies before all methods are timed
+ * again. Concurrent copies by several threads may distort a timing, but never a copy.
  */
 enum { RUN = 4, TRIALS = RUN * AQI_COPY_METHODS, ROUND = 500, CLASSES = 8 };
 
-/* Bypassing the caches is never good for data that they hold. */
+/* Bypassing the caches never pays for data that fits in them. */
 #define STREAM_LEAST ((size_t)8 << 20)
 
 struct finding {

@@ -116,8 +116,8 @@ static AQI_INLINE void aqi_copy_mostly_few(void *dst, const void *src, size_t le
 }
 
 /*
- * Write the data of a put to memory that a thread may be watching. Like memcpy, but an aligned word
- * of 4 or 8 bytes arrives as a whole, and after everything that this thread has seen before.
+ * Write the data of a put to memory that a thread may be polling. Like memcpy, but an aligned word
+ * of 4 or 8 bytes is stored atomically, with release order.
  */
 static inline void aqi_copy_put(void *dst, const void *src, size_t len)
 {
@@ -134,7 +134,7 @@ static inline void aqi_copy_put(void *dst, const void *src, size_t len)
     }
 }
 
-/* Copy `count` pieces of `len` bytes, with the given distances from one to the next. */
+/* Copy `count` pieces of `len` bytes; the steps are the distances from one piece to the next. */
 void aqi_copy_pieces(unsigned char *dst, int64_t dst_step, const unsigned char *src,
                      int64_t src_step, size_t len, size_t count);
 

@@ -1,4 +1,4 @@
-/* File descriptors sent along with a message on a Unix socket. */
+/* File descriptors passed with a message on a Unix socket. */
 #ifndef AQI_DESCRIPTORS_H
 #define AQI_DESCRIPTORS_H
 
@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Attach `n` descriptors to a message; `room`, aligned like a header, holds them. */
+/* Attach `n` descriptors; `room`, aligned like struct cmsghdr, is the control buffer. */
 static inline void aqi_descriptors_add(struct msghdr *message, void *room, const int *fds,
                                        unsigned n)
 {

@@ -1,6 +1,6 @@
 /*
- * Numbered items that arrived ahead of their turn. Keeping and taking one takes constant time,
- * however many there are and in whatever order they arrive. Numbers wrap.
+ * Numbered items that arrived ahead of their turn. Keeping and taking an item takes constant time,
+ * regardless of their number and order. Numbers wrap.
  */
 #ifndef AQI_EARLY_H
 #define AQI_EARLY_H
@@ -12,7 +12,7 @@ struct aqi_early_item {
     size_t bytes; /* counted against the limit */
 };
 
-/* Limits on what an honest peer may send ahead. */
+/* Limits that a conforming peer never exceeds. */
 struct aqi_early_most {
     uint32_t ahead; /* distance from the next number; exclusive */
     size_t bytes;
@@ -25,12 +25,12 @@ struct aqi_early {
 };
 
 /*
- * Keep the item `number`, where `next` is the number whose turn it is. Returns false if it is not
- * ahead, is already kept, exceeds a limit, or memory is out; then it remains the caller's.
+ * Keep the item `number`; `next` is the number whose turn it is. Returns false if the item is not
+ * ahead, is already kept or exceeds a limit, or if out of memory; it then remains the caller's.
  */
 bool aqi_early_keep(struct aqi_early *early, uint32_t next, uint32_t number,
                     struct aqi_early_item *item, const struct aqi_early_most *most);
-/* Take out an item, which the caller frees. NULL: not there. */
+/* Remove and return an item, to be freed by the caller. NULL: it is not kept. */
 void *aqi_early_take(struct aqi_early *early, uint32_t number);
 /* Free all items and the table. */
 void aqi_early_drop(struct aqi_early *early);

@@ -36,8 +36,8 @@ static bool fail_is_logged(aq_status status)
 
 /*
  * Set the message to a text, followed by ": " and `more` unless that is NULL, and log it for
- * `folder` unless that is NULL. The text is formatted aside because the arguments may point into
- * the old message.
+ * `folder` unless that is NULL. The text is formatted in a separate buffer because the arguments
+ * may point into the old message.
  */
 static aq_status fail_record(aq_status status, const char *folder, const char *more,
                              const char *fmt, va_list args)

@@ -74,7 +74,7 @@ int aqi_inet_resolve(const char *host, const char *port, const struct addrinfo *
 {
     struct addrinfo wanted = *hints;
     bool loopback = strcasecmp(host, "localhost") == 0;
-    if (loopback) wanted.ai_flags &= ~AI_PASSIVE; /* then no host means loopback, not any address */
+    if (loopback) wanted.ai_flags &= ~AI_PASSIVE; /* no host then means loopback */
     return getaddrinfo(loopback ? NULL : host, port, &wanted, list);
 }
 
@@ -86,8 +86,8 @@ static bool inet_begins(const char *name, const char *const *prefixes)
 }
 
 /*
- * Bridges of containers and of virtual machines do not lead to other hosts. Their members may be
- * all that a container has.
+ * Bridges for containers and virtual machines do not reach other hosts. Their ports may be the only
+ * interfaces that a container has.
  */
 enum aqi_interface_rank aqi_interface_rank(const char *name, unsigned flags)
 {

@@ -1,4 +1,4 @@
-/* IP addresses, and which addresses of a host to give to others. */
+/* IP addresses, and which addresses of a host to advertise. */
 #ifndef AQI_INET_H
 #define AQI_INET_H
 
@@ -41,14 +41,14 @@ int aqi_inet_resolve(const char *host, const char *port, const struct addrinfo *
 
 /* The preference for an interface when choosing automatically. */
 enum aqi_interface_rank {
-    AQI_INTERFACE_NEVER, /* down, or does not lead to another host */
+    AQI_INTERFACE_NEVER, /* down, or does not reach other hosts */
     AQI_INTERFACE_LOOPBACK,
     AQI_INTERFACE_VIRTUAL,
     AQI_INTERFACE_REAL
 };
 enum aqi_interface_rank aqi_interface_rank(const char *name, unsigned flags);
 
-/* Whether an address is of use to other hosts: 2 for IPv4, 1 for IPv6, 0 if not. */
+/* Preference for advertising an address to other hosts: IPv4 2, IPv6 1, unusable 0. */
 unsigned aqi_sockaddr_rank(const struct sockaddr *at);
 
 #endif

@@ -1,4 +1,4 @@
-/* Memory in pieces. */
+/* Scattered memory (struct iovec). */
 #ifndef AQI_IOV_H
 #define AQI_IOV_H
 

@@ -1,4 +1,4 @@
-/* Loading libraries of others at run time. */
+/* Loading third-party libraries at run time. */
 #include "base/library.h"
 
 #include <dlfcn.h>
@@ -18,8 +18,9 @@ static int library_seek_loader(struct dl_phdr_info *info, size_t size, void *out
 }
 
 /*
- * Whether the program was linked with -static. Then a library comes with a C library of its own,
- * in which libcrypto crashes, and libraries that load others (libibverbs, libpmix) find none.
+ * Whether the program was linked with -static. A library loaded into such a program brings its own
+ * C library, in which libcrypto crashes, and libraries that load others (libibverbs, libpmix) do
+ * not find them.
  */
 static bool library_in_static_program(void)
 {
@@ -36,7 +37,7 @@ const char *aqi_library_load(const char *library, const struct aqi_symbol *symbo
     for (size_t i = 0; i < count; i++) {
         void *symbol = dlsym(handle, symbols[i].name);
         if (symbol == NULL) return symbols[i].name;
-        /* Function pointers are set by their bytes, since C cannot convert them from void *. */
+        /* Copied as bytes, since C cannot convert void * to a function pointer. */
         memcpy(symbols[i].slot, &symbol, sizeof(symbol));
     }
     return NULL;

@@ -1,4 +1,4 @@
-/* Loading libraries of others at run time, so that a program also runs where they are missing. */
+/* Loading third-party libraries at run time, so that programs also run where they are missing. */
 #ifndef AQI_BASE_LIBRARY_H
 #define AQI_BASE_LIBRARY_H
 

@@ -1,4 +1,4 @@
-/* Doubly linked lists whose nodes lie in the elements. */
+/* Intrusive doubly linked lists. */
 #ifndef AQI_LIST_H
 #define AQI_LIST_H
 

@@ -118,7 +118,7 @@ void aqi_log_printable(char *text)
 }
 
 /*
- * If stderr is a closed pipe, or a full one that does not block, the line is lost, but the program
+ * If stderr is a closed pipe, or a full non-blocking one, the line is lost, but the program
  * continues.
  */
 static void log_write(const char *line, size_t len)

@@ -14,7 +14,7 @@ static inline bool aqi_membarrier_register(void)
     return syscall(__NR_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0u, 0) == 0;
 }
 
-/* Processes that could not register use a fence instead; the fence here is its counterpart. */
+/* A process that could not register executes a fence instead; the fence here pairs with it. */
 static inline void aqi_membarrier(void)
 {
     if (syscall(__NR_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0u, 0) != 0)

@@ -1,4 +1,4 @@
-/* Finding the name that a misspelt one was probably meant to be. */
+/* Finding the known name that a misspelled one was probably meant to be. */
 #include "base/nearest.h"
 
 #include <ctype.h>

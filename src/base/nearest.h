@@ -1,6 +1,6 @@
 /*
- * Finding the name that a misspelt one was probably meant to be. Depends on nothing else, as the
- * tools link a copy of their own.
+ * Finding the known name that a misspelled one was probably meant to be. Depends on nothing else,
+ * since the tools link their own copy.
  */
 #ifndef AQI_NEAREST_H
 #define AQI_NEAREST_H

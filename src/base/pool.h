@@ -37,7 +37,7 @@ size_t aqi_pool_destroy(struct aqi_pool *pool);
 void *aqi_pool_get_slow(struct aqi_pool *pool);
 static inline void *aqi_pool_get(struct aqi_pool *pool)
 {
-    /* A shared pool must not even look at the list without the lock. */
+    /* Other threads may change a shared pool's list: do not read it without the lock. */
     if (AQI_UNLIKELY(pool->locked)) return aqi_pool_get_slow(pool);
     void *object = pool->free;
     if (AQI_UNLIKELY(object == NULL)) return aqi_pool_get_slow(pool);

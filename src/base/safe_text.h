@@ -1,7 +1,4 @@
-/*
- * Text that is built piece by piece and written without stdio or malloc, so also in signal
- * handlers.
- */
+/* Text built piece by piece and written without stdio or malloc: async-signal-safe. */
 #ifndef AQI_SAFE_TEXT_H
 #define AQI_SAFE_TEXT_H
 

@@ -104,8 +104,8 @@ static uint64_t setting_value_max(const struct aqi_setting *row)
     return row->min == 0 && row->max == 0 ? UINT64_MAX : row->max;
 }
 
-/* Rounds a maximum that is just the end of 64 bits to the largest unit. */
-static uint64_t setting_value_max_told(const struct aqi_setting *row)
+/* Rounds a maximum near the end of 64 bits down to the largest unit, so that it is readable. */
+static uint64_t setting_value_max_shown(const struct aqi_setting *row)
 {
     uint64_t max = setting_value_max(row), unit = 1;
     if (row->type == AQI_SET_BYTES) unit = byte_units[0].factor;
@@ -301,7 +301,7 @@ static void setting_value_add_range(struct value_text *to, const struct aqi_sett
     }
     setting_value_add_number(to, row, row->min);
     value_add(to, " to ");
-    setting_value_add_number(to, row, setting_value_max_told(row));
+    setting_value_add_number(to, row, setting_value_max_shown(row));
     if (row->power_of_two) value_add(to, ", a power of two");
 }
 

@@ -1,4 +1,4 @@
-/* Settings tables filled from the environment, and warnings of unknown names. */
+/* Settings tables filled from the environment, and warnings about unknown names. */
 #include "base/settings.h"
 
 #include "base/fail.h"
@@ -101,7 +101,7 @@ const char *aqi_setting_text(const struct aqi_setting *row, const char **variabl
     return text;
 }
 
-/* Without a default, the value is zero or no text. */
+/* Without a default, the value is zero or NULL. */
 static void settings_clear(const struct aqi_setting *row, void *field)
 {
     const char *no_text = NULL;
@@ -192,7 +192,7 @@ struct settings_search {
     const char *const *others;
 };
 
-/* The common prefix is rarely misspelt and would make all names seem near. */
+/* The common prefix is rarely misspelled and would make all names seem near. */
 static size_t settings_prefix(const char *name)
 {
     return strcspn(name, "_") + 1;

@@ -80,7 +80,7 @@ static aq_status shmem_fail(int err, const char *call, const char *name, size_t 
     }
 }
 
-/* Not executable, where the kernel knows the flag (6.3): some systems allow nothing else. */
+/* Not executable if the kernel has the flag (since 6.3): some systems reject other memfds. */
 static int shmem_memfd(const char *name)
 {
     unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
@@ -89,7 +89,7 @@ static int shmem_memfd(const char *name)
     return fd;
 }
 
-/* A new object contains `bytes`, or zeros if that is NULL. */
+/* Fill a new object with `bytes`, or with zeros if NULL. */
 static int shmem_fill(int fd, const void *bytes, size_t size)
 {
     if (bytes == NULL) return ftruncate(fd, (off_t)size);

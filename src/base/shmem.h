@@ -35,7 +35,7 @@ aq_status aqi_fail_no_fd(int err, const char *folder, const char *what);
 
 /* How many more descriptors this process may open, counted up to `enough`. */
 unsigned aqi_free_fds(unsigned enough);
-/* The most that it may have open; and a higher limit, to advise. */
+/* The limit on open descriptors, and a higher limit to recommend. */
 unsigned long long aqi_fd_limit(void);
 unsigned long long aqi_fd_advice(void);
 

@@ -166,7 +166,7 @@ struct aqi_counters *aqi_counters_attach(void)
     return block;
 }
 
-/* The counts of the calling thread move along; the old block stays unused. */
+/* The counts of the calling thread move to the new block; the old one stays unused. */
 static void stats_move(struct aqi_counters *old)
 {
     struct aqi_counters *block = stats_create();

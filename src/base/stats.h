@@ -90,7 +90,7 @@ struct aqi_counters {
     _Atomic uint64_t value[AQI_CTR_COUNT];
     _Atomic uint32_t doing;            /* enum aqi_doing */
     atomic_bool taken;                 /* in use by a living thread */
-    struct trace_block *_Atomic trace; /* what the thread has traced; NULL: nothing yet */
+    struct trace_block *_Atomic trace; /* the thread's trace; NULL: none yet */
     struct aqi_counters *next;
 };
 extern AQI_FAST_THREAD_LOCAL struct aqi_counters *aqi_counters_mine;
@@ -140,10 +140,10 @@ static inline void aqi_wait_leave(uint32_t outer)
 }
 
 /*
- * From now on, count where other processes can read: in an object of AQI_COUNTERS_SHARED blocks,
- * each a struct aqi_counters of AQI_COUNTERS_BYTES bytes, the first being the calling thread's.
- * Further threads use private memory. Call once, before other threads count, since their counts
- * would not be visible.
+ * From now on, count in memory that other processes can read: an object of AQI_COUNTERS_SHARED
+ * blocks, each a struct aqi_counters of AQI_COUNTERS_BYTES bytes, the first being the calling
+ * thread's. Further threads use private memory. Call once, before other threads count, since their
+ * counts would not be visible.
  */
 enum { AQI_COUNTERS_SHARED = 64 };
 #define AQI_COUNTERS_BYTES                                                                         \

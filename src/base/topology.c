@@ -14,7 +14,7 @@
 #define TOPOLOGY_CPUS_MAX 65536 /* limit of the search for a large enough mask */
 #define TOPOLOGY_SYS_CPU  "/sys/devices/system/cpu"
 
-/* From the first call, so that pinning a thread later does not reduce it. */
+/* Read at the first call, so that pinning a thread later does not reduce it. */
 static pthread_once_t topology_once = PTHREAD_ONCE_INIT;
 static unsigned topology_cpu_count; /* of the affinity mask */
 static struct aqi_cgroup_limits topology_limits;
@@ -75,7 +75,7 @@ static bool topology_read_text(const char *path, char *text, int len)
     return read;
 }
 
-/* Whether one of the mask's processors is in a list such as "0-15,32". */
+/* Whether the mask contains a processor of a list such as "0-15,32". */
 static bool topology_meets(const char *list, const cpu_set_t *mask, size_t bytes)
 {
     for (char *end; *list != '\0'; list = end + strspn(end, ",")) {

@@ -1,4 +1,4 @@
-/* The structure of the machine, as far as placement and waiting need it. */
+/* The structure of the machine, as needed for placement and waiting. */
 #ifndef AQI_TOPOLOGY_H
 #define AQI_TOPOLOGY_H
 

@@ -20,9 +20,7 @@ UNCHECKED void aqi_touch_read(const void *at, size_t len)
         (void)*(const volatile unsigned char *)page;
 }
 
-/*
- * A successful comparison writes back the same value. A failed one was overtaken by another write.
- */
+/* The exchange writes back the same value, or fails because another thread has just written. */
 UNCHECKED void aqi_touch_write(void *at, size_t len)
 {
     uintptr_t begin = (uintptr_t)at;

@@ -58,7 +58,7 @@ void aqi_trace_close(void);
 AQI_COLD void aqi_trace_record(unsigned category, const char *name, uint64_t begun, uint32_t peer,
                                uint64_t bytes);
 
-/* For the fastest paths, which take another route if this is true. */
+/* For fast paths, which branch to a slower variant if this is true. */
 static inline bool aqi_tracing(unsigned category)
 {
     return AQI_UNLIKELY((atomic_load_explicit(&aqi_trace_mask, memory_order_relaxed) & category) !=

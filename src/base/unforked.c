@@ -12,7 +12,7 @@ enum { UNFORKED_MOST = 65536 };
 
 static _Atomic(uint64_t) unforked_bits[UNFORKED_MOST / 64];
 
-/* Only what is safe after fork() in a process with threads. */
+/* Makes only async-signal-safe calls, as required after fork() in a multithreaded process. */
 static void unforked_in_child(void)
 {
     int nothing = -1;

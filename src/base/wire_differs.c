@@ -1,4 +1,4 @@
-/* The refusal of other versions in words. Needs only libc, for aqinfo. */
+/* The message about a peer that uses another version. Needs only libc, for aqinfo. */
 #include "base/wire.h"
 
 #include <stdio.h>
