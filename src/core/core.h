@@ -10,7 +10,7 @@
 
 #include <aqueduct/job.h>
 
-/* The core's view of the job, handed down by lib so that the core does not know it. */
+/* The core's interface to the job, passed in by lib, since the core must not depend on it. */
 struct aqi_core_boot {
     aq_status (*allgather)(void *arg, const void *mine, size_t len, void *all);
     /* Likewise; the table remains valid until the end of the job. */
@@ -21,7 +21,7 @@ struct aqi_core_boot {
     int (*fd)(void *arg);      /* to sleep on, or -1 */
     /* Ask which ranks of a set are alive; aqi_core_agreed delivers the answer. */
     aq_status (*agree)(void *arg, const uint64_t name[2], aq_status mine, const uint8_t *members);
-    /* A failure that no caller would see makes the job meaningless: print `why` and end it. */
+    /* For a failure that no caller would see: print `why` and end the job. */
     void (*fatal)(void *arg, const char *why);
     void *arg;
 };
@@ -29,14 +29,15 @@ struct aqi_core_boot {
 struct aqi_core_params {
     struct aqi_core_boot boot;
     aq_thread_mode thread_mode;
-    bool turns; /* AQ_THREAD_SERIALIZED: others may call while a thread sleeps on aq_wait_fd */
+    bool turns; /* AQ_THREAD_SERIALIZED: other threads may call while a thread sleeps on aq_wait_fd
+                 */
     const char *register_call, *create_call; /* names of these calls in error texts */
     uint32_t rank, size;
     uint32_t local_rank, local_size;
     uint32_t cores;            /* shared by the local ranks */
     uint32_t host;             /* which of the job's hosts this is */
     bool survive;              /* the job continues when a peer dies */
-    uint64_t start_timeout_ns; /* the time within which peers have to be reached */
+    uint64_t start_timeout_ns; /* time limit for reaching the peers */
     uint8_t key[16];
 };
 
@@ -80,28 +81,28 @@ aq_status aqi_core_quiesce(void);
 void aqi_core_close(void);
 
 /*
- * One round of waiting for the job: makes progress, and if there was nothing to do, sleeps, also on
- * boot.fd. Handles no requests until the core is open: a peer that sends one may already know that
- * all ranks are open.
+ * One round of waiting for the job: makes progress, or else sleeps, also on boot.fd. Until the core
+ * is open, no requests are handled, although a peer that has learned that all ranks are open may
+ * send some.
  */
 void aqi_core_idle(void);
 
 /*
- * For a process that ends without aqi_core_close: on return, the progress thread makes no more
- * calls, or has not stopped in time.
+ * For a process that ends without aqi_core_close: stop the progress thread. After a time limit,
+ * returns even if it has not stopped.
  */
 void aqi_core_halt_progress(void);
 
 /*
  * Whether this is the progress thread. aqi_core_news, called from that thread, makes the next
- * thread of the program that makes progress attend to the job, too.
+ * thread of the program that makes progress read the control channel, too.
  */
 bool aqi_core_on_progress_thread(void);
 void aqi_core_news(void);
 
 /*
- * A round of progress while this process, too, only waits for the others to end: operations that
- * have begun proceed, but no requests are handled. Any thread, even inside a handler.
+ * A round of progress while this process only waits for the other ranks to end: operations in
+ * flight proceed, but no requests are handled. Any thread, even inside a handler.
  */
 void aqi_core_ending(void);
 
@@ -112,8 +113,8 @@ void aqi_core_peer_down(uint32_t rank, const char *why);
 void aqi_core_agreed(const uint64_t name[2], aq_status status, const uint8_t *living);
 
 /*
- * Also ask this function whether the peer of the connection with `context` may access a part of the
- * segment that it was shown. Called during progress. NULL: only the segment matters.
+ * Set an additional check: whether the peer of the connection with `context` may access a part of
+ * the segment exposed to it. Called during progress. NULL: only the segment's bounds are checked.
  */
 typedef bool aqi_core_range_filter(void *context, uint64_t addr, size_t len);
 void aqi_core_filter_ranges(aqi_core_range_filter *filter);

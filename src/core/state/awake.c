@@ -1,18 +1,18 @@
 /*
- * How long a wait stays awake on a core of its own: until nothing has arrived for a while, or
- * others turn out to use the core, too.
+ * How long a wait stays awake on a core of its own: until nothing has arrived for a while, or other
+ * threads turn out to use the core, too.
  */
 #include "core/state/awake.h"
 
 /*
- * Looks are less than GAP_NS apart, unless others ran in between. Arrivals that are RARE_NS apart
- * are better waited for asleep.
+ * Polls are less than GAP_NS apart, unless another thread ran in between. Arrivals RARE_NS or more
+ * apart are awaited asleep.
  */
 enum { GAP_NS = 50000, RARE_NS = 500000000 };
-/* Others may take 1/AWAY_PART of the time: daemons, threads of the library, the kernel. */
+/* Other threads may use 1/AWAY_PART of the time: daemons, threads of the library, the kernel. */
 enum { AWAY_PART = 8 };
 
-static void awake_pass(struct core_awake *awake, uint64_t now)
+static void awake_account(struct core_awake *awake, uint64_t now)
 {
     uint64_t gap = now - awake->looked_at;
     awake->looked_at = now;
@@ -20,7 +20,7 @@ static void awake_pass(struct core_awake *awake, uint64_t now)
     if (gap > GAP_NS) awake->away += gap;
 }
 
-static void awake_hear(struct core_awake *awake, uint32_t activity, uint64_t most)
+static void awake_restart(struct core_awake *awake, uint32_t activity, uint64_t most)
 {
     awake->limit = awake->silent < RARE_NS ? most : 0;
     awake->silent = awake->away = 0;
@@ -28,7 +28,7 @@ static void awake_hear(struct core_awake *awake, uint32_t activity, uint64_t mos
     awake->arrived = false;
 }
 
-static bool awake_heard(const struct core_awake *awake, uint32_t activity)
+static bool awake_has_arrival(const struct core_awake *awake, uint32_t activity)
 {
     return activity != awake->activity || awake->arrived;
 }
@@ -37,18 +37,18 @@ void core_awake_begin(struct core_awake *awake, uint32_t activity, bool goes_on,
                       uint64_t now)
 {
     awake->looked_at = now;
-    if (!goes_on || awake_heard(awake, activity)) awake_hear(awake, activity, most);
+    if (!goes_on || awake_has_arrival(awake, activity)) awake_restart(awake, activity, most);
 }
 
 void core_awake_look(struct core_awake *awake, uint32_t activity, uint64_t most, uint64_t now)
 {
-    awake_pass(awake, now);
-    if (awake_heard(awake, activity)) awake_hear(awake, activity, most);
+    awake_account(awake, now);
+    if (awake_has_arrival(awake, activity)) awake_restart(awake, activity, most);
 }
 
 void core_awake_slept(struct core_awake *awake, bool arrived, uint64_t now)
 {
-    awake_pass(awake, now);
+    awake_account(awake, now);
     awake->arrived = awake->arrived || arrived;
 }
 

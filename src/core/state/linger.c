@@ -1,12 +1,12 @@
 /*
- * The progress thread when it finds nothing to do: on a core of its own, it looks a few more times,
- * since a wake-up takes longer than most answers; otherwise it sleeps, armed, since yielding to a
- * thread that computes takes milliseconds.
+ * The idle progress thread: on a core of its own, it polls a few more times, since a wakeup takes
+ * longer than most replies; otherwise it sleeps armed, since a yield to a computing thread takes
+ * milliseconds.
  */
 #include "core/state/linger.h"
 
 enum { LOOKS = 20, AWAY_NS = 1000000, KEPT_AWAY = 1000 };
-/* A program that polls more often than this serves its peers by itself. */
+/* A program that polls more often than this needs no progress thread. */
 enum { OFTEN_NS = 50000 };
 
 bool core_linger_looks(struct core_linger *linger)

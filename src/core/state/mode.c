@@ -6,9 +6,9 @@
 #include <limits.h>
 #include <string.h>
 
-/* Polls for about 100 us before it yields the core, if every rank has one. */
+/* Empty polls of a wait before its first yield. SPIN_ROUNDS take about 100 us. */
 enum { SPIN_ROUNDS = 4000, BLOCK_ROUNDS = 50 };
-/* After this many empty polls in a row, polls of the program no longer pause. */
+/* After this many consecutive empty polls, polls of the program no longer pause. */
 enum { POLLS_PAUSED = 32 };
 
 void core_mode_crowd(unsigned threads)
@@ -21,8 +21,8 @@ void core_mode_crowd(unsigned threads)
     bool crowded = (uint64_t)core.params.local_size * threads > core.params.cores;
     aq_wait_mode mode = core.wait_wanted;
     /*
-     * Programs request spinning without checking; on a shared core, a thread that spins takes the
-     * core from the one that it waits for.
+     * Programs request spinning without checking the number of cores; on a shared core, a thread
+     * that spins takes the core from the one that it waits for.
      */
     if (crowded && core.wait_hinted && mode == AQ_WAIT_SPIN) mode = AQ_WAIT_SHARE;
     core.waiters = threads;
@@ -72,7 +72,7 @@ aq_status aq_wait_mode_set(aq_wait_mode mode)
     return AQ_OK;
 }
 
-/* A pause is 10 ns on some processors and 45 on others; polls are best some 25 ns apart. */
+/* A pause takes 10 ns on some processors and 45 ns on others; polls are best about 25 ns apart. */
 void core_mode_calibrate(void)
 {
     enum { SAMPLE = 32, APART_NS = 25, MOST = 4 };

@@ -21,13 +21,13 @@ static const struct aqi_setting_word barrier_words[] = {
     {"messages", "messages"}, {"writes", "writes"},
     {"*", "messages"},        {NULL, NULL}};
 
-/* No part of the memory. */
+/* 0 under the alias is invalid, like the empty text. */
 static const struct aqi_setting_word segment_words[] = {{"0", ""}, {NULL, NULL}};
 
-/* 0 under an alias asks for the minimum, to which 1 is raised; without one, it means "no limit". */
+/* 0 under the alias requests the minimum, to which 1 is raised; otherwise it means "no limit". */
 static const struct aqi_setting_word bytes_words[] = {{"0", "1"}, {NULL, NULL}};
 
-/* Names in the first documents (2003) of the settings that later ones call credits. */
+/* Names that GASNet's first documents (2003) use for the settings later called credits. */
 static const char *const depth_aliases[] = {"GASNET_AM_OUST_PP", NULL};
 static const char *const total_aliases[] = {"GASNET_AM_OUST_LIMIT", NULL};
 

@@ -26,7 +26,7 @@ struct core_route {
     uint64_t seg_addr;    /* the address of the segment in the peer */
     size_t seg_size;
     struct aqi_rmem *rmem; /* NULL: the segment is not registered with `tp` */
-    uint32_t rank;         /* job rank; of a connection: a number from the size of the job on */
+    uint32_t rank;         /* job rank; for a connection, a number not below the job's size */
     atomic_bool lost;
     uint8_t to;          /* the endpoint there: aqi_am_to() of its index */
     bool self;           /* leads to this process: core_run_own */
@@ -45,15 +45,15 @@ struct aq_team {
     struct core_route *routes; /* to the endpoints that the team names */
     aq_ep *ep;                 /* our endpoint; NULL: the first */
     uint8_t from;              /* aqi_am_from() of its index */
-    bool pair;                 /* names job ranks only: no collectives, no barrier */
+    bool pair;                 /* for addressing only: no collectives, no barrier */
     uint8_t barrier_code;      /* COLL_CODE_ of the call that the barrier is part of; 0: none */
     bool dead;                 /* destroyed; kept for a while, for threads that still use it */
     struct core_barrier *barrier;
     struct core_coll *coll;
     struct coll_shape *shape; /* of a team that spans neighborhoods; else NULL */
-    aq_team *local;           /* its members in our neighborhood, if there are others */
-    aq_team *whole;           /* of such a part: the team that it is part of */
-    uint32_t id[2];    /* its name in messages: a job rank, and a number given by that process */
+    aq_team *local;           /* the members in our neighborhood, if there are others */
+    aq_team *whole;           /* of such a team: the team that it is part of */
+    uint32_t id[2];    /* its name in messages: a job rank, and a number assigned by that process */
     uint32_t agreed;   /* number of agreements of its members so far */
     uint64_t block[2]; /* its scratch memory: offset and size in that of its rank 0 */
     /* Lists of teams.c: the hash bucket, all teams, teams with operations. */
@@ -111,9 +111,9 @@ struct core_thread {
     struct core_message *handling;
     struct core_asked *asked; /* the request whose handler runs, if its sender waits for it */
     unsigned idle_polls;      /* consecutive empty polls: see core_poll */
-    unsigned skipped;         /* polls that checked only the watched words */
+    unsigned skipped;         /* consecutive polls that checked only the watched words */
     uint64_t until_ns;        /* deadline of a timed wait; 0: none */
-    uint32_t seen;            /* core_activity() when aq_poll_for last looked */
+    uint32_t seen;            /* core_activity() at the last poll of aq_poll_for */
     struct core_awake awake;
     unsigned unpolled; /* blocking calls that needed no progress; every 256th makes some */
     /* Of a request and a reply being prepared: committing one may run a handler that prepares
@@ -139,7 +139,7 @@ struct core {
     struct core_set nothing; /* an idle set, to be copied */
     struct aqi_core_params params;
     struct aqi_core_boot boot;
-    struct aqi_tp_params tp_params; /* what the transports of the job are opened with */
+    struct aqi_tp_params tp_params; /* parameters of the job's transports */
     struct core_route *routes;      /* by endpoint index, then job rank; see core_ep_reach */
     const unsigned char *cards;     /* by job rank: place and addresses, see core_card_size */
     size_t card_bytes;              /* of one of them */
@@ -170,7 +170,7 @@ struct core {
     _Atomic unsigned spins;       /* the current number, lower while others use our cores */
     _Atomic unsigned calm_polls; /* after this many empty polls, polls just return; see core_poll */
     _Atomic aq_wait_mode wait_mode;
-    _Atomic uint64_t awake_ns; /* awake time without arrivals, on a core of its own; else 0 */
+    _Atomic uint64_t awake_ns; /* awake time after the last arrival, on a core of its own; else 0 */
     aq_wait_mode wait_wanted;
     bool wait_hinted;     /* wait_wanted was set by the program, not the user */
     unsigned waiters;     /* threads of this process that make calls */
@@ -219,7 +219,7 @@ static inline void core_set_init(struct core_set *set)
 }
 
 /* errors.c: the errors that many calls share. */
-/* Whether this thread may make a call that communicates. Inside a handler it may not. */
+/* Whether this thread may make a call that communicates; not inside a handler. */
 static inline bool core_may_call(const struct core_thread *me)
 {
     return AQI_LIKELY(atomic_load_explicit(&core.open, memory_order_relaxed) && me != NULL &&
@@ -236,7 +236,7 @@ aq_status core_team_usable(const char *call, const aq_team *team);
 
 /* The error of a call that needs a lost peer: AQ_EPEER. */
 AQI_COLD aq_status core_lost(const struct core_route *route, const char *call);
-/* The error of an operation that failed after it had begun: that of a lost peer, or any other. */
+/* The error of an operation that failed after it was started: of a lost peer, or any other. */
 AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, const char *call);
 
 static inline struct core_route *core_team_route(const aq_team *team, aq_rank rank)
@@ -256,7 +256,7 @@ static inline struct core_route *core_route_to(const aq_team *team, aq_rank rank
     return core_team_route(team, rank);
 }
 
-/* Returns AQ_ENOTSUP for a call that needs an answer, if the route leads to a group. */
+/* Returns AQ_ENOTSUP for a call that needs a reply, if the route leads to a group. */
 AQI_COLD aq_status core_no_answer(const char *call);
 static inline aq_status core_may_answer(const struct core_route *route, const char *call)
 {
@@ -322,13 +322,13 @@ void core_team_leave(aq_team *team);
 aq_team *core_team_find(uint32_t root, uint32_t count);
 /* While this is held, no other thread is in core_team_each or core_team_each_active. */
 extern struct aqi_spin core_teams_lock;
-/* Call `fn` for each team until it returns false. False then, and if another thread is here. */
+/* Call `fn` for each team until it returns false. Returns false then, and if the lock is taken. */
 bool core_team_each(bool (*fn)(aq_team *team));
-/* Note that the team has operations. Their lock is held, unless the team is not in use yet. */
+/* Mark the team as having operations, with their lock held unless the team is not in use yet. */
 void core_team_activate(aq_team *team);
 /*
- * Call `fn` for each team noted. It returns whether the team still has operations; if not, it has
- * cleared `active` under their lock. Does nothing if another thread is in here.
+ * Call `fn` for each marked team. `fn` returns whether the team still has operations; if not, it
+ * has cleared `active` under their lock. Does nothing if another thread holds core_teams_lock.
  */
 void core_team_each_active(bool (*fn)(aq_team *team));
 aq_team *core_team_any(void); /* any remaining team; NULL: none */

@@ -13,8 +13,8 @@ static struct {
     aq_team *active; /* teams that had operations when last visited */
 } teams;
 /*
- * Teams that have got operations since. Added without core_teams_lock: the thread that adds one
- * holds the lock of the operations, which is taken after core_teams_lock.
+ * Teams activated since then. Added without core_teams_lock, since the thread that adds one holds
+ * the lock of the operations, which follows core_teams_lock in the lock order.
  */
 static _Atomic(aq_team *) teams_woken;
 
@@ -52,7 +52,7 @@ void core_team_enter(aq_team *team)
     core_unlock(&core_teams_lock);
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static void teams_take_woken(void)
 {
     if (atomic_load_explicit(&teams_woken, memory_order_relaxed) == NULL) return;

@@ -1,4 +1,4 @@
-/* Settings that are more than a number: which texts are valid, and what they mean. */
+/* Settings that are more than a number: their syntax and meaning. */
 #include "core/state/state.h"
 
 #include <stdio.h>

@@ -10,18 +10,18 @@
 struct core core;
 AQI_FAST_THREAD_LOCAL struct core_thread *core_thread_mine;
 _Thread_local bool core_thread_is_progress;
-/* Their state while the core is closed: they may make calls again once it is open. */
+/* Threads' states while the core is closed: the threads may make calls again once it is open. */
 static struct core_thread *thread_kept;
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-/* Called with core.lock held when a thread has come or gone. */
+/* Called with core.lock held after a thread has attached or ended. */
 static void thread_count_threads(void)
 {
     unsigned threads = 0;
     for (const struct core_thread *t = core.threads; t != NULL; t = t->next)
         threads += t->taken;
-    if (core.progress_thread && threads > 1) threads--; /* it stands back while others poll */
+    if (core.progress_thread && threads > 1) threads--; /* it backs off while others poll */
     core_mode_crowd(threads > 1 ? threads : 1);
 }
 
