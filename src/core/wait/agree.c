@@ -1,13 +1,13 @@
-/* Agreement of the ranks that live, after deaths, on what to do next. */
+/* Agreement among the surviving ranks, after deaths, on what to do next. */
 #include "core/wait/wait.h"
 
 #include <string.h>
 
-/* Waits on the stack of the thread that asked. */
+/* Lies on the stack of the waiting thread. */
 struct agreement {
     struct agreement *next;
     uint64_t name[2];
-    uint8_t *living; /* a set, for the answer */
+    uint8_t *living; /* a set; receives the answer */
     aq_status status;
     _Atomic uint32_t open; /* 0: answered */
 };

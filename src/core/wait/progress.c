@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-/* Sleeping costs 30 to 40 us at the wake on virtual machines: only after long idleness. */
+/* Waits yield for this long before they sleep: a wakeup takes 30 to 40 us on virtual machines. */
 static const uint64_t yield_ns = 1000000;
 
 /*
- * News on the control channel may be what the caller waits for: it counts as other arrivals do, or
- * this thread would go to sleep with nothing left to wake it.
+ * A message on the control channel may be what the caller waits for. It counts as an arrival;
+ * otherwise this thread would go to sleep with nothing left to wake it.
  */
 static inline unsigned progress_attend(void)
 {
@@ -50,8 +50,7 @@ static inline unsigned progress_poll_sources(enum aqi_progress_mode mode, uint64
 {
     unsigned n = 0;
     uint32_t left = atomic_load_explicit(&core_sources_busy, memory_order_relaxed);
-    for (unsigned i = sources.count;
-         left != 0 && i-- > 0;) { /* connections, the usual ones, come last */
+    for (unsigned i = sources.count; left != 0 && i-- > 0;) { /* last first: connections */
         const struct core_source *s = sources.list[i];
         uint32_t busy = atomic_load_explicit(s->busy, memory_order_relaxed);
         if (busy == 0) continue;
@@ -111,8 +110,10 @@ unsigned core_progress_round(void)
     return n + progress_poll_all(AQI_PROGRESS_ALL);
 }
 
-/* Whatever no word tells of needs a whole round; so does every so often what the words tell, which
- * is believed otherwise. */
+/*
+ * Whether the watched words suffice. Pending work without such a word needs a full round, and one
+ * poll in AQI_POLLS_PER_ROUND makes one anyway.
+ */
 static inline bool progress_by_words(struct core_thread *me)
 {
     return AQI_LIKELY((++me->skipped & (AQI_POLLS_PER_ROUND - 1)) != 0 &&
@@ -144,7 +145,7 @@ static AQI_NOINLINE unsigned progress_of_sources(void)
     return n;
 }
 
-/* For calls whose empty case has to be short: no instruction but to look. */
+/* Fast path of empty polls: makes no calls. */
 static inline unsigned progress_once(struct core_thread *me)
 {
     unsigned n = 0;
@@ -178,9 +179,10 @@ void core_yield(void)
 }
 
 /*
- * Others may want our core although our host has more of them than ranks: another job, or other
- * hosts of ours that are containers of the same machine. The first yield of a wait shows it. Then
- * we spin for less, and for more again once no other thread wants it.
+ * Other threads may compete for this core even if the host has enough cores for its ranks: those of
+ * another job, or of other hosts of this job that are containers on the same machine. The first
+ * yield of a wait measures it; the spin limit is halved if the core was taken away, and doubled
+ * otherwise.
  */
 static void progress_judge_spin(uint64_t away_ns)
 {
@@ -190,7 +192,7 @@ static void progress_judge_spin(uint64_t away_ns)
     core.spins = (unsigned)(away_ns > ALONE_NS ? aqi_max(spins / 2, 1) : aqi_min(spins * 2, most));
 }
 
-/* The polls of this wait find what comes, for so long at least: it looks again much sooner. */
+/* This wait polls again well before then, so arrivals need not wake another thread. */
 static void progress_stay_awake(uint64_t now)
 {
     enum { AGAIN_NS = 2000000 };
@@ -202,7 +204,7 @@ static uint64_t progress_awake_ns(void)
     return atomic_load_explicit(&core.awake_ns, memory_order_relaxed);
 }
 
-/* On a core of its own, where something may come. */
+/* Whether a wait stays awake: it has a core of its own, and an arrival is likely. */
 static bool progress_is_patient(struct core_thread *me, bool first, uint64_t now)
 {
     uint64_t most = progress_awake_ns();
@@ -237,15 +239,15 @@ static void progress_sleep(struct core_thread *me, struct core_wait *wait, int s
     wait->yield_since = now;
 }
 
-/* Where a wait keeps the core. */
+/* Poll again without yielding. */
 static void progress_spin(uint32_t round)
 {
-    enum { TOLD_APART = 1024 };
-    if (AQI_UNLIKELY(round % TOLD_APART == TOLD_APART - 1)) progress_stay_awake(aqi_now_ns());
+    enum { AWAKE_EVERY = 1024 };
+    if (AQI_UNLIKELY(round % AWAKE_EVERY == AWAKE_EVERY - 1)) progress_stay_awake(aqi_now_ns());
     core_pause();
 }
 
-/* On a core of its own it gives that away now and then. */
+/* Whether to skip the yield: on its own core, a wait yields once in LOOKS_PER_YIELD polls. */
 static bool progress_keeps_core(const struct core_thread *me, const struct core_wait *wait)
 {
     enum { LOOKS_PER_YIELD = 4 };
@@ -273,7 +275,7 @@ void core_wait_round(struct core_wait *wait, int sleep_ms)
     } else {
         progress_sleep(me, wait, sleep_ms);
     }
-    if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a whole one */
+    if (me != NULL) me->skipped = AQI_POLLS_PER_ROUND - 1; /* the next round is a full one */
 }
 
 void core_wait_limit(struct core_thread *me, uint64_t timeout_ns)
@@ -304,7 +306,7 @@ static inline bool progress_comp_is_over(const struct aqi_comp *comp)
             atomic_load_explicit(&comp->remote, memory_order_acquire)) == 0;
 }
 
-/* Mostly one look suffices, without saying that this thread waits. */
+/* Usually one poll suffices; skip the bookkeeping of a wait. */
 void core_wait_comp(struct aqi_comp *comp)
 {
     if (progress_comp_is_over(comp)) return;
@@ -335,7 +337,7 @@ void core_hook_relax_pair(void *arg, unsigned round)
     progress_reply_round(round);
 }
 
-/* A thousand ranks that look for nothing every now and then are in each other's way. */
+/* With a thousand ranks per host, even occasional wakeups for nothing add up. */
 enum { OPENING_SLEEP_MS = 2000 };
 
 void aqi_core_idle(void)
@@ -369,9 +371,10 @@ AQI_COLD aq_status core_wait_for_room(struct core_wait *wait, const struct core_
 }
 
 /*
- * A program that spins here keeps the core from those that it waits for, and one that looks in now
- * and then must not lose it each time. Where it has one for itself, and something came a moment
- * ago, more will: it then spins for that, with the pauses of a wait.
+ * Empty polls of the program. On a shared core, a loop of them must not take the core from the
+ * threads that it waits for, but occasional ones must not lose it each time, so one in
+ * POLLS_PER_YIELD yields. On a core of its own, more is likely to follow a recent arrival, so the
+ * first ones pause as in a wait.
  */
 enum { POLLS_PER_YIELD = 64 };
 
@@ -409,7 +412,7 @@ aq_status aq_poll(void)
     return n != 0 ? AQ_OK : AQ_AGAIN;
 }
 
-/* Something has happened, whichever thread has seen to it. */
+/* Whether there was activity, in this or another thread. */
 static bool progress_poll_news(struct core_thread *me)
 {
     bool news = core_poll(me) != 0;

@@ -1,6 +1,6 @@
 /*
- * Wait sets: one epoll set of all descriptors that may have something to say, a timer for what none
- * of them announces, and one to kick the sleeper. And the one for programs that sleep in poll()
+ * Wait sets: an epoll set of all descriptors to sleep on, a timer for what no descriptor announces,
+ * and an eventfd to wake the sleeper. Also the wait set of programs that sleep in poll()
  * themselves.
  */
 #include "core/wait/wait.h"
@@ -18,7 +18,7 @@
 
 static struct {
     struct aqi_spin lock;
-    struct core_wait_set fds; /* a thread that sleeps on it looks again when kicked */
+    struct core_wait_set fds; /* a thread that sleeps on it polls again when kicked */
 } set = {.fds = CORE_WAIT_SET_NONE};
 
 atomic_bool core_set_prepared;
@@ -68,8 +68,8 @@ void core_set_close(void)
 void core_set_disarmed(void)
 {
     /*
-     * Either aq_wait_prepare sees the activity, or the thread that reports it sees the coming
-     * sleep.
+     * Either aq_wait_prepare sees the activity, or the thread that reports it sees
+     * core_set_prepared.
      */
     if (core.wakes && atomic_load(&core_set_prepared) && atomic_exchange(&core_set_prepared, false))
         aqi_kick(set.fds.kick);
@@ -100,7 +100,7 @@ aq_status aq_wait_fd(int *fd)
     return st;
 }
 
-/* Also when there is no alert: that the launcher died makes none, only a hang-up. */
+/* Also without an alert: the death of the launcher causes only a hangup. */
 static void set_attend_to_job(void)
 {
     struct pollfd control = {.fd = core.boot.fd(core.boot.arg), .events = POLLIN};
@@ -108,8 +108,10 @@ static void set_attend_to_job(void)
         core.boot.attend(core.boot.arg);
 }
 
-/* Something is there. If it is still there the next time, and nothing has been done meanwhile,
- * another thread is at it, and may need this processor. */
+/*
+ * There was an arrival or activity. If there has been none since the last refusal, another thread
+ * is handling it and may need this processor.
+ */
 static aq_status set_refuse(uint32_t activity)
 {
     static _Thread_local uint32_t refused;
@@ -130,14 +132,17 @@ aq_status aq_wait_prepare(void)
     /* First, so that a thread that disarms any of the following kicks us. */
     atomic_store(&core_set_prepared, true);
     set_attend_to_job();
-    /* The program may not have seen what another thread has taken since this one last asked. */
+    /*
+     * Another thread may have handled arrivals since this thread's last call, which the program may
+     * not have seen.
+     */
     static _Thread_local uint32_t seen;
     uint32_t activity = core.multi ? core_activity() : 0;
     bool go = activity == seen;
     seen = activity;
     for (unsigned t = 0; t < core.tp_count && go; t++) {
         struct aqi_tp *tp = core.tps[t];
-        (void)tp->ops.arm(tp, false); /* takes what woke us the last time */
+        (void)tp->ops.arm(tp, false); /* consumes the last wakeup */
         go = core_sleep_arm(t, tp->ops.wait_fd(tp), &plan);
     }
     if (!go || !core_sources_before_sleep(&plan)) return set_refuse(activity);

@@ -1,11 +1,11 @@
 /*
- * Sleeping until something arrives. One thread sleeps alone on the descriptors of the transports.
+ * Sleeping until something arrives. A single thread sleeps on the descriptors of the transports.
  *
- * Of several threads one at a time is the *poller*: it arms the transports and sleeps on their
- * descriptors. The others are *waiters*: they sleep on a futex, the counter of activity, which each
- * round of progress moves that brought something, whichever thread made it. A thread reads the
- * counter before it looks at what it waits for and sleeps only if it has not moved since, so no
- * wake-up is lost. The progress thread is the poller only while no thread of the program sleeps.
+ * Of several threads, one at a time is the *poller*: it arms the transports and sleeps on their
+ * descriptors. The others are *waiters*: they sleep on a futex, the activity counter, which every
+ * round of progress that handled something increments, in any thread. A thread reads the counter
+ * before it checks its condition and sleeps only if the counter has not changed since, so no wakeup
+ * is lost. The progress thread is the poller only while no thread of the program sleeps.
  */
 #include "core/wait/wait.h"
 
@@ -23,8 +23,8 @@
 #include <unistd.h>
 
 /*
- * A condition that causes no activity here (one of the program's own) is looked at again after a
- * sixteenth of the time waited, within these bounds.
+ * A condition that causes no activity, such as one of the program's own, is checked again after
+ * 1/PATIENCE of the time waited, within these bounds.
  */
 enum { LEAST_MS = 1, MOST_MS = 10, PATIENCE = 16 };
 
@@ -38,8 +38,10 @@ static struct {
 } waiters = {.activity = 1, .wake = -1};
 _Atomic uint32_t core_news;
 
-/* How long to sleep: less where this thread waits for a limited time, or a transport has a deadline
- * (then true: the end of the sleep is an arrival). */
+/*
+ * Set the length of a sleep: at most until the end of a timed wait or the deadline of a transport.
+ * Returns true if the latter ends it, which counts as an arrival.
+ */
 static bool sleep_limit(int sleep_ms, uint64_t deadline, struct timespec *limit)
 {
     uint64_t ns = (uint64_t)sleep_ms * 1000000, until = AQI_NO_DEADLINE;
@@ -68,7 +70,7 @@ static void sleep_on_activity(uint32_t seen, int sleep_ms)
 
 AQI_COLD void core_wake_waiters(void)
 {
-    /* Either the sleeper sees the counter move, or we see that it sleeps: all four are seq_cst. */
+    /* Either the sleeper sees the new count, or we see the sleeper: all four are seq_cst. */
     atomic_fetch_add(&waiters.activity, 2);
     core_set_disarmed(); /* a thread that sleeps in poll() */
     if (atomic_load(&waiters.sleepers) == 0) return;
@@ -82,10 +84,10 @@ uint32_t core_activity(void)
 }
 
 /*
- * The program has closed one of our descriptors if it stays closed; another thread of ours may have
- * done so for a moment. We wait without it then, but not in a loop that never sleeps.
+ * If a descriptor stays closed, the program has closed it; another thread of the library may close
+ * one for a moment. Wait without it, but not in a busy loop.
  */
-static void sleep_mind_closed(const struct pollfd *fds, nfds_t n)
+static void sleep_check_closed(const struct pollfd *fds, nfds_t n)
 {
     enum { MANY = 16 };
     static unsigned closed; /* in a row; of the poller */
@@ -102,14 +104,16 @@ static void sleep_mind_closed(const struct pollfd *fds, nfds_t n)
     (void)poll(NULL, 0, 1);
 }
 
-/* Not beyond what a transport has to do by then, which may be microseconds away, and counts as an
- * event. */
+/*
+ * Sleep no longer than until the next deadline of a transport, which may be microseconds away and
+ * counts as an event.
+ */
 static int sleep_poll_until(struct pollfd *fds, nfds_t n, int sleep_ms)
 {
     struct timespec limit;
     bool early = sleep_limit(sleep_ms, core_deadline(), &limit);
     int ready = ppoll(fds, n, &limit, NULL);
-    if (ready > 0) sleep_mind_closed(fds, n);
+    if (ready > 0) sleep_check_closed(fds, n);
     return early && ready == 0 ? 1 : ready;
 }
 
@@ -132,7 +136,7 @@ static void sleep_add(struct sleep_set *set, int fd)
     if (fd >= 0) set->fds[set->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
 }
 
-/* False: something is there already. */
+/* Returns false if something has arrived. */
 static bool sleep_arm_all(struct sleep_set *set, struct core_sleep_plan *plan)
 {
     while (set->armed < core.tp_count) {
@@ -153,7 +157,7 @@ static void sleep_disarm_all(struct sleep_set *set)
     }
 }
 
-/* Of the transports, whose descriptors are the first. */
+/* Whether a descriptor of a transport, which are the first, is ready. */
 static bool sleep_found_arrival(const struct sleep_set *set)
 {
     bool found = false;
@@ -163,8 +167,9 @@ static bool sleep_found_arrival(const struct sleep_set *set)
 }
 
 /*
- * Arm everything, sleep, and disarm. Not if there was activity since `seen` (0: not counted).
- * `extra` is another descriptor to wake on, or -1. True: something has come for a transport.
+ * Arm everything, sleep, and disarm; do not sleep if there was activity since `seen` (0: not
+ * checked). `extra` is another descriptor to wake on, or -1. Returns true if something has arrived
+ * for a transport.
  */
 static bool sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
 {
@@ -183,7 +188,7 @@ static bool sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
         if (sleep_poll_until(set.fds, set.count, plan.ms) == 0) aqi_count(AQI_CTR_OVERSLEPT, 1);
         core_wait_end(AQI_TRACE_WAIT, "sleep", waiting, 0);
         arrived = sleep_found_arrival(&set);
-        /* Also when there is no alert: that the launcher died makes no alert, only a hang-up. */
+        /* Also without an alert: the death of the launcher causes only a hangup. */
         if (control >= 0 && set.fds[set.count - 1].revents != 0) {
             core.boot.attend(core.boot.arg);
             core_progressed();
@@ -194,7 +199,7 @@ static bool sleep_on_descriptors(int sleep_ms, int extra, uint32_t seen)
     return arrived;
 }
 
-/* Wake one sleeping thread to be the poller for the others, if there is none. */
+/* If threads sleep without a poller, wake one to become it. */
 static void sleep_call_next_poller(void)
 {
     if (atomic_load(&waiters.sleepers) == 0 || atomic_load(&waiters.poller) != POLLER_NONE) return;
@@ -213,13 +218,13 @@ void core_sleep_opening(int sleep_ms)
     sleep_disarm_all(&set);
 }
 
-/* Be the poller, if there is none. */
+/* Become the poller, unless there is one. */
 static bool sleep_as_poller(uint32_t who, int sleep_ms, int extra, uint32_t seen, bool *arrived)
 {
     uint32_t nobody = POLLER_NONE;
     if (!atomic_compare_exchange_strong(&waiters.poller, &nobody, who)) return false;
     *arrived = sleep_on_descriptors(sleep_ms, extra, seen);
-    /* Before there is another poller, which would miss them. */
+    /* Before another thread becomes the poller, whose kicks this would consume. */
     if (who == POLLER_PROGRAM) (void)aqi_kick_take(extra);
     atomic_store(&waiters.poller, POLLER_NONE);
     return true;
@@ -239,18 +244,18 @@ bool core_sleep(struct core_wait *wait, int sleep_ms)
     if (sleep_ms == CORE_CONDITION_MS) sleep_ms = sleep_condition_ms(wait);
     if (!core.multi) return sleep_on_descriptors(sleep_ms, -1, 0);
     uint32_t seen = wait->activity;
-    if (seen != 0) { /* else look once more, having seen it */
+    if (seen != 0) { /* else let the caller check once more, with the counter read */
         atomic_fetch_add(&waiters.sleepers, 1);
         if (atomic_load(&waiters.activity) == seen &&
             !sleep_as_poller(POLLER_PROGRAM, sleep_ms, waiters.wake, seen, &arrived)) {
             if (atomic_load(&waiters.poller) == POLLER_PROGRESS_THREAD)
                 core_progress_thread_step_aside();
-            /* The poller may have asked before we waited for anything. */
+            /* The poller may have called this before we began to wait. */
             struct core_sleep_plan plan = {.ms = sleep_ms, .fd = -1, .waiter = true};
             if (core_sources_before_sleep(&plan)) sleep_on_activity(seen, plan.ms);
         }
         atomic_fetch_sub(&waiters.sleepers, 1);
-        sleep_call_next_poller(); /* we may not come back */
+        sleep_call_next_poller(); /* this thread might not sleep again */
     }
     wait->activity = atomic_load(&waiters.activity);
     return arrived;

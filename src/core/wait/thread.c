@@ -1,7 +1,7 @@
 /*
  * The progress thread (AQ_PROGRESS_THREAD): serves the peers while the program computes. It sleeps
- * until something arrives, then makes progress. While the program makes progress itself, often
- * enough, the thread stands back, so that it costs the program neither wake-ups nor its turn.
+ * until something arrives, then makes progress. While the program polls often enough itself, the
+ * thread backs off, so that it costs the program neither wakeups nor a turn on the core.
  */
 #include "core/wait/wait.h"
 
@@ -20,19 +20,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A sleep also ends by itself, for what a call of the program began and no arrival announces. */
+/* Sleeps have a timeout, for operations of the program whose progress no arrival announces. */
 enum { SLEEP_MS = 10, STAND_BACK_MS = 1, LEAVE_S = 1 };
 
 static struct {
     pthread_t thread;
     bool running;
-    int kick; /* eventfd: look around, or stop */
+    int kick; /* eventfd: poll again, or stop */
     atomic_bool stop;
 } progress_thread;
 
 /*
- * Move to the next processor that it may use: perhaps no thread computes there. It wakes up where
- * it last ran.
+ * Move to the next processor that it may use, where perhaps no thread computes. A thread wakes up
+ * on the processor where it last ran.
  */
 static void wait_thread_move(void)
 {
@@ -53,7 +53,7 @@ static void wait_thread_move(void)
     CPU_FREE(all);
 }
 
-/* Nothing is there: look once more, or sleep. */
+/* Nothing has arrived: poll again, or sleep. */
 static void wait_thread_idle(struct core_linger *linger)
 {
     uint64_t now = aqi_now_ns();
@@ -76,7 +76,7 @@ static void *wait_thread_serve(void *arg)
     struct core_linger linger = {0};
     (void)arg;
     core_thread_is_progress = true;
-    if (core_self() == NULL) return NULL; /* which has said why */
+    if (core_self() == NULL) return NULL; /* the cause has been recorded */
     while (!atomic_load_explicit(&progress_thread.stop, memory_order_acquire)) {
         if (core_progress_round() != 0)
             core_linger_found(&linger);
@@ -128,7 +128,10 @@ void core_progress_thread_stop(void)
     close(progress_thread.kick);
 }
 
-/* From exit(): a handler that it runs may have called exit() itself, or never return. */
+/*
+ * Called from exit(). The wait is limited: a handler in that thread may have called exit() itself,
+ * or never return.
+ */
 void aqi_core_halt_progress(void)
 {
     struct timespec until;
