@@ -1,9 +1,9 @@
 /*
- * Requests whose sender waits for their handler, or for that of their reply. They travel as
- * messages to CORE_HANDLER_ASKED, which no program can register, so that other messages pay
- * nothing. The handler of the program and a token (a place in the table here, and how often that
- * was used) are in the address, which is idle in a Short and Medium, or in the last two arguments
- * of a Long reply. A handler that does not reply is followed by a reply without a handler.
+ * Requests whose sender waits until their handler, or that of their reply, has run. They are sent
+ * to CORE_HANDLER_ASKED, which no program can register, so that other messages have no overhead.
+ * The program's handler and a token (an index in the sender's table, and how often that entry was
+ * used) are in the address, which a Short and a Medium do not use, or in the last two arguments of
+ * a Long reply. If a handler does not reply, a reply without a handler is sent.
  */
 #include "core/am/am.h"
 
@@ -12,7 +12,7 @@
 
 enum { HANDLER_BITS = 8, PLACE_BITS = 32, LONG_ARGS = 2 };
 
-/* A request that is under way; `op` NULL: the place is free, and `rank` the next one. */
+/* A request in flight; `op` NULL: the entry is free, and `rank` is the next free one. */
 struct ask {
     struct aqi_op *op;
     uint32_t rank, used;
@@ -21,7 +21,7 @@ struct ask {
 static struct {
     struct aqi_spin lock;
     struct ask *table;
-    uint32_t size, free; /* `free`: a place + 1; 0: none */
+    uint32_t size, free; /* `free`: an index + 1; 0: none */
 } asked;
 
 static bool asked_grow(void)
@@ -37,7 +37,7 @@ static bool asked_grow(void)
     return true;
 }
 
-/* The token of a request; 0: no memory. */
+/* Returns the token of a request; 0 if out of memory. */
 static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
 {
     uint64_t token = 0;
@@ -53,7 +53,7 @@ static uint64_t asked_add(struct aqi_op *op, uint32_t rank)
     return token;
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static struct aqi_op *asked_free(uint32_t place)
 {
     struct ask *ask = &asked.table[place - 1];
@@ -64,7 +64,7 @@ static struct aqi_op *asked_free(uint32_t place)
     return op;
 }
 
-/* Of a peer's word nothing is believed. */
+/* The token comes from a peer and is not trusted. */
 static struct aqi_op *asked_take(uint64_t token, uint32_t rank)
 {
     struct aqi_op *op = NULL;
@@ -151,12 +151,12 @@ aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char
     return AQ_OK;
 }
 
-/* Let the waiting sender know that the handler has run, though it has not replied. */
+/* Notify the waiting sender that the handler has run without a reply. */
 static void asked_answer(struct core_route *route, uint64_t token, uint8_t flags)
 {
     struct aqi_am am = {.head = aqi_am_head(AQI_AM_SHORT, CORE_HANDLER_ASKED, 0, flags),
                         .addr = asked_word(token, 0)};
-    /* Only a death refuses it for good, and then no sender waits. */
+    /* This fails for good only if the sender is dead. */
     (void)!core_send(route, &am, 0, "an answer");
 }
 
@@ -215,7 +215,7 @@ aq_status core_asked_send(struct core_route *route, struct aqi_am *am, unsigned 
         if (asked_by != NULL) *asked_by = token;
         return AQ_OK;
     }
-    (void)asked_take(token, route->rank); /* unless the loss of the peer has */
+    (void)asked_take(token, route->rank); /* unless the loss of the peer has freed it */
     core_op_put(op);
     return st;
 }

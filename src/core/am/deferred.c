@@ -1,7 +1,7 @@
 /*
- * Messages that follow an operation: they are sent when it is complete, by any thread that makes
- * progress then. The operation's event is in a list with a copy of the message; the caller has an
- * event, or an implicit operation, that stands for both.
+ * Messages deferred until an operation is complete, then sent by any thread that makes progress. A
+ * list has the operation's event and a copy of the message; the caller has an event, or an implicit
+ * operation, that represents both.
  */
 #include "core/am/am.h"
 
@@ -9,9 +9,9 @@
 
 struct after {
     struct after *next;
-    aq_event first; /* what must be complete */
+    aq_event first; /* must complete first */
     struct aqi_comp *comp;
-    bool told;                /* that the sources may be reused */
+    bool told;                /* local completion has been reported */
     struct core_route *route; /* NULL: closed meanwhile */
     struct aqi_am am;
     aq_arg args[AQ_AM_MAX_ARGS];
@@ -21,7 +21,7 @@ struct after {
 static _Atomic uint32_t core_after_busy;
 static struct {
     struct aqi_spin lock;       /* never held while handlers run */
-    struct after *first, **end; /* NULL: of the empty list */
+    struct after *first, **end; /* `end` is valid unless the list is empty */
 } list;
 
 static void am_deferred_finish(struct after *after, aq_status st)
@@ -33,7 +33,7 @@ static void am_deferred_finish(struct after *after, aq_status st)
     core_source_count(&core_after_busy, UINT32_MAX);
 }
 
-/* Go as far as possible now. True: it has ended, with `*st`. */
+/* Advance as far as possible. Returns true if it has ended, with the result in `*st`. */
 static bool am_deferred_push(struct after *after, aq_status *st)
 {
     if (!after->told && aq_event_leaf(after->first, AQ_NBI_LOCAL) == AQ_EVENT_DONE) {
@@ -71,7 +71,7 @@ static unsigned deferred_poll(enum aqi_progress_mode mode, uint64_t now)
     return n;
 }
 
-/* One may wait for room, which no arrival announces. */
+/* A message may be waiting for room, which no arrival announces. */
 static bool deferred_before_sleep(struct core_sleep_plan *plan)
 {
     if (atomic_load_explicit(&core_after_busy, memory_order_relaxed) != 0) plan->ms = 1;

@@ -1,4 +1,4 @@
-/* Handlers: the tables of endpoints, and running what a message names. */
+/* Handlers: the tables of endpoints, and dispatching messages to them. */
 #include "core/am/am.h"
 #include "core/mem/mem.h"
 
@@ -46,7 +46,7 @@ static aq_status am_dispatch_check_row(const aq_handler_entry *row, size_t i)
     return AQ_OK;
 }
 
-/* Choose the indices without touching the table that is in force. */
+/* Choose the indices without changing the active table. */
 static aq_status am_dispatch_choose_indices(const aq_ep *ep, const aq_handler_entry *table,
                                             size_t count, aq_handler chosen[CORE_HANDLERS])
 {
@@ -133,7 +133,9 @@ static AQI_COLD void am_dispatch_refused(char *why, size_t room, const struct co
              h->accepts & AQ_AM_REPLY ? " replies" : "", takes);
 }
 
-/* For a message to `ep`: the handler of the first endpoint where it has none and shares those. */
+/*
+ * The handler for a message to `ep`: that of the first endpoint if `ep` shares those and has none.
+ */
 static const struct core_handler *am_dispatch_shared(const aq_ep *ep, aq_handler index)
 {
     const struct core_handler *own = &ep->handlers[index];
@@ -143,8 +145,8 @@ static const struct core_handler *am_dispatch_shared(const aq_ep *ep, aq_handler
 }
 
 /*
- * The program's peers disagree about endpoints or handlers, and only the receiver knows. Dropping
- * the message would be a silent hang.
+ * The ranks disagree about endpoints or handlers, which only the receiver can detect. Dropping the
+ * message would cause a silent hang.
  */
 static AQI_COLD void am_dispatch_unwanted(const aq_ep *ep, uint32_t source, const struct aqi_am *am)
 {
@@ -177,9 +179,9 @@ static AQI_COLD void am_dispatch_run_traced(aq_am_fn *fn, aq_am *am, const char 
 }
 
 /*
- * Run the handler `h` of `ep`, which a message has come to by `route` from endpoint `source_ep` of
- * `source`. False: it is for no handler that would take it. (By value, so that what is known of it
- * where this is called needs no memory.)
+ * Run the handler `h` of `ep` for a message from endpoint `source_ep` of `source`, to which `route`
+ * leads. Returns false if no handler accepts the message. (`am` is passed by value, so that its
+ * fields stay in registers.)
  */
 static inline bool am_dispatch_copy(aq_ep *ep, const struct core_handler *h,
                                     struct core_route *route, uint32_t source, unsigned source_ep,
@@ -193,7 +195,7 @@ static inline bool am_dispatch_copy(aq_ep *ep, const struct core_handler *h,
                      (h->nargs != AQ_AM_ANY_ARGS && h->nargs != am.nargs)))
         return false;
     struct core_thread *me = core_self();
-    struct core_message *outer = me->handling; /* a request that waits for room in its reply */
+    struct core_message *outer = me->handling; /* a request whose reply waits for room */
     struct core_message message = {.am = {.args = am.args,
                                           .payload = (void *)(uintptr_t)am.payload,
                                           .nbytes = am.nbytes,
@@ -225,7 +227,7 @@ static inline bool am_dispatch_run(aq_ep *ep, struct core_route *route, uint32_t
     return am_dispatch_copy(ep, &ep->handlers[am->handler], route, source, source_ep, *am);
 }
 
-/* Run a handler of the core; programs' own handlers do not come here. False: there is none. */
+/* Run a handler of the core, not one of the program. Returns false if there is none. */
 static AQI_COLD bool am_dispatch_run_other(core_run_fn *run, aq_ep *ep, struct core_route *route,
                                            uint32_t source, unsigned source_ep,
                                            const struct aqi_am *am)
@@ -268,7 +270,7 @@ static inline void am_dispatch(uint32_t source, const struct aqi_am *am)
 
 void core_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
-    (void)arg; /* and `source` is below the size of the job: it is what we gave to connect */
+    (void)arg; /* `source` is below the size of the job: it is the rank passed to connect */
     am_dispatch(source, am);
 }
 
@@ -280,12 +282,12 @@ bool core_deliver_from(struct core_route *route, uint32_t source, const struct a
     return am_dispatch_run(&core.ep, route, source, 0, am);
 }
 
-/* --- to oneself ------------------------------------------------------------------------------ */
+/* --- messages to this process ---------------------------------------------------------------- */
 
 void *core_own_payload(struct core_thread *me, bool reply, const char *call)
 {
     void **own = &me->own[reply];
-    size_t most = core.routes[core.params.rank].max_medium; /* that of others may be less */
+    size_t most = core.routes[core.params.rank].max_medium; /* other routes may allow less */
     if (AQI_UNLIKELY(*own == NULL))
         *own = aligned_alloc(AQI_CACHE_LINE, aqi_round_up(most, AQI_CACHE_LINE));
     if (AQI_UNLIKELY(*own == NULL))
@@ -293,7 +295,7 @@ void *core_own_payload(struct core_thread *me, bool reply, const char *call)
     return *own;
 }
 
-/* `am` is changed in place: what has just been written field by field would be slow to copy. */
+/* `am` is changed in place: copying a struct that was just written by fields is slow. */
 aq_status core_run_own(const struct core_route *route, struct aqi_am *am, unsigned flags,
                        const char *call)
 {

@@ -23,10 +23,10 @@ enum {
     MESSAGE_FLAGS = 16, /* from this bit */
     OWNED_BY_CLIENT = 0x100,
     OWNED_BY_TRANSPORT = 0x200, /* a slot of the transport: the payload is written once */
-    OWNED_BY_HEAP = 0x400       /* a Long: its destination is named at commit only */
+    OWNED_BY_HEAP = 0x400       /* a Long: its destination is known only at commit */
 };
 
-/* A Long's buffer of ours is a scratch copy: no larger than this, if the caller leaves it to us. */
+/* The library's buffer for a Long is a temporary copy, no larger unless the caller needs more. */
 static const size_t long_scratch = 65536;
 
 static aq_status am_reserve_find_room(struct core_route *route, bool is_reply, unsigned nargs,
@@ -71,7 +71,7 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     aq_status st = AQ_OK;
     if (client_buf != NULL) {
         reserved->flags |= OWNED_BY_CLIENT;
-    } else if (category == AQ_AM_MEDIUM && route->self) { /* the thread's: nothing to give back */
+    } else if (category == AQ_AM_MEDIUM && route->self) { /* of the thread: nothing to release */
         buffer.addr = core_own_payload(me, to != NULL, call);
         if (buffer.addr == NULL) st = AQ_ENOMEM;
     } else if (category == AQ_AM_MEDIUM) {

@@ -114,9 +114,9 @@ static aq_status am_check_payload(const char *call, const void *src, size_t nbyt
 }
 
 /*
- * A Long to memory that is mapped here: copy, then the header, whose publication releases the copy.
- * With AQ_IMMEDIATE the room is found first, so that a refusal leaves the destination alone; that
- * needs a transport that reserves room, and over others the Long travels as to unmapped memory.
+ * A Long to mapped memory: copy, then send the header, whose publication releases the copy. With
+ * AQ_IMMEDIATE, room is reserved first, so that AQ_AGAIN leaves the destination unchanged; over
+ * transports that cannot reserve room, the Long is sent as if the memory were not mapped.
  */
 static inline bool am_may_map_long(const struct core_route *route, unsigned flags)
 {
@@ -146,16 +146,16 @@ static aq_status send_long_mapped(struct core_route *route, struct aqi_am *am, u
     return st == AQ_EPEER ? core_lost(route, call) : st;
 }
 
-/* The source of a message that has been copied already. */
+/* Local completion of a message whose source has been copied. */
 static inline void am_complete_locally(aq_event *local)
 {
     if (local != NULL && local != AQ_EVENT_GROUP) *local = AQ_EVENT_DONE;
 }
 
 /*
- * A Long the transport carries. Its source is in use until `local` reports; without an event the
- * caller waits here. Replies never wait, nor do calls that may not block, nor for what is shorter
- * to copy than to wait for: the transport takes a copy (comp NULL).
+ * A Long carried by the transport. Its source is in use until `local` completes; without an event,
+ * the call waits for that. The transport takes a copy instead (comp NULL) for replies, for calls
+ * that may not block, and if copying is faster than waiting.
  */
 static aq_status send_long_carried(struct core_route *route, struct aqi_am *am, unsigned flags,
                                    aq_event *local, const char *call)
@@ -247,7 +247,7 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
 
 /*
  * The ways to send a checked request: at once, with `event` for the source of a Long; with `event`
- * also for its reply; or after the operation of `event`, which then stands for both.
+ * also for its reply; or after the operation of `event`, which then represents both.
  */
 enum am_way { AM_SEND, AM_ASK, AM_AFTER, AM_AFTER_IMPLICIT };
 
@@ -278,7 +278,7 @@ static inline aq_status am_request(const char *call, enum am_way way, aq_team *t
     if (way != AM_SEND && *event != AQ_EVENT_DONE)
         return core_send_after(call, route, &am, way == AM_AFTER_IMPLICIT, event);
     st = send(route, &am, flags, call);
-    /* Every transport copies what fits a Medium. */
+    /* Every transport copies the payload of a Medium. */
     if (kind == AQI_AM_MEDIUM && st == AQ_OK) am_complete_locally(event);
     return st;
 }
@@ -290,9 +290,10 @@ static AQI_NOINLINE aq_status am_short_any(aq_team *team, aq_rank rank, aq_handl
                       args, nargs, flags, NULL);
 }
 
-/* Where one goes without flags, between first endpoints, if nothing is wrong with it; NULL: what is
- * not usual about it is found the general way. Without a call, so that the caller has nothing to
- * save. */
+/*
+ * The route of a valid message without flags between first endpoints; NULL: take the general path.
+ * Makes no call, so that its caller need not save registers.
+ */
 static AQI_INLINE struct core_route *am_usual_route(const aq_team *team, aq_rank rank,
                                                     aq_handler handler, const aq_arg *args,
                                                     unsigned nargs, unsigned flags)
@@ -387,7 +388,7 @@ aq_status aq_am_medium_after_nbi(aq_team *team, aq_rank rank, aq_handler handler
 
 /* --- replying -------------------------------------------------------------------------------- */
 
-/* The request that is being replied to; NULL: `*st` says why it may not be. */
+/* The request to reply to; NULL, with the error in `*st`, if no reply is allowed. */
 struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st)
 {
     struct core_thread *me = atomic_load(&core.open) ? core_thread_mine : NULL;
