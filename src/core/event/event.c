@@ -181,7 +181,7 @@ static AQI_COLD aq_status event_no_events(const char *call)
     return aqi_fail(AQ_EINVAL, "core", "%s: events is NULL", call);
 }
 
-/* For events of collectives. Returns true: this wait may be waiting for a collective. */
+/* Report pending events to the stuck check: some may be of collectives. Always returns true. */
 static AQI_COLD bool event_look_for_causes(const aq_event *events, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -54,7 +54,7 @@ static inline aq_status core_carry(enum core_mode mode, size_t kind, const struc
     return st;
 }
 
-/* Looks for members in other collectives after a long wait; set by coll, else `busy` is NULL. */
+/* Checks, after a long wait, for members in other collectives; set by coll, else `busy` is NULL. */
 struct core_stuck_check {
     const _Atomic uint32_t *busy; /* 0: there are no collectives */
     bool (*due)(const struct core_wait *wait);

@@ -4,7 +4,7 @@
 
 #include "core/state/state.h"
 
-/* neighbors.c: where the ranks are, and which ones load and store each other's memory. */
+/* neighbors.c: where the ranks run, and which of them load and store each other's memory. */
 struct core_place { /* the data that a rank publishes about itself; its addresses follow */
     uint32_t host, group, crowded; /* crowded: more ranks on the host than cores */
     uint32_t allocator;            /* the first transport that allocates memory */
@@ -26,7 +26,7 @@ enum { SCRATCH_WORLD, SCRATCH_NEIGHBORS, SCRATCH_HOST, SCRATCH_BUILT_IN };
 struct scratch_block {
     uint64_t offset;  /* in the scratch memory of the team's rank 0 */
     uint64_t size;    /* 0: none */
-    uint32_t flat;    /* all members look at all others; else they count arrivals */
+    uint32_t flat;    /* every member polls every other; else they count arrivals */
     uint32_t crowded; /* members share cores */
 };
 /* Set `block` to a block of at least `least` bytes, or to none. */
@@ -59,8 +59,8 @@ const void *core_card_get(const void *card, size_t fixed, enum core_blob what, u
 unsigned core_tp_index(const struct aqi_tp *tp); /* in core.tps; core.tp_count: a connection's */
 
 /*
- * segment.c: the card of a segment (NULL or of 0 bytes: none), which core_segment_register must
- * precede; and mapping the peer's memory that a card describes.
+ * segment.c: the card of a segment (NULL or 0 bytes: none), after core_segment_register; and
+ * mapping the peer's memory that a card describes.
  */
 size_t core_segment_card_size(void);
 void core_segment_register(aq_segment *segment);
@@ -72,7 +72,7 @@ aq_status core_segment_map(const struct core_route *route, const void *card, str
 aq_status core_segment_learn(struct core_route *route, const void *card);
 /* The registration of local memory that lies in a segment, for transports that use it. */
 const struct aqi_mem *core_segment_mem(const struct aqi_tp *tp, const void *addr, size_t len);
-/* Likewise, inline. Returns false if it takes a call. */
+/* Likewise, inline. Returns false if a call is needed. */
 static AQI_INLINE bool core_local_mem_at_once(const struct aqi_tp *tp, const void *addr, size_t len,
                                               const struct aqi_mem **mem)
 {

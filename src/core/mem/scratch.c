@@ -1,7 +1,7 @@
 /*
- * Scratch memory: memory of each rank that ranks which map it use for collectives by load and
- * store. It is allocated through the transport contract, takes physical memory only where it is
- * used, and is divided among teams: a team gets a block from its rank 0.
+ * Scratch memory: memory of each rank, which the ranks that map it use for collectives by load and
+ * store. It is allocated by a transport, takes physical memory only where it is used, and is
+ * divided among teams: a team gets a block from its rank 0.
  *
  * Ranks that map each other's scratch memory form a neighborhood (neighbors.c).
  */
@@ -97,8 +97,8 @@ static bool scratch_reaches(const aq_team *team)
 }
 
 /*
- * In a small team (or a larger one whose members all have a core), every member looks at every
- * other, which takes the fewest hops.
+ * In a small team (or a larger one whose members all have a core), every member polls every other,
+ * which takes the fewest hops.
  */
 static void scratch_choose_ways(const aq_team *team, struct scratch_block *block)
 {
@@ -106,7 +106,7 @@ static void scratch_choose_ways(const aq_team *team, struct scratch_block *block
     block->flat = team->size <= (block->crowded ? 4 : 16);
 }
 
-/* Built-in teams have fixed places: no exchange is needed. The other half is for the program's. */
+/* Built-in teams have fixed places, so nothing is exchanged. The other half is for other teams. */
 void scratch_block_of(const aq_team *team, unsigned built_in, size_t least,
                       struct scratch_block *block)
 {

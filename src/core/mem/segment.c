@@ -245,7 +245,7 @@ bool core_is_segment(const aq_segment *segment)
     return s != NULL;
 }
 
-/* Remove it from the list, so that messages cannot touch it. Returns false if it is not there. */
+/* Remove it from the list, so that messages cannot access it. Returns false if it is not listed. */
 static bool segment_unlist(aq_segment *segment)
 {
     aqi_spin_lock(&core.lock);

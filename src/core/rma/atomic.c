@@ -8,8 +8,8 @@
 struct aq_atomic_domain {
     aq_team *team;
     aq_type type;
-    unsigned ops;    /* 0: it is destroyed, so that no operation is in the domain */
-    unsigned direct; /* the operations that have an instruction of the processor */
+    unsigned ops;    /* 0: destroyed, so that every operation is rejected */
+    unsigned direct; /* operations that have an instruction of the processor */
     uint8_t size;
     aq_atomic_domain *next;
 };
@@ -128,7 +128,7 @@ void core_domains_close(void)
     domains.destroyed = 0;
 }
 
-/* An operation of the transport. */
+/* An operation carried by the transport. */
 struct carried {
     struct core_route *route;
     const struct aqi_atomic *req;
@@ -274,7 +274,7 @@ static AQI_INLINE aq_status rma_atomic_any(enum core_mode mode, aq_atomic_domain
 
 /* --- the common case: an instruction, and no errors ------------------------------------------- */
 
-/* The address of the mapped word. NULL: not the common case; the general path finds out why. */
+/* The address of the mapped word. NULL: not the common case; take the general path. */
 static AQI_INLINE void *atomic_usual_place(const aq_atomic_domain *d, aq_rank rank,
                                            const void *addr, aq_op op, const void *operand1,
                                            const void *operand2, const void *result, unsigned flags)

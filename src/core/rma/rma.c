@@ -13,7 +13,7 @@ enum kind { PUT, GET, FILL };
 #define KIND_OF(kind)                                                                              \
     ((kind) == GET ? offsetof(struct core_set, get) : offsetof(struct core_set, put))
 
-/* A transfer by the transport. */
+/* A transfer carried by the transport. */
 struct transfer {
     struct core_route *route;
     uint64_t remote;
@@ -39,7 +39,7 @@ static aq_status rma_submit(const struct transfer *t, struct aqi_comp *comp)
 
 /*
  * Submit directly to the transport if the remote memory is registered with it. AQ_ENOTSUP: not
- * registered, not supported, or finding the registration of local memory takes a call.
+ * registered, not supported, or the registration of local memory is not found without a call.
  */
 static AQI_INLINE aq_status rma_submit_straight(const struct core_route *route, enum kind kind,
                                                 uint64_t remote, void *local, size_t len,
@@ -88,7 +88,7 @@ static AQI_INLINE aq_status rma_hand_over(enum kind kind, const struct transfer 
     return rma_go_on(t, comp, st);
 }
 
-/* Add to counters that other operations share. */
+/* Start a transfer that is counted with other operations. */
 static AQI_INLINE aq_status rma_start(enum kind kind, const struct transfer *t,
                                       struct aqi_comp *comp)
 {
@@ -214,8 +214,8 @@ static AQI_NOINLINE aq_status rma_transfer_any(enum kind kind, enum core_mode mo
 /* --- the common case: no flags, and no errors ------------------------------------------------- */
 
 /*
- * The rest of the common case if it is more than a few moves: tail-called, so that the caller has
- * no registers to save.
+ * The rest of the common case if it is more than a few moves: tail-called, so that the caller need
+ * not save registers.
  */
 #define USUAL(KIND, MODE)                                                                          \
     static AQI_NOINLINE aq_status rma_near_##KIND##_##MODE(                                        \

@@ -1,4 +1,4 @@
-/* Put and get: the part used by the folders above. */
+/* Put and get: the interface to other folders. */
 #ifndef AQI_CORE_RMA_H
 #define AQI_CORE_RMA_H
 
@@ -13,8 +13,8 @@ aq_status core_start_run(struct core_route *route, bool get, uint64_t remote, vo
 
 /*
  * The route of a call in the common case: no flags, no trace, a thread with counters, and valid
- * arguments. NULL: the general path finds out why not. Calls nothing, so that its caller has no
- * registers to save.
+ * arguments. NULL: take the general path. Makes no call, so that its caller need not save
+ * registers.
  */
 static AQI_INLINE struct core_route *core_usual_route(const aq_team *team, aq_rank rank,
                                                       uint64_t remote, const void *local,

@@ -29,7 +29,7 @@ static aq_status attach_publish(void)
     return st;
 }
 
-/* Every rank must take part in the exchanges below, so a rank that cannot tells all others. */
+/* Every rank must take part in the exchanges below, so a rank that cannot notifies all others. */
 static aq_status attach_agree(size_t size, aq_status mine, size_t *most)
 {
     struct {

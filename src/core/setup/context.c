@@ -20,7 +20,7 @@
 static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
 {
     (void)arg;
-    /* The end of a process on this host is no news: aqrun reports it if it matters. */
+    /* The death of a process on this host is not logged: aqrun reports it if it matters. */
     if (!core.params.survive && (core.routes[id].tp->ops.caps & AQI_CAP_FAR) != 0)
         aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
     aqi_core_peer_down(id, why);
@@ -151,8 +151,8 @@ static bool context_may_use(const struct aqi_transport *transport)
 }
 
 /*
- * A network may be absent here, unless one of its settings is set, or it is the last one that could
- * reach other hosts: then its error tells why.
+ * Whether to open a transport. A network may be absent, unless one of its settings is set, or it is
+ * the last one that could reach other hosts: its error is then reported.
  */
 static bool context_is_there(const struct aqi_transport *const *transport)
 {
@@ -353,7 +353,7 @@ aq_status aqi_core_open(const struct aqi_core_params *params, aq_team **world)
 
 static void context_drain(void)
 {
-    /* Two empty rounds in a row: nothing is left, including messages to ourselves. */
+    /* After two consecutive empty rounds nothing is left, including messages to ourselves. */
     for (unsigned empty = 0; empty < 2;)
         empty = core_progress_round() != 0 ? 0 : empty + 1;
 }
@@ -373,7 +373,7 @@ static void context_wait_until_quiet(void)
             core_wait_step(&wait, 1);
 }
 
-/* Peers may still need the last acknowledgements again, which the network may have lost. */
+/* Peers may need the last acknowledgments again if the network has lost them. */
 static void context_linger(void)
 {
     static const uint64_t linger_ns = 1000000000;
@@ -387,8 +387,8 @@ static void context_linger(void)
 }
 
 /*
- * All living ranks have reached this round. Agreed over the control channel, so that nothing has to
- * be retransmitted afterwards.
+ * Agree that all living ranks have reached this round, over the control channel, so that nothing
+ * has to be retransmitted afterwards.
  */
 static aq_status context_agree_to_leave(uint64_t round)
 {

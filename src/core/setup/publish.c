@@ -62,6 +62,6 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned
     for (unsigned i = 0; i < CORE_EPS && st == AQ_OK; i++)
         if (indices & 1u << i) st = publish_exchange(team, i, segments[i], all);
     free(all);
-    /* A member that returns may tell a third party to go on, so all must know the segments. */
+    /* A member that returns may let a third process continue, so all must know the segments. */
     return st == AQ_OK ? aq_barrier(team) : st;
 }

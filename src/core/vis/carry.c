@@ -91,7 +91,7 @@ aq_status vis_carry(void *transfer, struct aqi_comp *comp)
     c.t = t;
     c.comp = comp;
     c.count = 0;
-    if (!t->get) aqi_comp_add(comp, &comp->local, 1); /* completes only after all has begun */
+    if (!t->get) aqi_comp_add(comp, &comp->local, 1); /* completes after all parts have begun */
     aqi_comp_add(comp, &comp->remote, 1);
     aq_status st = carry_all(&c);
     if (st != AQ_OK && t->begun) {

@@ -16,9 +16,9 @@ static inline uint64_t direct_address(const unsigned char *entry)
 typedef uint64_t direct_word __attribute__((may_alias)); /* an address or a length */
 
 /*
- * Whether the even words of a list are in [low, high], and the odd ones in [odd_low, odd_high]. The
- * sign bits of differences show this, since addresses of programs and sizes of memory never use
- * that bit; others may be refused.
+ * Whether the even words of a list are in [low, high], and the odd ones in [odd_low, odd_high].
+ * Tested by the sign bits of differences, since user addresses and sizes of memory never use that
+ * bit; other values may be rejected.
  */
 static inline bool direct_words(const direct_word *words, size_t n, uint64_t low, uint64_t high,
                                 uint64_t odd_low, uint64_t odd_high)
@@ -141,7 +141,7 @@ static inline void direct_copy(struct direct_side to, bool to_run, struct direct
 
 /*
  * Transfer pieces of one length, with `vector` or not. A side whose list has a single entry is a
- * run, whatever the pieces of the other side are.
+ * run, however the other side is divided.
  */
 static inline bool direct_lists(const struct vis_window *w, bool vector, const void *there,
                                 bool there_run, const void *here, bool here_run, size_t count,
@@ -250,7 +250,7 @@ static void direct_levels(unsigned char *dst, const ptrdiff_t *dst_strides,
         aqi_copy_pieces(dst, dst_strides[0], src, src_strides[0], elem, counts[0]);
         return;
     }
-    levels--; /* at least 2 elements per level, so no deeper than a size has bits */
+    levels--; /* at least 2 elements per level, so the depth is at most the bits of a size */
     for (size_t i = 0; i < counts[levels]; i++) {
         direct_levels(dst, dst_strides, src, src_strides, elem, counts, levels);
         dst += dst_strides[levels];

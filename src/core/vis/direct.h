@@ -1,8 +1,8 @@
 /*
  * Scattered transfers between mapped memory in the forms that most programs use: lists with equal
  * pieces, a list and a contiguous block, regions. Each function checks all pieces before it moves
- * one, and neither counts nor reports errors. False: nothing was moved; the general path finds out
- * why.
+ * one, and neither counts nor reports errors. If one returns false, nothing was moved; take the
+ * general path.
  */
 #ifndef AQI_CORE_VIS_DIRECT_H
 #define AQI_CORE_VIS_DIRECT_H
@@ -13,7 +13,7 @@
 
 /* The mapped segment of a transfer, and its direction. */
 struct vis_window {
-    uint64_t first; /* its start address, in the terms of the call's remote side */
+    uint64_t first; /* its start, as a remote address of the call or an offset */
     size_t size;
     unsigned char *mapped;
     bool get;

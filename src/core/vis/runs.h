@@ -1,6 +1,6 @@
 /*
  * The bytes of a scattered transfer in order: each side walks its memory as rows of equal pieces,
- * and two sides together yield rows that both can move at once. Knows no ranks and no messages.
+ * and two sides together yield rows that both can move at once. Independent of ranks and messages.
  */
 #ifndef AQI_CORE_VIS_RUNS_H
 #define AQI_CORE_VIS_RUNS_H
@@ -70,7 +70,7 @@ bool vis_peek(const struct vis_side *a, const struct vis_side *b, struct vis_row
 void vis_take(struct vis_side *a, struct vis_side *b, const struct vis_row *row);
 /*
  * The bounds of a strided region relative to its address: [low, high), in bytes. vis_bounds_add
- * extends them by a level of at least one element; false: they do not fit an address space.
+ * extends them by a level of at least one element; false: they exceed an address space.
  */
 struct vis_bounds {
     int64_t low, high;
