@@ -1,4 +1,4 @@
-/* Collectives: the public calls. Each makes one description, which is checked and started here. */
+/* Collectives: the public calls. Each builds a description, which is checked and started here. */
 #include "core/coll/coll.h"
 
 const struct coll_flow coll_flows[COLL_KINDS] = {

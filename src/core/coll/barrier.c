@@ -1,7 +1,7 @@
 /*
- * Barriers in two phases, with names. In shared memory, notify arrives and nothing is left to do
- * until the wait. Otherwise, a barrier is an all-reduce of the names by messages or remote writes,
- * driven by progress.
+ * Split-phase barriers with names. In shared memory, notify signals the arrival, and nothing is
+ * left to do until the wait. Otherwise, a barrier is an all-reduce of the names by messages or
+ * remote writes, driven by progress.
  */
 #include "core/coll/coll.h"
 
@@ -107,7 +107,7 @@ aq_status aq_barrier_notify(aq_team *team, int id, unsigned flags)
 
 static AQI_COLD aq_status barrier_mismatch(bool own)
 {
-    /* Not logged: programs may use this as an answer. */
+    /* Not logged: programs may use a mismatch as a result. */
     return aqi_fail_quiet(AQ_EMISMATCH,
                           own ? "barrier: this process waits for another id than was agreed on"
                               : "barrier: the processes named different ids");
@@ -157,10 +157,10 @@ static aq_status barrier_failed(const aq_team *team, const char *call)
 }
 
 /*
- * Where ranks share cores, the cost of a barrier is that every rank takes a turn with cold caches,
- * so a rank that is early yields the core after each look.
+ * If ranks share cores, a barrier costs every rank a time slice with cold caches, so a rank that is
+ * early yields the core after each check.
  */
-static void barrier_look_only(aq_team *team)
+static void barrier_yield_first(aq_team *team)
 {
     if (core.spin_rounds > 0 || team->coll->shm == NULL) return;
     for (unsigned turn = 0; turn < COLL_TURNS && !barrier_complete(team); turn++)
@@ -173,14 +173,14 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     struct core_wait wait = {0};
     bool over = false;
     /*
-     * A member that reads the lines of others at once would steal them from members about to write
-     * them.
+     * Reading the lines of other members at once would take them from members that are about to
+     * write them.
      */
     core_pause();
     unsigned done = core_progress(), looks = core.spin_rounds > 0 ? COLL_LOOKS : 1;
     struct core_waiting waiting = core_wait_begin(AQI_TRACE_COLL, AQI_DOING_BARRIER);
     for (;; done = core_progress()) {
-        barrier_look_only(team);
+        barrier_yield_first(team);
         for (unsigned i = 0; i < looks; i++) {
             if (barrier_complete(team)) {
                 core_wait_end(AQI_TRACE_COLL, call, waiting, 0);
@@ -199,7 +199,7 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
             if (AQI_UNLIKELY(team->coll->stuck)) coll_waited(team);
             return AQ_AGAIN;
         }
-        over = core_wait_is_over(me); /* one more look */
+        over = core_wait_is_over(me); /* check once more */
         if (done != 0)
             wait = (struct core_wait){0};
         else
@@ -208,7 +208,7 @@ static aq_status barrier_wait_for(const char *call, aq_team *team, struct coll_n
     }
 }
 
-/* One poll and one look: programs call this between pieces of their own work. */
+/* One poll and one check: programs call this between pieces of their own work. */
 static aq_status barrier_try(const char *call, aq_team *team, struct coll_name at_wait)
 {
     (void)core_poll(core_self());

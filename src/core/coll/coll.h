@@ -22,7 +22,7 @@ enum coll_kind {
     COLL_ALLGATHER,
     COLL_SCATTER,
     COLL_ALLTOALL,
-    COLL_THROTTLE, /* internal: a barrier that bounds how far members are apart (coll/op.c) */
+    COLL_THROTTLE, /* internal: a barrier that bounds how far members drift apart (coll/op.c) */
     COLL_KINDS
 };
 
@@ -87,7 +87,7 @@ struct coll_plan {
 enum coll_phase { SHM_ADDRESSES, SHM_CHUNK, SHM_SLICE, SHM_DIRECT, SHM_DONE };
 struct coll_shm_state {
     enum coll_phase phase;
-    bool waiting;      /* we have arrived and wait for the others */
+    bool waiting;      /* we have arrived and wait for the other members */
     bool checked;      /* all members are known to be in the same operation */
     bool more;         /* direct: a second step follows this one */
     uint32_t seen;     /* flat: members seen to have arrived, in order */
@@ -108,8 +108,8 @@ struct coll_msg_state {
 
 struct coll_op;
 /*
- * A way to carry out an operation. The first one that takes it is used, the same in all members.
- * The lock of the team is held, except in `takes`.
+ * A way to carry out an operation: the first engine that takes it is used, the same one in all
+ * members. Called with the lock of the team held, except for `takes`.
  */
 struct coll_engine {
     bool messages; /* uses messages: recorded in `past`, and throttled */
@@ -117,7 +117,7 @@ struct coll_engine {
     aq_status (*prepare)(aq_team *team, struct coll_op *op);          /* every step that can fail */
     void (*begin)(aq_team *team, struct coll_op *op);               /* once in the list; or NULL */
     bool (*push)(aq_team *team, struct coll_op *op, bool *no_room); /* true: complete */
-    /* Whether it can proceed now. NULL: only after a message, which wakes us. */
+    /* Whether it can proceed now. NULL: only after a message, which ends a sleep. */
     bool (*ready)(const aq_team *team, const struct coll_op *op);
     void (*free)(struct coll_op *op); /* release the results of prepare and push; or NULL */
 };
@@ -131,7 +131,7 @@ struct coll_op {
     struct coll_args args;
     struct coll_signature signature;
     uint32_t seq; /* its sequence number in the team */
-    uint8_t slot; /* operations run one at a time in each; COLL_NO_SLOT: uses messages */
+    uint8_t slot; /* each runs one operation at a time; COLL_NO_SLOT: uses messages */
     bool owned;   /* allocated by op.c; else by the caller that waits */
     /* Queued, but must not begin yet: cleared with release, read with acquire before a push. */
     _Atomic bool held;
@@ -145,7 +145,7 @@ struct coll_op {
 };
 /* How many operations in shared memory can run at a time. */
 enum { COLL_SLOTS = 2, COLL_NO_SLOT = 31 };
-/* Looks at shared memory between polls of the transports: when spinning, or on shared cores. */
+/* Checks of shared memory between polls of the transports: when spinning, or on shared cores. */
 enum { COLL_LOOKS = 4, COLL_TURNS = 4 };
 
 /* A team's block of scratch memory: shm.h has its layout. */
@@ -161,7 +161,7 @@ struct core_coll {
     uint32_t shm_started, message_ops;
     uint32_t messages;  /* operations by messages in flight */
     bool moved;         /* an operation has made progress since this was last cleared */
-    bool stuck;         /* the others have been notified which operation we are waiting in */
+    bool stuck;         /* the other members have been notified which operation we are waiting in */
     bool op_failed;     /* an operation has failed */
     bool mismatched;    /* members were in different operations */
     atomic_bool failed; /* no operation can complete any more: mismatch after a death */
@@ -176,7 +176,7 @@ struct core_coll {
     struct coll_words *words; /* NULL: barriers by messages, too */
 };
 
-/* A hash of two words, good in its upper half. */
+/* A hash of two words; its upper half is well mixed. */
 static inline uint64_t coll_mix(uint64_t a, uint64_t b)
 {
     uint64_t word = a * 0x9e3779b97f4a7c15u;
@@ -204,7 +204,7 @@ static inline size_t coll_recv_block(const struct coll_args *args, aq_rank rank,
     return args->recv_counts != NULL ? args->recv_counts[rank] : args->nbytes;
 }
 
-/* The longest block, as far as this member knows. */
+/* The longest block known to this member. */
 size_t coll_longest(const aq_team *team, const struct coll_args *args);
 
 /* Copy, unless source and destination are the same. */
@@ -318,7 +318,7 @@ struct coll_shm *coll_shm_new(aq_team *team, const struct scratch_block *block);
 void coll_shm_free(struct coll_shm *shm);
 size_t coll_shm_least(uint32_t members); /* the smallest useful block */
 void coll_shm_clear(void *at, uint32_t members);
-/* The barrier has a separate slot: arrive with a name, and learn which name all agree on. */
+/* The barrier has a separate slot: arrive with a name, and get the name that all agree on. */
 struct coll_name {
     uint32_t state;
     int32_t id;
@@ -355,7 +355,7 @@ void coll_msg_begin(aq_team *team, struct coll_op *op); /* its plan names member
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room);
 void coll_msg_free(struct coll_op *op);
 AQI_COLD void coll_msg_failed(const aq_team *team, const struct coll_op *op); /* notify waiters */
-/* Ask the members that we wait for whether they are in our operation; the lock is held. */
+/* Ask the members that we wait for whether they are in our operation. Called with the lock held. */
 void coll_msg_ask(aq_team *team);
 void coll_msg_close(struct core_coll *coll);
 

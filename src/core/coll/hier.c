@@ -136,7 +136,7 @@ static bool hier_set_broadcast(const struct hier_view *v)
         down->src = v->args->dst;
         return true;
     }
-    /* Across and down run at once; our own copy is made by the part across. */
+    /* Across and down run concurrently; our own copy is made by the part across. */
     atomic_store_explicit(&v->h->down.held, false, memory_order_relaxed);
     if (v->h->leads) down->dst = (void *)(uintptr_t)down->src;
     return true;
@@ -447,7 +447,7 @@ static bool hier_push(aq_team *team, struct coll_op *op, bool *no_room)
     }
     if (h->at == HIER_ACROSS) {
         if (h->leads && !coll_msg_push(team, op, no_room)) return false;
-        /* The neighbors learn of a death, but not of other failures: they would take bad data. */
+        /* The neighbors learn of a death, but not of other failures: they would use bad data. */
         if (AQI_UNLIKELY(op->status != AQ_OK) && op->status != AQ_EPEER && h->leads && h->has_down)
             core.boot.fatal(core.boot.arg, aq_error_message());
         if (h->leads && op->args.kind == COLL_ALLTOALL) hier_unpack_exchange(&v);

@@ -11,7 +11,7 @@
 
 enum { MSG_EAGER = 4096 };
 
-/* The tag of a question: the sender has waited long, and names the operation that it is in. */
+/* The tag of a query: the sender has waited long, and names the operation that it is in. */
 #define MSG_TAG_ASK UINT32_MAX
 
 /* The arguments of all messages; those with bytes also have their offset, in two words. */
@@ -178,8 +178,8 @@ static aq_status coll_msg_send_ready(const aq_team *team, const struct coll_op *
 }
 
 /*
- * The team has failed here: notify a member that waits for us by a question with a signature that
- * no operation has. A fault decorator may refuse it, so try repeatedly.
+ * The team has failed here: notify a member that waits for us by a query with a signature that no
+ * operation has. A fault decorator may reject it, so try repeatedly.
  */
 static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uint32_t peer)
 {
@@ -191,7 +191,7 @@ static AQI_COLD void coll_msg_send_failed(const aq_team *team, uint32_t seq, uin
             break;
 }
 
-/* A message or question about an operation that has ended here: check that it is the same one. */
+/* A message or query about an operation that has ended here: check that it is the same one. */
 static AQI_COLD void coll_msg_too_late(const aq_team *team, const aq_am *am)
 {
     uint32_t seq = (uint32_t)am->args[MSG_SEQ], place = seq % COLL_PAST;
@@ -251,7 +251,7 @@ static void coll_msg_on_ready(aq_am *am)
     coll_msg_on_message(am, true);
 }
 
-/* Its arrival is its only purpose: it ends a sleep. */
+/* Does nothing: its arrival ends a sleep. */
 static void coll_msg_on_wake(aq_am *am)
 {
     (void)am;
@@ -354,7 +354,7 @@ static void coll_msg_do_locally(const struct coll_op *op, const struct coll_step
 
 /*
  * All sends and receives up to the next local step are in flight at once, and that step waits for
- * them; the last step of a plan is local. A transport may refuse to send to the dead before the
+ * them; the last step of a plan is local. A transport may reject sends to a dead peer before its
  * death is announced: the operation then fails, so that no neighbor takes a wrong result.
  */
 bool coll_msg_push(aq_team *team, struct coll_op *op, bool *no_room)
@@ -414,7 +414,7 @@ void coll_msg_free(struct coll_op *op)
 const struct coll_engine coll_msg_engine = {
     .messages = true, .prepare = coll_msg_prepare, .push = coll_msg_push_op, .free = coll_msg_free};
 
-/* Members in another operation will never arrive. */
+/* The members that we wait for may be in another operation, and then never arrive. */
 void coll_msg_ask(aq_team *team)
 {
     for (struct coll_op *op = team->coll->first; op != NULL; op = op->next) {

@@ -73,7 +73,7 @@ bool coll_broken(const aq_team *team)
 void coll_fail(const aq_team *team)
 {
     atomic_store(&coll_whole(team)->coll->failed, true);
-    atomic_store(&core.any_lost, true); /* makes threads that check for deaths see it */
+    atomic_store(&core.any_lost, true); /* so that threads that check for deaths see it */
 }
 
 static void coll_list_add(aq_team *team, struct coll_op *op)
@@ -160,8 +160,8 @@ bool coll_any_ready(const aq_team *team)
 }
 
 /*
- * Push every operation that can proceed; the lock is held. In a broken team all end, parts before
- * the operations that they belong to.
+ * Push every operation that can proceed. Called with the lock held. In a broken team all end, parts
+ * before the operations that they belong to.
  */
 static bool coll_push_list(aq_team *team)
 {
@@ -229,7 +229,7 @@ static unsigned coll_poll(enum aqi_progress_mode mode, uint64_t now)
     return coll_take_moved();
 }
 
-/* If another thread holds the lock, do not sleep: it may move something. */
+/* If another thread holds the lock, do not sleep: it may make progress. */
 static bool coll_doze(aq_team *team)
 {
     struct core_coll *coll = team->coll;
@@ -298,7 +298,7 @@ static void coll_begin_op(aq_team *team, struct coll_op *op)
     if (op->engine->begin != NULL) op->engine->begin(team, op);
 }
 
-/* A slow member has to keep messages that arrive early: this bounds how far others get ahead. */
+/* A slow member must keep messages that arrive early: this bounds how far others get ahead. */
 static aq_status coll_append_throttle(aq_team *team)
 {
     if (team->coll->message_ops++ % COLL_THROTTLE_EVERY != COLL_THROTTLE_EVERY - 1) return AQ_OK;
@@ -315,7 +315,7 @@ static aq_status coll_append_throttle(aq_team *team)
     return st;
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static aq_status coll_enter(aq_team *team, struct coll_op *op)
 {
     aq_status st = coll_choose_engine(team, op);
@@ -352,7 +352,7 @@ aq_status coll_begin(aq_team *team, struct coll_op *op)
 static bool coll_wait_round(aq_team *team, const _Atomic bool *done, struct core_wait *wait)
 {
     bool moved = false;
-    /* Where ranks share cores, a turn without work should be short. */
+    /* If ranks share cores, a time slice without work should be short. */
     for (unsigned i = 0; core.spin_rounds == 0 && team->coll->shm != NULL && i < COLL_TURNS; i++) {
         core_yield();
         moved = coll_push_team(team) || moved;

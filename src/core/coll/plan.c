@@ -1,6 +1,6 @@
 /*
- * Collectives by messages: which member sends which data to whichever other. Small data uses trees
- * and doubling, which take few steps; large data uses rings, which move the fewest bytes.
+ * Collectives by messages: which data each member sends to which others. Small data uses trees and
+ * doubling, which take few steps; large data uses rings, which move the fewest bytes.
  */
 #include "base/array.h"
 #include "core/coll/coll.h"

@@ -3,9 +3,9 @@
  * and, when all have arrived, reads what it needs. There are two areas, used alternately, so
  * arriving at a round implies that the one before has been read.
  *
- * A few members look at each other's lines (flat). Many count in one word (counted): the last to
- * arrive does the work that needs all parts and releases the others, so that each runs once per
- * round where ranks exceed cores.
+ * In small teams, members poll each other's lines (flat). In large ones, they count arrivals in one
+ * word (counted): the last to arrive does the work that needs all parts and releases the others, so
+ * that each runs only once per round if there are more ranks than cores.
  */
 #include "core/coll/shm.h"
 
@@ -84,7 +84,9 @@ void coll_shm_free(struct coll_shm *shm)
 
 /* --- arriving, and detecting that all have arrived ------------------------------------------- */
 
-/* After publishing our round: sleepers announce themselves before they look (coll_shm_doze). */
+/*
+ * Call after publishing our round: sleepers announce themselves before they check (coll_shm_doze).
+ */
 static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -97,7 +99,7 @@ static inline void shm_wake_sleepers(aq_team *team, struct coll_shm *shm)
             continue;
         atomic_fetch_sub(&shm->head->sleepers, 1);
         struct core_route *route = &core.routes[aq_team_to_job(team, i)];
-        /* With a full ring it has arrivals and will not sleep; a fault decorator may refuse. */
+        /* If its ring is full, it will not sleep; a fault decorator may reject the send. */
         for (int attempt = 0; attempt < 100; attempt++)
             if (core_try_send(route, CORE_HANDLER_WAKE, NULL, 0) != AQ_AGAIN) break;
     }
@@ -109,7 +111,7 @@ struct shm_line *shm_line_next(struct coll_shm *shm, struct coll_slot *slot)
     return shm_line_of(slot, shm->self, slot->round + 1);
 }
 
-/* Acquire: makes visible what the others published with this round. */
+/* Acquire: makes visible all that the others published with this round. */
 static inline bool shm_all_at(const struct coll_shm *shm, const struct coll_slot *slot,
                               uint32_t round, uint32_t *seen)
 {
@@ -136,7 +138,7 @@ static bool shm_arrive(aq_team *team, struct coll_shm *shm, struct coll_slot *sl
     uint32_t round = ++slot->round;
     atomic_store_explicit(&shm_line_of(slot, shm->self, round)->round, round, memory_order_release);
     if (shm->flat) {
-        /* Members that have looked at the line still hold it in their caches. */
+        /* Members that polled the line still hold it in their caches. */
         aqi_prefetch_write(shm_line_of(slot, shm->self, round + 1));
         shm_wake_sleepers(team, shm);
         return false;
@@ -187,7 +189,7 @@ static struct coll_name shm_all_names(const aq_team *team, struct coll_shm *shm,
     return agreed;
 }
 
-/* Names are rare: a counted round looks at them only if some member gave one. */
+/* Names are rare: a counted round reads them only if some member gave one. */
 void coll_shm_arrive(aq_team *team, struct coll_name name)
 {
     struct coll_shm *shm = team->coll->shm;
@@ -369,7 +371,7 @@ AQI_COLD void coll_shm_leave(const aq_team *team)
 
 /* --- sleeping -------------------------------------------------------------------------------- */
 
-/* Whether we arrived at the barrier, which takes no lock, and do not know that it has ended. */
+/* Whether we arrived at the barrier, which takes no lock, and have not seen it end. */
 static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 {
     *round = atomic_load_explicit(&shm->barrier_round, memory_order_relaxed);
@@ -377,7 +379,7 @@ static bool shm_at_barrier(const struct coll_shm *shm, uint32_t *round)
 }
 
 /*
- * Announce that we sleep, then look once more: either we see the round, or the member that arrives
+ * Announce that we sleep, then check once more: either we see the round, or the member that arrives
  * sees us.
  */
 bool coll_shm_doze(aq_team *team)

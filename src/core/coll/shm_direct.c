@@ -169,8 +169,8 @@ void shm_direct_rest(const struct shm_view *v)
 /* --- the decision ---------------------------------------------------------------------------- */
 
 /*
- * Not if members may leave an operation: they would not know until when others write to their
- * memory.
+ * Not if members may leave an operation: they could not know when others have stopped writing to
+ * their memory.
  */
 static bool coll_shm_others_may_write(const struct coll_args *args)
 {

@@ -1,10 +1,10 @@
 /*
  * Detects members of a team that are in different operations, so that none can complete.
  *
- * Every operation has a signature. In shared memory, it is in the lines that members look at
- * anyway, or is added to the counter at which they arrive; otherwise, it is in each message. Where
- * signatures never meet, because members wait in different places, members that have waited for
- * long look for the others (coll_waits_long).
+ * Every operation has a signature. In shared memory, it is in the lines that members read anyway,
+ * or is added to the counter at which they arrive; otherwise, it is in each message. If signatures
+ * are never compared, because members wait in different places, members that have waited long check
+ * where the others wait (coll_waits_long).
  */
 #include "core/coll/shm.h"
 
@@ -102,7 +102,7 @@ static void coll_give_up_in_memory(const aq_team *team)
 {
     if (team == NULL || team->coll->shm == NULL) return;
     struct coll_shm *shm = team->coll->shm;
-    team->coll->stuck = false; /* so that coll_waited does not take it back */
+    team->coll->stuck = false; /* so that coll_waited does not clear it */
     atomic_store_explicit(&shm->stuck[shm->self].at, SHM_GAVE_UP, memory_order_release);
 }
 
@@ -117,8 +117,8 @@ static void coll_give_up(const aq_team *team)
 }
 
 /*
- * After a death members leave their operations at different points, and some do not know of it yet.
- * So if the job goes on, a mismatch only fails the team.
+ * After a death members leave their operations at different points, and some have not noticed it
+ * yet. So if the job goes on, a mismatch only fails the team.
  */
 static bool coll_fails(const aq_team *team, const char *why)
 {
@@ -169,7 +169,7 @@ static bool coll_all_wait(const aq_team *team)
 /*
  * Whether we wait for a member that has failed: it has reported the cause, and will never arrive.
  */
-static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_slot *slot)
+static bool coll_waits_for_failed(const struct coll_shm *shm, const struct coll_slot *slot)
 {
     for (uint32_t i = 0; i < shm->members; i++)
         if (atomic_load_explicit(&shm->stuck[i].at, memory_order_acquire) == SHM_GAVE_UP &&
@@ -180,7 +180,7 @@ static bool coll_waits_for_nobody(const struct coll_shm *shm, const struct coll_
 
 /*
  * A stuck member waits in a call, has published its slot and round, and arrives nowhere else
- * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can go on.
+ * meanwhile. If it has not arrived where we wait, nor we where it waits, neither can proceed.
  */
 static void coll_look_for_others(const aq_team *team, struct coll_shm *shm,
                                  const struct coll_slot *slot)
@@ -209,11 +209,11 @@ static void coll_stuck_in_memory(aq_team *team, const struct coll_op *mine,
     if (!coll_all_wait(team)) return;
     if (!team->coll->stuck) stuck->signature = signature;
     team->coll->stuck = true;
-    /* seq_cst: each marks itself stuck before it looks, so of two members one sees the other. */
+    /* seq_cst: each marks itself stuck before it checks, so of two members one sees the other. */
     atomic_store_explicit(&stuck->at, (uint64_t)(slot - shm->slots + 1) << 32 | slot->round,
                           memory_order_seq_cst);
     coll_look_for_others(team, shm, slot);
-    if (coll_waits_for_nobody(shm, slot)) coll_give_up(team);
+    if (coll_waits_for_failed(shm, slot)) coll_give_up(team);
 }
 
 /* Check the parts that wait in our neighborhood; only the leaders see the other parts. */
@@ -223,7 +223,7 @@ static void coll_stuck_in_part(aq_team *local)
     core_lock(&local->coll->lock);
     for (const struct coll_op *op = local->coll->first; op != NULL && shm != NULL; op = op->next)
         if (!op->engine->messages && !atomic_load(&op->held) &&
-            coll_waits_for_nobody(shm, coll_stuck_slot(shm, op)))
+            coll_waits_for_failed(shm, coll_stuck_slot(shm, op)))
             coll_give_up(local);
     core_unlock(&local->coll->lock);
 }
@@ -242,7 +242,7 @@ bool coll_may_be_stuck(const struct core_wait *wait)
     return core.thread_mode != AQ_THREAD_MULTIPLE && coll_long_enough(wait);
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static void coll_stuck_in(aq_team *team, const struct coll_op *op)
 {
     struct coll_signature signature =
@@ -272,7 +272,7 @@ void coll_waited(aq_team *team)
 
 /* --- waiting for events ---------------------------------------------------------------------- */
 
-/* The event that coll_ask_for_event looks for; only one thread waits where it is used. */
+/* The event that coll_ask_for_event searches for; used only if a single thread waits. */
 static const struct aqi_op *coll_asked_event;
 
 /* In an operation of several parts, the last one has the event. */

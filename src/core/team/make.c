@@ -12,7 +12,7 @@ unsigned aq_team_ep_index(const aq_team *team, aq_rank rank)
     return route != NULL ? aqi_am_to_ep(route->to) : CORE_EPS;
 }
 
-/* Name endpoint `index` as this process's own, if the team may. */
+/* Use endpoint `index` as this process's own, if its capabilities allow that. */
 static aq_status team_own_ep(const char *call, aq_team *team, unsigned index)
 {
     aq_ep *ep = atomic_load(&core.eps[index]);
@@ -26,7 +26,7 @@ static aq_status team_own_ep(const char *call, aq_team *team, unsigned index)
     return AQ_OK;
 }
 
-/* Name endpoint `eps[i]` of member `i` of a new team. */
+/* Use endpoint `eps[i]` of member `i` of a new team. */
 static aq_status team_name_eps(const char *call, aq_team *team, const unsigned *eps)
 {
     unsigned all = 0;
@@ -131,7 +131,7 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
 
 /* --- by lists -------------------------------------------------------------------------------- */
 
-/* `seen` has an entry for each rank of the parent, all false; NULL if memory was out. */
+/* `seen` has an entry for each rank of the parent, all false; NULL if out of memory. */
 static aq_status team_check_list(const char *call, const aq_team *parent, const aq_rank *members,
                                  size_t count, bool *seen)
 {

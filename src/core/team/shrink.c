@@ -37,8 +37,8 @@ static void shrink_open(struct shrink *s, const char *call, aq_team *team)
 }
 
 /*
- * The agreements of a team share one counter: members that a death has led into different calls
- * still meet, and both calls fail.
+ * The agreements of a team share one counter: members that are in different calls after a death
+ * still take part in the same agreement, and both calls fail.
  */
 static aq_status shrink_agree(struct shrink *s, aq_status mine, uint8_t *living)
 {

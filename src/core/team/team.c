@@ -136,7 +136,7 @@ void core_teams_close(void)
     team_unequip(&teams.host.team);
     for (unsigned i = 0; i < TEAM_TOMBSTONES; i++)
         free(teams.tombstones[i]);
-    /* Those that the program made and has not destroyed. */
+    /* Teams that the program has not destroyed. */
     aq_team *team;
     while ((team = core_team_any()) != NULL) {
         if (team->whole != NULL) team = team->whole;
@@ -352,8 +352,10 @@ aq_status aq_team_destroy(aq_team *team)
     if (!coll_idle(team))
         return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
                         __func__);
-    /* After the first barrier, all members have come; after the second, none uses the shared memory
-     * any more, so rank 0 can free it. */
+    /*
+     * After the first barrier, all members have arrived; after the second, none uses the shared
+     * memory any more, so rank 0 can free it.
+     */
     st = core_barrier_of(__func__, COLL_CODE_DESTROY, team);
     struct scratch_block block = team_block_made(team), local_block = team_block_made(team->local);
     if (st == AQ_OK && (team->coll->shm != NULL || team->shape != NULL)) {
