@@ -1,17 +1,17 @@
 /*
  * Connections: which of them are polled. Each costs a few cache lines per poll, so those on which
- * nothing has come for a while *rest*: they are not looked at until they ring the bell of this
- * process (base/bell.h), which is one word for all. Those that have something to do, or that cannot
+ * nothing has arrived for a while *rest*: they are not polled until they ring the bell of this
+ * process (base/bell.h), which is one word for all of them. Those that have work, or that cannot
  * rest, are *active*.
  *
- * To rest takes three steps: the connection has its peer ring from now on, all processors pass a
- * barrier, and it looks once more. What the peer published before the barrier is seen then; for
- * what it publishes later it rings. So the peer needs no fence.
+ * A connection begins to rest in three steps: its peer is made to ring from now on, all processors
+ * execute a barrier, and the connection is checked once more. This check finds anything that the
+ * peer published before the barrier; for anything later it rings. So the peer needs no fence.
  *
- * A peer may die after it has published and before it has rung: the end of its control channel
- * makes the connection active, and what it sent is delivered before the end. A peer that does not
- * ring although it should, or takes back the rings of others of its user (bell.h), delays what it
- * hides: now and then one resting connection is looked at, one after the other.
+ * If a peer dies after publishing and before ringing, the end of its control channel makes the
+ * connection active, and its messages are delivered before the end is reported. A peer that does
+ * not ring, or clears the rings of other processes of its user (bell.h), only delays those
+ * messages: from time to time one resting connection is checked, in turn.
  */
 #include "core/conn/conn.h"
 
@@ -20,13 +20,15 @@
 #include <poll.h>
 
 enum {
-    ACTIVE_MANY = 16,    /* so many are in no hurry to rest */
-    ACTIVE_SHORTLY = 64, /* rounds without anything, after which those rest that are more, */
-    ACTIVE_LONG = 4096,  /* and all */
-    ACTIVE_BATCH = 64    /* rest behind one barrier */
+    ACTIVE_MANY = 16,    /* if more are active, they rest sooner */
+    ACTIVE_SHORTLY = 64, /* idle rounds before they rest then, ... */
+    ACTIVE_LONG = 4096,  /* ... and otherwise */
+    ACTIVE_BATCH = 64    /* connections that begin to rest behind one barrier */
 };
-/* In every so many rounds of progress messages are looked for, unless one is awaited, and one of
- * the resting connections is looked at. */
+/*
+ * In one of ACTIVE_LOOK rounds, the rendezvous is polled (in each round if a message is awaited),
+ * and one resting connection is checked.
+ */
 enum { ACTIVE_LOOK = 256 };
 
 /* --- entering -------------------------------------------------------------------------------- */
@@ -36,7 +38,7 @@ static inline aq_connection *active_enter(uint32_t slot_number)
     struct conn_slot *slot = &conns.slots[slot_number];
     aq_connection *conn = atomic_load_explicit(&slot->conn, memory_order_acquire);
     if (conn == NULL || !core.multi) return conn;
-    /* Count first, then look; conn_withdraw does the reverse. */
+    /* Increment `users`, then read `conn`; conn_withdraw does the reverse. */
     atomic_fetch_add(&slot->users, 1);
     conn = atomic_load(&slot->conn);
     if (conn == NULL) atomic_fetch_sub(&slot->users, 1);
@@ -75,7 +77,7 @@ static inline uint32_t active_round(void)
     return atomic_load_explicit(&conns.rounds, memory_order_relaxed);
 }
 
-/* Other threads may be walking the list: they look at one connection twice or skip one. */
+/* Other threads may be walking the list: they poll one connection twice or skip one. */
 static void active_put(uint32_t at, uint32_t slot)
 {
     atomic_load(&conns.slots[slot].conn)->at = at;
@@ -116,18 +118,18 @@ void conn_retire(aq_connection *conn)
 
 /* --- resting --------------------------------------------------------------------------------- */
 
-static bool active_has_to_do(aq_connection *conn)
+static bool active_has_work(aq_connection *conn)
 {
     return atomic_load(&conn->ending) != 0 || atomic_load(&conn->suspect) || aqi_tp_waits(conn->tp);
 }
 
-/* The connections at these places begin to rest, if they can. */
+/* Let these connections rest, if they can. */
 static void active_rest_these(aq_connection *const *these, unsigned n)
 {
     if (n != 0) aqi_membarrier();
     for (unsigned i = 0; i < n; i++) {
         aq_connection *conn = these[i];
-        if (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_to_do(conn)) {
+        if (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_work(conn)) {
             (void)conn->tp->ops.rest(conn->tp, AQI_REST_END);
             continue;
         }
@@ -136,7 +138,7 @@ static void active_rest_these(aq_connection *const *these, unsigned n)
     }
 }
 
-/* Of those on which nothing has come for so many rounds. The lock of the list is held. */
+/* Let connections rest that have been idle for `rounds`. Called with the list's lock held. */
 static void active_rest_idle(uint32_t rounds)
 {
     aq_connection *these[ACTIVE_BATCH];
@@ -145,7 +147,7 @@ static void active_rest_idle(uint32_t rounds)
     for (uint32_t i = active_count(); i-- > 0 && n < ACTIVE_BATCH;) {
         aq_connection *conn = atomic_load(&conns.slots[active_slot(i)].conn);
         uint32_t last = atomic_load_explicit(&conn->last, memory_order_relaxed);
-        if (!conn->may_rest || now - last < rounds || active_has_to_do(conn)) continue;
+        if (!conn->may_rest || now - last < rounds || active_has_work(conn)) continue;
         if (conn->tp->ops.rest(conn->tp, AQI_REST_BEGIN) == AQ_OK) these[n++] = conn;
     }
     active_rest_these(these, n);
@@ -171,7 +173,7 @@ void conn_rest_all(void)
     aqi_spin_unlock(&conns.active_lock);
 }
 
-/* Look at the next one that rests. */
+/* Check the next resting connection. */
 static void active_sweep(void)
 {
     uint32_t high = atomic_load_explicit(&conns.high, memory_order_relaxed);
@@ -181,7 +183,7 @@ static void active_sweep(void)
     if (conn == NULL) return;
     aqi_spin_lock(&conns.active_lock);
     bool more = conn->rests &&
-                (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_to_do(conn));
+                (conn->tp->ops.rest(conn->tp, AQI_REST_CHECK) != AQ_OK || active_has_work(conn));
     aqi_spin_unlock(&conns.active_lock);
     if (more) conn_activate(conn);
     active_leave(slot);
@@ -229,14 +231,15 @@ static AQI_COLD void active_finish(aq_connection *conn)
 }
 
 /*
- * Its transport found the peer gone: the control channel says how, or at least that the connection
- * should end.
+ * Its transport reported the peer as lost: the control channel may report the cause; the connection
+ * ends anyway.
  */
-static AQI_COLD void active_look_closely(aq_connection *conn)
+static AQI_COLD void active_check_suspect(aq_connection *conn)
 {
     atomic_store(&conn->suspect, false);
     aqi_spin_lock(&conns.lock);
-    /* The control channel gets its turn among all; but messages of others may come without an end.
+    /*
+     * Until this control channel has had its turn, but no longer: others may have endless messages.
      */
     uint32_t turns = atomic_load(&conns.high) + 1;
     while (turns-- > 0 && atomic_load(&conn->ending) == 0 && conn_attend() != 0)
@@ -245,7 +248,7 @@ static AQI_COLD void active_look_closely(aq_connection *conn)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* Whether all that the peer of this connection, which has ended, sent has been delivered. */
+/* Whether everything that the peer of this ended connection sent has been delivered. */
 static bool active_delivered(aq_connection *conn)
 {
     const struct aqi_transport *ops = &conn->tp->ops;
@@ -274,10 +277,10 @@ static bool active_alone(const aq_connection *conn)
 }
 
 /*
- * After a round that brought nothing: whether nothing is left either, though other threads make
- * progress, too. They may still be running handlers of messages that they have taken, or have kept
- * us from taking more. Those that are not alone are turned away first: if all of them waited to
- * find out, none would be.
+ * After an empty round: whether nothing is left, even though other threads make progress, too. They
+ * may still be running handlers of messages that they have taken, or have kept this thread from
+ * taking more. A thread that is not alone returns at once: if all of them checked for more, none
+ * would ever be alone.
  */
 static bool active_is_idle(aq_connection *conn)
 {
@@ -315,8 +318,8 @@ static unsigned active_look(void)
 }
 
 /*
- * As for the transports of a job: what no word tells of needs a whole round, which is one in so
- * many, whichever threads make them.
+ * As for the transports of a job: pending work without a watched word needs a full round, which is
+ * one in AQI_POLLS_PER_ROUND, counted over all threads.
  */
 static bool active_by_words(enum aqi_progress_mode mode)
 {
@@ -345,7 +348,7 @@ static inline unsigned active_poll_one(aq_connection *conn, bool by_words,
         atomic_store_explicit(&conn->last, active_round(), memory_order_relaxed);
     } else if (mode == AQI_PROGRESS_ALL) {
         if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
-            active_look_closely(conn);
+            active_check_suspect(conn);
         if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)) &&
             (!core.multi || active_is_idle(conn)))
             active_finish(conn);
@@ -369,6 +372,6 @@ unsigned conn_poll(enum aqi_progress_mode mode, uint64_t now)
     n += active_look();
     if (AQI_UNLIKELY(atomic_load_explicit(&conns.news, memory_order_relaxed)) &&
         atomic_exchange(&conns.news, false))
-        n++; /* so that the program looks before it sleeps */
+        n++; /* so that the program checks for events before it sleeps */
     return n;
 }

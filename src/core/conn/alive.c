@@ -1,28 +1,28 @@
-/* Times of open connections: sends that take too long, and peers that do not answer. */
+/* Timeouts of open connections: sends that take too long, and silent peers. */
 #include "core/conn/alive.h"
 
 #include "base/clock.h"
 
 #include <stdlib.h>
 
-/* Pings in the time after which a peer counts as silent. */
+/* Pings within the time after which a peer counts as silent; the interval between full scans. */
 enum { ALIVE_PINGS = 4, ALIVE_SCAN_NS = 1000000 };
 
 struct conn_send {
-    struct aqi_comp comp; /* of the transport, until it has counted down */
-    struct aqi_op *op;    /* NULL: it has failed, or is that of the token */
-    uint64_t token;       /* of core_asked_send, if it waits for its handler; else 0 */
+    struct aqi_comp comp; /* used by the transport until `local` is 0 */
+    struct aqi_op *op;    /* NULL: completed, or the event is that of the token */
+    uint64_t token;       /* of core_asked_send, if the send waits for its handler; else 0 */
     uint32_t rank;
     uint64_t deadline;
     struct conn_send *next;
 };
 
 static struct {
-    struct aqi_spin lock; /* of the list, and of what connections have for keepalive */
+    struct aqi_spin lock; /* protects the list, and the keepalive state of connections */
     struct conn_send *first, **end;
-    uint64_t scan_at;      /* when all of the list is to be looked at, not only the oldest */
+    uint64_t scan_at;      /* time of the next scan of the whole list, not only the oldest */
     _Atomic uint32_t busy; /* sends in the list, and connections with keepalive */
-    _Atomic uint64_t due;  /* when keepalive is to be looked at; UINT64_MAX: never */
+    _Atomic uint64_t due;  /* time of the next keepalive check; UINT64_MAX: never */
 } alive = {.end = &alive.first};
 
 /* --- sends ----------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ void conn_send_failed(struct conn_send *send)
     free(send);
 }
 
-/* Whether there is nothing more to do for it, and its memory is not in use. */
+/* Whether the send is finished, and its memory is not in use. */
 static bool alive_look_at_send(struct conn_send *send, uint64_t now)
 {
     bool late = now >= send->deadline;
@@ -106,7 +106,7 @@ static bool alive_look_at_send(struct conn_send *send, uint64_t now)
     return over;
 }
 
-/* With the lock held. */
+/* Called with the lock held. */
 static unsigned alive_look_at_sends(uint64_t now)
 {
     unsigned n = 0;
@@ -138,7 +138,7 @@ static void alive_tell(aq_connection *conn)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* Ask; a full ring of a peer that takes nothing is no answer either. */
+/* Ping the peer. If there is no room, it takes nothing from its ring, which is no reply either. */
 static void alive_ask(aq_connection *conn)
 {
     struct conn_alive *mine = &conn->alive;
@@ -148,7 +148,7 @@ static void alive_ask(aq_connection *conn)
     if (!mine->sent) atomic_store(&mine->ping.remote, 0);
 }
 
-/* With the lock held. Returns when to look again. */
+/* Called with the lock held. Returns the time of the next check. */
 static uint64_t alive_look_at(aq_connection *conn, uint64_t now, bool *silent)
 {
     struct conn_alive *mine = &conn->alive;
@@ -207,7 +207,7 @@ aq_status aq_connection_keepalive(aq_connection *conn, uint64_t ns)
     mine->ping.shared = core.multi;
     atomic_store(&alive.due, 0);
     aqi_spin_unlock(&alive.lock);
-    core_set_disarmed(); /* a thread that sleeps knows nothing of it */
+    core_set_disarmed(); /* a sleeping thread must apply the new limit */
     return AQ_OK;
 }
 

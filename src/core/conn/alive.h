@@ -1,4 +1,4 @@
-/* Times of open connections: sends that take too long, and peers that do not answer. */
+/* Timeouts of open connections: sends that take too long, and silent peers. */
 #ifndef AQI_CORE_CONN_ALIVE_H
 #define AQI_CORE_CONN_ALIVE_H
 
@@ -7,8 +7,8 @@
 struct conn_send;
 
 /*
- * A message with a deadline, after which it fails with AQ_ETIMEOUT. Either the counters of it are
- * given to the transport, and `op` is complete when they are; or it waits for its handler.
+ * A message with a deadline, after which it fails with AQ_ETIMEOUT. Either the transport counts
+ * down conn_send_comp, and `op` completes then; or the message waits for its handler.
  */
 struct conn_send *conn_send_new(uint64_t deadline);
 struct aqi_comp *conn_send_comp(struct conn_send *send);

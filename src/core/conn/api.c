@@ -30,7 +30,7 @@ bool aqi_core_may_use(const char *name)
     return false;
 }
 
-/* The transport that `uri` names, or the first that can connect with strangers. */
+/* The transport that `uri` names, or the first that connects programs not started together. */
 static aq_status conn_api_transport_for(const char *uri, const char *call, unsigned *out)
 {
     for (unsigned t = 0; aqi_transports[t] != NULL; t++) {
@@ -48,7 +48,7 @@ static aq_status conn_api_transport_for(const char *uri, const char *call, unsig
                     call, uri != NULL ? uri : "");
 }
 
-/* Unless AQ_LISTEN_ANYBODY or AQ_CONNECT_ANYBODY is given, the transport must know its peers. */
+/* Without AQ_LISTEN_ANYBODY or AQ_CONNECT_ANYBODY, the transport must identify its peers. */
 static aq_status conn_api_begin(const char *call, const char *uri, bool anybody, unsigned *t)
 {
     aq_status st = core_conn_ready();
@@ -88,7 +88,7 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
         listener->next = conns.listeners;
         conns.listeners = listener;
         core_source_count(&core_conn_used, 1);
-        core_set_disarmed(); /* it knows nothing of connections yet */
+        core_set_disarmed(); /* a sleeping thread does not watch connections yet */
         *out = listener;
     }
     aqi_spin_unlock(&conns.lock);
@@ -102,8 +102,8 @@ const char *aq_listener_uri(const aq_listener *listener)
 }
 
 /*
- * Release the connections that came here: requests that the program has not seen are refused and
- * freed.
+ * Release the connections made through the listener: requests that the program has not seen are
+ * rejected and freed.
  */
 static void conn_api_release_callers(const aq_listener *listener)
 {
@@ -152,7 +152,7 @@ aq_status conn_check_size(const char *call, size_t struct_size, const char *name
                     struct_size, name);
 }
 
-/* Take the data and the segment that a side gives. */
+/* Take the data and the segment from the parameters. */
 static aq_status conn_api_take_params(aq_connection *conn, const void *data, size_t nbytes,
                                       aq_segment *segment, const char *call)
 {
@@ -276,7 +276,7 @@ aq_status aq_connect_start(const char *uri, const aq_connect_params *params, aq_
     return conn_api_start(uri, params, false, out, "aq_connect_start");
 }
 
-/* The result of a call that is decided; its event is not needed any more. */
+/* The result of a call that has ended; its event is no longer needed. */
 static aq_status conn_api_result(aq_connection *conn, const char *call)
 {
     if (conn_state(conn) == AQ_CONNECTION_CALLING) return AQ_AGAIN;
@@ -346,7 +346,7 @@ static aq_status conn_api_take_request(aq_connection *conn, const char *call)
                  : aqi_fail(AQ_ESTATE, "core", "%s: not a request that waits for an answer", call);
 }
 
-/* Open our side, and write the answer, whichever it is. */
+/* Open our side, and send the answer, ACCEPT or REFUSE. */
 static aq_status conn_api_answer(aq_connection *conn)
 {
     aq_status st = conn_open_tp(conn);
@@ -364,7 +364,7 @@ static aq_status conn_api_answer(aq_connection *conn)
         st = conn_write(conn, AQI_HELLO_ACCEPT);
     }
     if (st != AQ_OK) {
-        conn->silent = true; /* the caller hears it here */
+        conn->silent = true; /* the caller gets the error here */
         conn_end(conn, AQ_CONNECTION_LOST, st, aq_error_message());
     }
     aqi_spin_unlock(&conns.lock);
@@ -390,7 +390,7 @@ aq_status aq_connection_accept(aq_connection *conn, const aq_accept_params *give
 aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *reason)
 {
     aq_status st = conn_api_take_request(conn, __func__);
-    if (st == AQ_EPEER) { /* it is not there to hear it */
+    if (st == AQ_EPEER) { /* the client is gone */
         conn_destroy(conn);
         return AQ_OK;
     }
@@ -412,7 +412,7 @@ static bool conn_api_is_busy(const aq_connection *conn)
     return core_after_waits(&conn->routes[1]) || conn->tp->ops.quiet(conn->tp, NULL) == AQ_AGAIN;
 }
 
-/* Wait until nothing is under way to the peer, or until the timeout. */
+/* Wait until nothing is in flight to the peer, or until the timeout. */
 static void conn_api_wait_quiet(aq_connection *conn)
 {
     struct core_wait wait = {0};
@@ -448,7 +448,7 @@ aq_status aq_connection_close(aq_connection *conn)
     return AQ_OK;
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- queries --------------------------------------------------------------------------------- */
 
 aq_team *aq_connection_team(aq_connection *conn)
 {

@@ -29,7 +29,9 @@ void conn_bells_close(void)
         aqi_bell_close(&conns.bells[i].bell);
 }
 
-/* Users have one each, as they could take back each other's rings; the last one is for the rest. */
+/*
+ * One per user, since a process that maps a bell can clear its rings; the last is for all others.
+ */
 static struct conn_bell *bells_for(uint32_t uid)
 {
     uint32_t n = atomic_load(&conns.bell_count);
@@ -57,7 +59,7 @@ void conn_describe_bell(aq_connection *conn, struct aqi_hello *hello, int *fd)
     *fd = bell->bell.fd;
 }
 
-/* A peer that shows none polls. */
+/* A peer that passes no bell polls. */
 aq_status conn_learn_bell(aq_connection *conn, const struct aqi_hello *hello, int fd)
 {
     if (!hello->bell) return AQ_OK;

@@ -96,7 +96,7 @@ void conn_set_state(aq_connection *conn, int state)
     if (conn_awaits(state) && !conn_awaits(old)) atomic_fetch_add(&conns.busy, 1);
     if (!conn_awaits(state) && conn_awaits(old)) atomic_fetch_sub(&conns.busy, 1);
     atomic_store_explicit(&conn->state, state, memory_order_release);
-    core_progressed(); /* some thread may wait for it */
+    core_progressed(); /* a thread may wait for it */
 }
 
 static void conn_note_why(aq_connection *conn, aq_status status, const char *reason)
@@ -112,7 +112,7 @@ void conn_end(aq_connection *conn, aq_connection_event_type type, aq_status stat
     if (conn->reason[0] == 0) conn_note_why(conn, status, reason);
     conn_set_state(conn, AQ_CONNECTION_ENDED);
     if (conn->silent) return;
-    conn_drop_events(conn, 1u << AQ_CONNECTION_SILENT); /* that was why */
+    conn_drop_events(conn, 1u << AQ_CONNECTION_SILENT); /* superseded by the end */
     conn_push(conn, type);
 }
 
@@ -123,7 +123,7 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
         conn_end(conn, type, status, reason);
     } else if (atomic_load(&conn->ending) == 0) {
         conn_note_why(conn, status, reason);
-        atomic_store(&conn->routes[1].lost, true); /* nothing more is worth sending */
+        atomic_store(&conn->routes[1].lost, true); /* nothing more is sent */
         atomic_store_explicit(&conn->ending, type, memory_order_release);
         conn_activate(conn);
     }
@@ -131,7 +131,7 @@ void conn_end_soon(aq_connection *conn, aq_connection_event_type type, aq_status
 
 /* --- progress ------------------------------------------------------------------------------- */
 
-/* A reply waits for room on a connection: not forever. */
+/* Limits the time that a reply waits for room on a connection. */
 static void conn_stalled(struct core_wait *wait, const struct core_route *route)
 {
     uint64_t now = aqi_now_ns();

@@ -1,7 +1,7 @@
 /*
- * Connections: the queues of events. What has events, a connection or a listener, is in the queue
- * of the process, in the order in which it got the first of them; and likewise in that of the
- * listener, if it is one or was called there. An event that is taken is gone from both.
+ * Connections: the queues of events. A connection or listener with events is in the queue of the
+ * process, in the order of its first event, and likewise in that of the listener, if it is one or
+ * was made through one. Taking an event removes it from both.
  */
 #include "core/conn/conn.h"
 
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Messages are looked for in every so many calls for an event, unless one is awaited. */
+/* One call for an event in LOOK_CALLS polls for messages; each does if one is awaited. */
 enum { LOOK_CALLS = 16 };
 
 /* --- queues ---------------------------------------------------------------------------------- */
@@ -23,7 +23,7 @@ void conn_pending_init(struct conn_pending *pending, aq_connection *conn, aq_lis
     aqi_list_init(&pending->own);
 }
 
-/* The descriptor of a listener is readable while its queue has something. */
+/* The descriptor of a listener is readable while its queue is not empty. */
 static void conn_events_signal(aq_listener *listener)
 {
     bool some = !aqi_list_is_empty(&listener->queue);
@@ -90,7 +90,7 @@ void conn_listener_free(aq_listener *listener)
     free(listener);
 }
 
-/* Of what the program has not looked at, the latest counts. */
+/* An AQ_LISTENER_UP that the program has not seen is dropped when the interface goes down again. */
 void conn_listener_interface(void *arg, void *user, aq_status status)
 {
     aq_listener *listener = user;
@@ -144,12 +144,12 @@ static void conn_events_take(struct conn_pending *pending, aq_connection_event *
         atomic_store_explicit(&conns.news, false, memory_order_relaxed);
 }
 
-/* Of a listener, or NULL: of all. */
+/* The next event of a listener; NULL: of all. */
 static aq_status conn_events_next(const aq_listener *listener, aq_connection_event *event)
 {
     aqi_spin_lock(&conns.lock);
     struct conn_pending *first = conn_events_first(listener);
-    /* A look is a system call, and programs ask in each round of their loops. */
+    /* Polling takes a system call, and programs call this in each round of their loops. */
     bool look = atomic_load(&conns.busy) != 0 || ++conns.asked % LOOK_CALLS == 0;
     if (first == NULL && look) {
         conn_attend();
@@ -197,7 +197,7 @@ aq_status aq_listener_fd(aq_listener *listener, int *fd)
     aqi_spin_lock(&conns.lock);
     if (listener->fd < 0) listener->fd = aqi_kick_new();
     if (listener->fd < 0) st = aqi_fail_no_fd(errno, "core", "aq_listener_fd");
-    conn_events_signal(listener); /* what has come before */
+    conn_events_signal(listener); /* for earlier events */
     if (st == AQ_OK) *fd = listener->fd;
     aqi_spin_unlock(&conns.lock);
     return st;

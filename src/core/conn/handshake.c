@@ -19,7 +19,7 @@ static void conn_handshake_answer(unsigned t, struct aqi_control_channel *channe
 {
     struct aqi_handshake message = {.bytes = conns.message,
                                     .len = aqi_hello_encode(hello, conns.message)};
-    /* A caller that has gone needs no answer. */
+    /* A caller that has ended needs no answer. */
     (void)aqi_transports[t]->rendezvous->send(channel, &message);
 }
 
@@ -86,7 +86,7 @@ static void conn_handshake_end(aq_connection *conn, aq_connection_event_type typ
 
 static void conn_handshake_fail(aq_connection *conn, aq_status status, const char *reason)
 {
-    /* Front ends pass on a status only. */
+    /* Front ends pass on only the status, so log the reason. */
     if (status == AQ_EMISMATCH && !conn->silent)
         aqi_log(AQI_LOG_WARN, "core", "cannot connect to %s: %s", conn->uri, reason);
     conn_handshake_end(conn, AQ_CONNECTION_FAILED, status, reason);
@@ -112,7 +112,7 @@ static void conn_handshake_not_called(aq_connection *conn, aq_status status, con
     bool waits = (conn->flags & AQ_CONNECT_WAIT) != 0;
     conn->nobody = status == AQ_EREFUSED;
     if (status == AQ_AGAIN || status == AQ_EPEER || (status == AQ_EREFUSED && waits))
-        conn_handshake_retry_later(conn); /* has the server ended, the next call will tell */
+        conn_handshake_retry_later(conn); /* if the server has ended, the next call reports it */
     else
         conn_handshake_fail(conn, status,
                             status == AQ_EREFUSED ? conn_handshake_nobody(conn) : why);
@@ -224,7 +224,7 @@ static bool conn_handshake_differs(unsigned t, aq_status decoded, const struct a
     return true;
 }
 
-/* Why this call is refused at once; AQ_OK: it is not. */
+/* The reason to reject this call at once; AQ_OK: none. */
 static aq_status conn_handshake_check_call(const aq_listener *listener,
                                            const struct aqi_writer *writer,
                                            const struct aqi_hello *hello,
@@ -295,7 +295,7 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
                                     const struct aqi_writer *writer, struct aqi_handshake *message)
 {
     aq_listener *listener = listener_user;
-    static atomic_bool once; /* strangers may call as often as they like */
+    static atomic_bool once; /* any process may call any number of times */
     struct aqi_hello hello;
     char reason[200];
     (void)arg;
@@ -321,7 +321,7 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
 
 /* --- messages --------------------------------------------------------------------------------- */
 
-/* Take over the memory that the peer shows. */
+/* Map the memory that the peer exposes. */
 static aq_status conn_handshake_learn(aq_connection *conn, const struct aqi_hello *hello,
                                       const struct aqi_handshake *message)
 {
@@ -331,7 +331,7 @@ static aq_status conn_handshake_learn(aq_connection *conn, const struct aqi_hell
     return st;
 }
 
-/* Join what the server opened, and confirm. */
+/* Join the transport that the server opened, and confirm. */
 static aq_status conn_handshake_accepted(aq_connection *conn, const struct aqi_hello *hello,
                                          const struct aqi_handshake *message)
 {
@@ -367,12 +367,12 @@ static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_write
 static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello *hello)
 {
     char text[240];
-    /* The cause lies at the server: do not make the user look for it here. */
+    /* Make clear that the cause is at the server. */
     snprintf(text, sizeof(text), "%s%.*s",
              hello->status == AQ_EREFUSED || hello->nbytes == 0 ? "" : "the server says: ",
              (int)aqi_min(hello->nbytes, 200), (const char *)hello->data);
     for (char *c = text; *c != 0; c++)
-        if ((unsigned char)*c < ' ') *c = '?'; /* a stranger's text is for people only */
+        if ((unsigned char)*c < ' ') *c = '?'; /* untrusted text, only to be printed */
     conn->code = hello->code;
     conn_handshake_fail(conn, (aq_status)hello->status,
                         text[0] != 0 ? text : "the server rejected the call");

@@ -1,4 +1,4 @@
-/* Connections: opening the transport of one, finding the peer on it, and each other's segments. */
+/* Connections: opening the transport, connecting to the peer, and exchanging segments. */
 #include "core/conn/region.h"
 
 #include "base/shmem.h"
@@ -12,7 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* --- what the transport calls ---------------------------------------------------------------- */
+/* --- hooks of the transport ------------------------------------------------------------------ */
 
 static void conn_join_broken(aq_connection *conn, const char *why)
 {
@@ -23,7 +23,7 @@ static void conn_join_broken(aq_connection *conn, const char *why)
     aqi_spin_unlock(&conns.lock);
 }
 
-/* A program that was not started with ours must not be able to end us: it loses its connection. */
+/* A program not started with this one must not be able to end it: it loses its connection. */
 static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_am *am)
 {
     aq_connection *conn = arg;
@@ -33,7 +33,7 @@ static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_
                      "the peer sent a message for a handler that is not registered for it here");
 }
 
-/* Others in the group do not need what one of them sends. */
+/* An invalid message of a group is only dropped: the other members must not lose the connection. */
 static void conn_join_hook_deliver_cast(void *arg, uint32_t source, const struct aqi_am *am)
 {
     aq_connection *conn = arg;
@@ -57,7 +57,7 @@ void aqi_core_filter_ranges(aqi_core_range_filter *filter)
     conn_join_filter = filter;
 }
 
-/* Whether the peer's messages may touch this. */
+/* Whether the peer's messages may access this range. */
 static bool conn_join_hook_range_ok(void *arg, uint64_t addr, size_t len)
 {
     const aq_connection *conn = arg;
@@ -75,8 +75,10 @@ static bool conn_join_hide(aq_connection *conn, const aq_segment *segment)
     return true;
 }
 
-/* Under the lock, or another thread that closes a connection frees it here; and not back before the
- * threads that serve the peer are done with the segment. */
+/*
+ * Takes the lock, since another thread may close and free the connection meanwhile; and returns
+ * only after the threads that serve its peer are done with the segment.
+ */
 void conn_hide(const aq_segment *segment)
 {
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
@@ -176,7 +178,7 @@ aq_status conn_open_tp(aq_connection *conn)
     params.numbered = (conn->flags & CONN_NUMBERED) != 0;
     params.loose = (conn->flags & AQ_CONNECT_UNRELIABLE) != 0;
     params.max_medium = conn->client ? core.max_medium : conn->peer_medium;
-    params.like = conn->client ? NULL : conn->addr; /* it has made what both share */
+    params.like = conn->client ? NULL : conn->addr; /* the client has created the shared objects */
     params.like_len = conn->addr_len;
     params.towards = conn->client ? conn->uri : NULL;
     params.bell = conn_own_rope(conn);
@@ -185,7 +187,7 @@ aq_status conn_open_tp(aq_connection *conn)
     aq_status st = aqi_tp_open(group ? transport->rendezvous->group : transport, &params, &tp);
     if (st != AQ_OK) return st;
     conn->tp = tp;
-    /* Unless the peer would need a bell that we do not have: conn_describe_bell. */
+    /* Cleared by conn_describe_bell if there is no bell for the peer. */
     conn->may_rest = (tp->ops.caps & AQI_CAP_REST) != 0;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
@@ -194,7 +196,7 @@ aq_status conn_open_tp(aq_connection *conn)
     return AQ_OK;
 }
 
-/* Rank 0 of its team is this process as the job sees it, with the segment that is shown. */
+/* Rank 0 of the team is this process, as in the job, with the exposed segment. */
 static void conn_join_set_own_route(aq_connection *conn)
 {
     struct core_route *own = &conn->routes[0];
@@ -243,7 +245,9 @@ void conn_opened(aq_connection *conn)
 
 /* --- segments -------------------------------------------------------------------------------- */
 
-/* Our segment for the peer. Others of the host may have theirs in the same memory: see mem_fd. */
+/*
+ * Our segment for the peer. Other ranks of the host may have theirs in the same memory: see mem_fd.
+ */
 void conn_describe_segment(aq_connection *conn, struct aqi_hello *hello, int *fd)
 {
     aq_segment *segment = conn->shown;

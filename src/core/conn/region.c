@@ -1,8 +1,7 @@
 /*
- * Regions: memory of this process that peers of connections access by handles. A handle is made of
- * a ticket, a place in the table here and a secret, which goes with each message that carries a
- * part of an access; so the owner decides about every part, and a region is gone once it is revoked
- * here.
+ * Regions: memory of this process that peers of connections access by handles. A handle contains a
+ * ticket, an index in the owner's table and a secret, which is in each message of an access. So the
+ * owner checks every message, and revoking a region takes effect at once.
  */
 #include "core/conn/region.h"
 
@@ -18,7 +17,7 @@ struct aq_region {
     size_t size;
     unsigned rights;
     const aq_connection *only; /* NULL: for all connections */
-    bool orphan;               /* that one is closed */
+    bool orphan;               /* that connection is closed */
 };
 
 /* A handle as bytes, little-endian. */
@@ -118,7 +117,7 @@ uint64_t aq_region_handle_size(const aq_region_handle *handle)
     return bytes.magic == region_magic ? bytes.size : 0;
 }
 
-/* Threads that found the region before are done with it. */
+/* Wait for threads that found the region before. */
 static void region_await_accesses(void)
 {
     for (uint32_t i = 0; core.multi && i < atomic_load(&conns.high); i++)
@@ -164,7 +163,7 @@ void conn_regions_close(void)
     regions.count = regions.room = regions.unused = 0;
 }
 
-/* Takes as long whatever differs: over a network, a peer must not find the secret word by word. */
+/* Takes constant time: over a network, a peer must not find the secret word by word. */
 static bool region_is(const aq_region *region, const uint32_t ticket[AQI_TICKET])
 {
     uint32_t differs = 0;

@@ -4,10 +4,10 @@
 
 #include "core/conn/conn.h"
 
-/* Of a transport: a peer wants to read or write by a handle. */
+/* Hook of the transport: find the memory that a peer accesses by a handle. */
 aq_status conn_region_find(void *conn, const uint32_t ticket[AQI_TICKET], uint64_t offset,
                            size_t len, bool write, void **at);
-/* A connection is closed: no region is for it any more. */
+/* A connection is closed: disable its regions. */
 void conn_regions_forget(const aq_connection *conn);
 void conn_regions_close(void);
 

@@ -1,4 +1,4 @@
-/* Messages on connections with more to ask for than aq_am_medium: pieces, events, timeouts. */
+/* Messages on connections, with options that aq_am_medium lacks: pieces, events, timeouts. */
 #include "core/conn/alive.h"
 
 #include "base/clock.h"
@@ -14,7 +14,7 @@ struct send_call {
     uint64_t deadline; /* UINT64_MAX: none */
 };
 
-/* --- what is asked for ------------------------------------------------------------------------ */
+/* --- parameters ------------------------------------------------------------------------------ */
 
 static aq_status send_check_pieces(struct send_call *c)
 {
@@ -72,7 +72,7 @@ static aq_status send_check(struct send_call *c, aq_handler handler, const aq_se
     return send_check_pieces(c);
 }
 
-/* The payload in one piece: a transport copies it once more. */
+/* Gather the payload into one piece, for the transport to copy. */
 static aq_status send_gather(struct send_call *c)
 {
     const aq_send_params *params = &c->params;
@@ -90,7 +90,7 @@ static aq_status send_gather(struct send_call *c)
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* Wait for room, and with a fence until nothing is under way; until the deadline at most. */
+/* Wait for room, and with a fence until nothing is in flight, but only until the deadline. */
 static aq_status send_wait(const struct send_call *c, struct core_wait *wait)
 {
     if ((c->params.flags & AQ_IMMEDIATE) != 0) return AQ_AGAIN;
@@ -121,7 +121,7 @@ static aq_status send_now(struct send_call *c, struct aqi_comp *comp)
     }
 }
 
-/* With an event for when it is delivered. */
+/* With an event that completes on delivery. */
 static aq_status send_told(struct send_call *c, aq_event *ev)
 {
     struct aqi_op *op = core_op_get(core_self());
@@ -142,7 +142,7 @@ static aq_status send_told(struct send_call *c, aq_event *ev)
     return AQ_OK;
 }
 
-/* With an event for when its handler has run. */
+/* With an event that completes after its handler has run. */
 static aq_status send_asked(struct send_call *c, aq_event *ev)
 {
     struct core_wait wait = {0};
@@ -150,7 +150,7 @@ static aq_status send_asked(struct send_call *c, aq_event *ev)
     struct conn_send *timed = c->deadline != UINT64_MAX ? conn_send_new(c->deadline) : NULL;
     aq_status st = timed == NULL && c->deadline != UINT64_MAX ? AQ_ENOMEM : AQ_OK;
     while (st == AQ_OK) {
-        struct aqi_am am = c->am; /* it is changed */
+        struct aqi_am am = c->am; /* core_asked_send changes it */
         st = send_may_begin(c) ? core_asked_send(c->route, &am, AQ_IMMEDIATE, ev, &token, c->call)
                                : AQ_AGAIN;
         if (st != AQ_AGAIN) break;

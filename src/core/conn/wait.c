@@ -1,8 +1,8 @@
 /*
- * Waiting with connections. One wait set holds the rendezvous, a timer for the times of calls, a
- * descriptor to kick a thread that sleeps, the bells, and the transports of connections that have a
- * descriptor. Connections that rest (active.c) cost nothing here either: with a bell the process
- * asks once to be woken by it, and a descriptor stays armed until something has made it readable.
+ * Waiting with connections. One wait set contains the rendezvous, a timer for the timeouts of
+ * calls, an eventfd to wake a sleeping thread, the bells, and the descriptors of connections'
+ * transports. Resting connections (active.c) cost nothing here either: a bell is armed once for all
+ * of them, and a descriptor stays armed until it becomes readable.
  */
 #include "core/conn/conn.h"
 
@@ -12,10 +12,10 @@
 
 #include <sys/epoll.h>
 
-/* The source of an event of the set; from TAG_SLOT on the connection in that slot. */
+/* The source of an event of the set; TAG_SLOT and up: the connection in that slot. */
 enum { TAG_RENDEZVOUS = CORE_TAG_OTHERS, TAG_BELL, TAG_SLOT };
 
-/* Where nothing announces what a transport has to do, look again after so long. */
+/* Polling interval if nothing announces a transport's work. */
 static const uint64_t look_again_ns = 1000000;
 
 aq_status conn_watch_rendezvous(unsigned t)
@@ -28,7 +28,7 @@ void conn_watch(aq_connection *conn)
 {
     int fd = conn->tp->ops.wait_fd(conn->tp);
     (void)core_wait_set_add(&conns.fds, fd, TAG_SLOT + (uint64_t)conn->slot);
-    aqi_kick(conns.fds.kick); /* the thread that sleeps has not armed this one */
+    aqi_kick(conns.fds.kick); /* a sleeping thread has not armed this one */
 }
 
 bool conn_watch_bell(const struct conn_bell *bell)
@@ -51,7 +51,7 @@ static void conn_wait_disarm_bells(void)
         aqi_bell_disarm(&conns.bells[i].bell);
 }
 
-/* Polls find what has arrived on it. */
+/* Its descriptor has become readable: let polls find the arrivals. */
 static void conn_wait_wake(uint64_t slot)
 {
     aq_connection *conn = atomic_load(&conns.slots[slot].conn);
@@ -61,7 +61,9 @@ static void conn_wait_wake(uint64_t slot)
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_activate(conn);
 }
 
-/* Take what made the set readable; true: messages. `kicks`: also what is for a thread that sleeps.
+/*
+ * Consume the events of the set. Returns true if there are messages. `kicks`: also consume those
+ * for a sleeping thread.
  */
 static bool conn_wait_take_wakes(bool kicks)
 {
@@ -78,7 +80,7 @@ static bool conn_wait_take_wakes(bool kicks)
         if (tag >= TAG_SLOT) conn_wait_wake(tag - TAG_SLOT);
     }
     if (bell) conn_wait_disarm_bells();
-    /* The sleep of another thread that these were to end may not have begun, or go on. */
+    /* Another thread, whose sleep these should end, may be about to sleep or still asleep. */
     if (core.wakes && !kicks && disarmed) conn_wait_disarmed();
     return messages;
 }
@@ -91,7 +93,10 @@ unsigned conn_look(void)
     return 0;
 }
 
-/* Have it announce itself, in `*look_at` at the latest. False: there is something already. */
+/*
+ * Arm a connection; lower `*look_at` to the time at which it must be polled anyway. Returns false
+ * if something has arrived.
+ */
 static bool conn_wait_arm(aq_connection *conn, uint64_t *look_at)
 {
     const struct aqi_transport *ops = &conn->tp->ops;
@@ -105,7 +110,7 @@ static bool conn_wait_arm(aq_connection *conn, uint64_t *look_at)
     return conn->armed;
 }
 
-/* Those that rest announce themselves. False: something has come meanwhile. */
+/* Arm all connections; resting ones ring. Returns false if something has arrived meanwhile. */
 static bool conn_wait_arm_all(uint64_t *look_at)
 {
     bool go = true;
