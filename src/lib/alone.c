@@ -1,4 +1,4 @@
-/* The library in a process by itself: opened like a job of one process, and reports nothing. */
+/* The library without a job: opened like a job of one process; reports nothing to a launcher. */
 #include "lib/alone.h"
 
 #include "base/fail.h"
@@ -100,7 +100,7 @@ static void alone_configure(void)
     aqi_core_config.conn_timeout_ns = ALONE_PATIENCE_NS;
     /* The owner of memory should not have to take part in a transfer. */
     aqi_setting_prefer(aqi_transport_find("shm")->settings, "AQ_SHM_CMA", SHM_CMA_ALWAYS);
-    /* A process that was stopped for a minute is not gone. */
+    /* A process that was stopped for a minute is not dead. */
     aqi_setting_prefer(aqi_transport_find("udp")->settings, "AQ_UDP_KEEPALIVE", ALONE_SILENCE_NS);
 }
 

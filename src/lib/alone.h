@@ -1,6 +1,6 @@
 /*
- * The library in a process by itself, for a front end that finds its peers on its own: whatever
- * launched the program, there is no job, and other processes are reached by connections only.
+ * The library without a job, for a front end that finds its peers itself: regardless of how the
+ * program was launched, other processes are reached by connections only.
  */
 #ifndef AQI_LIB_ALONE_H
 #define AQI_LIB_ALONE_H

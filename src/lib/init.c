@@ -1,4 +1,4 @@
-/* Joining and leaving a job: the only file that knows job, core and transports together. */
+/* Joining and leaving a job: the only file that uses job, core and transports together. */
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
@@ -34,17 +34,19 @@ static struct {
     _Atomic unsigned users; /* aq_init calls without a matching aq_finalize yet */
     atomic_bool leaving;
     _Atomic uint64_t exit_wait_ns; /* of aq_init_params */
-    atomic_bool said;              /* the launcher knows that this process ends, or need not know */
-    /* For aq_exit_together: this process waits for the end of the job; that has been announced. */
+    atomic_bool said; /* the launcher has been notified that this process ends, or need not be */
+    /*
+     * For aq_exit_together: this process waits for the end of the job; that end has been announced.
+     */
     atomic_bool waiting, told;
-    atomic_bool asked; /* others have asked whether we want to end, too */
-    atomic_int come;   /* how many wanted to when we were asked */
+    atomic_bool asked; /* other ranks have asked whether this process ends, too */
+    atomic_int come;   /* number of ranks that wanted to end when they asked */
 } lib;
 
 /* This thread ends the process. */
 static _Thread_local bool leaver;
 
-/* Returns true in the first thread that ends the process, which does it. */
+/* Returns true in the first thread that calls it, which then ends the process. */
 static bool init_begin_leaving(void)
 {
     if (atomic_exchange(&lib.leaving, true)) return false;
@@ -52,7 +54,7 @@ static bool init_begin_leaving(void)
     return true;
 }
 
-/* Whether a launcher reports, once for all, why the job ends. */
+/* Whether a launcher reports, once for all ranks, why the job ends. */
 static bool init_launched(const struct aqi_boot *boot)
 {
     return boot->kind != &aqi_boot_single;
@@ -60,8 +62,10 @@ static bool init_launched(const struct aqi_boot *boot)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-/* The first thread's exit code counts; but, as in the job, a nonzero code takes precedence over
- * 0. */
+/*
+ * The first thread's exit code counts, except that a nonzero code takes precedence over 0, as in
+ * the job.
+ */
 static atomic_int init_code = LIB_CODE_UNKNOWN;
 
 static int init_keep(int code)
@@ -73,8 +77,10 @@ static int init_keep(int code)
     return first;
 }
 
-/* SIGTERM is for processes that have not noticed the end; here it would cut off the last output.
- * SIGKILL follows if there is a launcher. */
+/*
+ * The launcher sends SIGTERM, and later SIGKILL, to processes that have not noticed the end; here
+ * SIGTERM would cut off the last output.
+ */
 static void init_ignore_requests(void)
 {
     if (init_launched(lib.boot)) signal(SIGTERM, SIG_IGN);
@@ -122,8 +128,8 @@ static _Noreturn void init_leave(int code)
 }
 
 /*
- * Another thread ends the process and may not have announced it yet: otherwise the launcher would
- * take our end for a death. It may hang, so the wait is limited.
+ * Another thread ends the process and may not have announced it yet; without the announcement, the
+ * launcher would treat our end as a death. That thread may hang, so the wait is limited.
  */
 static void init_await_said(void)
 {
@@ -229,7 +235,7 @@ static int on_exit(void (*function)(int code, void *arg), void *arg)
 }
 #endif
 
-/* --- what the core asks of the job ----------------------------------------------------------- */
+/* --- the core's interface to the job --------------------------------------------------------- */
 
 /*
  * Results of collective calls and events arrive over one control channel, and only one thread reads
@@ -260,10 +266,10 @@ static void init_on_event(void *arg, const struct aqi_boot_event *event)
 }
 
 /*
- * Others want to end, and ask repeatedly. A program that still polls or waits at the fourth request
- * will not end by itself: they need not wait for it. One request is not enough, nor are four that
- * are read at once: a process that had no core for a while may be leaving a barrier. The count
- * restarts when another process announces its end: this one may be next.
+ * Ranks that are ending query the others repeatedly. A process that still polls or waits at the
+ * fourth query will not end by itself, so they need not wait for it. One query is not enough, nor
+ * are four that are read at once: a process that had no core for a while may be leaving a barrier.
+ * The count restarts when another process announces its end, since this one may be next.
  */
 static void init_answer(void)
 {
@@ -352,12 +358,12 @@ static void init_boot_fatal(void *arg, const char *why)
     init_leave(code);
 }
 
-/* --- ending with the others ------------------------------------------------------------------- */
+/* --- ending together -------------------------------------------------------------------------- */
 
 /* Maximum time counted for a round of waiting, in which the process may have been stopped. */
 #define ROUND_NS 100000000u
 
-/* Wait until the launcher announces the end of the job, or is gone. */
+/* Wait until the launcher announces the end of the job, or has ended. */
 static void init_await_end(uint64_t wait_ns)
 {
     struct pollfd control_fd = {.fd = lib.boot->fd, .events = POLLIN};
@@ -527,7 +533,7 @@ static void init_fill_standard(void)
     if (fd >= 0) close(fd);
 }
 
-/* Others may raise it at the same time. */
+/* Other threads may raise it at the same time. */
 static void init_wait_longer(uint64_t ns)
 {
     uint64_t now = atomic_load(&lib.exit_wait_ns);

@@ -16,7 +16,7 @@ struct lib_config {
 };
 extern struct lib_config lib_config;
 
-/* Every table of the library: what aq_init loads and aq_info_setting lists. */
+/* All tables of the library, loaded by aq_init and listed by aq_info_setting. */
 struct aqi_settings_table *const *lib_tables(size_t *count);
 
 /* names.c: GASNET_ variables that are not settings, for aqi_settings_warn. */

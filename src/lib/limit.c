@@ -10,7 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* Counted in rounds: a process that is stopped or has no core sees few, and loses no output. */
+/* Counted in rounds: a process that is stopped or has no core gets few, and loses no output. */
 enum { LIMIT_ROUNDS = 10 };
 
 static struct {

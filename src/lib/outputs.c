@@ -24,8 +24,8 @@ static struct {
 } outputs = {.stats = -1};
 
 /*
- * Fatal signals. SIGQUIT is not among them: it asks a program that handles it to leave
- * (leave_with_job), and otherwise is for a core dump.
+ * Fatal signals. SIGQUIT is not among them: to a program that handles it, it is a request to leave
+ * (init_leave_with_job); otherwise it is for a core dump.
  */
 static const int deadly[] = {SIGSEGV, SIGBUS,  SIGFPE, SIGILL, SIGABRT,
                              SIGSYS,  SIGTERM, SIGINT, SIGHUP, SIGXCPU};
@@ -50,7 +50,7 @@ static void outputs_watch_signals(void)
     }
 }
 
-/* Data visible to others while the job runs; if it fails, they only see less. */
+/* Share the counters with monitors of the running job; without them, these only show less. */
 static void outputs_show_counters(struct aqi_boot *boot)
 {
     int fd;
@@ -59,7 +59,7 @@ static void outputs_show_counters(struct aqi_boot *boot)
     close(fd);
 }
 
-/* One end of a socket for the job's file. */
+/* Get one end of a socket to the job's common file. */
 static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd)
 {
     int ends[2];
@@ -75,7 +75,7 @@ static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd
     return st;
 }
 
-/* A file of this process alone, or the common one. */
+/* Open a file of this process alone, or the common one. */
 static aq_status outputs_open(struct aqi_boot *boot, enum aqi_show what, const char *setting,
                               const char *file, int *fd)
 {
@@ -102,7 +102,7 @@ static aq_status outputs_open_trace(struct aqi_boot *boot)
     return st;
 }
 
-/* If aqrun has given us our standard error, messages may as well go to aqrun. */
+/* If standard error is the one that aqrun passed, send messages to aqrun itself. */
 static void outputs_join_log(struct aqi_boot *boot)
 {
     unsigned long long device, number;

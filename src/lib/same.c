@@ -112,7 +112,7 @@ static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
     return AQ_OK;
 }
 
-/* All ranks reach the same result. A difference that matters is an error, others one warning. */
+/* All ranks get the same result. An incompatibility is an error; other differences, one warning. */
 static aq_status same_versions(const struct aqi_boot_info *info, const struct lib_mark *all)
 {
     uint32_t others = 0, other = 0;
