@@ -137,7 +137,7 @@ static bool monitor_register(const struct aqi_monitor *monitor, const struct reg
 /*
  * Whether this is one watched mapping of private anonymous memory. Its pages cannot be "continued"
  * (EINVAL, about the pages), while memory that is not watched is not found (ENOENT). Has no effect.
- * Also false if the kernel does not know the call.
+ * Also false if the kernel does not support the call.
  */
 static bool monitor_is_watched(int fd, uint64_t from, uint64_t len)
 {
@@ -334,7 +334,7 @@ static void *monitor_main(void *arg)
         if (fds[0].revents & POLLIN) monitor_take(monitor);
     }
     monitor_unwatch_all(monitor);
-    /* Here, since the C library unmaps our stack, which may be watched, too. */
+    /* Done in this thread, since the C library unmaps its stack, which may be watched, too. */
     monitor_close_fd(monitor);
     return NULL;
 }
@@ -432,7 +432,7 @@ static const struct reg_range *monitor_register_most(const struct aqi_monitor *m
     return NULL;
 }
 
-/* No thread of this process, besides the caller and the monitor's, can change mappings. */
+/* Whether no thread besides the caller and the monitor's exists, which could change mappings. */
 static bool monitor_alone(void)
 {
     struct stat tasks; /* a link for each thread, and two for the folder */

@@ -1,12 +1,12 @@
 /*
  * Detects that memory of this process is unmapped or replaced, for caches of registrations (reg.h),
  * by userfaultfd: the kernel itself reports it, whichever call caused it. An internal thread reads
- * the events; a thread of the program that unmaps watched memory continues only when they have been
- * read.
+ * the events; a thread of the program that unmaps watched memory continues only after they have
+ * been read.
  *
  * Only private anonymous memory is watched (heaps, stacks, mmap without a file): the kernel does
  * not report truncated files and shared memory, or detached SysV memory. If nothing can be watched
- * (userfaultfd missing or not permitted, or a processor without support), aqi_monitor_open says so,
+ * (userfaultfd missing or not permitted, or a processor without support), aqi_monitor_open fails,
  * and registrations outside the segments must not be kept.
  *
  * docs/architecture.md explains why the C library's functions are not hooked instead.

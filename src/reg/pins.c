@@ -1,7 +1,4 @@
-/*
- * The memory pinned by this process: look-up, pools, victims, and what to do if no more can be
- * pinned.
- */
+/* The memory pinned by this process: lookup, pools, victims, and the handling of refused pins. */
 #include "reg/reg_impl.h"
 
 #include <stdlib.h>
@@ -50,7 +47,7 @@ static void pins_free(struct aqi_reg *reg, struct reg_pin *pin)
     free(pin);
 }
 
-/* Unpin the piece that is needed least; returns its bytes, or 0 if all are in use. */
+/* Unpin the least needed piece; returns its bytes, or 0 if all are in use. */
 static uint64_t pins_evict(struct aqi_reg *reg)
 {
     struct reg_list *from = reg_list_empty(&reg->doomed) ? &reg->victims : &reg->doomed;
@@ -139,7 +136,7 @@ static bool pins_in_use(const struct reg_pin *pin)
     return pin->users != 0 || pin->holders != 0;
 }
 
-/* Whether a process may have all of the piece: a key opens everything that is pinned with it. */
+/* Whether a process may access all of the piece, since the key grants access to all of it. */
 static bool pins_allowed(const struct aqi_reg *reg, uint32_t who, const struct reg_pin *pin)
 {
     const struct aqi_reg_hooks *hooks = &reg->params.hooks;
@@ -160,7 +157,7 @@ static struct reg_pin *pins_neighbor(const struct aqi_reg *reg, uint32_t who, ui
     return NULL;
 }
 
-/* Stop at neighbors that are in use or not open to all, and absorb the others. */
+/* Stop at neighbors that are in use or that the peer may not access, and absorb the others. */
 static void pins_combine(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t *from,
                          uint64_t *to)
 {
@@ -262,7 +259,7 @@ aq_status reg_pin_get(struct aqi_reg *reg, uint32_t who, uint64_t addr, uint64_t
     return pins_make(reg, who, &range, how == AQI_REG_KEEP && found == NULL, pin);
 }
 
-/* The piece is unused now, except perhaps by peers that are to return it. */
+/* The piece is unused now, except perhaps by peers that have yet to return it. */
 static void pins_settle(struct aqi_reg *reg, struct reg_pin *pin)
 {
     if (pin->users != 0) return;

@@ -56,7 +56,7 @@ struct reg_pin {
     uint32_t users, holders;
     bool current; /* can be found; such pieces do not overlap */
     bool stale;   /* the memory has changed */
-    bool pinned;  /* otherwise it was cut off */
+    bool pinned;  /* false: unpinned early (`cut`) */
 };
 
 /* A message that is sent when there is room. */
@@ -101,8 +101,8 @@ struct reg_peer {
     uint32_t may;    /* how many it lends us */
     uint32_t lent;   /* pieces of ours that it holds */
     uint32_t owed;   /* answers to it that are waiting for room */
-    uint32_t pause;  /* misses for which no request is sent, since it had no room */
-    uint32_t pauses; /* the number of those after the next refusal */
+    uint32_t pause;  /* misses for which no request is sent, since the owner had no room */
+    uint32_t pauses; /* initial value of `pause` after the last refusal */
     bool down;
     uint64_t serial; /* the last one used */
     struct reg_list unused;
