@@ -215,10 +215,10 @@ AQ_API AQ_MUST_USE aq_status aq_am_medium_nb(aq_team *team, aq_rank rank, aq_han
  * Send a Medium request when the operation of `*ev` completes, for example to notify the target of
  * a put that its data has arrived.
  *
- * Completion  `src` and the arguments may be reused on return. `*ev`, any root event, then stands
- *             for both: it completes when the operation is complete and the message has been sent,
- *             and its leaf from aq_event_local completes with the operation's own. If the operation
- *             fails, nothing is sent. If the call fails, `*ev` is unchanged.
+ * Completion  `src` and the arguments may be reused on return. `*ev`, any root event, then
+ *             represents both: it completes when the operation is complete and the message has been
+ *             sent, and its leaf from aq_event_local completes with the operation's own. If the
+ *             operation fails, nothing is sent. If the call fails, `*ev` is unchanged.
  * Blocking    Never, unless `*ev` is already complete (AQ_EVENT_DONE): then as aq_am_medium.
  * Ordering, Threads  As aq_am_short.
  *

@@ -27,12 +27,12 @@ typedef enum aq_connection_state {
 
 /** Types of connection events. */
 typedef enum aq_connection_event_type {
-    AQ_CONNECTION_REQUEST = 1, /**< server: a client wants to connect: accept or reject it */
+    AQ_CONNECTION_REQUEST = 1, /**< server: a client's request, to be accepted or rejected */
     AQ_CONNECTION_OPENED = 2,  /**< open; a client gets this only after aq_connect_start */
     AQ_CONNECTION_FAILED = 3,  /**< client: refused, timed out or impossible; see `status` */
     AQ_CONNECTION_CLOSED = 4,  /**< closed by the peer; everything it sent has been delivered */
     AQ_CONNECTION_LOST = 5,    /**< the peer died, abandoned its request, or sent malformed data */
-    AQ_CONNECTION_SILENT = 6,  /**< no answer for the time set by aq_connection_keepalive */
+    AQ_CONNECTION_SILENT = 6,  /**< no reply for the time set by aq_connection_keepalive */
     AQ_LISTENER_DOWN = 7,      /**< the network interface of a listener is down; see `status` */
     AQ_LISTENER_UP = 8         /**< it is up again */
 } aq_connection_event_type;
@@ -44,7 +44,7 @@ typedef struct aq_connection_event {
     aq_connection *connection; /**< must be closed by the program, even after the last event; NULL
                                   for events of a listener */
     aq_listener *listener;     /**< for REQUEST, DOWN and UP; otherwise NULL */
-    void *context;             /**< that of the connection or, for events of a listener, of that */
+    void *context;             /**< the connection's; for events of a listener, the listener's */
     uint64_t aqi_reserved[4];
 } aq_connection_event;
 
@@ -222,8 +222,8 @@ AQ_API aq_status aq_listener_close(aq_listener *listener);
  * there is no server. Short and Medium requests to rank 1 go to all processes that have opened the
  * group to receive, but do not come back to the connection that sent them. Each arrives once or
  * never, in any order; a receiver that makes no calls loses what does not fit its socket buffer
- * (AQ_UDP_BUFFER). aq_am_max_medium() is the payload of one datagram on the interface. There is no
- * way back: replies, Longs, memory operations, regions, keepalive and events that wait for a
+ * (AQ_UDP_BUFFER). aq_am_max_medium() is the payload of one datagram on the interface. Nothing can
+ * be returned: replies, Longs, memory operations, regions, keepalive and events that wait for a
  * handler return AQ_ENOTSUP. Any number of processes may send and receive. Datagrams stay in the
  * local network unless AQ_UDP_MULTICAST_TTL is larger than 1. The interface is the one named after
  * the address ("udp://239.1.2.3%eth0:5000"), or AQ_UDP_INTERFACE, or that of the route. Members

@@ -11,8 +11,8 @@ extern "C" {
 /**
  * An outstanding operation. AQ_EVENT_DONE is an event that is complete.
  *
- * A *root* event stands for the whole operation and must be waited for (or tested until complete)
- * exactly once, which releases it. A *leaf* stands for a part of the operation, is optional, and is
+ * A *root* event represents the whole operation and must be waited for (or tested until complete)
+ * exactly once, which releases it. A *leaf* represents a part of the operation, is optional, and is
  * valid until its root is released.
  */
 typedef struct aqi_op *aq_event;
@@ -44,7 +44,7 @@ typedef struct aqi_op *aq_event;
 AQ_API aq_event aq_event_local(aq_event root);
 
 /**
- * Return the leaf event of the kinds in `mask` of the operations that `root` stands for: those that
+ * Return the leaf event of the kinds in `mask` of the operations that `root` represents: those that
  * aq_nbi_wait(mask) would wait for outside an access region. For the event of a single operation,
  * kinds that do not apply to it count as complete.
  *

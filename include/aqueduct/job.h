@@ -142,7 +142,7 @@ AQ_API void
 aq_exit(int code);
 
 /**
- * Wait at the end of this process for the others to reach theirs, at most `wait_ns` nanoseconds.
+ * Wait, at the end of this process, until the others reach theirs, at most `wait_ns` nanoseconds.
  *
  * Then the job ends: call aq_exit or exit with the same code next. Thus processes that end later
  * still write their output, and if only some processes end, the job ends `wait_ns` after the first
@@ -306,7 +306,7 @@ AQ_API AQ_MUST_USE aq_status aq_poll_until(int (*condition)(void *arg), void *ar
                                            uint64_t timeout_ns);
 
 /**
- * Poll, and if nothing has happened wait until something does, at most for `timeout_ns`.
+ * Poll; if nothing has happened, wait until something does, for at most `timeout_ns`.
  *
  * Everything that aq_poll reports counts (messages, completions, the control channel), including
  * what other threads of this process have handled since this thread last called aq_poll_for. Use it

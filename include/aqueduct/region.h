@@ -57,8 +57,8 @@ AQ_API AQ_MUST_USE aq_status aq_region_create(aq_connection *only, void *addr, s
 AQ_API AQ_MUST_USE aq_status aq_region_handle_of(const aq_region *region, aq_region_handle *handle);
 
 /**
- * Return the size in bytes of the region that a handle refers to, as stored in the handle itself:
- * the peer is not asked. 0 if the bytes are not a handle, or `handle` is NULL.
+ * Return the size in bytes of the region that a handle refers to, as stored in the handle itself,
+ * without contacting the peer. 0 if the bytes are not a handle, or `handle` is NULL.
  *
  * Blocking    Never.
  * Threads     Any; may be called from a handler.

@@ -31,7 +31,7 @@ static inline void *aq_remote_offset(uint64_t offset)
 
 /** The location of a segment, as seen from the caller. */
 typedef struct aq_segment_info {
-    void *addr;  /**< its address in the owner's address space, as put, get and atomics take it */
+    void *addr;  /**< its address in the owner's process, for puts, gets and atomics */
     void *local; /**< the same memory for loads and stores by the caller; NULL: not mapped */
     size_t size; /**< in bytes */
     uint64_t aqi_reserved[4];

@@ -88,7 +88,7 @@ AQ_API unsigned aq_team_ep_index(const aq_team *team, aq_rank rank);
  * aq_team_split and aq_team_create, need the dead members; those on the new team do not. All
  * callers that get AQ_OK have the same members. `team` may be the team of the job, and need not
  * have dead members. Waits of survivors on `team` end with AQ_EPEER, so that they can call this; a
- * process that does not know of the death and waits for something else must be notified by the
+ * process that has not noticed the death and waits for something else must be notified by the
  * program, for example from an aq_on_peer_lost callback.
  *
  * Blocking    Collective over the surviving members of `team`; runs handlers.
