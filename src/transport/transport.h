@@ -666,6 +666,7 @@ struct aqi_tp {
                               struct aqi_comp *comp);
     struct aqi_watch *watch;
     _Atomic uint32_t watches; /* number of words; may change while it is open */
+    uint32_t wide; /* from this word on, messages continue in the next cache line; 0: none does */
     struct aqi_fallback *fallback;
     struct aqi_credit_gate *gate; /* with AQI_CAP_CREDITS */
     struct aqi_fault *fault;      /* with AQ_FAULT */
@@ -683,6 +684,22 @@ static inline bool aqi_tp_has_moved(const struct aqi_tp *tp, uint32_t *watch)
     uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
     *watch = aqi_watch_moved(tp->watch, count);
     return *watch != count;
+}
+
+/*
+ * Fetch the second cache line of messages that may arrive, as if they had. A poll that finds a
+ * message then waits for one transfer between processors, not for two in a row. Only for polls
+ * that rarely find one: a sender that is writing the line would have to fetch it back.
+ */
+static inline void aqi_tp_fetch_ahead(const struct aqi_tp *tp)
+{
+    if (tp->wide == 0) return;
+    uint32_t count = atomic_load_explicit(&tp->watches, memory_order_acquire);
+    for (uint32_t i = tp->wide; i < count; i++) {
+        const _Atomic uint32_t *word =
+            atomic_load_explicit(&tp->watch[i].word, memory_order_relaxed);
+        __builtin_prefetch((const unsigned char *)word + AQI_CACHE_LINE);
+    }
 }
 
 /* registry.c: all transports in order of preference, ended by NULL. */

@@ -26,6 +26,12 @@ enum {
     ACTIVE_BATCH = 64    /* connections that begin to rest behind one barrier */
 };
 /*
+ * After this many idle rounds, messages are fetched ahead: fewer than pass between the messages of
+ * a ping-pong of distant processors, and more than between those of a flood, or of close
+ * processors, which gain nothing.
+ */
+enum { ACTIVE_SPARSE = 6 };
+/*
  * In one of ACTIVE_LOOK rounds, the rendezvous is polled (in each round if a message is awaited),
  * and one resting connection is checked.
  */
@@ -340,6 +346,12 @@ static inline unsigned active_progress(aq_connection *conn, bool by_words,
     return tp->moved != NULL ? tp->moved(tp, watch) : tp->ops.progress(tp, mode, now);
 }
 
+static inline bool active_is_sparse(const aq_connection *conn)
+{
+    uint32_t last = atomic_load_explicit(&conn->last, memory_order_relaxed);
+    return active_round() - last >= ACTIVE_SPARSE;
+}
+
 static inline unsigned active_poll_one(aq_connection *conn, bool by_words,
                                        enum aqi_progress_mode mode, uint64_t now)
 {
@@ -347,6 +359,7 @@ static inline unsigned active_poll_one(aq_connection *conn, bool by_words,
     if (got != 0) {
         atomic_store_explicit(&conn->last, active_round(), memory_order_relaxed);
     } else if (mode == AQI_PROGRESS_ALL) {
+        if (active_is_sparse(conn)) aqi_tp_fetch_ahead(conn->tp);
         if (AQI_UNLIKELY(atomic_load_explicit(&conn->suspect, memory_order_relaxed)))
             active_check_suspect(conn);
         if (AQI_UNLIKELY(atomic_load_explicit(&conn->ending, memory_order_acquire)) &&

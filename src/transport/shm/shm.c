@@ -268,6 +268,7 @@ static aq_status shm_open(const struct aqi_tp_params *params, struct aqi_tp **tp
     shm->tp.watched = true;
     shm->tp.moved = shm_moved;
     shm->tp.watch = shm->watch;
+    shm->tp.wide = SHM_WATCH_RINGS;
     shm->tp.watches = SHM_WATCH_RINGS;
     aqi_watch_set(&shm->watch[SHM_WATCH_CALLS], &shm->inbox->calls, 0);
     *tp = &shm->tp;
