@@ -1,11 +1,11 @@
-/* Acknowledgements, losses, timeouts: what has arrived at the peer, and what has not. */
+/* Processing of acknowledgements, loss detection, retransmission timeouts. */
 #include "dgram/conn.h"
 
 enum {
     ACK_REORDER_MOST = 128,
-    ACK_TAILS = 2,   /* tail probes until something is acknowledged: the peer may be computing */
-    ACK_LATE = 5000, /* ns for which an overtaken packet is awaited, at least */
-    ACK_SILENCES = 3 /* timeouts in a row after which the windows are stale */
+    ACK_TAILS = 2,   /* tail probes in a row before timeouts: the peer may only be computing */
+    ACK_LATE = 5000, /* least ns to wait for an overtaken packet */
+    ACK_SILENCES = 3 /* consecutive timeouts after which the windows are stale */
 };
 
 uint32_t dgram_acked_until(const struct dgram_conn *conn, unsigned channel)
@@ -52,7 +52,7 @@ static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dg
         news->again = packet->sent;
         news->since = packet->first;
     }
-    /* Overtaken, but not lost: a retransmission could not have arrived yet. */
+    /* Overtaken, but not lost: no retransmission could have been acknowledged yet. */
     if (packet->overtaken && (!packet->flying || env->now - packet->sent < conn->pace.base / 2))
         conn->reorder = (unsigned)aqi_min(2 * conn->reorder, ACK_REORDER_MOST);
     if (packet->release != 0) {
@@ -76,26 +76,27 @@ static void ack_packet(struct dgram_env *env, struct dgram_peer *peer, struct dg
 }
 
 /*
- * Record the time until the acknowledgement and, if known, how much of it was spent on the path:
- * without the wait of the packet at the peer, and of the acknowledgement here.
+ * Sample the response time and, if known, the RTT of the path, which excludes the time that the
+ * packet waited at the peer and the acknowledgement waited here.
  */
 static void ack_time(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news,
                      bool silent)
 {
     uint64_t all = env->now - news->sent, held = (uint64_t)conn->delay * 1000;
-    /* Earlier acknowledgements may have been lost. A longer path shows gradually. */
+    /* Earlier acknowledgements may have been lost, so limit the sample. The estimate still follows
+     * a path that has become longer, in several steps. */
     uint64_t most = silent ? 4 * dgram_pace_timeout(&conn->pace, 0) : UINT64_MAX;
     dgram_pace_answered(&conn->pace, aqi_min(env->now - news->first, most));
     /* The delay is that of the newest arrival, which may be a retransmission. It may exceed the
-     * total time, as the peer reads its clock only now and then. */
+     * total time, as the peer does not read its clock for each packet. */
     if (conn->delay == UINT16_MAX || env->arrived <= news->sent + held) return;
     if (news->again > news->sent) return;
     uint64_t rtt = aqi_min(env->arrived - news->sent - held, most);
     dgram_pace_sample(&conn->pace, rtt, aqi_max(all, rtt) - rtt, env->now);
 }
 
-/* Whether this acknowledges the retransmission, not the first transmission, which waited at the
- * peer. */
+/* Whether this acknowledges the retransmission. If the packet has been at the peer since before
+ * that was sent, it is the first transmission. */
 static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_conn *conn,
                              const struct dgram_news *news)
 {
@@ -103,10 +104,10 @@ static bool ack_is_of_latest(const struct dgram_env *env, const struct dgram_con
 }
 
 /*
- * Judge whether the retransmission acknowledged now was needed. An old acknowledgement is repeated
- * since the first one was lost. A new one may be for either transmission: if it is for the first,
- * the second was needless, and the peer reports a duplicate, now or soon. Later ones were made by
- * the network.
+ * Detect spurious retransmissions. If this acknowledgement repeats an earlier one, that one was
+ * lost, and the retransmission was needed. A new one may be for either transmission: if it is for
+ * the first, the second was spurious, and the peer reports a duplicate now or soon. Duplicates
+ * reported later were made by the network.
  */
 static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const struct dgram_news *news)
 {
@@ -117,15 +118,15 @@ static void ack_judge(struct dgram_env *env, struct dgram_conn *conn, const stru
         if (news->old && conn->tails != 0) dgram_pace_needed(&conn->pace);
     }
     if (conn->doubt == 0 || !news->repeated || env->now > conn->doubt_until) return;
-    /* If every packet is retransmitted before its answer comes, nothing else shows how long answers
-     * take. */
+    /* If every packet is retransmitted before its response arrives, there are no other samples of
+     * the response time. */
     dgram_pace_answered(&conn->pace, conn->doubt);
     conn->backoff = 0;
     if (conn->doubt_of_tail) dgram_pace_needless(&conn->pace);
     conn->doubt = 0;
 }
 
-/* No acknowledgement has shown that the last probe was needless. */
+/* No duplicate was reported, so the last tail probe was not spurious. */
 static void ack_end_doubt(struct dgram_conn *conn)
 {
     if (conn->doubt != 0 && conn->doubt_of_tail) dgram_pace_needed(&conn->pace);
@@ -141,11 +142,11 @@ static void ack_use_news(struct dgram_env *env, struct dgram_peer *peer,
     bool silent = conn->silences != 0 || conn->tails != 0;
     conn->silences = 0;
     conn->tails = 0;
-    /* The answer to a retransmission acknowledges other packets, too, but too late to time them. */
+    /* The response to a retransmission also acknowledges packets that arrived long before: too late
+     * to sample their response time. */
     bool timed = news->sent != 0 && !(silent && news->again != 0);
-    /* The arrival of a retransmission says nothing about how long to wait (Karn). One timeout is
-     * most likely a loss, but after several the timeout stays long until an answer is timed, unless
-     * more packets are in flight that soon will be. */
+    /* A retransmitted packet yields no sample (Karn). A single timeout most likely was a loss;
+     * after several, keep the backoff until there is a sample, or more packets are in flight. */
     bool more = dgram_in_flight(conn) != 0;
     if (timed || more || conn->backoff == 1) conn->backoff = 0;
     if (timed) ack_time(env, conn, news, silent);
@@ -188,8 +189,8 @@ static void ack_lost(struct dgram_conn *conn, struct dgram_packet *packet)
     dgram_list_append(&conn->lost, packet);
 }
 
-/* ns after which an overtaken packet is lost: a little more than the RTT, and more than that if it
- * was wrong before (RFC 8985). */
+/* ns after which an overtaken packet is lost: the RTT plus a reordering window, which widens if
+ * packets were declared lost too early (RFC 8985). */
 static uint64_t ack_late(const struct dgram_conn *conn)
 {
     unsigned quarters = (unsigned)aqi_min(conn->reorder / DGRAM_REORDER, 4);
@@ -197,9 +198,10 @@ static uint64_t ack_late(const struct dgram_conn *conn)
 }
 
 /*
- * Packets sent well before the latest one that has arrived are lost: some transmissions before it,
- * or some time. One of COMMAND sent not quite so long before is checked again in time. Of bulk more
- * arrives that shows the loss, and flows that react faster share an overflowing queue less evenly.
+ * Packets sent well before the latest one that has arrived are lost: `reorder` transmissions before
+ * it, or `late` ns ago. For one on COMMAND that is not due yet, set a timer. On DATA later
+ * acknowledgements show the loss, and flows that react faster share an overflowing queue less
+ * evenly.
  */
 static void ack_find_overtaken(struct dgram_env *env, struct dgram_peer *peer, struct dgram_tx *tx)
 {
@@ -228,7 +230,7 @@ static void ack_find_lost(struct dgram_env *env, struct dgram_peer *peer, struct
     struct dgram_conn *conn = peer->conn;
     uint32_t newest = tx->order - 1;
     tx->latest = newest - (uint16_t)((uint16_t)newest - order);
-    /* The time that the latest one waited at the peer does not count against the others. */
+    /* Do not count the time that the latest one waited at the peer. */
     tx->late = ack_late(conn);
     if (conn->delay != UINT16_MAX) tx->late += (uint64_t)conn->delay * 1000;
     ack_find_overtaken(env, peer, tx);
@@ -246,8 +248,8 @@ bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer)
     return found;
 }
 
-/* After timeouts a retransmission has arrived. What was sent well before it and was not
- * acknowledged with it, selectively perhaps, is lost (as in RACK, RFC 8985). */
+/* A retransmission has arrived after timeouts. Packets sent well before it and covered neither by
+ * its acknowledgement nor by SACKs are lost (as in RACK, RFC 8985). */
 void dgram_ack_recovered(struct dgram_conn *conn)
 {
     uint64_t late = ack_late(conn);
@@ -279,7 +281,7 @@ void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer)
     if (conn->pace.srtt == 0) return;
     for (unsigned c = 0; c < AQI_DGRAM_CHANNELS; c++) {
         struct dgram_tx *tx = &conn->tx[c];
-        /* More bulk arrives that shows the loss. */
+        /* Acknowledgements of the bulk behind it show the loss. */
         if (tx->base == tx->next || (c == AQI_DGRAM_DATA && tx->flights > 1)) continue;
         struct dgram_packet *packet = tx->ring[tx->base % tx->ring_size];
         if (!packet->flying || packet->sent == 0 || packet->sent + late >= env->arrived) continue;
@@ -320,7 +322,7 @@ void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct
         if (news->gaps[c]) ack_find_lost(env, peer, &peer->conn->tx[c], news->order[c]);
 }
 
-/* ns after which the oldest packet counts as lost: first those of tail probes, then the timeout. */
+/* ns until the oldest packet is retransmitted: the delays of tail probes, then the timeout. */
 static uint64_t ack_patience(const struct dgram_conn *conn)
 {
     uint64_t timeout = dgram_pace_timeout(&conn->pace, conn->backoff);
@@ -348,7 +350,7 @@ void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer)
     struct dgram_conn *conn = peer->conn;
     if (conn->tx[AQI_DGRAM_COMMAND].flying.first == NULL &&
         conn->tx[AQI_DGRAM_DATA].flying.first == NULL) {
-        /* A get takes long: is the peer still there? */
+        /* The response to a get is late: check that the peer is alive. */
         conn->asked = env->now;
         conn->asks = conn->ack_now = true;
         dgram_make_ready(env, peer);

@@ -20,11 +20,11 @@ enum dgram_op_kind {
     DGRAM_OP_PUT,
     DGRAM_OP_LONG, /* a put whose head travels as DGRAM_LONG */
     DGRAM_OP_GET,
-    DGRAM_OP_MESSAGE, /* of aqi_dgram_send_told; in its packets as a put is */
+    DGRAM_OP_MESSAGE, /* of aqi_dgram_send_told; tracked by its packets like a put */
     DGRAM_OP_SERVE    /* the answer to a peer's get */
 };
 
-/* A transfer; on its connection's list from beginning to end. */
+/* A transfer; on its connection's list until it completes. */
 struct dgram_op {
     struct dgram_op *next, **link; /* on the connection's list */
     struct dgram_op *next_bulk,
@@ -45,15 +45,16 @@ struct dgram_op {
     void *user;
 };
 
-/* An operation's id is made of its slot's index and generation. */
+/* An operation's id consists of its slot's index and generation. */
 struct dgram_slot {
     struct dgram_op *op; /* NULL: free */
     uint16_t generation;
     uint32_t next_free;
 };
 
-/* Lanes: classes of records that never share a packet. Requests may find no room, refused puts stay
- * unacknowledged until their refusal is acknowledged, refusals always get through. */
+/* Lanes: classes of records that never share a packet. Requests may be dropped for lack of room,
+ * refused puts stay unacknowledged until their refusal is acknowledged, refusals always get
+ * through. */
 enum { DGRAM_REQUEST_LANE, DGRAM_OTHER_LANE, DGRAM_REFUSAL_LANE, DGRAM_LANES };
 
 /* A packet, from its creation to its acknowledgement. */
@@ -67,8 +68,8 @@ struct dgram_packet {
     uint32_t sliced; /* bytes sent in slices so far; 0 again when all are */
     uint32_t seq;
     uint32_t order; /* number of its latest transmission */
-    uint64_t sent;  /* when it was last sent; 0: in a call without a time (transmit_time) */
-    uint64_t first; /* when it was first sent or, if lost before that was known, sent again */
+    uint64_t sent;  /* when it was last sent; 0: not known yet (transmit_time) */
+    uint64_t first; /* when it was first sent or, if that is unknown, first retransmitted */
     uint8_t channel, lane, tries;
     bool flying, asks;
     bool overtaken;  /* counted as lost because later packets overtook it */
@@ -93,9 +94,9 @@ struct dgram_tx {
     size_t in_flight;                       /* bytes */
     uint32_t flights;                       /* packets */
     uint64_t probed;                        /* when a timeout last counted a packet as lost */
-    uint32_t latest;                        /* the latest transmission that arrived behind a gap */
-    uint64_t overdue_at; /* when one before it counts as lost, or AQI_DGRAM_NEVER */
-    uint64_t late;       /* ns after which one before it is lost */
+    uint32_t latest;                        /* the latest transmission reported by a SACK */
+    uint64_t overdue_at; /* when a packet sent before it is lost; AQI_DGRAM_NEVER */
+    uint64_t late;       /* ns after it was sent until such a packet is lost */
 };
 
 struct dgram_rx {
@@ -150,12 +151,12 @@ struct dgram_conn {
     size_t queued[DGRAM_LANES];  /* bytes in the queues */
     uint32_t own_ops;            /* operations other than SERVE */
     bool own, busy;              /* counted in struct aqi_dgram */
-    bool proved;                 /* the peer has used it, so it has it, too */
+    bool proved;                 /* a packet has arrived on it, so the peer has it, too */
     bool accepted;               /* we have sent ACCEPT */
-    uint64_t accepted_at;        /* when we last did */
+    uint64_t accepted_at;        /* when we last sent it */
     bool agreed;                 /* the path is known not to carry the largest packet */
-    struct dgram_search search;  /* for the largest packet that the path carries: by the initiator,
-                                  * and later by a side whose large packets no longer arrive */
+    struct dgram_search search;  /* for the largest packet that the path carries: by the initiator;
+                                  * later by a side whose large packets no longer arrive */
     uint32_t searches;           /* shrink.c: number of the latter so far */
     bool searching;              /* shrink.c: one is running */
     struct dgram_slices *slices; /* NULL: no slice has arrived */
@@ -168,37 +169,37 @@ struct dgram_conn {
         bool taken;
     } held[DGRAM_HELD];
     unsigned holding; /* entries taken */
-    unsigned reorder; /* transmissions that may overtake one before it is lost */
+    unsigned reorder; /* transmissions that may overtake a packet before it is lost */
 
     unsigned unacked; /* packets received since we last acknowledged any */
     bool ack_now;
-    bool asks;                      /* the next acknowledgement asks for one in return */
-    bool repeated;                  /* a duplicate has been received since then */
-    uint8_t tails;                  /* tail probes since something was acknowledged */
-    bool doubt_of_tail;             /* the retransmission in doubt was a tail probe */
-    uint64_t doubt, doubt_until;    /* ns that the answer took if that was needless; 0: no doubt */
-    bool gap;                       /* something is missing or withheld: acknowledge selectively */
-    bool turn;                      /* on DATA: bulk's turn, else that of messages */
-    bool untimed;                   /* some packets in flight were sent at an unknown time */
-    uint16_t delay;                 /* us that the peer held its latest acknowledgement back */
-    unsigned silences;              /* timeouts in a row */
-    uint8_t backoff;                /* doublings of the timeout, until answers are timed again */
-    uint8_t probes;                 /* packets to retransmit whatever the window */
-    uint64_t recovered;             /* when what ended timeouts was retransmitted; 0: nothing did */
-    uint64_t newest;                /* when the newest packet arrived */
-    bool unsure;                    /* others arrived at an unknown time */
-    uint64_t heard;                 /* when any packet was last received */
-    uint64_t owed;                  /* when the first timeout since then fired */
-    uint64_t asked;                 /* when we last asked for a sign of life */
-    uint32_t moves;                 /* number of our latest MOVE */
+    bool asks;                   /* the next acknowledgement requests one in return */
+    bool repeated;               /* a duplicate has arrived since our last acknowledgement */
+    uint8_t tails;               /* tail probes since something was acknowledged */
+    bool doubt_of_tail;          /* the retransmission that may be spurious was a tail probe */
+    uint64_t doubt, doubt_until; /* response time in ns if it was spurious; 0: none is in doubt */
+    bool gap;                    /* something is missing or withheld: acknowledge selectively */
+    bool turn;                   /* on DATA: bulk's turn, else that of messages */
+    bool untimed;                /* some packets in flight were sent at an unknown time */
+    uint16_t delay;              /* us by which the peer delayed its latest acknowledgement */
+    unsigned silences;           /* consecutive timeouts */
+    uint8_t backoff;             /* doublings of the timeout, until a response is timed */
+    uint8_t probes;              /* packets to retransmit regardless of the window */
+    uint64_t recovered; /* when the packet whose arrival ended timeouts was resent; 0: none */
+    uint64_t newest;    /* when the newest packet arrived */
+    bool unsure;        /* other packets arrived at an unknown time */
+    uint64_t heard;     /* when any packet was last received */
+    uint64_t owed;      /* when the first timeout since then fired */
+    uint64_t asked;     /* when we last checked that the peer is alive */
+    uint32_t moves;     /* number of our latest MOVE */
     uint32_t moved_back, moved_in;  /* MOVEs up to this one are settled: ours, the peer's */
-    uint64_t looked, waited;        /* silence.c: at `looked` nothing had come for `waited` ns */
+    uint64_t looked, waited;        /* silence.c: at `looked` nothing had arrived for `waited` ns */
     uint64_t at_once_again;         /* when `at_once` is refilled (config.at_once) */
     uint32_t at_once, at_once_sent; /* messages left until then; packets sent before */
-    uint64_t used;                  /* when anything but an acknowledgement last went either way */
+    uint64_t used;                  /* when data was last sent or received, not just acknowledged */
     uint64_t ack_at, probe_at, pace_at; /* timers; AQI_DGRAM_NEVER */
     uint64_t shrink_at;    /* likewise: check whether the path still carries large packets */
-    uint64_t judged;       /* when that was last decided */
+    uint64_t judged;       /* when that was last checked */
     uint64_t active_until; /* until then it shares config.room; 0: it does not */
     uint64_t sent_count, resent_count, received_count, duplicate_count;
 };
@@ -222,7 +223,7 @@ struct dgram_peer {
     uint64_t hello_at;    /* when the next step of the handshake is due */
     uint64_t last_cookie; /* in its packets on the latest connection that has ended; 0: none */
     uint64_t reset_at[2]; /* no RESET is sent before: for other cookies, for last_cookie */
-    uint64_t waits;       /* its number in line for a place in the pool; 0: it is not waiting */
+    uint64_t waits;       /* its number in the queue for the pool; 0: it is not waiting */
     uint32_t held;        /* places that it has in the pool */
     struct dgram_conn *conn;
     struct dgram_guest guest; /* for the earliest of its timers */
@@ -244,7 +245,7 @@ struct dgram_env {
     size_t kept_size; /* and their bytes, as counted in `room` */
     struct dgram_peer *ready, **ready_end;
     struct dgram_slot *ops;
-    uint32_t ops_size, ops_free; /* ops_free: the first free slot; ops_size: none */
+    uint32_t ops_size, ops_free; /* ops_free: the first free slot, or ops_size */
     struct aqi_pool packets, frames[AQI_DGRAM_CHANNELS], op_pool;
     unsigned char *gathered; /* scratch memory for the burst or packet being sent */
     uint64_t counters[AQI_DGRAM_COUNTERS];
@@ -349,17 +350,17 @@ bool dgram_ack_head(struct dgram_env *env, struct dgram_peer *peer, const struct
 bool dgram_ack_sack(struct dgram_env *env, struct dgram_peer *peer,
                     const struct dgram_record *record, const unsigned char *words, size_t nbytes,
                     struct dgram_news *news);
-/* An acknowledgement has been read: act on it. */
+/* Act on an acknowledgement, once all of it has been read. */
 void dgram_ack_done(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_news *news);
 /* Count as lost what was overtaken long enough ago. Returns false if nothing was due. */
 bool dgram_ack_overdue(struct dgram_env *env, struct dgram_peer *peer);
-/* Nothing has been acknowledged for long: retransmit the oldest packet of each channel, and ask for
- * an acknowledgement, which shows what became of the others. */
+/* Nothing has been acknowledged in time: retransmit the oldest packet of each channel, and request
+ * an acknowledgement, which shows which of the others have arrived. */
 void dgram_ack_timeout(struct dgram_env *env, struct dgram_peer *peer);
 /*
- * A duplicate has arrived that asks for an acknowledgement. The peer sent it after processing what
- * had arrived there, and acknowledges all of that. So if the oldest packet of a channel should have
- * arrived by then, it is lost: perhaps the answer that the peer probes for.
+ * A duplicate that requests an acknowledgement has arrived. The peer sent it after it had processed
+ * all that had arrived there, and acknowledges that. So if the oldest packet of a channel should
+ * have arrived by then, it is lost: perhaps it is the response that the peer probes for.
  */
 void dgram_ack_asked(struct dgram_env *env, struct dgram_peer *peer);
 /* Count as lost everything in flight that is larger than the path turned out to carry. */
@@ -395,13 +396,13 @@ bool dgram_refuse(struct dgram_env *env, struct dgram_peer *peer, uint32_t id);
 aq_status dgram_op_put(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_op *init,
                        bool reply, const void *head, size_t head_len);
 aq_status dgram_op_get(struct dgram_env *env, struct dgram_peer *peer, const struct dgram_op *init);
-/* Refuse a peer's get because the memory that it reads is going away. */
+/* Refuse a peer's get because the memory that it reads is being released. */
 void dgram_op_abort(struct dgram_env *env, struct dgram_peer *peer, struct dgram_op *op);
 
 /* silence.c */
-/* Begin to wait for an answer. */
+/* Begin to wait for a response. */
 void dgram_silence_begin(struct dgram_env *env, struct dgram_conn *conn);
-/* No answer yet: count the time, warn the user. */
+/* No response yet: count the time, warn the user. */
 void dgram_silence_look(struct dgram_env *env, struct dgram_peer *peer);
 /* Whether a peer was never reached within config.reach_within. */
 bool dgram_silence_too_long(const struct dgram_env *env, const struct dgram_peer *peer);

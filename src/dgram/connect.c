@@ -6,18 +6,19 @@
  *   CONFIRM    both nonces, padded to the largest packet
  *   ACCEPT     likewise: now both know the cookies, derived from the nonces and the job's key
  *
- * Each carries a MAC with the job's key. Packets from senders that do not know the key are not
- * answered. A replayed CONFIRM of an earlier connection is rejected by its nonce, as nonces only
- * grow. If both sides begin, the connection of the one with the lower id prevails.
+ * Each carries a MAC with the job's key; packets without a valid one are not answered. A replayed
+ * CONFIRM of an earlier connection is rejected by its nonce, as nonces only grow. If both sides
+ * begin, the connection of the one with the lower id prevails.
  *
- * CONFIRM and its ACCEPT show whether the path carries the largest packet. After some tries smaller
- * ones are sent between two large ones. Such a round is conclusive only if a small one is answered
- * and neither of the large ones is, which passed the same buffers at the same time. After several
- * such rounds, each twice as long as the one before, and more of them if a small one was lost, the
- * path is known to be small. How small is known by then, or found by some more rounds (search.h;
- * RFC 8899 searches likewise, but with packets of a connection). The initiator then sends an agreed
- * CONFIRM of that size, and an ACCEPT that agrees ends the search. If buffers are full the small
- * ones are lost, too, and nothing is concluded; the rounds after that are short, so that they fit.
+ * CONFIRM and its ACCEPT verify that the path carries the largest packet. After some tries, each
+ * round sends smaller sizes between two packets of the largest. A round is conclusive only if a
+ * small packet is answered and neither of the large ones, which passed the same buffers at the same
+ * time. After several such rounds, each twice as long as the one before, and more of them if a
+ * small packet was lost, the path is known not to carry the largest. The size that it carries is
+ * known by then, or found by further rounds (search.h; RFC 8899 searches likewise, but with packets
+ * of a connection). The initiator then sends a CONFIRM of that size marked as agreed, and an ACCEPT
+ * with the same mark ends the search. If buffers are full, the small packets are lost as well and
+ * nothing is concluded; the rounds after that are short, so that they fit.
  */
 #include "base/mac.h"
 #include "dgram/handshake.h"
@@ -31,7 +32,7 @@ enum {
     CONNECT_LAST_PAUSE = 500000000,
     CONNECT_GIVE_UP = 2 * CONNECT_LAST_PAUSE,
     CONNECT_ANEW = 10,    /* tries before starting over: the challenge may be too old */
-    CONNECT_GOING_ON = 7, /* the first try of a resumed search, which needs longer pauses */
+    CONNECT_GOING_ON = 7, /* number of the first try of a resumed search, for longer pauses */
     CONNECT_PATIENCE = 2, /* tries with the largest packet alone */
     CONNECT_RESET_PAUSE = 1000000
 };
@@ -161,7 +162,7 @@ void dgram_conn_free(struct aqi_dgram *dgram, struct dgram_peer *peer, aq_status
     free(conn);
 }
 
-/* The connection has been closed: unacknowledged packets go over the next one. */
+/* The connection has been closed: move its unacknowledged packets to the next one. */
 static void connect_begin_again(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -253,8 +254,7 @@ static bool connect_confirm_of(struct aqi_dgram *dgram, struct dgram_peer *peer,
                      packet);
 }
 
-/* Returns false if nothing has left. There may never be room for the largest, but always for
- * others. */
+/* Returns false if nothing was sent. The port may never have room for the largest packet. */
 static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -272,7 +272,7 @@ static bool connect_confirm(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return left != 0;
 }
 
-/* A round has ended: see whether the path carries small packets only. */
+/* A round has ended: check whether the path carries only small packets. */
 static void connect_judge(struct dgram_peer *peer)
 {
     struct dgram_conn *conn = peer->conn;
@@ -293,7 +293,7 @@ static uint16_t connect_largest(const struct aqi_dgram *dgram, const struct dgra
     return (uint16_t)aqi_min(dgram->env.config.packet, aqi_max(known, AQI_DGRAM_LEAST_PACKET));
 }
 
-/* Begin a new attempt; answers to earlier ones no longer count. */
+/* Begin a new attempt; answers to earlier ones are ignored. */
 static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     peer->packet = connect_largest(dgram, peer);
@@ -305,8 +305,8 @@ static bool connect_hello(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /*
- * The pause after the latest try: a quarter more or less, so that peers that began together drift
- * apart and do not fill each other's buffers again and again.
+ * The pause after the latest try: randomized by up to a quarter, so that peers that began together
+ * do not overflow each other's buffers every time.
  */
 static uint64_t connect_pause(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
                               bool said)
@@ -350,7 +350,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
     } else {
         return;
     }
-    /* A try that could not be sent says nothing about the peer. */
+    /* Count only tries that were sent. */
     if (said && peer->tries < UINT8_MAX) peer->tries++;
     peer->hello_at = dgram->env.now + connect_pause(dgram, peer, said);
     if (peer->state == DGRAM_CONNECTING) dgram_silence_look(&dgram->env, peer);
@@ -370,7 +370,8 @@ void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_connect_step(dgram, peer);
 }
 
-/* Cookies that anyone can invent do not use up the RESETs for that of the latest connection. */
+/* RESETs for the cookie of the latest connection are limited separately, so that forged cookies
+ * cannot suppress them. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie)
 {
     uint64_t nonces[2] = {cookie, 0};
@@ -411,7 +412,7 @@ uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram
 {
     if (dgram->env.config.idle_close == 0 || conn->busy) return AQI_DGRAM_NEVER;
     uint64_t at = conn->used + dgram->env.config.idle_close;
-    /* The other side may still be finding out what the path carries. */
+    /* The peer may still be searching for the size that the path carries. */
     if (!conn->proved && conn->accepted) at = aqi_max(at, conn->accepted_at + CONNECT_GIVE_UP);
     return at;
 }
@@ -442,7 +443,7 @@ static void connect_on_challenge(struct aqi_dgram *dgram, struct dgram_peer *pee
     if (peer->state != DGRAM_CONNECTING || hello->nonces[0] != peer->nonces[0]) return;
     if (peer->nonces[1] == hello->nonces[1]) return;
     peer->nonces[1] = hello->nonces[1];
-    peer->conn->heard = dgram->env.now; /* it answers a new nonce, so it is no replay */
+    peer->conn->heard = dgram->env.now; /* it answers a fresh nonce, so it is no replay */
     struct connect_by by;
     uint8_t way = 0;
     if (hello->numbers[0] < AQI_DGRAM_WAYS && dgram_way(dgram, peer, hello->numbers[0], &by)) {
@@ -519,8 +520,8 @@ static void connect_on_accept(struct aqi_dgram *dgram, struct dgram_peer *peer,
         return;
     }
     /*
-     * If the peer had begun, too, it has abandoned that: late packets must not replace this
-     * connection.
+     * If the peer had also begun a connection, it has abandoned it: its late packets must not
+     * replace this one.
      */
     if (hello->begun > peer->last_nonce) peer->last_nonce = hello->begun;
     connect_keys(dgram, peer->conn, dgram->env.config.self, peer->id, hello->nonces);
@@ -583,7 +584,7 @@ static void connect_on_reset(struct aqi_dgram *dgram, struct dgram_peer *peer,
     if (ours) connect_begin_again(dgram, peer); /* it has closed the connection, but we have not */
 }
 
-/* Whether it is valid: its sender knows the job's key, and means us. */
+/* Whether it is valid: authenticated with the job's key, and addressed to us. */
 static bool connect_check(struct aqi_dgram *dgram, const unsigned char *packet, size_t len,
                           struct connect_hello *hello)
 {
@@ -608,7 +609,7 @@ drop:
     return false;
 }
 
-/* Whether it answers what we have just sent, so that it cannot be a replay. */
+/* Whether it answers our latest packet, so that it cannot be a replay. */
 static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {
@@ -625,7 +626,7 @@ static bool connect_fresh(const struct aqi_dgram *dgram, const struct dgram_peer
     }
 }
 
-/* Whether the sender is the process that we know. The first fresh packet makes it known. */
+/* Whether the sender is still the same process. The first fresh packet shows its epoch. */
 static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct connect_hello *hello)
 {

@@ -4,11 +4,11 @@
  * time (tests/sim). transport/udp gives it sockets.
  *
  * Guarantees: each message, put and get to a live peer happens exactly once, whatever the network
- * loses, duplicates, delays or alters; in no particular order. Invalid packets of peers or
+ * loses, duplicates, delays or alters; in no particular order. Invalid packets from peers or
  * strangers are counted and dropped. Packets come from pools, which grow to the peak demand.
  *
  * Each peer has two channels with separate windows: small packets travel on COMMAND and never wait
- * behind bulk, which travels on DATA. Acknowledgements ride on either.
+ * behind bulk, which travels on DATA. Either carries acknowledgements.
  *
  * Threads: it has no threads and no locks. The caller admits one call at a time, but may admit
  * others while a hook runs.
@@ -44,14 +44,14 @@ struct aqi_dgram_addr {
 struct aqi_dgram_config {
     uint32_t self, size; /* our id; ids are 0..size-1 */
     uint8_t key[16];     /* the job's secret: senders that do not know it are ignored */
-    uint64_t epoch;      /* random: tells this process from an earlier one at its address */
+    uint64_t epoch;      /* random: distinguishes this process from earlier ones at its address */
     uint64_t seed;       /* random: for nonces */
     struct aqi_dgram_addr address; /* our address, as announced to peers */
 
     size_t packet;      /* bytes of the largest datagram, a multiple of 16 */
     size_t max_message; /* bytes, of head and body together */
     size_t window;      /* most bytes in flight to a peer */
-    size_t reach;       /* the same for one that polls rarely, where most of them wait */
+    size_t reach;       /* the same for one that polls rarely, where most of them are queued */
     size_t room;        /* bytes of packets that the port queues for us, plus AQI_DGRAM_COST each */
     /* Messages and operations that may leave at once, per peer and millisecond, while others are in
      * flight; any more are gathered, and leave with the next progress. */
@@ -61,8 +61,9 @@ struct aqi_dgram_config {
 
     uint64_t ack_delay; /* this and the following in ns */
     uint64_t rto_min, rto_max;
-    uint64_t idle_close;   /* a connection without traffic is closed; 0: never */
-    uint64_t dead_after;   /* a peer that owes an acknowledgement and is silent is lost; 0: never */
+    uint64_t idle_close;   /* a connection without traffic for this long is closed; 0: never */
+    uint64_t dead_after;   /* a peer silent for this long that owes an acknowledgement is lost; 0:
+                            * never */
     uint64_t reach_within; /* a peer that cannot be connected within this time is lost; 0: never */
     uint64_t warn_after;   /* the user is warned of a silent peer after this time; 0: never */
     bool authenticate;     /* each packet has a MAC */
@@ -139,7 +140,7 @@ struct aqi_dgram_hooks {
 
     /*
      * The path to this peer carries packets of at most `usable` bytes. Called once for each peer,
-     * and again when that shrinks. `agreed`: the peer knows, too.
+     * and again when that shrinks. `agreed`: both ends have agreed on it.
      */
     void (*small_path)(void *arg, uint32_t id, size_t usable, bool agreed);
 
@@ -151,10 +152,10 @@ struct aqi_dgram_hooks {
                 uint8_t tag[16]);
 
     /*
-     * The source of a transfer is about to be read: return where to read it. That is `at`, or
-     * `copy`, with a copy, if a fault must not raise a signal in the caller. NULL: it cannot be
-     * read now; what is sent of the program's memory waits for a later call, and everything else is
-     * sent. The hook itself may be NULL: always `at`.
+     * Return where to read the source of a transfer: `at`, or `copy`, filled with a copy, if a
+     * fault must not raise a signal in the caller. NULL: it cannot be read now; packets that read
+     * the program's memory wait for a later call, and all others are sent. The hook itself may be
+     * NULL: always `at`.
      */
     const void *(*source)(void *arg, const void *at, size_t len, void *copy);
     void *arg;
@@ -172,8 +173,8 @@ aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id);
 
 /*
  * Send a message: `head`, then at the next multiple of 16 bytes `body`, both copied. The first four
- * bytes of the head are the engine's. `head_len` is at most 256. A reply is never refused because
- * requests have used up the room.
+ * bytes of the head are reserved for the engine. `head_len` is at most 256. A reply is never
+ * refused because requests have used up the room.
  *
  * @return AQ_AGAIN   No room: nothing was sent.
  * @return AQ_EPEER   The peer is lost.
@@ -189,8 +190,8 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
                               size_t head_len, const void *body, size_t body_len, void *user);
 
 /*
- * Send a request in a packet of its own, at once or not at all. It may be lost, arrive several
- * times or overtake others, and its fate is not reported.
+ * Send a request in a separate packet, at once or not at all. It may be lost, duplicated or
+ * reordered, and its fate is not reported.
  *
  * @return AQ_AGAIN  The connection is still being made, or the port has no room.
  * @return AQ_ESIZE  It does not fit in a packet (aqi_dgram_most_cast).
@@ -198,7 +199,7 @@ aq_status aqi_dgram_send_told(struct aqi_dgram *dgram, uint32_t id, const void *
  */
 aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head, size_t head_len,
                          const void *body, size_t body_len);
-/* The most bytes that head, rounded up to 16, and body may have together. */
+/* Most bytes of head, rounded up to 16, and body together. */
 size_t aqi_dgram_most_cast(const struct aqi_dgram_config *config);
 
 /*
@@ -236,10 +237,10 @@ void aqi_dgram_input(struct aqi_dgram *dgram, unsigned char *packet, size_t len,
 
 /*
  * Take a packet that has arrived while the program is not in a call. Everything that concerns the
- * connection is handled: handshakes, acknowledgements, requests for a sign of life. The rest is
- * parked unread until aqi_dgram_resume, up to config.room bytes; it is not acknowledged, so packets
- * that find no room are retransmitted. Nothing is delivered and no memory of the program is
- * touched: the hooks `deliver` and `range_ok` are not called.
+ * connection is handled: handshakes, acknowledgements, liveness queries. The rest is parked unread
+ * until aqi_dgram_resume, up to config.room bytes; it is not acknowledged, so packets that find no
+ * room are retransmitted. Nothing is delivered and no memory of the program is touched: the hooks
+ * `deliver` and `range_ok` are not called.
  */
 void aqi_dgram_answer(struct aqi_dgram *dgram, unsigned char *packet, size_t len, uint64_t waited,
                       uint64_t now);
@@ -255,7 +256,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
 
 /*
  * A flag that spreads to all processes: a process that has set or received it sends it with each
- * packet. For news that one process reports on behalf of all.
+ * packet. For events that one process reports on behalf of all.
  */
 void aqi_dgram_tell(struct aqi_dgram *dgram);
 bool aqi_dgram_told(const struct aqi_dgram *dgram);
@@ -270,7 +271,7 @@ bool aqi_dgram_quiet(const struct aqi_dgram *dgram, uint32_t id);
  * is needed only at the deadline. */
 bool aqi_dgram_idle(const struct aqi_dgram *dgram);
 
-/* When the last packet of a peer, not of a stranger, arrived; 0: none has. */
+/* When the last packet from a peer, not from a stranger, arrived; 0: none has. */
 uint64_t aqi_dgram_heard(const struct aqi_dgram *dgram);
 
 /* Whether all peers have been silent long enough for our last acknowledgements to have arrived. */
@@ -289,7 +290,7 @@ enum aqi_dgram_counter {
     AQI_DGRAM_RESENT,         /* packets retransmitted */
     AQI_DGRAM_RECEIVED,       /* packets accepted */
     AQI_DGRAM_ACKS,           /* packets sent that carry only an acknowledgement */
-    AQI_DGRAM_DUPLICATES,     /* packets received before */
+    AQI_DGRAM_DUPLICATES,     /* packets received again */
     AQI_DGRAM_TIMEOUTS,       /* retransmission timers that fired */
     AQI_DGRAM_DROP_SHORT,     /* dropped: truncated, or not of this protocol */
     AQI_DGRAM_DROP_COOKIE,    /* dropped: of an unknown connection */

@@ -42,7 +42,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer);
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn);
 /* Send what may leave now. Returns false if the port has no room. */
 bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* Something was queued: send it at once if little or nothing is in flight, else with progress. */
+/* Send what was queued: at once if little or nothing is in flight, else with progress. */
 void dgram_send_soon(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* connect.c: handshakes, and the state of a connection. */
@@ -54,21 +54,21 @@ void dgram_connect_input(struct aqi_dgram *dgram, const unsigned char *packet, s
 uint64_t dgram_connect_idle_at(const struct aqi_dgram *dgram, const struct dgram_conn *conn);
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /*
- * After ACCEPT, which packets on the other channel could overtake: the time until which to wait for
- * the peer to use the connection; 0: no need.
+ * Until when to wait for the peer to use the connection, as packets on the other channel could
+ * overtake our ACCEPT; 0: no need.
  */
 uint64_t dgram_connect_wait(const struct dgram_conn *conn);
 /* A packet of the connection has arrived: the peer has it, too. */
 void dgram_connect_proved(struct aqi_dgram *dgram, struct dgram_peer *peer);
 bool dgram_tag_ok(const struct aqi_dgram *dgram, const struct dgram_conn *conn,
                   const unsigned char *packet, size_t len);
-/* A packet of an unknown connection has arrived: notify its sender, unless that was done lately. */
+/* A packet of an unknown connection has arrived: notify its sender, but not too often. */
 void dgram_connect_reset(struct aqi_dgram *dgram, struct dgram_peer *peer, uint64_t cookie);
 void dgram_lose(struct aqi_dgram *dgram, struct dgram_peer *peer, const char *why);
 
-/* ways.c: nothing arrives any more; look for another way to the peer. */
+/* ways.c: nothing arrives any more; probe other ways to the peer. */
 void dgram_way_ask(struct aqi_dgram *dgram, struct dgram_peer *peer);
-/* shrink.c: large packets are retransmitted repeatedly; does the path still carry them? */
+/* shrink.c: large packets are retransmitted repeatedly; check the path. */
 void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 /* receive.c: the records that peers send. */

@@ -23,8 +23,8 @@ const char *const aqi_dgram_counter_names[AQI_DGRAM_COUNTERS] = {
 
 enum {
     ENGINE_MOST_QUEUED = 256 << 10, /* bytes of requests that may be queued for a peer */
-    ENGINE_SOON = 32 << 10,         /* queued bytes that are sent although others are in flight */
-    ENGINE_AT_ONCE = 1000000,       /* ns for which config.at_once counts */
+    ENGINE_SOON = 32 << 10,         /* bytes: each time so many are queued, send them */
+    ENGINE_AT_ONCE = 1000000,       /* ns after which config.at_once is refilled */
     ENGINE_MANY = 32,               /* packets in that time after which none leave at once */
     ENGINE_TURNS = 64               /* most peers served in one call of progress */
 };
@@ -60,7 +60,7 @@ static struct dgram_peer *engine_take_ready(struct aqi_dgram *dgram)
     return peer;
 }
 
-/* A peer that is ready may have more to send: see env.ready. */
+/* Excludes what peers on env.ready are about to send. */
 void dgram_note(struct aqi_dgram *dgram, struct dgram_conn *conn)
 {
     bool own = conn->own_ops != 0 || conn->lost.first != NULL;
@@ -91,7 +91,7 @@ void dgram_set_timer(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_check_in(&dgram->hotel, &peer->guest, when);
 }
 
-/* An acknowledgement, or the answer to a get, is overdue. */
+/* An acknowledgement, or the response to a get, is overdue. */
 static void engine_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     struct dgram_env *env = &dgram->env;
@@ -150,8 +150,7 @@ bool dgram_send_now(struct aqi_dgram *dgram, struct dgram_peer *peer)
     return ok;
 }
 
-/* Refill at_once, but not for a connection that has lately sent so much that it most likely
- * continues. */
+/* Refill at_once, unless the connection has just sent many packets and most likely continues. */
 static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn *conn)
 {
     uint32_t sent = conn->tx[AQI_DGRAM_COMMAND].next + conn->tx[AQI_DGRAM_DATA].next;
@@ -162,7 +161,7 @@ static void engine_allow_at_once(const struct dgram_env *env, struct dgram_conn 
     conn->at_once_again = env->now + ENGINE_AT_ONCE;
 }
 
-/* Leave it to the next progress. */
+/* Leave sending to the next progress. */
 static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
     const struct aqi_dgram_hooks *hooks = &dgram->env.hooks;
@@ -173,8 +172,8 @@ static void engine_gather(struct aqi_dgram *dgram, struct dgram_peer *peer)
 }
 
 /*
- * A program that computes after a few messages must not delay the last of them until it polls; if
- * it sends many they are gathered. What handlers send leaves with the progress that follows.
+ * If the program computes after a few messages, the last of them must not wait until it polls; many
+ * messages are gathered. Messages that handlers send leave with the progress that follows.
  */
 static AQI_COLD void engine_send_at_once(struct aqi_dgram *dgram, struct dgram_peer *peer)
 {
@@ -334,7 +333,7 @@ static aq_status engine_send_pieces(struct aqi_dgram *dgram, struct dgram_peer *
                                       .where = (uint64_t)total << 32 | offset};
         unsigned char *at = dgram_queue_fragment(&dgram->env, peer, lane, &record, n, &packet);
         if (at == NULL) goto undo;
-        /* The operation has several packets, but can be in the list of one only. */
+        /* The operation spans several packets, but can be in the list of only one. */
         if (told != NULL) packet->op = told;
         if (told != NULL) told->flying++;
         engine_copy(at, head, head_len, body, body_len, offset, n);
@@ -441,7 +440,7 @@ aq_status aqi_dgram_cast(struct aqi_dgram *dgram, uint32_t id, const void *head,
     return dgram_transmit_loose(&dgram->env, peer, frame, len) ? AQ_OK : AQ_AGAIN;
 }
 
-/* --- opening, closing, looking -----------------------------------------------------------------
+/* --- opening, closing, inspection --------------------------------------------------------------
  */
 
 void aqi_dgram_defaults(struct aqi_dgram_config *config)
@@ -483,7 +482,8 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
     dgram->kept_end = &dgram->kept;
     dgram->secret[0] = config->seed * 0x9e3779b97f4a7c15u + 1;
     dgram->secret[1] = config->seed ^ config->epoch;
-    dgram->nonce = dgram->secret[0] >> 2; /* so that answers to another process fit none of ours */
+    dgram->nonce =
+        dgram->secret[0] >> 2; /* so that answers to another process match none of ours */
     aqi_pool_init(&dgram->env.packets, sizeof(struct dgram_packet), 64, false);
     aqi_pool_init(&dgram->env.frames[AQI_DGRAM_COMMAND], AQI_DGRAM_COMMAND_MAX, 32, false);
     aqi_pool_init(&dgram->env.frames[AQI_DGRAM_DATA], config->packet, 16, false);

@@ -9,13 +9,13 @@ enum connect_kind {
     CONNECT_CHALLENGE,
     CONNECT_CONFIRM,
     CONNECT_ACCEPT,
-    CONNECT_CLOSE,  /* I have nothing more to send; numbers: packets sent */
-    CONNECT_CLOSED, /* nor have I; the connection is forgotten */
-    CONNECT_RESET,  /* nonces[0]: a cookie that I do not know */
+    CONNECT_CLOSE,  /* nothing more to send; numbers: packets sent */
+    CONNECT_CLOSED, /* the answer: likewise; the connection has been freed */
+    CONNECT_RESET,  /* nonces[0]: an unknown cookie */
     CONNECT_MOVE,   /* send to `address` from now on; numbers: the way, the number of this MOVE */
-    CONNECT_MOVED,  /* from now on I do; the same numbers */
-    CONNECT_PROBE,  /* `packet` bytes long: does it arrive? numbers: the way, the search */
-    CONNECT_PROBED, /* it has; the same numbers */
+    CONNECT_MOVED,  /* the answer; the same numbers */
+    CONNECT_PROBE,  /* `packet` bytes long, to test the path; numbers: the way, the search */
+    CONNECT_PROBED, /* the answer: it has arrived; the same numbers */
     CONNECT_KINDS
 };
 
@@ -52,7 +52,7 @@ bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, uns
 bool dgram_way_answer(struct aqi_dgram *dgram, struct dgram_peer *peer,
                       const struct connect_hello *hello, enum connect_kind kind,
                       const uint64_t nonces[2], size_t packet, size_t fill);
-/* Send to the address that the peer asks for. */
+/* Send to the address that the peer requests. */
 void dgram_way_adopt(const struct aqi_dgram *dgram, struct dgram_peer *peer,
                      const struct connect_hello *hello);
 bool dgram_way_hello(struct aqi_dgram *dgram, struct dgram_peer *peer);

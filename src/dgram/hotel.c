@@ -7,7 +7,7 @@ static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
     uint64_t tick = aqi_max(guest->when >> DGRAM_TICK_SHIFT, hotel->tick);
     struct dgram_guest **room = &hotel->far;
     if (tick >= hotel->tick + DGRAM_ROOMS) {
-        /* Half a turn early, so that others are within reach then, too. */
+        /* Half a turn early, to move guests of the following half turn with it. */
         uint64_t reached = tick - DGRAM_ROOMS / 2;
         if (hotel->far == NULL || reached < hotel->far_tick) hotel->far_tick = reached;
         hotel->next = aqi_min(hotel->next, hotel->far_tick);
@@ -24,7 +24,7 @@ static void dgram_put_up(struct dgram_hotel *hotel, struct dgram_guest *guest)
     hotel->guests++;
 }
 
-/* The wheel has reached far_tick. */
+/* The wheel has reached far_tick: move guests that are near now to their rooms. */
 static void dgram_call_near(struct dgram_hotel *hotel)
 {
     struct dgram_guest *guest = hotel->far, *next;

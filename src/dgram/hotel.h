@@ -1,7 +1,7 @@
 /*
- * The hotel: timers in a hashed wheel. A guest that wants to be woken checks in with a time, and
- * may check out again; both take constant time. See Varghese and Lauck, "Hashed and hierarchical
- * timing wheels" (SOSP 1987), scheme 6; the name is from the notes on usNIC.
+ * The hotel: timers in a hashed wheel. A guest checks in with a time, and may check out again; both
+ * take constant time. See Varghese and Lauck, "Hashed and hierarchical timing wheels" (SOSP 1987),
+ * scheme 6; the name is from the notes on usNIC.
  */
 #ifndef AQI_DGRAM_HOTEL_H
 #define AQI_DGRAM_HOTEL_H
@@ -28,17 +28,16 @@ struct dgram_hotel {
     uint64_t far_tick;       /* when the wheel reaches the first of them, or earlier */
 };
 
-/* A guest that is checked in already moves. */
+/* Check in a guest, or move one that is checked in already. */
 void dgram_check_in(struct dgram_hotel *hotel, struct dgram_guest *guest, uint64_t when);
 void dgram_check_out(struct dgram_hotel *hotel, struct dgram_guest *guest);
 
-/* Check out a guest whose time has come and return it; NULL: none is left. Costs little if none is
- * due. */
+/* Check out a guest that is due and return it; NULL: none is left. Cheap if none is due. */
 struct dgram_guest *dgram_wake_up(struct dgram_hotel *hotel, uint64_t now);
 
 /*
- * The earliest time when a guest wants to be woken, or comes within the wheel's reach. UINT64_MAX:
- * the hotel is empty.
+ * The earliest time when a guest is due, or comes within the wheel's reach. UINT64_MAX: the hotel
+ * is empty.
  */
 uint64_t dgram_next_wake(const struct dgram_hotel *hotel);
 

@@ -147,7 +147,7 @@ void dgram_op_fail(struct dgram_env *env, struct dgram_peer *peer, struct dgram_
                    aq_status status)
 {
     if (op->status == AQ_OK) op->status = status;
-    /* All of a Long is sent even if it is refused: at the peer its head waits for that. */
+    /* All of a Long is sent even if it is refused: at the peer its head waits for all bytes. */
     if (op->kind != DGRAM_OP_LONG || status == AQ_EPEER) {
         dgram_op_leave_bulk(peer->conn, op);
         op->issued = op->len;

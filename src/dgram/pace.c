@@ -4,20 +4,21 @@
 enum {
     PACE_FIRST_WINDOW = 128 << 10,
     PACE_LEAST_PACKETS = 2,
-    PACE_GROWTH = 6,           /* packets in a round trip */
-    PACE_QUEUE = 100000,       /* ns of queueing that are not congestion */
+    PACE_GROWTH = 6,           /* most packets that the window grows by in a round trip */
+    PACE_QUEUE = 100000,       /* ns of queueing that do not count as congestion */
     PACE_SHARE = 32000,        /* ns more for each halving of the window below PACE_SHARE_WINDOW */
     PACE_SHARE_WINDOW = 20,    /* 1 MB, as a power of two */
     PACE_BASE_AGE = 100000000, /* ns after which the path's delay is remeasured */
     PACE_BASE_ROUNDS = 64,     /* but not before this many round trips */
     PACE_DRAIN_ROUNDS = 3,
-    PACE_RARE = 100000,    /* ns: shorter waits are no sign of a receiver that computes */
-    PACE_BURST = 62 << 10, /* bytes that leave at once however slow the path */
-    PACE_FEW = 8,          /* packets: of fewer, one that is lost is no measure of the share */
-    PACE_TAIL = 10,        /* a probe is later than an answer by at least rto_min / PACE_TAIL */
+    PACE_RARE = 100000,    /* ns: shorter waits do not indicate a receiver that computes */
+    PACE_BURST = 62 << 10, /* bytes that leave at once, however slow the path is */
+    PACE_FEW = 8,          /* packets: with fewer, a single loss says little about the loss rate */
+    PACE_TAIL = 10,        /* least delay of a probe beyond the usual response time: rto_min /
+                            * PACE_TAIL */
     PACE_ONE = 1024,       /* unit of patience */
-    PACE_PATIENT = 16,     /* most units */
-    PACE_FORGET = 256      /* answers over which it decays */
+    PACE_PATIENT = 16,     /* largest patience, in that unit */
+    PACE_FORGET = 256      /* responses over which it decays */
 };
 
 void dgram_pace_init(struct dgram_pace *pace, size_t packet, size_t most, size_t reach,
@@ -45,8 +46,7 @@ void dgram_pace_answered(struct dgram_pace *pace, uint64_t ns)
         pace->varies = ns / 2;
         return;
     }
-    /* Needless probes double the patience: there is one in some 180 answers, however long those
-     * take. */
+    /* Spurious probes double the patience, so there is about one in 180 responses, however late. */
     pace->patience -= (pace->patience - PACE_ONE) / PACE_FORGET;
     uint64_t error = ns > pace->answer ? ns - pace->answer : pace->answer - ns;
     pace->varies = (3 * pace->varies + error) / 4;
@@ -107,10 +107,9 @@ static uint64_t dgram_pace_limit(const struct dgram_pace *pace)
 }
 
 /*
- * The delay of the path itself can be measured when its queue is empty: now and then each flow
- * holds back for some round trips. All that share the queue do so together, since the queue that
- * one empties gives the others their latest measurement, too (as in BBR, 2016). Returns true while
- * draining.
+ * The delay of the path itself can be measured only while its queue is empty, so each flow
+ * periodically holds back for some round trips. All flows that share the queue do so together: once
+ * one has emptied it, the others measure that, too (as in BBR, 2016). Returns true while draining.
  */
 static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
 {
@@ -129,8 +128,8 @@ static bool dgram_pace_drain(struct dgram_pace *pace, uint64_t now)
         return false;
     }
     /*
-     * Packets that wait at a receiver that computes are not a queue, and meanwhile all flows have
-     * paused.
+     * Packets that wait at a receiver that computes are not queued on the path, and all flows have
+     * paused meanwhile.
      */
     pace->draining = dgram_pace_rare(pace) ? 1 : PACE_DRAIN_ROUNDS;
     pace->drained = pace->window;
@@ -197,7 +196,7 @@ void dgram_pace_silent(struct dgram_pace *pace)
 
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries)
 {
-    /* Not too tight even if all answers take the same time: acknowledgements may be held back. */
+    /* Keep a margin even if response times do not vary: acknowledgements may be delayed. */
     uint64_t margin = aqi_max(4 * pace->varies, pace->rto_min / 2);
     uint64_t rto = pace->answer == 0 ? 4 * pace->rto_min : pace->answer + margin;
     if (rto < pace->rto_min) rto = pace->rto_min;
@@ -225,8 +224,8 @@ void dgram_pace_needless(struct dgram_pace *pace)
     pace->patience = (unsigned)aqi_min(2 * pace->patience, PACE_PATIENT * PACE_ONE);
 }
 
-/* Bytes that may leave at once: after the program has computed, what could have left meanwhile, up
- * to a window. */
+/* Bytes that may leave at once: after the program has computed, as many as could have been sent
+ * meanwhile, up to a window. */
 static double pace_burst(const struct dgram_pace *pace, double rate, uint64_t away)
 {
     double missed = rate * (double)away, most = (double)pace->window;
@@ -247,7 +246,7 @@ uint64_t dgram_pace_when(struct dgram_pace *pace, size_t bytes, uint64_t away, u
     }
     int64_t missing = (int64_t)aqi_min(bytes, PACE_BURST) - pace->tokens;
     if (missing <= 0) return now;
-    /* With a receiver that computes, only the pace keeps packets from leaving. */
+    /* With a receiver that computes, only pacing keeps packets from leaving. */
     if (dgram_pace_rare(pace)) pace->full = true;
     return now + (uint64_t)((double)missing / rate) + 1;
 }

@@ -5,7 +5,7 @@
  * Swift, SIGCOMM 2020, and TIMELY, SIGCOMM 2015): a growing queue shrinks it before anything is
  * lost. How much queueing is tolerated depends on the window: a flow with a smaller one tolerates
  * more, so flows that share a queue converge to equal windows. The delay of the path itself is
- * remeasured now and then with an empty queue; otherwise flows that start late would mistake the
+ * periodically remeasured with an empty queue; otherwise flows that start late would mistake the
  * queue for part of the path. A single loss means little on a path that loses at random, so the
  * window shrinks by half of the *share* that was lost in a round trip, and grows by a number of
  * packets: flows that overflow a link converge to equal shares, too, and a random loss of 1 % costs
@@ -13,10 +13,10 @@
  *
  * A receiver that computes leaves packets in its socket. That is not congestion: RTTs are those of
  * the path, without the time that packets and acknowledgements waited at the two ends (as in
- * Swift), and the window is what the path bears. The timeout is based on the total time of an
- * answer, which is measured separately. If packets wait for long, most of those in flight wait at
- * the receiver; then a second window, the reach, limits them all, and the first limits only how
- * fast they leave.
+ * Swift), and the window is what the path carries. The timeout is based on the whole response time,
+ * which is measured separately. If packets wait for long, most of those in flight wait at the
+ * receiver; then a second window, the reach, limits them all, and the first limits only how fast
+ * they leave.
  */
 #ifndef AQI_DGRAM_PACE_H
 #define AQI_DGRAM_PACE_H
@@ -26,8 +26,8 @@
 struct dgram_pace {
     uint64_t srtt;           /* ns: the RTT of the path; 0: not measured yet */
     uint64_t lay;            /* ns spent waiting at the two ends */
-    uint64_t answer, varies; /* ns until an answer, and its variation; 0: not measured yet */
-    uint64_t base;           /* the smallest RTT lately: that of the path itself */
+    uint64_t answer, varies; /* ns until a response, and its variation; 0: not measured yet */
+    uint64_t base;           /* the smallest recent RTT: that of the path itself */
     uint64_t base_at;        /* when a round trip was last about as short */
     uint64_t rto_min, rto_max;
     unsigned patience; /* factor of dgram_pace_tail, in 1/PACE_ONE */
@@ -41,7 +41,7 @@ struct dgram_pace {
     uint64_t round_end, round_least;
     size_t acked, lost;
     bool full;    /* the window kept packets from leaving */
-    bool reached; /* the reach did, or the window in its stead */
+    bool reached; /* the reach did, or the window where no reach applies */
 
     uint64_t filled_at; /* when `tokens` was last updated */
     int64_t tokens;     /* bytes that may leave now */
@@ -62,7 +62,7 @@ void dgram_pace_silent(struct dgram_pace *pace);
 bool dgram_pace_rare(const struct dgram_pace *pace);
 /*
  * Whether `size` bytes may leave beside `under_way` bytes in flight. If not, dgram_pace_open
- * remembers it.
+ * records it.
  */
 bool dgram_pace_fits(const struct dgram_pace *pace, size_t under_way, size_t size);
 bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
@@ -70,10 +70,10 @@ bool dgram_pace_open(struct dgram_pace *pace, size_t under_way, size_t size);
 /* ns after which an unanswered packet is retransmitted; doubled `tries` times. */
 uint64_t dgram_pace_timeout(const struct dgram_pace *pace, unsigned tries);
 
-/* ns after which the last packets in flight, behind which nothing arrives that would show a loss,
- * are probed: at least twice the time of an answer, and at most a timeout. */
+/* ns after which the last packets in flight are probed, as no later packet can show their loss: at
+ * least twice the response time, and at most a timeout. */
 uint64_t dgram_pace_tail(const struct dgram_pace *pace);
-/* Such a probe was needed, as the packet or its acknowledgement was lost; or needless, as they were
+/* The probe was needed, as the packet or its acknowledgement was lost; or spurious: they were
  * late. */
 void dgram_pace_needed(struct dgram_pace *pace);
 void dgram_pace_needless(struct dgram_pace *pace);

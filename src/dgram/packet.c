@@ -57,6 +57,6 @@ bool dgram_records_valid(const unsigned char *packet, size_t len, uint8_t flags)
     size_t nbytes, at = sizeof(struct dgram_head);
     while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
         if (!packet_record_valid(&record, nbytes, flags)) return false;
-    /* It must have ended at the end or at padding, not at a truncated record. */
+    /* The walk must have ended at the end or at padding, not at a truncated record. */
     return at >= len || (at + 4 <= len && packet[at + 2] == DGRAM_END);
 }

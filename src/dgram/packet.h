@@ -17,7 +17,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "structs are copied to 
 
 enum dgram_head_flags {
     DGRAM_NUMBERED = 1, /* has a number, and is kept until it is acknowledged */
-    DGRAM_ON_DATA = 2,  /* the number is one of DATA, whichever channel the packet came by */
+    DGRAM_ON_DATA = 2,  /* the number is one of DATA, whichever channel the packet arrived on */
     DGRAM_ASKS = 4,     /* acknowledge at once */
     DGRAM_REQUESTS = 8, /* all its records are requests */
     DGRAM_TOLD = 16,    /* aqi_dgram_tell */
@@ -82,7 +82,7 @@ static inline int32_t dgram_diff(uint32_t a, uint32_t b)
 }
 
 /*
- * Read the record at `*at` of a packet of `len` bytes, and move `*at` behind it. `bytes` are in
+ * Read the record at `*at` of a packet of `len` bytes, and advance `*at` past it. `bytes` are in
  * place; a bare message has `id` and `where` 0. Returns false at the end.
  */
 bool dgram_record_next(const unsigned char *packet, size_t len, size_t *at,

@@ -22,12 +22,12 @@ struct dgram_arrival {
     struct dgram_news news;
     struct dgram_packet *refusal; /* the packet that refuses puts in it */
     struct dgram_incoming *done;  /* complete, to be delivered; in no list */
-    const char *broken; /* why the connection cannot continue: the packet counts as received */
-    bool sliced;        /* the last slice of a packet has arrived */
-    bool loose;         /* it is a message that may be dropped */
+    const char *broken;           /* why the connection must end; the packet counts as received */
+    bool sliced;                  /* the last slice of a packet has arrived */
+    bool loose;                   /* it is a message that may be dropped */
 };
 
-/* Acknowledged data is not sent again: without memory for it the connection cannot continue. */
+/* Acknowledged data is not retransmitted: without memory for it the connection must end. */
 static bool receive_no_memory(struct dgram_arrival *arrival)
 {
     arrival->broken = "sent something for which there is no memory here";
@@ -94,8 +94,8 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
  */
 
 /*
- * Whether it is this peer's turn. While peers are waiting for room, none of them holds more than
- * the least, and the one that has waited longest is first.
+ * Whether a request of this peer may be kept. While peers wait for room, none may hold more than
+ * config.least, and the one that has waited longest is next.
  */
 static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
 {
@@ -180,7 +180,7 @@ static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool reque
     dgram->env.hooks.deliver(dgram->env.hooks.arg, source, request, message, len);
 }
 
-/* Deliver the whole messages in a packet. The connection is not accessed: it may be gone. */
+/* Deliver the whole messages in a packet. Does not access the connection, which may be freed. */
 static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
                              size_t len)
 {
@@ -308,9 +308,9 @@ static bool receive_long(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
 }
 
 /*
- * A packet with puts that are not allowed is not acknowledged before their refusal has arrived,
- * since to the sender acknowledged puts are complete. Returns false if there is no room to remember
- * that; the packet must be retransmitted.
+ * A packet with puts that are refused is acknowledged only once the refusal has arrived, since the
+ * sender considers acknowledged puts complete. Returns false if there is no room to record that;
+ * the packet must be retransmitted.
  */
 static bool receive_prepare_refusal(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                                     const unsigned char *packet, size_t len)
@@ -609,7 +609,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
         dgram_lose(dgram, peer, arrival->broken);
         return;
     }
-    /* Acknowledge a small packet that may close a gap now, lest it be retransmitted (RFC 5681). */
+    /* Acknowledge a small packet that may close a gap, lest it be retransmitted (RFC 5681). */
     bool closes = conn->gap && arrival->channel == AQI_DGRAM_COMMAND;
     receive_acknowledge(dgram, peer, closes || (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
@@ -627,7 +627,7 @@ static bool receive_is_loose(const struct aqi_dgram *dgram, const unsigned char 
            record.kind == DGRAM_LOOSE;
 }
 
-/* A message that may be dropped, and is if no handler may run and there is no room to keep it. */
+/* A message of aqi_dgram_cast: dropped if no handler may run and there is no room to keep it. */
 static void receive_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival,
                           unsigned char *packet, size_t len)
 {
@@ -657,7 +657,7 @@ static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *ar
     if (AQI_UNLIKELY(arrival->loose)) receive_loose(dgram, arrival, packet, len);
 }
 
-/* Find the peer of a packet, and take the MAC off `*len`. Returns NULL if it was dropped. */
+/* Find the peer of a packet, and subtract the MAC from `*len`. Returns NULL if it was dropped. */
 static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dgram_head *head,
                                         const unsigned char *packet, size_t *len)
 {
@@ -687,7 +687,7 @@ static struct dgram_peer *receive_check(struct aqi_dgram *dgram, const struct dg
     return peer;
 }
 
-/* Park a packet with new contents; its sender gets a sign of life if it asks for one. */
+/* Park a packet with new contents. If it requests an acknowledgement, acknowledge earlier ones. */
 static void receive_later(struct aqi_dgram *dgram, struct dgram_peer *peer,
                           const struct dgram_head *head, const unsigned char *packet, size_t len)
 {
@@ -709,8 +709,8 @@ static void receive_packet(struct aqi_dgram *dgram, unsigned char *packet, size_
 
 /*
  * Process a packet whose slices have all arrived, like any other with a number. The connection may
- * end. The slices had a MAC each, perhaps of several transmissions, whose heads differ; the packet
- * gets its own.
+ * end. Each slice had its own MAC, and they may be from several transmissions with different heads,
+ * so the packet gets a new one.
  */
 static void receive_sliced(struct aqi_dgram *dgram, const struct dgram_conn *conn,
                            enum receive_how how)

@@ -8,12 +8,12 @@ enum {
     SEARCH_ROUGH = 8,  /* the same, if packets that it carries are lost */
     SEARCH_SURE = 2,   /* dgram_search.sure after which nothing larger passes */
     SEARCH_ROUGHLY_SURE = 4,
-    SEARCH_MOST = 24,    /* rounds after which what has passed will do */
-    SEARCH_SILENCES = 5, /* silent in a row: half a second, few peers wait so long for a CPU */
-    SEARCH_FORGET = 8,   /* silent in a row after which what has passed may pass no longer */
+    SEARCH_MOST = 24,    /* rounds after which the largest size that passed is accepted */
+    SEARCH_SILENCES = 5, /* silent in a row; half a second: few peers wait so long for a CPU */
+    SEARCH_FORGET = 8,   /* silent in a row after which earlier results may no longer hold */
     SEARCH_GRAIN = 16,
     SEARCH_PARTS = 7,   /* sizes in a round that divide the range */
-    SEARCH_JUMBO = 8960 /* what jumbo frames carry; above it one size a round */
+    SEARCH_JUMBO = 8960 /* what jumbo frames carry; above it, one size per round */
 };
 
 void dgram_search_begin(struct dgram_search *search, uint16_t largest, uint8_t way)
@@ -116,7 +116,7 @@ static enum dgram_verdict search_verdict(struct dgram_search *search)
     if (!search->nearly) return DGRAM_GO_ON;
     bool sure = search->sure >= (search->rough ? SEARCH_ROUGHLY_SURE : SEARCH_SURE);
     if (!sure && search->rounds < SEARCH_MOST) return DGRAM_NEARLY;
-    search->rounds--; /* if it has to be found again, one round will do */
+    search->rounds--; /* if it has to be found again, one round suffices */
     if (search->sure > 0) search->sure--;
     return DGRAM_FOUND;
 }

@@ -1,10 +1,10 @@
 /*
  * Finds the largest packet that a path carries, if less than both ends handle. A round tries some
- * smaller sizes besides the largest; what passes is certain, what does not may have been lost.
- * Common sizes come first; each further round divides the range between the largest that has passed
- * and the smallest that has not, until they are adjacent and stay so. After rounds in which nothing
- * passed, or one that could not be sent completely, a round has one such size and begins with the
- * smallest: some buffers never hold more.
+ * smaller sizes besides the largest. A size that passes is certain; one that does not may have been
+ * lost. Common sizes come first; each further round divides the range between the largest that has
+ * passed and the smallest that has not, until they are adjacent and stay so. After rounds in which
+ * nothing passed, or one that could not be sent completely, a round tries only one size in between,
+ * and sends the smallest first: some buffers never hold more.
  */
 #ifndef DGRAM_SEARCH_H
 #define DGRAM_SEARCH_H
@@ -19,10 +19,10 @@ struct dgram_search {
     uint16_t largest;  /* bytes; this and the next two are multiples of 16 */
     uint16_t small;    /* the largest that has passed; 0: none */
     uint16_t ceiling;  /* the smallest that seems not to pass; 0: none but the largest */
-    uint8_t rounds;    /* with something passed, but not the largest, less those with nothing */
+    uint8_t rounds;    /* in which some size passed, but not the largest; less those without any */
     uint8_t sure;      /* rounds in a row with nothing left between `small` and the ceiling */
     unsigned silences; /* rounds in a row in which nothing passed */
-    bool rough;        /* packets that the path carries were lost, or did not leave */
+    bool rough;        /* packets that the path carries were lost, or not sent */
     bool crowded;      /* a round overflowed some buffer: the next are short, smallest first */
     bool nearly;       /* it is certain that the largest does not pass */
     bool sent;         /* this round has been sent */
@@ -33,7 +33,7 @@ struct dgram_search {
 
 enum dgram_verdict {
     DGRAM_SILENT, /* nothing has passed: the next round must be longer */
-    DGRAM_GO_ON,  /* something has; likewise */
+    DGRAM_GO_ON,  /* something has passed; likewise */
     DGRAM_NEARLY, /* the largest does not pass: rounds of this length show what does */
     DGRAM_FOUND   /* `small` is the largest that passes, as far as could be found */
 };

@@ -4,7 +4,7 @@
 
 #include "dgram/packet.h"
 
-enum { DGRAM_WINDOW = 4096, DGRAM_COMMAND_WINDOW = 256 }; /* packets of a channel under way */
+enum { DGRAM_WINDOW = 4096, DGRAM_COMMAND_WINDOW = 256 }; /* packets of a channel in flight */
 
 struct dgram_seen {
     uint32_t base;                    /* all before it have arrived */

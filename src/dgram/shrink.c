@@ -1,9 +1,9 @@
 /*
- * Paths that carry less than when the connection was made, for instance because the route leads
- * through a tunnel now. If a large packet was retransmitted repeatedly but is not acknowledged,
- * PROBEs of several sizes are sent between two of the largest, in rounds as when a connection is
- * made (search.h); even a process that computes answers them. The size found is that of new
- * packets, and of the slices in which existing ones are sent (transmit.c).
+ * Paths that carry less than when the connection was made, for instance because the route now leads
+ * through a tunnel. If a large packet was retransmitted repeatedly but is not acknowledged, PROBEs
+ * of several sizes are sent between two of the largest, in rounds as when a connection is made
+ * (search.h); even a process that computes answers them. The size found is that of new packets, and
+ * of the slices in which existing ones are sent (transmit.c).
  */
 #include "dgram/handshake.h"
 
@@ -92,7 +92,7 @@ void dgram_shrink_on_probe(struct aqi_dgram *dgram, struct dgram_peer *peer,
                            const struct connect_hello *hello, size_t len)
 {
     if (len < hello->packet) return;
-    if (peer->state == DGRAM_IDLE) /* the packets that RESET would answer do not reach us */
+    if (peer->state == DGRAM_IDLE) /* the packets that a RESET would answer do not arrive */
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
                          dgram->env.config.packet, 0);
     if (!shrink_is_of(peer, hello)) return;

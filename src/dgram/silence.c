@@ -2,8 +2,8 @@
  * Peers from which nothing arrives: the user is warned after a while, and one that was never
  * reached is reported lost.
  *
- * Only time during which the program called us counts: a process that was stopped, as all of the
- * job may have been, has not waited.
+ * Only time in which the program makes calls counts: a process that was stopped, perhaps with the
+ * rest of the job, has not waited.
  */
 #include "dgram/conn.h"
 

@@ -1,7 +1,7 @@
 /*
  * Sending: lost packets first, then COMMAND, then DATA, as windows and pacing allow. Packets of one
- * size go to the port in one burst. Acknowledgements ride on whatever leaves, and travel alone when
- * nothing does.
+ * size go to the port in one burst. Every packet carries an acknowledgement; one is sent alone if
+ * no packet leaves in time.
  */
 #include "dgram/conn.h"
 
@@ -26,7 +26,7 @@ struct dgram_burst {
     size_t segment, bytes, missing; /* missing: padding of the last packet, if another follows */
     bool failed;
     bool copied;     /* sources were copied to env->gathered */
-    bool unreadable; /* a source is: add no more packets that have one */
+    bool unreadable; /* a source cannot be read: add no more packets that have one */
     struct dgram_head head;
     struct dgram_packet *packet[AQI_DGRAM_BURST_COUNT];
     struct iovec iov[AQI_DGRAM_BURST_COUNT * TRANSMIT_PIECES];
@@ -55,8 +55,8 @@ static uint16_t transmit_room(const struct dgram_env *env)
 }
 
 /*
- * us for which the newest packet has waited for its acknowledgement. Outside of progress `now` is
- * stale; but an acknowledgement that is not new is not worth reading the clock.
+ * us since the newest packet arrived, for its acknowledgement. Outside of progress `now` is stale,
+ * but reading the clock pays only for a new acknowledgement.
  */
 static uint16_t transmit_delay(const struct dgram_env *env, const struct dgram_conn *conn)
 {
@@ -204,7 +204,7 @@ static void transmit_piece(struct dgram_burst *burst, const void *bytes, size_t 
     burst->bytes += len;
 }
 
-/* Whether it fits behind the others; the last of them is padded if it is a little short. */
+/* Whether it fits after the others; the last of them is padded if it is a little short. */
 static bool transmit_fits(const struct dgram_env *env, const struct dgram_burst *burst,
                           enum aqi_dgram_channel channel, size_t size)
 {
@@ -264,7 +264,7 @@ static unsigned char *transmit_image(struct dgram_env *env, struct dgram_burst *
     return image;
 }
 
-/* Returns false if not all has left; the rest is sent next. */
+/* Returns false if some slices could not be sent; they are next. */
 static bool transmit_slices(struct dgram_env *env, struct dgram_peer *peer,
                             struct dgram_packet *packet, unsigned char *image)
 {

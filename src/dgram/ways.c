@@ -1,19 +1,19 @@
 /*
  * Ways to a peer that has several addresses. The initiator sends HELLO by one way, soon by all, and
- * continues by the one that is answered first (in the spirit of RFC 8305); its packets contain its
- * address for that way, to which the peer replies. When nothing arrives any more each end looks for
- * another way by itself: MOVE is sent by all ways, and MOVED comes back. Both are as long as the
- * largest packet of the connection, since packets in flight should fit the new way. If no way
- * carries that much, any will do (shrink.c).
+ * continues with the one that is answered first (in the spirit of RFC 8305); its packets contain
+ * its address for that way, to which the peer replies. When nothing arrives any more, each end
+ * probes for another way independently: it sends MOVE by all ways, and the peer answers with MOVED.
+ * Both are as long as the largest packet of the connection, since packets in flight should fit the
+ * new way. If no way carries that much, one that carries less is used (shrink.c).
  */
 #include "dgram/handshake.h"
 
 #include <string.h>
 
 enum {
-    WAYS_LEAD = 6,                /* tries by one way, 126 ms, before all are tried */
-    WAYS_MOVE_AFTER = 1000000000, /* ns of silence before another way is looked for */
-    WAYS_ANY_AFTER = 3000000000   /* and before one that carries less will do */
+    WAYS_LEAD = 6,                /* tries by one way, or 126 ms, before all are tried */
+    WAYS_MOVE_AFTER = 1000000000, /* ns of silence before other ways are probed */
+    WAYS_ANY_AFTER = 3000000000   /* and before one that carries less is accepted */
 };
 
 bool dgram_way(const struct aqi_dgram *dgram, const struct dgram_peer *peer, unsigned way,
@@ -88,13 +88,13 @@ static bool ways_is_over(const struct dgram_peer *peer, const struct connect_hel
            memcmp(peer->conn->nonces, hello->nonces, sizeof(hello->nonces)) == 0;
 }
 
-/* Numbers only grow, so a replayed packet cannot mislead us. */
+/* Numbers only grow, so replayed packets are ignored. */
 void dgram_way_on_move(struct aqi_dgram *dgram, struct dgram_peer *peer,
                        const struct connect_hello *hello, size_t len)
 {
     if (dgram->env.hooks.way == NULL || len < hello->packet) return;
     if (peer->state == DGRAM_IDLE) {
-        /* The packets that RESET would answer do not reach us. */
+        /* The peer's other packets, which a RESET would answer, do not arrive. */
         dgram_way_adopt(dgram, peer, hello);
         dgram_way_answer(dgram, peer, hello, CONNECT_CLOSED, hello->nonces,
                          dgram->env.config.packet, 0);
