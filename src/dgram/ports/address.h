@@ -8,7 +8,7 @@
 #include "base/inet.h"
 #include "dgram/dgram.h"
 
-/* Make an address with the port of one channel only, such as a packet comes from. */
+/* Make an address with the port of one channel only, such as that of a received packet. */
 void ports_address_seen(const union aqi_sockaddr *at, enum aqi_dgram_channel channel,
                         struct aqi_dgram_addr *addr);
 

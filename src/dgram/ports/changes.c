@@ -9,7 +9,7 @@
 
 enum {
     CHANGES_BATCH = 64,  /* most datagrams read in one call */
-    CHANGES_BYTES = 8192 /* of a datagram; it is noticed if a longer one is truncated */
+    CHANGES_BYTES = 8192 /* of a datagram; truncation of longer ones is detected */
 };
 
 /* --- the parser ------------------------------------------------------------------------------ */

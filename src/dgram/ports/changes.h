@@ -23,8 +23,8 @@ enum ports_changes_next ports_changes_next(const unsigned char *bytes, size_t le
 int ports_changes_open(void);
 
 /*
- * Read announcements, a bounded number, and ask `concerns` about each change. Returns whether to
- * look at the interfaces: one did, or some were lost or malformed.
+ * Read announcements, a bounded number, and call `concerns` for each change. Returns whether the
+ * interfaces must be read again: it returned true, or announcements were lost or malformed.
  */
 bool ports_changes_read(int fd, bool (*concerns)(void *arg, const struct ports_change *change),
                         void *arg);

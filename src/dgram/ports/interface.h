@@ -33,8 +33,8 @@ unsigned ports_interface_others(const struct ports_interface *first, union aqi_s
                                 unsigned most);
 
 /*
- * Whether only loopback can be used yet, though an interface that may lead to other hosts is up and
- * has a carrier: the kernel marks it running a little later, and addresses may come later still.
+ * Whether only loopback can be used so far, though an interface that may lead to other hosts is up
+ * and has a carrier: the kernel marks it running a little later, and may add addresses later still.
  * Then `name` is that of the interface.
  */
 bool ports_interface_is_coming(char name[IF_NAMESIZE]);
@@ -47,7 +47,7 @@ void ports_interface_named(const union aqi_sockaddr *address, char name[IF_NAMES
 
 enum ports_interface_state {
     PORTS_INTERFACE_UP,
-    PORTS_INTERFACE_NO_CARRIER, /* up, but cut off */
+    PORTS_INTERFACE_NO_CARRIER, /* up, but without a carrier */
     PORTS_INTERFACE_DOWN,
     PORTS_INTERFACE_GONE /* none has the address */
 };
@@ -64,7 +64,7 @@ enum ports_interface_state ports_interface_state(const struct ifaddrs *all,
 bool ports_interface_is_all(const union aqi_sockaddr *address);
 bool ports_interface_same_ip(const struct sockaddr *a, const union aqi_sockaddr *b);
 
-/* While it is down nothing passes between processes of this host, whatever their addresses. */
+/* While loopback is down, no packets pass between processes of this host. */
 bool ports_interface_loopback_is_down(void);
 
 /*

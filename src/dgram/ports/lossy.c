@@ -99,7 +99,7 @@ static void lossy_hold(struct lossy_port *self, enum aqi_dgram_channel channel,
     self->idle = 0;
 }
 
-/* A packet that does not simply pass. Returns false if there is no room. */
+/* Handle a packet whose fate is not PASS. Returns false if there is no room. */
 static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram_channel channel,
                          const struct aqi_dgram_addr *to, const struct iovec *iov, unsigned niov,
                          size_t len)
@@ -121,7 +121,7 @@ static bool lossy_meddle(struct lossy_port *self, enum fate fate, enum aqi_dgram
     return lossy_pass_one(self, channel, to, self->altered, len);
 }
 
-/* Returns how many of the packets were dealt with before there was no room. */
+/* Returns the number of packets handled before there was no room. */
 static unsigned lossy_send_all(struct lossy_port *self, enum aqi_dgram_channel channel,
                                const struct aqi_dgram_addr *to, struct ports_slices at,
                                size_t segment, unsigned packets)

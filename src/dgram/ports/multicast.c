@@ -1,7 +1,7 @@
 /*
  * Datagrams to and from a multicast group. They are sent through a connected socket, which receives
- * nothing, and received by a socket bound to the group's address, which the kernel gives nothing
- * else.
+ * nothing, and received by a socket bound to the group's address, to which the kernel delivers
+ * nothing else.
  */
 #include "dgram/ports/multicast.h"
 
@@ -27,7 +27,7 @@ bool ports_multicast_is_group(const union aqi_sockaddr *at)
 
 /* --- opening --------------------------------------------------------------------------------- */
 
-/* Loopback carries multicast, though its flags do not say so. */
+/* Loopback carries multicast, though its flags do not show it. */
 static aq_status multicast_check_interface(const struct ports_multicast *self)
 {
     const char *name = self->interface.name;
@@ -48,7 +48,7 @@ static aq_status multicast_find_interface(struct ports_multicast *self, const ch
     aq_status st = ports_interface_find(wanted, host, &self->interface);
     if (st == AQ_OK) st = multicast_check_interface(self);
     if (st != AQ_OK) return st;
-    /* The headers are those of the group's family. */
+    /* The size of the headers depends on the group's family. */
     self->interface.address.any.sa_family = self->group.any.sa_family;
     if (six) self->group.v6.sin6_scope_id = self->interface.index;
     return AQ_OK;

@@ -11,7 +11,7 @@ struct ports_multicast_params {
     const union aqi_sockaddr *group; /* with its port; the scope of an IPv6 address is ignored */
     const char *interface;           /* its name or address; NULL: the one that routes to it */
     size_t packet;                   /* as in aqi_port_params */
-    size_t buffer;                   /* bytes of receive buffer to ask for */
+    size_t buffer;                   /* bytes of receive buffer to request */
     unsigned hops;                   /* routers that datagrams may pass, plus 1 */
     bool sends, receives;
 };

@@ -1,6 +1,6 @@
 /*
- * The interface between a datagram engine and the network. A port knows its address, sends bursts
- * as the engine's hook `transmit` gets them, and hands over packets that have arrived. It keeps no
+ * The interface between a datagram engine and the network. A port has an address, sends bursts as
+ * the engine's hook `transmit` gets them, and hands over packets that have arrived. It keeps no
  * connection state and never blocks.
  *
  * Threads: send may be called by several threads at once, receive by one at a time and once more
@@ -15,11 +15,11 @@ struct aqi_port; /* an open port: the first member of the port's own struct */
 
 struct aqi_port_params {
     const char *interface; /* name or address; NULL: the one that routes to `towards` */
-    const char *towards;   /* a host in whose direction all peers are, or NULL; it may be this host,
-                            * named by one of its addresses; "localhost" means loopback */
+    const char *towards;   /* a host by whose route all peers are reached, or NULL; it may be this
+                            * host, named by one of its addresses; "localhost" means loopback */
     uint16_t ports[2];     /* to bind to, for COMMAND and DATA; 0: any */
     size_t packet;         /* bytes wanted in a datagram; 0: as many as the interface carries */
-    size_t buffer;         /* bytes of receive buffer to ask for; 0: 4 MB */
+    size_t buffer;         /* bytes of receive buffer to request; 0: 4 MB */
     bool several;          /* without `interface` and `towards`: use all addresses of one family */
     bool one_peer;         /* there is only one address to send to and to receive from */
     bool to_peer;          /* and that is `towards` */
@@ -45,11 +45,11 @@ typedef void aqi_port_take(void *arg, enum aqi_dgram_channel channel,
                            const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,
                            uint64_t waited);
 
-/* How to look for packets. */
+/* How thoroughly to poll. */
 enum aqi_port_look {
-    AQI_PORT_SHORT, /* the last look was just now: skip silent sockets */
-    AQI_PORT_DEEP,  /* look at all sockets: a system call more */
-    AQI_PORT_RARE   /* the last look was long ago: take all, and find out when they arrived */
+    AQI_PORT_SHORT, /* the last poll was just before: skip silent sockets */
+    AQI_PORT_DEEP,  /* poll all sockets: one more system call */
+    AQI_PORT_RARE /* the last poll was long ago: take all packets, and find out when they arrived */
 };
 
 struct aqi_port_ops {

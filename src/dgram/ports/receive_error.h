@@ -5,10 +5,10 @@
 #include "base/base.h"
 
 enum ports_receive_verdict {
-    PORTS_NOTHING,  /* nothing to read now: the next look tries again */
+    PORTS_NOTHING,  /* nothing to read now: the next poll tries again */
     PORTS_REREAD,   /* the call was interrupted: make it again */
-    PORTS_REPORTED, /* the network's answer to a packet sent earlier; there may be packets behind
-                     * it, and details in the error queue */
+    PORTS_REPORTED, /* the network's answer to a packet sent earlier; packets may follow it, and
+                     * details may be in the error queue */
     PORTS_DEAF,     /* nothing will be received here: reported to users */
     PORTS_GONE      /* likewise, and that cannot change */
 };

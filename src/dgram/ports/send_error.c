@@ -6,8 +6,8 @@
 
 #define ROUTE "see \"ip route get\" for the address"
 
-/* Any error is a loss, unless it is certain to go away by itself. So an error that persists, for
- * all packets or for large ones, is handled like losses: other sizes are tried, pauses grow, and
+/* Any error counts as a loss, unless it is certain to be temporary. So an error that persists, for
+ * all packets or for large ones, is handled like losses: other sizes are tried, backoff grows, and
  * the user is warned. */
 static const struct ports_send_error rows[] = {
     {.error = EINTR,
@@ -22,8 +22,8 @@ static const struct ports_send_error rows[] = {
      .verdict = PORTS_NO_ROOM,
      .stays = true,
      .reason = "the kernel is short of memory"},
-    /* The queue may be full, but the kernel does not say so. One end of a veth pair reports the
-     * same for each packet that is larger than the other end's MTU, and an AF_XDP ring for lack of
+    /* The queue may be full, but there are other causes: one end of a veth pair reports the same
+     * for each packet that is larger than the other end's MTU, and an AF_XDP ring for lack of
      * memory. */
     {.error = ENOBUFS,
      .verdict = PORTS_LOST,

@@ -7,7 +7,7 @@
 enum ports_verdict {
     PORTS_REPEAT,     /* the call was interrupted: make it again */
     PORTS_NO_ROOM,    /* nothing was sent, and there will be room: the engine tries again */
-    PORTS_LOST,       /* as lost as anywhere on its way: the engine notices, and retransmits it */
+    PORTS_LOST,       /* treated as lost on the way: the engine detects that and retransmits it */
     PORTS_UNREADABLE, /* likewise, because the program's memory cannot be read */
     PORTS_VERDICTS
 };
@@ -16,7 +16,7 @@ struct ports_send_error {
     int error; /* 0: the row of all errors that have none */
     enum ports_verdict verdict;
     bool late;   /* it may be the network's answer to an earlier packet: repeat the call once */
-    bool uncut;  /* for a burst: the kernel may just be unable to cut it into packets */
+    bool uncut;  /* for a burst: the kernel may only be unable to split it into packets */
     bool silent; /* not reported to users */
     bool stays;  /* for an AF_XDP ring: packets in it may still leave; otherwise they never will */
     const char *reason;

@@ -1,7 +1,7 @@
 /*
  * A port of two UDP sockets. A burst goes to the kernel in one call, as one datagram that the
- * network card or the kernel cuts into packets (GSO), and the receiver's kernel merges them again
- * where it can (GRO): that is ten times faster than a call for each packet.
+ * network card or the kernel splits into packets (GSO), and the receiver's kernel merges them again
+ * if it can (GRO). This is ten times faster than a call for each packet.
  */
 #include "dgram/ports/port.h"
 
@@ -34,19 +34,19 @@ enum {
     SEND_BUFFER = 4 << 20,
     NESTING = 2,           /* receive, and once more from inside it */
     LARGEST = 1 << 16,     /* most bytes that one call receives */
-    STREAK = 3,            /* calls in a row that found something: more is expected */
+    STREAK = 3,            /* successful calls in a row after which more is expected */
     BATCH = 16,            /* most datagrams, or bursts, that one call then takes */
     BATCH_BYTES = 1 << 16, /* and most bytes */
-    WARM = 128,     /* calls without DATA until short looks skip its socket, where retransmissions
-                     * arrive, too */
-    CROWD = 64,     /* see `company`: from here on GRO is worthwhile */
-    RARE = 1 << 10, /* looks that outweigh a rare one that found something */
+    WARM = 128,            /* calls without DATA until short polls skip its socket, on which
+                            * retransmissions also arrive */
+    CROWD = 64,            /* value of `company` from which on GRO is worthwhile */
+    RARE = 1 << 10,        /* polls that outweigh a rare one that found something */
     RARE_MOST = 16 * RARE, /* at most; packets are timestamped after the second rare one */
     REFUSALS = 8           /* packets dropped in a row, in REFUSAL_TIME */
 };
 
 #define REFUSAL_TIME  4000000000u /* ns, less than until a peer counts as silent */
-#define REFUSAL_PAUSE 1000000000u /* ns: a longer pause ends the row */
+#define REFUSAL_PAUSE 1000000000u /* ns: a longer pause restarts the count */
 
 /* Packets that the interface drops, apparently for their size. */
 struct socket_refusal {
@@ -62,7 +62,7 @@ struct socket_port {
     sa_family_t family;
     atomic_bool no_gso;
     atomic_bool errors[AQI_DGRAM_CHANNELS]; /* the socket's error queue must be read */
-    _Atomic uint64_t lost;                  /* packets that the network did not take */
+    _Atomic uint64_t lost;                  /* packets that could not be sent */
     atomic_bool unreadable;                 /* some of those because they could not be read */
     struct socket_refusal refusal;
     atomic_bool one_peer;
@@ -73,10 +73,10 @@ struct socket_port {
     unsigned warm;
     bool gro;         /* of COMMAND; DATA always has it */
     unsigned company; /* on COMMAND: packets that arrived together, less those that arrived alone */
-    unsigned rare;    /* RARE for each rare look lately, less other looks */
+    unsigned rare;    /* RARE for each recent rare poll, less other polls */
     bool stamped;     /* packets are timestamped by the kernel */
     bool dated;       /* at least one on arrival; until then the times may be those of reading */
-    uint64_t clock;   /* the system's time when a rare look began; 0: this look is not rare */
+    uint64_t clock;   /* the system's time when a rare poll began; 0: this poll is not rare */
     unsigned char *buffer[NESTING];
 };
 
@@ -134,7 +134,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     return AQ_OK;
 }
 
-/* Where it receives: "10.0.0.7:4021, 10.1.0.7:4021". */
+/* The addresses at which it receives: "10.0.0.7:4021, 10.1.0.7:4021". */
 static void socket_name(struct socket_port *self, const union aqi_sockaddr *others)
 {
     struct aqi_port_limits *limits = &self->port.limits;
@@ -223,8 +223,8 @@ static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int erro
                  strerror(error), row->advice != NULL ? row->advice : row->reason);
 }
 
-/* The interface has dropped a packet. If it drops all as large for that long, the cause is not a
- * queue that is full now and then. */
+/* The interface has dropped a packet. If it drops all that are as large for REFUSAL_TIME, the cause
+ * is not an occasionally full queue. */
 static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_dgram_addr *to,
                                     size_t size)
 {
@@ -253,14 +253,14 @@ static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_d
         strerror(ENOBUFS));
 }
 
-/* A packet has left: the interface takes this size. */
+/* A packet was sent: the interface accepts this size. */
 static AQI_COLD void socket_taken(struct socket_port *self, size_t size)
 {
     if (size >= atomic_load_explicit(&self->refusal.size, memory_order_relaxed))
         atomic_store_explicit(&self->refusal.size, 0, memory_order_relaxed);
 }
 
-/* sendto gives the kernel less to read than sendmsg: that saves 5 % of a small packet's time. */
+/* sendto passes less to the kernel than sendmsg, which saves 5 % of the time of a small packet. */
 static ssize_t socket_call(int fd, const struct msghdr *message)
 {
     if (message->msg_iovlen != 1 || message->msg_controllen != 0)
@@ -322,7 +322,7 @@ static AQI_COLD bool socket_send_each(struct socket_port *self, enum aqi_dgram_c
     return true;
 }
 
-/* The kernel refused a burst. If single packets pass, remember that it cuts none. */
+/* The kernel rejected a burst. If single packets pass, disable GSO. */
 static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_channel channel,
                                        const struct aqi_dgram_addr *to, struct msghdr *message,
                                        size_t segment, unsigned packets)
@@ -337,9 +337,10 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
     return true;
 }
 
-/* Connect the socket: the kernel then looks up the route once, not for each packet, which takes a
- * tenth of a small one's time. If that fails each packet bears the address. Another thread may be
- * receiving: the kernel copes with that, but tsan takes connect() to create a descriptor. */
+/* Connect the socket, so that the kernel looks up the route once rather than for each packet, which
+ * takes a tenth of the time of a small one. If that fails, each call passes the address. The kernel
+ * allows other threads to receive meanwhile, but tsan assumes that connect() creates a
+ * descriptor. */
 static AQI_COLD bool socket_connect(struct socket_port *self, enum aqi_dgram_channel channel,
                                     const union aqi_sockaddr *at)
 {
@@ -437,7 +438,7 @@ static AQI_COLD void socket_deaf(struct socket_port *self, int error,
                  self->port.limits.text, strerror(error), row->reason);
 }
 
-/* Whether there may be packets behind an error. */
+/* Whether there may be packets after an error. */
 static AQI_COLD bool socket_reread(struct socket_port *self, enum aqi_dgram_channel channel,
                                    int error)
 {
@@ -450,8 +451,7 @@ static AQI_COLD bool socket_reread(struct socket_port *self, enum aqi_dgram_chan
     return row->verdict == PORTS_REPORTED;
 }
 
-/* Read once. Returns false if there is nothing. Without `message` the kernel has less to write, as
- * it has less to read in socket_call. */
+/* Read once. Returns false if there was nothing. Without `message` the kernel writes less. */
 static bool socket_read(struct socket_port *self, enum aqi_dgram_channel channel,
                         unsigned char *buffer, struct msghdr *message, size_t *len)
 {
@@ -527,9 +527,9 @@ static unsigned socket_take(struct socket_port *self, enum aqi_dgram_channel cha
 }
 
 /*
- * GRO makes single messages and replies 5 % slower, and a flood 1.5 times as fast. When it is
- * switched off, packets that are already merged cannot be separated any more: they are lost, but
- * only those that arrived since the look that found nothing.
+ * GRO makes single messages and replies 5 % slower, and a flood 1.5 times as fast. Once it is off,
+ * packets that were merged before can no longer be separated and are dropped, but these are only
+ * those that arrived since the last poll, which found nothing.
  */
 static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char *buffer)
 {
@@ -545,7 +545,7 @@ static AQI_COLD void socket_gro(struct socket_port *self, bool on, unsigned char
     }
 }
 
-/* One look at COMMAND found `n` packets; `empty`: and then nothing more. */
+/* A poll of COMMAND found `n` packets; `empty`: it also found that there were no more. */
 static void socket_company(struct socket_port *self, unsigned n, bool empty, unsigned char *buffer)
 {
     if (n <= 1)
@@ -561,7 +561,8 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
 {
     unsigned *streak = &self->streak[channel], n = 0, got = 0;
     size_t bytes = 0;
-    /* A second look delays the answer to one message by a system call, so it needs a reason. */
+    /* Reading again delays the reply to a single message by a system call, so do it only if more
+     * packets are expected. */
     unsigned most = *streak < STREAK && self->clock == 0 ? 1 : BATCH;
     for (unsigned i = 0; i < most && bytes < BATCH_BYTES; i++) {
         got = socket_take(self, channel, buffer, take, arg, &bytes);
@@ -573,7 +574,7 @@ static unsigned socket_drain(struct socket_port *self, enum aqi_dgram_channel ch
     return n;
 }
 
-/* Have packets timestamped while they tend to wait here for long: that makes a short round trip 3
+/* Enable timestamps only while packets tend to wait here for long: they make a short round trip 3
  * to 10 % slower. */
 static AQI_COLD void socket_stamp(struct socket_port *self, bool on)
 {
@@ -625,9 +626,9 @@ static unsigned socket_descriptors(struct aqi_port *port, int fds[2])
     return AQI_DGRAM_CHANNELS;
 }
 
-/* --- what went wrong ------------------------------------------------------------------------- */
+/* --- errors --------------------------------------------------------------------------------- */
 
-/* Take the next of a socket's errors; `*refused`: it says that there is no listener at `at`. */
+/* Take the next error of a socket; `*refused`: it reports that nothing listens at `at`. */
 static bool socket_next_error(int fd, union aqi_sockaddr *at, bool *refused)
 {
     unsigned char control[512] __attribute__((aligned(alignof(size_t))));

@@ -1,8 +1,8 @@
 /*
- * A port that sends and receives single small packets past the kernel's network stack (AF_XDP),
- * which saves a third of their time, and everything else through the sockets of an inner port:
- * those carry bursts several times faster. They also serve where AF_XDP cannot: peers behind a
- * router, packets that arrive through other queues.
+ * A port that bypasses the kernel's network stack (AF_XDP) for single small packets, which saves a
+ * third of their time, and uses the sockets of an inner port for everything else: they carry bursts
+ * several times faster. They also serve where AF_XDP cannot: for peers behind a router, and packets
+ * that arrive through other queues.
  */
 #include "base/fail.h"
 #include "base/iov.h"
@@ -33,7 +33,7 @@ enum {
     SHIFT = 48 - HEADERS, /* so that what follows the headers is aligned */
     LONGEST = 1536,       /* bytes of a frame */
     BATCH = 32,           /* most frames that one call of receive takes */
-    WARM = 1024           /* calls without packets until short looks skip the inner port */
+    WARM = 1024           /* calls without packets until short polls skip the inner port */
 };
 
 struct xdp_headers {
@@ -74,7 +74,7 @@ static struct ifreq xdp_request(const char *name)
     return request;
 }
 
-/* A veth that has a program in its driver gets bursts cut into packets beforehand. */
+/* A veth with a program in its driver receives bursts already split into packets. */
 static bool xdp_is_veth(int fd, const char *name)
 {
     struct ethtool_drvinfo info = {.cmd = ETHTOOL_GDRVINFO};
@@ -102,7 +102,7 @@ static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
     memcpy(&self->mask, &((struct sockaddr_in *)(void *)&mask.ifr_netmask)->sin_addr, 4);
     self->headers = (struct xdp_headers){.type = htons(0x0800),
                                          .version = 0x45,
-                                         .fragment = htons(0x4000), /* don't */
+                                         .fragment = htons(0x4000), /* don't fragment */
                                          .life = 64,
                                          .protocol = IPPROTO_UDP,
                                          .source = at.v4.sin_addr.s_addr,
@@ -259,7 +259,7 @@ static uint32_t xdp_write(const struct xdp_port *self, unsigned char *frame,
     return (uint32_t)len;
 }
 
-/* From now on all packets leave through the sockets. Those in the ring are lost. */
+/* From now on all packets are sent through the sockets. Those in the ring are lost. */
 static AQI_COLD void xdp_give_up(struct xdp_port *self, int error)
 {
     static atomic_bool once;
@@ -279,7 +279,7 @@ static void xdp_kick(struct xdp_port *self)
     if (AQI_UNLIKELY(error != 0 && !stays)) xdp_give_up(self, error);
 }
 
-/* The Ethernet address of a peer in our network, not on this host; NULL: unknown, or elsewhere. */
+/* The Ethernet address of a peer in our subnet; NULL: unknown, elsewhere, or on this host. */
 static const uint8_t *xdp_reaches(const struct xdp_port *self, const struct aqi_dgram_addr *to,
                                   union aqi_sockaddr *at)
 {
@@ -360,7 +360,7 @@ static unsigned xdp_receive(struct aqi_port *port, enum aqi_port_look look, aqi_
 {
     struct xdp_port *self = (struct xdp_port *)port;
     unsigned n = 0, others = 0;
-    /* The kernel does not tell when it filled a frame. */
+    /* The kernel does not report when it filled a frame. */
     uint64_t waited = look == AQI_PORT_RARE ? AQI_DGRAM_NEVER : 0;
     for (unsigned i = 0; i < self->queues; i++)
         n += xdp_drain(&self->rings[i], waited, take, arg);

@@ -91,7 +91,7 @@ static int xdp_program_load(const struct ports_xdp_filter *filter, int map)
         LOAD(BPF_H, 5, 2, FRAGMENT),
         {.code = BPF_ALU64 | BPF_AND | BPF_K, .dst_reg = 5, .imm = htons(0x3fff)},
         UNLESS(0),
-        /* Packets that were merged on their way are for the kernel. */
+        /* Packets that were merged on the way are passed to the kernel. */
         SET(4, (int32_t)filter->longest),
         {.code = BPF_ALU64 | BPF_SUB | BPF_X, .dst_reg = 3, .src_reg = 2},
         IF_ABOVE(3, 4),

@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 
-enum { PORTS_XDP_QUEUES = 8 }; /* used queues of an interface: the first ones */
+enum { PORTS_XDP_QUEUES = 8 }; /* queues of an interface that are used: the first ones */
 
 struct ports_xdp_program {
     int map, program, link; /* -1: not there */
@@ -12,7 +12,7 @@ struct ports_xdp_program {
 };
 #define PORTS_XDP_NO_PROGRAM ((struct ports_xdp_program){.map = -1, .program = -1, .link = -1})
 
-/* The packets to look at: an interface, and an address and a port in network order. */
+/* The packets to select: an interface, and an address and a port in network order. */
 struct ports_xdp_filter {
     const char *name;
     uint32_t interface;
@@ -23,7 +23,7 @@ struct ports_xdp_filter {
 };
 
 /*
- * Load it, and attach it; it is removed when the process ends. All other packets go on to the
+ * Load it, and attach it; it is removed when the process ends. All other packets are passed to the
  * kernel.
  *
  * @return AQ_AGAIN    Another program is attached to the interface.
@@ -33,12 +33,12 @@ struct ports_xdp_filter {
 aq_status ports_xdp_load(struct ports_xdp_program *program, const struct ports_xdp_filter *filter);
 aq_status ports_xdp_attach(struct ports_xdp_program *program,
                            const struct ports_xdp_filter *filter);
-/* Give the socket the packets that arrive through a queue. */
+/* Redirect the packets that arrive through a queue to the socket. */
 aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_xdp_filter *filter,
                           uint32_t queue, int socket);
 void ports_xdp_detach(struct ports_xdp_program *program);
 
-/* Call aqi_fail for what was refused while doing `what`, naming the privilege that it needs. */
+/* Call aqi_fail for a refusal while doing `what`, naming the privilege that it needs. */
 aq_status ports_xdp_failed(int error, const char *name, const char *what, const char *privilege);
 
 #endif

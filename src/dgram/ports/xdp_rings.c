@@ -85,7 +85,8 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
     if (memory == MAP_FAILED)
         return aqi_fail_errno(AQ_ENOMEM, errno, "udp", "no memory for frames of AF_XDP");
     rings->memory = memory;
-    (void)madvise(memory, rings->memory_len, MADV_DONTFORK); /* a copy on write would part us */
+    (void)madvise(memory, rings->memory_len,
+                  MADV_DONTFORK); /* after a fork, copy-on-write would move our pages */
     rings->fd = socket(AF_XDP, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (rings->fd < 0) return ports_xdp_failed(errno, name, "opening a socket", privilege);
     aqi_unforked_add(rings->fd);

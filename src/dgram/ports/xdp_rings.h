@@ -1,5 +1,4 @@
-/* An AF_XDP socket: memory that it shares with the kernel, and the four rings that pass the frames
- * in it to and fro. */
+/* An AF_XDP socket: memory shared with the kernel, and the four rings that pass its frames. */
 #ifndef PORTS_XDP_RINGS_H
 #define PORTS_XDP_RINGS_H
 
