@@ -16,8 +16,8 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
 }
 
 /*
- * The new value of an operation that has no instruction, for one type; and the operation itself.
- * Integers wrap, so they are added as unsigned ones.
+ * For one type: the new value of an operation that has no instruction, and the operation by
+ * compare-and-swap. Integers wrap, so they are added as unsigned ones.
  */
 #define COMBINE(name, word, type, sum_type)                                                        \
     static inline word am_combine_##name(uint8_t op, word old, word operand)                       \
@@ -53,7 +53,7 @@ void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source)
     }                                                                                              \
     static __attribute__((noinline)) word am_swap_##name(uint8_t op, _Atomic word *at, word a)     \
     {                                                                                              \
-        aqi_prefetch_write(at); /* a load would only share the line with its owner */              \
+        aqi_prefetch_write(at); /* a plain load would only get a shared copy of the cache line */  \
         word old = atomic_load_explicit(at, memory_order_relaxed);                                 \
         while (!atomic_compare_exchange_weak(at, &old, am_combine_##name(op, old, a)))             \
             ;                                                                                      \

@@ -20,7 +20,7 @@ enum aqi_am_kind {
         5, /* `nbytes` at `addr` were put before; fallback.c checks, then it is a Long */
     AQI_AM_INTERNAL = 6, /* fallback.c's, in the form of a Medium; never reaches the core */
     AQI_AM_LONG_LATE = 7 /* a Long header that the handler sees as a reply, but that travels as a
-                            request: the request that it answers has got its credit back before */
+                          * request: the request that it answers has already returned its credit */
 };
 
 /* Whether the payload travels in the message: not for a Short, or for a Long put before. */
@@ -86,7 +86,7 @@ struct aqi_am {
     const void *payload; /* outgoing: the source; incoming: a buffer, or a Long's destination */
 };
 
-/* Bytes of payload that travel with the message: for most, of whatever kind, none. */
+/* Bytes of payload that travel with the message; most messages have none. */
 static inline size_t aqi_am_payload(const struct aqi_am *am)
 {
     return am->nbytes != 0 && aqi_am_has_payload(am->kind) ? am->nbytes : 0;
@@ -166,7 +166,7 @@ aq_status aqi_am_decode(const void *frame, size_t len, size_t max_payload, struc
 /* Write header and arguments (not stamp, not payload) to `frame`, which has room for them. */
 void aqi_am_encode(void *frame, const struct aqi_am *am, uint32_t source);
 
-/* Inline versions of these two, for short paths. */
+/* Inline versions of these two, for fast paths. */
 static AQI_INLINE aq_status aqi_am_decode_here(const void *frame, size_t len, size_t max_payload,
                                                struct aqi_am *am, uint32_t *source)
 {
@@ -213,7 +213,7 @@ static_assert(AQI_AM_WIRE_ARGS < 32, "all bits of a count of arguments");
 /* Remote atomics: numbers as in <aqueduct/atomic.h>, which core asserts. */
 struct aqi_atomic {
     uint64_t addr;
-    uint64_t operand1, operand2; /* the operand's bytes, in the low end */
+    uint64_t operand1, operand2; /* the operands' bytes, in the low-order end */
     uint8_t op;
     uint8_t type;
     uint8_t fetch; /* whether the old value is wanted */
@@ -225,9 +225,9 @@ static inline size_t aqi_atomic_size(uint8_t type)
 
 /*
  * Perform an operation on memory of this process with the processor's atomics (sequentially
- * consistent). Transports that do not leave atomics to the network, and fallback.c, all end up
- * here, so they are coherent. Returns the bytes of the old value. `req` was checked by
- * aqi_atomic_valid, and `at` is aligned.
+ * consistent). All transports that do not leave atomics to the network, and fallback.c, use it, so
+ * they are coherent. Returns the bytes of the old value. `req` was checked by aqi_atomic_valid, and
+ * `at` is aligned.
  */
 uint64_t aqi_atomic_apply(const struct aqi_atomic *req, void *at);
 uint64_t aqi_atomic_do(uint8_t op, uint8_t type, void *at, uint64_t operand1, uint64_t operand2);

@@ -1,14 +1,14 @@
 /*
- * The handshake messages by which two processes that were not started together become connected, as
- * bytes: fixed-width little-endian fields, then an address, a key and data. Their contents are not
+ * The encoding of the handshake messages that connect two processes that were not started together:
+ * fixed-width little-endian fields, then an address, a key and data. Their contents are not
  * trusted.
  *
  *   client                      server
- *   CALL    ------------------>           my identity, where I receive, the client's data
- *           <------------------  ACCEPT   likewise, and the memory the server shows
- *   CONFIRM ------------------>           the memory the client shows: both are open
+ *   CALL    ------------------>           the client's identity, address and data
+ *           <------------------  ACCEPT   the server's, and the memory that it exposes
+ *   CONFIRM ------------------>           the memory that the client exposes: both are open
  *
- * or REFUSE (why), or BUSY (try again later). BYE ends an open connection in good order.
+ * or REFUSE (with the reason), or BUSY (try again later). BYE announces an orderly close.
  */
 #ifndef AQI_HELLO_H
 #define AQI_HELLO_H
@@ -53,7 +53,7 @@ struct aqi_hello {
     /* The segment that the sender exposes; size 0: none. */
     uint64_t segment_addr, segment_size;
     uint64_t segment_offset; /* in its descriptor */
-    const void *addr;        /* where the sender's transport receives */
+    const void *addr;        /* the address at which the sender's transport receives */
     const void *key;         /* of the segment; 0 bytes: it is reached by messages */
     const void *data;        /* the program's; of a REFUSE the reason as text, without NUL */
     uint32_t addr_len, key_len, nbytes;
@@ -65,7 +65,7 @@ size_t aqi_hello_encode(const struct aqi_hello *hello, void *buf);
 /*
  * Check and decode. The pointers of the result point into `buf`. Not logged.
  *
- * @return AQ_EMISMATCH  Of this library, but another version of it: only `version` is set.
+ * @return AQ_EMISMATCH  From another version of this library: only `version` is set.
  * @return AQ_EPROTO     Not a message of this library, cut short, or with malformed fields.
  */
 aq_status aqi_hello_decode(const void *buf, size_t len, struct aqi_hello *hello);

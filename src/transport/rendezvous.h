@@ -5,8 +5,8 @@
  * A transport only carries messages (defined in hello.h) between a listener's URI and its callers;
  * each conversation is a *control channel*. The core does the rest, in the same way for all
  * transports: it opens a transport of two ranks for each connection, with the data from the
- * messages, retries, times out, accepts and refuses. The channel lives as long as the connection,
- * and reveals the end of the other process without traffic.
+ * messages, and handles retries, timeouts, acceptance and refusals. The channel lives as long as
+ * the connection, and reveals the end of the other process without traffic.
  *
  * Threads. The caller makes one call at a time, so no lock is needed; wait_fd may be called at any
  * time. Hooks are called from progress only, and may call send, close_channel, connect and
@@ -36,13 +36,11 @@ struct aqi_handshake {
 struct aqi_writer {
     int64_t pid;
     uint32_t uid;
-    bool ours; /* the same user, per the system; or it has proved to know our secret */
+    bool ours; /* the same user, according to the system; or it has proved to know our secret */
 };
 
 struct aqi_rendezvous_hooks {
-    /*
-     * A process calls `listener`. Returns the caller's own pointer for the channel; NULL: close it.
-     */
+    /* A process calls `listener`. Returns `channel_user` for the channel; NULL: close it. */
     void *(*call)(void *arg, void *listener_user, struct aqi_control_channel *channel,
                   const struct aqi_writer *writer, struct aqi_handshake *message);
     /* The other side wrote on a channel. */

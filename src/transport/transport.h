@@ -14,7 +14,7 @@
  *     which runs those of replies, and these send nothing: a request's handler never nests in
  *     another. Each thread has a separate stack of handlers.
  *   - While a handler runs, its message stays intact, and peers may continue to send, although this
- *     process takes nothing: each peer, including the sender of the message, may send up to
+ *     process receives nothing: each peer, including the sender of the message, may send up to
  *     AQI_LEAST_ROOM requests beyond those whose handlers run (with AQI_CAP_CREDITS: up to the
  *     depth in total) without being refused.
  *   - Where receive buffers are posted, the buffer of a request is replaced before its handler
@@ -26,29 +26,29 @@
  *   - A reply's buffer is posted before the request is sent, and need not be replaced.
  *   - Where any of thousands of peers may send, separate room for each would take too much memory,
  *     so they share a pool of limits.pool messages. A request that finds it full is neither lost
- *     nor acknowledged: its sender keeps it or gets AQ_AGAIN, and sends it again. While demand
+ *     nor acknowledged: its sender keeps it or gets AQ_AGAIN, and resends it. While demand
  *     exceeds the pool, no peer holds more than AQI_LEAST_ROOM places, and a freed place goes to
  *     the peer that has waited longest. Replies, acknowledgements and all other answers to a
  *     request never need the pool: the sender of a request reserves room for its answer.
- * tests/contract, "a slow handler stalls no peer", holds every transport to it.
+ * tests/contract, "a slow handler stalls no peer", checks this for all transports.
  *
  * Completion. An operation is complete when its bytes are visible to the processor of the target,
  * however the target learns of them: by a later message, a flag, or a barrier over another network.
- * It is not enough that the network has taken or acknowledged them. If the completions of a
+ * It is not enough that the network has accepted or acknowledged them. If the completions of a
  * provider guarantee less, the transport requests more (FI_DELIVERY_COMPLETE) or enforces it, by a
  * read after the write, before it counts down. A get or an atomic operation is complete when its
  * result is visible here.
  *
- * Time. No protocol reads a clock: the time is an argument of progress, and next_deadline says when
- * progress must be called although nothing arrives (AQI_CAP_TIMERS). Operations begun by any other
- * call are timed from the next progress on. So a whole network can run in virtual time.
+ * Time. No protocol reads a clock: the time is an argument of progress, and next_deadline returns
+ * when progress must be called although nothing arrives (AQI_CAP_TIMERS). Operations begun by any
+ * other call are timed from the next progress on. So a whole network can run in virtual time.
  *
  * Liveness. The silence of a peer proves nothing: it may be computing, stopped, or swapping.
- * Messages in flight to it stay in flight, and are retransmitted with growing pauses, until it
- * answers or the job reports it dead (disconnect). peer_lost is for certain losses only: the
- * process has ended, another one has its address, or the connection is broken and cannot be
- * re-established. Only a transport with AQI_CAP_LIVENESS, for use without a job that detects
- * deaths, declares silent peers dead, within a bounded time that has its own setting.
+ * Messages in flight to it stay in flight, and are retransmitted, with backoff, until it answers or
+ * the job reports it dead (disconnect). peer_lost is for certain losses only: the process has
+ * ended, another one has its address, or the connection is broken and cannot be re-established.
+ * Only a transport with AQI_CAP_LIVENESS, for use without a job that detects deaths, declares
+ * silent peers dead, within a bounded time that has its own setting.
  *
  * Threads and rails. Striping over several ports is up to the transport: keys and addresses have
  * room for one part per rail. A transport with a queue or domain per thread selects it by
@@ -100,7 +100,7 @@ struct aqi_rmem {
     size_t len;
 };
 
-#define AQI_LEAST_ROOM  8   /* requests to a peer that always find room, whatever it does */
+#define AQI_LEAST_ROOM  8   /* requests to a peer that always find room, even if it computes */
 #define AQI_URI_MAX     256 /* bytes of a URI, with its NUL */
 #define AQI_ADDR_MAX    256 /* bytes of an address; 0 bytes are none */
 #define AQI_KEY_MAX     256 /* bytes of a memory key */
@@ -116,10 +116,10 @@ struct aqi_comp {
     _Atomic uint32_t local;
     _Atomic uint32_t remote;
     _Atomic int32_t status; /* first failure, or AQ_OK */
-    uint32_t shared;        /* several threads may touch it: real read-modify-write */
+    uint32_t shared;        /* several threads may update it: real read-modify-write */
 };
 
-/* In `shared`, for a message: `local` counts down only when the peer's library has the message. */
+/* In `shared`, for a message: decrement `local` only when the peer's library has the message. */
 #define AQI_COMP_TOLD 2u
 
 static inline void aqi_comp_add(struct aqi_comp *comp, _Atomic uint32_t *counter, uint32_t n)
@@ -224,8 +224,8 @@ struct aqi_tp_hooks {
     void (*peer_lost)(void *arg, uint32_t id, const char *why);
     void *arg; /* for these two; each layer substitutes its own */
 
-    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost, and may
-     * not return. NULL: handled like any other loss. */
+    /* The peer `id` could not be reached within reach_within_ns; called before peer_lost; it may
+     * end the process. NULL: handled like any other loss. */
     void (*unreached)(void *host, uint32_t id, const char *why);
 
     /*
@@ -248,7 +248,7 @@ struct aqi_tp_hooks {
     /*
      * Get the address of `id` for this transport, as its `address` wrote it: `*len` is the room in
      * `addr`, then the length; 0: it has none. Called from connect or later, on first use. Never
-     * blocks. Returns AQ_AGAIN while it is being fetched: ask again in a later call.
+     * blocks. Returns AQ_AGAIN while it is being fetched: look it up again in a later call.
      */
     aq_status (*lookup)(void *host, const struct aqi_tp *tp, uint32_t id, void *addr, size_t *len);
     /* The time, for progress calls that a lower layer makes by itself, and for packets sent outside
@@ -287,8 +287,8 @@ struct aqi_tp_params {
     uint32_t local_size;
     bool threads;    /* several threads call at once */
     bool on_demand;  /* segments may be too large to be registered: modes large, everything */
-    bool stranger;   /* the peer may be another user: do not use our privileges on its word */
-    bool numbered;   /* by layers/order.h; only for a transport of two ranks */
+    bool stranger;   /* the peer may be another user's: do not exercise our privileges for it */
+    bool numbered;   /* layers/order.h numbers messages; only for a transport of two ranks */
     bool loose;      /* Short and Medium requests may get lost, and need not be acknowledged */
     uint8_t group;   /* AQI_CAP_GROUP: bits of enum aqi_group */
     uint8_t key[16]; /* the job's secret */
@@ -353,7 +353,7 @@ struct aqi_slot {
  */
 struct aqi_tp_probe {
     bool usable;
-    bool on_request;  /* not usable unless requested; the reason says how */
+    bool on_request;  /* not usable unless requested; the reason states how */
     bool bad_setting; /* not usable because of an invalid setting, named in the reason */
     char reason[320]; /* why not, or what would make it faster; "" */
     char device[64];
@@ -375,8 +375,8 @@ struct aqi_watch {
 extern _Atomic uint32_t aqi_tp_pending;
 
 /*
- * A thread that waits on a core of its own stays awake at least until then (ns): its polls find
- * arrivals, which should then not wake another thread that has no core to run on.
+ * A thread that waits on its own core keeps polling at least until this time (ns): arrivals should
+ * not wake another thread, which would first need a core.
  */
 extern _Atomic uint64_t aqi_tp_awake_until;
 
@@ -431,7 +431,7 @@ struct aqi_transport {
     /*
      * Find out by trying whether this transport works here, on its `device`-th device. Cheap; may
      * be called at any time; keeps no state. Returns false if there are fewer devices. Device 0
-     * always has a result, if only the reason why there is none.
+     * always has a result, if only the reason why the transport is not usable.
      */
     bool (*probe)(unsigned device, struct aqi_tp_probe *probe);
 
@@ -461,10 +461,10 @@ struct aqi_transport {
 
     /*
      * Send a message of any kind but AQI_AM_LONG, which is for am_long. Kind, handler, flags,
-     * address and arguments arrive unchanged; the endpoints in the flags do not concern the
-     * transport. Arguments are copied before it returns; so is the payload, unless `comp` is given:
-     * then comp->local is decremented when the source may be reused (perhaps before it returns);
-     * with AQI_COMP_TOLD, when the message has reached the peer's process, even if that makes no
+     * address and arguments arrive unchanged; the transport ignores the endpoints in the flags.
+     * Arguments are copied before it returns; so is the payload, unless `comp` is given: then
+     * comp->local is decremented when the source may be reused (perhaps before it returns); with
+     * AQI_COMP_TOLD, when the message has reached the peer's process, even if that makes no
      * progress now, or, with AQ_EPEER in comp->status, when it never will. Never blocks, never runs
      * a handler. Replies (AQI_AM_IS_REPLY) have separate resources and are never refused because
      * those of requests are used up. AQ_EPEER: the peer is lost.
@@ -475,8 +475,8 @@ struct aqi_transport {
     /*
      * Receive, run handlers (hooks.deliver), complete operations, advance queued work. Bounded
      * work. Returns the number of events handled; 0: none. Reentered only as progress(REPLIES) from
-     * inside deliver. With threads, a second thread finds other work or returns 0. `now`: in ns,
-     * never less than before in one thread.
+     * inside deliver. With threads, a second thread finds other work or returns 0. `now`: in ns;
+     * never decreases within a thread.
      */
     unsigned (*progress)(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t now);
 
@@ -493,9 +493,9 @@ struct aqi_transport {
 
     /*
      * The last step before close, called repeatedly with progress in between: nothing new is begun,
-     * but peers may still ask for a lost answer, until `deadline` at the latest. AQ_AGAIN: continue
-     * to make progress. AQ_OK: the transport may be closed; returned at once if there is nothing to
-     * linger for.
+     * but peers may still request a lost answer again, until `deadline` at the latest. AQ_AGAIN:
+     * continue to make progress. AQ_OK: the transport may be closed; returned at once if there is
+     * nothing to linger for.
      */
     aq_status (*drain)(struct aqi_tp *tp, uint64_t deadline);
 
@@ -621,14 +621,14 @@ struct aqi_transport {
 
     /*
      * Arm wait_fd before sleeping on it (on = true): AQ_OK, or AQ_AGAIN if something has arrived
-     * already. Disarm after waking up (on = false). Peers pay for waking us only while armed.
+     * already. Disarm after waking up (on = false). Peers pay for wakeups only while it is armed.
      */
     aq_status (*arm)(struct aqi_tp *tp, bool on);
 
     /*
      * Rest: progress need not be called until params.bell is rung, by peers that send or by the
-     * transport itself; peers know their rope since connect (aqi_peer.bell). AQ_AGAIN from BEGIN:
-     * not now. AQ_AGAIN from CHECK, also while it rests: there is something to do.
+     * transport itself; peers have its rope since connect (aqi_peer.bell). AQ_AGAIN from BEGIN: not
+     * now. AQ_AGAIN from CHECK, also while it rests: there is something to do.
      */
     aq_status (*rest)(struct aqi_tp *tp, enum aqi_rest step);
 
@@ -650,7 +650,7 @@ struct aqi_tp {
     bool watched;   /* else progress is called in every poll */
     /*
      * The part of progress(ALL) that the given word announces or, if the transport is not watched,
-     * that every poll must do: a short path to messages. NULL: all of it.
+     * that every poll must do: the fast path to messages. NULL: all of it.
      */
     unsigned (*moved)(struct aqi_tp *tp, uint32_t watch);
     /*
@@ -709,7 +709,7 @@ extern const struct aqi_transport *const aqi_transports[];
 extern _Thread_local unsigned aqi_tp_thread;
 
 const struct aqi_transport *aqi_transport_find(const char *name);
-/* Whether it has AQI_CAP_ORDER, also with the faults that AQ_FAULT asks for. */
+/* Whether it has AQI_CAP_ORDER, even with the faults that AQ_FAULT requests. */
 bool aqi_tp_keeps_order(const struct aqi_transport *transport);
 /* Remove the operations that these capabilities promise. */
 void aqi_tp_hide(struct aqi_transport *ops, unsigned caps);
@@ -725,7 +725,7 @@ void aqi_tp_close(struct aqi_tp *tp);
 /* Whether the fallback layer holds something back for lack of room, which no arrival announces. */
 bool aqi_tp_waits_for_room(const struct aqi_tp *tp);
 
-/* Whether the fallback layer holds something back, for whatever reason. */
+/* Whether the fallback layer holds something back, for any reason. */
 bool aqi_tp_waits(const struct aqi_tp *tp);
 
 /*
@@ -737,7 +737,7 @@ aq_status aqi_tp_region(struct aqi_tp *tp, struct aqi_peer *peer, bool get,
                         const uint32_t ticket[AQI_TICKET], uint64_t offset, void *local, size_t len,
                         struct aqi_comp *comp);
 
-/* Ask the peer for a sign of life: comp->remote is decremented when its library has answered. */
+/* Check that the peer is alive: comp->remote is decremented when its library has answered. */
 aq_status aqi_tp_ping(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_comp *comp);
 
 /* Notify an open transport that the job reports `id` dead: everything to it fails from now on. */
