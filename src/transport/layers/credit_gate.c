@@ -197,7 +197,7 @@ void aqi_credit_gate_deliver(struct aqi_credit_gate *g, uint32_t source, const s
 
 /* --- sending --------------------------------------------------------------------------------- */
 
-/* The request that a reply to `id` answers; NULL: none that we know of. */
+/* The request that a reply to `id` answers; NULL: none. */
 static struct request *credit_gate_answered_by(struct aqi_credit_gate *g, uint32_t id)
 {
     struct request *r = handling;
@@ -266,7 +266,7 @@ static const struct aqi_am *credit_gate_with_word(struct credited *out, const st
     return &out->am;
 }
 
-/* Pass a message to the transport; a Long by its own operation counts as its header. */
+/* Pass a message to the transport; a Long sent by am_long is charged like its header. */
 static AQI_INLINE aq_status credit_gate_pass(struct aqi_credit_gate *g, struct aqi_peer *peer,
                                              const struct aqi_am *am, const struct aqi_rmem *rmem,
                                              const struct aqi_mem *mem, struct aqi_comp *comp,

@@ -132,7 +132,7 @@ static aq_status fallback_wrap_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
     return st == AQ_OK && more ? AQ_AGAIN : st;
 }
 
-/* --- the gaps -------------------------------------------------------------------------------- */
+/* --- missing operations ---------------------------------------------------------------------- */
 
 /*
  * Try the transport's own operation, if it has one and the memory is registered with it.
@@ -200,7 +200,7 @@ static void *fallback_block(struct aqi_fallback *fb, int byte)
     return other;
 }
 
-/* An adapter writes without the owner's help; a message would have to wait for that. */
+/* An adapter writes without the owner, whose progress a message would have to wait for. */
 static aq_status fallback_fill_by_put(struct aqi_tp *tp, struct aqi_peer *peer,
                                       const struct aqi_rmem *rmem, uint64_t addr, int byte,
                                       size_t len, struct aqi_comp *comp)
@@ -460,7 +460,7 @@ void aqi_fallback_complete(struct aqi_fallback *fb, struct aqi_tp *tp)
     fb->tp = tp;
     fb->own = *ops;
     tp->fallback = fb;
-    /* Faults are timed by polls. */
+    /* Faults are timed in polls, so every poll must call progress. */
     if (tp->fault != NULL) {
         tp->watched = false;
         tp->moved = NULL;

@@ -34,13 +34,13 @@ static_assert(FB_MESSAGES <= AQI_AM_INTERNAL_VOID, "which is none of them");
 
 /*
  * Args 0 and 1 of every internal message name the operation by slot index and generation, so that a
- * late, repeated or invented answer finds nothing.
+ * late, repeated or forged answer matches none.
  */
 
 /*
  * Pieces of a put are acknowledged together: the target adds up the bytes that arrive, and answers
  * on the last piece, or along with another put. If pieces arrive out of order, that answer falls
- * short, and the initiator asks for the rest.
+ * short, and the initiator requests the rest.
  */
 #define FB_ANSWER    0x40000000
 #define FB_MOST_HELD 0x20000000u /* bytes, above which it answers anyway */
@@ -61,8 +61,8 @@ enum fallback_kind {
 };
 
 /*
- * An operation in progress. It is on the pending list while it has something to send, and freed
- * when nothing is left to send or to wait for.
+ * An operation in progress. It is on the pending list while it has messages to send, and freed when
+ * there are none to send or to wait for.
  */
 struct fallback_op {
     uint32_t index; /* in its peer's table; never changes */
@@ -96,7 +96,7 @@ struct fallback_op {
     struct fallback_op *next;
 };
 
-/* Memory given out by mem_alloc. */
+/* Memory allocated by mem_alloc. */
 struct gap_memory {
     void *addr;
     size_t len;
@@ -167,7 +167,7 @@ static inline size_t fallback_piece(const struct aqi_fallback *fb, const struct 
 /*
  * fallback_ops.c: the initiator's side. Start an operation: send as much as there is room for, and
  * keep the rest on the pending list. If nothing could be sent, it has not begun (AQ_AGAIN), unless
- * `must` is set, since a reply may not be refused. `copy` is always taken over.
+ * `must` is set, since a reply may not be refused. Always takes ownership of `copy`.
  */
 aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *init, bool must);
 unsigned fallback_push_all(struct aqi_fallback *fb);

@@ -179,7 +179,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
         atomic_store_explicit(&op->inner.local, 1, memory_order_relaxed);
         atomic_store_explicit(&op->inner.remote, 1, memory_order_relaxed);
         op->inner.shared = fb->params.threads;
-        /* This may be our own put, which takes the lock. */
+        /* This may be the put of this layer, which takes the lock. */
         fallback_unlock(fb, lock);
         aq_status st = fb->tp->ops.put(fb->tp, op->peer, op->rmem, op->addr, op->local, op->len,
                                        op->mem, &op->inner);
@@ -191,7 +191,7 @@ static aq_status fallback_ops_push_long(struct aqi_fallback *fb, struct fallback
     if (atomic_load_explicit(&op->inner.status, memory_order_relaxed) != AQ_OK)
         return (aq_status)op->inner.status;
     op->header.args = op->args;
-    /* The handler that it replies from has returned, and the credit of its request was returned. */
+    /* The handler that sent this reply has ended, and has returned the credit of its request. */
     if (fb->gate != NULL && (op->header.flags & AQI_AM_IS_REPLY)) {
         op->header.kind = AQI_AM_LONG_LATE;
         op->header.flags &= AQI_AM_EPS;
@@ -243,7 +243,8 @@ void fallback_op_wait(struct aqi_fallback *fb, struct fallback_op *op)
     op->pending = true;
     fallback_ops_list_op(side, op);
     fallback_wait(fb, 1);
-    if (fb->params.bell.memory != NULL) (void)aqi_bell_ring(&fb->params.bell); /* it may rest */
+    if (fb->params.bell.memory != NULL)
+        (void)aqi_bell_ring(&fb->params.bell); /* it may be resting */
     fallback_lock(fb, &fb->lock);
     if (!side->queued) {
         side->queued = true;
@@ -267,7 +268,7 @@ aq_status fallback_submit(struct aqi_fallback *fb, const struct fallback_op *ini
     /* Marked as pending while it starts, so that an early answer does not free it. */
     op->pending = true;
     bool begun = fallback_ops_push(fb, op) || must || op->put_begun;
-    if (!begun) op->comp = NULL; /* leaves no trace */
+    if (!begun) op->comp = NULL; /* as if it had never been started */
     op->pending = false;
     if (!begun || op->failed || (!fallback_ops_has_more(op) && op->finished == op->len))
         fallback_op_free(fb, op);

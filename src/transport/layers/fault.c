@@ -1,5 +1,6 @@
 /*
- * The fault decorator: an open transport inside another one that rejects, delays, hides and dies.
+ * The fault decorator: wraps an open transport, and rejects calls, delays completions, hides
+ * capabilities and loses a peer.
  */
 #include "transport/layers/fault.h"
 
@@ -120,7 +121,7 @@ bool aqi_fault_wanted(void)
 
 unsigned aqi_fault_caps(unsigned caps)
 {
-    caps &= ~(unsigned)(AQI_CAP_REST | AQI_CAP_ORDER); /* faults are timed by polls, and overtake */
+    caps &= ~(unsigned)(AQI_CAP_REST | AQI_CAP_ORDER); /* faults are timed in polls, and reorder */
     if (fault_config.again != 0) caps &= ~(unsigned)AQI_CAP_ROOM; /* never announced here */
     return (caps & ~fault_config.hide) | (fault_config.credits != 0 ? AQI_CAP_CREDITS : 0);
 }
@@ -243,7 +244,7 @@ static aq_status fault_begin(struct aqi_fault *f, uint8_t kind, const struct lat
     return f->own.fill(tp, e->peer, e->rmem, e->addr, e->byte, len, comp);
 }
 
-/* It will never start, but as far as its caller knows, it has. */
+/* Fail an operation that its caller considers started, but that will never be. */
 static void fault_fail_late(struct late_op *op, aq_status st)
 {
     op->kind = LATE_BEGUN;
@@ -262,8 +263,8 @@ static void fault_try_late(struct aqi_fault *f, struct late_op *op)
 }
 
 /*
- * A put, get or fill, held back if completions are late. Transfer 0 bytes first, since it must be
- * reported now whether the transport reaches this memory.
+ * A put, get or fill, started later if completions are late. Transfer 0 bytes first, since it must
+ * be reported now whether the transport reaches this memory.
  */
 static aq_status fault_transfer(struct aqi_tp *tp, uint8_t kind, struct late_end end,
                                 struct aqi_comp *comp)
@@ -501,7 +502,7 @@ static aq_status fault_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct a
     return st;
 }
 
-/* Held-back completions need polls, not arrivals. */
+/* Held-back completions are released by polls, not by arrivals, so the thread must not sleep. */
 static aq_status fault_arm(struct aqi_tp *tp, bool on)
 {
     if (on && (fault_holds_back(tp->fault) || fault_swap_holds(&tp->fault->swap))) return AQ_AGAIN;

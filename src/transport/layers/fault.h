@@ -1,16 +1,16 @@
 /*
  * The fault decorator: wraps any transport and makes it misbehave within the contract, from a seed.
- * For tests, and for programs to see how they cope. AQ_FAULT is a comma-separated list:
+ * For tests of the library and of programs. AQ_FAULT is a comma-separated list:
  *
  *   again=P     am_send, put, get and atomic return AQ_AGAIN in P percent of the calls, in bursts
  *   late=N      completions arrive 1 to N progress calls late
  *   swap=P      P percent of the messages are overtaken by later ones
- *   hide=A+B…   the transport seems to lack: reserve put get atomic fill pull long rows map reg
+ *   hide=A+B…   the transport appears to lack: reserve put get atomic fill pull long rows map reg
  *               alloc wait
  *   die=ID@N    after N calls to peer ID it is lost
  *   credits=1   the transport needs credits (AQI_CAP_CREDITS), and the process is aborted when
  *               more requests or replies arrive than buffers could have been posted for
- *   depth=N     with credits: no more than N requests to a peer, whatever AQ_AM_CREDITS says
+ *   depth=N     with credits: no more than N requests to a peer, regardless of AQ_AM_CREDITS
  *   seed=S      for the random choices; default 1
  */
 #ifndef AQI_FAULT_H
