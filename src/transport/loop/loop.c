@@ -102,7 +102,7 @@ static aq_status loop_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, str
     return AQ_OK;
 }
 
-/* Either we see that a thread sleeps, or one that is about to sleep sees our message (loop_arm). */
+/* Either we see that a thread sleeps, or one about to sleep sees our message (loop_arm). */
 static inline void loop_wake(struct loop_tp *loop)
 {
     if (loop->params.threads) atomic_thread_fence(memory_order_seq_cst);
