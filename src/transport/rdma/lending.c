@@ -1,4 +1,4 @@
-/* Parts of transfers to lent memory: their requests for it, how they continue, and the messages. */
+/* Parts of transfers to lent memory: requesting it, posting them, and the lending messages. */
 #include "transport/rdma/rdma.h"
 
 #include "base/fail.h"
@@ -116,7 +116,7 @@ void aqi_lending_end(struct aqi_rdma *rdma, struct aqi_transfer *op)
     aqi_pool_put(&rdma->lending.loans, loan);
 }
 
-/* --- asking ---------------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------------- */
 
 /*
  * With AQ_OK, all of the memory or the start of it is available. The peer may have failed
@@ -257,7 +257,7 @@ unsigned aqi_lending_by_messages(struct aqi_rdma *rdma)
     return HANDED;
 }
 
-/* --- peers that are gone --------------------------------------------------------------------- */
+/* --- lost peers ------------------------------------------------------------------------------ */
 
 void aqi_lending_fail(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, aq_status status)
 {

@@ -51,7 +51,7 @@ struct aqi_loan {
 };
 
 struct aqi_lending {
-    bool on;          /* memory that peers access is registered on demand, here and there */
+    bool on;          /* memory that peers access is registered on demand, at both ends */
     bool full;        /* there was no room to send a message */
     bool owed;        /* an acknowledgment could not be sent yet */
     bool gone;        /* the cache must be notified of lost peers */
@@ -67,7 +67,7 @@ void aqi_lending_close(struct aqi_lending *lending); /* after aqi_lending_fail o
 void aqi_lending_begin(struct aqi_rdma *rdma, struct aqi_transfer *op);
 /* The transfer has ended: return its loan. */
 void aqi_lending_end(struct aqi_rdma *rdma, struct aqi_transfer *op);
-/* The network has rejected this piece: transfer it by messages, and so the unposted rest of `op`,
+/* The network has rejected this piece: transfer it by messages, with the unposted rest of `op`,
  * which is then dequeued, with op->len reduced to op->posted. Returns false if out of memory. */
 bool aqi_lending_refused(struct aqi_rdma *rdma, struct aqi_transfer *op, size_t offset, size_t len);
 /* Fail all that waits for this peer; aqi_lending_progress notifies the cache. */

@@ -2,7 +2,7 @@
  * Memory that a transport registers on demand, by the cache of src/reg. The local memory of puts
  * and gets is pinned piece by piece as the pieces are posted, and kept pinned if the monitor
  * reports changes of it, or if they do not matter. If segments may be too large to be registered,
- * pieces of them are lent to peers that ask.
+ * pieces of them are lent to peers that request them.
  *
  * One caller at a time: a transport calls with its lock held.
  */

@@ -1,6 +1,6 @@
 /*
  * The engine of networks that write and read the memory of peers: the code shared by ibv and ofi. A
- * *driver* below it knows the network (struct aqi_rdma_driver).
+ * *driver* below it implements the network (struct aqi_rdma_driver).
  *
  * One lock guards everything; it is not held while handlers run. With several rails, memory is
  * registered with each.
@@ -20,12 +20,13 @@
 
 enum {
     AQI_RDMA_RAILS = 4,
-    AQI_RDMA_KEY = 16,          /* bytes of a peer's key for memory that is registered on demand */
-    AQI_RDMA_CHUNK = 64,        /* buffers that are registered together */
-    AQI_RDMA_BATCH = 16,        /* completions or held messages handled at once */
-    AQI_RDMA_LENDING = 3,       /* the `handler` of lending messages, whose kind is AQI_AM_NONE */
-    AQI_RDMA_COPIED = 64 << 10, /* bytes of a source whose copy's memory is kept for reuse */
-    AQI_RDMA_WHERE = 100        /* bytes of a peer's address as text */
+    AQI_RDMA_KEY = 16,    /* bytes of a peer's key for memory that is registered on demand */
+    AQI_RDMA_CHUNK = 64,  /* buffers that are registered together */
+    AQI_RDMA_BATCH = 16,  /* completions or held messages handled at once */
+    AQI_RDMA_LENDING = 3, /* the `handler` of lending messages, whose kind is AQI_AM_NONE */
+    AQI_RDMA_COPIED =
+        64 << 10,        /* bytes: memory for copies of up to this length is kept for reuse */
+    AQI_RDMA_WHERE = 100 /* bytes of a peer's address as text */
 };
 
 struct aqi_rdma_chunk {
@@ -35,7 +36,7 @@ struct aqi_rdma_chunk {
     void *mr[AQI_RDMA_RAILS]; /* NULL: the network needs none */
 };
 
-/* The first member of the driver's. */
+/* The first member of the driver's struct. */
 struct aqi_rdma_buf {
     struct aqi_rdma_buf *next;
     struct aqi_rdma_chunk *chunk;
@@ -53,13 +54,13 @@ struct aqi_rdma_piece {
     struct aqi_reg_use *pin; /* memory that is pinned on demand, or NULL */
 };
 
-/* Memory of this process: the first member of the driver's. */
+/* Memory of this process: the first member of the driver's struct. */
 struct aqi_rdma_mem {
     struct aqi_mem mem;
     struct aqi_pins_segment segment; /* if it is lent on demand */
 };
 
-/* The first member of the driver's. */
+/* The first member of the driver's struct. */
 struct aqi_rdma_peer {
     struct aqi_peer peer;
     bool down;                /* failed permanently: nothing is started any more */
@@ -71,7 +72,7 @@ struct aqi_rdma_peer {
     char why[320];
 };
 
-/* The first member of the driver's. */
+/* The first member of the driver's struct. */
 struct aqi_rdma {
     struct aqi_tp tp;
     struct aqi_tp_params params;
@@ -138,9 +139,9 @@ struct aqi_rdma_driver {
 
     /* Initialize the driver's part of a peer, and find its address. AQ_AGAIN: unknown for now. */
     aq_status (*meet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer, uint32_t host);
-    /* Post whatever had to wait for room. */
+    /* Post all that waited for room. */
     void (*push)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
-    /* Whether everything sent has arrived; if unknown, start to find out. */
+    /* Whether everything sent has arrived; if unknown, query the peer. */
     bool (*is_quiet)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
     /* The peer has failed: end everything in flight to it. */
     void (*down)(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer);
@@ -295,8 +296,8 @@ unsigned aqi_rdma_deliver_held(struct aqi_rdma *rdma);
 aq_status aqi_rdma_mem_reg(struct aqi_tp *tp, void *addr, size_t len, struct aqi_mem **mem);
 void aqi_rdma_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem);
 void aqi_rdma_mem_unmap(struct aqi_tp *tp, struct aqi_rmem *rmem);
-/* How memory that cannot be registered is accessed, as the rest of a sentence, and the level at
- * which to log it. */
+/* How memory that cannot be registered is accessed, as text that completes a sentence, and the
+ * level at which to log it. */
 static inline const char *aqi_rdma_instead(const struct aqi_rdma *rdma)
 {
     return rdma->lending.on ? "registered on demand" : "accessed by messages";
