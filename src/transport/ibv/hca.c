@@ -133,7 +133,7 @@ static void hca_close(struct aqi_tp *tp)
         hca_transfer_fail(hca, peer, AQ_EPEER);
     }
     hca_greet_close(hca);
-    /* Receive queues go first, so that no buffer is posted any more. */
+    /* Destroy receive queues first, so that no buffer is posted any more. */
     for (unsigned r = 0; r < hca->rails; r++) {
         if (hca->rail[r].srq != NULL) hca_verbs.destroy_srq(hca->rail[r].srq);
         hca->rail[r].srq = NULL;

@@ -52,7 +52,8 @@ static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
 
 /* --- messages -------------------------------------------------------------------------------- */
 
-/* Buffers of unsignaled sends come back only with a later, signaled one: post one on each link. */
+/* Buffers of unsignaled sends are returned only with a later, signaled one: post one on each
+ * link. */
 static void hca_driver_ask_back(struct hca_tp *hca)
 {
     hca->silent_most = 0;

@@ -5,7 +5,8 @@
 
 #include <sys/epoll.h>
 
-/* Routes and addresses become ready later than the port, and a flapping port is of no use. */
+/* Wait after a port is back: routes and addresses become ready later, and the port may be
+ * flapping. */
 #define EVENTS_BACK_NS UINT64_C(1000000000)
 
 static void hca_events_port(struct hca_tp *hca, unsigned r, enum ibv_event_type type)

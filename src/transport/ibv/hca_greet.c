@@ -1,11 +1,11 @@
 /*
  * ibv: greetings, by which two processes exchange the addresses of their queue pairs.
  *
- * They are the same in both directions: "these are mine, and I (do not yet) know yours". A process
- * that receives a greeting connects its queue pairs to those in it, and may send once it knows that
- * the other has received its own. Greetings are repeated with growing pauses, over one rail after
- * the other, until the other side confirms that it knows, so that loss, crossing and duplicates
- * need no special cases. Each is signed with the job's key.
+ * They have the same form in both directions: the sender's queue pairs, and whether it knows the
+ * receiver's. A process that receives a greeting connects its queue pairs to those in it, and may
+ * send once it knows that the other has received its own. Greetings are repeated with growing
+ * pauses, on one rail after the other, until the other side confirms that it knows, so loss,
+ * crossing and duplicates need no special cases. Each is authenticated with the job's key.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -428,7 +428,8 @@ static void hca_greet_follow(struct hca_tp *hca, struct hca_peer *peer,
 static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_greeting *greeting)
 {
     struct hca_peer *peer = hca_peer_at(hca, greeting->from);
-    if (peer == NULL || peer->state == HCA_DOWN || peer->broken) return; /* it will repeat it */
+    if (peer == NULL || peer->state == HCA_DOWN || peer->broken)
+        return; /* the peer will repeat it */
     if (hca_greet_find(hca, peer) != AQ_OK || (hca_rails_of(hca, peer) >> rail & 1) == 0) return;
     if (peer->epoch != 0 && greeting->epoch != peer->epoch) return;
     if (greeting->to_epoch != 0 && greeting->to_epoch != hca->greeter.epoch) return;
@@ -442,7 +443,7 @@ static void hca_greet_heard(struct hca_tp *hca, unsigned rail, const struct hca_
         peer->generation = greeting->generation;
     }
     hca_greet_begin(hca, peer);
-    bool ours = greeting->generation == peer->generation; /* otherwise it must learn the next */
+    bool ours = greeting->generation == peer->generation; /* otherwise inform the peer */
     if (ours && peer->state == HCA_CALLING && !peer->connected)
         hca_greet_connect(hca, peer, greeting);
     if (peer->broken || (ours && !peer->connected)) return;

@@ -174,8 +174,8 @@ struct hca_link {
     uint32_t silent;     /* newest entries, whose completion no signaled entry will show */
     uint32_t pieces;     /* pieces of transfers in the queue */
     /*
-     * State of hca_repair_look: the last position of `tail`, since when it has not moved (0:
-     * nothing was in flight), and how often that was for too long.
+     * State of hca_repair_look: the last position of `tail`, how often it stalled for too long, and
+     * since when it has been stalled (0: nothing was in flight).
      */
     uint32_t stood, mute;
     uint64_t since;
@@ -323,8 +323,8 @@ static inline uint64_t hca_wr_of_place(const struct hca_link *link, uint32_t pla
 
 extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
 
-/* Initialize the fields that do not depend on adapters. */ static inline void hca_begin(
-    struct hca_tp *hca)
+/* Initialize the fields that do not depend on adapters. */
+static inline void hca_begin(struct hca_tp *hca)
 {
     hca->rdma.most = hca_config.bounces;
     hca->rdma.whole = true;
@@ -332,14 +332,15 @@ extern const struct aqi_rdma_driver hca_driver; /* hca_driver.c */
     hca->post.num_sge = 1;
 }
 
-/* Initialize its links. */ static inline void hca_peer_begin(struct hca_peer *peer)
+/* Initialize its links. */
+static inline void hca_peer_begin(struct hca_peer *peer)
 {
     for (unsigned r = 0; r < HCA_RAILS; r++)
         peer->link[r].rail = r;
     peer->next = peer->link;
 }
 
-/* It has a new queue pair: cache the values used for each request. */
+/* The link has a new queue pair: cache the values used for each request. */
 static inline void hca_link_begin(const struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
 {
     struct hca_link *link = &peer->link[rail];
@@ -375,7 +376,7 @@ static inline uint32_t hca_rails_of(const struct hca_tp *hca, const struct hca_p
     return (1u << aqi_min(hca->rails, peer->addr.rails)) - 1;
 }
 
-/* Those whose port is down. */
+/* The rails whose port is down, as bits. */
 static inline uint32_t hca_rails_down(const struct hca_tp *hca)
 {
     uint32_t down = 0;
@@ -384,7 +385,7 @@ static inline uint32_t hca_rails_down(const struct hca_tp *hca)
     return down;
 }
 
-/* Those whose adapter is gone. */
+/* The rails whose adapter is gone, as bits. */
 static inline uint32_t hca_rails_gone(const struct hca_tp *hca)
 {
     uint32_t gone = 0;
@@ -445,8 +446,8 @@ void hca_rail_path(const struct hca_rail *rail, const struct hca_place *to, stru
 
 /* hca_driver.c. With the lock held. */
 /*
- * No buffer is free and no more can be registered. Wait (AQ_AGAIN) if others than the `mine` held
- * by the caller are in use to send from; otherwise fail the peer.
+ * No buffer is free and no more can be registered. Returns AQ_AGAIN if buffers other than the
+ * `mine` held by the caller are in use to send from; otherwise the peer fails.
  */
 AQI_COLD aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine);
 /* No buffer to send from was available: the limit is reached, or no more can be registered. */
@@ -606,9 +607,9 @@ static inline bool hca_long_arrived(const struct hca_peer *peer, const struct hc
 aq_status hca_rings_open(struct hca_tp *hca);
 void hca_rings_close(struct hca_tp *hca); /* no peer may be connected */
 void hca_rings_place(const struct hca_tp *hca, struct hca_ring_place *place);
-/* The location of the peer's rings, as it reports. */
+/* Record the location of the peer's rings, as it reports it. */
 void hca_ring_meet(struct hca_tp *hca, struct hca_peer *peer, const struct hca_ring_place *place);
-/* Its queue pairs are gone: neither side has a ring of the other any more. */
+/* The queue pairs have been destroyed: neither side has a ring of the other any more. */
 void hca_ring_reset(struct hca_tp *hca, struct hca_peer *peer);
 /* Whether the peer has lent us a ring. */
 static inline bool hca_ring_is_ours(const struct hca_peer *peer)

@@ -165,8 +165,7 @@ void hca_message_again(struct aqi_rdma *rdma, struct aqi_rdma_buf *buf)
         aqi_rdma_put(rdma, buf);
 }
 
-/* Buffers freed by messages are reposted HCA_POSTS at a time, so that many extra ones are
- * posted. */
+/* Repost freed buffers HCA_POSTS at a time; hca_message_spares allows for those that wait. */
 static void hca_message_left(struct hca_tp *hca, struct aqi_rdma_buf *buf)
 {
     struct hca_rail *rail = &hca->rail[buf->rail];

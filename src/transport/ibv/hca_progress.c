@@ -5,8 +5,8 @@
 
 #define HCA_LOOK_NS UINT64_C(10000000)
 
-/* Complete a straight transfer that is the oldest of its link, like almost all sends. Returns false
- * if it is another one. */
+/* Complete a straight transfer that is the oldest entry of its link, like almost all sends. Returns
+ * false if the completion is another one. */
 static AQI_INLINE bool hca_progress_straight(struct hca_tp *hca, const struct ibv_wc *wc)
 {
     struct hca_link *link =
@@ -43,8 +43,8 @@ static AQI_NOINLINE unsigned hca_progress_one(struct hca_tp *hca, struct hca_rai
 }
 
 /*
- * One by one, since other threads or nested handlers may take the next one, and poll others into
- * its place.
+ * Handle completions one by one, since other threads or nested handlers may take the next one, and
+ * poll others into its place.
  */
 static AQI_NOINLINE unsigned hca_progress_found(struct hca_tp *hca, struct hca_rail *rail,
                                                 enum aqi_progress_mode mode)

@@ -4,15 +4,14 @@
  * An access that the peer's adapter rejects, or packets that are not acknowledged for too long, end
  * a connection at both ends, with all requests posted to it. Neither means that the peer is dead;
  * only the job reports that. So both ends create new queue pairs, of the next *generation*, and
- * exchange greetings again. A greeting says how many messages have arrived, so exactly those that
+ * exchange greetings again. A greeting states how many messages have arrived, so exactly those that
  * have not are resent: each message arrives once, in order. All pieces of puts and gets are
  * repeated.
  *
  * A missing acknowledgment, or a port that goes down, ends the use of that rail: the next
- * generation uses the others. A greeting says which those are. The side that requests a generation
- * decides for both; if both do at the same time, rails excluded by either are excluded. A rail is
- * tried again when its port is back, which starts a generation with it, or when all others have
- * failed.
+ * generation uses the others, which greetings list. The side that requests a generation decides for
+ * both; if both do at the same time, rails excluded by either are excluded. A rail is tried again
+ * when its port is back, which starts a generation with it, or when all others have failed.
  */
 #include "transport/ibv/hca_impl.h"
 
@@ -71,7 +70,7 @@ void hca_repair_port_down(struct hca_tp *hca, unsigned rail)
                     (peer->failed >> rail & 1) == 0;
         if (uses && (hca_rails_of(hca, peer) & ~(1u << rail)) != 0)
             hca_repair_without(hca, peer, rail, why);
-        if (gone && peer != NULL) peer->failed |= 1u << rail; /* whatever it is about to do */
+        if (gone && peer != NULL) peer->failed |= 1u << rail; /* regardless of its state */
     }
 }
 
@@ -106,7 +105,7 @@ static uint64_t hca_repair_patience(const struct hca_link *link)
 }
 
 /*
- * Software RoCE has been seen to lose its timer. If only unsignaled messages are in flight, post a
+ * Software RoCE sometimes loses its timer. If only unsignaled messages are in flight, post a
  * signaled request, whose completion will show that they are complete.
  */
 static void hca_repair_look_at(struct hca_tp *hca, struct hca_peer *peer, unsigned rail)
@@ -158,8 +157,8 @@ uint64_t hca_repair_deadline(const struct hca_tp *hca)
 
 /*
  * Take posted requests that have not completed. A dying process may release its memory before its
- * connections, so a rejected access is tried once more: if the process answers, it lives, and the
- * range is wrong.
+ * connections, so a rejected access is tried once more: if the process answers, it is alive, and
+ * the range is wrong.
  */
 static void hca_repair_keep(struct hca_tp *hca, struct hca_peer *peer, struct hca_link *link)
 {

@@ -382,7 +382,7 @@ unsigned hca_rings_progress(struct hca_tp *hca, enum aqi_progress_mode mode)
             if ((buf = hca_ring_take(hca, peer, true)) == NULL) break;
             hca_message_dispatch(hca, buf, mode);
             n++;
-            peer = rings->owner[i]; /* handlers may do anything */
+            peer = rings->owner[i]; /* handlers may have changed it */
         }
         if (peer != NULL && (peer->in.due || peer->in.closing)) hca_ring_attend(hca, peer);
     }

@@ -134,11 +134,11 @@ static size_t hca_transfer_piece_len(const struct hca_op *op)
 static aq_status hca_transfer_post(struct hca_tp *hca, struct hca_op *op)
 {
     struct hca_sent sent = {.number = 0};
-    /* Checked first, lest memory is pinned, or looked up repeatedly, in vain. */
+    /* Check this first, lest memory be pinned or looked up in vain. */
     if (hca_transfer_link(hca, op) == HCA_RAILS) return AQ_AGAIN;
     if (!aqi_rdma_piece_begin(&hca->rdma, &op->op, hca_transfer_piece_len(op), &sent.piece))
         return hca_bounce_none(hca, hca_op_peer(op), 0);
-    op->op.posted += sent.piece.len; /* before posting, where a failure ends all posted requests */
+    op->op.posted += sent.piece.len; /* before posting: a failure there ends all posted requests */
     aq_status st = hca_transfer_issue(hca, hca_op_peer(op), &sent);
     if (st == AQ_EPEER) hca_transfer_piece_done(hca, &sent, st);
     if (st != AQ_AGAIN) return st;
