@@ -1,9 +1,9 @@
 /*
  * ofi: several domains (AQ_OFI_DOMAINS), for programs with several threads that communicate. Each
- * is a separate `ofi_tp` with its own endpoint, queue, buffers and lock, and knows nothing of the
- * others: messages are numbered, confirmed and resent per domain. This file passes a thread's calls
- * to its domain, which is connected to the domain of the same index at the peer. Replies use the
- * domain of the request, so that they confirm its messages.
+ * is a separate `ofi_tp` with its own endpoint, queue, buffers and lock, independent of the others:
+ * messages are numbered, confirmed and resent per domain. This file passes a thread's calls to its
+ * domain, which is connected to the domain of the same index at the peer. Replies use the domain of
+ * the request, so that they confirm its messages.
  *
  * Each poll polls the thread's own domain and those without a thread. Other domains, which their
  * own threads poll as well, are polled occasionally (AQ_OFI_DOMAIN_POLLS), or if polls are slow,

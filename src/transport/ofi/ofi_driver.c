@@ -76,7 +76,7 @@ static void ofi_driver_push(struct aqi_rdma *rdma, struct aqi_rdma_peer *peer)
     ofi_transfer_push((struct ofi_tp *)rdma, (struct ofi_peer *)peer);
 }
 
-/* While draining, no peer is asked: all have agreed to leave, and may have left. */
+/* While draining, no peer is queried: all have agreed to leave, and may have left. */
 static bool ofi_driver_is_quiet(struct aqi_rdma *rdma, struct aqi_rdma_peer *to)
 {
     struct ofi_peer *peer = (struct ofi_peer *)to;

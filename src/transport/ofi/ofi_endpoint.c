@@ -102,8 +102,8 @@ static aq_status ofi_endpoint_open_objects(struct ofi_tp *ofi)
 }
 
 /*
- * Have a buffer for many messages released when the next one may not fit. If the endpoint were not
- * enabled yet, shm would end the process here.
+ * Let the provider release a buffer for many messages when the next one may not fit. If the
+ * endpoint were not enabled yet, shm would end the process here.
  */
 static void ofi_endpoint_ask_many(struct ofi_tp *ofi)
 {
@@ -125,7 +125,7 @@ aq_status ofi_endpoint_open(struct ofi_tp *ofi)
     return ofi_endpoint_check(ofi, err, "starting the endpoint");
 }
 
-/* The endpoint goes first: after that, posted buffers are no longer accessed. */
+/* Close the endpoint first: after that, posted buffers are no longer accessed. */
 void ofi_endpoint_close(struct ofi_tp *ofi)
 {
     ofi_farewell_close(ofi);

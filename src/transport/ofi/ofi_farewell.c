@@ -1,6 +1,6 @@
 /*
  * ofi: notifying peers that they are lost here. Otherwise a peer that waits for this process would
- * wait forever: it does not treat silence as a failure, and the job knows of no death. The existing
+ * wait forever: it does not treat silence as a failure, and the job reports no death. The existing
  * connection may be unusable: once the source of a put has become unreadable, tcp;ofi_rxm (1.17)
  * sends nothing more on it, but does not close it. So FAREWELL is sent from a second endpoint,
  * which makes a new connection and is closed a moment later. If it does not arrive, for instance
@@ -17,7 +17,7 @@ static const uint64_t ofi_farewell_most_ns = 5000000000, ofi_farewell_last_ns = 
 
 void ofi_farewell_begin(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
-    bool knows = peer->rdma.lost || peer->parted; /* it has ended, or has said farewell itself */
+    bool knows = peer->rdma.lost || peer->parted; /* it has ended, or has sent FAREWELL itself */
     peer->unaware = !knows && peer->addr != FI_ADDR_NOTAVAIL && ofi->domain != NULL;
     ofi_farewell_again(ofi, peer);
 }

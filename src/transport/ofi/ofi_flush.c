@@ -212,7 +212,7 @@ static uint32_t ofi_flush_ended(const struct ofi_peer *peer)
     return peer->confirmed + peer->pieces;
 }
 
-/* The peer makes calls, so the provider's operations for it end now or never. */
+/* The peer makes calls, so operations for it that the provider does not end now never will. */
 static void ofi_flush_calls(struct ofi_tp *ofi, struct ofi_peer *peer)
 {
     bool owed = peer->kept != NULL || ofi_transfer_is_posted(peer);

@@ -85,7 +85,7 @@ struct ofi_area {
     struct aqi_rdma_chunk *chunk;
     uint32_t messages; /* reported messages in it that are in use */
     bool posted;       /* owned by the provider */
-    bool spoiled;      /* the provider reported nonsense about it: not posted again */
+    bool spoiled;      /* the provider's reports about it were inconsistent: not posted again */
 };
 
 struct ofi_buf {
@@ -120,7 +120,7 @@ struct ofi_peer {
     bool ask, asked, answer;
     uint32_t queries;        /* and answers, not completed by the provider */
     bool failed;             /* the connection broke, which has not been handled yet */
-    bool unaware, parting;   /* it is lost here, and may not know; it is being notified */
+    bool unaware, parting;   /* it is lost here, and has not been notified; it is being notified */
     bool parted;             /* it considers this process lost */
     fi_addr_t there;         /* in the address vector of farewells */
     uint64_t broken;         /* when the connection broke, in ns; 0: it works */
@@ -305,7 +305,7 @@ void ofi_endpoint_drop(struct fid *fid); /* no-op on NULL */
 
 /* ofi_trial.c: open the endpoint and test the features that will be used. */
 aq_status ofi_trial_open(struct ofi_tp *ofi);
-/* The result, as the rest of a sentence. */
+/* The result, as text that completes a sentence. */
 int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len);
 
 /* ofi_receive.c: buffers for arriving messages. With the lock held. */
@@ -379,7 +379,7 @@ ssize_t ofi_message_post_send(struct ofi_tp *ofi, const struct ofi_peer *peer, s
                               size_t len);
 aq_status ofi_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi_am *am,
                       struct aqi_comp *comp);
-/* All with the lock held. Buffers kept free for replies never wait for requests. */
+/* All with the lock held. Replies have room of their own, so they never wait for requests. */
 static inline bool ofi_message_room(const struct ofi_tp *ofi, bool reply)
 {
     return ofi->out < ofi->room + (reply ? ofi->room / 2 : 0);

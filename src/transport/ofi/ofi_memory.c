@@ -125,8 +125,8 @@ static uint64_t ofi_pins_most(const struct ofi_tp *ofi)
 }
 
 /*
- * Cut off only memory that the provider pins. Others access whatever is mapped at the address, and
- * some never complete a rejected access.
+ * Deregister changed memory at once (`cut`) only if the provider pins pages. Others access whatever
+ * is mapped at the address, and some never complete a rejected access.
  */
 aq_status ofi_pins_open(struct ofi_tp *ofi)
 {

@@ -164,8 +164,8 @@ static AQI_COLD void ofi_peer_warn(const struct ofi_tp *ofi, struct ofi_peer *pe
 }
 
 /*
- * It may only be computing, but a provider never reports more than that about an unreachable peer.
- * Returns when to check it again.
+ * The peer may only be computing, but a provider reports no more than this about an unreachable
+ * one. Returns when to check it again.
  */
 static uint64_t ofi_peer_doubt(struct ofi_tp *ofi, struct ofi_peer *peer)
 {

@@ -151,8 +151,8 @@ static bool ofi_progress_poll(struct ofi_tp *ofi)
 }
 
 /*
- * One by one, since other threads or nested handlers may take the next one. After a batch that was
- * not full, there is hardly ever more.
+ * Handle completions one by one, since other threads or nested handlers may take the next one.
+ * After a batch that was not full, there is hardly ever more.
  */
 static unsigned ofi_progress_queue(struct ofi_tp *ofi, enum aqi_progress_mode mode)
 {

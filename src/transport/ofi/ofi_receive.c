@@ -22,10 +22,10 @@ enum {
 /* --- limits ---------------------------------------------------------------------------------- */
 
 /*
- * In flight to this process may be, from each peer, its requests, a query and an answer, and from
- * all together as many replies as requests in flight to them. With one buffer per message, all of
- * these count by number. In buffers for many, requests count by their bytes, up to AQ_AM_BYTES per
- * peer (gemini's scheme), and a limit on all requests limits the replies.
+ * From each peer, its requests, a query and an answer may be in flight to this process; from all
+ * together, as many replies as we have requests in flight to them. With one buffer per message, all
+ * of these count by number. In buffers for many, requests count by their bytes, up to AQ_AM_BYTES
+ * per peer (gemini's scheme), and a limit on all requests limits the replies.
  */
 static uint64_t ofi_receive_requests(const struct ofi_tp *ofi, uint64_t depth)
 {
@@ -201,7 +201,7 @@ void ofi_receive_drop(struct ofi_tp *ofi, struct ofi_buf *buf)
         ofi_buf_put(ofi, buf);
 }
 
-/* The provider need not report whether it has released a large buffer, so that is not reposted. */
+/* The provider need not report whether it has released a large buffer, so it is not reposted. */
 void ofi_receive_failed(struct ofi_tp *ofi, struct ofi_ctx *ctx)
 {
     struct ofi_area *area = (struct ofi_area *)ctx;

@@ -189,7 +189,7 @@ static aq_status ofi_transfer_post(struct ofi_tp *ofi, struct ofi_op *op)
     return piece != NULL ? ofi_transfer_post_piece(ofi, op, piece) : AQ_AGAIN;
 }
 
-/* Pieces that the provider rejects now stay; if the peer gets lost meanwhile, all of its pieces
+/* Pieces that the provider rejects now stay; if the peer is lost meanwhile, all of its pieces
  * end. */
 void ofi_transfer_push_again(struct ofi_tp *ofi)
 {
@@ -205,7 +205,7 @@ void ofi_transfer_push_again(struct ofi_tp *ofi)
             ofi_transfer_piece_end(ofi, piece, AQ_OK);
             continue;
         }
-        /* A query is finding out whether it has arrived. */
+        /* A query will show whether it has arrived. */
         bool doubtful = piece->rdma.op->is_long && (peer->failed || peer->broken != 0);
         bool room = ofi->out < ofi->room && !doubtful;
         ssize_t err = room ? ofi_transfer_give(ofi, ofi_piece_op(piece), piece) : -FI_EAGAIN;

@@ -29,7 +29,7 @@ enum {
     OFI_TRIAL_OFFSET = 1000,   /* in both */
     OFI_TRIAL_NAP_MS = 10,     /* how long to wait for a descriptor */
     OFI_TRIAL_NAPS = 3,
-    OFI_TRIAL_LOOKS = 200, /* minimum after the time is up, or for a test */
+    OFI_TRIAL_LOOKS = 200, /* minimum number of polls after the time limit, or for a test */
     OFI_TRIAL_TURN = 16,   /* polls between yields, which take long on a busy machine */
     OFI_TRIAL_DATA = 0x7e57da7a
 };
@@ -89,7 +89,7 @@ static void ofi_trial_check(struct ofi_trial *trial, const unsigned char *bytes,
 
 /* --- the completion queue -------------------------------------------------------------------- */
 
-/* A message has arrived. Drop it if it lacks the stamp, and so is a stranger's. */
+/* A message has arrived. Drop it if it lacks the stamp, as those of strangers do. */
 static void ofi_trial_received(struct ofi_trial *trial, struct ofi_buf *buf, size_t len)
 {
     struct ofi_tp *ofi = trial->ofi;
@@ -222,7 +222,7 @@ static void ofi_trial_itself(struct ofi_trial *trial, size_t len)
     unsigned char name[OFI_NAME];
     size_t room = sizeof(name);
     int err = fi_getname(&ofi->ep->fid, name, &room);
-    /* It stays in: shm never answers a process that reuses a removed address. */
+    /* It is not removed: shm never answers a process that reuses a removed address. */
     if (err == 0) err = fi_av_insert(ofi->av, name, 1, &trial->self.addr, 0, NULL) == 1 ? 0 : -1;
     if (err != 0) {
         ofi_trial_say(trial, "its own address is not accepted");
@@ -440,7 +440,7 @@ int ofi_trial_describe(const struct ofi_tp *ofi, char *buf, size_t len)
     return snprintf(buf, len, "%s%s", ofi->without & OFI_ITSELF ? "" : ", self-tested", text);
 }
 
-/* NULL: all is well. */
+/* Returns the test that failed, or NULL. */
 static const struct ofi_trial_row *ofi_trial_run(struct ofi_trial *trial)
 {
     const struct ofi_trial_row *failed = NULL;
