@@ -154,8 +154,8 @@ static bool shm_power_between(size_t value, size_t least, size_t most)
 }
 
 /*
- * The dimensions that a stranger gives: accepts everything that settings could have produced, and
- * nothing else.
+ * Read the dimensions that a stranger gives: accept everything that settings could have produced,
+ * and nothing else.
  */
 static aq_status shm_measures_there(const void *bytes, size_t len, size_t max_medium,
                                     struct measures *out)
@@ -340,7 +340,7 @@ static aq_status shm_connect(struct aqi_tp *tp, uint32_t id, uint32_t host, stru
     peer->fence = inbox->fence || !shm->membarrier;
     peer->polled = shm_polled_of(inbox, shm->params.local_rank);
     peer->calling = shm_calling_of(shm, inbox, shm->params.local_rank);
-    /* Its process id is only a claim, and could name another process that we may write to. */
+    /* Its process id is unverified, and could be that of another process that we may write to. */
     if (shm->params.stranger) peer->cma = SHM_CMA_FAILS;
     for (unsigned ring = 0; ring < SHM_RINGS; ring++)
         shm_tx_init(shm, &peer->tx[ring], ring, rank);

@@ -1,7 +1,7 @@
 /*
  * shm: memory of a peer that is not mapped here, by cross-memory attach (process_vm_readv and
  * process_vm_writev). Slower than messages while the peer polls, since the kernel pins page by
- * page, but it needs no help from the peer, so it is used for peers that are otherwise busy.
+ * page, but it works without progress of the peer, so it is used for peers that do not poll.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -17,17 +17,16 @@
 #include <unistd.h>
 
 /*
- * How long a peer is watched, which covers the copying of a fragment; how often it must poll in
- * that time to count as waiting in a loop, rather than making a call or two; how long the verdict
- * holds: a negative one up to 2^ABSENT_TIMES times as long.
+ * How long to watch a peer, which covers the copying of a fragment; how often it must poll in that
+ * time to count as waiting in a loop, rather than making a call or two; how long a result is valid:
+ * a negative one up to 2^ABSENT_TIMES times as long.
  */
 enum { WATCH_NS = 3000, LEAST_ROUNDS = 2, VERDICT_NS = 10000, ABSENT_NS = 20000 };
 #define ABSENT_TIMES 5u
 
 /*
- * A sleeping peer is waiting for us or others, and would help once it is awake. Waking it takes as
- * long as moving this many bytes by CMA, and a call that moves few bytes takes as long as
- * CALL_BYTES.
+ * A sleeping peer would help once it is awake. Waking it takes as long as moving WAKE_BYTES by CMA,
+ * and each call takes as long as moving CALL_BYTES.
  */
 enum { WAKE_BYTES = 384 << 10, CALL_BYTES = 16 << 10 };
 
@@ -100,7 +99,8 @@ static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_pee
 }
 
 /*
- * Try it on real memory of the peer: read a value that only it can know, write, and read that back.
+ * Try CMA on real memory of the peer: read a value that only the peer can know, write another, and
+ * read that back.
  */
 static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
 {
@@ -110,7 +110,7 @@ static AQI_COLD bool shm_cma_try_out(struct shm_tp *shm, struct shm_peer *peer)
                      shm->params.local_rank * sizeof(uint64_t);
     errno = ESRCH;
     if (shm_cma_move_word(peer, false, &cookie, inbox->proof) && cookie != inbox->cookie)
-        errno = ESRCH; /* another process has the number: the peer is in another pid namespace */
+        errno = ESRCH; /* another process has this pid here: the peer is in another pid namespace */
     else if (cookie == inbox->cookie && shm_cma_move_word(peer, true, &mark, place) &&
              shm_cma_move_word(peer, false, &seen, place) && seen == mark) {
         atomic_store(&peer->cma, SHM_CMA_WORKS);
@@ -135,8 +135,8 @@ static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
 }
 
 /*
- * Watch whether the peer polls all the time, or takes our messages, so that it would do its half at
- * once. A peer that did not is watched again after ever longer intervals.
+ * Watch whether the peer polls in a loop or takes our messages, so that it would copy its half at
+ * once. A peer that does not is watched again after growing intervals.
  */
 static bool shm_cma_attends(struct shm_peer *peer)
 {
@@ -175,7 +175,7 @@ static bool shm_cma_worth_waking(struct shm_peer *peer, size_t len)
 }
 
 /*
- * Whether the kernel copies so fast that the help of a polling owner is of no use. Messages let two
+ * Whether the kernel copies so fast that a polling owner cannot speed it up. Messages let two
  * processes copy at once, but through separate caches; if CMA needs less than FAST_QUARTERS / 4 of
  * the time of a memcpy, it was the better way from FAST_LEAST to FAST_MOST (docs/measurements.md:
  * 2.3 to 3 times there, 5 and 8 on machines where messages are better). Measured by copying within
@@ -228,7 +228,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
         return false;
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
-    if (len == 0) return false; /* a call with 0 bytes asks whether CMA is certain */
+    if (len == 0) return false; /* a call with 0 bytes tests whether CMA is certain */
     if (shm_cma_fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
         return !shm_cma_worth_waking(peer, len);
@@ -237,7 +237,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 
 /* --- operations ------------------------------------------------------------------------------ */
 
-/* The meaning of a call that moved nothing. If `folder` is NULL, the caller logs it. */
+/* Interpret the error of a call that moved nothing. If `folder` is NULL, the caller logs it. */
 static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *peer, int err,
                                           bool write, uint64_t there, const char *folder)
 {
@@ -253,7 +253,7 @@ static AQI_COLD aq_status shm_cma_failure(struct shm_tp *shm, struct shm_peer *p
                         write ? "write to" : "read from", peer->peer.id, peer->inbox->pid,
                         (unsigned long long)there);
     case ENOMEM:
-        return AQ_ENOTSUP; /* none to pin pages with; messages need none */
+        return AQ_ENOTSUP; /* no memory to pin pages; messages need none */
     default:
         shm_cma_give_up(shm, peer, err);
         return AQ_ENOTSUP;

@@ -68,7 +68,7 @@ struct shm_inbox {
     uint32_t rank; /* number among the ranks of the host */
     uint32_t slots;
     uint64_t payload;
-    uint32_t fence; /* 1: no membarrier here; senders fence before they look at `asleep` */
+    uint32_t fence; /* 1: no membarrier here; senders fence before they read `asleep` */
     uint32_t wake_len;
     struct sockaddr_un wake; /* where to send a byte when `asleep` */
     uint64_t network;        /* namespace in which that name is valid; 0: unknown */
@@ -77,7 +77,8 @@ struct shm_inbox {
     uint64_t proof;                        /* the address of a struct shm_proof */
     uint64_t cookie;                       /* its first word */
     _Atomic uint32_t handles[SHM_HANDLES]; /* generations of its registrations; odd: valid */
-    alignas(AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress: the owner polls */
+    alignas(
+        AQI_CACHE_LINE) _Atomic uint32_t rounds; /* of progress, which show that the owner polls */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t asleep; /* enum shm_asleep, for senders */
     alignas(AQI_CACHE_LINE) _Atomic uint32_t calls;  /* by senders whose channel is not polled */
     /* Two bytes for each local rank follow: shm_polled_of, shm_calling_of. */
@@ -153,7 +154,7 @@ struct shm_peer {
     _Atomic uint8_t cma;            /* enum shm_cma */
     _Atomic uint64_t attends_until; /* ns: until then, assume that it polls */
     _Atomic uint64_t absent_until;  /* ns: until then, assume that it does not */
-    _Atomic uint32_t absent_times;  /* negative verdicts in a row */
+    _Atomic uint32_t absent_times;  /* consecutive negative results */
     _Atomic uint64_t debt;          /* bytes that CMA moved while it slept */
 };
 
@@ -235,8 +236,8 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
 bool shm_has_arrivals(struct shm_tp *shm);
 
 /*
- * shm_poll.c: which channels are polled: all that have carried a message recently. The others cost
- * nothing, and their senders call with the next message.
+ * shm_poll.c: which channels are polled: all that have carried a message recently. Others cost
+ * nothing, and their senders call the receiver with the next message.
  */
 void shm_answer_calls(struct shm_tp *shm);
 void shm_forget_idle(struct shm_tp *shm);
@@ -244,7 +245,7 @@ void shm_call(struct shm_peer *peer);
 
 /*
  * After publishing a message, call the receiver if it does not poll our channel. The receiver
- * clears the byte, then makes every processor pass a barrier, as with `asleep`; the fence precedes
+ * clears the byte, then issues a barrier on all processors, as with `asleep`; the fence precedes
  * both checks.
  */
 static inline void shm_call_if_unpolled(struct shm_peer *to)
@@ -283,8 +284,8 @@ static inline void shm_watch_ring(struct shm_tp *shm, const struct shm_source *s
 }
 
 /*
- * Whether there is a message, for certain. While another thread takes messages, shm_peek alone may
- * find empty a slot that the sender has refilled since `head` was read.
+ * Whether there is a message. Unlike shm_peek, this is reliable while another thread takes
+ * messages: shm_peek may take a slot for empty that the sender has refilled since `head` was read.
  */
 static inline bool shm_has_message(const struct shm_tp *shm, struct shm_rx *rx)
 {

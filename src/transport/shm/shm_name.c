@@ -1,7 +1,7 @@
 /*
  * shm: the sockets that URIs name. Usually the names are abstract, so nothing is left in the file
  * system, but they belong to a network namespace. With AQ_SHM_FOLDER they are files in that folder,
- * visible to all containers that have it mounted, wherever. A killed process leaves its file; the
+ * visible to all containers that have it mounted at any path. A killed process leaves its file; the
  * next listener in the folder removes it.
  */
 #include "transport/shm/shm_name.h"

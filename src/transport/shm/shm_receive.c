@@ -22,7 +22,7 @@ static inline bool shm_receive_find_payload(struct shm_tp *shm, const struct shm
                                             const struct shm_slot *slot, uint32_t line,
                                             struct aqi_am *am, uint32_t *lines)
 {
-    /* Fetch what the handler reads first while the calls up to it run. */
+    /* Prefetch what the handler reads first. */
     if (line == SHM_INLINE) {
         size_t offset = aqi_am_payload_offset(am->nargs);
         am->payload = slot->bytes + offset;

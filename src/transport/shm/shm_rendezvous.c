@@ -1,9 +1,9 @@
 /*
  * shm: the rendezvous with processes that were not started together with this one. A listener is a
  * Unix datagram socket with a name derived from its URI (shm_name.c). A call is one datagram that
- * carries one end of a socket pair: the control channel. The outcome always shows there: an answer,
- * or an end of file if the call was dropped or the listener ended with the datagram unread. So
- * nothing is sent twice, and there are no duplicates to detect.
+ * carries one end of a socket pair: the control channel. Its outcome is always reported there: an
+ * answer, or an end of file if the call was dropped or the listener ended with the datagram unread.
+ * So nothing is sent twice, and there are no duplicates to detect.
  */
 #include "base/descriptors.h"
 #include "base/fail.h"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 /*
- * A ring counts as full until the first check for room allocates `line_after`, since most peers of
- * a large job never get a message.
+ * A ring counts as full until the first check for room allocates `line_after`, since most peers in
+ * a large job are never sent a message.
  */
 void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t to)
 {
@@ -22,7 +22,7 @@ void shm_tx_init(struct shm_tp *shm, struct shm_tx *tx, unsigned ring, uint32_t 
     };
 }
 
-/* Read how far the receiver has got. Its word is not trusted: it cannot be ahead of us. */
+/* Read how many slots the receiver has freed: not trusted, as it cannot be ahead of us. */
 static AQI_COLD void shm_send_tx_refresh(struct shm_tp *shm, struct shm_tx *tx)
 {
     static atomic_bool said;
@@ -74,8 +74,9 @@ static inline uint32_t shm_send_lines_of(size_t nbytes)
 }
 
 /*
- * A line is requested back this many slots ahead from the receiver, which had it last: in a stream
- * of messages, it has arrived when it is written, and is not one that the receiver is reading.
+ * How many slots ahead to prefetch a line from the core of the receiver, which read it last: in a
+ * stream of messages, the line has then arrived when it is written, and is not one that the
+ * receiver is reading.
  */
 enum { SLOTS_AHEAD = 8 };
 
@@ -90,8 +91,8 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
 }
 
 /*
- * Likewise, request the lines of the next payload, if this one is large and they are known to be
- * free: otherwise each store of the copy fetches its line from the receiver, which read it last.
+ * Likewise, prefetch the lines of the next payload, if this one is large and they are known to be
+ * free: otherwise each store of the copy would fetch its line from the receiver's core.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
 static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
@@ -108,7 +109,7 @@ static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uin
 
 /*
  * Wake the peer if it sleeps, and call it if it does not poll our channel. The peer sets the word
- * and then makes every processor pass a barrier (membarrier), so either we see the word or it sees
+ * and then issues a barrier on all processors (membarrier), so either we see the word or it sees
  * our message; if it cannot, or we could not register for it, we fence.
  */
 static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer *to)

@@ -90,7 +90,7 @@ aq_status shm_arm(struct aqi_tp *tp, bool on)
     return AQ_AGAIN;
 }
 
-/* Likewise with a bell, except that the caller makes the barrier. */
+/* Likewise with a bell, except that the caller issues the barrier. */
 aq_status shm_rest(struct aqi_tp *tp, enum aqi_rest step)
 {
     struct shm_tp *shm = (struct shm_tp *)tp;
