@@ -91,8 +91,8 @@ static aq_status udp_open_port(const struct udp_tp *udp, const char *towards,
 }
 
 /*
- * The job may have been started while its networks come up. Until they are, all that can be used is
- * loopback, which leads to no other host.
+ * The job may have been started while its networks come up. Until they are up, only loopback can be
+ * used, which leads to no other host.
  */
 static void udp_await_interface(const struct udp_tp *udp)
 {
@@ -181,7 +181,7 @@ static void udp_hook_small_path(void *arg, uint32_t id, size_t usable, bool agre
     udp_paths_small(arg, id, usable, agreed);
 }
 
-/* The job's key is used rarely and lives long; those of connections sign packets. */
+/* The job's key, which lives long, signs handshakes; those of connections sign packets. */
 static void udp_hook_mac(void *arg, const uint8_t key[16], const struct iovec *iov, unsigned niov,
                          uint8_t tag[16])
 {
@@ -401,7 +401,7 @@ static void udp_disconnect(struct aqi_tp *tp, struct aqi_peer *peer)
     udp_unlock(udp);
 }
 
-/* --- looking at it --------------------------------------------------------------------------- */
+/* --- state ----------------------------------------------------------------------------------- */
 
 static aq_status udp_quiet(struct aqi_tp *tp, struct aqi_peer *peer)
 {
@@ -430,7 +430,7 @@ static aq_status udp_drain(struct aqi_tp *tp, uint64_t deadline)
     udp_lock(udp);
     bool over = udp->now >= deadline || aqi_dgram_drained(udp->dgram, udp->now);
     if (over) udp_peers_show(udp, udp->now); /* so that the final state is shown */
-    /* Only calls of progress that look advance the time. */
+    /* Only calls of progress that read the sockets advance the time. */
     if (!over) atomic_store_explicit(&udp->idle.rests_until, 0, memory_order_relaxed);
     udp_unlock(udp);
     return over ? AQ_OK : AQ_AGAIN;

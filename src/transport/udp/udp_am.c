@@ -22,7 +22,7 @@ static AQI_COLD aq_status udp_am_cast(struct udp_tp *udp, struct aqi_peer *peer,
     size_t nbytes = aqi_am_payload(am);
     aq_status st = aqi_dgram_cast(udp->dgram, peer->id, head->bytes, len,
                                   nbytes != 0 ? am->payload : NULL, nbytes);
-    if (st != AQ_EPEER) udp_began(udp); /* so that it gets connected, too */
+    if (st != AQ_EPEER) udp_began(udp); /* so that progress makes the connection */
     udp_unlock(udp);
     if (st == AQ_OK) aqi_comp_local(comp);
     return st;
@@ -102,8 +102,8 @@ struct udp_receiver {
     size_t bytes;
 };
 
-/* A program that has not polled for longer computes between its polls, so each takes all packets. A
- * shorter wait counts as none: it is within what a queue may be (pace.c). */
+/* A program that has not polled for longer computes between its polls, so each takes all packets.
+ * Shorter waits are within the queueing that pace.c tolerates. */
 static const uint64_t udp_rare_ns = 50000;
 
 static void udp_take(void *arg, enum aqi_dgram_channel channel, const struct aqi_dgram_addr *from,
@@ -132,7 +132,7 @@ static void udp_take_to_answer(void *arg, enum aqi_dgram_channel channel,
     udp_unlock(udp);
 }
 
-/* With the lock held, which is released meanwhile. */
+/* Called with the lock held; releases it while the port receives. */
 static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, aqi_port_take *take)
 {
     enum { DEEP = 16 };
@@ -147,7 +147,7 @@ static unsigned udp_receive(struct udp_tp *udp, struct udp_receiver *receiver, a
     udp->receivers++;
     udp_unlock(udp);
     unsigned n = udp->port->ops->receive(udp->port, look, take, receiver);
-    /* The job reports processes that have ended; we may just have sent a last packet to one. */
+    /* Ignored: the job reports deaths, and the last packet to a process may be refused. */
     while (udp->port->ops->refused(udp->port, &refused))
         n++;
     bool unreadable = udp->port->ops->unreadable(udp->port);
@@ -180,8 +180,8 @@ static unsigned udp_tell_lost(struct udp_tp *udp)
 }
 
 /*
- * Take what the thread has left, and the packets that it has parked. First of all raise the signal
- * for memory that it could not read, while nothing is half done and no lock is held.
+ * Take what the thread has left, and the packets that it has parked. First raise the signal for
+ * memory that it could not read, while no operation is half done and no lock is held.
  */
 static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 {
@@ -197,13 +197,13 @@ static AQI_COLD unsigned udp_take_left(struct udp_tp *udp, bool requests)
 }
 
 /*
- * Take packets that have arrived, acknowledge them, and send what is due. A rare look is repeated:
- * peers send again as soon as they know that there is room, so it takes as much as may be in flight
- * to us, and no more; and it sends as much, as they acknowledge it.
+ * Take packets that have arrived, acknowledge them, and send what is due. A rare poll is repeated,
+ * since peers send more once acknowledgements arrive: it takes at most as much as may be in flight
+ * to us, and may send as much while peers acknowledge it.
  */
 static unsigned udp_look(struct udp_tp *udp, bool requests)
 {
-    enum { MORE = 16, MORE_BYTES = 1 << 15 }; /* no look exceeds these by much */
+    enum { MORE = 16, MORE_BYTES = 1 << 15 }; /* no single receive exceeds these by much */
     struct udp_receiver receiver = {.udp = udp, .requests = requests};
     unsigned n = 0, got;
     size_t all = 0;

@@ -1,8 +1,8 @@
 /*
  * udp: the thread that answers at listeners and on control channels while the program makes no
- * call. It checks several times in AQ_UDP_KEEPALIVE whether the program has made one since the last
- * check, and again soon if something had arrived. It calls no hooks: a call is taken, so that the
- * caller knows that the listener is alive, and the caller's messages wait for the program.
+ * call. It checks several times per AQ_UDP_KEEPALIVE whether the program has made one since the
+ * last check, and again soon if something had arrived. It calls no hooks: a call is taken, so that
+ * the caller knows that the listener is alive, and the caller's messages wait for the program.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 static const uint64_t answer_often_ns = 10000000, answer_rarely_ns = 1000000000;
-enum { ANSWER_LOOKS = 8 /* in AQ_UDP_KEEPALIVE */ };
+enum { ANSWER_LOOKS = 8 /* per AQ_UDP_KEEPALIVE */ };
 
 static void udp_answer_take(void *arg, enum aqi_dgram_channel lane,
                             const struct aqi_dgram_addr *from, unsigned char *packet, size_t len,

@@ -1,6 +1,6 @@
 /*
- * How a call reaches a listener over UDP: four packets of one size, so that no address is sent more
- * than came from it, and the values computed from a secret that both sides may share.
+ * How a call reaches a listener over UDP: four packets of one size, so that no address receives
+ * more than was sent from it, and the values computed from a secret that both sides may share.
  *
  *   KNOCK   the caller: a random number
  *   COOKIE  the listener: a number derived from the caller's, its address, and the time; nothing is
@@ -46,7 +46,7 @@ struct udp_call {
 };
 static_assert(sizeof(struct udp_call) == 96, "no padding");
 
-/* A key that both sides have: made of the secret, or zeros if there is none. */
+/* A key that both sides have: derived from the secret, or zeros if there is none. */
 struct udp_secret {
     uint8_t key[AQI_MAC_BYTES];
     bool is_set;

@@ -31,10 +31,10 @@ struct udp_written {
 };
 
 enum {
-    CHANNEL_WRITTEN = 32,          /* most messages that may wait */
-    CHANNEL_REFUSALS = 3,          /* in a row, without a packet in between, so far apart: */
-    CHANNEL_APART = 10000000,      /* ns */
-    CHANNEL_PINGS = 8,             /* in AQ_UDP_KEEPALIVE, but at least one in: */
+    CHANNEL_WRITTEN = 32,     /* most messages that may wait */
+    CHANNEL_REFUSALS = 3,     /* in a row, without a packet in between, at least so far apart: */
+    CHANNEL_APART = 10000000, /* ns */
+    CHANNEL_PINGS = 8,        /* per AQ_UDP_KEEPALIVE, but at least one per: */
     CHANNEL_PING_MOST = 1000000000 /* ns */
 };
 
@@ -259,8 +259,8 @@ aq_status udp_channel_write(struct aqi_control_channel *channel,
 }
 
 /*
- * One after the other, to keep the order. None waits for a PING: a peer that computes may
- * acknowledge that only after this process, which was closing the channel, has ended.
+ * Send messages one after the other, to keep their order. None waits for a PING: a peer that
+ * computes may acknowledge that only after this process, which was closing the channel, has ended.
  */
 static void udp_channel_push(struct aqi_control_channel *channel)
 {
@@ -305,7 +305,7 @@ static void udp_channel_ping(struct aqi_control_channel *channel)
         (void)udp_channel_append(channel, CHANNEL_PING, NULL, 0);
 }
 
-/* The reason why the other side is gone; NULL: it is not, as far as we know. */
+/* The reason why the other side is considered gone; NULL: it is not. */
 static const char *udp_channel_gone(struct aqi_control_channel *channel)
 {
     uint64_t now = channel->rendezvous->now;
@@ -324,7 +324,7 @@ static const char *udp_channel_gone(struct aqi_control_channel *channel)
 
 /* --- turns ----------------------------------------------------------------------------------- */
 
-/* The other side is alive if it was heard later than `before`, not counting strangers. */
+/* The other side is alive if a packet from it, not from a stranger, has arrived since `before`. */
 static void udp_channel_heard(struct aqi_control_channel *channel, uint64_t before)
 {
     if (aqi_dgram_heard(channel->dgram) == before) return;

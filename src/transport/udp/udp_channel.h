@@ -76,7 +76,7 @@ struct aqi_control_channel {
     uint64_t due;        /* when it next needs a turn */
     uint64_t ping_at;    /* when to send the next PING */
     uint64_t refused_at; /* when that was last reported */
-    uint64_t owed;       /* since when the other side has owed a sign of life; 0: it does not */
+    uint64_t owed;       /* since when the other side has owed a response; 0: it does not */
     uint64_t until;      /* TAKEN, or closed: the latest time for it to end */
     uint64_t called;     /* the caller's: when it began; 0: no warning is due any more */
     struct aqi_control_channel *next, **at;
@@ -133,7 +133,7 @@ void udp_channel_input(struct aqi_control_channel *channel, unsigned char *packe
 void udp_channel_turn(struct aqi_control_channel *channel);
 /* Send written messages, outside of progress. */
 void udp_channel_flush(struct aqi_control_channel *channel);
-/* Whether something has arrived over it, and not only from the listener. */
+/* Whether a packet has arrived on it, not only from the listener. */
 bool udp_channel_reached(const struct aqi_control_channel *channel);
 /* Whether it can be freed. */
 bool udp_channel_done(const struct aqi_control_channel *channel);
@@ -152,7 +152,7 @@ void udp_answer_open(struct aqi_rendezvous *rendezvous);
 void udp_answer_close(struct aqi_rendezvous *rendezvous);
 /* Answer all packets, as the thread does; with the lock held. Returns false if there were none. */
 bool udp_answer_look(struct aqi_rendezvous *rendezvous);
-/* ns until it looks again, if there were `some` packets, or none after a pause of `last` ns. */
+/* ns until the next poll, if the last found `some` packets, or none after `last` ns. */
 uint64_t udp_answer_pause(uint64_t last, bool some);
 
 /* udp_interfaces.c: a listener was opened; the last one may have been closed; changes were

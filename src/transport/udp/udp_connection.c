@@ -1,7 +1,8 @@
 /*
  * udp: transports that are an end of a connection by URI. Such a transport has its own key, derived
  * from the secret that both programs may share and a random number in the client's address, which
- * the call carries; and it looks for the other end, not for the hosts of a job.
+ * the call carries; and its interface is chosen by the route to the other end, not to the hosts of
+ * a job.
  */
 #include "base/fail.h"
 #include "base/random.h"

@@ -19,8 +19,8 @@
 enum {
     GROUP_BATCH = 32, /* most datagrams in one call of progress */
     GROUP_LARGEST = 1 << 16,
-    /* ns between looks that find nothing, since each is a system call: the longer nothing has
-     * arrived, the longer. A thread that sleeps is woken. */
+    /* ns between polls that find nothing, since each is a system call: the more time has passed
+     * since the last arrival, the longer. A thread that sleeps is woken. */
     GROUP_PAUSE = 1000,
     GROUP_LONGEST = 20000
 };
@@ -38,7 +38,7 @@ struct group_tp {
     struct udp_group_seen seen;
     unsigned char *buffer;
     uint64_t came;            /* when the latest one arrived */
-    _Atomic uint64_t look_at; /* when to look next */
+    _Atomic uint64_t look_at; /* when to poll next */
     bool gone;
 };
 

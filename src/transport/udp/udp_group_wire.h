@@ -33,14 +33,14 @@ void udp_group_names(const union aqi_sockaddr *group, uint8_t address[UDP_CALL_B
 /* Fill in the first fields of the head in iov[0], and compute the MAC of all pieces. */
 void udp_group_seal(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES], const struct iovec *iov,
                     unsigned niov, uint8_t tag[AQI_MAC_BYTES]);
-/* Check a datagram, trusting nothing; a stranger's leaves `head` alone. The message follows the
+/* Check a datagram, trusting nothing; a stranger's leaves `head` unchanged. The message follows the
  * head. */
 enum udp_group_kind udp_group_read(struct aqi_mac *mac, const uint8_t key[AQI_MAC_BYTES],
                                    const void *bytes, size_t len, struct udp_group_head *head);
 /* Which version differs, as aqi_wire_differs. */
 void udp_group_differs(const struct udp_group_head *head, char *why, size_t room);
 
-/* The senders heard most recently, and the latest numbers of each. */
+/* The most recent senders, and the latest numbers of each. */
 enum { UDP_GROUP_SENDERS = 64, UDP_GROUP_WINDOW = 64 };
 struct udp_group_seen {
     uint64_t time; /* in datagrams */
@@ -50,7 +50,7 @@ struct udp_group_seen {
         uint64_t bits;    /* bit b: highest - b has arrived */
     } place[UDP_GROUP_SENDERS];
 };
-/* Whether it arrives for the first time. Late by the window or more it counts as repeated. */
+/* Whether it arrives for the first time. If late by the window or more, it counts as repeated. */
 bool udp_group_is_new(struct udp_group_seen *seen, uint64_t sender, uint64_t number);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * udp: sleeping, and the cost of an idle process. While there is traffic each poll asks the kernel.
- * After a while without any, the transport rests: polls compare one word, and a thread that sleeps
- * on the descriptors sets it when a packet arrives. So a silent network costs nothing.
+ * udp: sleeping, and the cost of an idle process. While there is traffic, each poll is a system
+ * call. After a while without any, the transport rests: polls compare one word, and a thread that
+ * sleeps on the descriptors sets it when a packet arrives. So a silent network costs nothing.
  *
  * The same thread helps a program that computes. If there has been no poll for a while, it sends or
  * retransmits what the next poll would have, and passes packets that arrive to aqi_dgram_answer, so
@@ -27,22 +27,23 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Much longer than a round trip, much too short to be noticed. */
+/* How long without traffic until it rests: much longer than a round trip, but not noticeable. */
 static const uint64_t rest_after_ns = 1000000;
-/* A program that polls less often than this is helped; intervals of the check while it polls. */
+/* The thread helps after this long without a poll; interval of the check while the program
+ * polls. */
 static const uint64_t help_after_ns = 2000000, help_rarely_ns = 32000000;
-/* The thread sends gathered messages if there has been no poll for this long; less promptly if the
- * program sends many and polls all the time. */
+/* The thread sends gathered messages if there has been no poll for this long; later if the program
+ * sends many and polls all the time. */
 static const uint64_t help_gathered_ns = 500000, help_flood_ns = 8000000;
 /*
  * A program that is armed usually sleeps and wakes up by itself; but it may have armed connections
  * or a wait set, and compute.
  */
 static const uint64_t help_armed_ns = 1000000000;
-/* Rounds awake that found something after which a thread does not sleep between messages. */
+/* Successful rounds since the last sleep after which the sockets are removed from `arrivals`. */
 enum { awake_rounds = 64 };
 
-/* Make polls look. */
+/* Make polls read the sockets. */
 static void udp_idle_raise(struct udp_tp *udp, memory_order order)
 {
     atomic_store_explicit(&udp->idle.raised, 1, order);
@@ -57,8 +58,8 @@ static bool udp_idle_add(int epoll, int op, int fd, uint32_t events)
 
 /*
  * List the sockets in `arrivals` for a thread that sleeps on it. For each packet the kernel calls
- * all sets that contain the socket, which takes 3 % of a round trip, so it is in none while polls
- * look.
+ * all sets that contain the socket, which takes 3 % of a round trip, so sockets are in none while
+ * polls read them.
  */
 static bool udp_idle_list(struct udp_idle *idle, bool on)
 {
@@ -104,13 +105,13 @@ void udp_idle_gather(struct udp_tp *udp)
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-/* Leave to the program whatever there is for it to take. */
+/* Announce to the program what is left for it to take. */
 static void udp_idle_leave(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
     bool some = udp->end_count != 0 || udp->lost != NULL || udp->unreadable;
     if (!some && !aqi_dgram_parked(udp->dgram)) return;
-    /* Read by polls, which then look under the lock. */
+    /* Read by polls, which then check under the lock. */
     udp_idle_raise(udp, memory_order_release);
     if (idle->left) return;
     idle->left = true;
@@ -124,7 +125,7 @@ void udp_idle_take_left(struct udp_tp *udp)
     udp_rma_tell_ends(udp);
 }
 
-/* With the lock held, which is released meanwhile. */
+/* Called with the lock held; releases it while the port receives. */
 static void udp_idle_help(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -245,7 +246,7 @@ void udp_idle_close(struct udp_tp *udp)
 
 /* --- resting --------------------------------------------------------------------------------- */
 
-/* Without the thread to watch the sockets, polls must look. */
+/* Without the thread to watch the sockets, polls must read them. */
 static void udp_idle_rest(struct udp_tp *udp)
 {
     struct udp_idle *idle = &udp->idle;
@@ -336,7 +337,7 @@ aq_status udp_arm(struct aqi_tp *tp, bool on)
 
 /*
  * The thread announces packets, and meanwhile does what is due. Without it, or while it does not
- * watch, polls must look, unless the process sleeps on the descriptors.
+ * watch, polls must read the sockets, unless the process sleeps on the descriptors.
  */
 aq_status udp_rest(struct aqi_tp *tp, enum aqi_rest step)
 {

@@ -1,6 +1,7 @@
 /*
  * Shared by the files of udp. The protocol is in src/dgram, the sockets are in src/dgram/ports;
- * here are the encoding of messages, the rules for receiving, and the behavior of an idle process.
+ * this folder has the encoding of messages, the rules for receiving, and the behavior of an idle
+ * process.
  *
  * Locking: one lock around the engine, if there are several threads: those of the program, or the
  * one that helps (udp_idle.c). It is released while a handler runs and while the port receives.
@@ -71,7 +72,7 @@ struct udp_idle {
     uint32_t looks, seen;         /* polls so far; their number when the thread last checked */
     uint64_t pause;               /* ns to which the tick was set; 0: it is not set */
     _Atomic uint64_t last;        /* when something last happened */
-    _Atomic uint64_t rests_until; /* until then polls need not look, if the word is 0 */
+    _Atomic uint64_t rests_until; /* until then polls need not read the sockets, if the word is 0 */
     int arrivals;                 /* epoll of `leftover` and, if listed, of the sockets: wait_fd */
     int leftover;                 /* eventfd: readable if `left` */
     int watched, tick;            /* the thread's epoll; its timer for this transport */
@@ -96,7 +97,7 @@ struct udp_job_addr {
 };
 static_assert(sizeof(struct udp_job_addr) == 136, "addresses have no padding");
 
-/* That at which one end of a connection receives. */
+/* The address at which one end of a connection receives. */
 struct udp_addr {
     unsigned char magic[4];
     struct aqi_dgram_addr at;
@@ -117,7 +118,7 @@ struct udp_small {
     uint64_t due; /* when to report it, ns; 0: there is none */
     uint32_t id;
     size_t usable;
-    bool alone; /* the peer does not know it, or reports it after us */
+    bool alone; /* the peer has not found that, or reports it after us */
 };
 
 struct udp_own {
@@ -138,7 +139,7 @@ struct udp_tp {
     _Atomic uint64_t *paths; /* udp_paths.c, shared by this host's processes; or NULL */
     struct udp_small small;
     uint64_t now;
-    uint64_t looked; /* when it last looked for packets */
+    uint64_t looked; /* when it last polled for packets */
     size_t sent;     /* bytes sent since then */
     unsigned receivers;
     bool outer_waits; /* the outer receiver runs a handler */
@@ -179,7 +180,7 @@ enum { UDP_IP_HEADERS = 28 };
 /* Set the parameters of a port from the settings. */
 aq_status udp_port_params(const char *towards, struct aqi_port_params *want);
 aq_status udp_random_config(struct aqi_dgram_config *config); /* sets epoch and seed */
-/* Packets dropped by the port. Counted only from time to time, as the kernel must be asked. */
+/* Packets dropped by the port. Counted only from time to time, as that takes a system call. */
 uint64_t udp_count_drops(struct udp_tp *udp);
 
 /* udp_ways.c: addresses. */
@@ -198,7 +199,7 @@ void udp_paths_close(struct udp_tp *udp);
 size_t udp_paths_find(const struct udp_tp *udp, uint32_t id);
 /* Record that it was found to carry only `usable` bytes. */
 void udp_paths_small(struct udp_tp *udp, uint32_t id, size_t usable, bool agreed);
-/* Warn the user of it when it is time, unless another process of the job has. `last`: do not wait
+/* Warn the user of it when that is due, unless another process of the job has. `last`: do not wait
  * any longer. */
 void udp_paths_say(struct udp_tp *udp, bool last);
 
@@ -262,7 +263,7 @@ void udp_rma_remote(void *arg, void *user, aq_status status);
  * Returns how many were reported then.
  */
 unsigned udp_rma_touch(struct udp_tp *udp);
-/* With the lock held: end that if a signal handler has jumped out of it. */
+/* With the lock held: end udp_rma_touch if a signal handler has jumped out of it. */
 void udp_rma_left(struct udp_tp *udp);
 /* The engine's hook: the thread that helps never reads the program's memory itself. */
 const void *udp_rma_source(void *arg, const void *at, size_t len, void *copy);
@@ -276,11 +277,11 @@ void udp_idle_close(struct udp_tp *udp);     /* without the lock */
 /* Called by the thread: a packet has arrived, or the timer may have expired. */
 void udp_idle_wake(struct udp_tp *udp, bool tick);
 
-/* Something was begun or has arrived: from now on every poll looks. */
+/* Something was begun or has arrived: every poll reads the sockets from now on. */
 void udp_idle_end(struct udp_tp *udp);
 /*
- * Whether a thread that waits awake has to look itself. Only if there was traffic a short time ago;
- * otherwise each of its polls would ask the kernel in vain.
+ * Whether a thread that waits awake must read the sockets itself: only if there was traffic a short
+ * time ago; otherwise each of its polls would be a system call for nothing.
  */
 static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
 {
@@ -288,14 +289,14 @@ static inline bool udp_idle_is_awaited(const struct udp_tp *udp, uint64_t now)
     return aqi_tp_is_awake(now) &&
            now - atomic_load_explicit(&udp->idle.last, memory_order_relaxed) < SHORT_TIME_NS;
 }
-/* Whether progress need not look. Without the lock. */
+/* Whether progress need not read the sockets. Without the lock. */
 static inline bool udp_idle_rests(const struct udp_tp *udp, uint64_t now)
 {
     return atomic_load_explicit(&udp->idle.raised, memory_order_relaxed) == 0 &&
            now < atomic_load_explicit(&udp->idle.rests_until, memory_order_relaxed) &&
            !udp_idle_is_awaited(udp, now);
 }
-/* Called when progress looks. */
+/* Called when progress reads the sockets. */
 void udp_idle_look(struct udp_tp *udp);
 /* Take what the thread has left; the caller resumes parked packets. */
 void udp_idle_take_left(struct udp_tp *udp);

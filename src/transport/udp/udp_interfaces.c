@@ -1,8 +1,8 @@
 /*
  * udp: watching the interfaces of listeners. The kernel announces changes at one socket, which is
  * watched together with those of the listeners, so nothing is done while nothing changes. The
- * contents of an announcement only decide whether to look: the state always comes from a list of
- * all interfaces, so lost announcements do no harm.
+ * contents of an announcement only decide whether to read the list of all interfaces: the state
+ * always comes from there, so lost announcements do no harm.
  */
 #include "base/fail.h"
 #include "base/log.h"

@@ -4,8 +4,8 @@
  * packets.
  *
  * There is one warning per job, since all paths most likely have the same cause. Rank 0 prints it
- * at once; the others wait, longer on higher hosts, and longer if the peer is the one to warn
- * first. Every packet carries the fact that it has been printed (aqi_dgram_tell).
+ * at once; the others wait, longer on hosts with higher numbers, and longer if the peer is the one
+ * to warn first. Once it has been printed, every packet carries a flag (aqi_dgram_tell).
  */
 #include "transport/udp/udp_impl.h"
 
@@ -14,7 +14,7 @@
 
 #include <unistd.h>
 
-/* ms after which the path is tried again: it may have been mended, or was only full at the time. */
+/* ms after which the path is tried again: it may have been repaired, or only been congested. */
 #define PATHS_LAST_MS 60000
 /* ns that ranks other than 0 wait, as rank 0 may find it seconds later. */
 #define PATHS_PATIENCE UINT64_C(10000000000)
@@ -32,7 +32,7 @@ void udp_paths_open(struct udp_tp *udp)
     const struct aqi_tp_hooks *hooks = &udp->params.hooks;
     void *at;
     int fd;
-    /* Without it each process finds out for itself. */
+    /* Without it each process searches by itself. */
     if (hooks->share(hooks->host, "aq-paths", udp_paths_bytes(udp), &fd) != AQ_OK) return;
     if (aqi_shmem_map(fd, udp_paths_bytes(udp), &at) == AQ_OK) udp->paths = at;
     close(fd);
@@ -70,7 +70,7 @@ size_t udp_paths_find(const struct udp_tp *udp, uint32_t id)
     return udp_paths_known(udp, atomic_load_explicit(path, memory_order_relaxed));
 }
 
-/* --- telling the user ------------------------------------------------------------------------ */
+/* --- warning the user ------------------------------------------------------------------------ */
 
 /* A word after all others: whether one of this host's processes has warned. */
 static _Atomic uint64_t *udp_paths_said(const struct udp_tp *udp)

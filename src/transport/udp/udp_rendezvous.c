@@ -1,7 +1,7 @@
 /*
  * udp: the rendezvous with processes that were not started with ours. A listener is a UDP socket
- * that keeps no state for a caller until that has shown that it receives at its address
- * (udp_call.h). The caller then gets a socket of its own, the control channel (udp_channel.h).
+ * that keeps no state for a caller until it has shown that it receives at its address (udp_call.h).
+ * The caller then gets a socket of its own, the control channel (udp_channel.h).
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -29,10 +29,10 @@ enum {
     RENDEZVOUS_BATCH = 64, /* events, and packets of a listener, in one call of progress */
     RENDEZVOUS_FIRST_PAUSE = 5000000, /* ns; doubled with each try, RENDEZVOUS_DOUBLED times */
     RENDEZVOUS_DOUBLED = 6,
-    RENDEZVOUS_ANEW = 10,         /* tries before asking for a new cookie */
-    RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is good for 8 to 17 s */
-    RENDEZVOUS_ROOM = 1 << 20,    /* bytes that the calls of thousands may take at a listener */
-    RENDEZVOUS_FAREWELL = 5000    /* ms that closing takes at most */
+    RENDEZVOUS_ANEW = 10,         /* tries before requesting a new cookie */
+    RENDEZVOUS_COOKIE_SHIFT = 33, /* a cookie is valid for 8 to 17 s */
+    RENDEZVOUS_ROOM = 1 << 20, /* bytes of a listener's buffer: room for the calls of thousands */
+    RENDEZVOUS_FAREWELL = 5000 /* ms that closing takes at most */
 };
 static const uint64_t rendezvous_patience_ns = 5000000000; /* for the first message */
 
@@ -221,8 +221,8 @@ static bool udp_rendezvous_cookie_good(const struct aqi_rendezvous *rendezvous,
     return false;
 }
 
-/* The same bytes go back the same way: the control message that told where the packet was received
- * now tells where the answer comes from. */
+/* Send the same bytes back the same way: the control message with the address at which the packet
+ * was received now selects the source address of the answer. */
 static void udp_rendezvous_answer(struct aqi_listener *listener, struct rendezvous_packet *packet,
                                   enum udp_call_kind kind)
 {
@@ -352,7 +352,7 @@ void udp_rendezvous_called(struct aqi_control_channel *channel, struct aqi_hands
     if (channel->user == NULL) udp_channel_close(channel);
 }
 
-/* Whether there may be packets behind an error. */
+/* Whether there may be packets after an error. */
 static AQI_COLD bool udp_rendezvous_deaf(int error)
 {
     static atomic_bool once;
@@ -363,7 +363,7 @@ static AQI_COLD bool udp_rendezvous_deaf(int error)
     return row->verdict == PORTS_REREAD || row->verdict == PORTS_REPORTED;
 }
 
-/* Tell a caller of another version; the first one is reported here, too. */
+/* Answer a caller of another version; the first one is reported here, too. */
 static void udp_rendezvous_hear_other(struct aqi_listener *listener,
                                       struct rendezvous_packet *packet, size_t len)
 {

@@ -14,8 +14,8 @@
 static const unsigned char udp_key[UDP_KEY] = {'u', 'd', 'p', '-', 'k', 'e', 'y', '1'};
 
 /*
- * The `user` of a Long whose caller wants the source back at once is the address of a copy. Its
- * last bit tells it from the address of counters, which are aligned.
+ * The `user` of a Long whose source must be reusable at once is the address of a copy. Its last bit
+ * distinguishes it from the address of counters, which are aligned.
  */
 #define COPY_BIT ((uintptr_t)1)
 
@@ -160,7 +160,7 @@ static bool udp_rma_packs(const struct udp_tp *udp, size_t nbytes)
 }
 
 /*
- * The payload is copied into packets with its header, and the layer above takes it out at the peer;
+ * The payload is copied into packets with its header, and the layer above unpacks it at the peer;
  * no caller waits for an acknowledgement. A longer one is a put that its head follows: that layer
  * checks the range again and passes it on as a Long.
  */
@@ -208,7 +208,7 @@ void udp_mem_dereg(struct aqi_tp *tp, struct aqi_mem *mem)
 {
     struct udp_tp *udp = (struct udp_tp *)tp;
     udp_lock(udp);
-    /* A peer's get of this memory may be among the sources. */
+    /* The memory being touched may be this, as the source of a peer's get. */
     while (udp->touching && !pthread_equal(udp->toucher, pthread_self())) {
         udp_unlock(udp);
         sched_yield();

@@ -150,7 +150,7 @@ aq_status udp_wire_open(int fd, struct aqi_port **port)
     (void)setsockopt(fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
     (void)setsockopt(fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on));
     self->port.ops = &wire_ops;
-    self->port.address.len = 1; /* the engine asks for some */
+    self->port.address.len = 1; /* the engine requires one */
     self->port.limits = (struct aqi_port_limits){.packet = WIRE_PACKET, .room = WIRE_ROOM};
     self->fd = fd;
     aqi_unforked_add(fd);
