@@ -54,7 +54,7 @@ static size_t hca_driver_key(struct aqi_rdma *rdma, void *const mr[AQI_RDMA_RAIL
 
 /* Buffers of unsignaled sends are returned only with a later, signaled one: post one on each
  * link. */
-static void hca_driver_ask_back(struct hca_tp *hca)
+static void hca_driver_signal_all(struct hca_tp *hca)
 {
     hca->silent_most = 0;
     for (uint32_t id = 0; id < hca->rdma.params.size; id++)
@@ -68,7 +68,7 @@ aq_status hca_buf_short(struct hca_tp *hca, struct hca_peer *peer, uint32_t mine
     aqi_log_once(&once, AQI_LOG_WARN, "ibv", "no more message buffers can be registered: %s",
                  aq_error_message());
     if (hca->rdma.bounced > mine) {
-        hca_driver_ask_back(hca);
+        hca_driver_signal_all(hca);
         return AQ_AGAIN;
     }
     aqi_rdma_fail(&hca->rdma, &peer->rdma, "no buffer for messages: %s", aq_error_message());

@@ -171,7 +171,7 @@ static unsigned ofi_domains_serve(struct ofi_tp *ofi, enum aqi_progress_mode mod
 }
 
 /* Whether its own threads have polled it recently. */
-static bool ofi_domains_is_looked_at(const struct ofi_domains *all, unsigned place, uint64_t now)
+static bool ofi_domains_is_polled(const struct ofi_domains *all, unsigned place, uint64_t now)
 {
     return now - atomic_load_explicit(&all->looked[place].at, memory_order_relaxed) <
            ofi_domains_glance_ns;
@@ -191,7 +191,7 @@ static unsigned ofi_domains_progress(struct aqi_tp *tp, enum aqi_progress_mode m
     for (unsigned i = 0; i < all->count; i++) {
         if (i == mine) continue;
         bool left = (uint64_t)i * ofi_config.domain_threads < threads; /* assigned to threads */
-        if (left && mode == AQI_PROGRESS_ALL && (!glance || ofi_domains_is_looked_at(all, i, now)))
+        if (left && mode == AQI_PROGRESS_ALL && (!glance || ofi_domains_is_polled(all, i, now)))
             continue;
         others += ofi_domains_serve(all->domain[i], mode, now);
     }

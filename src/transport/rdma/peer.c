@@ -107,7 +107,7 @@ void aqi_rdma_disconnect(struct aqi_tp *tp, struct aqi_peer *to)
     aqi_rdma_unlock(rdma);
 }
 
-static unsigned rdma_tell_lost(struct aqi_rdma *rdma)
+static unsigned rdma_report_lost(struct aqi_rdma *rdma)
 {
     for (unsigned n = 0;; n++) {
         aqi_rdma_lock(rdma);
@@ -122,5 +122,5 @@ static unsigned rdma_tell_lost(struct aqi_rdma *rdma)
 unsigned aqi_rdma_report(struct aqi_rdma *rdma)
 {
     unsigned n = aqi_lending_by_messages(rdma);
-    return n + rdma_tell_lost(rdma);
+    return n + rdma_report_lost(rdma);
 }

@@ -85,7 +85,7 @@ static void shm_cma_give_up(struct shm_tp *shm, struct shm_peer *peer, int err)
 }
 
 /* Reported because puts and gets take another path, which the program may notice. */
-static AQI_COLD void shm_cma_tell(const struct shm_tp *shm, const struct shm_peer *peer)
+static AQI_COLD void shm_cma_warn(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     static atomic_bool said;
     if (shm->params.stranger) return;
@@ -138,7 +138,7 @@ static bool shm_cma_rule(_Atomic uint64_t *until, uint64_t now)
  * Watch whether the peer polls in a loop or takes our messages, so that it would copy its half at
  * once. A peer that does not is watched again after growing intervals.
  */
-static bool shm_cma_attends(struct shm_peer *peer)
+static bool shm_cma_polls(struct shm_peer *peer)
 {
     const _Atomic uint32_t *done = peer->tx[SHM_REQUESTS].done;
     uint64_t now = aqi_now_ns();
@@ -224,7 +224,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
 {
     if (shm_config.cma == SHM_CMA_NO) return false;
     if (!shm_cma_possible(shm, peer)) {
-        shm_cma_tell(shm, peer);
+        shm_cma_warn(shm, peer);
         return false;
     }
     if (shm_config.cma == SHM_CMA_ALWAYS) return true;
@@ -232,7 +232,7 @@ bool shm_cma_better(struct shm_tp *shm, struct shm_peer *peer, size_t len)
     if (shm_cma_fast_size(len)) return true;
     if (atomic_load_explicit(&peer->inbox->asleep, memory_order_relaxed))
         return !shm_cma_worth_waking(peer, len);
-    return !shm_cma_attends(peer);
+    return !shm_cma_polls(peer);
 }
 
 /* --- operations ------------------------------------------------------------------------------ */

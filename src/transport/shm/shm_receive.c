@@ -67,7 +67,7 @@ static unsigned shm_receive_rx_drain(struct shm_tp *shm, struct shm_source *sour
 }
 
 /* A send found that a peer's process has ended: report that once per peer, with no lock held. */
-static AQI_COLD unsigned shm_receive_tell_lost(struct shm_tp *shm)
+static AQI_COLD unsigned shm_receive_report_lost(struct shm_tp *shm)
 {
     unsigned n = 0;
     atomic_store_explicit(&shm->some_lost, false, memory_order_relaxed);
@@ -96,7 +96,7 @@ unsigned shm_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     if (AQI_UNLIKELY(shm_has_calls(shm))) shm_answer_calls(shm);
     if (AQI_UNLIKELY(atomic_load_explicit(&shm->some_lost, memory_order_acquire)) &&
         mode == AQI_PROGRESS_ALL)
-        n += shm_receive_tell_lost(shm);
+        n += shm_receive_report_lost(shm);
     uint32_t count = atomic_load_explicit(&shm->polled_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
         struct shm_source *source = atomic_load_explicit(&shm->polled[i], memory_order_relaxed);

@@ -95,7 +95,7 @@ static inline void shm_send_publish(struct shm_tp *shm, struct shm_tx *tx, struc
  * free: otherwise each store of the copy would fetch its line from the receiver's core.
  */
 enum { LEAST_LINES_AHEAD = 24, MOST_LINES_AHEAD = 256 };
-static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
+static void shm_send_prefetch_lines(struct shm_tp *shm, const struct shm_tx *tx, uint32_t lines)
 {
     uint32_t ring = shm->layout.lines, at = tx->line & (ring - 1);
     if (lines < LEAST_LINES_AHEAD || lines > MOST_LINES_AHEAD || at + lines > ring ||
@@ -112,7 +112,7 @@ static void shm_send_call_lines(struct shm_tp *shm, const struct shm_tx *tx, uin
  * and then issues a barrier on all processors (membarrier), so either we see the word or it sees
  * our message; if it cannot, or we could not register for it, we fence.
  */
-static inline void shm_send_see_to_receiver(struct shm_tp *shm, struct shm_peer *to)
+static inline void shm_send_notify(struct shm_tp *shm, struct shm_peer *to)
 {
     atomic_signal_fence(memory_order_seq_cst); /* the compiler must not reorder, either */
     if (AQI_UNLIKELY(to->fence)) atomic_thread_fence(memory_order_seq_cst);
@@ -150,12 +150,12 @@ aq_status shm_am_send(struct aqi_tp *tp, struct aqi_peer *peer, const struct aqi
     }
     aqi_am_encode_here(slot->bytes, am, line);
     shm_send_publish(shm, tx, slot);
-    if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
+    if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
     st = AQ_OK;
 out:
     shm_unlock(shm, &to->lock[ring]);
     if (AQI_UNLIKELY(st != AQ_OK)) return st;
-    shm_send_see_to_receiver(shm, to);
+    shm_send_notify(shm, to);
     aqi_comp_local(comp);
     return AQ_OK;
 }
@@ -204,9 +204,9 @@ aq_status shm_am_commit(struct aqi_tp *tp, struct aqi_peer *peer, struct aqi_slo
         }
         aqi_am_encode(slot->bytes, am, line);
         shm_send_publish(shm, tx, slot);
-        if (line != SHM_INLINE) shm_send_call_lines(shm, tx, shm_send_lines_of(am->nbytes));
+        if (line != SHM_INLINE) shm_send_prefetch_lines(shm, tx, shm_send_lines_of(am->nbytes));
     }
     shm_unlock(shm, &to->lock[tx == &to->tx[SHM_REPLIES] ? SHM_REPLIES : SHM_REQUESTS]);
-    if (am != NULL) shm_send_see_to_receiver(shm, to);
+    if (am != NULL) shm_send_notify(shm, to);
     return AQ_OK;
 }

@@ -37,7 +37,7 @@ void shm_wake_close(struct shm_tp *shm)
 }
 
 /* Returns false if the peer's process has ended. */
-static bool shm_wake_tell(const struct shm_tp *shm, const struct shm_peer *peer)
+static bool shm_wake_notify(const struct shm_tp *shm, const struct shm_peer *peer)
 {
     struct shm_inbox *inbox = peer->inbox;
     bool rests = atomic_load_explicit(&inbox->asleep, memory_order_relaxed) == SHM_RESTS;
@@ -52,7 +52,7 @@ static bool shm_wake_tell(const struct shm_tp *shm, const struct shm_peer *peer)
 
 AQI_COLD void shm_wake(struct shm_tp *shm, struct shm_peer *peer)
 {
-    if (shm_wake_tell(shm, peer)) return;
+    if (shm_wake_notify(shm, peer)) return;
     /* The sender may hold locks that the hook needs, so progress calls it. */
     peer->lost = true;
     atomic_store_explicit(&shm->some_lost, true, memory_order_release);

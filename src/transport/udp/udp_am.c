@@ -163,7 +163,7 @@ unsigned udp_receive_to_answer(struct udp_tp *udp)
     return udp_receive(udp, &receiver, udp_take_to_answer);
 }
 
-static unsigned udp_tell_lost(struct udp_tp *udp)
+static unsigned udp_report_lost(struct udp_tp *udp)
 {
     unsigned n = 0;
     for (;; n++) {
@@ -242,6 +242,6 @@ unsigned udp_progress(struct aqi_tp *tp, enum aqi_progress_mode mode, uint64_t n
     udp->unreadable = false;
     udp_unlock(udp);
     if (AQI_UNLIKELY(unreadable)) n += udp_rma_touch(udp);
-    if (AQI_UNLIKELY(lost) && mode == AQI_PROGRESS_ALL) n += udp_tell_lost(udp);
+    if (AQI_UNLIKELY(lost) && mode == AQI_PROGRESS_ALL) n += udp_report_lost(udp);
     return n;
 }
