@@ -1,4 +1,7 @@
-/* Devices: the file of CCI_CONFIG, those found without one, and endpoints at a given service. */
+/*
+ * Devices: those in the file that CCI_CONFIG names, those found without one, and endpoints at a
+ * given service.
+ */
 #include "side.h"
 
 #include <unistd.h>
@@ -90,7 +93,7 @@ static void at_a_service(void)
     cci_endpoint_t *endpoint;
     CHECK_OK(cci_create_endpoint(devices[1], 0, &endpoint, NULL));
     char *uri = side_uri(endpoint);
-    snprintf(port, sizeof(port), "%s", strrchr(uri, ':') + 1); /* one that is free afterwards */
+    snprintf(port, sizeof(port), "%s", strrchr(uri, ':') + 1); /* a port that will be free */
     CHECK_OK(cci_destroy_endpoint(endpoint));
     free(uri);
     snprintf(pid, sizeof(pid), "%d/8", (int)getpid());

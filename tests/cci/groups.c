@@ -1,5 +1,5 @@
 /*
- * Multicast: one endpoint sends to a group, two are in it, and one of these sleeps on its handle.
+ * Multicast: one endpoint sends to a group, two are members, and one of these sleeps on its handle.
  *
  * usage: groups TRANSPORT
  */
@@ -42,7 +42,7 @@ static uint32_t length(uint32_t i)
     return i * 37 % 2000 + 4;
 }
 
-/* The number of the message that has come here, if one has; -1: none. */
+/* Returns the number of a message that has arrived, or -1. */
 static int take(cci_endpoint_t *endpoint, cci_connection_t *connection)
 {
     cci_event_t *event;
@@ -71,7 +71,7 @@ static void send_one(cci_endpoint_t *endpoint, cci_connection_t *connection, uin
     CHECK_OK(cci_return_event(event));
 }
 
-/* Each goes to both members; one that is lost is not sent again. */
+/* Each message goes to both members; lost ones are not retransmitted. */
 static void deliver(cci_endpoint_t *const *ends, cci_connection_t *const *connections, int fd)
 {
     unsigned got[MEMBERS] = {0};
@@ -93,7 +93,9 @@ static void deliver(cci_endpoint_t *const *ends, cci_connection_t *const *connec
         side_nothing(ends[m]);
 }
 
-/* More than a receiver keeps of a connection: no peer gives the sender room, or has to. */
+/*
+ * Send more than a receiver buffers for a connection: the sender needs no credit from any member.
+ */
 static void flood(cci_endpoint_t *endpoint, cci_connection_t *connection)
 {
     uint32_t most = connection->max_send_size;

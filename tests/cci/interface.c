@@ -1,5 +1,5 @@
 /*
- * Devices whose interface goes down, loses its address, is removed and comes back: in a network
+ * Devices whose interface goes down, loses its address, is removed and comes back, in a network
  * namespace with one pair of interfaces. The program sleeps on the handle of an endpoint.
  */
 #include "side.h"
@@ -22,7 +22,7 @@ static bool make_pair(void)
            ip("link set one up") && ip("link set other up");
 }
 
-/* The library's thread may change it. */
+/* The library's thread may change it concurrently. */
 static unsigned is_up(const cci_device_t *device)
 {
     return __atomic_load_n(&device->up, __ATOMIC_RELAXED);
@@ -36,7 +36,7 @@ static void return_failure(cci_event_t *event, const cci_endpoint_t *endpoint)
     CHECK_OK(cci_return_event(event));
 }
 
-/* Sleep until there is an event. */
+/* Sleep until the failure of the device is reported. */
 static void expect_failure(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     cci_event_t *event;
@@ -76,11 +76,11 @@ int main(void)
     CHECK_OK(cci_get_devices(&devices));
     int status = cci_create_endpoint(devices[0], 0, &endpoint, &fd);
     if (status == CCI_ENODEV) {
-        printf("skipped: nothing can listen by %s\n", devices[0]->transport);
+        printf("skipped: no endpoint can be created over %s\n", devices[0]->transport);
         return 77;
     }
     CHECK_OK(status);
-    /* Without a carrier it is up. */
+    /* An interface without carrier still counts as up. */
     CHECK(ip("link set other down") && ip("link set other up"));
     side_nothing(endpoint);
     CHECK(is_up(devices[0]) && is_up(devices[1]));
@@ -91,7 +91,7 @@ int main(void)
     CHECK_OK(cci_create_endpoint(NULL, 0, &second, NULL));
     CHECK(second->device == devices[2]);
     CHECK_OK(cci_destroy_endpoint(second));
-    /* Once only, also if it gets worse. */
+    /* Reported only once, even if more goes wrong. */
     CHECK(ip("address del 10.7.0.1/24 dev one") && ip("link set one up"));
     side_nothing(endpoint);
     CHECK(ip("address add 10.7.0.1/24 dev one"));
@@ -100,7 +100,7 @@ int main(void)
     CHECK(ip("link del one"));
     return_failure(side_expect(second, NULL, CCI_EVENT_ENDPOINT_DEVICE_FAILED), second);
     expect_failure(endpoint, fd);
-    /* Without an endpoint, the next one finds that it is back. */
+    /* With no endpoint open, creating one detects that the interface is back. */
     CHECK_OK(cci_destroy_endpoint(endpoint));
     CHECK_OK(cci_destroy_endpoint(second));
     CHECK_STATUS(cci_create_endpoint(devices[0], 0, &refused, NULL), CCI_ENETDOWN);

@@ -1,4 +1,6 @@
-/* Registered memory: writes and reads, completion messages, ranges, rights that are gone, fences.
+/*
+ * Registered memory: writes and reads, completion messages, ranges, handles that are not valid,
+ * fences.
  */
 #include "side.h"
 
@@ -8,7 +10,7 @@ enum { LARGE = 4 << 20, REGISTRATIONS = 512, DEEP = 8192, PIECE = 1024, SIZES = 
 
 static unsigned char *here, *there;
 static cci_rma_handle_t *local, *remote;
-static struct cci_rma_handle copy; /* as a peer has it */
+static struct cci_rma_handle copy; /* as a peer would receive it */
 
 static void map_all(void)
 {
@@ -70,7 +72,10 @@ static void sizes(cci_conn_attribute_t attribute)
     pair_close(&pair);
 }
 
-/* Many at once, each with its completion, and on an ordered connection messages in their place. */
+/*
+ * Many transfers at once, each with its completion; on an ordered connection, messages keep their
+ * place between them.
+ */
 static void many(void)
 {
     _Static_assert(DEEP / 2 * PIECE <= LARGE, "every other one is a transfer");
@@ -81,7 +86,7 @@ static void many(void)
     fill(here, LARGE, 1);
     memset(there, 0, LARGE);
     for (uint32_t i = 0; i < DEEP; i++) {
-        uint64_t at = (uint64_t)(i / 2) * PIECE; /* each its own: later ones may be written */
+        uint64_t at = (uint64_t)(i / 2) * PIECE; /* not shared: later writes may be done already */
         if (i % 2 == 0)
             CHECK_OK(cci_rma(pair.out, &i, sizeof(i), local, at, &copy, at, PIECE,
                              (void *)(uintptr_t)i, CCI_FLAG_WRITE));
@@ -139,7 +144,7 @@ static void refusals(void)
     CHECK_STATUS(RMA(pair.out, &copy, 0, &copy, 0, 1, CCI_FLAG_READ), CCI_EINVAL);
     CHECK_STATUS(RMA(unreliable.out, local, 0, &copy, 0, 1, CCI_FLAG_READ), CCI_EINVAL);
 
-    /* A handle that the peer has not given out, and one that it has taken back. */
+    /* A handle that the peer has never issued, and one that it has revoked. */
     cci_rma_handle_t lie = copy;
     lie.stuff[3] ^= 1;
     CHECK_OK(cci_rma(pair.out, "x", 1, local, 0, &lie, 0, 4096, &lie, CCI_FLAG_WRITE));

@@ -23,7 +23,7 @@ static void send_one(cci_connection_t *connection, uint32_t i, int flags)
     fill(bytes, len, i);
     int status = i % 3 == 0 ? cci_sendv(connection, parts, 3, context, flags)
                             : cci_send(connection, bytes, len, context, flags);
-    memset(bytes, 0, len); /* it may be reused */
+    memset(bytes, 0, len); /* the caller may reuse it at once */
     CHECK_OK(status);
 }
 
@@ -38,7 +38,10 @@ static void check_message(cci_event_t *event, cci_connection_t *connection, uint
     CHECK_EQUAL(got[event->recv.len], 0);
 }
 
-/* All of `from` to `to`, with completions unless `flags` say otherwise, in order. */
+/*
+ * Send MANY messages in one direction; they and, unless `flags` say otherwise, their completions
+ * arrive in order.
+ */
 static void stream(struct pair *pair, bool back, int flags)
 {
     cci_endpoint_t *from = back ? pair->called : pair->caller;
@@ -107,7 +110,7 @@ static void refusals(void)
     CHECK_STATUS(cci_destroy_endpoint(NULL), CCI_EINVAL);
     CHECK_STATUS(cci_disconnect(NULL), CCI_EINVAL);
 
-    /* An unknown attribute, a negative timeout and the most data. */
+    /* An unknown attribute, a negative timeout and as much data as fits. */
     CHECK_OK(cci_connect(pair.caller, uri, data, CCI_CONN_REQ_LEN, (cci_conn_attribute_t)123, &pair,
                          0, &negative));
     event = side_expect(pair.called, pair.caller, CCI_EVENT_CONNECT_REQUEST);
@@ -144,7 +147,10 @@ static void refusals(void)
     free(uri);
 }
 
-/* An endpoint may call itself, and several connections between the same two are independent. */
+/*
+ * An endpoint may connect to itself, and several connections between the same two endpoints are
+ * independent.
+ */
 static void to_itself(void)
 {
     struct pair pair, again;
@@ -160,10 +166,10 @@ static void to_itself(void)
     CHECK_OK(cci_send(again.in, "two", 4, NULL, CCI_FLAG_SILENT));
     event = side_expect(pair.caller, NULL, CCI_EVENT_RECV);
     CHECK(event->recv.connection == again.out && strcmp(event->recv.ptr, "two") == 0);
-    CHECK_OK(cci_destroy_endpoint(pair.caller)); /* with an event */
+    CHECK_OK(cci_destroy_endpoint(pair.caller)); /* while an event is held */
 }
 
-/* The receiver takes nothing: the sender's memory is bounded, and nothing is lost. */
+/* The receiver polls for no events: the sender's memory is bounded, and nothing is lost. */
 static void flood(void)
 {
     struct pair pair;
@@ -188,7 +194,7 @@ static void flood(void)
     pair_close(&pair);
 }
 
-/* All that the receiver may keep is lent to a program that returns nothing. */
+/* The program returns no events, until it holds all of the receiver's buffers. */
 static void hoard(void)
 {
     struct pair pair;
@@ -220,8 +226,8 @@ static void hoard(void)
 }
 
 /*
- * The peer's library takes messages, though its program does not look for them, until it has no
- * room; on an ordered connection all that follow fail, too.
+ * The peer's library receives messages until it is out of room, although its program polls for no
+ * events; on an ordered connection, all later messages fail, too.
  */
 static void timeouts(void)
 {
@@ -263,7 +269,7 @@ static void disconnects(void)
     CHECK_OK(cci_return_event(event));
     double limit = side_now() + PATIENCE;
     enum cci_status status = CCI_SUCCESS;
-    while (status == CCI_SUCCESS) { /* until it is known here */
+    while (status == CCI_SUCCESS) { /* until the disconnection is known here */
         CHECK(side_now() < limit);
         CHECK_OK(cci_send(pair.in, "x", 1, &pair, 0));
         event = side_expect(pair.called, pair.caller, CCI_EVENT_SEND);
@@ -325,7 +331,7 @@ int main(int argc, char **argv)
     options();
     CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
     CHECK_OK(cci_finalize());
-    (void)side_open(NULL); /* closed with the library */
+    (void)side_open(NULL); /* cci_finalize closes it */
     CHECK_OK(cci_finalize());
     CHECK_STATUS(cci_finalize(), CCI_ERROR);
     side_init(argc, argv);

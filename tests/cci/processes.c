@@ -1,5 +1,5 @@
 /*
- * Two processes: a program that sleeps on the handle before each look, one that computes, threads,
+ * Two processes: a program that sleeps on the handle before each poll, one that computes, threads,
  * keepalive of a stopped peer, and a peer that dies.
  *
  * usage: processes TRANSPORT
@@ -40,7 +40,7 @@ static char *child_start(int argc, char **argv, int (*run)(cci_endpoint_t *, cci
     }
     struct pollfd written = {.fd = pipes[0], .events = POLLIN};
     int status;
-    while (poll(&written, 1, 10) == 0) /* its end does not close our pipe */
+    while (poll(&written, 1, 10) == 0) /* the pipe stays open if it exits */
         if (waitpid(child, &status, WNOHANG) == child)
             exit(WIFEXITED(status) && WEXITSTATUS(status) == 77 ? 77 : 1);
     CHECK(read(pipes[0], uri, sizeof(uri)) > 0);
@@ -55,7 +55,7 @@ static void child_end(void)
     CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
 }
 
-/* Sleep until the handle is readable, then look once: as programs do. */
+/* Sleep until the handle is readable, then poll once, as programs do. */
 static cci_event_t *sleep_for(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     struct pollfd wanted = {.fd = fd, .events = POLLIN};
@@ -99,7 +99,10 @@ static cci_connection_t *call(cci_endpoint_t *endpoint, cci_os_handle_t fd, cons
     return connection;
 }
 
-/* Answer each message, until "bye", which is not returned: the endpoint is destroyed with it. */
+/*
+ * Answer each message until "bye", whose event is not returned: the endpoint is destroyed while it
+ * is held.
+ */
 static int echo(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     cci_connection_t *connection = accept_one(endpoint, fd);
@@ -157,7 +160,7 @@ static void turns(int argc, char **argv, bool handle)
     CHECK_OK(cci_finalize());
 }
 
-/* It makes no calls before a byte comes from a pipe; the peer's sends complete before that. */
+/* Make no calls until a byte arrives on a pipe; the peer's sends complete before that. */
 static int compute(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     uint32_t got = 0;
@@ -194,7 +197,7 @@ static void computing(int argc, char **argv)
     CHECK_OK(cci_finalize());
 }
 
-/* Send the handle of memory, then take messages after writes, and check them. */
+/* Send the handle of registered memory, then check the memory at each completion message. */
 static int target(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 {
     static unsigned char memory[THREADS * LEN];
@@ -240,7 +243,7 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-/* Threads write on one connection while another one takes the events. */
+/* Threads write on one connection while another thread takes the events. */
 static void threads(int argc, char **argv)
 {
     pthread_t all[THREADS];
@@ -278,8 +281,10 @@ static int idle(cci_endpoint_t *endpoint, cci_os_handle_t fd)
     return 0;
 }
 
-/* A peer that is stopped is noticed, and the connection goes on when it does; one that dies ends
- * it. */
+/*
+ * A stopped peer is reported, and the connection resumes when the peer does; a peer that dies ends
+ * it.
+ */
 static void silence(int argc, char **argv)
 {
     uint32_t us = 3000000;

@@ -41,8 +41,8 @@ void side_init(int argc, char **argv)
     CHECK(device != NULL && devices[1] == NULL);
     cci_endpoint_t *endpoint;
     int status = cci_create_endpoint(device, 0, &endpoint, NULL);
-    if (status == CCI_ENODEV) { /* libcrypto is missing, as the library has said */
-        printf("skipped: nothing can listen by %s\n", device->transport);
+    if (status == CCI_ENODEV) { /* libcrypto is missing; the library has reported it */
+        printf("skipped: no endpoint can be created over %s\n", device->transport);
         exit(77);
     }
     CHECK_OK(status);
@@ -74,7 +74,7 @@ cci_event_t *side_event(cci_endpoint_t *endpoint, cci_endpoint_t *other)
         CHECK(event == NULL);
         CHECK(side_now() < limit);
         if (other != NULL && cci_get_event(other, &kept) == CCI_SUCCESS)
-            check_failed(__FILE__, __LINE__, "the other endpoint has %s",
+            check_failed(__FILE__, __LINE__, "unexpected event %s at the other endpoint",
                          cci_event_type_str(kept->type));
     }
     CHECK_OK(status);
@@ -92,8 +92,8 @@ cci_event_t *side_expect(cci_endpoint_t *endpoint, cci_endpoint_t *other, cci_ev
 {
     cci_event_t *event = side_event(endpoint, other);
     if (event->type != type)
-        check_failed(__FILE__, __LINE__, "%s came, expected %s", cci_event_type_str(event->type),
-                     cci_event_type_str(type));
+        check_failed(__FILE__, __LINE__, "the event is %s, expected %s",
+                     cci_event_type_str(event->type), cci_event_type_str(type));
     return event;
 }
 
@@ -103,7 +103,7 @@ void pair_connect(struct pair *pair, cci_conn_attribute_t attribute, void *out, 
     char *uri = side_uri(pair->called);
     CHECK_OK(cci_connect(pair->caller, uri, data, sizeof(data), attribute, out, 0, NULL));
     free(uri);
-    /* If it cannot call, the caller has the event. */
+    /* If the call fails, it is the caller that gets an event. */
     cci_event_t *event = side_expect(pair->called, pair->caller, CCI_EVENT_CONNECT_REQUEST);
     CHECK_EQUAL(event->request.data_len, sizeof(data));
     CHECK(memcmp(event->request.data_ptr, data, sizeof(data)) == 0);

@@ -1,4 +1,4 @@
-/* Two endpoints, for tests of single calls. Every wait has a limit. */
+/* Two endpoints, for tests of single calls. Every wait is bounded. */
 #ifndef AQT_CCI_SIDE_H
 #define AQT_CCI_SIDE_H
 
@@ -29,20 +29,26 @@ struct pair {
     cci_connection_t *out, *in; /* both ends of a connection */
 };
 
-/* A file of CCI_CONFIG with this text, in memory. */
+/* Make a file with this text in memory, and name it in CCI_CONFIG. */
 void side_configure(const char *text);
-/* The device of the transport in the first argument: "sm", "sock" or "tcp". */
+/*
+ * Initialize the library with a device of the transport that the first argument names: "sm" (the
+ * default), "sock" or "tcp".
+ */
 void side_init(int argc, char **argv);
 cci_endpoint_t *side_open(cci_os_handle_t *fd);
 char *side_uri(cci_endpoint_t *endpoint);
-/* The next event of `endpoint`; `other`, if there is one, makes progress meanwhile. */
+/*
+ * Wait for the next event of `endpoint`; `other`, unless NULL, makes progress meanwhile and must
+ * get no event.
+ */
 cci_event_t *side_event(cci_endpoint_t *endpoint, cci_endpoint_t *other);
-/* Fail unless nothing comes for some rounds. */
+/* Check that no event arrives for some rounds. */
 void side_nothing(cci_endpoint_t *endpoint);
-/* The next event, which has to be of that type. */
+/* Wait for the next event, which must be of that type. */
 cci_event_t *side_expect(cci_endpoint_t *endpoint, cci_endpoint_t *other, cci_event_type_t type);
 double side_now(void); /* s */
-/* Connect; contexts are those given, and both are checked. */
+/* Connect with these contexts, and check them at both ends. */
 void pair_connect(struct pair *pair, cci_conn_attribute_t attribute, void *out, void *in);
 void pair_open(struct pair *pair, cci_conn_attribute_t attribute);
 void pair_close(struct pair *pair);
