@@ -1,10 +1,10 @@
 /*
  * usage: death [exit|fork|orphan|heir|minute]
  *
- * Two processes: the other one is stopped for a while, which delays messages and loses none, and is
- * then killed, after which operations to it end with an error and the endpoint lives on. Or it
- * exits without closing anything; or both fork, and the children exit; or a program that it has
- * started, or a forked child, survives it; or it is stopped for a minute.
+ * Two processes: the other one is stopped for a while, which delays messages but loses none, and is
+ * then killed; from then on, operations to it end with an error, and the endpoint remains usable.
+ * By argument, it exits without closing anything; or both fork, and the children exit; or a program
+ * that it has started (orphan) or a forked child (heir) outlives it; or it is stopped for a minute.
  */
 #include "fi/pair.h"
 
@@ -16,7 +16,7 @@
 
 enum { LARGE = 1 << 20 };
 
-static struct pair pair; /* `b` is that of the other process */
+static struct pair pair; /* `b` is in the other process */
 
 static void meet(int fd)
 {
@@ -32,7 +32,7 @@ static void meet(int fd)
 
 static const char *mode;
 
-/* Children that exit as programs do, with all that libraries do then. */
+/* Fork a child that exits as programs do, running the exit handlers of all libraries. */
 static void fork_and_exit(void)
 {
     int status;
@@ -48,8 +48,10 @@ static bool mode_is(const char *what)
     return strcmp(mode, what) == 0;
 }
 
-/* A child that lives until `fd` is closed at the other side: another program or, as an heir, this
- * one. */
+/*
+ * Start a child that lives until the other end of `fd` is closed: another program or, as an heir,
+ * this one.
+ */
 static void fork_and_stay(int fd)
 {
     pid_t child = fork();
@@ -63,7 +65,7 @@ static void fork_and_stay(int fd)
     _exit(1);
 }
 
-/* Sends back the first bytes of whatever comes, and exits, with all open, when it shall. */
+/* Send back the first bytes of each message; on request, exit without closing anything. */
 static void serve(int fd)
 {
     char *bytes = malloc(LARGE), byte;
@@ -118,7 +120,7 @@ static void stop_for_a_while(pid_t child, char *bytes)
     ask(bytes, 8);
 }
 
-/* It dies with a message under way to it, or exits. */
+/* The other process is killed while a message to it is in flight, or exits. */
 static void end(pid_t child, int fd, char *bytes)
 {
     int status;

@@ -1,8 +1,8 @@
 /*
  * usage: many [PEERS]
  *
- * Many peers in one process: addresses that are never used cost little, endpoints that talk with
- * one answer it, and connections that are closed and made again lose nothing.
+ * Many peers in one process: addresses that are never used cost little memory, many endpoints
+ * exchange messages with one, and connections that are closed and reopened lose nothing.
  */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
@@ -12,7 +12,7 @@
 
 enum { PEERS = 1000, /* at most */ BYTES_PER_ADDRESS = 256 };
 
-/* Insert made-up addresses; the bytes of memory that each takes. */
+/* Insert made-up addresses. Returns the bytes of memory that each takes. */
 static size_t insert_many(struct pair *pair, uint32_t count, fi_addr_t *addr)
 {
     char name[64];
@@ -44,12 +44,12 @@ static void unused_addresses(void)
     (void)pair_next(&pair, pair.b.rx, NULL);
     CHECK_EQUAL(got, 7);
     (void)pair_next(&pair, pair.a.tx, NULL);
-    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, addr, &value)); /* there is none */
+    PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, addr, &value)); /* no such endpoint */
     CHECK(pair_error(&pair, pair.a.tx).op_context == &value);
     pair_close(&pair);
 }
 
-/* Endpoints in the domain of `b`, which report to its queues. */
+/* Open endpoints in the domain of `b` that report to its queues. */
 static void open_peers(struct pair *pair, unsigned count, struct fid_ep **eps, fi_addr_t *addrs)
 {
     char name[64];
@@ -105,7 +105,7 @@ static unsigned any(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* All connections that are not in use just now, and are not found to be by the other side. */
+/* Close all connections that are idle on both sides. */
 static void close_unused(void)
 {
     afi_lock();
@@ -115,8 +115,8 @@ static void close_unused(void)
 }
 
 /*
- * All connections that have not been used for a moment are closed, at any time. Numbered messages
- * of three kinds go both ways: short ones, which may wait for their receive, and long ones.
+ * Idle connections are closed at random moments. Numbered messages of three kinds go both ways:
+ * short ones, which may wait for their receive, and long ones.
  */
 static void unused_connections(void)
 {

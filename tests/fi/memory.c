@@ -1,4 +1,4 @@
-/* Remote writes, reads and atomic operations, straight on the interface of libfabric. */
+/* Remote writes, reads and atomic operations, by direct calls of libfabric's interface. */
 #include "fi/pair.h"
 
 #include <complex.h>
@@ -46,8 +46,10 @@ static void writes_and_reads(struct pair *pair)
     CHECK(fi_cntr_read(pair->b.served) - served >= COUNT_OF(lens));
 }
 
-/* Writes that the target fetches count for its registration like others; reads do not count, as the
- * counter is not for them. */
+/*
+ * Writes that the target fetches are counted for its registration like others; reads are not, as
+ * the counter is bound for writes only.
+ */
 static void counted(struct pair *pair)
 {
     enum { MINE = 77 };
@@ -75,7 +77,9 @@ static void counted(struct pair *pair)
     CHECK_EQUAL(fi_close(&cntr->fid), 0);
 }
 
-/* A raw key is mapped to one that works, though no mode asks for it; a refresh changes nothing. */
+/*
+ * A raw key can be mapped to a usable key although no mode requires it; a refresh changes nothing.
+ */
 static void raw_keys(struct pair *pair)
 {
     uint8_t raw[32];
@@ -96,7 +100,7 @@ static void raw_keys(struct pair *pair)
     CHECK_EQUAL(fi_mr_unmap_key(pair->a.domain, mapped), 0);
 }
 
-/* A registration is of one piece. */
+/* A registration covers a single piece of memory. */
 static void registered(struct pair *pair)
 {
     struct iovec iov[2] = {{.iov_base = target, .iov_len = 8}, {.iov_base = target, .iov_len = 8}};
@@ -110,7 +114,7 @@ static void registered(struct pair *pair)
     CHECK_EQUAL(fi_mr_regattr(pair->b.domain, &attr, 0, &own), 0);
     CHECK(own->fid.context == pair);
     CHECK_EQUAL(fi_close(&own->fid), 0);
-    attr.offset = 1; /* is reserved */
+    attr.offset = 1; /* reserved */
     CHECK_EQUAL(fi_mr_regattr(pair->b.domain, &attr, 0, &own), -FI_EINVAL);
 }
 
@@ -144,7 +148,7 @@ static void pieces(struct pair *pair)
     }
 }
 
-/* Each ends with an error, and later ones succeed. */
+/* Each of these operations ends with an error, and later ones succeed. */
 static void refused(struct pair *pair)
 {
     const struct {
@@ -181,7 +185,10 @@ static void rights(struct pair *pair)
     open_memory(pair, FI_REMOTE_READ | FI_REMOTE_WRITE);
 }
 
-/* A message after a write arrives after it, and an injected write may be changed at once. */
+/*
+ * A message sent after a write arrives after it, and the buffer of an injected write may be changed
+ * at once.
+ */
 static void in_order(struct pair *pair)
 {
     uint64_t value, got = 0;
@@ -310,11 +317,11 @@ static void atomics(struct pair *pair)
     atomic_float_complex(pair);
     atomic_double_complex(pair);
     atomic_long_double_complex(pair);
-    memcpy(target, &negative, 4); /* order is that of the signed type */
+    memcpy(target, &negative, 4); /* compared as a signed type */
     fetch(pair, FI_INT32, FI_MAX, &three, NULL, &old);
     CHECK_EQUAL(old, -5);
     CHECK_EQUAL(*(int32_t *)(void *)target, 3);
-    memset(target, 0, sizeof(ones)); /* many elements, also without results */
+    memset(target, 0, sizeof(ones)); /* many elements, with and without results */
     for (unsigned i = 0; i < 100; i++)
         ones[i] = i;
     PAIR_CALL(pair, fi_atomic(pair->a.ep, ones, 100, NULL, pair->a.other, base, key, FI_UINT64,
@@ -335,7 +342,7 @@ static void atomics(struct pair *pair)
                 -FI_EMSGSIZE);
 }
 
-/* A fenced operation begins when those before it have ended. */
+/* A fenced operation begins only when all earlier ones have ended. */
 static void fences(struct pair *pair)
 {
     uint64_t got = 0, one = 1;

@@ -1,6 +1,6 @@
 /*
- * Messages and tagged messages, straight on the interface of libfabric: matching, order, sizes,
- * truncation, peeks, claims, cancels, buffers for many, completion levels.
+ * Messages and tagged messages, by direct calls of libfabric's interface: matching, order, sizes,
+ * truncation, peeks, claims, cancels, multi-receive buffers, completion levels.
  */
 #include "fi/pair.h"
 
@@ -13,7 +13,7 @@ static void sizes(struct pair *pair)
         size_t len = lens[i];
         char *from = malloc(len + 1), *to = calloc(1, len + 1);
         pattern_fill(from, len, (unsigned)i);
-        for (int early = 0; early < 2; early++) { /* the receive before the message, and after */
+        for (int early = 0; early < 2; early++) { /* the receive is posted before the send or not */
             memset(to, 0, len);
             if (early == 0)
                 PAIR_CALL(pair, fi_trecv(pair->b.in, to, len, NULL, FI_ADDR_UNSPEC, 7, 0, to));
@@ -50,7 +50,7 @@ static void order(struct pair *pair)
                                  NULL));
         (void)pair_next(pair, pair->a.tx, NULL);
     }
-    for (uint64_t i = 0; i < COUNT; i += 3) /* all with tag 1, then whatever there is */
+    for (uint64_t i = 0; i < COUNT; i += 3) /* all with tag 1, then any */
         PAIR_CALL(pair, fi_trecv(pair->b.in, &got[i / 3], 8, NULL, pair->b.other, 1, 0, NULL));
     for (uint64_t i = COUNT / 3; i < COUNT; i++)
         PAIR_CALL(pair, fi_trecv(pair->b.in, &got[i], 8, NULL, FI_ADDR_UNSPEC, 0, 3, NULL));
@@ -64,7 +64,7 @@ static void order(struct pair *pair)
     }
 }
 
-/* Ten thousand receives of different kinds; each message finds its own. */
+/* Ten thousand receives of different kinds; each message matches its own. */
 static void many_receives(struct pair *pair)
 {
     enum { COUNT = 10000 };
@@ -107,7 +107,7 @@ static void data_and_pieces(struct pair *pair)
     CHECK_EQUAL(entry.len, 240);
     pattern_check(to, 240, 3);
     (void)pair_next(pair, pair->a.tx, NULL);
-    /* The same beyond what travels in one message. */
+    /* Likewise, with more than fits into one message. */
     char *long_from = malloc(8 * 10000), *long_to = calloc(8, 10000);
     for (size_t i = 0; i < 8; i++) {
         out[i] = (struct iovec){.iov_base = long_from + 10000 * i, .iov_len = 10000};
@@ -147,7 +147,7 @@ static void truncation(struct pair *pair)
     free(to);
 }
 
-/* The length of a message. Peeks until it has come. */
+/* Peek until a message has arrived. Returns its length. */
 static size_t peek_until(struct pair *pair, struct fi_msg_tagged *msg, uint64_t flags)
 {
     struct fi_cq_tagged_entry entry;
@@ -179,7 +179,7 @@ static void peek(struct pair *pair)
         pattern_fill(from, lens[i], 2);
         for (unsigned n = 0; n < 3; n++)
             PAIR_CALL(pair, fi_tsend(pair->a.ep, from, lens[i], NULL, pair->a.other, 3, NULL));
-        CHECK_EQUAL(peek_until(pair, &msg, 0), lens[i]); /* it stays */
+        CHECK_EQUAL(peek_until(pair, &msg, 0), lens[i]); /* it stays queued */
         PAIR_CALL(pair, fi_trecvmsg(pair->b.in, &msg, FI_PEEK | FI_CLAIM));
         CHECK_EQUAL(pair_next(pair, pair->b.rx, NULL).len, lens[i]);
         PAIR_CALL(pair, fi_trecv(pair->b.in, to, 30000, NULL, FI_ADDR_UNSPEC, 3, 0, NULL));
@@ -217,7 +217,7 @@ static void cancel(struct pair *pair)
     CHECK_EQUAL(value, 5);
 }
 
-/* Untagged messages share a buffer, also one that has to be fetched. */
+/* Untagged messages share a buffer, including one that has to be fetched. */
 static void multi_receive(struct pair *pair)
 {
     enum { ROOM = 30000 };
@@ -248,14 +248,14 @@ static void multi_receive(struct pair *pair)
         CHECK_EQUAL((entry.flags & FI_MULTI_RECV) != 0, used + least > ROOM);
     }
     PAIR_CALL(pair, fi_inject(pair->a.ep, from, 10, pair->a.other));
-    pair_none(pair, pair->b.rx); /* the buffer is not used any more */
+    pair_none(pair, pair->b.rx); /* the buffer has been released */
     PAIR_CALL(pair, fi_recv(pair->b.in, room, 10, NULL, FI_ADDR_UNSPEC, NULL));
     (void)pair_next(pair, pair->b.rx, NULL);
     free(room);
     free(large);
 }
 
-/* A completion that promises delivery comes only once a receive was posted. */
+/* A completion level that promises delivery is reported only after a receive has been posted. */
 static void levels(struct pair *pair)
 {
     static const uint64_t levels[] = {FI_INJECT_COMPLETE, FI_TRANSMIT_COMPLETE,
@@ -276,7 +276,7 @@ static void levels(struct pair *pair)
     }
 }
 
-/* An endpoint reaches itself, in order with what else it sends. */
+/* An endpoint can send to itself, in order with everything else that it sends. */
 static void to_itself(struct pair *pair)
 {
     char *from = malloc(50000), *to = calloc(1, 50000);
@@ -295,7 +295,7 @@ static void to_itself(struct pair *pair)
     free(to);
 }
 
-/* Thousands of messages without a receive: all arrive, whatever memory they may take. */
+/* Thousands of messages without a receive: all arrive, although the memory for them is bounded. */
 static void flood(struct pair *pair)
 {
     enum { COUNT = 5000, LEN = 3000 };
@@ -319,7 +319,7 @@ static void flood(struct pair *pair)
     }
     while (fi_cq_read(pair->a.tx, &entry, 1) == 1)
         done++;
-    CHECK_EQUAL(done, 0); /* injected ones report nothing */
+    CHECK_EQUAL(done, 0); /* injected messages report no completion */
     free(from);
     free(to);
 }

@@ -1,7 +1,7 @@
 /*
- * An MPI program that checks what it gets: storms from any source, rings of all sizes, collectives,
- * probes, cancels, derived types, persistent requests, splits, threads, one-sided accesses, a large
- * message.
+ * An MPI program that checks what it receives: storms from any source, rings of all sizes,
+ * collectives, probes, cancels, derived types, persistent requests, splits, threads, one-sided
+ * accesses, a large message.
  *
  * usage: mpi [large|one-sided]
  */
@@ -57,7 +57,7 @@ static void ring(size_t len)
     free(in);
 }
 
-/* Messages of one sender match in order, of whatever size they are. */
+/* Messages of one sender match in order, whatever their sizes. */
 static void in_order(void)
 {
     enum { COUNT = 200 };
@@ -159,7 +159,7 @@ static void types(void)
     MPI_Type_free(&vector);
 }
 
-/* A block of a matrix, and a structure with gaps, whose pieces are many. */
+/* A block of a matrix, and a structure with gaps, each of many pieces. */
 static void more_types(void)
 {
     enum { N = 300 };
@@ -354,8 +354,10 @@ static void more_one_sided(void)
         MPI_Win_unlock(0, window);
     }
     MPI_Win_lock_all(0, window);
-    /* One after another. Not by trying until it succeeds: osc/pt2pt may serve one rank alone
-     * and starve the others, also over Open MPI's own transports. */
+    /*
+     * One rank after another, not by retrying until it succeeds: osc/pt2pt may serve one rank only
+     * and starve the others, even over Open MPI's own transports.
+     */
     int mine = rank + 1, seen = rank, old = -1;
     if (rank > 0) MPI_Recv(NULL, 0, MPI_INT, previous, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Compare_and_swap(&mine, &seen, &old, MPI_INT, 0, 50001, window);
@@ -375,7 +377,7 @@ static void more_one_sided(void)
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, window);
-        check(memory[50000] == ROUNDS * size, "a value behind a lock");
+        check(memory[50000] == ROUNDS * size, "a value protected by a lock");
         check(memory[50001] == size, "a value that each rank swapped");
         MPI_Win_unlock(0, window);
     }
@@ -411,7 +413,7 @@ static void large(void)
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
-    int alone = strcmp(mode, "one-sided") == 0; /* osc/pt2pt refuses threads */
+    int alone = strcmp(mode, "one-sided") == 0; /* osc/pt2pt does not support threads */
     int wanted = alone ? MPI_THREAD_SINGLE : MPI_THREAD_MULTIPLE, got;
     MPI_Init_thread(&argc, &argv, wanted, &got);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);

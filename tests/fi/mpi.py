@@ -59,9 +59,9 @@ class Runs:
         self.providers, self.folder = providers, folder
 
     def run(self, ranks, transport, command, settings=None, over=True, around=(), options=()):
-        """The output of a job, over the provider or over Open MPI's own transports.
+        """Returns the output of a job, over the provider or over Open MPI's own transports.
 
-        `around` is a command that starts it, `options` are further ones of mpirun.
+        `around` is a command that starts it; `options` are more options of mpirun.
         """
         settings = dict(settings or {}, FI_PROVIDER_PATH=self.providers,
                         AQ_TRANSPORTS=f"loop,{transport}")
@@ -87,7 +87,7 @@ class Runs:
 
 
 def own_program(runs, source, ranks, transport, settings=None, arguments=(), options=()):
-    """The program beside this file, which checks what it receives."""
+    """The program mpi.c, which checks what it receives."""
     if "large" in arguments and memory() < 6 << 30:
         print("skipped: less than 6 GB of memory are available")
         sys.exit(77)
@@ -98,7 +98,7 @@ def own_program(runs, source, ranks, transport, settings=None, arguments=(), opt
 
 
 def build(runs, source, name):
-    """A program of ours that uses Aqueduct."""
+    """Compile a program that uses Aqueduct."""
     library = pathlib.Path(runs.providers).parents[2]
     tree = pathlib.Path(source).resolve().parents[2]
     program = f"{runs.folder}/{pathlib.Path(name).stem}"
@@ -108,21 +108,22 @@ def build(runs, source, name):
 
 
 def both(runs, source, transport):
-    """A program of MPI that uses Aqueduct itself, too."""
+    """An MPI program that uses Aqueduct's own interface, too."""
     runs.expect("3 ranks: all right", 3, transport, [build(runs, source, "tests/fi/both.c")])
 
 
 def nested(runs, source):
-    """Jobs of aqrun in the processes of mpirun, and those of mpirun in the ranks of aqrun."""
+    """Jobs of aqrun inside the processes of mpirun, and jobs of mpirun inside the ranks of
+    aqrun."""
     aqrun = [pathlib.Path(runs.providers).parents[3] / "tools/aqrun/aqrun", "-n", "2"]
     mpi = f"{runs.folder}/mpi"
     subprocess.run([COMPILER, "-O2", "-o", mpi, source], check=True)
     runs.expect("hello from rank [01] of 2", 2, "shm",
                 [*aqrun, build(runs, source, "examples/hello.c")], times=4)
-    # Two mpirun at once fail now and then to make the same folder.
+    # Two concurrent mpirun sometimes fail when both create the same folder.
     each = [*aqrun, "sh", "-c", 'TMPDIR=$TMPDIR/$AQ_RANK; mkdir -p "$TMPDIR"; exec "$@"', "sh"]
     runs.expect("2 ranks: all right", 2, "shm", [mpi], around=each, times=2)
-    # A program that uses Aqueduct itself is in the inner job only if it is not in the outer one.
+    # A program that uses Aqueduct itself must join the inner job, not the outer one.
     runs.expect("2 ranks: all right", 2, "shm", [build(runs, source, "tests/fi/both.c")],
                 around=[*each, "env", "-u", "AQ_BOOT_FD"], times=2)
 
@@ -136,7 +137,7 @@ def objects(runs, transport):
 
 
 def netpipe(runs, transport):
-    """Ping-pong of all sizes, whose bytes are checked."""
+    """Ping-pong of all sizes, with all bytes checked."""
     need("NPopenmpi")
     said = runs.run(2, transport, ["NPopenmpi", "-i", "-u", "300000"])
     print(said)
@@ -145,7 +146,7 @@ def netpipe(runs, transport):
 
 
 def hpcc(runs, transport):
-    """The HPC Challenge benchmarks, which check their results."""
+    """The HPC Challenge benchmarks, which verify their results."""
     need("hpcc")
     sample = pathlib.Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text(encoding="utf-8")
     text = re.sub(r"^1000(\s+Ns)", r"300\1", sample, flags=re.MULTILINE)
@@ -158,7 +159,7 @@ def hpcc(runs, transport):
 
 
 def lammps(runs, transport):
-    """A simulation gives the same numbers as over Open MPI's own transports."""
+    """A simulation computes the same numbers as over Open MPI's own transports."""
     need("lmp")
     found = glob.glob("/usr/share/lammps/examples/melt/in.melt*")
     if not found:

@@ -1,6 +1,6 @@
 /*
- * Queues and their waits, selective completions, endpoints that are gone, and objects that are
- * still in use.
+ * Queues and waiting on them, selective completions, closed endpoints, and objects that are still
+ * in use.
  */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
@@ -31,8 +31,10 @@ static void selective(void)
     pair_close(&pair);
 }
 
-/* An endpoint whose operations are injected by default: a buffer is the program's after each call,
- * though nothing can be sent before the connection is open. */
+/*
+ * An endpoint whose operations are injected by default: the program may reuse the buffer after each
+ * call, although nothing can be sent before the connection is open.
+ */
 static void injected(void)
 {
     static char large[AFI_INJECT + 1];
@@ -52,7 +54,10 @@ static void injected(void)
     pair_close(&pair);
 }
 
-/* A read of nothing makes progress, though there are completions; a wait for none waits for one. */
+/*
+ * Reading zero completions makes progress even if some are queued; waiting for zero completions
+ * waits for one.
+ */
 static void reads(void)
 {
     struct pair pair;
@@ -82,7 +87,7 @@ static void reads(void)
     pair_close(&pair);
 }
 
-/* As many operations can be posted as the endpoint says, however fast it can send them. */
+/* As many operations can be posted as the endpoint promises, however fast it can send them. */
 static void room(void)
 {
     struct pair pair;
@@ -147,15 +152,17 @@ static void options(void)
         CHECK_EQUAL(fi_setopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &i, len), 0);
         CHECK_EQUAL(
             fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, &len), 0);
-        CHECK_EQUAL(least, i == 0 ? 1 : i); /* else a full buffer would be kept */
+        CHECK_EQUAL(least, i == 0 ? 1 : i); /* otherwise a full buffer would be kept */
     }
     CHECK_EQUAL(fi_getopt(&pair.a.ep->fid, FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE, &least, &len),
                 -FI_ENOPROTOOPT);
     pair_close(&pair);
 }
 
-/* A shared receive context may be bound to a queue and addresses; and it may outlive its endpoints.
- * Without the capability, sources are ignored. */
+/*
+ * A shared receive context may be bound to a queue and an address vector, and may outlive its
+ * endpoints. Without FI_DIRECTED_RECV, sources are ignored.
+ */
 static void shared(void)
 {
     struct pair pair;
@@ -179,7 +186,7 @@ static void shared(void)
     CHECK_EQUAL(fi_getname(&pair.b.ep->fid, name, &len), 0);
     CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
     PAIR_CALL(&pair, fi_recv(pair.a.srx, &got, 4, NULL, addr, &got));
-    /* Another endpoint takes over when one is closed. */
+    /* Another endpoint takes its place when one is closed. */
     CHECK_EQUAL(fi_endpoint(pair.a.domain, pair.a.info, &ep, NULL), 0);
     CHECK_EQUAL(fi_ep_bind(ep, &pair.a.av->fid, 0), 0);
     CHECK_EQUAL(fi_ep_bind(ep, &pair.a.tx->fid, FI_RECV), 0);
@@ -210,7 +217,7 @@ static void *fail_later(void *cntr)
     return NULL;
 }
 
-/* A counter of the program's own: what it reads, and when waits for it end. */
+/* A counter that only the program changes: the values read, and when waits for it end. */
 static void counters(void)
 {
     struct pair pair;
@@ -229,7 +236,7 @@ static void counters(void)
     CHECK_EQUAL(fi_cntr_wait(cntr, 7, -1), 0);
     CHECK_EQUAL(fi_cntr_read(cntr), 7);
     CHECK_EQUAL(fi_cntr_seterr(cntr, 3), 0);
-    CHECK_EQUAL(fi_cntr_wait(cntr, 8, 0), -FI_ETIMEDOUT); /* only a change ends it */
+    CHECK_EQUAL(fi_cntr_wait(cntr, 8, 0), -FI_ETIMEDOUT); /* earlier errors do not end it */
     CHECK_EQUAL(pthread_create(&thread, NULL, fail_later, cntr), 0);
     while (fi_cntr_readerr(cntr) != 5)
         CHECK(fi_cntr_wait(cntr, 8, 1) != 0);
@@ -238,7 +245,7 @@ static void counters(void)
     pair_close(&pair);
 }
 
-/* Events of the program's own, of any type and size, are read in the order of writing. */
+/* Events that the program writes, of any type and size, are read in the same order. */
 static void own_events(void)
 {
     struct pair pair;
@@ -265,7 +272,7 @@ static void own_events(void)
     pair_close(&pair);
 }
 
-/* The address behind a number, and its text, in whatever room there is. */
+/* Looking up an address and its text, in buffers of any size. */
 static void lookups(void)
 {
     struct pair pair;
@@ -318,7 +325,7 @@ static void waits(bool automatic)
     CHECK_EQUAL(fi_cq_sread(pair.a.tx, &entry, 1, NULL, 20000), 1);
     CHECK_EQUAL(fi_cq_signal(pair.b.rx), 0);
     CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 20000), -FI_EAGAIN);
-    /* Sleeping on the descriptor until a message comes. */
+    /* Sleep on the descriptor until a message arrives. */
     PAIR_CALL(&pair, fi_recv(pair.b.in, &got, 4, NULL, FI_ADDR_UNSPEC, NULL));
     PAIR_CALL(&pair, fi_send(pair.a.ep, &value, 4, NULL, pair.a.other, NULL));
     ssize_t n;
@@ -351,8 +358,10 @@ static void prepare(struct pair *pair, struct side *side, struct fid *fid)
     CHECK_EQUAL(err, 0);
 }
 
-/* A completion wakes a thread that sleeps on its queue, though another one has written it and
- * sleeps on another queue since; and so does a counter. */
+/*
+ * A completion wakes a thread that sleeps on its queue even if another thread has written it and
+ * since gone to sleep on another queue; likewise a counter.
+ */
 static void woken(void)
 {
     struct pair pair;
@@ -389,7 +398,7 @@ static void woken(void)
     pair_close(&pair);
 }
 
-/* The other endpoint is closed: operations end with an error, and the endpoint lives on. */
+/* The other endpoint is closed: operations end with an error, and this endpoint remains usable. */
 static void gone(void)
 {
     struct pair pair;
@@ -417,8 +426,8 @@ static void gone(void)
 }
 
 /*
- * The connection breaks while messages of it wait for a receive: those that are here are delivered,
- * the announced one is gone, and a new connection has its full room again.
+ * The connection breaks while messages wait for a receive: those that have arrived are delivered,
+ * the one only announced is lost, and a new connection has the full window again.
  */
 static void broken(void)
 {
@@ -445,7 +454,7 @@ static void broken(void)
         pattern_check(got, LEN, 1);
     }
     pair_none(&pair, pair.b.rx);
-    for (unsigned sent = 0, taken = 0; taken < COUNT;) { /* without receives, as far as it goes */
+    for (unsigned sent = 0, taken = 0; taken < COUNT;) { /* without receives, as far as possible */
         if (sent < COUNT && fi_inject(pair.a.ep, small, LEN, pair.a.other) == 0) {
             sent++;
             continue;
@@ -490,7 +499,7 @@ static void in_use(void)
     pair_close(&pair);
 }
 
-/* An event queue, open before anything else is, learns of each insertion and of what it refuses. */
+/* An event queue, opened before anything else, reports each insertion and each refused address. */
 static void events(void)
 {
     struct pair pair;
@@ -525,7 +534,7 @@ static void events(void)
     error.err_data_size = sizeof(names);
     CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), sizeof(error));
     CHECK(error.fid == &av->fid && error.context == &pair);
-    CHECK(error.err_data == names && error.err_data_size == 0); /* the buffer stays the caller's */
+    CHECK(error.err_data == names && error.err_data_size == 0); /* the caller's buffer, unused */
     CHECK_EQUAL(error.data, 0);
     CHECK_EQUAL(error.err, FI_EINVAL);
     CHECK_EQUAL(fi_eq_readerr(eq, &error, 0), -FI_EAGAIN);
@@ -541,7 +550,10 @@ static void events(void)
     pair_close(&pair);
 }
 
-/* An event queue stays open as long as it is bound to something, and that to no other queue. */
+/*
+ * An event queue stays open as long as it is bound to an object, which can be bound to no other
+ * queue.
+ */
 static void bound_events(void)
 {
     struct pair pair;
@@ -574,7 +586,7 @@ static void bound_events(void)
     pair_close(&pair);
 }
 
-/* Registrations end in the event queue of their domain, if it is bound for that. */
+/* Registrations are reported in the event queue of their domain, if it is bound for that. */
 static void registrations(void)
 {
     struct pair pair;
@@ -605,7 +617,7 @@ static void registrations(void)
     pair_close(&pair);
 }
 
-/* An entry of an error is no larger than in the header that the program was compiled with. */
+/* An error entry is no larger than in the headers that the program was compiled with. */
 static void old_programs(void)
 {
     for (unsigned minor = 4; minor <= 5; minor++) {
@@ -628,7 +640,7 @@ static void old_programs(void)
     }
 }
 
-/* The place of an address that was removed is the next one's. */
+/* The place of a removed address is given to the next one. */
 static void places(void)
 {
     struct pair pair;
@@ -647,7 +659,7 @@ static void places(void)
         CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 1);
         CHECK_EQUAL(addr, i);
     }
-    name[3]++; /* of another version */
+    name[3]++; /* another version */
     CHECK_EQUAL(fi_av_insert(pair.a.av, name, 1, &addr, 0, NULL), 0);
     CHECK(addr == FI_ADDR_NOTAVAIL);
     pair_close(&pair);

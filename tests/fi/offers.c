@@ -1,4 +1,4 @@
-/* fi_getinfo: its answers to programs of each version of libfabric, and its refusals. */
+/* fi_getinfo: its results for programs written for each version of libfabric, and its refusals. */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
 
@@ -9,7 +9,7 @@ static int find(uint32_t version, const struct fi_info *hints, struct fi_info **
     return fi_prov_ini()->getinfo(version, NULL, NULL, 0, hints, info);
 }
 
-/* Hints with one value that is not offered. */
+/* Check that hints with this value find nothing. */
 #define REFUSED(member, value)                                                                     \
     do {                                                                                           \
         struct fi_info *refused_hints = fi_allocinfo(), *refused_info;                             \
@@ -95,7 +95,7 @@ static void offers(void)
     CHECK((info->tx_attr->msg_order & FI_ORDER_SAS) != 0);
     CHECK(info->domain_attr->max_ep_srx_ctx >= info->domain_attr->ep_cnt);
     struct fi_info *same;
-    CHECK_EQUAL(find(FI_VERSION(1, 17), info, &same), 0); /* what is offered can be asked for */
+    CHECK_EQUAL(find(FI_VERSION(1, 17), info, &same), 0); /* whatever is offered can be requested */
     fi_freeinfo(same);
     fi_freeinfo(info);
     wish.caps = FI_TAGGED;
@@ -117,7 +117,7 @@ static int mr_mode_of(uint32_t version, int wanted)
     return mode;
 }
 
-/* Programs of older versions of libfabric; and questions without a wish. */
+/* Programs written for older versions of libfabric, and queries without hints. */
 static void versions(void)
 {
     struct fi_info *info, *hints = fi_allocinfo();
@@ -126,7 +126,7 @@ static void versions(void)
         CHECK_EQUAL(mr_mode_of(version, AFI_MR_BASIC), AFI_MR_BASIC);
         CHECK_EQUAL(mr_mode_of(version, AFI_MR_SCALABLE), AFI_MR_SCALABLE);
         CHECK_EQUAL(mr_mode_of(version, 0), minor < 5 ? AFI_MR_SCALABLE : 0);
-        if (minor >= 5) /* a program can deal with these; none is needed */
+        if (minor >= 5) /* the program supports these; none is required */
             CHECK_EQUAL(mr_mode_of(version, FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED |
                                                 FI_MR_PROV_KEY | FI_MR_ENDPOINT),
                         0);
@@ -137,7 +137,7 @@ static void versions(void)
     CHECK_EQUAL(find(FI_VERSION(1, 5), hints, &info), 0);
     CHECK_EQUAL(info->mode, 0);
     fi_freeinfo(info);
-    hints->ep_attr->type = FI_EP_MSG; /* only the list of providers is asked for */
+    hints->ep_attr->type = FI_EP_MSG; /* only the provider's attributes are requested */
     CHECK_EQUAL(
         fi_prov_ini()->getinfo(FI_VERSION(1, 17), "nowhere", NULL, FI_PROV_ATTR_ONLY, hints, &info),
         0);
@@ -148,7 +148,7 @@ static void versions(void)
     fi_freeinfo(hints);
 }
 
-/* The name of a peer is an address already. */
+/* The name of a peer can be given as an address. */
 static void addresses(void)
 {
     struct fi_info *hints = fi_allocinfo(), *info;
@@ -166,7 +166,7 @@ static void addresses(void)
     fi_freeinfo(hints);
 }
 
-/* Refusals of an open fabric and of the objects of a domain. */
+/* Calls that an open fabric and the objects of a domain refuse. */
 static void calls(void)
 {
     struct pair pair;
@@ -204,7 +204,7 @@ static void calls(void)
     pair_close(&pair);
 }
 
-/* An endpoint that no peer could reach is not enabled. */
+/* An endpoint that no peer could reach cannot be enabled. */
 static void unreachable(void)
 {
     struct pair_wish wish = {0};

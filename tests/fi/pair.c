@@ -79,7 +79,7 @@ void pair_open(struct pair *pair, const struct pair_wish *wish)
     side_open(&pair->b, wish);
     CHECK_EQUAL(fi_getname(&pair->a.ep->fid, a, &a_len), 0);
     CHECK_EQUAL(fi_getname(&pair->b.ep->fid, b, &b_len), 0);
-    CHECK(a_len <= 64); /* Open MPI's room for it */
+    CHECK(a_len <= 64); /* as much as Open MPI has room for */
     side_know(&pair->a, b, b_len);
     side_know(&pair->b, a, a_len);
 }
@@ -103,7 +103,7 @@ void pair_close(struct pair *pair)
     side_close(&pair->b);
 }
 
-/* A counter's reading makes progress, and takes nothing out of a queue. */
+/* Make progress: reading a counter does that, and removes nothing from a queue. */
 void pair_move(struct pair *pair)
 {
     (void)fi_cntr_read(pair->a.reads);

@@ -22,9 +22,9 @@ _Noreturn void check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #include "common/check.h"
 
-struct fi_provider *fi_prov_ini(void); /* of libfabric; declared nowhere */
+struct fi_provider *fi_prov_ini(void); /* the entry point for libfabric, which no header declares */
 
-/* Choices of a test; zero is the default. */
+/* Options of a test; zero is the default. */
 struct pair_wish {
     uint32_t version; /* of libfabric; 0: 1.17 */
     uint64_t caps, tx_flags, cq_flags;
@@ -32,7 +32,7 @@ struct pair_wish {
     bool automatic, srx;
     enum fi_av_type av_type;
     enum fi_wait_obj wait;
-    enum fi_wait_obj set; /* of the wait set that each side has for FI_WAIT_SET */
+    enum fi_wait_obj set; /* the object of the wait set that each side has for FI_WAIT_SET */
 };
 
 struct side {
@@ -56,7 +56,7 @@ struct pair {
 uint64_t pair_now(void);                                            /* in ns */
 int pair_find(const struct pair_wish *wish, struct fi_info **info); /* as fi_getinfo */
 void side_open(struct side *side, const struct pair_wish *wish);
-void side_know(struct side *side, const void *other, size_t len); /* its name, and our own */
+void side_know(struct side *side, const void *other, size_t len); /* inserts both names */
 void pair_open(struct pair *pair, const struct pair_wish *wish);
 void pair_close(struct pair *pair);
 void side_close(struct side *side);
@@ -64,9 +64,9 @@ void side_close(struct side *side);
 /* Wait for the next completion, while both sides make progress. */
 struct fi_cq_tagged_entry pair_next(struct pair *pair, struct fid_cq *cq, fi_addr_t *source);
 struct fi_cq_err_entry pair_error(struct pair *pair, struct fid_cq *cq);
-void pair_none(struct pair *pair, struct fid_cq *cq); /* nothing is reported, for a while */
+void pair_none(struct pair *pair, struct fid_cq *cq); /* check that nothing comes for a while */
 void pair_move(struct pair *pair);
-/* Repeat a call that says FI_EAGAIN. */
+/* Repeat a call while it returns -FI_EAGAIN. */
 #define PAIR_CALL(pair, call)                                                                      \
     do {                                                                                           \
         ssize_t pair_got;                                                                          \

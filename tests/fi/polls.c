@@ -41,7 +41,7 @@ static void peek_in_vain(struct pair *pair)
     PAIR_CALL(pair, fi_trecvmsg(pair->b.in, &msg, FI_PEEK));
 }
 
-/* fi_poll makes progress, and reports a queue as long as there is something in it. */
+/* fi_poll makes progress, and reports a queue as long as it is not empty. */
 static void queues(struct pair *pair, struct fid_poll *set)
 {
     int value = 7, got = 0;
@@ -67,7 +67,7 @@ static void queues(struct pair *pair, struct fid_poll *set)
 static void counters(struct pair *pair, struct fid_poll *set)
 {
     struct fid_cntr *cntr = open_cntr(&pair->b);
-    CHECK_EQUAL(fi_cntr_add(cntr, 1), 0); /* what has not been read before it is added, too */
+    CHECK_EQUAL(fi_cntr_add(cntr, 1), 0); /* a change before it is added counts, too */
     CHECK_EQUAL(fi_poll_add(set, &cntr->fid, 0), 0);
     reports(set, &cntr_context);
     reports_nothing(set);
@@ -84,7 +84,7 @@ static void counters(struct pair *pair, struct fid_poll *set)
     CHECK_EQUAL(fi_close(&cntr->fid), 0);
 }
 
-/* Each is reported in turn where there is no room for all. */
+/* If there is no room for all objects, they are reported in turn. */
 static void little_room(struct pair *pair, struct fid_poll *set)
 {
     struct fid_cntr *cntr = open_cntr(&pair->b);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Run a command where all addresses are of IPv6.
+# Run a command in a network namespace that has only IPv6 addresses.
 #
 # usage: six.sh COMMAND [ARGUMENT…]
 set -eu

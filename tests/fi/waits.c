@@ -1,4 +1,4 @@
-/* Wait objects other than descriptors of single queues, and wait sets. */
+/* Wait objects other than the descriptors of single queues, and wait sets. */
 #include "fi/pair.h"
 #include "front/fi/fi.h"
 
@@ -24,7 +24,7 @@ static void send_one(struct pair *pair)
     PAIR_CALL(pair, fi_inject(pair->a.ep, &value, sizeof(value), pair->a.other));
 }
 
-/* Until it is safe to sleep on this. */
+/* Make progress until it is safe to sleep on this object. */
 static void prepare(struct pair *pair, struct fid *fid)
 {
     int err;
@@ -56,7 +56,7 @@ static void *read_one(void *cq)
     return NULL;
 }
 
-/* A wait that yields looks all the time: one that sleeps would take minutes for so many rounds. */
+/* A wait that yields polls continuously: a sleeping one would take minutes for so many rounds. */
 static void yields(void)
 {
     enum { ROUNDS = 100000 };
@@ -88,7 +88,7 @@ static void yields(void)
     pair_close(&pair);
 }
 
-/* Sends when the other thread sleeps on the condition, and makes no progress afterwards. */
+/* Sends when the other thread is asleep on the condition, and then makes no more progress. */
 struct late {
     struct pair *pair;
     struct fi_mutex_cond on;
@@ -104,7 +104,7 @@ static void *send_late(void *arg)
     return NULL;
 }
 
-/* A message that still has to be progressed wakes a thread that sleeps on the condition. */
+/* A message that still needs progress wakes a thread that sleeps on the condition. */
 static void sleeps_on_condition(struct pair *pair, struct fid *fid, struct fi_mutex_cond on)
 {
     struct late late = {.pair = pair, .on = on};
@@ -122,7 +122,9 @@ static void sleeps_on_condition(struct pair *pair, struct fid *fid, struct fi_mu
     (void)pair_next(pair, pair->b.rx, NULL);
 }
 
-/* So does one that has come after fi_trywait and before the sleep: it is signaled until it is read.
+/*
+ * So does one that arrives between fi_trywait and the sleep: the condition is signaled until it is
+ * read.
  */
 static void sleeps_late_on_condition(struct pair *pair, struct fid *fid, struct fi_mutex_cond on)
 {
@@ -174,7 +176,7 @@ static void *write_late(void *arg)
     return NULL;
 }
 
-/* A thread that sleeps on the condition is woken by whatever another one writes. */
+/* A thread that sleeps on the condition is woken by anything that another thread writes. */
 static void woken_by(struct pair *pair, struct fid *fid, void *(*write)(void *fid))
 {
     struct fi_mutex_cond on = condition_of(fid);
@@ -246,7 +248,7 @@ static int descriptor_of(struct fid *fid)
     return fd.fd;
 }
 
-/* The descriptor of the set is that of each member, and wakes for each. */
+/* The set and all its members share one descriptor, which any of them makes readable. */
 static void sleeps_on_descriptor(struct pair *pair)
 {
     struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_SET, .wait_set = pair->b.set};
@@ -265,7 +267,7 @@ static void sleeps_on_descriptor(struct pair *pair)
         CHECK_EQUAL(fi_trywait(pair->b.fabric, &member, 1), -FI_EAGAIN);
         (void)pair_next(pair, pair->b.rx, NULL);
     }
-    prepare(pair, set); /* the sleeper does not know what is opened now */
+    prepare(pair, set); /* a sleeper does not know about members opened later */
     CHECK_EQUAL(fi_cntr_open(pair->b.domain, &attr, &cntr, NULL), 0);
     CHECK(is_readable(fd));
     prepare(pair, set);
@@ -306,7 +308,7 @@ static void sets(enum fi_wait_obj obj)
         post(&pair, &got);
         send_one(&pair);
         CHECK_EQUAL(fi_wait(pair.b.set, i == 0 ? -1 : LONG_MS), 0);
-        CHECK_EQUAL(fi_wait(pair.b.set, 0), 0); /* until it is read */
+        CHECK_EQUAL(fi_wait(pair.b.set, 0), 0); /* again, until it is read */
         CHECK_EQUAL(fi_cq_sread(pair.b.rx, &entry, 1, NULL, 0), -FI_ENOSYS);
         CHECK_EQUAL(fi_cq_read(pair.b.rx, &entry, 1), 1);
         CHECK_EQUAL(got, 7);
@@ -345,7 +347,7 @@ static void sleeps_without_domain(struct fid_fabric *fabric, struct fid_wait *se
     CHECK_EQUAL(fi_eq_read(eq, &type, &entry, sizeof(entry), 0), sizeof(entry));
 }
 
-/* Event queues and a set of them need no domain. */
+/* Event queues, and wait sets of them, need no domain. */
 static void events(enum fi_wait_obj obj)
 {
     struct fid_fabric *fabric = open_fabric();
@@ -434,7 +436,7 @@ static struct {
     atomic_int sleeps, woke;
 } other;
 
-/* Sleep until one message has come. */
+/* Sleep until one message has arrived. */
 static void *sleep_for_one(void *unused)
 {
     struct fi_cq_tagged_entry entry;
@@ -471,14 +473,14 @@ static void another_polls(void)
         while (fi_cq_read(other.pair.a.rx, &entry, 1) != 1)
             sched_yield();
         send_one(&other.pair);
-        while (atomic_load(&other.woke) == 0) /* no call of ours */
+        while (atomic_load(&other.woke) == 0) /* this thread makes no calls */
             sched_yield();
         CHECK_EQUAL(pthread_join(thread, NULL), 0);
     }
     pair_close(&other.pair);
 }
 
-/* The thread of a condition outlives the library, which is closed with the last domain. */
+/* The thread that signals conditions survives the library, which is closed with the last domain. */
 static void opened_again(void)
 {
     struct pair_wish wish = {0};
@@ -497,7 +499,7 @@ static void opened_again(void)
         CHECK_EQUAL(fi_domain(fabric, info, &domain, NULL), 0);
         while (fi_trywait(fabric, &fid, 1) == -FI_EAGAIN)
             sched_yield();
-        uint32_t rounds = 0; /* until that thread has made progress */
+        uint32_t rounds = 0; /* until the thread has made progress */
         for (uint32_t first = UINT32_MAX; rounds == 0; sched_yield()) {
             afi_lock();
             if (first == UINT32_MAX) first = afi.rounds;
