@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Releases that meet: processes of two builds in one job, on one connection, and with each other's
-files. Either that works, with every byte right, or both sides report both versions.
+"""Different releases together: processes of two builds in one job, on one connection, and with each
+other's files. Either it works, with every byte correct, or both sides report both versions.
 
 usage: compat.py BUILD_DIR                            this build, and itself with newer versions
        compat.py BUILD_DIR --release BUILD_DIR TALK   this build, and another, of the last release;
                                                       TALK: talk.c, compiled with that
 
---works: the two have the same versions, and differ in options only.
+--works: the two have the same versions and differ only in build options.
 """
 
 import contextlib
@@ -25,22 +25,22 @@ import tempfile
 import time
 import unittest
 
-SOON = 20  # seconds, in which a refusal ends both sides, on a busy machine
-LONG = 60  # seconds, for what works
+SOON = 20  # seconds until a refusal has ended both sides, on a busy machine
+LONG = 60  # seconds for a run that works
 FOREIGN = ("AQ_", "GASNET_", "SSH_", "SLURM", "PMI", "OMPI_", "COMPAT_")
-# Replaces ssh: options, a host, a command, which runs here.
+# Replaces ssh: skips options and the host, and runs the command locally.
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 shift
 exec sh -c "$*"
 """
-# The text of a refusal; and words in those of other releases.
+# The text of a refusal, and words that occur in those of other releases.
 BOTH = r' uses version \d+ of the format "{}", (?:this process|the server) version \d+'
 WORDS = re.compile(r"version|incompatible|another build", re.I)
 
 
 def bind_to_one_of(free, ports):
-    """The first at random that is free."""
+    """Bind to a random free port, and return it."""
     for port in random.sample(ports, len(ports)):
         with contextlib.suppress(OSError):
             free.bind(("", port))
@@ -56,7 +56,7 @@ class Side:
         self.settings = {"COMPAT_NEWER": newer} if newer else {}
 
     def words(self, program, *arguments):
-        """A command that also works inside a command of the other side."""
+        """A command that also works when run by a command of the other side."""
         return ["env", "-u", "COMPAT_NEWER", *(f"{name}={value}" for name, value in
                                                self.settings.items()),
                 str(getattr(self, program)), *arguments]
@@ -85,7 +85,7 @@ def newer(*formats):
 
 
 class Meeting(unittest.TestCase):
-    """Two builds, and ways to meet."""
+    """Two builds, and the ways in which they meet."""
 
     @classmethod
     def setUpClass(cls):
@@ -106,7 +106,7 @@ class Meeting(unittest.TestCase):
 
     @contextlib.contextmanager
     def started(self, words, **settings):
-        """A process with a group of its own, which ends with the block."""
+        """A process in a process group of its own, which is killed at the end of the block."""
         process = subprocess.Popen(
             words, cwd=self.place, env={**self.environment, **settings}, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -121,7 +121,7 @@ class Meeting(unittest.TestCase):
             process.stderr.close()
 
     def run_to_end(self, words, **settings):
-        """Its exit code, and what it said."""
+        """Run it. Returns its exit code and output."""
         with self.started(words, **settings) as process:
             try:
                 out, err = process.communicate(timeout=LONG)
@@ -145,7 +145,7 @@ class Meeting(unittest.TestCase):
             self.assertNotEqual(len(set(versions)), 1, f"both versions: {found[0]}")
 
     def either(self, result, lines):
-        """It works, or is refused in words."""
+        """It works, or is refused with a message."""
         print(f"  {self.id().rpartition('.')[2]}: " +
               ("works" if result[0] == 0 else "refused: " +
                " | ".join(line for line in result[2].split("\n") if WORDS.search(line))[:300]))
@@ -157,7 +157,7 @@ class Meeting(unittest.TestCase):
     # Ways to meet. Each returns the exit code and the output of both sides.
 
     def ranks(self, launcher, first, second, **settings):
-        """Rank 0 of one build, rank 1 of the other, started by an aqrun."""
+        """Rank 0 from one build and rank 1 from the other, started by an aqrun of either."""
         began = time.monotonic()
         choice = shlex.join(first.words("talk", "job"))
         other = shlex.join(second.words("talk", "job"))
@@ -181,7 +181,7 @@ class Meeting(unittest.TestCase):
         return result
 
     def connection(self, server, client, uri):
-        """The client's exit code; what both said."""
+        """Returns the client's exit code and the output of both."""
         began = time.monotonic()
         with self.started(server.words("talk", "serve", uri)) as process:
             line = process.stdout.readline()
@@ -194,14 +194,14 @@ class Meeting(unittest.TestCase):
             try:
                 said, complained = process.communicate(timeout=LONG)
             except subprocess.TimeoutExpired:
-                self.fail("the server does not notice that the client has left")
+                self.fail("the server has not noticed that the client has left")
         if code == 0:
             self.assertEqual(process.returncode, 0, complained)
         return code, out + said, err + complained
 
     def group(self, member, sender):
-        """Whether the member of a group has heard the sender; what it said."""
-        # Below those of sockets that ask for any.
+        """Returns whether the member of a group has received from the sender, and its output."""
+        # Below the ports that the system assigns.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
             port = bind_to_one_of(free, range(10000, 30000))
         uri = f"udp://239.255.{port >> 8}.{port & 255}:{port}"
@@ -209,7 +209,7 @@ class Meeting(unittest.TestCase):
         with self.started(member.words("talk", "hear", uri), **lo) as process:
             self.assertIn("listening at ", process.stdout.readline())
             code, out, err = self.run_to_end(sender.words("talk", "tell", uri), **lo)
-            self.assertEqual(code, 0, f"a sender learns nothing: {out}{err}")
+            self.assertEqual(code, 0, f"a sender does not notice refusals: {out}{err}")
             heard = process.poll() is not None
             process.terminate()
             out, err = process.communicate(timeout=LONG)
@@ -217,7 +217,8 @@ class Meeting(unittest.TestCase):
 
     @contextlib.contextmanager
     def resting(self, launcher, ranks, **settings):
-        """A job of two ranks that have talked and wait: its aqrun, and their process IDs."""
+        """A job of two ranks that have communicated and now wait: its aqrun, and their process
+        IDs."""
         words = launcher.words("aqrun", "-n", "2", *ranks.words("talk", "rest"))
         with self.started(words, **settings) as process:
             pids = [re.match(r"process (\d+) rests", process.stderr.readline()) for _ in range(2)]
@@ -234,7 +235,7 @@ class Meeting(unittest.TestCase):
         return str(trace), str(statistics)
 
     def reads(self, reader, trace, statistics):
-        """Its tools understand these files."""
+        """Check that the tools of `reader` understand these files."""
         code, out, err = self.run_to_end(reader.words("aqinfo", "--merge-traces", trace))
         self.assertEqual(code, 0, err)
         self.assertEqual({event["pid"] for event in json.loads(out)}, {0, 1})
@@ -244,10 +245,10 @@ class Meeting(unittest.TestCase):
 
 
 class Newer(Meeting):
-    """This build, and one in which the version of a format is higher."""
+    """This build, and one in which some format has a higher version."""
 
     def test_same(self):
-        """All that follows works without a difference."""
+        """Everything tested below works if there is no difference."""
         same = newer()
         for transports in "shm", "udp":
             self.works(self.ranks(OURS, OURS, same, AQ_TRANSPORTS=transports), 2)
@@ -316,7 +317,7 @@ class Newer(Meeting):
 
     @unittest.skipUnless(shutil.which("mpiexec.hydra"), "mpiexec.hydra is not installed [hydra]")
     def test_managers(self):
-        """Ranks that a manager starts, and the agent that the first of them forks."""
+        """Ranks started by a manager, and the agent that the first of them forks."""
         for name in "agents", "control", "ranks":
             with self.subTest(name):
                 ours, other = (shlex.join(side.words("talk", "job"))
@@ -348,7 +349,8 @@ class Newer(Meeting):
 
 
 class Release(Meeting):
-    """This build, and the last release: whatever fits works, the rest is refused in words."""
+    """This build and the last release: whatever is compatible works, and the rest is refused with a
+    message."""
 
     def test_ranks(self):
         for transports in "shm", "udp":
@@ -357,7 +359,7 @@ class Release(Meeting):
                 self.either(self.ranks(RELEASE, first, second, AQ_TRANSPORTS=transports), 2)
 
     def test_launcher(self):
-        """All ranks of one build, aqrun of the other."""
+        """All ranks from one build, aqrun from the other."""
         self.either(self.ranks(OURS, RELEASE, RELEASE), 2)
         self.either(self.ranks(RELEASE, OURS, OURS), 2)
 
@@ -379,7 +381,7 @@ class Release(Meeting):
                         self.assertRegex(out + err, WORDS)
 
     def test_records(self):
-        """Text is read by all releases."""
+        """Records are text, which all releases can read."""
         self.reads(RELEASE, *self.records(OURS))
         self.reads(OURS, *self.records(RELEASE))
 

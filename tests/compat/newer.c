@@ -1,6 +1,6 @@
 /*
- * Versions of the future: linked in the place of base/wire.c, it adds 1 to the version of each
- * format named in COMPAT_NEWER, separated by commas. So the same objects are a newer library.
+ * Simulates future versions: linked in place of base/wire.c, it adds 1 to the version of each
+ * format named in COMPAT_NEWER (separated by commas). So the same objects form a newer library.
  */
 #define aqi_wires newer_than
 #include "../../src/base/wire.c"
@@ -13,7 +13,7 @@
 extern struct aqi_wire_row aqi_wires[AQI_WIRES];
 struct aqi_wire_row aqi_wires[AQI_WIRES];
 
-/* Before all others, which may already look at a version. */
+/* Before all other constructors, which may already read a version. */
 __attribute__((constructor(101))) static void newer_begin(void)
 {
     char list[256];

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Build the last release, and let processes of it meet those of a build of this tree (compat.py).
-# It is the latest tag v… before this commit, or AQUEDUCT_TEST_RELEASE, a commit.
+# Build the last release, and run its processes together with those of a build of this tree
+# (compat.py). The release is the latest tag v… before this commit, or the commit
+# AQUEDUCT_TEST_RELEASE.
 # usage: release.sh BUILD FOLDER: the release is built in FOLDER, which is removed before and after.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,7 +27,7 @@ rm -rf "$folder"
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$folder/source"
 git -C "$root" archive "$release" | tar -x -C "$folder/source"
-# Built in the least time, and with other options than this tree.
+# Built as fast as possible, and with options that differ from those of this tree.
 cmake -S "$folder/source" -B "$folder/build" -G Ninja -DCMAKE_BUILD_TYPE=Debug \
     -DCMAKE_C_FLAGS=-O0 -DAQ_BUILD_TESTS=OFF -DAQ_BUILD_EXAMPLES=OFF -DAQ_BUILD_MANUAL=OFF \
     -DAQ_IBV=OFF -DAQ_OFI=OFF -DAQ_FI=OFF >"$folder/log" || { cat "$folder/log"; exit 1; }
@@ -34,7 +35,7 @@ cmake --build "$folder/build" -j "$(nproc)" -t aqueduct aqrun aqtop aqinfo >"$fo
     { tail -n 20 "$folder/log"; exit 1; }
 echo "built in $SECONDS s"
 
-# Its own, if it has one: the interface may have changed.
+# Prefer the release's own version: the interface may have changed.
 talk=$folder/source/tests/compat/talk.c
 [ -e "$talk" ] || talk=$here/talk.c
 cc -std=c11 -D_GNU_SOURCE -I"$folder/source/include" "$talk" -o "$folder/talk" \

@@ -1,7 +1,7 @@
 /*
- * A program of any release: messages, one-sided operations and collectives in a job, and
- * a connection. It uses public calls only, so that it also compiles with the last release, and
- * checks each byte.
+ * A program for any release: messages, one-sided operations and collectives in a job, and a
+ * connection, with every byte checked. It uses public calls only, so that it also compiles with the
+ * last release.
  *
  *   talk job         as a rank
  *   talk rest        as a rank that then waits until the job is ended
@@ -85,7 +85,7 @@ static aq_team *begin(void)
     return world;
 }
 
-/* Messages of many sizes, which all come back. */
+/* Send messages of many sizes; each comes back. */
 static void talk_to(aq_team *team, aq_rank to)
 {
     static unsigned char bytes[MOST];
@@ -98,7 +98,7 @@ static void talk_to(aq_team *team, aq_rank to)
     check(aq_poll_until(has_all, &answered, AQ_FOREVER), "aq_poll_until");
 }
 
-/* Put into the window of the next rank, and get it from there. */
+/* Put data into the segment of the next rank, and get it back. */
 static void write_to(aq_team *world, aq_rank self, aq_rank to)
 {
     static unsigned char bytes[WINDOW];
@@ -136,7 +136,10 @@ static void job(int rests)
     check(aq_finalize(), "aq_finalize");
 }
 
-/* Until the client has left. A refused one never becomes an event, so the test ends us then. */
+/*
+ * Serve until the client has left. A refused client causes no event; then the test ends this
+ * process.
+ */
 static void serve(const char *uri)
 {
     aq_listener *listener;
