@@ -1,9 +1,10 @@
-"""Two bare Debian systems on one machine, as new users have them: n1 and n2, joined by a wire.
+"""Two bare Debian systems on one machine, such as new users have: n1 and n2, joined by a virtual
+wire.
 
 Each is a chroot made by debootstrap, in a network namespace of its own (tests/net/spaces.py), with
-sshd and a user "new" that may use sudo. Everything is in memory and in namespaces that end with the
-test, so nothing can be left behind. Packages come from the mirror of this machine, by a relay:
-namespaces have no network but the wire.
+sshd and a user "new" that may use sudo. Everything is in memory and in namespaces that vanish with
+the test, so nothing can be left behind. Packages come through a relay from the mirror that this
+machine uses: the namespaces have no network except the wire.
 """
 
 import ctypes
@@ -20,12 +21,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
 import spaces  # pylint: disable=wrong-import-position
 
 CLONE_NEWNET = 0x40000000
-OUTSIDE = "AQUEDUCT_TEST_OUTSIDE"  # descriptor of the machine's network, address of its mirror
+OUTSIDE = "AQUEDUCT_TEST_OUTSIDE"  # the network namespace of the machine, and its mirror
 TOP = pathlib.Path("/mnt")  # of the mount namespace
 PASSWORD = "correct-horse"
 TOOLS = ("debootstrap", "chroot", "tc", "nft", "ip")
-# Types what a user types: yes to a new host key, the password. More than that is a failure: after
-# ssh-copy-id nothing asks any more.
+# Types the user's answers: yes for a new host key, and the password. Further questions fail: after
+# ssh-copy-id there must be none.
 ASKPASS = f"""#!/bin/sh
 echo >>/tmp/asked
 [ "$(wc -l </tmp/asked)" -le 2 ] || exit 1
@@ -36,7 +37,8 @@ PACKAGES = ("sudo", "openssh-server", "openssh-client", "ca-certificates")
 
 
 def mirror():
-    """The first mirror of Debian that this machine installs from, without its security updates."""
+    """Returns URL and host of the first Debian mirror that this machine installs from, except those
+    of security updates."""
     folder = pathlib.Path("/etc/apt")
     text = "\n".join(path.read_text(encoding="utf-8") for path in
                      [*folder.glob("sources.list"), *sorted(folder.glob("sources.list.d/*"))])
@@ -60,7 +62,7 @@ def why_not():
 
 
 def enter():
-    """Return inside the namespaces, with the relay and the wire; or exit as a skipped test."""
+    """Enter the namespaces, and set up the relay and the wire; or exit as a skipped test."""
     if spaces.INSIDE not in os.environ:
         reason = why_not()
         if reason is not None:
@@ -76,7 +78,7 @@ def enter():
     for ready, place in zip(relays, ("/proc/self/ns/net", "/run/netns/1", "/run/netns/2")):
         threading.Thread(target=relay, args=(place, ready), daemon=True).start()
         if not ready.wait(spaces.PATIENCE):
-            sys.exit("bare: the relay to the mirror does not start")
+            sys.exit("bare: the relay to the mirror has not started")
     hosts = f"127.0.0.1 localhost {mirror()[1]}\n10.9.0.1 n1\n10.9.0.2 n2\n"
     (TOP / "hosts").write_text(hosts, encoding="utf-8")
     spaces.call("mount", "--bind", str(TOP / "hosts"), "/etc/hosts")
@@ -89,7 +91,7 @@ def setns(descriptor):
 
 
 def relay(place, ready):
-    """Pass connections to port 80 of a namespace on to the mirror, which is outside."""
+    """Forward connections to port 80 of a namespace to the mirror outside."""
     outside, address = os.environ[OUTSIDE].split()
     here = os.open(place, os.O_RDONLY)
     setns(here)
@@ -108,7 +110,7 @@ def pump(one, other):
         while data := one.recv(1 << 16):
             other.sendall(data)
         other.shutdown(socket.SHUT_WR)
-    except OSError:  # one of them has closed the connection
+    except OSError:  # one side has closed the connection
         pass
 
 
@@ -119,7 +121,7 @@ def write(path, text, mode=0o644):
 
 
 def make(root):
-    """A bare system with an account, and an ssh server like that of a cluster's nodes."""
+    """Make a bare system with an account, and an ssh server like those of a cluster's nodes."""
     release = pathlib.Path("/etc/os-release").read_text(encoding="utf-8")
     suite = re.search(r"VERSION_CODENAME=(\w+)", release).group(1)
     subprocess.run(["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", suite,
@@ -133,7 +135,7 @@ def make(root):
             shutil.copy(source, target)
         else:
             target.unlink(missing_ok=True)
-    write(root / "etc/apt/apt.conf.d/90yes", 'APT::Get::Assume-Yes "true";\n')  # a user presses Y
+    write(root / "etc/apt/apt.conf.d/90yes", 'APT::Get::Assume-Yes "true";\n')  # users press Y
     write(root / "etc/sudoers.d/new", "new ALL=(ALL) NOPASSWD: ALL\n", 0o440)
     write(root / "etc/ssh/sshd_config.d/new.conf", SSHD)
     write(root / "etc/hosts", (TOP / "hosts").read_text(encoding="utf-8"))
@@ -145,7 +147,8 @@ def make(root):
 
 
 class System:
-    """A system that runs: a layer over others, with its network, host name and sshd; a context."""
+    """A running system (a context manager): a layer over others, with a network, a host name and
+    sshd."""
 
     def __init__(self, number, name, *below):
         self.number, self.top = number, TOP / name
@@ -170,11 +173,11 @@ class System:
     def __exit__(self, *error):
         self.sshd.kill()
         self.sshd.wait()
-        # Lazily: processes of the user may still be ending.
+        # Lazily, as processes of the user may not have ended yet.
         spaces.call("umount", "--recursive", "--lazy", str(self.root))
 
     def run(self, script, said, seconds):
-        """Run a script of bash as the user after a login. Returns its exit code."""
+        """Run a bash script as the user, in a login shell. Returns its exit code."""
         write(self.root / "tmp/script", script, 0o755)
         words = [*spaces.within(self.number), "unshare", "--uts", "sh", "-c",
                  f"hostname n{self.number} && exec chroot {self.root} su - new -c "

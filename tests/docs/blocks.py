@@ -1,7 +1,7 @@
-"""The code blocks of a document, and what the comments before them ask the tests to do.
+"""The code blocks of a document, and the instructions for tests in the comments before them.
 
-A block of language `sh` holds commands. All those of a document are run in one shell, in order, and
-must succeed. Comments directly before a block, which no reader sees, change this:
+Blocks in the language `sh` contain commands. All commands of a document are run in one shell, in
+order, and must succeed. Comments directly before a block, which readers do not see, change this:
 
 <!-- not run: REASON -->   the commands are not run
 <!-- run by FILE -->       but each line is in that file, which is run: a test, or a page of one
@@ -23,7 +23,7 @@ FENCE = re.compile(r"^( *)(```+)(.*)$")
 
 @dataclasses.dataclass
 class Block:
-    """A code block: where it is, its language, its text, and its marks as (word, text)."""
+    """A code block: its location, language, text, and marks as (word, text)."""
     where: str
     language: str
     text: str
@@ -36,7 +36,7 @@ class Block:
         return [text for name, text in self.marks if name == word]
 
     def lines(self):
-        """The commands of the block without comments, each a line."""
+        """Returns the commands of the block without comments, one per line."""
         joined = self.text.replace("\\\n", " ")
         lines = (" ".join(re.sub(r"(^|\s)#(?!!).*", "", line).split())
                  for line in joined.splitlines())
@@ -48,7 +48,7 @@ class Block:
 
 
 def read(path, name):
-    """All code blocks of a document."""
+    """Returns all code blocks of a document."""
     blocks, marks, open_fence, body = [], [], None, []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if open_fence:
@@ -73,7 +73,8 @@ def read(path, name):
 
 
 def manual(folder):
-    """The commands in manual pages; synopses, with words in brackets or dots, are not commands."""
+    """Returns the commands in manual pages, as blocks; synopses, which contain brackets or dots,
+    are not commands."""
     found = []
     for path in sorted(folder.glob("man[17]/*")):
         page = path.read_text(encoding="utf-8")
@@ -86,7 +87,7 @@ def manual(folder):
 
 
 def replaced(block):
-    """The text of the block with its words replaced."""
+    """Returns the text of the block with the words of `with` replaced."""
     text = block.text
     for pair in block.marked("with"):
         word, _, other = pair.partition("=")
@@ -98,8 +99,8 @@ def replaced(block):
 
 def script(blocks):
     """
-    A script for bash that runs the blocks and prints a line "@@N" before that of number N. At its
-    end it ends what it has left running.
+    Returns a bash script that runs the blocks, prints a line "@@N" before block N, and at its end
+    kills the processes that it has left running.
     """
     lines = ["set -eEo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT"]
     for number, block in enumerate(blocks):
@@ -114,7 +115,7 @@ def script(blocks):
 
 
 def outputs(said):
-    """The output of each block, by its number."""
+    """Returns the output of each block, by its number."""
     parts = re.split(r"^@@(\d+)\n", said, flags=re.M)
     found = {}
     for number, text in zip(parts[1::2], parts[2::2]):
@@ -123,7 +124,7 @@ def outputs(said):
 
 
 def judge(blocks, said):
-    """Findings: where the script failed, and lines that it did not print."""
+    """Returns findings: where the script failed, and expected lines that it did not print."""
     found, last = outputs(said), None
     if len(blocks) not in found:
         at = max(found, default=0)

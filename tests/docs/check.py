@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Commands of documents: each is run by a test, or its block says why not (blocks.py).
+"""Commands in documents: each is run by a test, or its block says why not (blocks.py).
 
 usage: check.py ROOT
 """
@@ -13,7 +13,7 @@ import blocks
 LANGUAGES = {"sh", "c", "make", "cmake", "meson", "yaml", "text"}
 DOCUMENTS = ("*.md", "docs/*.md", "examples/*.md")
 INDENTED = re.compile(r"(?:^|\n)([^\n]*)\n\n    (?! )[^\n]+")
-# Comments that are not marks but resemble them.
+# Comments that are not valid marks but resemble them.
 NEARLY = re.compile(r"<!--(?! (?:not run: \w|run by [\w.]|file: \S|prints -->|before: \S|"
                     r"with: [^=]+=|needs: \S)).{,40}")
 
@@ -23,7 +23,7 @@ def documents(root):
 
 
 def unlike(block, root):
-    """The commands of a block that its file does not contain."""
+    """Returns a finding for each command that the file named in `run by` does not contain."""
     path = root / block.mark("run by")
     if not path.is_file():
         return [f"{block.mark('run by')} does not exist"]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The pages of first steps: each of their commands, as a new user runs it on two bare systems.
+"""The pages of first steps: runs their commands as a new user would, on two bare systems.
 
-The first commands of all pages are the same. They are run once, and each page continues in a copy
-of what they have made; so no page can depend on another. Needs root and a mirror of Debian.
+All pages begin with the same commands. They are run once, and each page continues in a copy of the
+result, so that no page can depend on another. Needs root and a Debian mirror.
 
 usage: first_steps.py SOURCE_DIR [PAGE…]     (DOCS_VERBOSE=yes: with all output)
 """
@@ -19,20 +19,20 @@ import bare
 import blocks
 
 PATIENCE = 900  # seconds: a build on a slow machine
-SHARED = 1  # blocks at the beginning that are the same on all pages
+SHARED = 1  # number of blocks at the beginning that are equal on all pages
 
 
 class Failure(Exception):
-    """Commands that failed, with their output."""
+    """The commands that failed, with their output."""
 
 
 def check(system, found, began):
-    """Run blocks on a system."""
+    """Run the blocks on a system."""
     with tempfile.TemporaryFile("w+") as said:
         try:
             system.run(blocks.script(found), said, PATIENCE)
         except subprocess.TimeoutExpired:
-            pass  # the output shows where
+            pass  # the output shows where it hung
         said.seek(0)
         text = said.read()
     if "DOCS_VERBOSE" in os.environ:
@@ -45,7 +45,7 @@ def check(system, found, began):
 
 
 def checkout(source, root):
-    """A checkout as the user has it, in ~/src/aqueduct."""
+    """Make a checkout as a user would, in ~/src/aqueduct."""
     place = root / "home/new/src/aqueduct"
     shutil.copytree(source, place, symlinks=True,
                     ignore=lambda folder, names: {"build", ".git"} & set(names)

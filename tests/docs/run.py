@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Runs the commands of the documents, as blocks.py says, against the installed tree of a build.
+"""Runs the commands in the documents, as described in blocks.py, against the installed tree of a
+build.
 
-Each document has a home and a folder of its own, with README's program as ./program, the examples'
-sources and a replacement for ssh, by which all hosts are this machine. The pages of first steps are
-run by first_steps.py.
+Each document gets its own home and working folder, with README's program as ./program, the sources
+of the examples, and a replacement for ssh that makes every host this machine. The pages of first
+steps are run by first_steps.py.
 
 usage: run.py BUILD_DIR SOURCE_DIR [DOCUMENT…]     (DOCS_VERBOSE=yes: with all output)
 """
@@ -21,7 +22,7 @@ import time
 import blocks
 import check
 
-PATIENCE = 240  # seconds for a document
+PATIENCE = 240  # seconds per document
 FOREIGN = ("AQ_", "GASNET_", "SLURM", "PMI", "OMPI_", "FI_")
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
@@ -31,7 +32,7 @@ exec sh -c "$*"
 
 
 class World:
-    """The installed tree, and what each document finds in its folder."""
+    """The installed tree, and the files that each document finds in its folder."""
 
     def __init__(self, build, source, top):
         self.build, self.source, self.top = build, source, top
@@ -58,7 +59,7 @@ class World:
                         f"-L{self.prefix}/lib", "-laqueduct"], check=True, cwd=self.model)
 
     def environment(self, home):
-        # Users have no blanks in these paths, and commands do not quote them.
+        # Links without blanks: the commands do not quote these paths.
         for name, path in (("source", self.source), ("build", self.build)):
             (home / name).symlink_to(path)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -67,12 +68,12 @@ class World:
                 "BUILD": str(home / "build"), "PATH": f"{self.prefix}/bin:{kept['PATH']}",
                 "PKG_CONFIG_PATH": f"{lib}/pkgconfig", "LD_LIBRARY_PATH": str(lib),
                 "AQ_SSH_CMD": str(home / "work/ssh"), "TMPDIR": str(home / "tmp"),
-                # Open MPI otherwise refuses root, and more ranks than cores.
+                # Otherwise, Open MPI refuses to run as root, or with more ranks than cores.
                 "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                 "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
     def run(self, name, found):
-        """Run the commands of a document. Returns findings."""
+        """Run the commands in a document. Returns findings."""
         home = pathlib.Path(tempfile.mkdtemp(dir=self.top))
         (home / "tmp").mkdir()
         (home / "aqueduct").symlink_to(self.prefix)
@@ -114,7 +115,8 @@ def main():
             if (chosen and name not in chosen) or not any(block.runs() for block in found):
                 continue
             if missing(found):
-                # The other documents are still run; the summary lists only tests skipped wholly.
+                # The other documents are still run; `make test` lists only tests that were skipped
+                # entirely.
                 print(f"{name}: not run: not installed: {' '.join(missing(found))}")
                 continue
             began = time.monotonic()

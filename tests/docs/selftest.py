@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The checks of documents and of the site find mistakes: each is made here once."""
+"""The checks of documents and of the site find mistakes: each kind is made here once."""
 
 import pathlib
 import subprocess
