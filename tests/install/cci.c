@@ -1,4 +1,4 @@
-/* A client of CCI's interface: both ends in one process. */
+/* A client of CCI's interface, with both ends in one process. */
 #include <cci.h>
 #include <string.h>
 

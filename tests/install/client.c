@@ -1,5 +1,7 @@
-/* The smallest useful program of a user, in the common subset of C and C++: every process greets
- * the next one and itself, and checks the greetings. Built against the installed tree only. */
+/*
+ * A minimal user program, in the common subset of C and C++: every process greets the next one and
+ * itself, and checks the greetings. Built against the installed tree only.
+ */
 #include <aqueduct/aqueduct.h>
 #include <stdio.h>
 

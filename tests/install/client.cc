@@ -1,6 +1,6 @@
 /*
- * The same program as C++: the headers and AQ_ARGS must work in both languages; and features of
- * C++.
+ * The same program as C++, since the headers and AQ_ARGS must work in both languages; and features
+ * of the headers for C++ only.
  */
 #include "client.c"
 #include <initializer_list>
@@ -40,6 +40,6 @@ static bool args_work()
 
 static const int checked = args_work() ? 0 : (fputs("client: arguments\n", stderr), exit(1), 1);
 
-#ifdef REFUSED /* what must not compile */
+#ifdef REFUSED /* this must not compile */
 static const auto refused = REFUSED;
 #endif

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Checks of the configuration: unsupported systems are refused with the reason, the user's flags
-# reach every step, and networks whose headers appear or disappear are found or left out.
+# Checks the configuration: unsupported systems are rejected with a reason, the user's flags reach
+# every step, and networks are included or left out as their headers appear or disappear.
 # usage: configure.sh SOURCE_DIR CC CXX
 set -euo pipefail
 cc=$2
@@ -15,19 +15,20 @@ configure()
 }
 source=$1 cxx=$3
 
-# headers TEXT: the headers of networks that this build sees, instead of the system's.
+# headers TEXT: make headers of networks with this content, which the build uses instead of the
+# system's.
 headers()
 {
     mkdir -p "$top/include/infiniband" "$top/include/rdma"
     echo "$1" | tee "$top/include/infiniband/verbs.h" >"$top/include/rdma/fabric.h"
 }
 
-# networks WHEN NUMBER: checks that this many of ibv and ofi are built.
+# networks WHEN NUMBER: check that this many of ibv and ofi are built.
 networks()
 {
     local found
     found=$(grep -o 'ibv/hca[.]c[.]o:\|ofi/ofi[.]c[.]o:' "$top/flags/build.ninja" |
-        sort -u | wc -l) || true # none is not a failure yet
+        sort -u | wc -l) || true # having none is not a failure yet
     [ "$found" -eq "$2" ] ||
         { echo "$1 $found of ibv and ofi are built, and not $2" >&2; exit 1; }
 }
@@ -47,7 +48,7 @@ headers '#error gone'
 cmake "$top/flags" >"$top/log" 2>&1
 networks 'after the headers are gone' 0
 
-# Only compiled, as 32-bit libraries need not be installed.
+# Only compile: 32-bit libraries may not be installed.
 echo 'int is_there;' | "$cc" -m32 -x c -c -o "$top/probe.o" - 2>/dev/null ||
     { echo "skipped: $cc has no -m32, so its refusal cannot be tested"; exit 77; }
 if configure small -m32 -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY; then

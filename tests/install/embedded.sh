@@ -1,5 +1,5 @@
 #!/bin/bash
-# Build and run projects that contain Aqueduct, by CMake's FetchContent and by Meson's wrap.
+# Build and run projects that contain Aqueduct, through CMake's FetchContent and Meson's wraps.
 # usage: embedded.sh BUILD_DIR SOURCE_DIR CC cmake|meson
 set -euo pipefail
 build=$1
@@ -21,13 +21,13 @@ fail()
     exit 1
 }
 
-# quietly COMMAND …: its output is shown only if it fails.
+# quietly COMMAND …: show the output only if the command fails.
 quietly()
 {
     "$@" >"$top/log" 2>&1 || { tail -n 40 "$top/log" >&2; fail "failed: $*"; }
 }
 
-# runs PROGRAM: alone, and as a job of two, started by the aqrun of our own build.
+# runs PROGRAM: run it alone, and as a job of two by the aqrun of this build.
 runs()
 {
     "$1" >"$top/out" || fail "$1 alone: exit $?"
@@ -39,7 +39,8 @@ runs()
 archive=$top/aqueduct-$version.tar.gz
 tar -C "$source" -c --exclude=./build --exclude=./.git --transform "s,^\.,aqueduct-$version," . |
     gzip -1 >"$archive"
-# Everything is compiled without optimization, which would take longer than the rest of the test.
+# Everything is compiled without optimization, because that would take longer than the rest of the
+# test.
 case $way in
 cmake)
     mkdir "$top/project"
@@ -47,7 +48,7 @@ cmake)
     quietly cmake -G Ninja -S "$top/project/fetch" -B "$top/b" -DCMAKE_C_COMPILER="$cc" \
         -DCMAKE_C_FLAGS_RELWITHDEBINFO='-O0 -DOPTIMIZED' -DARCHIVE="file://$archive"
     quietly cmake --build "$top/b"
-    # Without a build type the library is optimized, and the project is as it was.
+    # Without a build type, the library is optimized, and the project's own settings are unchanged.
     [ "$(ninja -C "$top/b" -t commands |
         sed -n 's,.*-DOPTIMIZED.*/\(client\|base/log\)\.c$,\1,p')" = base/log ] ||
         fail 'the build type of the library is not its own'
@@ -68,11 +69,11 @@ meson)
         sha256sum "$archive" | cut -d ' ' -f 1)" "$source/packaging/meson/aqueduct.wrap" \
         >"$top/project/subprojects/aqueduct.wrap"
     export CC=$cc
-    # An installed library would be preferred.
+    # Otherwise, an installed library would be preferred.
     quietly meson setup --force-fallback-for=aqueduct --buildtype=plain "$top/b" "$top/project"
     quietly ninja -C "$top/b"
     runs "$top/b/client"
-    # A network that is asked for and cannot be built is an error with the remedy.
+    # Requesting a network that cannot be built is an error that names the remedy.
     mkdir -p "$top/none/infiniband"
     echo '#error not installed' >"$top/none/infiniband/verbs.h"
     if meson setup --force-fallback-for=aqueduct -Daqueduct:ibv=enabled \

@@ -1,8 +1,9 @@
 #!/bin/bash
-# Install, move, and build clients of the GASNet interface through the make fragments and pkg-config
-# for every network and mode, in C and C++; run them alone, with the launchers and with
-# GASNET_PSHM_NODES. With udp or ofi, programs for this network must also use it. Those for ibv and
-# ofi run over shared memory first: tests/rdma has adapters.
+# Install, move the tree, and build clients of the GASNet interface through the make fragments and
+# pkg-config, for every network and mode, in C and C++; run them alone, with the launchers and with
+# GASNET_PSHM_NODES. With the argument udp or ofi, programs for that network must also use it.
+# Programs for ibv and ofi are first run over shared memory; ibv over adapters is tested in
+# tests/rdma.
 # usage: gasnet.sh BUILD_DIR SOURCE_DIR [udp] [ofi]
 set -euo pipefail
 build=$1
@@ -11,7 +12,7 @@ case " ${*:3} " in *" ofi "*) ofi=ofi ;; *) ofi= ;; esac
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-# make does not support blanks, which the path of the checkout may contain.
+# The path of the checkout may contain blanks, which make does not support.
 here=$top/sources
 cp -r "$2/tests/install/gasnet" "$here"
 
@@ -51,8 +52,8 @@ read -ra words < <(sed -n 's/^GASNET_LIBS=//p' <<<"$show")
 for word in "${words[@]}"; do
     [[ $word == -[lL]* ]] || fail "GASNET_LIBS has $word"
 done
-# As Legion's CMake files do: network and mode from the names of the fragments, a file for each
-# library.
+# As in Legion's CMake files: network and mode are taken from the names of the fragments, and each
+# library is located as a file.
 for fragment in "$tree"/include/*-conduit/*.mak; do
     [[ ${fragment##*/} =~ ^([a-z]+)-(seq|par|parsync)\.mak$ ]] || fail "what is $fragment?"
     [ -f "$tree/lib/libgasnet-${BASH_REMATCH[1]}-${BASH_REMATCH[2]}.a" ] ||
@@ -96,7 +97,7 @@ for net in smp udp ibv ofi; do
                 LANGUAGE=$language STRICT="$strict" ||
                 fail "$net-$mode.mak, $language: does not build"
         done
-        # shellcheck disable=SC2046,SC2086 # these are words
+        # shellcheck disable=SC2046,SC2086 # split into words
         [[ $ways != *" pc-c "* ]] || $(pkg-config --variable=GASNET_CC gasnet-$net-$mode) $strict \
             -o "$top/bin/$net-pc-$mode-c" "$here/client.c" \
             $(pkg-config --cflags --libs gasnet-$net-$mode) ||
@@ -131,7 +132,7 @@ make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/smp-conduit/smp-par.ma
 make -s -f "$here/Makefile" FRAGMENT="$top/linked/include/gasnet_tools-par.mak" tools \
     SOURCE="$here/tools.c" OUT="$top/tools-linked" STRICT="$strict" ||
     fail "gasnet_tools-par.mak through a link does not build"
-# Also its headers, through which the program finds aqrun.
+# Likewise for its headers, through which the program finds aqrun.
 # shellcheck disable=SC2046
 cc -D_GNU_SOURCE -DGASNET_PAR -I"$top/linked/include" -I"$top/linked/include/smp-conduit" \
     -o "$top/bin/smp-headers-par-c" "$here/client.c" $(pkg-config --libs gasnet-smp-par) ||
@@ -167,7 +168,7 @@ got=0
 [ "$got" = 6 ] || fail "a runtime in a shared library ends with $got"
 
 # --- run ---------------------------------------------------------------------------------------
-# shellcheck disable=SC2016 # it must not be expanded
+# shellcheck disable=SC2016 # must not be expanded
 awkward='$HOME;"'--
 setarch -R true 2>/dev/null && export CLIENT_SAME=1
 ran=0
@@ -196,8 +197,7 @@ done
 unset AQ_TRANSPORTS
 [ "$ran" = 18 ] || fail "$ran clients were built instead of 18"
 
-# --- the network ibv: an error without an adapter; unknown spawners
-# ---------------------------------
+# --- the network ibv: an error without an adapter; unknown spawners -------------------------------
 program=$top/bin/ibv-mak-par-c
 run=$tree/bin/gasnetrun_ibv
 if [ ! -d /sys/class/infiniband ]; then
@@ -216,8 +216,7 @@ GASNET_VAPI_SPAWNER=none GASNET_SPAWNER=L "$tree/bin/gasnetrun_vapi" -n 2 "$top/
 grep -q 'gasnetrun_vapi: unknown spawner "none" (GASNET_VAPI_SPAWNER)' "$top/log" ||
     fail "vapi: $(cat "$top/log")"
 
-# --- the network ofi: with a provider that exists, and one that does not
-# ----------------------------
+# --- the network ofi: with a provider that exists, and one that does not --------------------------
 program=$top/bin/ofi-mak-par-c
 run=$tree/bin/gasnetrun_ofi
 over_ofi() # PROVIDER: a job of two processes that are not neighbors
@@ -232,8 +231,7 @@ if [ -n "$ofi" ]; then
     grep -q 'libfabric has no provider none' "$top/log" || fail "none: $(cat "$top/log")"
 fi
 
-# --- the network udp: whether it is used, and how jobs are started
-# ---------------------------------
+# --- the network udp: whether it is used, and how jobs are started --------------------------------
 program=$top/bin/udp-mak-par-c
 runs() # COMMAND…: checks that it is a job of two that ends as it should
 {
@@ -313,7 +311,7 @@ done
 runs_itself 1 ' [4]' env AQ_BOOT=single "$program" 4
 if manager=$(command -v mpiexec.hydra); then
     runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -n 2 "$program" 4
-    # It names this host then.
+    # In this mode, it uses the name of this host.
     ! getent hosts "$(hostname)" >/dev/null ||
         runs_itself 2 ' [4]' env -u CLIENT_SAME "$manager" -pmi-port -n 2 "$program" 4
 fi

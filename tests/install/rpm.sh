@@ -1,6 +1,6 @@
 #!/bin/bash
-# The RPM spec: rpmlint has no findings, its check of the build passes, and its lists of files have
-# each installed file once. Uses the given build: only the steps after %build run.
+# Checks the RPM spec: rpmlint has no findings, %check passes, and the lists of files contain each
+# installed file once. Runs only the steps after %build, with the given build.
 # usage: rpm.sh BUILD_DIR SOURCE_DIR PREFIX LIBDIR
 set -euo pipefail
 build=$1
@@ -12,7 +12,7 @@ for program in rpmbuild rpmlint; do
 done
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-spec=$top/aqueduct.spec # rpmbuild splits paths at blanks
+spec=$top/aqueduct.spec # a copy, since rpmbuild splits paths at blanks
 cp "$source/packaging/rpm/aqueduct.spec" "$spec"
 
 rpmlint -r "$source/packaging/rpm/aqueduct.rpmlintrc" "$spec" >"$top/lint" 2>&1 ||
@@ -21,7 +21,7 @@ version=$(sed -n 's/^Version: *//p' "$spec")
 mkdir -p "$top/BUILD/aqueduct-$version"
 ln -s "$build" "$top/BUILD/aqueduct-$version/build"
 cp "$source/LICENSE" "$top/BUILD/aqueduct-$version"
-# Without the steps that change the installed files (strip, compression), which take long.
+# Omit the steps that change installed files (strip, compression), which take long.
 rpmbuild -bi --short-circuit --nodeps --define "_topdir $top" --define "_tmppath $top" \
     --define "_prefix $3" --define "_lib $4" --define "_libdir $3/$4" \
     --define "_defaultdocdir $3/share/doc" \

@@ -9,7 +9,7 @@ cxx=$4
 
 top=$(mktemp -d)
 trap 'rm -rf "$top"' EXIT
-# Its path occurs in commands that are split into words, and the path of the checkout may contain
+# Commands that contain this path are split into words, and the path of the checkout may contain
 # blanks.
 here=$top/sources
 cp -r "$source/tests/install" "$here"
@@ -45,17 +45,18 @@ for language in c cc; do
     [ "$language" = c ] || compiler="$cxx -std=c++11"
     eval "$compiler -Wall -Wextra -Werror -o $top/bin/pkg-shared-$language $here/client.$language" \
         "$(pkg-config --cflags --libs aqueduct)"
-    # The linker warns that dlopen in a static program needs the shared C library at run time.
+    # The linker warns that dlopen in a static program needs the shared C library at run time, hence
+    # the log.
     eval "$compiler -static -o $top/bin/pkg-static-$language $here/client.$language" \
         "$(pkg-config --static --cflags --libs aqueduct)" 2>"$top/static.log" ||
         { cat "$top/static.log" >&2; fail "static link by pkg-config failed"; }
 done
-# With the run path from the file, a program finds the shared library by itself.
+# With the run path from the .pc file, a program finds the shared library by itself.
 eval "$cc -o $top/run-path $here/client.c" "$(pkg-config --cflags --libs aqueduct)" \
     "$(pkg-config --variable=run_path aqueduct)"
 (unset LD_LIBRARY_PATH && "$top/run-path" >/dev/null) ||
     fail "run_path does not lead to the library"
-# Values that do not fit into an argument are refused by the compiler, with an explanation.
+# Values that do not fit into an argument are rejected at compile time, with an explanation.
 for refused in 'aq_args(1.5f)' '(AQ_ARGS(1ll))' '(AQ_ARGS(&evaluated))' 'AQ_ARG64(1.5)'; do
     "$cxx" -std=c++11 -fsyntax-only -I "$prefix/include" "-DREFUSED=$refused" "$here/client.cc" \
         2>"$top/refused.log" && fail "$refused compiles"
@@ -72,7 +73,7 @@ networks=$(pkg-config --variable=transports aqueduct | grep -o 'ibv\|ofi' | tr '
 { project project "$prefix" "gasnet;cci;$networks" && cmake --build "$top/project"; } \
     >"$top/cmake.log" 2>&1 ||
     { cat "$top/cmake.log" >&2; fail "the project with find_package does not build"; }
-# A component that a build or an installation lacks is refused, with the remedy.
+# A component missing from the build or the installation is reported with the remedy.
 cmake --install "$build" --prefix "$top/runtime" --component dev >/dev/null
 config=$top/runtime/lib/cmake/aqueduct/aqueductConfig.cmake
 sed -i 's/^set(aqueduct_\(ibv\|ofi\)_FOUND .*)/set(aqueduct_\1_FOUND FALSE)/' "$config"
@@ -86,7 +87,7 @@ for message in 'without ibv: install libibverbs-dev, and build with -DAQ_IBV=ON'
     grep -q -e "$message" "$top/parts.log" || fail "no \"$message\": $(cat "$top/cmake.log")"
 done
 grep -q 'without gasnet' "$top/parts.log" && fail 'gasnet is not found, though it is there'
-# The program in the README is a client too.
+# The program in the README is a client, too.
 # shellcheck disable=SC2016 # the backticks are Markdown's
 sed -n '/^```c$/,/^```$/p' "$source/README.md" | sed '/^```/d' >"$top/readme.c"
 eval "$cc -std=c11 -Wall -Wextra -Werror -o $top/readme $top/readme.c" \
@@ -124,7 +125,7 @@ for program in "$top"/bin/*; do
         fail "aqrun -n 2 $program printed: $(cat "$top/out")"
     ran=$((ran + 1))
 done
-# Networks need libraries that only the loader of a dynamic program can load well.
+# Networks need libraries that only a dynamically linked program can load reliably.
 AQ_TRANSPORTS=udp "$prefix/bin/aqrun" -n 2 "$top/bin/pkg-static-c" >"$top/out" 2>&1 &&
     fail 'a static program has used udp'
 grep -q 'program linked with -static cannot load .*: link it without -static' "$top/out" ||

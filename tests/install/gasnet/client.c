@@ -1,7 +1,7 @@
 /*
- * A client of the GASNet interface as users write it, in the common subset of C and C++: GASNet-1
- * beside EX, a message around the ring, and its arguments printed. With CLIENT_SAME its static data
- * must be at the same address in all processes.
+ * A client of the GASNet interface as users write it, in the common subset of C and C++: mixes
+ * GASNet-1 and EX, sends a message around the ring, and prints its arguments. With CLIENT_SAME, its
+ * static data must have the same address in all processes.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>

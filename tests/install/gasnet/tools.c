@@ -1,4 +1,4 @@
-/* A program that uses only the tools of GASNet, without a job. */
+/* A program that uses only the GASNet tools library, without a job. */
 #include <gasnet_tools.h>
 
 int main(void)
