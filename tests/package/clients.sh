@@ -1,5 +1,5 @@
 #!/bin/sh
-# In the bare system: compile and run programs against the installed packages.
+# Compile and run programs against the installed packages, inside the bare system.
 # usage: clients.sh bare|built_before|all
 set -eu
 cd "$(dirname "$0")"
@@ -11,7 +11,7 @@ fail()
     exit 1
 }
 
-# prints COUNT TEXT COMMAND …: it succeeds and prints so many lines with the text.
+# prints COUNT TEXT COMMAND …: check that it succeeds and prints this many lines with the text.
 prints()
 {
     count=$1 text=$2
@@ -24,7 +24,7 @@ readme()
 {
     flags=$(pkg-config --cflags --libs aqueduct)
     [ "$flags" = '-laqueduct ' ] || [ "$flags" = -laqueduct ] || fail "pkg-config: $flags"
-    # shellcheck disable=SC2086 # these are words
+    # shellcheck disable=SC2086 # split into words
     cc -Wall -Wextra -Werror readme.c $flags -o readme
     prints 4 'received 42 from rank [0-3]$' aqrun -n 4 ./readme
 }
@@ -70,7 +70,7 @@ libfabric()
     grep -q '^provider: aqueduct$' log || fail 'fi_info does not show the provider'
     fi_pingpong -p aqueduct -e rdm -I 100 >server 2>&1 &
     server=$!
-    # It listens at some time.
+    # Wait until the server listens.
     tries=0
     until fi_pingpong -p aqueduct -e rdm -I 100 127.0.0.1 >log 2>&1; do
         tries=$((tries + 1))

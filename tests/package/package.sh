@@ -1,11 +1,11 @@
 #!/bin/bash
 # The Debian packages: built with their tests, checked by lintian, built again from the source
-# package without a network and compared; and in a bare system installed, used, upgraded from the
-# previous release, and removed without a trace.
+# package without network access and compared; then installed in a bare system, used, upgraded from
+# the previous release, and removed without a trace.
 # usage: package.sh OUT     (make deb-test: build/deb, where the packages stay)
 #
-# The previous release is that of the last tag whose tree has packages. As long as there is none,
-# the packages of this tree take its place, with a lower version number.
+# The previous release is the last tag if its tree builds packages; otherwise, the packages of this
+# tree with a lower version number take its place.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
@@ -32,13 +32,13 @@ heading()
 for command in debootstrap lintian dh dpkg-scanpackages ip; do
     command -v "$command" >/dev/null || skip "$command is missing [.ci/install-deps.sh deb-test]"
 done
-# A name space of its own for mounts, processes and the network; in a chroot no mount is private.
+# Run in new namespaces for mounts and processes; inside a chroot, mounts cannot be private.
 if [ -z "${AQ_PACKAGE_ALONE-}" ]; then
     for propagation in private unchanged; do
         alone=(unshare --mount --propagation "$propagation" --pid --fork --kill-child --mount-proc)
         ! "${alone[@]}" true 2>/dev/null || AQ_PACKAGE_ALONE=1 exec "${alone[@]}" "$BASH" "$0" "$@"
     done
-    skip "there are no name spaces of mounts and processes here (unshare)"
+    skip "no namespaces of mounts and processes can be made here (unshare)"
 fi
 unset AQ_PACKAGE_ALONE # the library would report it as unknown
 mkdir -p "$1"
@@ -48,7 +48,7 @@ root=$top/root
 mkdir "$root"
 tidy()
 {
-    # All processes of the name space but this one, which is its first.
+    # Kill all processes of the namespace except this one, which is its first.
     [ $$ != 1 ] || kill -KILL -1 2>/dev/null || true
     wait
     ! mountpoint -q "$root" || umount --recursive --lazy "$root"
@@ -61,7 +61,7 @@ mknod "$root/null" c 1 3 2>"$top/log" || skip "$(cat "$top/log")"
 rm "$root/null"
 
 # --- the bare system ----------------------------------------------------------------------------
-# within COMMAND …: run it in the bare system.
+# within COMMAND …: run it inside the bare system.
 within()
 {
     chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 \
@@ -74,7 +74,7 @@ apt()
         { tail -n 30 "$top/apt.log" >&2; fail "apt-get $*"; }
 }
 
-# From the mirror that this system uses, and in the same way.
+# Use the same mirror, proxy and settings as this system.
 make_system()
 {
     local codename mirror proxy=
@@ -95,8 +95,8 @@ make_system()
     apt install --no-install-recommends gcc libc6-dev pkg-config
 }
 
-# The files of the system and their properties, without what Debian's tools keep for themselves:
-# lists and packages of apt, backups of dpkg and adduser (libibverbs1 adds a group), logs.
+# List the files of the system with their properties, except those that Debian's tools keep: lists
+# and packages of apt, backups of dpkg and adduser (libibverbs1 adds a group), logs.
 list_files()
 {
     local but=() path
@@ -108,7 +108,7 @@ list_files()
 }
 
 # --- packages -------------------------------------------------------------------------------------
-# offer FOLDER: its packages are what apt finds.
+# offer FOLDER: make its packages available to apt.
 offer()
 {
     rm -rf "$root/packages"
@@ -126,7 +126,7 @@ state_of()
     within dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null || true
 }
 
-# installed VERSION: all packages are installed in this version.
+# installed VERSION: check that all packages are installed in this version.
 installed()
 {
     local name version
@@ -137,7 +137,7 @@ installed()
     done
 }
 
-# lowered DEB FOLDER: the package with a lower version number.
+# lowered DEB FOLDER: put the package into the folder with a lower version number.
 lowered()
 {
     local tree=$top/lowered
@@ -165,8 +165,8 @@ make_previous()
     previous=$(dpkg-deb -f "$top"/previous/aqueduct-tools_*.deb Version)
 }
 
-# Again, from the source package, in another folder, at another time, with other settings; what
-# it is compared with was built with the tests.
+# Build again from the source package, in another folder, at another time, with other settings and
+# without tests; the first build included the tests.
 build_again()
 {
     dpkg-source -x "$out"/*.dsc "$top/again/another-name"
@@ -181,11 +181,11 @@ same_again()
     for deb in "$out"/*.deb; do
         cmp "$deb" "$top/again/${deb##*/}" || differ="$differ ${deb##*/}"
     done
-    [ -z "$differ" ] || fail "a second build makes other packages:$differ"
+    [ -z "$differ" ] || fail "a second build makes different packages:$differ"
 }
 
 # --- programs -------------------------------------------------------------------------------------
-# clients WHAT: compile and run them in the bare system, which has no network but its loopback.
+# clients WHAT: compile and run clients in the bare system, with no network except loopback.
 clients()
 {
     unshare --net sh -c 'ip link set lo up && exec "$@"' sh \
@@ -216,7 +216,7 @@ build_again >"$top/again.log" 2>&1 &
 again=$!
 
 heading 'lintian'
-# Not the spelling in binaries: four bytes of machine code can look like a misspelled word.
+# Ignore spelling in binaries: four bytes of machine code can look like a misspelled word.
 lintian --fail-on error,warning,info --display-info --allow-root \
     --suppress-tags spelling-error-in-binary "$out"/*.changes
 
@@ -257,7 +257,7 @@ heading 'remove and purge'
 apt remove "${packages[@]}"
 [ ! -e "$root/usr/bin/aqrun" ] || fail "aqrun is still there"
 apt purge "${packages[@]}"
-apt autoremove --purge # what was installed for them
+apt autoremove --purge # their dependencies
 rm -r "$root/packages" "$root/clients" "$root/etc/apt/sources.list.d/packages.list"
 list_files >"$top/after"
 diff "$top/before" "$top/after" >&2 || fail "the files above were left or lost"
