@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The site in a browser: it fits wide and narrow screens, follows the reader's preference of
-colors, and its search finds things; all headings are listed where scripts are disabled.
+"""The site in a browser: it fits wide and narrow screens, honors the reader's preferred color
+scheme, and its search works; with scripts disabled, all headings are listed.
 
 usage: browser.py ROOT MAN_DIR [CLASS.TEST]…
 """
@@ -48,7 +48,8 @@ class Site(unittest.TestCase):
                     self.assertLessEqual(wide, width)
 
     def test_navigation(self):
-        """Beside the text on a wide screen; below it on a phone, where a link leads to it."""
+        """It is beside the text on a wide screen, and below it on a phone, where a link leads to
+        it."""
         self.open("docs/mpi.html", DESK)
         where = ("(name) => { const box = document.querySelector(name).getBoundingClientRect(); "
                  "return [box.left, box.top, box.right, box.bottom]; }")
@@ -64,7 +65,7 @@ class Site(unittest.TestCase):
         self.assertLess(self.chrome.ask(f"({where})('nav')")[1], 400)
 
     def test_colors(self):
-        """Light text on dark, or dark on light, also in pictures."""
+        """Text is light on dark, or dark on light."""
         for page in ("index.html", "man/aq_put.3.html"):
             for dark in (False, True):
                 with self.subTest(page=page, dark=dark):
@@ -78,7 +79,7 @@ class Site(unittest.TestCase):
                         self.assertGreater((text - back) * (1 if dark else -1), 90, name)
 
     def test_pictures(self):
-        """All are loaded, and those that the page shows have the colors of the page."""
+        """All are loaded, and match the color scheme of the page."""
         for dark in (False, True):
             self.open("index.html", DESK, dark)
             sizes = self.chrome.ask("Array.from(document.images, (image) => image.naturalWidth)")
@@ -96,7 +97,7 @@ class Site(unittest.TestCase):
                 self.assertEqual(corner < 60, dark, corners)
 
     def test_pictures_on_a_phone(self):
-        """They keep their size, so that their text can be read."""
+        """They are not scaled down, so that their text stays readable."""
         for page in ("index.html", "docs/architecture.html", "docs/performance.html"):
             self.open(page, PHONE)
             widths = self.chrome.ask("Array.from(document.images, "
@@ -122,7 +123,7 @@ class Site(unittest.TestCase):
             self.assertIn("Nothing found", self.chrome.ask("document.body.innerText"))
 
     def test_search_from_any_page(self):
-        """The form of each page leads to the results; one of them leads to its page."""
+        """The form on each page leads to the results, and a result leads to its page."""
         self.open("docs/mpi.html", PHONE)
         self.chrome.ask("document.querySelector('header input').value = 'credits'")
         self.chrome.follow("document.querySelector('header button').click()")

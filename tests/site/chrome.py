@@ -1,4 +1,4 @@
-"""Chromium without a screen, driven by its debugging protocol over two pipes."""
+"""Headless Chromium, driven by its debugging protocol over two pipes."""
 
 import base64
 import json
@@ -10,7 +10,7 @@ import tempfile
 import time
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PATIENCE = 60  # seconds, for each answer
+PATIENCE = 60  # seconds to wait for an answer
 
 
 def installed():
@@ -18,10 +18,10 @@ def installed():
 
 
 class Chrome:
-    """A browser with one page; a context."""
+    """A browser with one page (a context manager)."""
 
     def __enter__(self):
-        # Its settings, caches and crash reports stay in a folder that is removed.
+        # Settings, caches and crash reports stay in a folder that is removed afterwards.
         self.home = tempfile.TemporaryDirectory(prefix="aqueduct-chrome-",
                                                 ignore_cleanup_errors=True)
         to_read, self.to = os.pipe()
@@ -30,7 +30,7 @@ class Chrome:
                  "--allow-file-access-from-files", "--disable-dev-shm-usage",
                  "--disable-background-networking", "--hide-scrollbars",
                  "--remote-debugging-pipe", f"--user-data-dir={self.home.name}", "about:blank"]
-        # It reads descriptor 3 and writes descriptor 4.
+        # Chromium reads from descriptor 3 and writes to descriptor 4.
         shell = f'exec 3<&{to_read} 4>&{to_write}; exec "$@"'
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(["bash", "-c", shell, "bash", *words],
@@ -48,7 +48,7 @@ class Chrome:
         return self
 
     def __exit__(self, *error):
-        os.close(self.to)  # then it exits
+        os.close(self.to)  # makes it exit
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:
@@ -59,19 +59,19 @@ class Chrome:
         self.home.cleanup()
 
     def receive(self, limit):
-        """The next message."""
+        """Returns the next message."""
         while b"\0" not in self.pending:
             ready, _, _ = select.select([self.of], [], [], max(0, limit - time.monotonic()))
             piece = os.read(self.of, 1 << 20) if ready else b""
             if not piece:
                 self.log.seek(0)
-                raise OSError(f"Chromium does not answer; it said: {self.log.read()[-2000:]}")
+                raise OSError(f"Chromium does not answer; its output: {self.log.read()[-2000:]}")
             self.pending += piece
         message, _, self.pending = self.pending.partition(b"\0")
         return json.loads(message)
 
     def call(self, method, **parameters):
-        """The result of a method of the protocol."""
+        """Call a method of the protocol. Returns its result."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if self.session is not None:
@@ -89,7 +89,7 @@ class Chrome:
             self.events.append(answer)
 
     def look(self, width, dark):
-        """Be a screen of this width, with the reader's preference of colors."""
+        """Emulate a screen of this width and the reader's preferred color scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=800,
                   deviceScaleFactor=1, mobile=width < 600)
         self.call("Emulation.setEmulatedMedia", features=[
@@ -99,7 +99,7 @@ class Chrome:
         self.call("Emulation.setScriptExecutionDisabled", value=not on)
 
     def open(self, address):
-        """Return when the page and its pictures are loaded."""
+        """Open a page, and wait until it and its pictures have been loaded."""
         self.events.clear()
         error = self.call("Page.navigate", url=address).get("errorText")
         if error:
@@ -112,13 +112,14 @@ class Chrome:
             self.events.append(self.receive(limit))
 
     def follow(self, expression):
-        """Do what leads to another page, and return when that is loaded."""
+        """Evaluate an expression that leads to another page, and wait until that has been
+        loaded."""
         self.events.clear()
         self.ask(expression)
         self.loaded()
 
     def ask(self, expression):
-        """The value of an expression of JavaScript in the page."""
+        """Evaluate a JavaScript expression in the page. Returns its value."""
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
                            awaitPromise=True)
         if "exceptionDetails" in result:
@@ -126,6 +127,6 @@ class Chrome:
         return result["result"].get("value")
 
     def picture(self, whole=False):
-        """The page as PNG."""
+        """Returns a screenshot of the page as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png",
                                           captureBeyondViewport=whole)["data"])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The pages of the site: well-formed, each link leads somewhere, all pages can be reached, and what
-the pictures name exists. External links are checked for their form only.
+"""The pages of the site: they are well-formed, each link leads somewhere, all pages can be reached,
+and all files named in pictures exist. Only the form of external links is checked.
 
 usage: links.py ROOT MAN_DIR
 """
@@ -21,7 +21,7 @@ DOCUMENT = re.compile(r"\b(?:docs|examples)/[\w-]+\.md\b")
 
 
 class Reader(html.parser.HTMLParser):
-    """The links of a page, and the places in it that links can name."""
+    """Collects the links of a page, and the anchors in it."""
 
     def __init__(self, text):
         super().__init__()
@@ -59,7 +59,7 @@ class Reader(html.parser.HTMLParser):
 
 
 def check_page(root, site, path, readers):
-    """Findings in a page, and the pages that it links to."""
+    """Returns findings in a page, and the pages that it links to."""
     reader, linked = readers[path], set()
     findings = list(reader.findings)
     findings += [f"id {name} occurs twice" for name in set(reader.ids)
@@ -87,7 +87,8 @@ def check_page(root, site, path, readers):
 
 
 def check_picture(root, path):
-    """A picture can be used alone and in dark mode, and what it names is in the tree."""
+    """Check that a picture is self-contained, supports dark mode, and names only files that are in
+    the tree."""
     text = path.read_text(encoding="utf-8")
     words = " ".join(" ".join(element.itertext())
                      for element in xml.etree.ElementTree.fromstring(text).iter()
@@ -105,7 +106,7 @@ def check_picture(root, path):
 
 
 def check(root, site):
-    """All findings, and what was looked at."""
+    """Returns all findings, and numbers of the links, pages and pictures checked."""
     readers = {path: Reader(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
     findings, reached, ahead = [], set(), [site / "index.html"]
     while ahead:

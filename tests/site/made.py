@@ -1,4 +1,4 @@
-"""The site, made in a folder that is removed."""
+"""Generates the site in a temporary folder."""
 
 import pathlib
 import shutil
@@ -15,7 +15,8 @@ def skip(reason):
 
 
 def site(root, man):
-    """A context: the folder of the pages. Exits as skipped if a converter is not installed."""
+    """A context manager: the folder of the pages. Exits as skipped if a converter is not
+    installed."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
         skip(f"not installed: {' '.join(missing)} [.ci/install-deps.sh test]")
