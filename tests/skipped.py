@@ -29,7 +29,7 @@ def reasons(said):
 
 
 def report(cases):
-    """Lines about these tests, each given by its name and output."""
+    """Yields lines about these tests, which are given by name and output."""
     by_reason, commands = {}, {}
     for name, said in cases:
         reason, remedies = reasons(said)
