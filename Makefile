@@ -1,7 +1,7 @@
 # Shortcuts; the build itself uses CMake and Ninja (CMakePresets.json).
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
-# Many tests mostly wait.
+# Many tests spend most of their time waiting.
 TEST_JOBS ?= $(shell expr 2 '*' $(JOBS))
 CTEST_OPTIONS ?=
 JUNIT ?= $(CURDIR)/build/dev/tests.xml
@@ -11,12 +11,12 @@ JUNIT ?= $(CURDIR)/build/dev/tests.xml
 
 help:
 	@echo 'make demo                 build, run a job of 4 processes, also over UDP, measure, show the picture'
-	@echo 'make test                 build for development and run all tests'
+	@echo 'make test                 build for development and run the tests'
 	@echo 'make install PREFIX=DIR   build and install (default $(PREFIX))'
 	@echo 'make site                 make the web site in build/site: documents, manual pages, search'
 	@echo 'make deb                  build Debian packages in build/deb'
 	@echo 'make deb-test             build and test them: installed in a bare system, upgraded, removed'
-	@echo 'make soak                 for hours: sanitizers with many ranks, thousands of seeds, fuzzing'
+	@echo 'make soak                 takes hours: sanitizers with many ranks, thousands of seeds, fuzzing'
 	@echo 'make lint                 check style, layering, headers, exports, man pages'
 	@echo 'make tidy                 a second opinion on src and tools, by clang-tidy'
 	@echo 'make format               run clang-format over all C and C++ sources'
@@ -24,12 +24,12 @@ help:
 	@echo 'On Debian each installs the packages it needs with apt-get (.ci/install-deps.sh).'
 	@echo 'More: README.md; presets for sanitizers, fuzzing and coverage: cmake --list-presets'
 
-# An existing build is configured again: packages may have been installed since.
+# An existing build is configured again, as packages may have been installed since.
 configure = if [ -f build/$(1)/build.ninja ]; then cmake build/$(1) >/dev/null; \
     else cmake --preset $(1) $(2); fi
 
 .PHONY: release dev
-# This build has no tests unless a developer has configured it with them.
+# Without tests, unless a developer has configured this build with them.
 release:
 	@.ci/install-deps.sh build
 	@$(call configure,release,-DAQ_BUILD_TESTS=OFF)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Install the Debian packages that a task needs, as far as they are missing.
+# Install the missing Debian packages that a task needs.
 # usage: .ci/install-deps.sh build|test|all|ci   (each set includes the previous one)
 #        .ci/install-deps.sh format|tidy|site    (additional needs of make format, tidy and site)
 #        .ci/install-deps.sh deb|deb-test        (needs of make deb and make deb-test)
-# test: installed by `make test` itself; all: further programs that its tests use, 100 MB to
-# download, with daemons (sshd, Slurm) that may start when the system does; ci: other compilers and
-# processors, programs of MPI, a browser (100 MB to download), the needs of make deb-test.
+# test: installed by `make test` itself; all: further programs that its tests use (100 MB to
+# download), with daemons (sshd, Slurm) that may start at boot; ci: other compilers and processors,
+# MPI programs, a browser (100 MB to download), and the needs of make deb-test.
 set -euo pipefail
 
-# The headers of networks are small; without them a build leaves these networks out, and without
-# those of ncurses the screen of aqtop.
+# The headers of networks are small; without them, a build leaves these networks out, and without
+# those of ncurses, the screen of aqtop.
 build=(gcc g++ libc6-dev cmake ninja-build pkg-config python3 libibverbs-dev libfabric-dev \
     libncurses-dev)
 test=("${build[@]}" libcmocka-dev libssl3 binutils mandoc cmark-gfm iproute2 \
@@ -29,7 +29,7 @@ ci=("${all[@]}" "${other[@]}" "${mpi[@]}" "${browser[@]}" "${deb_test[@]}" clang
 format=(git clang-format-14)
 tidy=(git clang-tidy)
 site=(python3 mandoc cmark-gfm)
-# Commands of these packages, for systems without dpkg.
+# Commands that these packages provide, for systems without dpkg.
 build_commands=(gcc g++ cmake ninja pkg-config python3)
 
 fail()
@@ -83,7 +83,7 @@ apt()
 
 echo "Installing what is missing for '$1': ${missing[*]}"
 log=$(mktemp)
-# The tests start daemons of their own; those of the packages (munge) must not start on this system.
+# The tests start their own daemons; those of the packages (munge) must not start on this system.
 policy=/usr/sbin/policy-rc.d
 if [ -e "$policy" ]; then
     policy=
@@ -96,7 +96,7 @@ tidy()
     [ -z "$policy" ] || "${as_root[@]}" rm -f "$policy"
 }
 trap tidy EXIT
-# Package lists may be missing (fresh image) or older than the mirror: then update, once.
+# Package lists may be missing (a fresh image) or older than the mirror: then update them once.
 if ! apt install --no-install-recommends "${missing[@]}" </dev/null >"$log" 2>&1; then
     if ! { apt update && apt install --no-install-recommends "${missing[@]}"; } \
         </dev/null >"$log" 2>&1; then
