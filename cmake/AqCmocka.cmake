@@ -1,4 +1,4 @@
-# cmocka for the unit tests; if there is none for the target system, our own subset of it.
+# cmocka for the unit tests or, if there is none for the target system, our own subset of it.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES cmocka)
 check_c_source_compiles("#include <setjmp.h>

@@ -1,10 +1,11 @@
-# The helper calls by which each folder declares its contents.
+# The functions by which each folder declares its contents.
 define_property(GLOBAL PROPERTY AQ_LIBRARY_OBJECTS
   BRIEF_DOCS "object libraries" FULL_DOCS "object libraries")
 define_property(GLOBAL PROPERTY AQ_UNIT_TESTS
   BRIEF_DOCS "unit test sources" FULL_DOCS "unit test sources")
 
-# aq_add_subdirectory(FOLDER CONDITION…): if not, what is in it is built only where it is needed.
+# aq_add_subdirectory(FOLDER CONDITION…): if the condition is false, targets of the folder are built
+# only if others need them.
 function(aq_add_subdirectory folder)
   if(${ARGN})
     add_subdirectory(${folder})
@@ -28,9 +29,9 @@ function(aq_folder name)
   endforeach()
 endfunction()
 
-# aq_join(OUTPUT LIBRARY…): join object libraries to one object in which hidden symbols are local.
-# Linked with the compile flags, which include the machine (--target). Not for instrumented objects
-# (AQ_INSTRUMENTED).
+# aq_join(OUTPUT LIBRARY…): join object libraries into one object, in which hidden symbols are
+# local. It is linked with the compile flags, which include the machine (--target). Not for
+# instrumented objects (AQ_INSTRUMENTED).
 function(aq_join output)
   string(TOUPPER "CMAKE_C_FLAGS_${CMAKE_BUILD_TYPE}" flags)
   separate_arguments(flags UNIX_COMMAND "${CMAKE_C_FLAGS} ${${flags}}")
@@ -57,7 +58,7 @@ function(aq_internal_program name)
 endfunction()
 
 # aq_many_programs(NAME PROGRAM=SOURCE…): one binary, linked once, that contains many programs
-# (tests/common/many). The first argument selects the one to run.
+# (tests/common/many). Its first argument selects the program to run.
 function(aq_many_programs name)
   set(table)
   set(sources)
@@ -65,7 +66,7 @@ function(aq_many_programs name)
     string(REGEX MATCH "^([^=]*)=(.*)$" matched ${entry})
     set(program ${CMAKE_MATCH_1})
     set(source ${CMAKE_MATCH_2})
-    # Named by its path, since several binaries may contain the source.
+    # main() is renamed after its path, since several binaries may contain the source.
     file(RELATIVE_PATH main ${PROJECT_SOURCE_DIR} ${source})
     string(MAKE_C_IDENTIFIER main_of_${main} main)
     list(APPEND sources ${source})
@@ -83,7 +84,8 @@ function(aq_many_programs name)
   target_include_directories(${name} PRIVATE ${folder})
 endfunction()
 
-# aq_program_links(NAME PROGRAM…): each of them as a target as well, a link next to the binary.
+# aq_program_links(NAME PROGRAM…): makes each program a target as well: a symbolic link next to the
+# binary.
 function(aq_program_links name)
   foreach(program IN LISTS ARGN)
     add_custom_command(TARGET ${name} POST_BUILD
@@ -96,8 +98,8 @@ function(aq_program_links name)
   endforeach()
 endfunction()
 
-# aq_unit_tests(): a program for each folder, one ctest test for each *_test.c; called after the
-# library has been defined.
+# aq_unit_tests(): a program for each folder, and a ctest test for each *_test.c. To be called after
+# the library has been defined.
 function(aq_unit_tests)
   get_property(tests GLOBAL PROPERTY AQ_UNIT_TESTS)
   set(folders)

@@ -1,6 +1,6 @@
-# Installed files and their places, in the components runtime, dev, tools, doc, fi (src/front/fi)
-# and cci (src/front/cci). No installed file
-# contains the prefix, so that the tree may be moved (tests/install does).
+# The files to install and their destinations, in the components runtime, dev, tools, doc, fi
+# (src/front/fi) and cci (src/front/cci). No installed file contains the prefix, so that the tree
+# can be moved (tests/install does that).
 include(CMakePackageConfigHelpers)
 
 foreach(folder BIN INCLUDE LIB)
@@ -34,7 +34,7 @@ foreach(net IBV OFI)
 endforeach()
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/aqueductConfig.cmake.in
   ${PROJECT_BINARY_DIR}/package/aqueductConfig.cmake INSTALL_DESTINATION ${AQ_PACKAGE_DIR})
-# Before 1.0 every minor version may change the interface.
+# Before 1.0, every minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/aqueductConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES

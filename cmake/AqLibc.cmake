@@ -8,18 +8,18 @@ if(AQ_BUILD_TESTS)
 endif()
 
 # Libraries that are loaded at run time (libcrypto, PMIx) may exist for glibc only: a test whose
-# output says so is skipped.
+# output reports that is skipped.
 if(NOT AQ_GLIBC)
   function(add_test)
     _add_test(${ARGV})
-    if(ARGV0 STREQUAL NAME AND NOT ARGV1 MATCHES "^unit\\.") # which do this themselves
+    if(ARGV0 STREQUAL NAME AND NOT ARGV1 MATCHES "^unit\\.") # unit tests skip by themselves
       set_property(TEST ${ARGV1} PROPERTY SKIP_REGULAR_EXPRESSION
         "Error loading shared library")
     endif()
   endfunction()
 endif()
 
-# Debian's musl-gcc finds musl's headers only, but the kernel's are the same for all.
+# Debian's musl-gcc finds musl's headers only, but the kernel's headers fit any C library.
 check_include_file(linux/futex.h AQ_KERNEL_HEADERS)
 if(NOT AQ_KERNEL_HEADERS)
   set(kernel_headers ${PROJECT_BINARY_DIR}/kernel-headers)

@@ -1,4 +1,5 @@
-# The manual pages: calls and topics from the public headers, tools and launchers from their --help.
+# The manual pages: those of calls and topics are made from the public headers, those of tools and
+# launchers from their --help.
 set(aq_tools_run ${AQ_BUILD_TOOLS})
 if(AQ_BUILD_TOOLS AND CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
   set(aq_tools_run FALSE)
@@ -19,7 +20,8 @@ add_custom_command(OUTPUT ${AQ_MAN_DIR}/calls.stamp
   COMMENT "Manual pages of the calls" VERBATIM)
 set(aq_pages ${AQ_MAN_DIR}/calls.stamp)
 
-# aq_page(NAME FILE EMULATOR BRIEF DEPENDS…): the page of a program, generated after it is built.
+# aq_page(NAME FILE EMULATOR BRIEF DEPENDS…): the page of a program, generated after the program has
+# been built.
 function(aq_page name file emulator brief)
   set(page ${AQ_MAN_DIR}/man1/${name}.1)
   add_custom_command(OUTPUT ${page}

@@ -11,10 +11,10 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 endif()
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
-  set(CMAKE_BUILD_TYPE RelWithDebInfo) # a variable of this folder, not of a parent project
+  set(CMAKE_BUILD_TYPE RelWithDebInfo) # set in this folder, not in a parent project
 endif()
 
-# A project that adds this one (docs/embedding.md) gets the library only.
+# A project that embeds this one (docs/embedding.md) gets the library only.
 set(aq_default ${PROJECT_IS_TOP_LEVEL})
 option(AQ_WERROR "Treat warnings as errors" OFF)
 option(AQ_BUILD_TESTS "Build the tests" ${aq_default})
@@ -58,10 +58,10 @@ if(NOT CMAKE_SIZEOF_VOID_P EQUAL 8 OR NOT CMAKE_C_BYTE_ORDER STREQUAL LITTLE_END
 endif()
 include(AqLibc)
 
-# Only headers: the libraries of networks are loaded when they are needed.
+# Only the headers are needed: the libraries of networks are loaded at run time.
 include(CheckIncludeFile)
 function(aq_network name header package)
-  unset(AQ_HAVE_${name}_H CACHE) # it may have appeared or disappeared since
+  unset(AQ_HAVE_${name}_H CACHE) # the header may have appeared or disappeared since
   if(AQ_${name})
     check_include_file(${header} AQ_HAVE_${name}_H)
   endif()
@@ -77,10 +77,11 @@ aq_network(OFI rdma/fabric.h libfabric-dev)
 aq_network(FI rdma/providers/fi_prov.h libfabric-dev)
 
 find_package(Threads REQUIRED)
-# System libraries that the library needs; also for users of the static one.
+# System libraries that the library needs; users of the static library link them, too.
 set(AQ_SYSTEM_LIBRARIES pthread dl)
 
-# Instrumented objects are linked in other ways. A parent project may ask for it in two places.
+# Instrumented objects are linked differently. A parent project may request instrumentation in two
+# places.
 get_directory_property(aq_flags COMPILE_OPTIONS)
 list(APPEND aq_flags ${CMAKE_C_FLAGS})
 set(AQ_INSTRUMENTED FALSE)
@@ -103,7 +104,8 @@ if(AQ_SANITIZE)
   add_link_options(-fsanitize=${AQ_SANITIZE})
 endif()
 if(NOT AQ_SANITIZE AND NOT aq_flags MATCHES "-fsanitize")
-  # The run-time of a sanitizer is linked to programs only, so this cannot be used with one.
+  # The runtime of a sanitizer is linked into programs only, so its symbols are undefined in
+  # libraries.
   add_link_options(-Wl,--no-undefined)
 endif()
 if(AQ_FUZZ)

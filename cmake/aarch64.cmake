@@ -1,4 +1,4 @@
-# Toolchain: Linux on aarch64, with Debian's cross compiler. Programs run under qemu, if it is
+# Toolchain file for Linux on aarch64 with Debian's cross compiler. Programs run under qemu, if
 # installed.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
