@@ -1,4 +1,4 @@
-/* Arrays keep their elements as they grow, double, and survive a lack of memory. */
+/* Arrays keep their elements as they grow, grow by doubling, and survive running out of memory. */
 #include "base/array.h"
 
 #include "base/capture_test.h"
@@ -35,7 +35,7 @@ static void room_at_least_doubles(void **state)
     free(bytes);
 }
 
-/* Also where the number of bytes does not fit a size_t. */
+/* Including when the number of bytes does not fit in a size_t. */
 static void without_memory_nothing_changes(void **state)
 {
     uint64_t *numbers = NULL;

@@ -1,4 +1,6 @@
-/* Bells: rings are taken once, none is lost, a sleeping owner is woken; other memory is no bell. */
+/*
+ * Bells: rings are taken once, none is lost, a sleeping owner is woken; other memory is rejected.
+ */
 #include "base/bell.h"
 
 #include "base/capture_test.h"
@@ -71,7 +73,7 @@ static void only_a_sleeper_is_woken(void **state)
     open_bell();
     ring(1);
     assert_false(is_readable());
-    assert_false(aqi_bell_arm(&bell)); /* it has rung */
+    assert_false(aqi_bell_arm(&bell)); /* it has been rung */
     aqi_bell_take(&bell, BITS, count);
     assert_true(aqi_bell_arm(&bell));
     struct aqi_bell_rope far = rope_to(2);
@@ -99,7 +101,7 @@ static void an_owner_that_has_ended_is_noticed(void **state)
     const struct aqi_bell_rope rope = {.memory = memory, .socket = ringer.socket, .wakes = true};
     aqi_bell_close(&bell);
     assert_false(aqi_bell_ring(&rope));
-    /* Never a socket of the file system, or a name of another length. */
+    /* A name in the file system, or of an impossible length, is never used. */
     memory->wake.sun_path[0] = '/';
     atomic_store(&memory->asleep, 1);
     assert_true(aqi_bell_ring(&rope));
@@ -123,8 +125,10 @@ static void other_memory_is_no_bell(void **state)
     close(fd);
 }
 
-/* Each ringer publishes a number and rings for it; the owner, which sleeps in between, sees them
- * all or the last one. */
+/*
+ * Each ringer publishes numbers and rings after each; the owner, which sleeps in between, may miss
+ * some numbers, but not the last.
+ */
 static _Atomic uint32_t published[RINGERS];
 static uint32_t seen[RINGERS];
 
@@ -134,7 +138,7 @@ static void *ring_often(void *arg)
     struct aqi_bell_rope rope = rope_to(bit * 70);
     for (uint32_t i = 1; i <= RINGS; i++) {
         atomic_store_explicit(&published[bit], i, memory_order_relaxed);
-        if (!aqi_bell_ring(&rope)) return "the owner is there";
+        if (!aqi_bell_ring(&rope)) return "the owner has not ended";
     }
     return NULL;
 }

@@ -107,7 +107,7 @@ static void sheets_come_and_go(void **state)
                          aqi_wire_version(AQI_WIRE_BOARD) + 3);
         assert_string_equal(text, "board\n");
         of = (struct aqi_safe_text){.text = text, .used = sizeof(text)};
-        aqi_board_sheet_write(taken[7], &of); /* is cut off */
+        aqi_board_sheet_write(taken[7], &of); /* is truncated */
         assert_ptr_equal(taken[5] = aqi_board_sheet_take(),
                          (char *)taken[6] - AQI_BOARD_SHEET_BYTES);
         for (unsigned i = 0; i < AQI_BOARD_SHEETS; i++)

@@ -101,7 +101,7 @@ static void version_1_controllers_have_their_own_paths(void **state)
     expect(3, 12288);
 }
 
-/* The count of the process's own group, not of those above. */
+/* The count is that of the process's own group, not of those above it. */
 static void kills_are_counted(void **state)
 {
     (void)state;

@@ -56,7 +56,7 @@ static void a_few_bytes_are_copied_and_no_more(void **state)
     free(from);
 }
 
-/* Through trials, the choice and the next trials, for several classes of sizes. */
+/* Through the trials, the choice, and the next trials, for several size classes. */
 static void finding_out_spoils_no_copy(void **state)
 {
     (void)state;
@@ -75,7 +75,7 @@ static void finding_out_spoils_no_copy(void **state)
     assert_true(aqi_copy_least == SIZE_MAX);
 }
 
-/* A thread that polls a word sees all of it or nothing. */
+/* A thread that polls a word sees either all of it or nothing. */
 static void words_come_whole_and_others_as_they_are(void **state)
 {
     (void)state;

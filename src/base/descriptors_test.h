@@ -1,4 +1,4 @@
-/* For tests that look for descriptors which a call leaves open. */
+/* For tests that check that a call leaves no descriptors open. */
 #ifndef AQI_BASE_DESCRIPTORS_TEST_H
 #define AQI_BASE_DESCRIPTORS_TEST_H
 
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-/* Returns the number of open ones and a constant. */
+/* Returns the number of open descriptors plus a constant. */
 static inline unsigned descriptors(void)
 {
     unsigned count = 0;

@@ -33,7 +33,7 @@ static void take(struct aqi_early *early, uint32_t number)
     free(message);
 }
 
-/* Numbers wrap; the room grows while messages are there. */
+/* Numbers wrap, and the table grows while it holds messages. */
 static void test_each_is_found_by_its_number(void **state)
 {
     struct aqi_early early = {0};
@@ -69,14 +69,14 @@ static void test_what_an_honest_peer_does_not_send(void **state)
 {
     struct aqi_early early = {0};
     (void)state;
-    assert_false(keep(&early, 10, 10)); /* its turn has come */
+    assert_false(keep(&early, 10, 10)); /* it is this message's turn */
     assert_false(keep(&early, 10, 9));
     assert_false(keep(&early, 10, 10 - most.ahead));
     assert_true(keep(&early, 10, 12));
     assert_false(keep(&early, 10, 12)); /* twice */
     assert_true(keep(&early, 10, 9 + most.ahead));
     assert_false(keep(&early, 10, 10 + most.ahead));
-    early.bytes += most.bytes - 12; /* as if others took it */
+    early.bytes += most.bytes - 12; /* as if others occupied them */
     assert_true(keep(&early, 10, 13));
     assert_false(keep(&early, 10, 14));
     early.bytes -= most.bytes - 12;

@@ -1,4 +1,4 @@
-/* Tests here.c. That other namespaces have other numbers is shown by net.wire (test_benchmark). */
+/* Tests here.c. net.wire (test_benchmark) shows that other namespaces have other numbers. */
 #include "base/here.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Addresses as text and back, and the preference for interfaces. */
+/* Addresses to text and back, and the ranking of interfaces. */
 #include "base/inet.h"
 
 #include <net/if.h>

@@ -48,7 +48,7 @@ static void test_advice(void **state)
     assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
     assert_int_equal(getrlimit(RLIMIT_AS, &limited), 0);
     if (limited.rlim_cur != (rlim_t)1 << 60) {
-        print_message("an emulator does not pass on the limit\n");
+        print_message("skipped: the emulator does not pass the limit on\n");
         skip();
     }
     assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));

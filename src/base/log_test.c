@@ -131,7 +131,7 @@ static void once_is_once(void **state)
     assert_null(strstr(text, "again"));
 }
 
-/* Warnings go to the socket, as long as there is one and standard error is the same file. */
+/* Warnings go to the socket as long as it works and standard error is still the same file. */
 static void goes_through_a_socket(void **state)
 {
     (void)state;

@@ -73,7 +73,7 @@ static void what_does_not_fit_is_cut(void **state)
     assert_int_equal(strlen(room), sizeof(room) - 1);
 }
 
-/* Returns the file that a pattern names for a rank, having removed it. */
+/* Check that the pattern names the file `want` for this rank, and remove the file. */
 static void names(const char *pattern, uint32_t rank, const char *want)
 {
     int fd;
@@ -129,7 +129,7 @@ static void writes_all_of_it(void **state)
     assert_false(aqi_safe_write(&text, fd));
 }
 
-/* Neither a torn line remains nor a signal is raised, which would kill the process. */
+/* No partial line remains, and no signal is raised, which would kill the process. */
 static void takes_back_what_is_too_large(void **state)
 {
     (void)state;

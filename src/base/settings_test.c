@@ -368,7 +368,9 @@ static void old_aliases_hold_with_a_warning(void **state)
     assert_string_equal(capture.text, "");
 }
 
-/* There is no warning of names that are not close to any, since other libraries may have them. */
+/*
+ * There is no warning about names that are not close to any, as they may belong to other libraries.
+ */
 static void names_near_to_an_alias_are_answered(void **state)
 {
     (void)state;
@@ -377,7 +379,7 @@ static void names_near_to_an_alias_are_answered(void **state)
     setenv("GASNET_FREEEZE", "1", 1);
     setenv("GASNET_FREEZE", "1", 1);
     setenv("GASNET_TEST_DEPTH", "1", 1);
-    setenv("GASNET_DEPTHS", "1", 1); /* a known name that is near to another one */
+    setenv("GASNET_DEPTHS", "1", 1); /* a known name that is close to another one */
     setenv("GASNET_QUIETLY", "1", 1);
     setenv("GASNET_OLDE", "1", 1);
     assert_int_equal(load(&capture), AQ_OK);

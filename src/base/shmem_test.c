@@ -125,7 +125,7 @@ static void no_free_descriptor_is_explained(void **state)
     assert_non_null(strstr(aq_error_message(), "\"test\""));
 }
 
-/* Beyond `ulimit -f`, the kernel answers growth with a signal that kills the process. */
+/* Growing a file beyond `ulimit -f` raises a signal that kills the process. */
 static void file_size_limit_is_explained(void **state)
 {
     (void)state;

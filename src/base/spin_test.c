@@ -1,4 +1,4 @@
-/* The spin lock keeps threads apart, also when there are more of them than cores. */
+/* The spin lock excludes other threads, even if there are more threads than cores. */
 #include "base/spin.h"
 
 #include "base/capture_test.h"

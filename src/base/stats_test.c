@@ -47,7 +47,7 @@ static void threads_are_summed(void **state)
     assert_int_equal(aqi_counter_sum(AQI_CTR_PUT_BYTES) - bytes, 8 * THREADS * ROUNDS);
 }
 
-/* Programs that create a thread per task must not grow. */
+/* The memory of programs that create a thread per task must not grow. */
 static void blocks_are_used_again(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* Traces: masks, output of several threads and blocks, limits, and all kinds of ends. */
+/*
+ * Traces: masks, output of several threads and blocks, limits, and every way for a process to end.
+ */
 #include "base/trace.h"
 
 #include "base/capture_test.h"
@@ -87,7 +89,7 @@ static char *contents(void)
     return text;
 }
 
-/* Not strstr: with the sanitizers it reads the whole rest of the text each time. */
+/* Not strstr: under the sanitizers, it reads all the rest of the text each time. */
 static size_t occurrences(const char *text, const char *word)
 {
     size_t n = 0, len = strlen(word);
@@ -179,7 +181,7 @@ static void flushed_events_survive_anything(void **state)
     free(text);
 }
 
-/* A child has copies of what is not written yet, but only its parent writes it. */
+/* A child has copies of events that were not written yet, but only its parent writes them. */
 static void act_fork(void)
 {
     aqi_trace_point(AQI_TRACE_JOB, "once", AQI_TRACE_NOBODY, 0);
