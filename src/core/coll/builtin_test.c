@@ -1,4 +1,4 @@
-/* The built-in reductions: each operator on each type, and what does not exist. */
+/* The built-in reductions: each operator on each type, and combinations that do not exist. */
 #include "core/coll/coll.h"
 
 #include <setjmp.h>
@@ -55,7 +55,7 @@ static void each_operator_on_each_type(void **state)
     }
 }
 
-/* -1 is the least of signed numbers here and the greatest of unsigned ones. */
+/* As a signed number, -1 is the least here; as an unsigned one, the greatest. */
 static void signs_matter_where_they_do(void **state)
 {
     size_t element;

@@ -55,7 +55,7 @@ static bool fetch(aq_rank to, const struct coll_step *step)
     return false;
 }
 
-/* Run one member as far as it gets; returns false if it is done, or has to wait. */
+/* Run one member as far as possible; returns false if it is done, or has to wait. */
 static bool advance(aq_rank rank)
 {
     struct coll_op *op = &world.op[rank];
@@ -109,7 +109,7 @@ static uint64_t word(aq_rank rank, size_t i)
     return rank * 1000003u + i * 7u + 1;
 }
 
-/* `words` in each block; `blocks` blocks. */
+/* Fill the sources of all ranks: `blocks` blocks of `words` words. */
 static void fill(aq_rank n, size_t words, size_t blocks)
 {
     for (aq_rank rank = 0; rank < n; rank++)
@@ -304,7 +304,7 @@ static void greatest(const void *left, void *right_and_out, size_t count, const 
         b[i] = aqi_max(a[i], b[i]);
 }
 
-/* Data that may be folded more than once, as in words.c. */
+/* Data that may be combined more than once, as in words.c. */
 static void test_written(void **state)
 {
     (void)state;

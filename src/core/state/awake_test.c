@@ -112,7 +112,7 @@ static void sleeps(uint64_t ns, bool counted)
     core_awake_slept(&t.awake, true, t.now);
 }
 
-/* A packet arrives after half a second of sleep: looking on would cost a tenth of the time. */
+/* A packet arrives after half a second of sleep: polling on would cost a tenth of the time. */
 static void what_is_rare_is_waited_for_asleep(void **state)
 {
     (void)state;
@@ -147,7 +147,7 @@ static void what_only_the_descriptor_tells_of_counts(void **state)
         core_awake_look(&t.awake, t.news, most, t.now);
     }
     assert_int_equal(stays(us, 100 * ms), most);
-    t.now += 100 * ms; /* nothing has come meanwhile */
+    t.now += 100 * ms; /* nothing has arrived meanwhile */
     core_awake_slept(&t.awake, false, t.now);
     core_awake_look(&t.awake, t.news, most, t.now);
     assert_false(core_awake_stays(&t.awake, most));
@@ -157,7 +157,7 @@ static void the_least_limit_holds(void **state)
 {
     (void)state;
     assert_true(core_awake_stays(&t.awake, 1));
-    assert_false(core_awake_stays(&t.awake, 0)); /* as when ranks come to exceed cores */
+    assert_false(core_awake_stays(&t.awake, 0)); /* as when ranks have come to outnumber cores */
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* The registry of teams: by id, also where ids share a bucket. */
+/* The registry finds teams by id, even if ids share a bucket. */
 #include "core/state/state.h"
 
 #include <setjmp.h>

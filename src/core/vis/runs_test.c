@@ -1,4 +1,6 @@
-/* Walking two sides of random shapes, checked by a list of every byte's address; and merging. */
+/*
+ * Walking two sides of random shapes, checked against a list of every byte's address; and merging.
+ */
 #include "core/vis/runs.h"
 
 #include <setjmp.h>
