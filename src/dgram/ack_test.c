@@ -1,4 +1,4 @@
-/* Twin of ack.c: losses behind which nothing arrives, and receivers that compute. */
+/* Twin of ack.c: losses after which nothing arrives, and receivers that compute. */
 #include "dgram/forge_test.h"
 
 enum { US = 1000, STEP = 2 * US, ABSENT = 20000 * US };
@@ -50,7 +50,7 @@ static void send(void)
         AQ_OK);
 }
 
-/* Wait until it has arrived; returns ns. */
+/* Wait until a message has arrived; returns the time taken, in ns. */
 static uint64_t arrives(void)
 {
     uint64_t from = world.now;
@@ -96,8 +96,10 @@ static void a_lost_tail_is_probed(void **state)
     close_world();
 }
 
-/* A packet in flight that is not acknowledged with later ones is lost, soon after it was due. On a
- * network that reorders that takes a little longer. */
+/*
+ * A packet in flight that is not acknowledged with later ones counts as lost soon after it was due;
+ * on a network that reorders, a little later.
+ */
 static void what_is_overtaken_is_waited_for(void **state)
 {
     (void)state;

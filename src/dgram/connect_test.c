@@ -110,8 +110,8 @@ static void test_begins_again(void **state)
 
 /*
  * The victim has closed a connection, but its friend does not know. Before each packet of the
- * friend arrive forged ones with cookies that the liar can only guess: they do not keep the friend
- * from being answered.
+ * friend, forged ones arrive, with cookies that the liar can only guess: the friend is answered
+ * nevertheless.
  */
 static void test_reset_and_forged_cookies(void **state)
 {

@@ -1,4 +1,7 @@
-/* Two engines: the wait of an acknowledgement at a program that computes is no time on the path. */
+/*
+ * Two engines: the time that an acknowledgement waits for a program that computes does not count as
+ * time on the path.
+ */
 #include "dgram/pair_test.h"
 
 #define US 1000ull
@@ -26,8 +29,10 @@ static void test_computes_before_it_sends(void **state)
     pair_close();
 }
 
-/* A message sent outside of progress also says how long its acknowledgement waited: otherwise the
- * path to a program that sends all its answers so would never be measured. */
+/*
+ * A message sent outside of progress also says how long its acknowledgement waited: otherwise the
+ * path to a program that sends all its answers this way would never be measured.
+ */
 static void test_measured_without_progress(void **state)
 {
     struct aqi_dgram_peer_info info;

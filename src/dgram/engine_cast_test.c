@@ -66,7 +66,7 @@ static void casts_get_lost(void **state)
     end();
 }
 
-/* A peer that does not accept them drops them; other messages are delivered as ever. */
+/* A peer that does not accept them drops them; other messages are delivered as usual. */
 static void casts_are_refused(void **state)
 {
     (void)state;

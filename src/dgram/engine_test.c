@@ -67,7 +67,7 @@ static void test_computes(void **state)
     assert_true(aqi_dgram_parked(there->dgram));
     /* The sender asks less and less often, down to four times per second and channel. */
     uint64_t again = aqi_dgram_count(here->dgram, AQI_DGRAM_RESENT);
-    printf("%llu packets again in 5 s\n", (unsigned long long)again);
+    printf("%llu packets retransmitted in 5 s\n", (unsigned long long)again);
     assert_in_range(again, 20, 80);
     world.computes = false;
     assert_true(aqi_dgram_resume(there->dgram, true, world.now) != 0);
@@ -219,7 +219,7 @@ static void test_transfers(void **state)
     transfers(50);
 }
 
-/* Bulk leaves in full bursts, not in smaller ones for what was left of a turn. */
+/* Bulk data leaves in full bursts: none is cut short by the end of a turn. */
 static void test_bursts(void **state)
 {
     struct done done = {0};
@@ -412,8 +412,10 @@ static void test_lost_acknowledgements(void **state)
     }
 }
 
-/* A whole window is lost and nothing is sent behind it: the answer to the first retransmission
- * shows what became of everything sent before. */
+/*
+ * A whole window is lost and nothing is sent after it: the answer to the first retransmission shows
+ * the fate of everything sent before.
+ */
 static void test_window_lost(void **state)
 {
     (void)state;

@@ -264,7 +264,7 @@ static inline void end(void)
         free(world.wire[--world.flying].bytes);
 }
 
-/* When something is due next, in full microseconds, but not after `until`. */
+/* Returns when something is due next, in whole microseconds, but not after `until`. */
 static inline uint64_t next_time(uint64_t until)
 {
     uint64_t next = until;

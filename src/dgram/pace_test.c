@@ -204,7 +204,7 @@ static void nothing_measured_is_no_empty_queue(void **state)
     assert_int_equal(pace.window, before); /* nor that there was one */
 }
 
-/* No more leaves than 1.25 windows per round trip, and a burst. */
+/* At most 1.25 windows leave per round trip, plus a burst. */
 static void what_leaves_is_spread(void **state)
 {
     (void)state;

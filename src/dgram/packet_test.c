@@ -106,7 +106,7 @@ static void each_kind_where_it_may_be(void **state)
     }
 }
 
-/* The least and greatest length of each kind, and one byte beyond. */
+/* The minimum and maximum length of each kind, and one byte beyond. */
 static void each_kind_at_its_bounds(void **state)
 {
     static const struct {

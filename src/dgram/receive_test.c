@@ -4,8 +4,7 @@
  */
 #include "dgram/forge_test.h"
 
-/* --- messages in pieces ------------------------------------------------------------------------
- */
+/* --- messages in pieces ----------------------------------------------------------------------- */
 
 static bool fragment(uint32_t id, uint64_t total, uint64_t offset, size_t n)
 {
@@ -77,8 +76,7 @@ static void test_too_many_messages(void **state)
     close_world();
 }
 
-/* --- Longs -------------------------------------------------------------------------------------
- */
+/* --- Longs ------------------------------------------------------------------------------------ */
 
 static bool long_head(uint32_t id, uint64_t bytes)
 {
@@ -122,8 +120,7 @@ static void test_longs(void **state)
     close_world();
 }
 
-/* --- puts and gets -----------------------------------------------------------------------------
- */
+/* --- puts and gets ---------------------------------------------------------------------------- */
 
 /* Find the first record of this kind and id in the packets that the victim has sent. */
 static bool has_sent(uint8_t kind, uint32_t id, struct dgram_record *record)
@@ -230,8 +227,7 @@ static void test_gets(void **state)
     close_world();
 }
 
-/* --- answers to what the victim has asked for --------------------------------------------------
- */
+/* --- answers to what the victim has asked for ------------------------------------------------- */
 
 static bool answer(uint32_t from, uint32_t id, uint64_t offset, size_t n)
 {
@@ -280,8 +276,7 @@ static void test_answers(void **state)
     close_world();
 }
 
-/* --- packets -----------------------------------------------------------------------------------
- */
+/* --- packets ---------------------------------------------------------------------------------- */
 
 static bool message_with(uint32_t seq, enum aqi_dgram_counter counter)
 {
@@ -453,8 +448,7 @@ static void test_macs(void **state)
     close_world();
 }
 
-/* --- requests that may not be handled now ------------------------------------------------------
- */
+/* --- requests that may not be handled now ----------------------------------------------------- */
 
 static bool request(uint32_t from, enum aqi_dgram_counter counter)
 {
@@ -537,8 +531,7 @@ static void test_turns(void **state)
     options.least = 8;
 }
 
-/* --- packets in slices -------------------------------------------------------------------------
- */
+/* --- packets in slices ------------------------------------------------------------------------ */
 
 enum { PACKET = 1472 }; /* the largest */
 

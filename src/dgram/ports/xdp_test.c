@@ -419,7 +419,7 @@ static bool set_up(void)
         if (spaces[i] < 0) return false;
         (void)ip("link set lo up");
     }
-    /* We are in the second one; to name the first one a process in it is needed. */
+    /* We are in the second one; naming the first one takes a process inside it. */
     int hold[2];
     if (pipe(hold) != 0) return false;
     pid_t child = fork();
