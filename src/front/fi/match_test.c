@@ -1,4 +1,7 @@
-/* Matching: the rules one by one, and at random against a list that is searched from its start. */
+/*
+ * Matching: the rules one by one, and random operations compared with a list that is searched from
+ * its start.
+ */
 #include "front/fi/match.h"
 
 #include "base/capture_test.h"

@@ -58,7 +58,7 @@ static void again(void)
     begin(NULL);
 }
 
-/* Whether the peer may send it; then all is as it was. */
+/* Starts afresh; returns whether the peer may send this message. */
 static bool takes(const struct afi_wire *head, const void *bytes, size_t len)
 {
     again();
@@ -196,7 +196,7 @@ struct access {
     unsigned char bytes[OP_BYTES * 2 + 8];
 };
 
-/* With so many places, and so many bytes behind them. */
+/* Likewise for a message with `count` places, followed by `len` bytes. */
 static bool accesses(struct afi_wire *head, const struct access *access, unsigned count, size_t len)
 {
     unsigned char bytes[sizeof(*access)];
@@ -217,7 +217,7 @@ static void test_writes(void **state)
     assert_memory_equal(world.memory + 100, access.bytes + 5, 11);
     assert_false(accesses(&head, &access, 2, 15));
     assert_false(accesses(&head, &access, 2, 17));
-    assert_false(accesses(&head, &access, 1, 16)); /* other bytes than the head says */
+    assert_false(accesses(&head, &access, 1, 16)); /* not as many bytes as the head says */
     head.len = 15;
     assert_false(accesses(&head, &access, 2, 16));
     head.len = 16;
@@ -357,7 +357,7 @@ static void test_brief_messages(void **state)
     assert_false(takes_brief(AFI_REMOTE, sizeof(struct afi_brief)));
 }
 
-/* The state in which this answer leaves a peer that we have asked. */
+/* Returns the state in which this answer leaves a peer that was asked to close the connection. */
 static enum afi_state answered(enum afi_kind kind, size_t len)
 {
     const struct afi_wire head = {.kind = (uint8_t)kind};
@@ -367,7 +367,9 @@ static enum afi_state answered(enum afi_kind kind, size_t len)
     return world.peer->state;
 }
 
-/* Closing a connection without use: an answer must have a question, and none has more than a head.
+/*
+ * Closing an unused connection: there is no answer without a question, and none is longer than a
+ * head.
  */
 static void test_leaving(void **state)
 {
@@ -400,7 +402,7 @@ static void test_window(void **state)
     assert_true(world.peer->taken <= AFI_WINDOW);
 }
 
-/* Messages that overtake others wait; none comes twice. */
+/* Messages that overtake others wait; a duplicate ends the connection. */
 static void test_order(void **state)
 {
     struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
@@ -415,12 +417,12 @@ static void test_order(void **state)
     assert_int_equal(world.peer->left, left + 4);
     assert_int_equal(world.peer->early.count, 0);
     assert_int_equal(world.peer->state, AFI_UP);
-    send_as(first + 3, &head, NULL, 0); /* the last one again */
+    send_as(first + 3, &head, NULL, 0); /* a duplicate of the last one */
     assert_int_equal(world.peer->state, AFI_CLOSING);
     again();
     first = world.peer->received + 1;
     send_as(first + 1, &head, NULL, 0);
-    send_as(first + 1, &head, NULL, 0); /* one that waits, again */
+    send_as(first + 1, &head, NULL, 0); /* a duplicate of one that waits */
     assert_int_equal(world.peer->state, AFI_CLOSING);
     again();
     world.peer->state = AFI_CLOSING; /* nothing more is taken */
