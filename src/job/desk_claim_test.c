@@ -1,4 +1,4 @@
-/* Tests desk.c: processes that connect by themselves, and strangers that do. */
+/* Tests desk.c: processes that connect by themselves, some of them strangers. */
 #include "job/desk_world_test.h"
 
 #include <sys/resource.h>

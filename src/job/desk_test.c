@@ -253,7 +253,7 @@ static void last_words(void **state)
     const int talkers[] = {fd, world.place[SECOND]};
     for (unsigned i = 0; i < 2; i++)
         if (setsockopt(talkers[i], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)) != 0) {
-            print_message("not tried without the privilege to have so much room\n");
+            print_message("not tested: a buffer of this size needs a privilege\n");
             close(fd);
             close_world();
             return;

@@ -178,7 +178,7 @@ static inline void world_round(uint64_t until_ns)
     do {                                                                                           \
         uint64_t until_ns = aqi_now_ns() + 60 * SECONDS, next_ns;                                  \
         while (next_ns = world_tick(until_ns), !(condition)) {                                     \
-            if (aqi_now_ns() > until_ns) fail_msg("not so in a minute: %s", #condition);           \
+            if (aqi_now_ns() > until_ns) fail_msg("not true within a minute: %s", #condition);     \
             aqi_loop_once(next_ns);                                                                \
             if (condition) break;                                                                  \
         }                                                                                          \

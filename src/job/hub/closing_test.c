@@ -217,8 +217,7 @@ static void closing_expect(uint32_t first, uint32_t end, int code)
     assert_int_equal(one.code, code);
 }
 
-/* --- what ends a job ---------------------------------------------------------------------------
- */
+/* --- what ends a job -------------------------------------------------------------------------- */
 
 static void cause_exit(void)
 {
