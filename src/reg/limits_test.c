@@ -100,7 +100,10 @@ static void bad_settings_are_named(void **unused)
     assert_int_equal(aqi_settings_load(tables, 1), AQ_OK);
 }
 
-/* "0" asks the library to find out, a bare region is in M, and may be any multiple of the page. */
+/*
+ * "0" makes the library find out; a region without a unit is in M, and may be any multiple of the
+ * page size.
+ */
 static void as_the_documents_of_vapi_have_it(void **unused)
 {
     (void)unused;

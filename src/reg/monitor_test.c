@@ -299,7 +299,7 @@ static void mappings_are_bounded(void **unused)
     aqi_monitor_close(other);
 }
 
-/* Memory that no transfer has touched may change as often as it likes. */
+/* Memory that no transfer has touched may change any number of times. */
 static void only_what_was_touched_is_told(void **unused)
 {
     (void)unused;
