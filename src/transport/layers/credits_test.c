@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL, or the law that is broken: `out` above a limit, or a total that is not the sum. */
+/* Returns NULL, or the law that is broken: `out` exceeds a limit, or the total is not the sum. */
 static const char *credits_broken(const struct aqi_credits *c)
 {
     uint64_t sum = 0;
