@@ -5,12 +5,12 @@
 
 enum { AREA = 1 << 18, SHORT_BASE = 100, MEDIUM_BASE = 120, LONG_BASE = 140 };
 
-/* By category and number of arguments. */
+/* Counts of messages, by category and number of arguments. */
 static unsigned requests[3][17], replies[3][17];
 static char payload[AREA];
 static size_t payload_len;
 
-/* Argument i of each message: negative ones, too, to test the sign. */
+/* Argument i of each message. Some are negative, to test the sign. */
 #define ARG(i) ((gex_AM_Arg_t)((i) % 2 ? -1000000007 - (i) : 77 + (i)))
 
 #define P0
@@ -66,8 +66,8 @@ static size_t payload_len;
 #define S16 S15, ARG(15)
 
 /*
- * Checks common to all handlers. Returns whether it is a request, which is answered by a reply of
- * the same shape.
+ * Checks common to all handlers. Returns whether the message is a request, to be answered by a
+ * reply of the same shape.
  */
 static int check_message(gex_Token_t token, unsigned category, gex_AM_Index_t index,
                          const gex_AM_Arg_t *args, int nargs)

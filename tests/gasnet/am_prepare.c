@@ -1,4 +1,6 @@
-/* Negotiated payload: every combination of owner, category, request and reply; cancel; immediate.
+/*
+ * Negotiated payloads: every combination of owner and category, for requests and replies;
+ * cancellation; immediate mode.
  */
 #include <gasnetex.h>
 
@@ -45,7 +47,7 @@ static void answer(gex_Token_t token, int is_long, gex_AM_Arg_t seed)
     } else {
         sd = gex_AM_PrepareReplyMedium(token, client_buf, 10, 500, lc_opt, 0, 2);
         len = write_payload(sd, client_buf, 10, 500, (unsigned)seed);
-        /* A refused commit leaves it as it was. */
+        /* A refused commit leaves the descriptor unchanged. */
         if (gex_AM_CommitReplyMedium_v2(sd, REPLY, len, GEX_FLAG_IMMEDIATE, seed, 0) != 0)
             CHECK_EQUAL(gex_AM_CommitReplyMedium_v2(sd, REPLY, len, 0, seed, 0), 0);
     }
@@ -100,7 +102,7 @@ static void test_owner(void *client_buf, unsigned *count)
     size_t len;
     owner_is_library = client_buf == NULL;
     job_barrier();
-    /* The largest Medium; more is requested than the limit. */
+    /* The largest Medium, when more than the limit is requested. */
     sd = gex_AM_PrepareRequestMedium(job.tm, job.next, client_buf, most, most + 5, lc_opt, 0, 1);
     CHECK_EQUAL(gex_AM_SrcDescSize(sd), most);
     fill(gex_AM_SrcDescAddr(sd), most, 3);
@@ -149,8 +151,8 @@ static void test_immediate(unsigned *count)
 }
 
 /*
- * Commits that may be refused, by all ranks at once and without a poll: at least one rank finds no
- * room. Refused messages are sent in the end, exactly once.
+ * Commits that may be refused, by all ranks concurrently and without a poll: at least one rank
+ * finds no room. Refused messages are sent eventually, exactly once.
  */
 static void test_immediate_commit(unsigned *count)
 {

@@ -1,7 +1,7 @@
 /*
- * Requests of a process to itself: of every kind, over every team and endpoint, the handler and
- * that of its reply have run when the call returns. So a thread may send one to itself and then
- * block where no thread polls.
+ * Requests of a process to itself: for every kind, team and endpoint, the handler and that of its
+ * reply have run when the call returns. So a thread may send itself a request and then block even
+ * if no thread polls.
  */
 #include <gasnet.h>
 
@@ -22,7 +22,7 @@ static void on_short(gex_Token_t token, gex_AM_Arg_t arg)
     gex_AM_ReplyShort1(token, ANSWERED, 0, arg);
 }
 
-/* A copy, to which the handler may write. */
+/* The payload is a copy, to which the handler may write. */
 static void on_medium(gex_Token_t token, void *buf, size_t nbytes, gex_AM_Arg_t arg)
 {
     CHECK(nbytes == sent && filled(buf, nbytes, 3) && (uintptr_t)buf % 8 == 0);
@@ -44,7 +44,7 @@ static void on_answered(gex_Token_t token, gex_AM_Arg_t arg)
     one_more(&answered);
 }
 
-/* One more has been handled and answered, without a poll. */
+/* Check that the call has had one more request handled and answered, without a poll. */
 #define RETURNED(call)                                                                             \
     do {                                                                                           \
         unsigned before = handled;                                                                 \

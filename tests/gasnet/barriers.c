@@ -1,7 +1,7 @@
 /*
- * The barrier of GASNet-1: names, anonymous barriers and mismatches at notify and at wait, random
- * for each process, compared with what the other processes did; on all processes and on a split
- * team, with barriers of GASNet-EX under way.
+ * The barrier of GASNet-1: names, anonymous barriers and mismatches at notify and at wait, drawn at
+ * random for each process and compared with the arguments of the others; on all processes and on a
+ * split team, while barriers of GASNet-EX are in progress.
  */
 #include <gasnet.h>
 
@@ -14,14 +14,14 @@ enum { ROUNDS = 150, MOST = 64 };
 static const int kinds[] = {0, GASNET_BARRIERFLAG_ANONYMOUS, GASNET_BARRIERFLAG_MISMATCH,
                             GASNET_BARRIERFLAG_UNNAMED};
 
-/* The arguments of one process. Each draws those of all, so that all processes know them. */
+/* The arguments of one process. Each process draws those of all, and so knows them. */
 struct drawn {
     int id, flags, wait_id, wait_flags;
 };
 
 static void draw_all(struct drawn *drawn, gex_Rank_t size)
 {
-    /* Most rounds agree in everything but one respect; otherwise nothing would ever match. */
+    /* In most rounds, processes differ in a single respect; otherwise nothing would ever match. */
     int style = (int)draw_below(6), id = (int)draw_below(3) - 1;
     gex_Rank_t i;
     for (i = 0; i < size; i++) {
@@ -37,7 +37,7 @@ static void draw_all(struct drawn *drawn, gex_Rank_t size)
     }
 }
 
-/* 1: mismatch; `*named`: some process gave a name. */
+/* Returns 1 on a mismatch. Sets `*named` if some process gave a name, and `*id` to that name. */
 static int mismatched(const struct drawn *drawn, gex_Rank_t size, int *named, int *id)
 {
     int bad = 0;

@@ -1,7 +1,7 @@
 /*
- * Collectives of GASNet-EX compared with what each member can compute: broadcasts and reductions
- * with every type and operator, user-defined functions, every root, empty and large, in place, many
- * at once and on several teams.
+ * Collectives of GASNet-EX, checked against results that each member computes itself: broadcasts
+ * and reductions with every type and operator, user-defined functions, every root, empty and large,
+ * in place, many concurrently and on several teams.
  */
 #include <gasnetex.h>
 
@@ -181,7 +181,7 @@ static void reduce_user(gex_TM_t tm, size_t size, size_t count)
 }
 
 /*
- * Elements are ranges of ranks, which can be joined only if the left one ends where the right one
+ * Elements are ranges of ranks, which can only be joined if the left one ends where the right one
  * begins.
  */
 static void join_ranges(const void *arg1, void *arg2_and_out, size_t count, const void *cdata)
@@ -225,7 +225,8 @@ static void reduce_ordered(gex_TM_t tm, size_t count)
 /* --- many at once ----------------------------------------------------------------------------- */
 
 /*
- * On all teams and of all kinds, under way together; completed in a different order on each rank.
+ * Collectives on all teams and of all kinds, in progress together and completed in a different
+ * order on each rank.
  */
 static void overlap(gex_TM_t *teams, int count)
 {

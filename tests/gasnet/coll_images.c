@@ -1,7 +1,7 @@
 /*
- * The collectives of GASNet-1 with several images (threads) of each process, as many as the
- * argument says; "mixed": from one to three. Checks data, order and synchronization of every call
- * in all its forms, on all processes and on a split team.
+ * The collectives of GASNet-1 with several images (threads) in each process, as many as the
+ * argument says; "mixed": one to three. Checks data, order and synchronization of every call in all
+ * its forms, on all processes and on a split team.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>
@@ -35,7 +35,7 @@ static void on_notify(gasnet_token_t token, gasnet_handlerarg_t round)
 struct view {
     gasnet_team_handle_t team;
     gasnet_image_t self, all, local,
-        first; /* its number; how many there are; its local number; the first local one */
+        first; /* its number; the number of images; its local number; the first local image */
 };
 
 /* Buffers of an image, where the others of its process find them. */
@@ -48,7 +48,7 @@ static unsigned char byte_of(gasnet_image_t from, gasnet_image_t to, unsigned ro
     return (unsigned char)(from * 41 + to * 13 + round * 5 + i);
 }
 
-/* Of ranges: joined if the left one ends where the right one begins, otherwise invalidated. */
+/* Ranges are joined if the left one ends where the right one begins, and otherwise invalidated. */
 static void join_ranges(void *results, size_t result_count, const void *left_operands,
                         size_t left_count, const void *right_operands, size_t elem_size, int flags,
                         int arg)
@@ -80,7 +80,7 @@ static struct view view_of(gasnet_team_handle_t team, gasnet_image_t local)
     return v;
 }
 
-/* All images of the job; only one thread calls the barrier of GASNet. */
+/* A barrier of all images of the job; only one thread calls the barrier of GASNet. */
 static void images_barrier(const struct view *v)
 {
     pthread_barrier_wait(&here);
@@ -128,7 +128,7 @@ static void verify(const struct view *v, int call, gasnet_image_t root, unsigned
 }
 
 #define REDUCED 0, 0, 2, BLOCK / 2, 0, -5
-/* Start one, by handle or blocking, with addresses or with the lists d and s. */
+/* Start a collective, with a handle or blocking, with addresses or with the lists d and s. */
 #define EITHER(NAME, LISTS, ...)                                                                   \
     if (nb) return gasnet_coll_##NAME##LISTS##_nb(v->team, __VA_ARGS__, flags);                    \
     gasnet_coll_##NAME##LISTS(v->team, __VA_ARGS__, flags);                                        \
@@ -155,8 +155,10 @@ static gasnet_coll_handle_t start(const struct view *v, int call, int nb, gasnet
     return GASNET_COLL_INVALID_HANDLE;
 }
 
-/* LOCAL: an entry for each image of this process; SINGLE: for each of the team, which all images
- * read. */
+/*
+ * LOCAL: an entry for each image of this process; SINGLE: for each image of the team, read by all
+ * images.
+ */
 static gasnet_coll_handle_t start_lists(const struct view *v, int call, int nb, gasnet_image_t root,
                                         int flags)
 {

@@ -181,7 +181,7 @@ static void all_calls(gasnet_team_handle_t team)
                 if (all_final) verify(call, me, size, root, dst[call], round, nbytes);
             }
             CHECK_EQUAL(gasnet_coll_barrier(team, 0, GASNET_BARRIERFLAG_ANONYMOUS), GASNET_OK);
-            /* All at once, and synchronized in a different order on each process. */
+            /* All concurrently, and synchronized in a different order on each process. */
             for (call = 0; call < CALLS; call++) {
                 prepare(call, me, size, src[call], round + 50, nbytes);
                 handles[call] =
@@ -243,7 +243,7 @@ static void reductions(gasnet_team_handle_t team)
     }
 }
 
-/* In the order of the ranks, and with handles, which are events and used as such. */
+/* In the order of ranks, and with handles, which are events and can be used as such. */
 static void ordered(gasnet_team_handle_t team)
 {
     int in[2 * BLOCK], out[2 * BLOCK];
@@ -304,8 +304,8 @@ static void synchronized(void)
 }
 
 /*
- * A process that has started one may poll, or wait for something else, until the others have
- * completed it.
+ * A process that has started a collective may just poll, or wait for something else, until the
+ * others have completed it.
  */
 static void polled(void)
 {

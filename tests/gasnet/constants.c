@@ -1,6 +1,6 @@
 /*
  * Values that clients depend on across binaries, widths of types, and bits of flags that must be
- * distinct: all of them known to the compiler, in C and C++.
+ * distinct, all checked at compile time in C and C++.
  */
 #include <gasnet.h>
 #include <gasnetex.h>
@@ -65,7 +65,7 @@ MUST(offsetof(gex_Memvec_t, gex_len) == offsetof(gasnet_memvec_t, len));
 MUST(sizeof(gex_Memvec_t) == sizeof(gasnet_memvec_t));
 MUST(offsetof(gex_MK_Create_args_t, gex_flags) == 0);
 
-/* Flags that one call may combine: n distinct bits have a sum that equals their union. */
+/* Flags that one call may combine: the sum of distinct bits equals their union. */
 #define SEGS                                                                                       \
     (GEX_FLAG_SELF_SEG_UNKNOWN | GEX_FLAG_SELF_SEG_SOME | GEX_FLAG_SELF_SEG_BOUND |                \
      GEX_FLAG_SELF_SEG_OFFSET | GEX_FLAG_PEER_SEG_UNKNOWN | GEX_FLAG_PEER_SEG_SOME |               \

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
     if (job.rank == 0 && strcmp(how, "limit") == 0)
         printf("at most %llu bytes\n", (unsigned long long)gasnet_getMaxLocalSegmentSize());
     if (job.rank == job.size - 1) {
-        /* One of the fatal signals that sanitizers leave alone. */
+        /* A fatal signal that sanitizers leave alone. */
         if (strcmp(how, "signal") == 0) raise(SIGSYS);
         if (strcmp(how, "fatal") == 0) gasnett_fatalerror("told to, number %d", 5);
         if (strcmp(how, "misuse") == 0)

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 
-FRAMES = "gasnet_debug"  # the program's name is in the frames of its own functions
+FRAMES = "gasnet_debug"  # occurs in the frames of the program's own functions
 OWN = "the client's own trace"
 PAGE = 4096
 
 
 def pages(part):
-    """This share of the host's memory for two processes: the bytes of each, in whole pages."""
+    """Returns the bytes for each of two processes, in whole pages, if together they get this share
+    of the host's memory."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2 // PAGE * PAGE
     return int(part * 2 * half) // PAGE * PAGE
 
@@ -119,7 +120,8 @@ def attempt(command, how, settings, code, said, unsaid):
 
 
 def check_freeze(command):
-    """Frozen at the start: both processes say so and wait; then they are killed."""
+    """With GASNET_FREEZE, both processes print instructions at the start and wait; then they are
+    killed."""
     job = subprocess.Popen([*command, "none"], env={**os.environ, "GASNET_FREEZE": "1"}, text=True,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     lines, frozen = [], 0

@@ -1,6 +1,6 @@
 /*
- * Several endpoints of one process, each with its own handlers and a segment, addressed by pairs
- * and by teams that name them.
+ * Several endpoints of one process, each with its own handlers and segment, addressed by pairs and
+ * by teams that contain them.
  */
 #include <gasnet_coll.h>
 #include <gasnet_vis.h>
@@ -25,7 +25,7 @@ static void check_token(gex_Token_t token, int at, gex_AM_Arg_t from)
     if (known & GEX_TI_ENTRY) CHECK(info.gex_entry->gex_cdata == &eps[at]);
 }
 
-/* The same index is a different function at each endpoint. */
+/* The same index has a different handler at each endpoint. */
 #define HANDLERS(E)                                                                                \
     static void on_request_##E(gex_Token_t token, void *buf, size_t len, gex_AM_Arg_t from,        \
                                gex_AM_Arg_t back)                                                  \
@@ -124,7 +124,7 @@ static void expect(int at, unsigned count)
 
 static unsigned shared[ENDPOINTS], shared_replies[ENDPOINTS];
 
-/* Registered with the first endpoint only, which does not affect the others. */
+/* A handler registered with the first endpoint does not affect the others. */
 static int shared_at(gex_Token_t token)
 {
     gex_Token_Info_t info;

@@ -1,7 +1,7 @@
 /*
  * GASNET_SEGMENT_EVERYTHING: all memory of each process is a valid target of puts, gets and Longs,
- * as soon as the job has started: the attach, which comes in the middle or, by argument, never, is
- * only a barrier.
+ * as soon as the job has started: the attach, which is called late or, by argument, never, is only
+ * a barrier.
  */
 #define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnet.h>
@@ -13,7 +13,7 @@
 
 enum { LANDED = 200 };
 
-static long words[2]; /* of this program; the heap and the stack are tested, too */
+static long words[2]; /* static data; the heap and the stack are tested, too */
 static unsigned landed;
 
 static void on_landed(gasnet_token_t token, void *buf, size_t nbytes)
@@ -42,7 +42,9 @@ static void try_memory(long *mine)
     free(all);
 }
 
-/* From the attach on all memory is bound to the first endpoint of each process; before, none is. */
+/*
+ * From the attach on, all memory is bound to the first endpoint of each process; before, none is.
+ */
 static void check_bound(int attached)
 {
     void *owner = &words, *local = &words;
@@ -106,7 +108,7 @@ static void try_calls(long *heap, unsigned round)
                            GASNET_COLL_LOCAL | GASNET_COLL_IN_MYSYNC | GASNET_COLL_OUT_MYSYNC);
     gasnet_AMRequestLong0(job.next, LANDED, heap, sizeof(long), &all[job.next][1]);
     GASNET_BLOCKUNTIL(__atomic_load_n(&landed, __ATOMIC_ACQUIRE) == round);
-    CHECK_EQUAL(words[1], 77); /* what try_memory left on the heap of the previous one */
+    CHECK_EQUAL(words[1], 77); /* left by try_memory */
     gex_AD_Create(&domain, job.tm, GEX_DT_I64, GEX_OP_FADD, 0);
     words[0] = 7;
     job_barrier();

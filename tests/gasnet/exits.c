@@ -8,7 +8,7 @@
 #include <signal.h>
 
 enum { CODE = 42, OTHER = 4, EXIT_NOW = 200, NOTHING, BYTES };
-enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* plus the number of the signal: further cases */
+enum { SIGNAL = 100, SIGNAL_HANDLED = 200 }; /* plus the number of a signal: more cases */
 enum { THREADS = 4 };
 
 static int which;
@@ -85,7 +85,7 @@ static int return_during_exit(void)
     struct sigaction action;
     action.sa_handler = SIG_DFL;
     CHECK_EQUAL(pthread_create(&thread, NULL, thread_exits, NULL), 0);
-    while (action.sa_handler != SIG_IGN) /* it is about to announce that */
+    while (action.sa_handler != SIG_IGN) /* until it is about to announce the end */
         CHECK_EQUAL(sigaction(SIGTERM, NULL, &action), 0);
     return OTHER;
 }
@@ -140,7 +140,6 @@ static void start_thread(void *(*run)(void *), void (*wait)(void))
     CHECK_EQUAL(pthread_create(&thread, NULL, run, arg), 0);
 }
 
-/* One exits, or returns from main, in various states of the others. */
 /* Printed output must appear although this process never calls the library again. */
 static void in_loop_with_output(void)
 {
@@ -148,6 +147,7 @@ static void in_loop_with_output(void)
     in_loop();
 }
 
+/* The last process exits or returns from main; the others are in a state of the given kind. */
 static int one_exits(int case_number, void (*others)(void))
 {
     if (gasnet_mynode() != gasnet_nodes() - 1) {
@@ -158,7 +158,7 @@ static int one_exits(int case_number, void (*others)(void))
     return CODE;
 }
 
-/* One has printed something and gets a signal; the others are in a barrier. */
+/* One process has printed something and gets a signal; the others are in a barrier. */
 static int one_is_signaled(int number, int handles_quit)
 {
     if (handles_quit) gasnett_reghandler(SIGQUIT, on_quit);

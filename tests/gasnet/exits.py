@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How jobs end: each case of exits.c for several numbers of processes, seen from outside.
+"""How jobs end, as seen from outside: each case of exits.c with several numbers of processes.
 
 usage: exits.py AQRUN PROGRAM_SEQ PROGRAM_PAR [ranks=N] [some] [late-signals]
 
-With ranks=N only this number of processes, with "some" only one case of each kind of end. With
-late-signals the programs handle signals only when they make a system call, as with the thread
-sanitizer, so ranks that only spin handle none, and none is handled inside the handler of another.
+With ranks=N, only this number of processes; with "some", only one case of each kind of end. With
+late-signals, the programs handle signals only when they make a system call, as under the thread
+sanitizer, so ranks that spin handle none, and none interrupts the handler of another.
 """
 
 import concurrent.futures
@@ -20,7 +20,7 @@ CODE = 42
 # Case -> (valid exit codes, numbers of ranks to run it with, a line that must be printed).
 ALONE = (0, 1, 2, 4)
 SEVERAL = (2, 4)
-# Processes that wait for ranks that merely poll or wait hang here.
+# With this timeout, a process that wrongly waits for ranks that just poll or wait would hang.
 PATIENT = {"AQ_EXIT_TIMEOUT": "1000s"}
 # Cases of exits.c: a signal without and with a handler of SIGQUIT.
 SIGNAL, SIGNAL_HANDLED = 100, 200
@@ -30,7 +30,7 @@ ENVIRONMENT = {45: {"GASNET_CATCH_EXIT": "0", "AQ_EXIT_TIMEOUT": "100ms"},
                24: {**PATIENT, "GASNET_RCV_THREAD": "1"},
                37: {"AQ_TRACE": "job"},
                **{case: PATIENT for case in (20, 21, 23, 25, 51, 61, 62)}}
-# A second code in the same process changes nothing: each process ends with the first.
+# A second exit code in the same process changes nothing: each process ends with the first.
 FIRST = (80, 81, 82, 83)
 SEQ_CASES = {
     10: ((CODE,), ALONE, None),
@@ -60,7 +60,8 @@ SEQ_CASES = {
     **{SIGNAL + number: ((1,), ALONE, "wrote this") for number in ENDING},
     **{SIGNAL_HANDLED + number: ((CODE,), ALONE, "heard SIGQUIT") for number in ENDING},
 }
-# All together, one alone, while others wait or compute, by a signal, in a signal handler, in PAR.
+# All ranks together; one alone, while others wait or compute; by a signal; in a signal handler; in
+# PAR.
 SOME = (10, 11, 21, 29, 31, 35, 45, SIGNAL + signal.SIGABRT, SIGNAL + signal.SIGTERM,
         SIGNAL_HANDLED + signal.SIGTERM, 71, 80)
 DEAF = (29, 36, 37, *(SIGNAL_HANDLED + number for number in ENDING))
@@ -77,7 +78,7 @@ PAR_CASES = {
 
 
 def run(aqrun, program, case, ranks):
-    """Describes what is wrong with this case, or returns None."""
+    """Returns a description of the failure of this case, or None."""
     codes, _, line = case[1]
     command = [program, str(case[0])]
     if case[0] in FIRST:
@@ -104,8 +105,9 @@ def run(aqrun, program, case, ranks):
 
 
 def run_unread(aqrun, program):
-    """The output is not read for longer than the half of AQ_EXIT_TIMEOUT (2 s by default) that
-    is for output, so this test has to wait. Afterwards all of the output must be there."""
+    """The output is left unread for longer than half of AQ_EXIT_TIMEOUT (2 s by default), which is
+    the limit for writing it, so this test has to wait. Afterwards, all of the output must
+    arrive."""
     with subprocess.Popen([aqrun, "-n", "2", program, "33"], stdout=subprocess.PIPE, text=True,
                           stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                           env={**os.environ, "GASNET_EXITTIMEOUT": "60"}) as job:

@@ -9,7 +9,7 @@
 
 #include "support.h"
 
-/* Twice, as clients do: the second time with a buffer of exactly the required size. */
+/* Call it twice, as clients do: the second time with a buffer of exactly the required size. */
 #define FORMATTED(text, call, set)                                                                 \
     do {                                                                                           \
         size_t need = call(NULL, set), wrote;                                                      \

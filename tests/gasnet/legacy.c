@@ -1,4 +1,4 @@
-/* GASNet-1: messages by all calls, puts, gets, values, memset, regions, barriers, locks. */
+/* GASNet-1: all calls for messages, puts, gets, values, memset, regions, barriers, locks. */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 
@@ -121,7 +121,7 @@ static void test_messages(void)
 
 /* --- puts and gets --------------------------------------------------------------------------- */
 
-/* The data that the previous process wrote here; then it may write again. */
+/* Check the data that the previous process has put here; then let it put again. */
 static void check_here(size_t len, unsigned seed)
 {
     job_barrier();
@@ -240,7 +240,10 @@ static void test_barriers(void)
         while (gasnet_barrier_try(i, GASNET_BARRIERFLAG_UNNAMED) == GASNET_ERR_NOT_READY) {
         }
         CHECK(gasnet_barrier_result(&id) != 0);
-        /* Anonymous at one end and named at the other matches; two names of one process do not. */
+        /*
+         * A name at one end and an anonymous barrier at the other match; two names of one process
+         * do not.
+         */
         gasnet_barrier_notify(i, 0);
         CHECK_EQUAL(gasnet_barrier_wait(7, GASNET_BARRIERFLAG_ANONYMOUS), GASNET_OK);
         gasnet_barrier_notify(i, 0);

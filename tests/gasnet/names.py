@@ -16,15 +16,15 @@ import sys
 import tempfile
 
 MODES = ("SEQ", "PAR", "PARSYNC")
-# The names of a mode, the linked programs, and the headers that each header includes do not depend
-# on the standard, so they are checked once for each language; the last not for each mode either.
+# Which names a mode has, the linked programs, and which headers each header includes do not depend
+# on the standard, so these are checked once per language; the includes also for one mode only.
 LANGUAGES = (("c", "c99", MODES), ("c", "gnu2x", ("PAR",)), ("c++", "c++98", MODES),
              ("c++", "c++20", ("PAR",)))
 LINKED = ("c99", "c++98")
 EACH = "PAR"
 MODELESS = ("gasnet_tools.h", "gasnet_portable_platform.h", "gasnet_fwd.h")
 KINDS = ("func", "type", "object", "macro", "one", "pp", "const", "initializer", "string")
-# The type of an initializer; a handle if it is not listed.
+# The types of initializers; any other name is a handle.
 TYPES = (
     ("GASNETT_(MUTEX|COND|RWLOCK)_INIT", lambda n: f"gasnett_{n.split('_')[1].lower()}_t"),
     ("GEX_HSL", lambda n: "gex_HSL_t"), ("GASNET_HSL", lambda n: "gasnet_hsl_t"),
@@ -55,7 +55,7 @@ def read_table(path):
 
 
 def sections_for(sections, standard, mode):
-    """Each mode, or all modes as one."""
+    """Returns the sections to check: each separately, or all joined into one."""
     if mode == EACH and standard in LINKED:
         return sections
     modeless = [section for section in sections if section[0][0] in MODELESS]
@@ -81,7 +81,7 @@ def need(name):
 
 
 def statements(kind, name, macros):
-    """Text that compiles if the name is of the kind, and statements for main()."""
+    """Returns declarations that compile if the name is of this kind, and statements for main()."""
     if kind == "func":
         if macros.get(name) == "function":
             return "", ""

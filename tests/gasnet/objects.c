@@ -88,7 +88,7 @@ static void check_team(gex_TM_t tm, gex_Rank_t first, gex_Rank_t step)
     }
     if (step == 2 && first == 0 && job.size > 1)
         CHECK(gex_TM_TranslateJobrankToRank(tm, 1) == GEX_RANK_INVALID);
-    /* A put through the team goes to the process that it names. */
+    /* A put through the team reaches the process with that rank in it. */
     rank = (gex_TM_QueryRank(tm) + 1) % size;
     value = 1000 + gex_TM_QueryRank(tm);
     gex_Event_Wait(gex_Coll_BarrierNB(tm, 0));
@@ -164,7 +164,8 @@ static void test_refusals(void)
 }
 
 /*
- * A second endpoint with a segment of its own, addressed through pairs; then as many as possible.
+ * A second endpoint with its own segment, addressed through pairs; then as many endpoints as
+ * possible.
  */
 static void test_endpoints(void)
 {

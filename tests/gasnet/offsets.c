@@ -74,7 +74,7 @@ static void finish(gex_Event_t event)
     gex_Event_Wait(event);
 }
 
-/* Each kind in each form, by macro: PUT and GET are the parameters. */
+/* Each kind of transfer in each form; PUT and GET are macro parameters. */
 #define FORMS(form, KIND, PUT, GET)                                                                \
     do {                                                                                           \
         if ((form) == 0) {                                                                         \

@@ -32,7 +32,8 @@ static gex_OP_t all_ops(int integer)
 }
 
 /*
- * NB: through the event, with several kinds of waits. NBI: through the categories of the operation.
+ * NB operations are completed through the event, by several kinds of waits; NBI operations through
+ * their categories.
  */
 static void finish_nbi(gex_OP_t op)
 {
@@ -152,7 +153,7 @@ static const gex_Flags_t order_flags[] = {0, GEX_FLAG_AD_ACQ, GEX_FLAG_AD_REL,
         gex_AD_Destroy(ad);                                                                        \
     }
 
-/* All processes on one cell: sums lose no step, and no two of FINC get the same value. */
+/* All processes update one cell: sums lose no step, and no two FINC get the same value. */
 #define RATOMIC_CONTENTION(DT, T)                                                                  \
     static void contend_##DT(gex_AD_t ad)                                                          \
     {                                                                                              \
@@ -206,7 +207,7 @@ RATOMIC_TYPE(U64, uint64_t, uint64_t, 1, BITS_OF_INTEGER)
 RATOMIC_TYPE(FLT, float, float, 0, BITS_OF_FLOAT)
 RATOMIC_TYPE(DBL, double, double, 0, BITS_OF_FLOAT)
 
-/* A team with the ranks in reverse order: its ranks and job ranks address the same cells. */
+/* In a team with the ranks in reverse order, team ranks and job ranks address the same cells. */
 static void run_team(void)
 {
     gex_TM_t tm;
@@ -225,7 +226,7 @@ static void run_team(void)
             gex_AD_OpNB_U64(ad, &got, rank, at, GEX_OP_GET, 0, 0, GEX_FLAG_RANK_IS_JOBRANK));
         CHECK(got == 42);
     }
-    /* In an access region the operations belong to its event, by category. */
+    /* In an access region, the operations belong to its event, by category. */
     uint64_t fetched = 0, *mine = (uint64_t *)cell_of(job.rank, job.rank);
     gex_NBI_BeginAccessRegion(0);
     CHECK(gex_AD_OpNBI_U64(ad, NULL, gex_TM_QueryRank(tm), mine, GEX_OP_SET, 9, 0, 0) == 0);
@@ -240,7 +241,7 @@ static void run_team(void)
 }
 
 #if defined(GASNET_PAR)
-/* Threads of all processes on the same cells, through one domain: no step is lost between them. */
+/* Threads of all processes update the same cells through one domain: no step is lost. */
 enum { THREADS = 4, THREAD_STEPS = 500 };
 static gex_AD_t shared_ad;
 static uint64_t *shared_cells;

@@ -52,7 +52,7 @@ static void test_explicit(size_t len, unsigned seed)
     }
 }
 
-/* The event of local completion, obtained in every way and again after it is complete. */
+/* The event of local completion, obtained in every way, and again after it is complete. */
 static void test_leaf(size_t len, unsigned seed)
 {
     gex_Event_t root, leaf = GEX_EVENT_NO_OP, queried, both[3];
@@ -186,7 +186,8 @@ static void test_arguments(void)
 }
 
 /*
- * Many at once, also in immediate mode: started or refused, and those that were started complete.
+ * Many operations at once, also in immediate mode: each is started or refused, and those started
+ * complete.
  */
 static void test_storm(void)
 {

@@ -1,7 +1,7 @@
 /*
- * Settings, queries and mistakes of a client around the start of a job: variables that it defines
- * for the library, its hook, the environment, deferred threads, refused attaches and handlers, a
- * segment of no bytes, and more threads one after the other than may exist at once.
+ * Settings, queries and mistakes of a client at the start of a job: variables that it defines for
+ * the library, its hook, the environment, deferred threads, refused attaches and handlers, an empty
+ * segment, and more threads, one after another, than may exist at a time.
  */
 #include <gasnet.h>
 #include <gasnet_tools.h>
@@ -39,7 +39,7 @@ static void test_limits(void)
         CHECK_EQUAL(gasnet_getMaxLocalSegmentSize(), atol(gasnet_getenv("START_LIMIT")));
 }
 
-/* A client that requests it has to start deferred threads itself: there are none. */
+/* A client that requests deferred threads has to start them itself; there are none. */
 static void test_deferred_threads(void)
 {
     const gex_ProgressThreadInfo_t *info = NULL;
@@ -65,7 +65,7 @@ static void test_attach(void)
     CHECK_EQUAL(gex_Segment_Attach(&job.segment, job.tm, 0), GASNET_ERR_RESOURCE);
 }
 
-/* Handlers with any index get the highest free ones, in the order of the table. */
+/* Handlers without a fixed index get the highest free ones, in the order of the table. */
 static void test_handlers(void)
 {
     gex_AM_Entry_t table[TABLE];

@@ -1,6 +1,6 @@
 /*
- * Shared by the tests of the GASNet interface: checks that end the job, joining with a segment. In
- * the common subset of C and C++, as each program is built as both.
+ * Shared by the tests of the GASNet interface: checks that end the job, and joining with a segment.
+ * Written in the common subset of C and C++, as each program is built as both.
  */
 #ifndef AQT_GASNET_SUPPORT_H
 #define AQT_GASNET_SUPPORT_H
@@ -25,8 +25,8 @@ __attribute__((format(printf, 3, 4), noreturn, unused)) static void check_failed
 }
 
 /*
- * Count in a handler, which may run on the progress thread while another one runs on a thread of
- * the program.
+ * Count in a handler. Handlers may run concurrently on the progress thread and on threads of the
+ * program.
  */
 __attribute__((unused)) static void one_more(unsigned *counter)
 {
@@ -58,7 +58,7 @@ __attribute__((unused)) static void job_learn(void)
     job.previous = (job.rank + job.size - 1) % job.size;
 }
 
-/* The address of an offset in the segment of a rank, as valid there. */
+/* Returns the address, as valid there, of an offset in the segment of a rank. */
 __attribute__((unused)) static char *job_at(gex_Rank_t rank, size_t offset)
 {
     void *base = NULL;

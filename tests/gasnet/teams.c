@@ -1,6 +1,6 @@
 /*
  * Teams: splitting and creating them in each scratch mode, queries and translations, transfers and
- * messages of their ranks, and 5000 of them one after the other.
+ * messages between their ranks, and 5000 teams one after another.
  */
 #include <gasnetex.h>
 
@@ -42,7 +42,7 @@ static void check_team(gex_TM_t tm, gex_Rank_t rank, gex_Rank_t size, const gex_
     CHECK_EQUAL(sum, size);
 }
 
-/* Odd and even ranks apart, in reverse; the last rank of the job joins no team. */
+/* Separate teams of odd and even ranks, in reverse order; the last rank of the job joins none. */
 static void split(void)
 {
     gex_Rank_t members[64], size = 0, rank = 0, i;
@@ -72,7 +72,7 @@ static void split(void)
     CHECK(scratch.gex_addr == job.base + GASNET_PAGESIZE && scratch.gex_len == asked);
 }
 
-/* Two teams by lists, both with the ranks in reverse order; each scratch mode. */
+/* Two teams from lists, both with the ranks in reverse order, in the given scratch mode. */
 static void create(gex_Flags_t mode, int by_job_rank)
 {
     gex_EP_Location_t args[64];
@@ -114,12 +114,12 @@ static void create(gex_Flags_t mode, int by_job_rank)
               scratch.gex_addr == job.base + GASNET_PAGESIZE);
 
     before = tm;
-    /* Only the first half creates one; the others take part without joining. */
+    /* Only the first half creates a team; the others take part without joining. */
     if (job.rank < half)
         (void)gex_TM_Create(&tm, 1, parent, args, size, addrs, asked, flags);
     else if (job.rank % 2)
         (void)gex_TM_Create(NULL, 0, parent, NULL, 0, NULL, 0, flags);
-    else /* empty arguments join nothing, whatever the others are */
+    else /* a call with no members joins nothing, whatever the other arguments */
         (void)gex_TM_Create(&tm, 1, parent, args, 0, addrs, asked, flags);
     CHECK(job.rank < half || tm == before);
     if (job.rank < half) {

@@ -1,5 +1,7 @@
-/* GASNET_PAR: many threads at once: messages, puts, implicit operations, locks, events of other
- * threads. */
+/*
+ * GASNET_PAR with many concurrent threads: messages, puts, implicit operations, locks, events of
+ * other threads.
+ */
 #include <gasnet.h>
 #include <gasnet_tools.h>
 

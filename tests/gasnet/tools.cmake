@@ -1,4 +1,4 @@
-# The tools library alone: C and C++, for one thread and for several.
+# The tools library alone, in C and C++, for one thread and for several.
 foreach(source IN ITEMS tools_calls tools_sync tools_other)
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${source}.cc
     CONTENT "#include \"${CMAKE_CURRENT_SOURCE_DIR}/${source}.c\"\n")
@@ -15,7 +15,7 @@ foreach(mode IN ITEMS seq par)
     set_tests_properties(gasnet.tools.${mode}.${language} PROPERTIES TIMEOUT 300 LABELS gasnet)
   endforeach()
 endforeach()
-# The same after a communication header, without a job.
+# Likewise after a communication header, without a job.
 foreach(mode IN LISTS modes)
   set(target gasnet_tools_calls_below_${mode})
   add_executable(${target} ${tools_c})

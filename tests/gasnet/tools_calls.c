@@ -1,5 +1,5 @@
 /*
- * Each call of gasnet_tools.h, with its error cases, by one thread. Compiled as C and as C++, for
+ * Each call of gasnet_tools.h, with its error cases, by one thread. Compiled as C and C++, for
  * clients with and without threads, alone and after a communication header.
  */
 #ifdef TOOLS_WITH_GASNET
@@ -115,7 +115,7 @@ static void tools_annotations(void)
 
 /* --- time and fences ------------------------------------------------------------------------- */
 
-/* Readings of the clock that are converted at once, the first one as early as possible. */
+/* Clock readings that are converted at once, the first one as early as possible. */
 static void tools_time_converted(void)
 {
     gasnett_tick_t first = gasnett_ticks_now();
@@ -138,7 +138,7 @@ static void tools_time(void)
     CHECK(gasnett_tick_granularityus() > 0.0 && gasnett_tick_overheadus() > 0.0);
     CHECK(gasnett_nsleep(0) == 0);
 
-    /* The best of several tries, as this process may be descheduled between two readings. */
+    /* The best of several tries counts, as this process may be descheduled between two readings. */
     double best = 1e9;
     for (int i = 0; i < 5; i++) {
         uint64_t wall = gasnett_gettimeofday_us();
@@ -159,7 +159,10 @@ static void tools_on_alarm(int sig)
     (void)sig;
 }
 
-/* Repeatedly, as the first one may come before there is anything to interrupt; 0: stop. */
+/*
+ * Start repeated alarms, as the first one may arrive before there is anything to interrupt; 0:
+ * stop.
+ */
 static void tools_alarms(int period_us)
 {
     struct itimerval each;
@@ -492,7 +495,7 @@ static void tools_hooks(void)
 
 int main(void)
 {
-    tools_time_converted(); /* first, as it includes the library's first conversion */
+    tools_time_converted(); /* first, to include the library's first conversion */
     tools_annotations();
     tools_time();
     tools_interrupted();

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Errors of the GASNet headers, and the macros that they leave defined.
+"""Errors raised by the GASNet headers, and the macros that they define.
 
 usage: tools_refused.py C_COMPILER INCLUDE CONDUIT_INCLUDE
 """

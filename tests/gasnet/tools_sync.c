@@ -83,7 +83,7 @@ static void tools_atomics(void)
     CHECK((gasnett_atomic_val_t)(GASNETT_ATOMIC_SIGNED_MAX + GASNETT_ATOMIC_SIGNED_MIN) ==
           GASNETT_ATOMIC_MAX);
 
-    /* They may overlay other objects of their size. */
+    /* Atomics may overlay other objects of their size. */
     float f = 1.0f;
     double d = 1.0;
     uint32_t bits;

@@ -14,7 +14,7 @@
 
 enum { ARENA = 16384, PIECES = 40, LEVELS = 4 };
 
-/* Each process owns an arena in each segment, and has a picture of its expected contents. */
+/* Each process owns an arena in each segment, and keeps a picture of the expected contents. */
 static unsigned char picture[ARENA], source[ARENA], landed[ARENA], expected[ARENA];
 
 static char *arena_of(gex_Rank_t rank)
@@ -52,7 +52,7 @@ static size_t cut(gex_Memvec_t *list, char *base, size_t total)
     return count;
 }
 
-/* The oracle: the bytes in order, from an image of one side to an image of the other. */
+/* The oracle: copies the bytes in order, from an image of one side to an image of the other. */
 static void copy_list(unsigned char *to, const char *to_base, const gex_Memvec_t *dst,
                       size_t dst_count, const unsigned char *from, const char *from_base,
                       const gex_Memvec_t *src, size_t src_count)
@@ -313,7 +313,9 @@ static void strided_round(gex_Rank_t rank, enum form form)
     }
 }
 
-/* Zero strides at the source repeat it, and arrays may be changed while the put is under way. */
+/*
+ * Zero strides at the source repeat it, and the arrays may be changed while the put is in progress.
+ */
 static void repeat_and_spoil(gex_Rank_t rank)
 {
     ptrdiff_t there[2] = {1, 100}, here[2] = {0, 0};
@@ -336,7 +338,7 @@ enum { NOTIFIED = 200, NOTE = 100 };
 static unsigned notified, notified_by[64];
 
 /*
- * The data of the put have arrived: their first bytes are the number of earlier puts from the same
+ * The data of the put has arrived; its first bytes are the number of earlier puts from the same
  * rank.
  */
 static void on_put(gex_Token_t token, void *buf, size_t nbytes)
@@ -385,7 +387,8 @@ static void tell_peers(gex_AM_Entry_t *table)
             gex_NBI_Wait(GEX_EC_PUT, 0);
         }
         /*
-         * Without a payload; and disarmed, and used up: the other two puts cause no notification.
+         * One handler without a payload; once it has been used, or is disarmed, puts cause no
+         * notification.
          */
         gex_VIS_SetPeerCompletionHandler(table[1].gex_index, NULL, 0, 0);
         CHECK(gex_VIS_VectorPutBlocking(job.tm, rank, 0, NULL, 0, NULL, 0) == 0);
@@ -401,7 +404,7 @@ static void tell_peers(gex_AM_Entry_t *table)
         CHECK_EQUAL(notified_by[rank], NOTIFIED);
 }
 
-/* A single piece in each shape and form, also of no bytes. */
+/* A single piece, possibly empty, in each shape and form. */
 static void move_one_piece(void)
 {
     static const size_t lens[] = {0, 1, 7, 8, 9, 64, 300};
@@ -441,13 +444,10 @@ static void move_one_piece(void)
     }
 }
 
-/* Blocked before any thread is created, so that it can be waited for. */
+/* Blocked before any thread is created, so that it can be awaited. */
 static sigset_t wake_up;
 
-/*
- * A put with a notification of the peer returns while the peer makes no call: it waits for a
- * signal.
- */
+/* A put with a notification returns although the peer makes no calls: it waits for a signal. */
 static void notify_blocked_peer(gex_AM_Entry_t *table)
 {
     char *mine = job.base + 63 * GASNET_PAGESIZE;
