@@ -324,8 +324,6 @@ static void one_piece_goes_straight(void **unused)
     }
 }
 
-/* The transfer crosses the end of a part, remote or local, or there is no room, or no
- * connection. */
 /* As if this many pieces were in flight on each. */
 static void fill_links(uint32_t pieces)
 {
@@ -335,6 +333,7 @@ static void fill_links(uint32_t pieces)
     }
 }
 
+/* It crosses the end of a part, remote or local, or there is no room, or no connection. */
 static void what_is_not_one_piece_is_an_operation(void **unused)
 {
     (void)unused;
