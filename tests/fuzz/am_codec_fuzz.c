@@ -1,6 +1,6 @@
 /*
  * Any bytes as an active message from a peer, and any message encoded and decoded. The first two
- * bytes are the largest payload, the rest is the frame.
+ * bytes are the maximum payload, the rest is the frame.
  */
 #include "fuzz.h"
 #include "transport/am.h"
@@ -20,7 +20,7 @@ static void check_encode(const struct aqi_am *am, uint32_t source, size_t max_pa
 {
     struct aqi_am again;
     uint32_t source_again = ~source;
-    /* Exactly the room that the encoder may use, so that a sanitizer detects one byte more. */
+    /* Exactly the room that the encoder may use, so that a sanitizer detects a write beyond it. */
     size_t room = sizeof(struct aqi_am_wire) + 4u * am->nargs;
     void *frame = malloc(room);
     if (frame == NULL) abort();
@@ -46,10 +46,10 @@ static void check_decoded(const struct aqi_am *am, const uint8_t *frame, size_t 
                  "a late message travels as a request");
     fuzz_require((aqi_am_to(aqi_am_to_ep(am->flags)) | aqi_am_from(aqi_am_from_ep(am->flags))) ==
                      (am->flags & AQI_AM_EPS),
-                 "the rest of the flags are two endpoints");
+                 "the remaining flags are two endpoints");
     fuzz_require(!aqi_am_has_payload(am->kind) || am->nbytes <= max_payload,
-                 "a payload that travels along is bounded");
-    fuzz_require(am->payload == NULL, "the payload is left to the transport");
+                 "a payload in the message is bounded");
+    fuzz_require(am->payload == NULL, "the transport sets the payload");
     size_t from = (size_t)((const uint8_t *)am->args - frame);
     fuzz_require(from + 4u * am->nargs <= len, "the arguments are inside the frame");
 }
@@ -69,7 +69,7 @@ static void check_frame(const uint8_t *data, size_t len, size_t max_payload)
         check_encode(&am, source, max_payload);
     } else {
         fuzz_require(memcmp(&am, &before, sizeof(am)) == 0 && source == 0x12345678,
-                     "a refused frame leaves the outputs alone");
+                     "a refused frame leaves the outputs unchanged");
     }
     free(frame);
 }

@@ -10,26 +10,29 @@
 /* Properties on which later code relies without checking. */
 static void check_sense(const struct aqi_control *m, const uint8_t *bytes, size_t size)
 {
-    fuzz_require(m->type > 0 && m->type < AQI_CONTROL_TYPES, "a type that exists");
-    fuzz_require((const uint8_t *)m->data + m->len == bytes + size, "data at the end of the bytes");
-    fuzz_require(m->len <= AQI_CONTROL_CHUNK, "no more data than a message may have");
+    fuzz_require(m->type > 0 && m->type < AQI_CONTROL_TYPES, "the type exists");
+    fuzz_require((const uint8_t *)m->data + m->len == bytes + size,
+                 "the data ends with the message");
+    fuzz_require(m->len <= AQI_CONTROL_CHUNK, "the data is bounded");
     if (m->type == AQI_CONTROL_JOB)
         fuzz_require(m->rank < m->size && m->size <= AQI_MAX_RANKS && m->host < m->hosts &&
                          m->local_rank < m->local_size && m->local_size <= m->size,
-                     "a rank is one of its job");
-    if (m->type == AQI_CONTROL_CALL) fuzz_require(m->call < AQI_CALLS, "a call that exists");
+                     "the rank is in the job");
+    if (m->type == AQI_CONTROL_CALL) fuzz_require(m->call < AQI_CALLS, "the call exists");
     if (m->type == AQI_CONTROL_RESULT && m->status == AQ_OK)
         fuzz_require(m->offset <= m->bytes && m->len <= m->bytes - m->offset,
-                     "a piece lies in its result");
+                     "a piece lies within its result");
 }
 
-/* Encoded again it is the same, except for the version in a REFUSE of another version. */
+/*
+ * Encoding it again reproduces the message, except for the version in a REFUSE of another version.
+ */
 static void check_again(const struct aqi_control *m, const uint8_t *bytes, size_t size)
 {
     uint8_t head[AQI_CONTROL_HEAD];
     size_t n = aqi_control_encode(m, head);
     fuzz_require(n > 0 && n + m->len == size, "a decoded message can be encoded");
-    fuzz_require(memcmp(head + 2, bytes + 2, n - 2) == 0, "encoded again it is the same");
+    fuzz_require(memcmp(head + 2, bytes + 2, n - 2) == 0, "encoding reproduces the message");
 }
 
 static void check_text(const struct aqi_control *m)
@@ -62,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         fuzz_require(status == AQ_EPROTO, "a refused message is malformed or of another version");
         fuzz_require(memcmp(&message, &before, sizeof(message)) == 0,
-                     "a refusal leaves the message alone");
+                     "a refusal leaves the message unchanged");
     }
     free(bytes);
     return 0;

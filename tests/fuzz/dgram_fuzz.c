@@ -1,12 +1,11 @@
 /*
- * Any packets to a datagram engine that has a connection with operations under way, including
- * packets with the right cookie and the right MAC: memory outside of what peers may write is never
- * written, each operation completes at most once, and no message larger than the limit is
- * delivered.
+ * Any packets to a datagram engine that has a connection with operations in progress, including
+ * packets with the right cookie and MAC: memory that peers may not write is never written, each
+ * operation completes at most once, and no message above the limit is delivered.
  *
- * The input is a sequence of packets: a byte of DGRAM_FUZZ_*, a byte with the length in units of 4,
- * and the bytes (zeros where the input ends); the fields selected by the flags overwrite the
- * beginning.
+ * The input is a sequence of packets: a byte of DGRAM_FUZZ_* flags, a byte with the length in units
+ * of 4, and the bytes (zeros beyond the end of input); the fields selected by the flags overwrite
+ * the beginning.
  */
 #include "dgram/dgram.h"
 #include "dgram/packet.h"
@@ -20,11 +19,11 @@ enum {
     DGRAM_FUZZ_HANDSHAKE = 2, /* magic, version, ids and tag are right */
     DGRAM_FUZZ_NESTED = 4,    /* no handler may run */
     DGRAM_FUZZ_COMPUTES = 8,  /* no message may be handled */
-    DGRAM_FUZZ_LATER = 16     /* afterwards 1 ms passes */
+    DGRAM_FUZZ_LATER = 16     /* 1 ms passes afterwards */
 };
 
 #define PAGE      4096u
-#define ADDRESS   0x20000000u /* of the memory for peers, which inputs can contain */
+#define ADDRESS   0x20000000u /* of the memory for peers; fixed, so that inputs can contain it */
 #define FIRST     256u        /* that they may access */
 #define BEHIND    3840u
 #define MESSAGE   4096u
@@ -52,7 +51,8 @@ static void on_local(void *arg, void *user, aq_status status)
 {
     struct fuzz_user *u = user;
     (void)arg;
-    fuzz_require(status == AQ_OK || status == AQ_ERANGE || status == AQ_EPEER, "a status of local");
+    fuzz_require(status == AQ_OK || status == AQ_ERANGE || status == AQ_EPEER,
+                 "local gets a valid status");
     fuzz_require(u->locals++ == 0, "local is called once");
 }
 
@@ -61,7 +61,7 @@ static void on_remote(void *arg, void *user, aq_status status)
     struct fuzz_user *u = user;
     (void)arg;
     fuzz_require(status == AQ_OK || status == AQ_ERANGE || status == AQ_EPEER,
-                 "a status of remote");
+                 "remote gets a valid status");
     fuzz_require(u->remotes++ == 0, "remote is called once");
 }
 
@@ -115,7 +115,7 @@ static void on_mac(void *arg, const uint8_t key[16], const struct iovec *iov, un
     memset(tag, TAG, 16);
 }
 
-/* An exact copy, so that a sanitizer detects a read of one byte more. */
+/* An exact copy, so that a sanitizer detects a read beyond it. */
 static void give(struct fuzz_end *end, const uint8_t *bytes, size_t len, unsigned flags)
 {
     unsigned char *packet = malloc(len != 0 ? len : 1);
@@ -193,7 +193,7 @@ static void progress(unsigned times)
     }
 }
 
-/* Operations of ours that are under way when the packets arrive. */
+/* Begin operations that are in progress when the packets arrive. */
 static void begin_operations(unsigned char *small, unsigned char *large, const uint8_t *source)
 {
     struct aqi_dgram *dgram = world.end[0].dgram;
@@ -279,7 +279,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     aqi_dgram_destroy(world.end[0].dgram);
     for (size_t i = 0; i < PAGE; i++)
         fuzz_require((i >= FIRST && i < BEHIND) || page[i] == UNTOUCHED,
-                     "nothing is written outside of what peers may write");
+                     "only memory that peers may write is written");
     free(small);
     free(large);
     free(source);

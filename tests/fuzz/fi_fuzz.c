@@ -1,7 +1,7 @@
 /*
  * Any messages from a peer of the provider for libfabric, which has a receive posted for each kind
  * of message, registered memory, and operations that wait for an answer. Each message is preceded
- * by two bytes with its length, and gets the number that is next.
+ * by its length (two bytes), and gets the next number.
  */
 #include "front/fi/wire_world_test.h"
 #include "fuzz.h"
@@ -21,7 +21,7 @@ static void post_receives(void)
     }
 }
 
-/* Each buffer ends where a sanitizer sees the first byte beyond. */
+/* Each message is in an exact buffer, so that a sanitizer detects a read beyond it. */
 static void take(const uint8_t *data, size_t len)
 {
     unsigned char *bytes = malloc(len != 0 ? len : 1);
@@ -40,9 +40,9 @@ static void end(void)
     for (unsigned i = 0; i < OPS; i++)
         fuzz_require(afi.ops[i].op == NULL, "each operation ends with the connection");
     for (unsigned i = MEMORY; i < sizeof(world.memory); i++)
-        fuzz_require(world.memory[i] == 0, "nothing is written behind registered memory");
+        fuzz_require(world.memory[i] == 0, "nothing is written beyond registered memory");
     for (unsigned i = 200; i < sizeof(world.target); i++)
-        fuzz_require(world.target[i] == 0, "nothing is written behind a receive");
+        fuzz_require(world.target[i] == 0, "nothing is written beyond a receive");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)

@@ -18,7 +18,7 @@ static inline void fuzz_require(int holds, const char *property)
     abort();
 }
 
-/* A library that the code under test loads, and has reported, is missing: skip the test. */
+/* Skip the test: a library that the code under test loads is missing, which it has reported. */
 static inline void fuzz_missing(void)
 {
     exit(77);

@@ -1,4 +1,4 @@
-/* Any bytes as a message of a stranger, and any message encoded and decoded. */
+/* Any bytes as a message from a stranger, and any message encoded and decoded. */
 #include "fuzz.h"
 #include "transport/hello.h"
 
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     struct aqi_hello hello, before;
     memset(&hello, 0xa5, sizeof(hello));
     before = hello;
-    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    /* An exact copy, so that a sanitizer detects a read beyond it. */
     uint8_t *exact = malloc(len != 0 ? len : 1);
     if (exact == NULL) abort();
     if (len != 0) memcpy(exact, data, len);

@@ -52,7 +52,7 @@ static void check_hosts(const struct hosts *hosts)
     fuzz_require(hosts->count <= HOSTS_MAX, "no more hosts than a job may have");
     for (uint32_t i = 0; i < hosts->count; i++) {
         const char *name = hosts->list[i].name;
-        fuzz_require(name[0] != '\0' && name[0] != '-', "a name is no option of ssh");
+        fuzz_require(name[0] != '\0' && name[0] != '-', "a name cannot be an option of ssh");
         fuzz_require(strlen(name) <= HOSTS_NAME, "a name is not too long");
         fuzz_require(name[strcspn(name, " \t\r\n'\"\\$`!;&|<>()*?[]{}#~/")] == '\0',
                      "no character of a name is special in a shell");

@@ -35,7 +35,7 @@ static void on_agent(void *arg, uint32_t agent, const void *frame, size_t len)
 {
     const struct target *target = arg;
     fuzz_require(agent < AGENTS && agent != target->agent, "it sends to an agent that exists");
-    for (size_t i = 0; i < len; i++) /* the sanitizers check whether it may be read */
+    for (size_t i = 0; i < len; i++) /* sanitizers check that it may be read */
         fuzz_seen ^= ((const uint8_t *)frame)[i];
 }
 
@@ -55,7 +55,8 @@ static void on_kill(void *arg, uint32_t rank, int number)
 {
     const struct target *target = arg;
     (void)number;
-    fuzz_require(rank < RANKS && agent_of[rank] == target->agent, "it kills ranks of its host");
+    fuzz_require(rank < RANKS && agent_of[rank] == target->agent,
+                 "it only kills ranks of its host");
 }
 
 static bool on_asleep(void *arg, uint32_t rank)
@@ -82,8 +83,7 @@ static void on_output(void *arg, uint32_t rank, unsigned stream, const void *byt
     (void)arg;
     (void)bytes;
     (void)len;
-    fuzz_require(rank < RANKS && stream < AQI_STREAMS,
-                 "output is of a rank and a stream that exist");
+    fuzz_require(rank < RANKS && stream < AQI_STREAMS, "the output's rank and stream exist");
 }
 
 static void on_input(void *arg, const void *bytes, size_t len)
@@ -96,7 +96,7 @@ static void on_input(void *arg, const void *bytes, size_t len)
 static void on_shut(void *arg, unsigned stream)
 {
     (void)arg;
-    fuzz_require(stream < 2, "a stream that exists is shut");
+    fuzz_require(stream < 2, "the stream to shut exists");
 }
 
 static aq_status on_freeze(void *arg, const void *bytes, size_t len, struct aqi_parcel **parcel)
@@ -195,7 +195,10 @@ static void target_event(struct target *target, uint8_t what, uint8_t which, uin
     }
 }
 
-/* Records: the sender and the length, followed by a frame; of length 0: another event. */
+/*
+ * The input is a sequence of records: sender, length, and a frame or, if the length is 0, another
+ * event.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct target target;
@@ -215,7 +218,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             if (frame == NULL) abort();
             memcpy(frame, data + at, most);
             aq_status status = aqi_hub_frame(target.hub, from, frame, most);
-            fuzz_require(status == AQ_OK || status == AQ_EPROTO, "a frame is taken, or is garbage");
+            fuzz_require(status == AQ_OK || status == AQ_EPROTO,
+                         "a frame is accepted, or malformed");
             free(frame);
             at += most;
         }

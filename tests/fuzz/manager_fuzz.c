@@ -34,9 +34,10 @@ static void mapping(const char *text)
     node_of[SIZE] = 77;
     if (!manager_mapping(text, SIZE, node_of)) return;
     fuzz_require(node_of[SIZE] == 77, "ranks that do not exist get no node");
-    fuzz_require(manager_set_hosts(&manager, node_of) == AQ_OK, "any nodes are hosts");
-    fuzz_require(manager.info.hosts >= 1 && manager.info.hosts <= SIZE, "ranks are on hosts");
-    fuzz_require(manager.info.local_rank < manager.info.local_size, "a rank is on its host");
+    fuzz_require(manager_set_hosts(&manager, node_of) == AQ_OK, "any node numbers are valid");
+    fuzz_require(manager.info.hosts >= 1 && manager.info.hosts <= SIZE,
+                 "the number of hosts is in range");
+    fuzz_require(manager.info.local_rank < manager.info.local_size, "the local rank is in range");
     fuzz_require(aqi_manager_first(&manager, manager.info.hosts - 1) < SIZE, "a host has ranks");
     free(manager.host_of);
 }
@@ -57,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     size_t length;
     if (len == 0) return 0;
-    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    /* An exact copy, so that a sanitizer detects a read beyond it. */
     char *text = malloc(len);
     if (text == NULL) abort();
     memcpy(text, data + 1, len - 1);

@@ -1,5 +1,6 @@
 /*
- * Runs a fuzz target without libFuzzer: every file of a corpus, then mutations of them from a seed.
+ * Runs a fuzz target without libFuzzer: on every file of a corpus, then on mutations of these from
+ * a seed.
  *
  *     replay CORPUS [MUTATIONS [SEED]]
  */
@@ -35,7 +36,7 @@ static size_t random_below(uint64_t *state, size_t limit)
     return limit == 0 ? 0 : (size_t)(random_next(state) % limit);
 }
 
-/* Reads past the input must be detected: for an exact copy a sanitizer does that. */
+/* The input is an exact copy, so that a sanitizer detects a read beyond it. */
 static void run(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size == 0 ? 1 : size);
@@ -52,7 +53,7 @@ static int read_file(const char *folder, const char *name)
     FILE *file = fopen(path, "rb");
     if (file == NULL || corpus_count == CORPUS_MAX) {
         fprintf(stderr, "replay: %s: %s\n", path,
-                file == NULL ? strerror(errno) : "more files than there is room for");
+                file == NULL ? strerror(errno) : "too many files");
         if (file != NULL) fclose(file);
         return 1;
     }
@@ -67,7 +68,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* In the order of the names, so that a seed gives the same inputs everywhere. */
+/* Files are sorted by name, so that a seed gives the same inputs everywhere. */
 static int read_corpus(const char *folder)
 {
     struct dirent **entries;

@@ -1,5 +1,7 @@
-/* Any bytes to either end of an authenticated stream; and a stream between two ends whose frames
- * are altered, dropped and repeated on the way, according to the input. */
+/*
+ * Any bytes to either end of an authenticated stream; and a stream between two ends whose frames
+ * are altered, dropped and repeated in transit, as the input says.
+ */
 #include "fuzz.h"
 #include "job/seal.h"
 
@@ -169,7 +171,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     if (job.proof == NULL && aqi_seal_job_open(&job, (const uint8_t *)"a key of the job") != AQ_OK)
         fuzz_missing();
     if (len < 2) return 0;
-    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    /* An exact copy, so that a sanitizer detects a read beyond it. */
     uint8_t *exact = malloc(len - 1);
     if (exact == NULL) abort();
     memcpy(exact, data + 1, len - 1);

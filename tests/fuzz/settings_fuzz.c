@@ -45,7 +45,7 @@ static void check_written(const struct aqi_setting *row, uint64_t value)
     char text[64];
     const struct aqi_settings_table table = {.rows = row, .count = 1, .values = &value};
     int n = aqi_setting_format(&table, 0, text, sizeof(text));
-    fuzz_require(n > 0 && (size_t)n == strlen(text), "the length of a formatted value");
+    fuzz_require(n > 0 && (size_t)n == strlen(text), "the length of a formatted value is right");
     fuzz_require(aqi_setting_read(row, text, &again), "a formatted value is valid");
     fuzz_require(again == value, "a formatted value has the same meaning");
 }
@@ -53,9 +53,9 @@ static void check_written(const struct aqi_setting *row, uint64_t value)
 static void check_refused(const struct aqi_setting *row, const char *text, uint64_t value)
 {
     char complaint[512];
-    fuzz_require(value == UNTOUCHED, "a refused text leaves the value alone");
+    fuzz_require(value == UNTOUCHED, "a refused text leaves the value unchanged");
     int n = aqi_setting_complain(row, row->name, text, complaint, sizeof(complaint));
-    fuzz_require(n > 0 && (size_t)n == strlen(complaint), "a complaint has its length");
+    fuzz_require(n > 0 && (size_t)n == strlen(complaint), "the length of a complaint is right");
     fuzz_require(strncmp(complaint, row->name, strlen(row->name)) == 0,
                  "a complaint names the variable");
     fuzz_require(aqi_setting_complain(row, row->name, text, complaint, strlen(text) % 100) == n,
@@ -81,7 +81,7 @@ static void check_value(const struct aqi_setting *row, const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0) return 0;
-    /* The last specification may have enabled the log: disable it, to avoid a flood. */
+    /* The last specification may have enabled the log: disable it, to avoid a flood of messages. */
     fuzz_require(aqi_log_configure("off") == AQ_OK, "off is valid");
     char *text = malloc(size);
     if (text == NULL) abort();

@@ -1,6 +1,6 @@
 /*
- * Any bytes as a ticket of an agent: an accepted ticket is well-formed, and encodes to the same
- * bytes. The first byte says whether the rest is a whole ticket, or follows a valid head.
+ * Any bytes as an agent's ticket: an accepted ticket is well-formed, and encodes to the same bytes.
+ * The first byte says whether the rest is a whole ticket, or follows a valid head.
  */
 #include "../../tools/aqrun/ticket.h"
 #include "fuzz.h"
@@ -20,14 +20,14 @@ static void check_again(const struct ticket *ticket)
     fuzz_require(again.tree_count == ticket->tree_count && again.ranks == ticket->ranks &&
                      strcmp(again.folder, ticket->folder) == 0 &&
                      strcmp(again.argv[0], ticket->argv[0]) == 0,
-                 "encoded again it is the same");
+                 "encoding reproduces the ticket");
     ticket_free(&again);
     free(bytes);
 }
 
 static void check_sense(const struct ticket *t)
 {
-    fuzz_require(t->ranks <= AQI_MAX_RANKS && t->host < t->hosts, "a host is one of the job");
+    fuzz_require(t->ranks <= AQI_MAX_RANKS && t->host < t->hosts, "the host is in the job");
     fuzz_require(t->argv[0] != NULL && t->addresses[0] != NULL, "it has a command and an address");
     for (uint32_t i = 0; i < t->tree_count; i++)
         fuzz_require(t->tree[i].first + (uint64_t)t->tree[i].count <= t->ranks,
@@ -64,7 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ssize_t taken = ticket_decode(bytes, size, true, "aqrun", &ticket, why);
     fuzz_require(taken != 0, "at the end of input it is accepted or refused");
     if (taken > 0) {
-        fuzz_require((size_t)taken <= size, "no more is consumed than was there");
+        fuzz_require((size_t)taken <= size, "no more is consumed than the input has");
         check_sense(&ticket);
         check_again(&ticket);
         ticket_free(&ticket);

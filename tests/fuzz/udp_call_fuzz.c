@@ -13,11 +13,12 @@ static void check_packet(struct aqi_mac *mac, const uint8_t *exact, size_t len)
     if (udp_call_read_other(mac, exact, len, &call)) {
         fuzz_require(len == sizeof(call) &&
                          memcmp(&call, exact, offsetof(struct udp_call, listener)) == 0,
-                     "what is the same in all versions is read");
+                     "the fields common to all versions are read");
         fuzz_require(call.version != aqi_wire_version(AQI_WIRE_CALL) ||
                          call.packets != aqi_wire_version(AQI_WIRE_UDP),
                      "another version differs from ours");
-        fuzz_require(!udp_call_read(mac, exact, len, &call), "it is not one of ours as well");
+        fuzz_require(!udp_call_read(mac, exact, len, &call),
+                     "it is not accepted as this version, too");
     } else if (!udp_call_read(mac, exact, len, &call)) {
         fuzz_require(memcmp(&call, &before, sizeof(call)) == 0, "a refusal writes nothing");
     } else {
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct aqi_mac *mac;
     if (mac == NULL && aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) fuzz_missing();
-    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    /* An exact copy, so that a sanitizer detects a read beyond it. */
     uint8_t *exact = malloc(len != 0 ? len : 1);
     char *text = malloc(len + 1);
     if (exact == NULL || text == NULL) abort();

@@ -1,4 +1,6 @@
-/* Any bytes as a datagram of a group, also with the right MAC; and any numbers of few senders. */
+/*
+ * Any bytes as a datagram of a group, also with the right MAC; and any numbers from a few senders.
+ */
 #include "fuzz.h"
 #include "transport/udp/udp_group_wire.h"
 
@@ -15,28 +17,29 @@ static void check_datagram(struct aqi_mac *mac, const uint8_t *exact, size_t len
         fuzz_require(memcmp(&head, &before, sizeof(head)) == 0, "a refusal writes nothing");
     else
         fuzz_require(len >= UDP_GROUP_COST && memcmp(&head, exact, sizeof(head)) == 0,
-                     "it is unchanged");
+                     "the head of an accepted datagram is unchanged");
 }
 
-/* The same with what makes it one of this version, and then of a later one. */
+/* Likewise if it is sealed, as a datagram of this version and then of a later one. */
 static void check_sealed(struct aqi_mac *mac, uint8_t *bytes, size_t len)
 {
     struct udp_group_head head;
     struct iovec all = {.iov_base = bytes, .iov_len = len - AQI_MAC_BYTES};
     if (len < UDP_GROUP_COST) return;
     udp_group_seal(mac, key, &all, 1, bytes + all.iov_len);
-    fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_GOOD, "it is accepted");
+    fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_GOOD,
+                 "a sealed datagram is accepted");
     fuzz_require(udp_group_read(mac, key, bytes, len - 1, &head) == UDP_GROUP_STRANGER,
-                 "without its last byte it is not");
+                 "one without its last byte is not");
     bytes[offsetof(struct udp_group_head, version)]++;
     fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_STRANGER,
-                 "nor with an altered version");
+                 "nor is one with an altered version");
     aqi_mac_of(mac, key, &all, 1, bytes + all.iov_len);
     fuzz_require(udp_group_read(mac, key, bytes, len, &head) == UDP_GROUP_OTHER,
-                 "which is not taken for a stranger's");
+                 "a sealed one of another version is recognized");
 }
 
-/* Two bytes each: a sender, and how far its number is from the one before. */
+/* Two bytes per datagram: the sender, and the distance of its number from the one before. */
 static void check_numbers(const uint8_t *bytes, size_t len)
 {
     enum { SENDERS = 8, NUMBERS = 4096 };
@@ -53,7 +56,7 @@ static void check_numbers(const uint8_t *bytes, size_t len)
         bool late = highest[s] >= number + UDP_GROUP_WINDOW;
         bool first = number != 0 && !late && !came[s][number];
         fuzz_require(udp_group_is_new(&seen, s, number) == first,
-                     "it is new if it has not come and is not too late");
+                     "a number is new if it has not arrived before and is not too late");
         came[s][number] = came[s][number] || first;
         if (first) highest[s] = aqi_max(highest[s], number);
         last[s] = number;
@@ -64,7 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static struct aqi_mac *mac;
     if (mac == NULL && aqi_mac_open(AQI_MAC_HMAC, &mac) != AQ_OK) fuzz_missing();
-    /* Exactly this many bytes, so that a sanitizer detects a read of one more. */
+    /* An exact copy, so that a sanitizer detects a read beyond it. */
     uint8_t *exact = malloc(len != 0 ? len : 1);
     if (exact == NULL) abort();
     if (len != 0) memcpy(exact, data, len);
