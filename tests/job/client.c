@@ -1,7 +1,7 @@
 /*
- * A rank that carries out its arguments in order: each is STEP[=NUMBER][@RANK][?], for all ranks or
- * for one. A step that fails prints "STEP: AQ_…: message" and ends the program with code 3, unless
- * a "?" follows.
+ * A rank that executes its arguments in order. Each is STEP[=NUMBER][@RANK][?], for all ranks or
+ * only for RANK. A step that fails prints "STEP: AQ_…: message" and, unless it ends with "?", exits
+ * with code 3.
  */
 #include "base/shmem.h"
 #include "job/channel.h"
@@ -51,7 +51,7 @@ static aq_status do_gather(long number)
     return status;
 }
 
-/* Shared memory of this many bytes: each rank writes one, all check all. */
+/* Share this many bytes of memory: each rank writes one byte, and all ranks check all. */
 static aq_status do_share(long number)
 {
     size_t bytes = (size_t)number;
@@ -98,7 +98,7 @@ static aq_status do_signal(long number)
     return AQ_ESYS;
 }
 
-/* As aq_exit does. */
+/* End the job as aq_exit does. */
 static aq_status do_end(long number)
 {
     boot->kind->exit(boot, (int)number, NULL);
@@ -132,7 +132,7 @@ static aq_status do_wait(long number)
     return status;
 }
 
-/* The same by watching the job page only. */
+/* Likewise, but by watching the job page only. */
 static aq_status do_alert(long number)
 {
     (void)number;
@@ -168,7 +168,7 @@ static aq_status do_print(long number)
     return AQ_OK;
 }
 
-/* This many numbered lines to both outputs. */
+/* Print this many numbered lines to each output. */
 static aq_status do_lines(long number)
 {
     for (long i = 0; i < number; i++) {
@@ -188,7 +188,7 @@ static aq_status do_files(long number)
     return open == number ? AQ_OK : AQ_ELIMIT;
 }
 
-/* Send HELLO, in another version of the protocol if that is given, and print the answer. */
+/* Send HELLO, in this version of the protocol unless it is 0, and print the answer. */
 static aq_status do_hello(long number)
 {
     int pair[2], passed = -1, place = atoi(getenv("AQ_BOOT_FD"));
@@ -211,7 +211,7 @@ static aq_status do_hello(long number)
     return AQ_OK;
 }
 
-/* Random packets, to the place before joining and to the control socket afterwards. */
+/* Send random packets: to the place before joining, and to the control socket afterwards. */
 static aq_status do_garbage(long number)
 {
     int to = boot != NULL ? boot->fd : atoi(getenv("AQ_BOOT_FD"));

@@ -115,7 +115,7 @@ static void test_a_rank_that_dies_in_between(void **state)
     run_free(&run);
 }
 
-/* One rank does not read its result: the others must not wait for it. */
+/* One rank does not read its result: the others must not wait for that. */
 static void test_a_deaf_rank(void **state)
 {
     (void)state;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Jobs where containers, administrators and callers have restricted something.
+"""Jobs whose resources containers, administrators or callers have restricted.
 
 usage: containers.py BUILD_DIR
 
-Each job works, or ends at once with an error that says what to do. Restrictions that this
-machine does not permit are skipped, and the reason is printed.
+Each job works, or ends at once with an error that says what to do. Restrictions that cannot be set
+up on this machine are skipped, with the reason printed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ import unittest
 
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 RANKS = 4
-STEPS = "2000"  # of the program: some hundred messages to each of the others
+STEPS = "2000"  # of the program: a few hundred messages to each other rank
 PATIENCE = 40  # seconds: less than AQ_START_TIMEOUT, and more than a busy machine needs
 NOBODY = 65534
 LEFT = "rank {}: "  # what each rank of the program prints
@@ -28,7 +28,7 @@ CGROUPS = [pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/memory")
 
 
 def run(command, seconds=60, **options):
-    """Run until it exits; a command that takes longer fails the test."""
+    """Run a command until it exits; if it takes longer than `seconds`, the test fails."""
     environment = {name: value for name, value in os.environ.items()
                    if not name.startswith(("AQ_", "GASNET_"))}
     environment.update(options.pop("environment", {}))
@@ -38,12 +38,12 @@ def run(command, seconds=60, **options):
 
 
 def shell(script, *command):
-    """A command that is executed by a shell after `script`, in the same process."""
+    """Returns a command that a shell executes, in its own process, after `script`."""
     return ["bash", "-c", script + ' && exec "$@"', "bash", *command]
 
 
 def mounts(script, *command):
-    """A command in a mount namespace of its own."""
+    """Returns a command that runs in a mount namespace of its own."""
     return ["unshare", "--mount", *shell(script, *command)]
 
 
@@ -70,7 +70,7 @@ class Case(unittest.TestCase):
         shutil.rmtree(cls.place)
 
     def need(self, *command):
-        """Skip the test unless this restriction works here."""
+        """Skip the test unless this restriction can be set up here."""
         try:
             result = run(command)
         except FileNotFoundError as error:
@@ -98,7 +98,7 @@ class Case(unittest.TestCase):
             self.assertRegex(result.stderr, part)
 
     def within(self, *prefix):
-        """Works under this prefix, if the prefix itself works."""
+        """The job works under this prefix, if the prefix itself works."""
         self.need(*prefix, "true")
         return self.works(*prefix, *self.job)
 
@@ -192,7 +192,7 @@ class Files(Case):
         self.fails(*shell("ulimit -n 20"), *self.job, says=["open files", r"ulimit -n \d+"])
 
     def test_too_few_files_in_a_rank(self):
-        # At each of these numbers, something else is not opened any more.
+        # At each of these limits, something else can no longer be opened.
         for network, numbers in (("shm", (4, 5, 6, 8)), ("udp", (6, 9, 13, 14, 15)),
                                  ("ofi", (6, 12, 14, 18, 20))):
             if network == "ofi" and run([BUILD / "tools/aqinfo/aqinfo", "ofi"]).returncode != 0:
@@ -222,7 +222,7 @@ class Users(Case):
         self.within("unshare", "--map-root-user")
 
     def test_program_that_cannot_be_read(self):
-        """The kernel hides the files of such a process from its user."""
+        """The kernel hides the files in /proc of such a process from its user."""
         self.need(*as_nobody(), "true")
         hidden = self.place / "hidden"
         shutil.copy(self.program, hidden)
@@ -272,7 +272,7 @@ class Namespaces(Case):
         self.assertTrue(condition())
 
     def processes(self, mark):
-        """The processes with this in their environment: pids and names."""
+        """Returns pids and names of the processes that have this in their environment."""
         found = {}
         for folder in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -283,13 +283,13 @@ class Namespaces(Case):
         return found
 
     def test_namespace_ends_all(self):
-        """If aqrun and its guard are killed together, nothing is left to end what shells have
-        started."""
+        """If aqrun and its guard are killed together, nothing is left to end processes that shells
+        have started."""
         prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
         self.need(*prefix, "true")
         mark = f"AQUEDUCT_TEST_HOLE={os.getpid()}"
-        # The sleeping processes hold no pipe of ours, and two have left the process groups of their
-        # ranks.
+        # The sleeping processes hold no pipe of this test, and two have left the process groups of
+        # their ranks.
         script = "sleep 1000 & setsid sleep 1000 & echo started; wait"
         with subprocess.Popen(["env", mark, *prefix, os.fspath(self.aqrun), "-n", "2", "sh", "-c",
                                script], stdout=subprocess.PIPE, text=True) as job, \
@@ -300,7 +300,7 @@ class Namespaces(Case):
             self.until(lambda: list(self.processes(mark).values()).count("sleep") == 4)
             for pid, name in self.processes(mark).items():
                 if name in ("aqrun", "aq-guard"):
-                    with contextlib.suppress(ProcessLookupError):  # it died with the other one
+                    with contextlib.suppress(ProcessLookupError):  # it has died with the other one
                         os.kill(pid, signal.SIGKILL)
             self.until(lambda: job.poll() is not None and not self.processes(mark))
 
@@ -381,7 +381,7 @@ class Callers(Case):
     """State that a process inherits from the process that started it."""
 
     def test_closed_standard_files(self):
-        """In aqrun, and in ranks, whose sockets must not become their standard output."""
+        """Closed in aqrun, and in ranks, whose sockets must not become their standard output."""
         for closed in ("<&-", ">&-", "2>&-", "<&- >&-", ">&- 2>&-", "<&- >&- 2>&-"):
             self.expect(run(["bash", "-c", f'exec "$@" {closed}', "bash", *self.job]), 0)
             rank = ["bash", "-c", f'exec "$@" {closed}', "bash", self.place / "core_victim",

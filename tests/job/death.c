@@ -1,4 +1,7 @@
-/* Ends of ranks: which of them end the job, the message, the exit code, and how long it takes. */
+/*
+ * Ends of ranks: which of them end the job, with which message and exit code, and how long it
+ * takes.
+ */
 #include "harness.h"
 
 #include <signal.h>
@@ -35,7 +38,7 @@ static void test_killed_ranks(void **state)
     }
 }
 
-/* The same seen by ranks that only watch the job page. */
+/* Likewise for ranks that only watch the job page. */
 static void test_the_job_page(void **state)
 {
     (void)state;
@@ -55,7 +58,7 @@ static void test_leaving_without_finalize(void **state)
     expect_text(&run, ERR, ") exited with code 7 before aq_finalize; ending the job\n");
     expect_count(&run, ERR, "\n", 1);
     run_free(&run);
-    /* Code 0 hides nothing: the job did not end as it should. */
+    /* Code 0 does not hide that the job did not end as it should. */
     job_run(&run, "-n", "2", JOB_CLIENT, "open", "barrier", "code=0@0", "wait");
     expect_code(&run, 1);
     expect_text(&run, ERR, ") exited with code 0 before aq_finalize; ending the job\n");
@@ -218,7 +221,7 @@ static void test_strays_are_ended(void **state)
     run_free(&run);
 }
 
-/* While the first of many are gone, others are not: none is named again. */
+/* While the first of many processes have ended, others have not: none is named again. */
 static void test_strays_are_named_once(void **state)
 {
     (void)state;
@@ -263,7 +266,10 @@ static void test_a_rank_killed_from_outside(void **state)
     run_free(&run);
 }
 
-/* Killed but still there, as a process that frees much memory: here as the zombie of a tracer. */
+/*
+ * A rank was killed but still exists, like a process that frees much memory; here, it is the zombie
+ * of a tracer.
+ */
 static void test_a_killed_rank_that_takes_long(void **state)
 {
     (void)state;
@@ -289,13 +295,13 @@ static void test_a_killed_rank_that_takes_long(void **state)
     if (!traced) skip(); /* not allowed here */
 }
 
-/* It has left by aq_finalize, and the other one does not follow. */
+/* One rank has left by aq_finalize, and the other does not follow. */
 static void test_left_behind(void **state)
 {
     (void)state;
     struct run run;
     char limit[20];
-    for (unsigned seconds = 1;; seconds *= 4) { /* longer where ranks are late */
+    for (unsigned seconds = 1;; seconds *= 4) { /* longer if ranks are late */
         snprintf(limit, sizeof(limit), "%us", seconds);
         job_run(&run, "-n", "2", "--timeout", limit, "-E", "AQ_EXIT_TIMEOUT=200ms", JOB_CLIENT,
                 "open", "barrier", "leaving@0", "finalize@0", "close@0", "pause@1");

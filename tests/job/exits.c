@@ -1,13 +1,14 @@
 /*
- * How jobs end: a table (exits_table.c) of what one rank does while the others are in some state,
- * or of what is done to them from outside. Each row gives the exit code of aqrun, its messages and
- * output, and how soon the job has ended; afterwards no process, socket or file is left.
+ * How jobs end: a table (exits_table.c) of actions of one rank while the others are in some state,
+ * or of actions from outside. Each row has the exit code of aqrun, its messages and output, and the
+ * time until the job has ended; afterwards, no process, socket or file may be left.
  *
  * job_exits [--ranks N] [--over shm|udp|ibv] [--only HOW/WHERE[/NOTE],…] [--repeats N] [--patience
  * N]
  *
  * The actions of ranks are in tests/core/setup/victim*.c; death.c and kill.c test aqrun alone. The
- * times of signals are tested without waiting: src/job/hub/closing_test.c, src/lib/limit_test.c.
+ * times of signals are tested without waiting in src/job/hub/closing_test.c and
+ * src/lib/limit_test.c.
  */
 #include "exits.h"
 
@@ -21,14 +22,17 @@
 #include <time.h>
 #include <unistd.h>
 
-/* AQ_EXIT_TIMEOUT of ranks that do not look: SIGTERM after a quarter of it, SIGKILL after three.
- * Other rows use that of the harness, so that a job that needs signals does not end. */
+/*
+ * AQ_EXIT_TIMEOUT, in seconds, where ranks do not notice the end: SIGTERM comes after a quarter of
+ * it, SIGKILL after three. Other rows use that of the harness, so that a job that needs signals
+ * hangs.
+ */
 #define DEAF_TIMEOUT 0.6
 #define LIMIT        2.0
-/* A job may be late when other programs use the cores, but not each time. */
+/* A job may be late if other programs use the cores, but not each time. */
 enum { TRIES = 3, NAME = 100 };
 
-/* Rows in which ranks wait for signals run concurrently with the others. */
+/* Rows in which ranks wait for signals run concurrently with other rows. */
 enum part { ALL_ROWS, DEAF_ROWS, OTHER_ROWS };
 
 static struct {
@@ -37,8 +41,7 @@ static struct {
     enum part part;
 } options = {.ranks = 3, .repeats = 1, .over = "shm"};
 
-/* Start of the latest job in seconds: if a busy machine takes this long until all ranks are
- * there, the end may take as long, too. */
+/* Seconds that the latest job took to start: on a busy machine, its end may take as long. */
 static double start;
 
 static char folder[] = "/tmp/job-exits-XXXXXX"; /* for temporary files of ranks */
@@ -75,7 +78,9 @@ static double exits_timeout(void)
 
 static double exits_limit(const struct exit_case *row, double timeout)
 {
-    /* If starting takes several times as long as usual, so does ending processes by the kernel. */
+    /*
+     * If starting takes several times as long as usual, so does the kernel's ending of processes.
+     */
     if (row->limit > 0) return row->limit * run_patience * JOB_SLOWNESS + start / 2;
     return (exits_deaf(row) ? timeout : LIMIT * run_patience) * JOB_SLOWNESS + start;
 }
@@ -166,7 +171,7 @@ static void expect_no_temporary(void)
     closedir(here);
 }
 
-/* Returns how long the end has taken. */
+/* Returns the time that the end has taken. */
 static double exits_once(const struct exit_case *row, unsigned ranks, double timeout)
 {
     struct run run;
@@ -228,7 +233,7 @@ static unsigned exits_least(void)
     return count;
 }
 
-/* Rows with a number of ranks of their own run with the smallest number, or if named. */
+/* Rows with their own number of ranks run only with --ranks 2, or if named. */
 static bool exits_wanted(const struct exit_case *row, unsigned *ranks)
 {
     char name[NAME];

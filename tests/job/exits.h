@@ -5,7 +5,8 @@
 #include "harness.h"
 
 /*
- * The ranks whose line "rank N was here", which is still in their buffers at the end, is printed.
+ * Ranks whose line "rank N was here" must be printed, although it is still in their buffers at the
+ * end.
  */
 enum exit_prints { PRINT_ALL, PRINT_OTHERS, PRINT_LAST, PRINT_ANY };
 
@@ -20,17 +21,17 @@ struct exit_case {
     int code;
     const char *said; /* on standard error, with @ for the last rank; NULL: nothing at all */
     enum exit_prints prints;
-    bool deaf;         /* some do not look: signals end them, after parts of AQ_EXIT_TIMEOUT */
-    bool killed;       /* aqrun is killed: other processes end soon after it */
-    bool alone;        /* without aqrun */
-    bool direct;       /* only where ranks share the output of aqrun, that is, on its host */
-    bool verbose;      /* aqrun -v */
-    bool relayed;      /* aqrun -p: relayed, in whole lines */
+    bool deaf;    /* some do not notice the end: signals end them, after parts of AQ_EXIT_TIMEOUT */
+    bool killed;  /* aqrun is killed: other processes end soon after it */
+    bool alone;   /* without aqrun */
+    bool direct;  /* only where ranks share the output of aqrun, that is, on its host */
+    bool verbose; /* aqrun -v */
+    bool relayed; /* aqrun -p: relayed, in whole lines */
     const char *set;   /* a setting, or several separated by " -E " */
     const char *shell; /* redirections */
     const char *over;  /* one transport only */
     double limit;      /* s; 0: the default */
-    unsigned ranks;    /* a number of ranks of its own */
+    unsigned ranks;    /* 0: that of --ranks */
     unsigned repeats;  /* 0: once */
     bool quits;        /* all but one handle SIGQUIT */
     const char *each;  /* printed by each rank, */

@@ -63,7 +63,7 @@ static void stop_first_kill_last(struct run *run, unsigned ranks)
     kill_last(run, ranks);
 }
 
-/* Bit N - 1 is signal N; if the process has gone: all bits. */
+/* Bit N - 1 is signal N; all bits if the process has ended. */
 static unsigned long signals_of(pid_t pid, const char *what)
 {
     char path[40], line[200], form[20];
@@ -87,7 +87,7 @@ static bool is_stopped(pid_t pid)
     char path[40], state = 'X';
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "r");
-    if (file == NULL) return true; /* the process has gone */
+    if (file == NULL) return true; /* the process has ended */
     if (fscanf(file, "%*d %*s %c", &state) != 1) state = 'X';
     fclose(file);
     return state == 'T';
@@ -95,9 +95,9 @@ static bool is_stopped(pid_t pid)
 
 /*
  * The last rank has begun to leave, with more to write than a pipe holds, while aqrun reads
- * nothing. Time during which the rank is stopped counts for no timeout, and must not cause SIGTERM.
- * SIGALRM is sent as often as the rank's timer would expire in such a period, so that the test need
- * not wait for it.
+ * nothing. Time during which the rank is stopped must not count towards any timeout, nor cause
+ * SIGTERM. SIGALRM is sent as often as the rank's timer would expire in such a period, so that the
+ * test need not wait for it.
  */
 static void stop_rank_that_leaves(struct run *run, unsigned ranks, bool limited)
 {
@@ -145,7 +145,7 @@ static void kill_everything(struct run *run, unsigned ranks)
     kill(run->pid, SIGKILL);
 }
 
-/* As by Ctrl-C, and so on. */
+/* As with Ctrl-C; likewise the others. */
 static void interrupt(struct run *run, unsigned ranks)
 {
     (void)ranks;
@@ -277,7 +277,7 @@ const struct exit_case exit_cases[] = {
     {"aq_exit7", "finalize", .code = 7},
     {"handler", "finalize", .code = 9},
     {"return5", "finalize", .code = 5, .said = SAID_5},
-    /* Where no rank looks, AQ_EXIT_TIMEOUT applies. */
+    /* Where ranks do not notice the end, AQ_EXIT_TIMEOUT applies. */
     {"kill", "spin", .code = 137, .said = KILL, .deaf = true, .prints = PRINT_ANY},
     {"aq_exit7", "spin", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"return5", "spin", .code = 5, .said = SAID_5, .deaf = true, .prints = PRINT_LAST},
@@ -287,7 +287,7 @@ const struct exit_case exit_cases[] = {
     {"aq_exit7", "read", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"aq_exit7", "handler", .code = 7, .deaf = true, .prints = PRINT_LAST},
     {"aq_exit7", "hang", .code = 7, .deaf = true, .prints = PRINT_LAST},
-    /* A progress thread looks. */
+    /* A progress thread notices the end. */
     {"aq_exit7", "spin", "helped", .code = 7, .set = HELPED},
     {"handler", "spin", "helped", .code = 9, .set = HELPED},
     {"kill", "spin", "helped", .code = 137, .said = KILL, .set = HELPED, .prints = PRINT_OTHERS},
@@ -393,7 +393,7 @@ const struct exit_case exit_cases[] = {
      .prints = PRINT_OTHERS},
     {"wait", "poll", "survive_int", .code = 130, .set = SURVIVE,
      .said = "the launcher got signal 2 (", .drive = interrupt},
-    /* Many more ranks than cores: the last action of each rank has to be handled. */
+    /* With many more ranks than cores, the last action of each rank is still handled. */
     {"finalize", "finalize", "many", .ranks = 64, .over = OVER_SHM, .limit = 0.1, .code = 0},
     {"kill", "poll", "many", .ranks = 64, .over = OVER_SHM, .code = 137, .said = KILLED,
      .prints = PRINT_ANY},

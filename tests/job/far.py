@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Jobs over several hosts, which aqrun starts by ssh: however they end, nothing is left behind.
+"""Jobs over several hosts, started by aqrun over ssh: however they end, nothing is left behind.
 
 usage: far.py BUILD_DIR [CLASS[.TEST]]…
 
-Near uses a replacement for ssh, which runs the command locally, so that all hosts are this
-machine. Wide… uses network namespaces joined by a bridge (tests/net/spaces.py), with sshd in
-each and keys of its own; it needs root. AQUEDUCT_TEST_SOAK=yes: more of everything.
+Near uses a replacement for ssh that runs commands locally, so that all hosts are this machine.
+Wide… uses network namespaces joined by a bridge (tests/net/spaces.py), with an sshd in each and its
+own keys; it needs root. AQUEDUCT_TEST_SOAK=yes: more of everything.
 """
 
 import collections
@@ -31,11 +31,11 @@ BUILD = pathlib.Path(sys.argv[1]).resolve()
 AQRUN = BUILD / "tools/aqrun/aqrun"
 SOAK = os.environ.get("AQUEDUCT_TEST_SOAK") == "yes"
 PATIENCE = 100 if SOAK else 40  # seconds: more than a busy machine needs
-SOON = 5  # seconds, for remaining processes to exit after aqrun
+SOON = 5  # seconds in which remaining processes must exit after aqrun
 EXIT = 2  # seconds, the default of AQ_EXIT_TIMEOUT
 VICTIM = BUILD / "tests/core/core_victim"
 FOREIGN = ("AQ_", "GASNET_", "SSH_", "SLURM", "PMI", "OMPI_")
-# Replaces ssh: options, a host, a command, which runs locally. Some hosts are special.
+# Replaces ssh: skips options, and runs the command locally. Some hosts are special.
 SHELL = """#!/bin/sh
 while :; do case $1 in -o|-F|-p|-i) shift 2;; -*) shift;; *) break;; esac; done
 export FAR_HOST="$1"
@@ -63,7 +63,7 @@ exec sh -c "$*"
 
 
 def processes():
-    """Of all processes that we may inspect: the pid, the command line and the environment."""
+    """Yields pid, command line and environment of each process that can be inspected."""
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             line = (folder / "cmdline").read_bytes().split(b"\0")[:-1]
@@ -74,7 +74,7 @@ def processes():
 
 
 def until(condition, seconds=PATIENCE):
-    """The result of calling it once that is true, or its last result."""
+    """Call it until the result is true, or time is up. Returns the last result."""
     limit = time.monotonic() + seconds
     while True:
         result = condition()
@@ -98,12 +98,12 @@ class Job:
             start_new_session=True)
 
     def said(self, which):
-        """Its output so far, without moving the offset at which it writes."""
+        """Returns its output so far, without moving the offset at which it writes."""
         file = self.files[which].fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
     def mine(self):
-        """Agents by host, ranks by number, and all processes of the job."""
+        """Returns agents by host, ranks by number, and all processes of the job."""
         agents, ranks, all_of_it = {}, {}, []
         for pid, line, names in processes():
             if not self.world.owns(pid, names, self.mark):
@@ -111,7 +111,7 @@ class Job:
             all_of_it.append(pid)
             if line[1:2] == [b"--agent"]:
                 host = self.world.host_of(pid, names)
-                # Its guard briefly looks like it, and is its child.
+                # The guard, a child of the agent, briefly looks like one.
                 if parent_of(pid) != agents.get(host):
                     agents[host] = pid
             elif b"AQ_RANK" in names and line[0] != os.fsencode(AQRUN):
@@ -119,7 +119,7 @@ class Job:
         return agents, ranks, all_of_it
 
     def doing(self):
-        """The system calls in which its processes wait, for a report."""
+        """Returns the system calls in which its processes wait, for a report."""
         lines, mine = [], self.mine()[2]
         for pid, line, _ in processes():
             if pid == self.run.pid or pid in mine:
@@ -132,7 +132,7 @@ class Job:
         return "\n".join(lines)
 
     def ready(self, ranks, agents):
-        """All ranks have joined, according to the program."""
+        """Wait until all ranks have joined, according to the program. Returns mine()."""
         found = until(lambda: self.said(0).count("ready\n") >= ranks or self.run.poll() is not None)
         if not found or self.run.poll() is not None:
             raise AssertionError(f"did not begin: {self.said(0)}\n{self.said(1)}\n{self.doing()}")
@@ -152,7 +152,7 @@ class Job:
         except subprocess.TimeoutExpired:
             text = "\n".join(map(self.said, range(2)))
             self.end()
-            raise AssertionError(f"does not end; it said: {text}") from None
+            raise AssertionError(f"does not end; its output: {text}") from None
         return self.run.returncode
 
     def left(self, seconds):
@@ -161,7 +161,7 @@ class Job:
         return [b" ".join(line) for pid, line, _ in processes() if pid in mine]
 
     def end(self):
-        """Whatever happens, none of it outlives the test."""
+        """Kill all of it: whatever happens, nothing outlives the test."""
         self.kill(self.run.pid)
         for _ in range(50):
             pids = self.mine()[2]
@@ -192,7 +192,7 @@ def state_of(pid):
 
 
 class World(unittest.TestCase):
-    """A set of hosts, and jobs over them."""
+    """A set of hosts, and jobs that run on them."""
 
     @classmethod
     def setUpClass(cls):
@@ -241,7 +241,7 @@ class World(unittest.TestCase):
                 file.close()
 
     def ends(self, *words, code=0, **options):
-        """Run it until it exits. Returns its output and its messages."""
+        """Run a job until it exits. Returns its standard output and error."""
         with self.job(*words, **options) as job:
             job.wait()
             said = (job.said(0), job.said(1))
@@ -258,7 +258,7 @@ class Work:
     """Properties of jobs, on any kind of hosts."""
 
     def test_programs(self):
-        """Each rank communicates with all others, wherever they are."""
+        """Each rank communicates with all others, on whichever hosts."""
         for name in ("am", *(("rma", "coll", "stress") if SOAK else ())):
             with self.subTest(program=name):
                 self.ends(BUILD / f"tests/core/core_{name}", ranks=8)
@@ -267,7 +267,7 @@ class Work:
         self.assertEqual([out.count(f"over {way}\n") for way in ("shm", "udp")], [4, 4], out)
 
     def test_shapes(self):
-        """On one host to eight, in a deep tree and in a flat one."""
+        """On one to eight hosts, in deep and flat trees."""
         for count in range(1, 9) if SOAK else (1, 5):
             for fanout in ("1", "2", "0"):
                 with self.subTest(hosts=count, fanout=fanout):
@@ -277,7 +277,7 @@ class Work:
                                      list(range(2 * count)))
 
     def test_whole_lines(self):
-        """All output of ranks arrives, and no line is torn."""
+        """All output of ranks arrives, in whole lines."""
         lines = 100000 if SOAK else 10000
         out, _ = self.ends("sh", "-c", f'seq -f "rank $AQ_RANK has line %.0f" {lines}', ranks=8,
                            AQ_SSH_FANOUT="2")
@@ -300,7 +300,7 @@ class Work:
                 self.assertEqual(text, f"{rank}\n")
 
     def test_input(self):
-        """It goes to rank 0, which is on another host."""
+        """Standard input goes to rank 0, which is on another host."""
         count = ["sh", "-c", "[ $AQ_RANK != 0 ] || sha256sum"]
         much = os.urandom(1 << 20) * (50 if SOAK else 8)
         whole = hashlib.sha256(much).hexdigest()
@@ -340,25 +340,25 @@ class Mistakes:
         self.fails("/no/such/program", code=127, says=r"/no/such/program.*: No such file")
 
     def test_no_answer(self):
-        """Three hosts that answer do not hide one that does not."""
+        """Hosts that answer do not hide one that does not."""
         for host, says in self.silent.items():
             with self.subTest(host=host):
                 began = time.monotonic()
                 said = self.fails("sleep", "1000", hosts=[*self.hosts(3), host], says=says,
                                   AQ_SSH_TIMEOUT="2s")
                 self.assertLess(time.monotonic() - began, 20)
-                # The fate of the others is not reported, and aqrun is named once in a line.
+                # The fate of the others is not reported, and each line names aqrun only once.
                 self.assertNotRegex(said, "lost its connection|aqrun:.* aqrun: host")
 
 
 class Ends:
-    """How jobs end when a part of them fails."""
+    """How jobs end when part of them fails."""
 
     STAY = "echo ready; exec sleep 1000"
 
     def stays(self, *options, ranks=8, hosts=5, fanout=2, code=1, act=None, gone=SOON,
               settings=None):
-        """A job that runs until `act` does something to it. Returns its messages."""
+        """Run a job until `act` does something to it. Returns its standard error."""
         with self.job(*options, "sh", "-c", self.STAY, ranks=ranks, hosts=self.hosts(hosts),
                       AQ_SSH_FANOUT=str(fanout), **(settings or {})) as job:
             agents, ranks, _ = job.ready(ranks, hosts - self.rootful)
@@ -375,7 +375,7 @@ class Ends:
         self.ends("sh", "-c", "[ $AQ_RANK != 5 ] || kill -ABRT $$; sleep 1000", ranks=8, code=134)
 
     def test_victims(self):
-        """The last rank, on another host than the others, ends in various ways."""
+        """The last rank, alone on its host, ends in various ways."""
         for how, where in self.victims:
             with self.subTest(how=how, where=where):
                 with self.job(VICTIM, how, where, ranks=4) as job:
@@ -390,7 +390,7 @@ class Ends:
         self.assertRegex(said, r"rank 7 .* on .*killed by signal 9")
 
     def test_killed_agent(self):
-        """Of a leaf of the tree, and of one with others below it."""
+        """The agent is a leaf of the tree, or has others below it."""
         for which in (-1, 0):
             for fanout in (2, 32):
                 with self.subTest(which=which, fanout=fanout):
@@ -398,7 +398,7 @@ class Ends:
                         job.kill(agents[sorted(agents)[which]])
                     said = self.stays("-v", fanout=fanout, act=act)
                     self.assertRegex(said, "is lost with its host")
-                    # The user did not request it, and hosts below do not report it.
+                    # This is not reported as a user's signal, not even by hosts below.
                     self.assertNotIn("got signal", said)
 
     def test_killed_root(self):
@@ -408,7 +408,7 @@ class Ends:
                            act=lambda job, agents, ranks: job.kill(job.run.pid))
 
     def test_killed_root_of_deaf(self):
-        """Ranks that do not look get signals in time, though nothing else happens on their host."""
+        """Ranks that do not notice the end get signals, although all else on their host is idle."""
         with self.job(VICTIM, "wait", "sleep", ranks=4, AQT_MARKS="1", AQ_EXIT_TIMEOUT="600ms",
                       AQ_HOST_TIMEOUT="100s", AQ_SSH_FANOUT="2") as job:
             until(lambda: job.said(1).count("#ready\n") == 4)
@@ -427,7 +427,7 @@ class Ends:
         self.assertRegex(self.stays(act=act, code=130), "got signal 2")
 
     def test_interrupted_twice(self):
-        """The second time at once, even if a rank does not look, or a host is frozen."""
+        """The second signal ends it at once, even if a rank ignores SIGTERM or a host is frozen."""
         for freeze in (False, True):
             with self.subTest(freeze=freeze), self.job(
                     "sh", "-c", "trap '' TERM; " + self.STAY, ranks=4, AQ_EXIT_TIMEOUT="100s",
@@ -444,7 +444,7 @@ class Ends:
                 job.kill(*frozen, number=signal.SIGCONT)
 
     def test_frozen_host(self):
-        """It is silent, so it is lost; its remaining processes must not be waited for."""
+        """A silent host is lost, and its remaining processes are not waited for."""
         def act(job, agents, ranks):
             host = sorted(agents)[-1]
             frozen.extend(pid for pid in job.mine()[2] if self.host_of(pid) == host)
@@ -458,8 +458,8 @@ class Ends:
             job.kill(*frozen, number=signal.SIGCONT)
 
     def test_stopped_and_continued(self):
-        """Ctrl-Z stops ranks everywhere, for longer than hosts may be silent. Their later output
-        arrives over every line, so none has been broken by that silence."""
+        """Ctrl-Z stops all ranks for longer than hosts may be silent. Afterwards, output arrives
+        over every connection, so the silence has broken none."""
         stay = "trap 'echo continued' CONT; echo ready; sleep 1000 & while :; do wait; done"
         with self.job("-v", "sh", "-c", stay, ranks=4, AQ_SSH_FANOUT="2",
                       AQ_HOST_TIMEOUT="500ms") as job:
@@ -469,7 +469,7 @@ class Ends:
                 return {state_of(pid) for pid in ranks.values()}
             job.kill(root, number=signal.SIGTSTP)
             self.assertTrue(until(lambda: states() == {"T"}, 10), states())
-            time.sleep(1.5)  # a silence that would break lines takes real time
+            time.sleep(1.5)  # the silence that would break connections takes real time
             job.kill(root, number=signal.SIGCONT)
             self.assertTrue(until(lambda: job.said(0).count("continued") >= 4), job.said(1))
             self.assertNotIn("to reconnect", job.said(1))
@@ -492,7 +492,7 @@ class Ends:
         self.fails("--timeout", "1s", "sleep", "1000", code=124, says=r"within 1 s \(--timeout\)")
 
     def test_survivors(self):
-        """With AQ_SURVIVE the death of a rank or of a host is the death of its ranks only."""
+        """With AQ_SURVIVE, the death of a rank or a host affects no other ranks."""
         program = BUILD / "tests/core/core_survivor"
         self.ends(program, "2", "kill", ranks=8, code=137, AQ_SURVIVE="yes", AQ_SSH_FANOUT="2")
 
@@ -500,7 +500,7 @@ class Ends:
 class Near(World, Work, Mistakes, Ends):
     """With a replacement for ssh."""
 
-    rootful = 0  # agents that are aqrun itself
+    rootful = 0  # number of agents that are aqrun itself
     silent = {"down": "host down: it could not be reached .*No route to host.*try by hand: ",
               "hangs": "host hangs: no answer within 2 s",
               "old": "host old: .*install the same version.*unknown option: --agent",
@@ -537,7 +537,7 @@ class Near(World, Work, Mistakes, Ends):
         self.assertRegex(said, r"host h1: the session ended with code 0\n")
 
     def test_missing_folder(self):
-        """It has been removed on the last host by the time that its agent starts there."""
+        """The folder has been removed on the last host by the time its agent starts."""
         folder = self.folder / "gone"
         folder.mkdir()
         with contextlib.suppress(FileNotFoundError):
@@ -549,7 +549,7 @@ class Near(World, Work, Mistakes, Ends):
                 type(self).folder = saved
 
     def test_shared_core(self):
-        """Hosts that are containers on one machine: a waiting rank leaves the core to others."""
+        """Hosts that are containers of one machine: waiting ranks leave the cores to others."""
         cores = os.sched_getaffinity(0)
         took = {}
         for wait in ("share", "auto"):
@@ -561,16 +561,16 @@ class Near(World, Work, Mistakes, Ends):
                 os.sched_setaffinity(0, cores)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             took[wait] = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        # With "spin" it would not end; other programs on the core make it slower, too.
+        # With "spin", the job would take forever. The margin is for other programs on the cores.
         self.assertLess(took["auto"], 5 * took["share"] + 5, took)
 
     def test_what_logins_say(self):
-        """Also if sshd does not know the address, as with a ProxyCommand."""
+        """It works even if sshd does not know the client's address, as with a ProxyCommand."""
         out, said = self.ends("echo", "x", hosts=["piped", "talks"])
         self.assertEqual((out, said), ("x\nx\n", "aqrun: host talks: please behave\n"))
 
     def test_another_patch(self):
-        """It works with ours, with a warning."""
+        """A compatible version on another host works, with a warning."""
         out, said = self.ends("echo", "x", hosts=["h1", "akin"])
         self.assertEqual(out, "x\nx\n")
         self.assertRegex(said, r"^aqrun: host akin: the job was started by aqrun [\d.]+\.99, and .*"
@@ -578,7 +578,7 @@ class Near(World, Work, Mistakes, Ends):
 
 
 class Exits(Near):
-    """The table of how jobs end (exits.c), over hosts of the replacement for ssh."""
+    """The table of exits (exits.c), over hosts of the replacement for ssh."""
 
     def exits(self, ranks, *options):
         settings = {**self.environment, "AQ_HOSTS": ",".join(self.hosts(ranks)),
@@ -624,15 +624,15 @@ ConnectTimeout 3
 
 
 def make_hosts():
-    """Namespaces joined by a bridge, and one more for an observer outside. Interfaces carry
-    packets, not bursts, so that each packet can be treated separately."""
+    """Make namespaces joined by a bridge, and one more outside the job. Interfaces carry single
+    packets rather than bursts, so that each can be treated separately."""
     spaces.call("mount", "-t", "tmpfs", "none", "/run")
     os.mkdir("/run/sshd")
-    # The shell's start-up files belong to the machine, and may take seconds of each session.
+    # The start-up files of the machine's shell may take seconds in each session.
     rc = pathlib.Path("~/.bashrc").expanduser()
     if rc.exists():
         spaces.call("mount", "--bind", "/dev/null", str(rc))
-    for bridge in ("bridge", "second"):  # the ends of "second" are down (networks.py)
+    for bridge in ("bridge", "second"):  # interfaces of "second" are down at first (networks.py)
         spaces.call("ip", "link", "add", bridge, "type", "bridge")
         spaces.call("ip", "link", "set", bridge, "up")
     spaces.call("ip", "link", "set", "lo", "up")
@@ -701,7 +701,7 @@ class Bridged(World):
 
     @classmethod
     def owns(cls, pid, names, mark):
-        """All of them belong to the one job: these are processes of a namespace of ours."""
+        """Every process in one of the namespaces belongs to the job, as there is only one."""
         return pid not in cls.own and pid != os.getpid() and names_of(pid) != "sshd"
 
     @classmethod
@@ -712,7 +712,7 @@ class Bridged(World):
 
     @contextlib.contextmanager
     def apart(self, *hosts):
-        """These have no route to the others, though one to each other."""
+        """Cut these hosts off from the others, but not from each other."""
         spaces.call("ip", "link", "add", "island", "type", "bridge")
         try:
             spaces.call("ip", "link", "set", "island", "up")
@@ -727,13 +727,13 @@ class Bridged(World):
 
 
 class Wide(Bridged, Work, Mistakes, Ends):
-    """In network namespaces, by sshd."""
+    """Jobs over network namespaces with sshd."""
 
     silent = {"10.8.0.99": "host 10.8.0.99: (it|no answer within) .*try by hand: ssh -F .*"}
 
     @unittest.skipUnless(SOAK, "in soak")
     def test_start(self):
-        """16 hosts, 4 ranks each: the time from the command until the last one has joined."""
+        """16 hosts with 4 ranks each: the time until the last rank has joined."""
         took = []
         for _ in range(5):
             with self.job("-v", BUILD / "examples/hello", ranks=64, hosts=self.hosts(16)) as job:
@@ -745,7 +745,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
         self.assertLess(min(took), 5)
 
     def test_inside(self):
-        """Started on one of the hosts, which runs its ranks itself."""
+        """aqrun is started on one of the hosts, and runs that host's ranks itself."""
         out, _ = self.ends("sh", "-c", "echo $AQ_RANK", ranks=8, start=1)
         self.assertEqual(sorted(out.split()), list("01234567"))
 
@@ -763,7 +763,7 @@ class Wide(Bridged, Work, Mistakes, Ends):
         self.fails(program, hosts=hosts, code=127, says=f"{program}.*: No such file")
 
     def test_small_path(self):
-        """The MTU of the path is found, and reported to the user and to the host's other ranks."""
+        """The path's MTU is detected, and reported to the user and to other ranks of the host."""
         drop = "meta l4proto udp meta length > 1000 drop"
         with contextlib.ExitStack() as stack:
             for host in (1, 2):

@@ -1,7 +1,7 @@
 /*
- * Run a program for which some system calls fail, as in containers: `forbid CALL[,CALL…] PROGRAM
- * [ARGUMENT…]`. They fail with EPERM, as with the usual filters; exits with code 77 if the machine
- * does not allow filters.
+ * Run a program with some system calls forbidden, as in containers: `forbid CALL[,CALL…] PROGRAM
+ * [ARGUMENT…]`. They fail with EPERM, as with the usual filters. Exits with code 77 if the machine
+ * does not permit filters.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@ enum { MOST = 32, EACH = 5 };
 static const struct forbidden {
     const char *name;
     unsigned number;
-    unsigned second; /* only with this second argument; 0: with any */
+    unsigned second; /* only if the second argument is this; 0: always */
 } calls[] = {
     {"close_range", SYS_close_range, 0},
     {"epoll_create1", SYS_epoll_create1, 0},

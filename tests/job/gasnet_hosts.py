@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GASNet programs for the network udp over several hosts, by their own launcher.
+"""GASNet programs for the network udp over several hosts, started by their own launcher.
 
 usage: gasnet_hosts.py BUILD_DIR [CLASS[.TEST]]…
 
@@ -25,7 +25,8 @@ class WideGasnet(far.Bridged):
         return ("sh", far.BUILD / "src/front/gasnet/install/gasnetrun_udp")
 
     def test_ways_to_say_hosts(self):
-        """In the environment or in a file, and how many of them: two ranks on each."""
+        """Hosts are named in the environment or in a file; -N says how many are used, with two
+        ranks on each."""
         hosts = self.hosts(4)
         file = self.write("nodes", "".join(f"{host}\n" for host in hosts))
         for name, value in (("GASNET_SSH_SERVERS", " ".join(hosts)),
@@ -51,7 +52,7 @@ class WideGasnet(far.Bridged):
                 self.assertEqual(said.count(" has joined"), count, said)
 
     def test_exit_code(self):
-        """gasnet_exit of a rank on another host."""
+        """A rank on another host calls gasnet_exit."""
         out, _ = self.ends(far.BUILD / "tests/gasnet/gasnet_exits_udp", "21", ranks=4, code=42,
                            GASNET_SSH_SERVERS=",".join(self.hosts(4)))
         self.assertIn("exits", out)

@@ -17,10 +17,10 @@
 
 #define MARK "JOB_TEST_MARK"
 /*
- * A hanging job is detected sooner than the timeout of ctest expires, and sooner than any timeout
- * of aqrun: AQ_START_TIMEOUT, and the quarter of AQ_EXIT_TIMEOUT after which it sends signals. So a
- * job that ends has ended as it should and not by timeouts, however slow the machine. Where signals
- * are needed, the test sets AQ_EXIT_TIMEOUT.
+ * A hanging job is detected before the timeout of ctest expires, and before any timeout of aqrun:
+ * AQ_START_TIMEOUT, and the quarter of AQ_EXIT_TIMEOUT after which it sends signals. So a job that
+ * ends has ended as it should and not by a timeout, however slow the machine. Where signals are
+ * needed, the test sets AQ_EXIT_TIMEOUT.
  */
 #define PATIENCE_MS    (40000 * (int)run_patience)
 #define EXIT_TIMEOUT_S (200 * run_patience)
@@ -34,7 +34,7 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* On a busy machine jobs may take as long as the harness waits, so aqrun waits longer. */
+/* On a busy machine, jobs may take as long as the harness waits, so aqrun must wait longer. */
 static void set_timeouts(void)
 {
     char text[32];
@@ -97,7 +97,7 @@ static void show(const struct run *run)
         run->code, run->seconds, run->text[OUT], run->text[ERR]);
 }
 
-/* A process that wants a processor (R) is late; if all sleep (S), something hangs. */
+/* If a process is runnable (R), the job is merely late; if all sleep (S), something hangs. */
 static void show_processes(const struct run *run)
 {
     pid_t pids[64];
@@ -137,7 +137,7 @@ static bool attend(struct run *run)
     if (poll(states, 3, PATIENCE_MS) <= 0) {
         show(run);
         show_processes(run);
-        fail_msg("timed out: nothing happens");
+        fail_msg("timed out: nothing happens any more");
     }
     for (int i = 0; i < 2; i++)
         if (states[i].revents != 0) take(run, i);
@@ -227,7 +227,7 @@ static void expect_no_file(const struct run *run)
     if (shm != NULL) closedir(shm);
 }
 
-/* Whether any process has a descriptor for the socket of this inode. */
+/* Whether any process has a descriptor of the socket with this inode. */
 static bool socket_is_held(const char *inode)
 {
     char wanted[64], path[600], link[64];
@@ -251,7 +251,9 @@ static bool socket_is_held(const char *inode)
     return held;
 }
 
-/* A socket of the library that no process holds: sockets in flight can outlive their process. */
+/*
+ * Find a socket of the library that no process holds: sockets in flight can outlive their process.
+ */
 static bool find_socket(char *name)
 {
     bool found = false;
@@ -291,7 +293,8 @@ static void collect(struct run *run)
 }
 
 /*
- * After the end of all processes the streams end too, unless a process without the mark holds them.
+ * Once all processes have ended, the streams end, too, unless a process without the mark holds
+ * them.
  */
 static void drain(struct run *run)
 {
@@ -300,7 +303,7 @@ static void drain(struct run *run)
             struct pollfd state = {.fd = run->pipes[i], .events = POLLIN};
             if (poll(&state, 1, PATIENCE_MS) <= 0) {
                 show(run);
-                fail_msg("a process that is not known holds the output of the job");
+                fail_msg("an unknown process holds the output of the job");
             }
             take(run, i);
         }

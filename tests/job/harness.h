@@ -52,7 +52,7 @@ size_t run_processes(const struct run *run, pid_t *pids, size_t most);
 /* The name as the kernel shows it, with a newline. */
 bool process_is_named(pid_t pid, const char *wanted);
 
-/* Check that no socket of the library is left that no process holds. */
+/* Check that no socket of the library is left without a process that holds it. */
 void expect_no_socket(const struct run *run);
 
 /* Start and wait. */
@@ -71,7 +71,7 @@ void expect_no_text(const struct run *run, int stream, const char *text);
 /* How often `text` occurs in the output. */
 unsigned count_text(const struct run *run, int stream, const char *text);
 void expect_count(const struct run *run, int stream, const char *text, unsigned count);
-/* That it ended soon enough needs no check: see PATIENCE_MS. */
+/* Whether it ended soon enough needs no check: see PATIENCE_MS. */
 void expect_no_sooner(const struct run *run, double seconds);
 
 /* The pid in "rank N (pid P, …)" or "rank N is process P" on standard error, or 0. */

@@ -1,4 +1,4 @@
-/* Where the processes of a job would run, what would start them, and files for their output. */
+/* Where the processes of a job would run, what would start them, and the files for their output. */
 #include "harness.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ static void expect_file(const char *name, const char *text)
     assert_int_equal(unlink(in_top(name)), 0);
 }
 
-/* Variables about hosts on this machine must not affect the tests. */
+/* Variables of this machine that name hosts must not affect the tests. */
 static int begin(void **state)
 {
     (void)state;
@@ -135,7 +135,7 @@ static void test_sources(void **state)
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# g2, 1 of 2");
     run_free(&run);
-    /* Of GASNet's variables the file has priority, of ours the list. */
+    /* Among GASNet's variables, the file has priority; among Aqueduct's, the list. */
     setenv("GASNET_SSH_NODEFILE", in_top("hosts"), 1);
     job_run(&run, "-t", "prog");
     expect_text(&run, OUT, "# h1, 2 of 3");
@@ -225,7 +225,7 @@ static void test_managers(void **state)
     (void)state;
     static const struct {
         const char *args[9];
-        const char *start, *end; /* between them are variables that the harness has set */
+        const char *start, *end; /* between these are variables that the harness has set */
     } cases[] = {
         {{"-spawner=pmix", "-n", "4", "-E", "B=2", "prog", "a b"},
          "mpirun: [-n] [4] [-x] [",

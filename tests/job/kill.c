@@ -32,7 +32,7 @@ static void test_kill_9_before_joining(void **state)
     run_free(&run);
 }
 
-/* Processes started by a shell are not children of aqrun: the library ends them, or the guard. */
+/* Processes started by a shell are not children of aqrun: the library or the guard ends them. */
 static void test_kill_9_with_shells_between(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_the_second_signal_kills_at_once(void **state)
     run_free(&run);
 }
 
-/* A process that starts aqrun with a signal ignored, like nohup, expects it to be ignored. */
+/* A program that starts aqrun with a signal ignored, such as nohup, expects it to stay ignored. */
 static void test_an_ignored_signal(void **state)
 {
     (void)state;
@@ -169,7 +169,7 @@ static char process_state(pid_t pid)
     return end != NULL ? end[2] : 0;
 }
 
-/* Wait for a state that is reached soon and that offers nothing to wait on. */
+/* Poll for a state that is reached soon, as there is nothing to wait on. */
 static void await_state(pid_t pid, const char *wanted)
 {
     for (int i = 0; i < 5000 && (process_state(pid) == 0 || !strchr(wanted, process_state(pid)));
@@ -182,7 +182,7 @@ static void test_stop_and_continue(void **state)
 {
     (void)state;
     struct run run;
-    /* exec: a shell that is stopped in the middle of vfork is in state D, not T. */
+    /* With exec, since a shell stopped in the middle of vfork is in state D, not T. */
     job_start(&run, "-v", "-n", "2", "sh", "-c", "echo 1; exec sleep 1000");
     run_until(&run, OUT, "1\n", 2);
     pid_t pids[] = {rank_pid(&run, 0), rank_pid(&run, 1)};

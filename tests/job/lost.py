@@ -14,10 +14,10 @@ import far
 
 
 class WideLost(far.Bridged):
-    """Hosts are killed or cut off; the others are notified alike, and finish."""
+    """Hosts are killed or cut off; all others learn of the same losses, and finish."""
 
     def survives(self, victims, harm, fanout="2", says="."):
-        """Two ranks on each of four hosts; those of some hosts are lost, and the others
+        """Two ranks on each of four hosts: those of some hosts are lost, and the others
         continue."""
         dead = [str(rank) for rank in (range(-victims) if victims < 0 else range(8 - victims, 8))]
         living = [str(rank) for rank in range(8) if str(rank) not in dead]
@@ -39,7 +39,7 @@ class WideLost(far.Bridged):
                     self.assertEqual(job.left(20), [])
 
     def test_survivors_of_hosts(self):
-        """A host is killed, or its agent, or it is cut off: the others continue, and finish."""
+        """A host or its agent is killed, or it is cut off: the others continue, and finish."""
         @contextlib.contextmanager
         def kill_host(job, agents, ranks, everything):
             job.kill(*[pid for pid in everything if self.host_of(pid) == host])
@@ -64,20 +64,21 @@ class WideLost(far.Bridged):
 
     @staticmethod
     def lines_of(pid):
-        """Both ends of each connection in the network of a process, in the kernel's notation."""
+        """Yields both ends of each connection in a process's network namespace, in the kernel's
+        notation."""
         for line in pathlib.Path(f"/proc/{pid}/net/tcp").read_text("ascii").splitlines()[1:]:
             _, local, remote, state = line.split()[:4]
             if state == "01":
                 yield local, remote
 
     def line_above(self, agent):
-        """The lower end of an agent's line to its parent, which is not one of ssh."""
+        """Returns the agent's end of the connection to its parent, which is not one of ssh."""
         return {local for local, remote in self.lines_of(agent)
                 if f"{2222:04X}" not in (local.rpartition(":")[2], remote.rpartition(":")[2])}
 
     def test_lines(self):
-        """A broken line ends no rank, whether one end is notified or neither, as long as there
-        is another way: past the host above, or to aqrun once more."""
+        """A broken connection ends no rank, whether one end is notified or neither, as long as
+        there is another path: one that bypasses the host above, or a new connection to aqrun."""
         rows = [(host, fate) for host in (4, 2) for fate in ("reject with tcp reset", "drop")]
         for host, fate in rows if far.SOAK else (rows[0], rows[-1]):
             says = f"host 10.8.0.{host} has joined"
@@ -91,8 +92,8 @@ class WideLost(far.Bridged):
                                       ("input", f"tcp dport {port} drop")):
                     far.until(lambda job=job, says=says: job.said(1).count(says) == 2)
                     self.assertEqual(job.said(1).count(says), 2, job.said(1))
-                # The other end is notified, too, and does not miss the host a second time. That a
-                # host that has reconnected is kept is tested in virtual time (hubsim).
+                # The other end is notified, too, and does not report the host missing again. That a
+                # reconnected host is kept is tested in virtual time (hubsim).
                 above = [pid for pid in (*agents.values(), job.run.pid)
                          if pid != agents[f"10.8.0.{host}"]]
                 self.assertTrue(far.until(lambda above=above, line=line: not any(

@@ -1,7 +1,7 @@
 /*
- * A program of several processes that a manager starts: `managed_program HOW`. All of them meet,
- * add up their numbers, and send each to the next; then the last one ends as HOW says, while the
- * others wait for it in a barrier. Each line of output is complete and written at once.
+ * A program of several processes that a manager starts: `managed_program HOW`. They meet, add up
+ * their numbers, and each sends to the next; then the last one ends as HOW says, while the others
+ * wait for it in a barrier. Each line of output is complete, and written by one call.
  */
 #include <aqueduct/aqueduct.h>
 
@@ -83,7 +83,7 @@ static void *exit7(void *arg)
     aq_exit(7);
 }
 
-/* One of them disconnects from the manager. */
+/* Threads exit concurrently; only one of them disconnects from the manager. */
 static void exit7_in_threads(void)
 {
     enum { THREADS = 8 };
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
     if (strcmp(how, "exit0") == 0) aq_exit(0);
     if (aq_job_rank() == aq_job_size() - 1) end(how);
     while (strcmp(how, "orphans") == 0)
-        pause(); /* without a call of the library */
+        pause(); /* without calling the library */
     if (strcmp(how, "finalize") != 0) check(aq_barrier(world), "barrier");
     check(aq_finalize(), "aq_finalize");
     return 0;

@@ -1,7 +1,7 @@
 /*
- * A process started by a manager. Carries out its arguments in order, each STEP[=NUMBER] or, for
- * one rank only, STEP[=NUMBER]@RANK. A step that fails prints "STEP: AQ_…: message" and ends the
- * job with code 3.
+ * A process started by a manager. Executes its arguments in order, each STEP[=NUMBER] or, for one
+ * rank only, STEP[=NUMBER]@RANK. A step that fails prints "STEP: AQ_…: message" and ends the job
+ * with code 3.
  */
 #include "job/manager/manager.h"
 #include "job/settings.h"
@@ -20,7 +20,7 @@ static uint32_t my_rank;
 static pid_t first; /* of rank 0 */
 static unsigned rounds;
 
-/* The first two have NULs, the last is put in pieces where values are short. */
+/* The first two contain NULs; the last is put in pieces if the manager limits values. */
 static const size_t sizes[] = {1, 16, 63, 700, 1024, AQI_MANAGER_VALUE};
 
 static uint8_t value_byte(uint32_t rank, unsigned round, size_t i)
@@ -42,7 +42,7 @@ static aq_status do_open(int number)
     return status;
 }
 
-/* Our identity according to the manager, on a line of its own. */
+/* Print the identity of this rank according to the manager, in one line. */
 static aq_status do_print(int number)
 {
     const struct aqi_manager_info *info = &manager->info;
@@ -56,7 +56,7 @@ static aq_status do_print(int number)
     return write(1, line, (size_t)len) == len ? AQ_OK : AQ_ESYS;
 }
 
-/* Consistency of the fields. */
+/* Check that the fields are consistent. */
 static aq_status do_check(int number)
 {
     const struct aqi_manager_info *info = &manager->info;
@@ -127,7 +127,7 @@ static aq_status do_missing(int number)
     return AQ_OK;
 }
 
-/* A value that does not fit. */
+/* Getting a value that does not fit into the buffer is an error. */
 static aq_status do_room(int number)
 {
     uint8_t bytes[16];
@@ -158,8 +158,10 @@ static void meet_file(char path[AQI_MANAGER_NAME + 32], uint32_t rank)
     snprintf(path, AQI_MANAGER_NAME + 32, "meet-%s-%u", manager->info.job, rank);
 }
 
-/* Rank 0 enters a fence when the others have been in it for some time, and none may leave it
- * before. The ranks see each other's files in the working folder. */
+/*
+ * Rank 0 enters a fence after the others have been in it for some time; none may leave it earlier.
+ * Files in the working folder tell the ranks about each other.
+ */
 static aq_status do_meet(int number)
 {
     char path[AQI_MANAGER_NAME + 32];
@@ -177,7 +179,7 @@ static aq_status do_meet(int number)
     return status == AQ_OK && access(path, F_OK) != 0 ? AQ_EMISMATCH : status;
 }
 
-/* The pid of rank 0; the ranks are on one machine. */
+/* Get the pid of rank 0; all ranks are on one machine. */
 static aq_status do_pid(int number)
 {
     pid_t me = getpid();
@@ -189,7 +191,7 @@ static aq_status do_pid(int number)
     return manager->kind->get(manager, 0, "pid", &first, sizeof(first), &len);
 }
 
-/* Wait for its end. */
+/* Wait for the end of rank 0. */
 static aq_status do_outlive(int number)
 {
     static const char text[] = "outlived rank 0\n";
@@ -206,7 +208,7 @@ static aq_status do_abort(int number)
     _exit(number);
 }
 
-/* Until another process ends us. */
+/* Wait until another process ends this one. */
 static aq_status do_hang(int number)
 {
     (void)number;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The managers themselves: mpiexec.hydra, Open MPI's mpirun, and srun of a private Slurm.
+"""Jobs started by real managers: mpiexec.hydra, Open MPI's mpirun, and srun of a private Slurm.
 
 usage: managers.py BUILD_DIR [CLASS…]
 
-Each starts job_manager_client, whose ranks query their identity and exchange values, and a
-program, whose ranks meet, work and end in several ways. If something is not installed, or needs
-root, the test is skipped and the reason printed.
+Each starts job_manager_client, whose ranks query their identity and exchange values, and a program
+whose ranks meet, work and end in several ways. If something is not installed, or needs root, the
+test is skipped with the reason printed.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ WHOLE = "open print check exchange missing room meet barrier exchange close".spl
 PATIENCE = 60  # seconds: more than a busy machine needs
 LINE = re.compile(r"rank (\d+) of (\d+) host (\d+) of (\d+) local (\d+) of (\d+) first (\d+) "
                   r"by (\w+) \(([^)]+)\) job (\S+)")
-# Variables from other jobs in the environment, and those that tests set themselves.
+# Variables that may come from other jobs, and those that tests set themselves.
 FOREIGN = ("AQ_", "GASNET_", "PMI", "SLURM", "OMPI_", "HYDRA_", "HYDI_", "MPI", "MUNGE")
-# Replaces ssh: options, a host, a command, which runs locally, with a folder for that host.
+# Replaces ssh: skips options, and runs the command locally, with a folder for the host.
 SHELL = """#!/bin/sh
 while :; do case $1 in -*) shift;; *) break;; esac; done
 export TMPDIR="$TMPDIR/$1"
@@ -46,7 +46,7 @@ exec sh -c "$*"
 
 
 def processes(mark):
-    """Processes whose environment contains the mark."""
+    """Returns the processes whose environment contains the mark."""
     found = []
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def need(*programs):
 
 
 class Case(unittest.TestCase):
-    """A folder and an environment, and running to the end with nothing left."""
+    """A folder and an environment, and jobs that run in them and must leave nothing behind."""
 
     @classmethod
     def setUpClass(cls):
@@ -84,7 +84,7 @@ class Case(unittest.TestCase):
         cls.environment = {name: value for name, value in os.environ.items()
                            if not name.startswith(FOREIGN)}
         cls.environment["PATH"] += ":/usr/sbin:/sbin"
-        # Leaks of libpmix at its end are not ours.
+        # Ignore leaks of libpmix at exit.
         cls.environment["LSAN_OPTIONS"] = f"suppressions={cls.write('leaks', 'leak:libpmix')}"
         cls.environment.update(TMPDIR=str(cls.place), OMPI_ALLOW_RUN_AS_ROOT="1",
                                OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -121,7 +121,7 @@ class Case(unittest.TestCase):
                f"stderr: {result.stderr}"
 
     def works(self, command, ranks, hosts, kind, steps=(), **settings):
-        """All ranks see the same job, and each has a place of its own in it."""
+        """All ranks see the same job, and each has a different place in it."""
         result = self.run_job([*command, CLIENT, *WHOLE, *steps], **settings)
         self.assertEqual(result.returncode, 0, self.said(result))
         lines = [LINE.fullmatch(line) for line in result.stdout.splitlines()]
@@ -139,7 +139,8 @@ class Case(unittest.TestCase):
         return result
 
     def fails(self, command, *steps, says=(), program=(CLIENT,), **settings):
-        """Output of ranks goes to a file, since managers drop it when they kill ranks."""
+        """The job fails with these messages. Ranks write standard error to a file, since managers
+        drop it when they kill ranks."""
         began = time.monotonic()
         log = self.place / f"log-{uuid.uuid4()}"
         rank = ["sh", "-c", f'exec "$@" 2>>"{log}"', "sh", *program, *steps]
@@ -159,7 +160,7 @@ class Case(unittest.TestCase):
 
 
 class Manager:
-    """Common to all managers; a class has kind, command(ranks) and two_hosts(ranks)."""
+    """Tests of every manager; a class has kind, command(ranks) and two_hosts(ranks)."""
 
     environment_of_manager = ()
     aborts_with = 42
@@ -181,8 +182,8 @@ class Manager:
     def test_abort(self):
         for others in ("hang", "fence"):
             result = self.fails(self.command(3), "open", "abort=42@1", others, **self.settings)
-            # A rank in the fence may get the error, and end the job with 3, before the manager
-            # does.
+            # A rank in the fence may get the error and end the job with code 3 before the manager
+            # ends it.
             if self.aborts_with and others == "hang":
                 self.assertEqual(result.returncode, self.aborts_with, self.said(result))
 
@@ -224,7 +225,7 @@ class Manager:
         result = self.program(self.two_hosts(4), 4, "finalize", AQ_TRACE_FILE=str(trace),
                               AQ_STATS_FILE=str(stats))
         self.assertEqual(result.returncode, 0, self.said(result))
-        # The agent outlives the ranks by a moment.
+        # The agent ends a moment after the ranks.
         until(lambda: trace.read_text().endswith("]\n"), "the trace has no end", 10)
         events = json.loads(trace.read_text())
         self.assertEqual({event["pid"] for event in events}, set(range(4)))
@@ -232,7 +233,8 @@ class Manager:
         self.assertEqual(set(re.findall(r"(?m)^rank (\d)", stats.read_text())), set("0123"))
 
     def test_ends_of_programs(self):
-        """All end together, with the code of the first one as far as the manager passes it on."""
+        """All ranks end together, and the exit code is that of the first, if the manager passes it
+        on."""
         bad = range(1, 256)
         for how, codes in (("exit0", [0]), ("exit7", [7]), ("threads7", [7]), ("return5", [5]),
                            ("abort", bad)):
@@ -241,12 +243,12 @@ class Manager:
         for how, codes in (("exit7", [7]), ("kill", bad)):
             result = self.program(self.two_hosts(3), 3, how)
             self.assertIn(result.returncode, codes, self.said(result))
-        # They got no notification and wait for a part of it.
+        # Without agents, ranks are not notified, and wait for part of AQ_EXIT_TIMEOUT.
         result = self.program(self.two_hosts(3), 3, "orphans", AQ_EXIT_TIMEOUT="400ms")
         self.assertIn(result.returncode, bad, self.said(result))
 
     def test_hidden_manager(self):
-        """A script in between has removed the variables that lead to the agent."""
+        """A script has removed the variables by which a rank finds the manager."""
         hide = ["env", *(f"--unset={name}" for name in self.environment_of_manager)]
         self.fails([*self.command(2), *hide], "open", says=["of 2 (", "AQ_BOOT=single"])
         self.alone([*self.command(1), *hide], 1)
@@ -270,7 +272,7 @@ class Hydra(Manager, Case):
                 "alpha,beta", "-n", str(ranks)]
 
     def test_agent_fails_at_once(self):
-        """The reason for the failure is printed, however soon it ends."""
+        """The reason for an agent's failure is printed, however soon the job ends."""
         result = self.fails(self.command(1), "finalize",
                             program=(FORBID, "epoll_create1", MANAGED), **self.settings)
         if "no filter of system calls" in result.stderr:
@@ -278,7 +280,7 @@ class Hydra(Manager, Case):
         self.assertRegex(result.stderr, "this host's agent: .*epoll_create1")
 
     def test_time_to_leave(self):
-        """A rank that is writing its last output has as much time for it as below aqrun."""
+        """A rank that is writing its last output has as much time for that as under aqrun."""
         began = time.monotonic()
         result = self.program(self.command(2), 2, "orphans", AQ_EXIT_TIMEOUT="4s")
         self.assertNotEqual(result.returncode, 0, self.said(result))
@@ -303,11 +305,11 @@ class HydraPort(Hydra):
         try:
             socket.gethostbyname(socket.gethostname())
         except OSError as error:
-            raise unittest.SkipTest("hydra names this host, and its name is not known [/etc/hosts]"
+            raise unittest.SkipTest("hydra names this host, whose name is not known [/etc/hosts]"
                                     ) from error
         super().setUpClass()
 
-    test_hidden_manager = None  # it leaves nothing else behind
+    test_hidden_manager = None  # no other variable shows that there is a manager
     test_time_to_leave = None
 
     def command(self, ranks):
@@ -337,7 +339,8 @@ class OpenMpi(Manager, Case):
 
 
 def free_ports(count):
-    """No port that the system assigns to sockets that ask for any, as those of concurrent tests."""
+    """Returns free ports outside the range that the system assigns, from which concurrent tests
+    take theirs."""
     given = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     spared = [port for port in range(1024, 65536)
               if not int(given.split()[0]) <= port <= int(given.split()[1])]
@@ -351,7 +354,8 @@ def free_ports(count):
 
 
 class Slurm(Case):
-    """A Slurm of two nodes on this machine, in a folder of its own; one for all classes."""
+    """A private Slurm with two nodes on this machine, in a folder of its own, shared by all
+    classes."""
 
     daemons = []
 
@@ -368,19 +372,19 @@ class Slurm(Case):
         cls.prepare(unittest.addModuleCleanup)
         unittest.addModuleCleanup(cls.end)
         cls.mark = f"SLURM_OF_TEST={uuid.uuid4()}"
-        cls.place.chmod(0o711)  # the socket of munged must be accessible to all
+        cls.place.chmod(0o711)  # munged's socket must be accessible to all users
         cls.write("key", uuid.uuid4().hex * 8, 0o400)
         cls.configure()
         cls.environment["SLURM_CONF"] = str(cls.place / "slurm.conf")
         cls.daemon("munged", "--foreground", *(f"--{name}={cls.place / file}" for name, file in (
             ("socket", "munge"), ("key-file", "key"), ("pid-file", "munged.pid"),
             ("log-file", "munged.log"), ("seed-file", "seed"))))
-        until((cls.place / "munge").is_socket, "munged does not start")
+        until((cls.place / "munge").is_socket, "munged has not started")
         cls.daemon("slurmctld", "-D")
         for node in (1, 2):
             cls.daemon("slurmd", "-D", "-N", f"n{node}",
                        SLURM_CONF=str(cls.place / f"node{node}/slurm.conf"))
-        until(cls.idle, "the nodes of Slurm do not start")
+        until(cls.idle, "the nodes of Slurm have not started")
 
     @classmethod
     def configure(cls):
@@ -412,7 +416,7 @@ NodeName=n2 NodeHostname={name} NodeAddr=127.0.0.1 Port={second} CPUs=16
 PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
 """)
         (here / "state").mkdir()
-        # The PMIx of each node has sockets with the same names.
+        # PMIx uses the same names of sockets on each node.
         for node in (1, 2):
             cls.write(f"node{node}/mpi.conf", f"PMIxCliTmpDirBase={here}/node{node}\n")
             shutil.copy(conf, here / f"node{node}")
@@ -445,7 +449,7 @@ PartitionName=p Nodes=n1,n2 Default=YES State=UP OverSubscribe=FORCE:64
         for daemon in reversed(cls.daemons):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 daemon.wait(5)
-        for pid, _ in processes(cls.mark):  # slurmstepd, or a daemon that hangs
+        for pid, _ in processes(cls.mark):  # slurmstepd, or a hanging daemon
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for daemon in cls.daemons:

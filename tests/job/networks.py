@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Networks between hosts with interruptions, in the network namespaces of far.py.
+"""Interruptions of networks between hosts, in the network namespaces of far.py.
 
 usage: networks.py BUILD_DIR [CLASS[.TEST]]…
 """
@@ -24,7 +24,7 @@ class WideNetworks(far.Bridged):
 
     @contextlib.contextmanager
     def second(self):
-        """All hosts have a second network, whose interfaces the system lists first."""
+        """Give all hosts a second network, whose interfaces the system lists first."""
         for host in HOSTS:
             address = f"10.7.0.{host}/24"
             far.spaces.call("ip", "-n", str(host), "address", "add", address, "dev", "first")
@@ -48,21 +48,21 @@ class WideNetworks(far.Bridged):
 
     @staticmethod
     def carried():
-        """Bytes received by host 1 over the second network."""
+        """Returns the number of bytes that host 1 has received over the second network."""
         text = far.spaces.call("ip", "-n", "1", "-s", "-j", "link", "show", "first")
         return json.loads(text)[0]["stats64"]["rx"]["bytes"]
 
     def test_dead_network(self):
-        """The interface that is listed first leads nowhere."""
+        """The interface listed first leads nowhere."""
         with self.second(), self.second_cut():
-            for ranks in (2, 4):  # two processes use a path of their own for sending
+            for ranks in (2, 4):  # jobs of two processes send on a separate code path
                 said = self.ends(far.BUILD / "examples/hello", hosts=self.hosts(ranks),
                                  ranks=ranks)
                 self.assertEqual((said[0].count("over udp\n"), said[1]), (ranks, ""))
 
     @contextlib.contextmanager
     def first_carries(self, limit):
-        """Larger packets of UDP do not pass on the first network."""
+        """Drop UDP packets longer than `limit` on the first network."""
         with contextlib.ExitStack() as stack:
             drop = f"iifname wire meta l4proto udp meta length > {limit} drop"
             for host in HOSTS:
@@ -70,7 +70,7 @@ class WideNetworks(far.Bridged):
             yield
 
     def test_network_dies(self):
-        """A job continues over the other one, even if that carries only smaller packets."""
+        """The job continues over the other network, even if that carries only smaller packets."""
         for ranks, auth, limit in ((2, "mac", 1500), (4, "cookie", 1500), (4, "mac", 1000)):
             with (self.subTest(ranks=ranks, limit=limit), self.second(),
                   self.first_carries(limit), self.job(
@@ -92,7 +92,7 @@ class WideNetworks(far.Bridged):
                 self.assertEqual(said, "")
 
     def test_cut(self):
-        """For less than one and a half times the silence that hosts are allowed: the job
+        """A cut of up to one and a half times the silence that hosts are allowed: the job
         continues."""
         for silence, cuts in ((10, (5, 10, 15)),) if far.SOAK else ((3, (3.5,)),):
             for cut, fanout in itertools.product(cuts, ("1", "2") if far.SOAK else ("2",)):
@@ -108,8 +108,8 @@ class WideNetworks(far.Bridged):
                     self.assertEqual(job.wait(), 143, job.said(1))
 
     def test_cut_at_the_end(self):
-        """While the processes finalize, likewise. A cut for good ends the job, and names the
-        host."""
+        """Likewise while the processes finalize. A permanent cut ends the job, with a message that
+        names the host."""
         silence, cuts = (10, (5, 10, 15, None)) if far.SOAK else (3, (3.5, None))
         for cut in cuts:
             with self.subTest(cut=cut), self.job(

@@ -42,7 +42,7 @@ static void test_nothing_is_lost(void **state)
     run_free(&run);
 }
 
-/* Not even the output of a rank just before its crash. */
+/* Not even output that a rank wrote just before it crashed. */
 static void test_nothing_is_lost_in_a_crash(void **state)
 {
     (void)state;
@@ -85,7 +85,7 @@ static void test_without_prefix_bytes_are_untouched(void **state)
     run_free(&run);
 }
 
-/* As without a relay: ranks whose output is not read get SIGPIPE, and the job ends. */
+/* As without a relay, ranks whose output has no reader get SIGPIPE, and the job ends. */
 static void test_a_reader_that_leaves(void **state)
 {
     (void)state;
@@ -99,8 +99,8 @@ static void test_a_reader_that_leaves(void **state)
 }
 
 /*
- * While the output is not read, ranks have to wait, but not the launcher; and all of it is there
- * when the reader continues.
+ * While the output is not read, ranks have to wait, but the launcher does not; when the reader
+ * continues, it gets all of it.
  */
 static void test_a_reader_that_sleeps(void **state)
 {
@@ -171,7 +171,9 @@ static void test_input_goes_to_rank_0(void **state)
     run_free(&run);
 }
 
-/* Ranks are background processes of a terminal, which may not read from it: aqrun does. */
+/*
+ * Ranks are background processes of the terminal, which may not read from it: aqrun reads for them.
+ */
 static void test_input_from_a_terminal(void **state)
 {
     (void)state;

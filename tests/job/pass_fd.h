@@ -1,4 +1,4 @@
-/* For tests: pass one descriptor with some bytes over a Unix socket. */
+/* For tests: pass a descriptor, with some bytes, over a Unix socket. */
 #ifndef PASS_FD_H
 #define PASS_FD_H
 
@@ -29,7 +29,7 @@ static inline bool pass_fd(int socket, const void *data, size_t len, int fd)
     return sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)len;
 }
 
-/* Blocks until it arrives. */
+/* Blocks until the descriptor arrives. */
 static inline bool take_fd(int socket, void *data, size_t len, int *fd)
 {
     union pass_fd_control control;

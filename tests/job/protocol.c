@@ -59,7 +59,7 @@ static void test_another_user(void **state)
     run_free(&run);
 }
 
-/* A rank gets the job's key from its socket, not from a place that other users could read. */
+/* A rank gets the job's key through its socket, not from where other users could read it. */
 static void test_the_environment_holds_no_secret(void **state)
 {
     (void)state;

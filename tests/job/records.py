@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Files that jobs over several hosts write: statistics and traces, on one time line.
+"""Files that jobs over several hosts write: statistics and traces, on a common time line.
 
 usage: records.py BUILD_DIR [CLASS[.TEST]]…
 
-The hosts are those of far.py, with its replacement for ssh; some have a clock of their own, in a
-time namespace, where that is possible.
+The hosts are those of far.py, with its replacement for ssh; where possible, some have their own
+clock, in a time namespace.
 """
 
 import collections
@@ -17,7 +17,7 @@ import far
 
 
 class Records(far.Near):
-    """One file for the statistics and one for the traces of all hosts."""
+    """One file for the statistics of all hosts, and one for their traces."""
 
     # The clocks of two hosts are this many seconds ahead.
     AHEAD = (1000, 5000)
@@ -30,7 +30,7 @@ class Records(far.Near):
             file.unlink(missing_ok=True)
 
     def record(self, *words, code=0, **settings):
-        """The events, and the counters by rank."""
+        """Run a job. Returns its events, and the ranks that have counters."""
         hosts = ["h1", *(f"ahead{seconds}" for seconds in self.AHEAD)]
         self.ends(*words, code=code, ranks=6, hosts=hosts, AQ_TRACE_FILE=str(self.trace),
                   AQ_STATS_FILE=str(self.stats), **settings)
@@ -49,7 +49,7 @@ class Records(far.Near):
         return threads
 
     def check_clocks(self, events):
-        """Each host reports its clock offset, which is checked. Returns the error bound in us."""
+        """Check the clock offset that each host reports. Returns the error bound in us."""
         worst = 0
         for text in ("\n".join(event["name"] for event in events), self.stats.read_text()):
             found = self.CLOCK.findall(text)
@@ -63,7 +63,7 @@ class Records(far.Near):
         return worst
 
     def check_order(self, events):
-        """Time increases in each thread; no rank leaves aq_init before the last one has entered
+        """Time increases in each thread, and no rank leaves aq_init before the last one has entered
         it."""
         error = self.check_clocks(events)
         meetings = collections.defaultdict(list)
@@ -87,12 +87,13 @@ class Records(far.Near):
         self.check_order(events)
 
     def test_all_of_it_in_a_chain(self):
-        """The clock of the last host is measured by way of the one between."""
+        """The clock of the last host is measured through the host between."""
         events, _ = self.record(far.BUILD / "tests/core/core_stress", "200", AQ_SSH_FANOUT="1")
         self.check_order(events)
 
     def test_killed_rank(self):
-        """Its counters are there nevertheless, and the part that it had written."""
+        """Its counters are written nevertheless, and the part of the trace that it had written
+        is kept."""
         events, counters = self.record(
             far.VICTIM, "kill", "barrier", code=137, AQ_TRACE_FLUSH="yes")
         self.assertEqual(counters, set(range(6)))

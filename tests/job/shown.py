@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Output of jobs over several hosts where they were started: warnings, output, peers.
+"""Output of jobs over several hosts, seen where they were started: warnings, output of ranks,
+peers.
 
 usage: shown.py BUILD_DIR [CLASS[.TEST]]…
 
@@ -17,7 +18,7 @@ import far
 
 
 class Alike(far.Near):
-    """Messages that are equal on all ranks are printed once, with the other ranks named."""
+    """Messages that are equal on several ranks are printed once; the other ranks are only named."""
 
     def test_warnings(self):
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
@@ -37,7 +38,7 @@ class Alike(far.Near):
                 ranks.update(range(int(begin), int(end or begin) + 1))
         self.assertEqual(ranks, set(range(8)), said)
         self.assertEqual(sum(int(count) for _, _, count in named), 7, said)
-        self.assertEqual(out.count("messages, order"), 8)  # but never output of the program
+        self.assertEqual(out.count("messages, order"), 8)  # but the program's output is not merged
 
     def test_hosts(self):
         said = self.fails("true", hosts=["lacks1", "lacks2", "lacks3"],
@@ -55,7 +56,7 @@ class Reader(far.Near):
     """Readers of the ranks' output."""
 
     def test_is_waited_for(self):
-        """Ranks of other hosts wait as local ones do, and nothing is lost."""
+        """Ranks of other hosts wait for the reader as local ones do, and nothing is lost."""
         reads, writes = os.pipe()
         with self.job("sh", "-c", "yes | head -c 20000000; echo done >&2", ranks=4,
                       hosts=self.hosts(2), stdout=writes) as job, open(reads, "rb") as reader:
@@ -67,11 +68,11 @@ class Reader(far.Near):
 
 
 class Files(far.Near):
-    """A file for the output of each rank."""
+    """Files for the output of each rank."""
 
     def test_are_exact(self):
-        """Byte by byte, in the order of both streams, for any amount of output, and from the
-        start."""
+        """They hold each byte of output, in the order of both streams, for any amount of it, and
+        replace old contents."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for rank in range(4):
                 pathlib.Path(place, f"all.{rank}").write_text("before", encoding="utf-8")
@@ -83,7 +84,7 @@ class Files(far.Near):
                 self.assertEqual(data, b"a\0bcd\n" + bytes(3000000) + b"end")
 
     def test_cannot_be_written(self):
-        """A full disk is reported once, and the other files are complete."""
+        """The failure is reported once, and the other files are complete."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             for rank in (1, 2):
                 pathlib.Path(place, f"{rank}.out").symlink_to("/dev/full")
@@ -95,8 +96,8 @@ class Files(far.Near):
                 text = pathlib.Path(place, f"{rank}.out").read_text(encoding="utf-8")
                 self.assertEqual(text, "1\n2\n3\n" * 2)
     def test_full(self):
-        """Programs that do not look whether they could write lose nothing silently, on the host of
-        aqrun as on others."""
+        """Programs that do not check their writes lose nothing silently, on the host of aqrun and
+        on others."""
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             words = ("mount", "-t", "tmpfs", "-o", "size=256k", "full", place)
             if subprocess.run(words, check=False, capture_output=True).returncode != 0:
@@ -118,10 +119,11 @@ class Files(far.Near):
 
 
 class WideShown(far.Bridged):
-    """From hosts that share nothing but a network."""
+    """Output from hosts that share nothing but a network."""
 
     def test_files_come_home(self):
-        """The last host has another folder at this path."""
+        """The files are on the host of aqrun, although the last host has a different folder at this
+        path."""
         hosts = [*self.hosts(1), f"10.8.0.{far.BRIDGED[-1]}"]
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             self.ends("--output", place, "sh", "-c", "echo $AQ_RANK", hosts=hosts, ranks=4)
@@ -130,7 +132,8 @@ class WideShown(far.Bridged):
                                  for rank in range(4) for stream in ("out", "err")})
 
     def test_peers(self):
-        """aqinfo shows the peers of ranks on other hosts by the pid of aqrun, which has none."""
+        """Given the pid of aqrun, which has no peers itself, aqinfo shows those of all ranks,
+        including ranks on other hosts."""
         with self.job(far.BUILD / "tests/core/core_stress", "1000000000", ranks=4,
                       AQ_SSH_FANOUT="1") as job:
             def rows():

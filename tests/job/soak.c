@@ -1,7 +1,6 @@
 /*
- * Kills at every moment: jobs of some ranks are started, and after a random time some of their
- * processes get a random signal: aqrun, its guard, ranks, all. Nothing may be left behind: no
- * process, no file, no socket.
+ * Kills at random moments: after a random time, some processes of a job get a random signal: aqrun,
+ * its guard, ranks, or all. Nothing may be left behind: no process, no file, no socket.
  *
  *   job_soak [--repeats N] [--seed S]        by hand: 500; in the test suite a few
  */
@@ -58,8 +57,10 @@ struct processes {
     size_t count;
 };
 
-/* A process that has not executed its program yet may be the guard before it has set its name.
- * It is excluded where the guard must live, see possible(). */
+/*
+ * A process still named aqrun may be the guard, which has not set its name yet. It is excluded
+ * where the guard must live, see possible().
+ */
 static void look(const struct run *run, struct processes *found, bool shell)
 {
     pid_t pids[MOST_PROCESSES];
@@ -107,8 +108,8 @@ static bool is_shell(const struct program *program)
 }
 
 /*
- * With the guard dead or aqrun past its last messages, processes started by a shell may be left for
- * us to end: without both, nothing ends them (docs/semantics.md), so this is not tested.
+ * Processes started by a shell are ended by aqrun or the guard; if both are killed, nothing ends
+ * them (docs/semantics.md), so that is not tested.
  */
 static bool possible(const struct program *program, enum target target)
 {

@@ -122,7 +122,7 @@ static void test_ranks_bound_to_cores(void **state)
     cpu_set_t all, together, first, mine, common;
     if (sched_getaffinity(0, sizeof(all), &all) != 0) skip();
     unsigned cpus = (unsigned)CPU_COUNT(&all), ranks = cpus + 1, cores = 0;
-    if (ranks > 128) skip(); /* one such job is enough load */
+    if (ranks > 128) skip(); /* a job of that many ranks would be too much load */
     char number[16];
     struct run run;
     snprintf(number, sizeof(number), "%u", ranks);
@@ -132,14 +132,14 @@ static void test_ranks_bound_to_cores(void **state)
     const char *told = strstr(run.text[OUT], "cores=");
     assert_non_null(told);
     unsigned shared = (unsigned)atoi(told + strlen("cores="));
-    assert_in_range(shared, 1, cpus); /* fewer with a quota of processor time */
+    assert_in_range(shared, 1, cpus); /* fewer if there is a quota of processor time */
     CPU_ZERO(&together);
     for (unsigned rank = 0; rank < ranks; rank++) {
         read_cpus(&run, rank, shared, &mine);
         if (rank == 0) first = mine;
         CPU_AND(&common, &mine, &together);
         if (CPU_COUNT(&common) == 0) {
-            assert_int_equal(cores, rank); /* all previous ranks have other cores */
+            assert_int_equal(cores, rank); /* all previous ranks have different cores */
             cores++;
         } else if (rank % cores == 0)
             assert_true(CPU_EQUAL(&mine, &first));
@@ -199,8 +199,8 @@ static void test_all_sizes(void **state)
 }
 
 /*
- * A rank has one descriptor of the launcher before it joins and one afterwards, with any number of
- * ranks.
+ * A rank has one descriptor from the launcher before it joins and one afterwards, whatever the
+ * number of ranks.
  */
 static void test_descriptors_of_ranks(void **state)
 {
@@ -282,7 +282,7 @@ static void test_too_few_processes(void **state)
     run_free(&run);
 }
 
-/* On a busy machine the others do not arrive in the shortest of times, either. */
+/* Tries growing limits: on a busy machine, the others may not arrive within a short one, either. */
 static void test_a_rank_that_does_not_come(void **state)
 {
     (void)state;
