@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqinfo: every form of its output is consistent, and wrong names and values get an error.
+"""aqinfo: all forms of its output are consistent, and wrong names and values are reported.
 
 usage: aqinfo.py BUILD_DIR
 """
@@ -68,7 +68,7 @@ class Aqinfo(Case):
             text = self.expect(run(AQINFO, entry["name"]), 0).stdout
             self.assertTrue(text.startswith(f"{entry['name']}: used here only on request"), text)
             said = re.search(r"(AQ_\w+)=(\w+)", entry["reason"])
-            if said is None:  # it says how to select one
+            if said is None:  # the output says how to select one
                 continue
             setting, value = said.groups()
             text = self.expect(run(AQINFO, entry["name"], **{setting: value}), 0).stdout
@@ -106,8 +106,8 @@ class Aqinfo(Case):
         self.assertIn("maybe AQ_WAIT?", result.stderr)
 
     def test_way_to_a_host(self):
-        """To this host, and to an unknown one; an argument that looks like a setting is not a
-        host."""
+        """The way to this host, and to an unknown one; an argument that looks like a setting is not
+        a host."""
         said = self.expect(run(AQINFO, "udp", "127.0.0.1"), 0).stdout
         self.assertRegex(said, r"^udp to 127\.0\.0\.1 \(127\.0\.0\.1\) from 127\.0\.0\.1 "
                          r"\(interface lo, MTU \d+\): packets arrive \([\d.]+ ms\); those of "

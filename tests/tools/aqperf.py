@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqperf: with the given number of ranks every pattern gives plausible results, in every format.
+"""aqperf: with the given number of ranks, every pattern gives plausible results, in every format.
 
 usage: aqperf.py BUILD_DIR RANKS
 """
@@ -108,7 +108,8 @@ class Aqperf(Case):
         self.assertIn("works with fast only", self.expect(result, 1).stderr)
 
     def test_floods_by_several_threads(self):
-        # Its threads put to the same place, which is never read: a race for the thread sanitizer.
+        # Threads put to the same place, which is never read: the thread sanitizer would report a
+        # race.
         result = job(RANKS, AQPERF, *QUICK, "--threads", "3", "--pattern",
                      "am-*-rate,am-short-in,put-rate,get-rate,put-events,atomic-rate",
                      "--json", "-", TSAN_OPTIONS="atexit_sleep_ms=0 report_bugs=0")

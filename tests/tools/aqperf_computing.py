@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqperf: the patterns in which a rank computes, through either interface, with and without a
+"""aqperf: the patterns in which a rank computes, through both interfaces, with and without a
 progress thread.
 
 usage: aqperf_computing.py BUILD_DIR
@@ -16,7 +16,7 @@ UNITS = {"attentive-am-short": "ns", "attentive-am-medium": "GB/s", "attentive-a
 WITHOUT_SIZES = ("attentive-am-short", "first-after-am")
 EXPECTED = [(name, interval, size) for name in UNITS for interval in (50000, 200000)
             for size in ([0] if name in WITHOUT_SIZES else [8, 4096])]
-# Its loops put to the same place, which is never read: a race for the thread sanitizer.
+# Puts in loops go to the same place, which is never read: the thread sanitizer would report a race.
 TSAN = {"TSAN_OPTIONS": "atexit_sleep_ms=0 report_bugs=0"}
 
 

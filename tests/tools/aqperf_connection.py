@@ -17,7 +17,7 @@ UNIQUE = "shm:///aqperf-test/"
 
 @contextlib.contextmanager
 def listening():
-    """A listener and the URI that it has chosen."""
+    """A listening aqperf, and its URI."""
     with start(AQPERF, "--listen", UNIQUE) as listener:
         uri = listener.stdout.readline().split()[-1]
         yield listener, uri
@@ -55,7 +55,8 @@ class Connection(Case):
                          ["am-short-rtt", "am-turns-rtt", "poll-empty"])
 
     def test_floods_by_several_threads(self):
-        # Its threads put to the same place, which is never read: a race for the thread sanitizer.
+        # Threads put to the same place, which is never read: the thread sanitizer would report a
+        # race.
         with listening() as (listener, uri):
             result = run(AQPERF, "--connect", uri, *QUICK, "--threads", "3", "--pattern",
                          "am-*-rate,put-rate,barrier",

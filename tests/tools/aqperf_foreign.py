@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqperf: through a foreign interface of the build, next to Aqueduct's own interface.
+"""aqperf: measurements through a foreign interface of the build, beside Aqueduct's own interface.
 
 usage: aqperf_foreign.py BUILD_DIR shm|udp fi|cci
 """
@@ -16,11 +16,11 @@ UNITS = {"am-short-rtt": "ns", "am-medium-rtt": "ns", "am-long-rtt": "ns", "am-s
          "am-medium-rate": "M/s", "am-long-bw": "GB/s", "put-lat": "ns", "get-lat": "ns",
          "put-bw": "GB/s", "get-bw": "GB/s", "put-rate": "M/s", "get-rate": "M/s",
          "put-events": "M/s", "get-events": "M/s"}
-if API == "cci":  # it has messages of one kind
+if API == "cci":  # CCI has messages of one kind
     del UNITS["am-long-rtt"], UNITS["am-long-bw"]
 DEVICES = {"shm": "transport = sm", "udp": "transport = sock\nip = 127.0.0.1"}
 WITHOUT_SIZES = ("am-short-rtt", "am-short-rate")
-os.environ.pop("FI_PROVIDER_PATH", None)  # aqperf finds that of its own build
+os.environ.pop("FI_PROVIDER_PATH", None)  # aqperf finds the provider of its own build
 os.environ.pop("FI_PROVIDER", None)
 devices = tempfile.NamedTemporaryFile("w")
 devices.write(f"[device]\n{DEVICES[NET]}\n")

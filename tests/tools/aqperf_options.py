@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqperf: invalid usage exits with code 2 and one message that names the valid values.
+"""aqperf: invalid options cause exit code 2 and one message that names the valid values.
 
 usage: aqperf_options.py BUILD_DIR
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""aqperf: two ranks without shared memory are measured next to the network without the library:
-plain sockets, or the fewest calls of libfabric or verbs.
+"""aqperf: two ranks without shared memory are measured beside the network without the library:
+plain sockets, or the minimum of calls of libfabric or verbs.
 
 usage: aqperf_plain.py BUILD_DIR udp|ofi|ibv
 """
@@ -14,10 +14,10 @@ QUICK = ("--min-time", "50us", "--repeats", "5", "--interval", "100us")
 VARIABLES = {"udp": {"AQ_NEIGHBORHOOD": "1"},
              # Messages of 4 KB with their headers exceed the default limit of fabrics.
              "ofi": {"AQ_TRANSPORTS": "ofi", "AQ_OFI_PROVIDER": "tcp", "AQ_OFI_MEDIUM": "8K"},
-             # in the machine of tests/rdma, where each rank has an end of the wire
+             # In the machine of tests/rdma, where each rank has one end of the wire.
              "ibv": {"AQ_TRANSPORTS": "ibv", "AQ_IBV_PORTS": "rxe0+rxe1", "AQ_IBV_SPREAD": "yes",
                      "AQ_IBV_RAILS": "1", "AQ_IBV_MEDIUM": "8K"}}[NET]
-# Pattern -> the limiting patterns of its sizes.
+# Pattern -> the limits of its sizes.
 LIMITS = {"am-short-rtt": [f"{NET}-rtt"], "am-medium-rtt": [f"{NET}-echo"] * 2,
           "am-medium-rate": [f"{NET}-stream"] * 2, "put-lat": [f"{NET}-put"] * 2,
           "get-lat": [f"{NET}-get"] * 2, "put-bw": [f"{NET}-stream"] * 2,
@@ -42,7 +42,7 @@ class AqperfPlain(Case):
             if "AQ_TRANSPORTS" in VARIABLES:
                 self.assertEqual(row["transport"], NET)
             if row["unit"] == "ns" and row["limit_name"].startswith(NET):
-                self.assertGreater(row["limit"], 500, row)  # two system calls and more
+                self.assertGreater(row["limit"], 500, row)  # at least two system calls
         self.assertEqual(found, LIMITS)
 
     def test_limits_beside_the_native_calls(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""aqtop: its output for running jobs, on one host and over several, and permissions.
+"""aqtop: its output for running jobs, on one host and on several, and permissions.
 
 usage: aqtop.py BUILD_DIR CLASS…
 """
@@ -33,7 +33,7 @@ NOBODY = 65534
 
 
 def ranks_of(pid):
-    """The processes of the ranks of a job on this host, by rank."""
+    """Returns the processes of a job's ranks on this host, by rank."""
     found = {}
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ def ranks_of(pid):
 
 
 def drawn():
-    """The lines of the picture in the documents, as words."""
+    """Returns the lines of the picture in the documents, split into words."""
     picture = pathlib.Path(__file__).resolve().parents[2] / "docs/pictures/aqtop.svg"
     texts = xml.etree.ElementTree.parse(picture).iter("{http://www.w3.org/2000/svg}text")
     return [text.text.split() for text in texts]
@@ -74,7 +74,7 @@ class Shows(Case):
         """Repeats aqtop until its output passes the check."""
         limit = time.monotonic() + PATIENCE
         while True:
-            with contextlib.suppress(AssertionError):  # it has not begun
+            with contextlib.suppress(AssertionError):  # the job has not begun
                 look = self.looks(job, *options)[0]
                 if condition(look):
                     return look
@@ -160,7 +160,7 @@ class Here(Shows):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
                     stranger.connect(f"\0aq-top-0.{job.pid}")
                     closed = True
-                    with contextlib.suppress(OSError):  # closed before it was sent
+                    with contextlib.suppress(OSError):  # closed before this was sent
                         stranger.send(bytes((1, 0, 0, 0, 100, 0, 0, 0)))
                         closed = stranger.recv(100000) == b""
                 os._exit(0 if closed else 1)
@@ -168,7 +168,7 @@ class Here(Shows):
 
 
 class Screen(Shows):
-    """On a terminal, as users see it."""
+    """aqtop on a terminal, as users see it."""
 
     def test_keys(self):
         with self.running("2") as job:
@@ -178,7 +178,7 @@ class Screen(Shows):
                 os.environ["TERM"] = "xterm"
                 os.execv(AQTOP, [os.fspath(AQTOP), "-d", "0.1", str(job.pid)])
             try:
-                self.shown(terminal, b"msg/s")  # later only changes are written
+                self.shown(terminal, b"msg/s")  # afterwards, only changes are written
                 os.write(terminal, b"srq")
                 self.shown(terminal, None)
                 self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -203,7 +203,7 @@ class Screen(Shows):
 
 
 class Hosts(Shows):
-    """Two hosts by a replacement for ssh."""
+    """Two hosts, through a replacement for ssh."""
 
     @classmethod
     def setUpClass(cls):
@@ -221,7 +221,7 @@ class Hosts(Shows):
             self.assertEqual(look["hosts"], 2)
             self.assertEqual([row["host"] for row in look["rows"]],
                              ["left", "left", "right", "right"])
-            # The first output may come before the other host has answered twice.
+            # The first output may appear before the other host has answered twice.
             rows = self.until(job, self.all_busy(4), "-s", "host", "-r")["rows"]
             self.assertEqual([row["rank"] for row in rows], [3, 2, 1, 0])
 

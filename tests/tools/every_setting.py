@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Programs under every value of every setting, at its extremes: they work, or end with an error
-that names the setting. None crashes or hangs.
+"""Programs with each setting at each of its values, or at its extremes: they work, or end with an
+error that names the setting. None crashes or hangs.
 
 usage: every_setting.py BUILD_DIR [all]
-    all: each program under each value over each network, instead of the same few combinations each
-    time (TEST_SEED chooses others)
+    all: every program with every value over every network, instead of a small selection, which is
+    the same each time (TEST_SEED chooses another)
 """
 
 import os
@@ -16,9 +16,9 @@ from programs import AQINFO, AQPERF, AQRUN, ARGUMENTS, BUILD, EXAMPLES, Case, en
 
 ALL = "all" in ARGUMENTS
 SEED = int(os.environ.get("TEST_SEED", "1"))
-PART = 200  # one in so many combinations
+PART = 200  # one combination out of this many
 PATIENCE = 600 if ALL else 100  # seconds
-# Settings that select what does not exist here, such as other hosts, or which is tested elsewhere.
+# Settings that need something that is not here, such as other hosts, or that are tested elsewhere.
 OTHERS = {"AQ_HOSTFILE", "AQ_HOSTS", "AQ_MPIRUN_CMD", "AQ_PMIRUN_CMD", "AQ_REMOTE_AQRUN",
           "AQ_SPAWNER", "AQ_SSH_CMD", "AQ_SSH_OPTIONS", "AQ_SSH_TIMEOUT", "AQ_SSH_FANOUT"}
 TEXTS = {
@@ -67,13 +67,13 @@ NETWORKS = {
     "udp": {"AQ_NEIGHBORHOOD": "1"},
     "ofi": {"AQ_NEIGHBORHOOD": "1", "AQ_TRANSPORTS": "loop,ofi", "AQ_OFI_PROVIDER": "tcp"},
 }
-# The settings of a folder matter where that is used.
+# Settings of a folder only matter over networks that use it.
 FOLDERS = {"AQ_OFI": "ofi", "AQ_REG": "ofi", "AQ_UDP": "udp", "AQ_CONNECT": "udp", "AQ_SHM": "shm",
            "AQ_IBV": "shm"}
 
 
 def settings():
-    """Of each setting: its names, the preferred one first, and values."""
+    """Yields for each setting its names, the preferred one first, and values to try."""
     for line in run(AQINFO, "--markdown").stdout.splitlines():
         if not line.startswith("| `"):
             continue

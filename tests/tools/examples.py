@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The examples: each works with the given number of ranks and prints the expected output.
+"""The examples: each works with the given number of ranks, and prints the expected output.
 
 usage: examples.py BUILD_DIR RANKS
 """
@@ -16,7 +16,7 @@ RANKS = int(ARGUMENTS[0])
 
 
 def png_pixels(data):
-    """Width, height and the rows of a PNG with 8 bits per pixel; checks every checksum."""
+    """Returns width, height and rows of a PNG with 8 bits per pixel; checks all checksums."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, packed, width, height = 8, b"", 0, 0
     while at < len(data):
@@ -108,7 +108,7 @@ class Examples(Case):
         return self.expect(run(EXAMPLES / "client", *arguments, **settings), code).stdout
 
     def test_server(self):
-        """Alone, or as a rank of a job that is independent of its clients."""
+        """The server runs alone, or as a rank of a job that is independent of its clients."""
         launcher = () if RANKS == 1 else (AQRUN, "-n", "1")
         with start(*launcher, EXAMPLES / "server") as server:
             uri = re.search(r"listening at (shm://\S+)", server.stdout.readline()).group(1)
@@ -122,7 +122,7 @@ class Examples(Case):
         self.assertEqual(server.returncode, 0, text)
         self.assertGreaterEqual(len(re.findall("is connected", text)), 4)
         self.client(1, uri, "get", "color", AQ_CONN_TIMEOUT="10ms")
-        for bad in ("foo://x", "udp://127.0.0.1:9"):  # the reason for a failure is printed once
+        for bad in ("foo://x", "udp://127.0.0.1:9"):  # the reason of the failure is printed once
             said = self.expect(run(EXAMPLES / "client", bad, "stop"), 1).stderr
             self.assertEqual(len(said.splitlines()), 1, said)
 

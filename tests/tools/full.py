@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every tool whose output cannot be written reports that and exits with code 1.
+"""Each tool reports that its output cannot be written, and exits with code 1.
 
 usage: full.py BUILD_DIR
 """

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Collectives of a job in several neighborhoods: only one rank of each gets messages.
+"""Collectives of a job with several neighborhoods: only one rank of each gets messages.
 
 usage: neighborhoods.py BUILD_DIR
 """
@@ -11,7 +11,7 @@ from programs import EXAMPLES, Case, job, main
 
 class Neighborhoods(Case):
     def receivers(self, sizes):
-        # A rank that never sleeps needs no message to wake it.
+        # Ranks that never sleep need no messages to wake them.
         result = job(8, EXAMPLES / "allreduce", "1000", AQ_NEIGHBORHOOD=sizes, AQ_STATS="yes",
                      AQ_WAIT="yield")
         text = self.expect(result, 0).stderr

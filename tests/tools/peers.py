@@ -24,7 +24,8 @@ class Peers(Case):
         return int(name) if name.isdigit() else name
 
     def table(self, text):
-        """Rows by rank and peer, with the column titles as keys; and the drops of ranks."""
+        """Returns rows by rank and peer, with column titles as keys; and the ranks' dropped
+        packets."""
         lines = text.splitlines()
         self.assertRegex(lines[0], r"^ *rank +peer +state +rtt us +least +timeout +window +flying")
         rows, dropped = {}, {}
@@ -66,7 +67,7 @@ class Peers(Case):
                 self.assertEqual(sum(row[column] for row in mine), counters.get(counter, 0), shown)
 
     def shown(self, pid, count=1):
-        """The rows of a process or a job, once there are this many."""
+        """Returns the rows of a process or job, once there are this many."""
         until = time.monotonic() + 60
         while True:
             result = run(AQINFO, "--peers", str(pid))
@@ -75,7 +76,7 @@ class Peers(Case):
             time.sleep(0.02)
 
     def test_of_a_job_that_runs(self):
-        """By the pid of the launcher and by that of a rank."""
+        """Peers are shown by the pid of the launcher, and by that of a rank."""
         command = 'echo $$ && exec "$0" --pattern am-short-rtt --min-time 60s'
         with start(AQRUN, "-n", "2", "sh", "-c", command, AQPERF, AQ_TRANSPORTS="udp") as launcher:
             ranks = [int(launcher.stdout.readline()) for _ in range(2)]
@@ -84,13 +85,14 @@ class Peers(Case):
             self.assertEqual(sorted(map(list, alone)), [[(0, 1)], [(1, 0)]])
             before = self.shown(ranks[0])
             until = time.monotonic() + 60
-            while self.shown(ranks[0]) == before:  # it is updated
+            while self.shown(ranks[0]) == before:  # the output is updated
                 self.assertLess(time.monotonic(), until)
             launcher.terminate()
         self.assertIn("has ended", self.expect(run(AQINFO, "--peers", str(ranks[0])), 1).stderr)
 
     def test_of_connections(self):
-        """For programs connected by URI, with their addresses, as long as they are connected."""
+        """Programs connected by URI are shown with their addresses, as long as they are
+        connected."""
         settings = {"AQ_CONNECT_SECRET": f"file:{SECRET.name}"}
         with start(AQPERF, "--listen", "udp://127.0.0.1:0", **settings) as server:
             uri = re.search(r"udp://127\.0\.0\.1:\d+", server.stdout.readline())[0]
@@ -99,7 +101,7 @@ class Peers(Case):
                 until = time.monotonic() + 60
                 for program in (server, client):
                     row = ((), {"sent": 0})
-                    while row[1]["sent"] == 0:  # it is up before it has sent anything
+                    while row[1]["sent"] == 0:  # the peer is up before it has sent anything
                         self.assertLess(time.monotonic(), until)
                         (row,) = self.shown(program.pid).items()
                     self.assertEqual(row[0][0], 0)

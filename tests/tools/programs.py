@@ -1,4 +1,5 @@
-"""Where the programs are and how the tests run them: as users do, with none of our settings."""
+"""Where the programs are, and how tests run them: as users do, without the settings of this
+shell."""
 
 import contextlib
 import os
@@ -17,7 +18,7 @@ EXAMPLES = BUILD / "examples"
 
 
 def environment(settings):
-    """Our environment, with AQ_ and GASNET_ variables only from `settings`."""
+    """Returns the environment, with AQ_ and GASNET_ variables from `settings` only."""
     ours = {name: value for name, value in os.environ.items()
             if not name.startswith(("AQ_", "GASNET_"))}
     ours.update(settings)
@@ -33,7 +34,7 @@ def run(*command, **settings):
 
 @contextlib.contextmanager
 def start(*command, **settings):
-    """Start a command whose output is read while it runs; it does not outlive a failed test."""
+    """Start a command to read its output while it runs; it is killed if the test fails."""
     with subprocess.Popen([os.fspath(part) for part in command], env=environment(settings),
                           stdout=subprocess.PIPE, text=True, errors="replace") as program:
         try:
@@ -49,7 +50,7 @@ def job(ranks, *command, **settings):
 
 
 class Case(unittest.TestCase):
-    """A test that shows the output of a program that did not behave as expected."""
+    """Tests that show the output of a program that has not behaved as expected."""
 
     def expect(self, result, code):
         said = f"{result.args}\nstdout: {result.stdout}\nstderr: {result.stderr}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Traces and counters of jobs, in one file or in files for each rank, however the job ends.
+"""Traces and counters of jobs, in one file or in a file per rank, however the job ends.
 
 usage: trace.py BUILD_DIR [SANITIZERS]
 """
@@ -42,14 +42,14 @@ class Trace(Case):
             self.assertEqual(categories, {"am", "rma", "atomic", "coll", "wait", "job"})
             calls = [event["name"] for event in events if event.get("cat") == "am"]
             sent = [name for name in calls if name.startswith("aq_am_")]
-            # Handlers of the program and of the library run for received messages.
+            # A handler, of the program or of the library, runs for each received message.
             self.assertEqual(len(calls) - len(sent), counters["am_received"])
             atomics = [event for event in events if event.get("cat") == "atomic"]
             self.assertEqual(len(atomics), counters["atomic"])
             puts = [event for event in events if event["name"].startswith("aq_put")]
             self.assertEqual(sum(event["args"]["bytes"] for event in puts), counters["put_bytes"])
             self.assertEqual({event["args"]["peer"] for event in puts}, {0, 1})
-            # Time increases within a thread, by the ends of events.
+            # Within a thread, the ends of events are ordered by time.
             ends = [event["ts"] + event.get("dur", 0) for event in events
                     if event.get("tid") == 0 and event["ph"] in "Xi"]
             self.assertTrue(all(a <= b + 0.002 for a, b in zip(ends, ends[1:])))
@@ -58,7 +58,7 @@ class Trace(Case):
         self.expect(job(3, STRESS, "100", AQ_TRACE="am,job", AQ_TRACE_FILE=self.pattern), 0)
         files = sorted(self.folder.iterdir())
         self.assertEqual(len(files), 3)
-        # One of them as left by a process that was killed while writing.
+        # Make one look as if its process was killed while writing.
         files[1].write_text(files[1].read_text()[:-70])
         merged = json.loads(self.expect(run(AQINFO, "--merge-traces", *files), 0).stdout)
         self.assertEqual({event["pid"] for event in merged}, {0, 1, 2})
@@ -95,7 +95,7 @@ class Trace(Case):
             self.expect_whole(8, "threads", "nowhere")
 
     def test_one_file_of_all_whatever_the_end(self):
-        """Also of a rank that gets SIGKILL, whose counters the others have."""
+        """This includes a rank that gets SIGKILL, whose counters the other processes have."""
         trace, stats = self.folder / "trace", self.folder / "stats"
         for how, code in (("exit3", 3), ("assert", 134), ("aq_exit7", 7), ("kill", 137)):
             with self.subTest(how=how):
@@ -140,7 +140,7 @@ class Trace(Case):
             self.assertGreater(self.counters(rank)["put"], 0)
 
     def test_a_full_disk_ends_tracing(self):
-        """But not the job: in the one file, and in files of ranks."""
+        """But not the job, neither with one file nor with one per rank."""
         for rank in (0, 1):
             (self.folder / f"full.{rank}").symlink_to("/dev/full")
         for name, says, ranks in (("/dev/full", "the job goes on: No space left", 1),

@@ -16,7 +16,7 @@ from programs import AQINFO, AQRUN, BUILD, EXAMPLES, Case, job, main, run, start
 
 
 def no_libcrypto():
-    """A folder in which libcrypto is not a library."""
+    """Returns a folder in which libcrypto.so.3 is no library."""
     folder = tempfile.TemporaryDirectory()
     pathlib.Path(folder.name, "libcrypto.so.3").write_text("nothing", encoding="ascii")
     return folder
@@ -91,7 +91,7 @@ class Udp(Case):
 
 
 def udp_ports(process):
-    """The ports on which the children of `process` receive."""
+    """Returns the ports on which the children of `process` receive."""
     table = pathlib.Path("/proc/net/udp").read_text(encoding="ascii").split("\n")[1:]
     ports = {row.split()[9]: int(row.split()[1].split(":")[1], 16) for row in table if row}
     found = set()
@@ -106,7 +106,7 @@ def udp_ports(process):
 
 class Strangers(Case):
     def test_foreign_packets(self):
-        """Packets that are not ours disturb nothing, and are counted."""
+        """Packets of strangers disturb nothing, and are counted."""
         noise = random.Random(1)
         sent = 0
         with start("sh", "-c", 'exec "$@" 2>&1', "sh", AQRUN, "-n", "2",
@@ -114,7 +114,7 @@ class Strangers(Case):
                    AQ_STATS="yes") as program, \
                 socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             while program.poll() is None:
-                time.sleep(0.005)  # leave the processors to the job
+                time.sleep(0.005)  # leave processor time to the job
                 for port in udp_ports(program.pid):
                     stranger.sendto(noise.randbytes(noise.randrange(2000)), ("127.0.0.1", port))
                     sent += 1
