@@ -24,7 +24,7 @@ LINKED = ("c99", "c++98")
 EACH = "PAR"
 MODELESS = ("gasnet_tools.h", "gasnet_portable_platform.h", "gasnet_fwd.h")
 KINDS = ("func", "type", "object", "macro", "one", "pp", "const", "initializer", "string")
-# The types of initializers; any other name is a handle.
+# The types of initializers: each name must begin with one of these patterns.
 TYPES = (
     ("GASNETT_(MUTEX|COND|RWLOCK)_INIT", lambda n: f"gasnett_{n.split('_')[1].lower()}_t"),
     ("GEX_HSL", lambda n: "gex_HSL_t"), ("GASNET_HSL", lambda n: "gasnet_hsl_t"),
