@@ -74,8 +74,23 @@ void dgram_shrink_look(struct aqi_dgram *dgram, struct dgram_peer *peer);
 /* receive.c: the records that peers send. */
 void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn);
 void dgram_receive_forget_slices(struct dgram_conn *conn);
-/* Deliver kept messages. */
-unsigned dgram_receive_kept(struct aqi_dgram *dgram);
-void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer);
+/* Deliver the whole messages in a packet. Does not access the connection, which may be freed. */
+void dgram_receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
+                            size_t len);
+
+/*
+ * keep.c: keep a copy of a packet with requests; `loose`: one that is not sent again, so that no
+ * room is reserved for it. Return false if it is not its sender's turn, or out of memory.
+ */
+bool dgram_keep_packet(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *packet,
+                       size_t len);
+bool dgram_keep_loose(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *packet,
+                      size_t len);
+/* Keep a message from malloc whose fragments are counted by dgram_keep_packet. */
+bool dgram_keep_message(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *message,
+                        size_t len);
+/* Deliver everything kept; returns how much that was. */
+unsigned dgram_kept_deliver(struct aqi_dgram *dgram);
+void dgram_kept_forget(struct aqi_dgram *dgram, struct dgram_peer *peer);
 
 #endif

@@ -239,7 +239,7 @@ unsigned aqi_dgram_progress(struct aqi_dgram *dgram, bool requests, uint64_t now
     dgram->looked = dgram->env.now;
     dgram->receives = dgram->gathers = false;
     dgram->env.away = 0;
-    if (requests && dgram->kept != NULL) n += dgram_receive_kept(dgram);
+    if (requests && dgram->kept != NULL) n += dgram_kept_deliver(dgram);
     dgram->env.timed = timed;
     return n;
 }
@@ -290,7 +290,7 @@ void aqi_dgram_down(struct aqi_dgram *dgram, uint32_t id)
     peer->state = DGRAM_LOST;
     dgram_check_out(&dgram->hotel, &peer->guest);
     dgram_conn_free(dgram, peer, AQ_EPEER);
-    dgram_receive_forget_kept(dgram, peer);
+    dgram_kept_forget(dgram, peer);
 }
 
 /* --- messages ----------------------------------------------------------------------------------

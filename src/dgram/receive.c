@@ -90,89 +90,8 @@ void dgram_receive_free(struct aqi_dgram *dgram, struct dgram_conn *conn)
         }
 }
 
-/* --- requests that may not be handled now ------------------------------------------------------
+/* --- delivery ----------------------------------------------------------------------------------
  */
-
-/*
- * Whether a request of this peer may be kept. While peers wait for room, none may hold more than
- * config.least, and the one that has waited longest is next.
- */
-static bool receive_turn(const struct aqi_dgram *dgram, const struct dgram_peer *peer)
-{
-    uint32_t unused = dgram->env.config.pool - dgram->env.kept;
-    if (unused == 0) return false;
-    if (dgram->wanting == 0) return true;
-    if (peer->held >= dgram->env.config.least) return false;
-    if (unused > dgram->wanting) return true;
-    for (uint32_t i = 0; i < dgram->env.config.size; i++) {
-        const struct dgram_peer *other = dgram->peers[i];
-        if (other == NULL || other == peer || other->waits == 0) continue;
-        if (peer->waits == 0 || other->waits < peer->waits) return false;
-    }
-    return true;
-}
-
-static void receive_stop_waiting(struct aqi_dgram *dgram, struct dgram_peer *peer)
-{
-    if (peer->waits == 0) return;
-    peer->waits = 0;
-    dgram->wanting--;
-}
-
-static void receive_kept_free(struct dgram_kept *kept)
-{
-    free(kept->bytes);
-    free(kept);
-}
-
-static bool receive_has_messages(const unsigned char *packet, size_t len)
-{
-    struct dgram_record record;
-    const unsigned char *bytes;
-    size_t nbytes, at = sizeof(struct dgram_head);
-    while (dgram_record_next(packet, len, &at, &record, &bytes, &nbytes))
-        if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE) return true;
-    return false;
-}
-
-/*
- * Keep a copy of a packet, or just count it if it has only fragments, which are copied to their
- * message. If `whole`, keep `bytes` itself, a message from malloc.
- */
-static bool receive_keep(struct aqi_dgram *dgram, struct dgram_peer *peer, unsigned char *bytes,
-                         size_t len, bool whole)
-{
-    struct dgram_kept *kept = malloc(sizeof(*kept));
-    bool copies = !whole && receive_has_messages(bytes, len);
-    unsigned char *copy = whole ? bytes : copies ? malloc(dgram_round16(len)) : NULL;
-    if (kept == NULL || (copies && copy == NULL)) {
-        free(kept);
-        if (!whole) free(copy);
-        return false;
-    }
-    if (copies) memcpy(copy, bytes, len);
-    *kept = (struct dgram_kept){.source = peer->id, .whole = whole, .bytes = copy, .len = len};
-    *dgram->kept_end = kept;
-    dgram->kept_end = &kept->next;
-    if (!whole) {
-        dgram->env.kept++;
-        dgram->env.kept_size += len + AQI_DGRAM_COST;
-        peer->held++;
-        receive_stop_waiting(dgram, peer);
-    }
-    return true;
-}
-
-static bool receive_keep_packet(struct aqi_dgram *dgram, struct dgram_peer *peer,
-                                unsigned char *packet, size_t len)
-{
-    if (receive_turn(dgram, peer) && receive_keep(dgram, peer, packet, len, false)) return true;
-    if (peer->waits == 0) {
-        peer->waits = ++dgram->turns;
-        dgram->wanting++;
-    }
-    return false;
-}
 
 static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool request,
                             unsigned char *message, size_t len)
@@ -180,9 +99,8 @@ static void receive_deliver(struct aqi_dgram *dgram, uint32_t source, bool reque
     dgram->env.hooks.deliver(dgram->env.hooks.arg, source, request, message, len);
 }
 
-/* Deliver the whole messages in a packet. Does not access the connection, which may be freed. */
-static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
-                             size_t len)
+void dgram_receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned char *packet,
+                            size_t len)
 {
     struct dgram_record record;
     const unsigned char *bytes;
@@ -191,68 +109,6 @@ static void receive_messages(struct aqi_dgram *dgram, uint32_t source, unsigned 
         if (record.kind == DGRAM_MESSAGE || record.kind == DGRAM_LOOSE)
             receive_deliver(dgram, source, (record.flags & DGRAM_IS_REQUEST) != 0,
                             packet + (bytes - packet), nbytes);
-}
-
-/* Whether peers have been slowed down noticeably: see transmit_room. */
-static bool receive_is_tight(const struct dgram_env *env)
-{
-    return env->kept >= env->config.pool / 2 || env->kept_size >= env->config.room / 2;
-}
-
-/* Announce the room to peers that may wait for it, with nothing in flight. */
-static void receive_reopen(struct aqi_dgram *dgram)
-{
-    for (uint32_t i = 0; i < dgram->env.config.size; i++) {
-        struct dgram_peer *peer = dgram->peers[i];
-        if (peer == NULL || peer->state != DGRAM_UP || peer->conn->active_until == 0) continue;
-        peer->conn->ack_now = true;
-        dgram_make_ready(&dgram->env, peer);
-    }
-}
-
-static void receive_release(struct aqi_dgram *dgram, const struct dgram_kept *kept)
-{
-    struct dgram_peer *peer = dgram_peer_of(dgram, kept->source);
-    bool tight = receive_is_tight(&dgram->env);
-    if (kept->whole || peer == NULL) return;
-    dgram->env.kept--;
-    dgram->env.kept_size -= kept->len + AQI_DGRAM_COST;
-    peer->held--;
-    if (tight && !receive_is_tight(&dgram->env)) receive_reopen(dgram);
-}
-
-unsigned dgram_receive_kept(struct aqi_dgram *dgram)
-{
-    unsigned n = 0;
-    struct dgram_kept *kept;
-    while ((kept = dgram->kept) != NULL) {
-        dgram->kept = kept->next;
-        if (dgram->kept == NULL) dgram->kept_end = &dgram->kept;
-        receive_release(dgram, kept);
-        if (kept->whole)
-            receive_deliver(dgram, kept->source, true, kept->bytes, kept->len);
-        else if (kept->bytes != NULL)
-            receive_messages(dgram, kept->source, kept->bytes, kept->len);
-        receive_kept_free(kept);
-        n++;
-    }
-    return n;
-}
-
-void dgram_receive_forget_kept(struct aqi_dgram *dgram, struct dgram_peer *peer)
-{
-    struct dgram_kept **at = &dgram->kept, *kept;
-    receive_stop_waiting(dgram, peer);
-    while ((kept = *at) != NULL) {
-        if (kept->source != peer->id) {
-            at = &kept->next;
-            continue;
-        }
-        *at = kept->next;
-        receive_release(dgram, kept);
-        receive_kept_free(kept);
-    }
-    dgram->kept_end = at;
 }
 
 /* --- records -----------------------------------------------------------------------------------
@@ -508,7 +364,7 @@ static void receive_keep_done(struct aqi_dgram *dgram, struct dgram_arrival *arr
 {
     for (struct dgram_incoming *i = arrival->done; i != NULL; i = i->next) {
         if (!i->request || arrival->requests || i->refused) continue;
-        if (receive_keep(dgram, arrival->peer, i->message, i->message_len, true))
+        if (dgram_keep_message(dgram, arrival->peer, i->message, i->message_len))
             i->message = NULL;
         else
             (void)receive_no_memory(arrival);
@@ -590,7 +446,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     }
     bool requests = (head->flags & DGRAM_REQUESTS) != 0;
     bool keep = requests && !arrival->requests;
-    if (keep ? !receive_keep_packet(dgram, peer, packet, len)
+    if (keep ? !dgram_keep_packet(dgram, peer, packet, len)
              : !receive_prepare_refusal(dgram, arrival, packet, len)) {
         dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
         return;
@@ -614,7 +470,7 @@ static void receive_numbered(struct aqi_dgram *dgram, struct dgram_arrival *arri
     receive_acknowledge(dgram, peer, closes || (head->flags & DGRAM_ASKS) != 0);
     uint32_t source = peer->id;
     if (arrival->done != NULL) receive_deliver_done(dgram, arrival);
-    if (!keep) receive_messages(dgram, source, packet, len);
+    if (!keep) dgram_receive_messages(dgram, source, packet, len);
 }
 
 static bool receive_is_loose(const struct aqi_dgram *dgram, const unsigned char *packet, size_t len)
@@ -633,14 +489,14 @@ static void receive_loose(struct aqi_dgram *dgram, struct dgram_arrival *arrival
 {
     struct dgram_peer *peer = arrival->peer;
     if (!arrival->requests) {
-        if (!receive_turn(dgram, peer) || !receive_keep(dgram, peer, packet, len, false))
+        if (!dgram_keep_loose(dgram, peer, packet, len))
             dgram_count(&dgram->env, AQI_DGRAM_DROP_POOL);
         return;
     }
     dgram_count(&dgram->env, AQI_DGRAM_RECEIVED);
     peer->conn->received_count++;
     peer->conn->used = dgram->env.now;
-    receive_messages(dgram, peer->id, packet, len);
+    dgram_receive_messages(dgram, peer->id, packet, len);
 }
 
 static void receive_unnumbered(struct aqi_dgram *dgram, struct dgram_arrival *arrival,

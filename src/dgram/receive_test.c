@@ -471,7 +471,7 @@ static void test_pool(void **state)
     assert_int_equal(dgram->env.kept, POOL);
     assert_int_equal(dgram->wanting, 2);
     assert_int_equal(world.delivered, 0);
-    assert_int_equal(dgram_receive_kept(dgram), POOL);
+    assert_int_equal(dgram_kept_deliver(dgram), POOL);
     assert_int_equal(world.requests, POOL);
     assert_int_equal(dgram->env.kept, 0);
     assert_int_equal(peer_of(LIAR)->held, 0);
@@ -492,12 +492,12 @@ static void test_pool(void **state)
     assert_true(request(LIAR, AQI_DGRAM_DROP_POOL));
     assert_int_equal(dgram->wanting, 2);
     assert_int_equal(dgram->env.kept, POOL - 1);
-    dgram_receive_forget_kept(dgram, peer_of(LIAR));
+    dgram_kept_forget(dgram, peer_of(LIAR));
     assert_int_equal(dgram->wanting, 1);
     assert_true(request(FRIEND, AQI_DGRAM_RECEIVED));
     assert_int_equal(dgram->wanting, 0);
     assert_int_equal(dgram->env.kept, LEAST);
-    assert_int_equal(dgram_receive_kept(dgram), LEAST);
+    assert_int_equal(dgram_kept_deliver(dgram), LEAST);
     assert_int_equal(world.requests, POOL + LEAST);
     assert_true(dgram->kept == NULL && dgram->kept_end == &dgram->kept);
     close_world();
@@ -515,13 +515,13 @@ static void test_turns(void **state)
         assert_true(request(first, AQI_DGRAM_RECEIVED));
         assert_true(request(first, AQI_DGRAM_DROP_POOL));
         assert_true(request(second, AQI_DGRAM_DROP_POOL));
-        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_int_equal(dgram_kept_deliver(dgram), 1);
         assert_true(request(second, AQI_DGRAM_DROP_POOL)); /* the other one has waited longer */
         assert_true(request(first, AQI_DGRAM_RECEIVED));
-        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_int_equal(dgram_kept_deliver(dgram), 1);
         assert_true(request(first, AQI_DGRAM_DROP_POOL));
         assert_true(request(second, AQI_DGRAM_RECEIVED));
-        assert_int_equal(dgram_receive_kept(dgram), 1);
+        assert_int_equal(dgram_kept_deliver(dgram), 1);
         assert_int_equal(dgram->wanting, 1);
         assert_true(request(first, AQI_DGRAM_RECEIVED));
         assert_int_equal(dgram->wanting, 0);

@@ -59,6 +59,7 @@ CALLS = [f"unit.transport.udp.udp_{part}" for part in
 TESTS = {
     "src/dgram/packet.c": ["unit.dgram.packet", *DGRAM],
     "src/dgram/seen.h": ["unit.dgram.seen", *DGRAM],
+    "src/dgram/keep.c": DGRAM,
     "src/dgram/receive.c": DGRAM,
     "src/dgram/connect.c": DGRAM,
     "src/dgram/ack.c": DGRAM,
