@@ -1,6 +1,7 @@
 /* Connections, messages and their completions, each call and attribute. */
 #include "side.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, SECOND_US = 1000000 };
@@ -283,6 +284,40 @@ static void disconnects(void)
     pair_close(&pair);
 }
 
+/* The data of a request stays until its event is returned, whatever becomes of the connection. */
+static void held_requests(void)
+{
+    struct pair pair = {.caller = side_open(NULL), .called = side_open(NULL)};
+    static char data[CCI_CONN_REQ_LEN];
+    static const uint32_t lengths[] = {1, 200, CCI_CONN_REQ_LEN};
+    char *uri = side_uri(pair.called);
+#ifdef M_PERTURB
+    CHECK(mallopt(M_PERTURB, 0x5a) == 1); /* freed memory changes at once */
+#endif
+    for (int i = 0; i < 3; i++) {
+        fill(data, sizeof(data), (uint32_t)i);
+        CHECK_OK(cci_connect(pair.caller, uri, data, lengths[i], CCI_CONN_ATTR_RO, NULL, 0, NULL));
+        cci_event_t *request = side_expect(pair.called, pair.caller, CCI_EVENT_CONNECT_REQUEST);
+        CHECK_OK(cci_accept(request, NULL));
+        cci_event_t *event = side_expect(pair.caller, NULL, CCI_EVENT_CONNECT);
+        CHECK_OK(event->connect.status);
+        CHECK_OK(cci_disconnect(event->connect.connection));
+        CHECK_OK(cci_return_event(event));
+        event = side_expect(pair.called, NULL, CCI_EVENT_ACCEPT);
+        CHECK_OK(event->accept.status);
+        CHECK_OK(cci_disconnect(event->accept.connection));
+        CHECK_OK(cci_return_event(event));
+        CHECK_EQUAL(request->request.data_len, lengths[i]);
+        CHECK(filled(request->request.data_ptr, lengths[i], (uint32_t)i));
+        CHECK_OK(cci_return_event(request));
+    }
+#ifdef M_PERTURB
+    CHECK(mallopt(M_PERTURB, 0) == 1);
+#endif
+    free(uri);
+    pair_close(&pair);
+}
+
 static void options(void)
 {
     cci_os_handle_t fd = -1;
@@ -328,6 +363,7 @@ int main(int argc, char **argv)
     hoard();
     timeouts();
     disconnects();
+    held_requests();
     options();
     CHECK_OK(cci_init(CCI_ABI_VERSION, 0, &caps));
     CHECK_OK(cci_finalize());

@@ -47,9 +47,7 @@ static struct aqc_conn *conn_new(struct aqc_ep *ep, enum aqc_state state, const 
 
 void aqc_conn_unref(struct aqc_conn *conn)
 {
-    if (--conn->refs != 0) return;
-    free(conn->data);
-    free(conn);
+    if (--conn->refs == 0) free(conn);
 }
 
 void aqc_conn_activate(struct aqc_conn *conn)
@@ -253,7 +251,8 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
         conn_reject(below);
         return;
     }
-    struct aqc_event *event = aqc_event_new(ep, 0);
+    uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
+    struct aqc_event *event = aqc_event_new(ep, len);
     struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_ASKED, NULL) : NULL;
     if (conn == NULL) {
         if (event != NULL) aqc_event_free(event);
@@ -264,10 +263,12 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     conn->pub.attribute = (cci_conn_attribute_t)hello->attribute;
     conn_limit(conn, hello);
     aq_connection_set_context(below, conn);
-    uint32_t len = (uint32_t)(info.nbytes - sizeof(*hello));
+    /* A copy: the program may read it until it returns the event, the connection may end before. */
+    void *data = len != 0 ? AQC_PAYLOAD(event) : NULL;
+    if (len != 0) memcpy(data, hello + 1, len);
     event->pub.request = (struct cci_event_connect_request){.type = CCI_EVENT_CONNECT_REQUEST,
                                                             .data_len = len,
-                                                            .data_ptr = len != 0 ? hello + 1 : NULL,
+                                                            .data_ptr = data,
                                                             .attribute = conn->pub.attribute};
     event->conn = conn;
     event->answered = false;
@@ -317,12 +318,6 @@ int cci_reject(cci_event_t *conn_req)
     struct aqc_conn *conn = conn_asked(conn_req);
     if (conn != NULL && conn->state == AQC_ASKED) {
         aq_connection *below = conn->link_to;
-        /* The program may read the data until it returns the event. */
-        struct aqc_event *event = AQI_OF(conn_req, struct aqc_event, pub);
-        uint32_t len = event->pub.request.data_len;
-        void *copy = len != 0 ? malloc(len) : NULL;
-        if (copy != NULL) memcpy(copy, event->pub.request.data_ptr, len);
-        event->pub.request.data_ptr = conn->data = copy;
         conn->link_to = NULL;
         conn_set_state(conn, AQC_GONE);
         if (aq_connection_reject(below, 0, NULL) != AQ_OK) (void)aq_connection_close(below);

@@ -92,7 +92,8 @@ struct aqc_ep {
     int handle, signal; /* the epoll set that the program sleeps on; the event in it */
 };
 
-/* Begins with the part that the program sees. The payload of a message follows the event. */
+/* Begins with the part that the program sees. The payload of a message, or the data of a request,
+ * follows the event. */
 struct aqc_event {
     union cci_event pub;
     struct aqi_node link;
@@ -165,7 +166,6 @@ struct aqc_conn {
     uint32_t refs;       /* references, by events */
     bool left;           /* the program no longer knows it */
     bool asked;          /* the event of its request has not been returned */
-    void *data;          /* a copy of the request's data, once rejected */
 
     struct aqc_op *ops, *last; /* in the order of the calls */
     struct aqc_op *unstarted;  /* the first that may be a transfer to start */
