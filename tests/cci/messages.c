@@ -195,6 +195,47 @@ static void flood(void)
     pair_close(&pair);
 }
 
+/* Bytes that the program and the library have allocated; 0: unknown. */
+static size_t allocated(void)
+{
+#ifdef __GLIBC__
+#if __GLIBC_PREREQ(2, 33)
+    struct mallinfo2 all = mallinfo2();
+    return all.uordblks + all.hblkhd;
+#endif
+#endif
+    return 0;
+}
+
+/* More messages in pieces than there is room for, again and again: nothing of them remains. */
+static void pieces(void)
+{
+    enum { ROUNDS = 40, WARM = 8, BURST = 130, PIECE = 30000 };
+    struct pair pair;
+    const struct iovec parts[] = {{.iov_base = bytes, .iov_len = PIECE},
+                                  {.iov_base = bytes + PIECE, .iov_len = PIECE}};
+    size_t before = 0;
+    cci_event_t *event;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round == WARM) before = allocated();
+        for (int sent = 0; sent < BURST; sent++)
+            CHECK_OK(cci_sendv(pair.out, parts, 2, NULL, CCI_FLAG_SILENT));
+        double limit = side_now() + PATIENCE;
+        for (int got = 0; got < BURST;) {
+            CHECK(side_now() < limit);
+            (void)cci_get_event(pair.caller, &event);
+            if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
+            CHECK_EQUAL(event->recv.len, 2 * PIECE);
+            got++;
+            CHECK_OK(cci_return_event(event));
+        }
+    }
+    printf("%zu bytes before, %zu after\n", before, allocated());
+    CHECK(allocated() < before + (ROUNDS - WARM) * PIECE || before == 0);
+    pair_close(&pair);
+}
+
 /* The program returns no events, until it holds all of the receiver's buffers. */
 static void hoard(void)
 {
@@ -360,6 +401,7 @@ int main(int argc, char **argv)
     refusals();
     to_itself();
     flood();
+    pieces();
     hoard();
     timeouts();
     disconnects();

@@ -144,7 +144,9 @@ static AQI_INLINE aq_status message_put(struct aqc_conn *conn, const struct iove
                                  AQ_IMMEDIATE, &buffer);
     if (st != AQ_OK) return st;
     (void)aqi_iov_gather(iov, count, buffer.addr);
-    return aq_am_commit(&buffer, MESSAGE_HANDLER, len, NULL, args, MESSAGE_ARGS, AQ_IMMEDIATE);
+    st = aq_am_commit(&buffer, MESSAGE_HANDLER, len, NULL, args, MESSAGE_ARGS, AQ_IMMEDIATE);
+    if (st == AQ_AGAIN) aq_am_cancel(&buffer); /* the message is queued as a copy */
+    return st;
 }
 
 /* AQ_AGAIN: not now. */
