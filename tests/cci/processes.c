@@ -1,6 +1,6 @@
 /*
  * Two processes: a program that sleeps on the handle before each poll, one that computes, threads,
- * keepalive of a stopped peer, and a peer that dies.
+ * keepalive of a stopped peer, a peer that dies, and one that stops during a transfer.
  *
  * usage: processes TRANSPORT
  */
@@ -312,6 +312,45 @@ static void silence(int argc, char **argv)
     CHECK_OK(cci_finalize());
 }
 
+/* Show memory, then stop. */
+static int stop(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    static unsigned char memory[LEN];
+    cci_rma_handle_t *handle;
+    cci_connection_t *connection = accept_one(endpoint, fd);
+    CHECK_OK(cci_rma_register(endpoint, memory, sizeof(memory), CCI_FLAG_READ, &handle));
+    CHECK_OK(cci_send(connection, handle, sizeof(*handle), NULL, CCI_FLAG_BLOCKING));
+    CHECK(raise(SIGSTOP) == 0);
+    return 1;
+}
+
+/* A transfer from a peer that is stopped does not keep a program from disconnecting. */
+static void stopped(int argc, char **argv)
+{
+    char *uri = child_start(argc, argv, stop, false);
+    int status;
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    writer.connection = call(endpoint, -1, uri);
+    cci_event_t *event = side_expect(endpoint, NULL, CCI_EVENT_RECV);
+    memcpy(&writer.remote, event->recv.ptr, sizeof(writer.remote));
+    CHECK_OK(cci_return_event(event));
+    CHECK_OK(cci_rma_register(endpoint, writer.memory, sizeof(writer.memory), 0, &writer.local));
+    CHECK_EQUAL(waitpid(child, &status, WUNTRACED), child);
+    CHECK(WIFSTOPPED(status));
+    CHECK_OK(cci_rma(writer.connection, NULL, 0, writer.local, 0, &writer.remote, 0, LEN, NULL,
+                     CCI_FLAG_READ));
+    double began = side_now();
+    CHECK_OK(cci_disconnect(writer.connection));
+    CHECK(side_now() < began + PATIENCE);
+    side_nothing(endpoint);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK_OK(cci_finalize());
+}
+
 int main(int argc, char **argv)
 {
     const char *transport = argc > 1 ? argv[1] : "sm";
@@ -321,5 +360,6 @@ int main(int argc, char **argv)
     computing(2, copy);
     threads(2, copy);
     silence(2, copy);
+    stopped(2, copy);
     return 0;
 }

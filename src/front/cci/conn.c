@@ -80,19 +80,25 @@ void aqc_conn_release(struct aqc_conn *conn)
     (void)lib_alone_patience(patience);
 }
 
-/* Send and acknowledge everything, and wait for transfers, which use the program's memory. */
+/* Send and acknowledge everything, unless the peer takes too long. */
 static void conn_flush(struct aqc_conn *conn)
 {
     uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
     while (conn->state == AQC_OPEN && (conn->ops != NULL || conn->got != conn->told) &&
            aqi_now_ns() < until)
         aqc_progress();
-    while (conn->link_to != NULL && !aqi_list_is_empty(&conn->under_way)) {
+}
+
+/* Once the connection below is closed, no transfer is under way, nor uses the program's memory. */
+static void conn_end_transfers(struct aqc_conn *conn)
+{
+    while (!aqi_list_is_empty(&conn->under_way)) {
         struct aqc_op *op = AQI_OF(conn->under_way.next, struct aqc_op, rma);
         if (aq_event_wait(&op->transfer, AQ_FOREVER) != AQ_OK) op->status = CCI_ERR_DISCONNECTED;
         op->done = true;
         aqi_list_remove(&op->rma);
     }
+    aqc_op_complete(conn);
 }
 
 static void conn_drop_events(struct aqi_node *list, const struct aqc_conn *conn)
@@ -111,6 +117,7 @@ void aqc_conn_close(struct aqc_conn *conn)
     aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
     conn_set_state(conn, AQC_GONE);
     aqc_conn_release(conn);
+    conn_end_transfers(conn);
     conn->send_timeout = conn->keepalive = 0;
     aqc_conn_watch(conn);
     if (conn->starved) conn->ep->starved--;

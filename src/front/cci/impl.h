@@ -190,7 +190,7 @@ void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
 /* Remove it and release what it holds; events that refer to it may remain. */
 void aqc_conn_close(struct aqc_conn *conn);
-/* Close the connection below; no transfer may be in flight. */
+/* Close the connection below, which ends all transfers. */
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
 cci_status_t aqc_status(aq_status st);
