@@ -236,6 +236,27 @@ static void pieces(void)
     pair_close(&pair);
 }
 
+/* A peer that sends more than it may: neither that nor what follows arrives. */
+static void too_long(void)
+{
+    struct pair pair;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    struct cci_connection *out = (struct cci_connection *)(uintptr_t)pair.out;
+    CHECK_OK(cci_send(pair.out, bytes, LARGEST, NULL, CCI_FLAG_SILENT));
+    cci_event_t *event = side_expect(pair.called, pair.caller, CCI_EVENT_RECV);
+    CHECK_EQUAL(event->recv.len, LARGEST);
+    CHECK_OK(cci_return_event(event));
+    CHECK_EQUAL(out->max_send_size, LARGEST);
+    out->max_send_size++; /* as a peer might */
+    CHECK_OK(cci_send(pair.out, bytes, LARGEST + 1, NULL, CCI_FLAG_SILENT));
+    CHECK_OK(cci_send(pair.out, bytes, 1, NULL, CCI_FLAG_SILENT));
+    for (double until = side_now() + 1; side_now() < until;) {
+        CHECK_STATUS(cci_get_event(pair.caller, &event), CCI_EAGAIN);
+        CHECK_STATUS(cci_get_event(pair.called, &event), CCI_EAGAIN);
+    }
+    pair_close(&pair);
+}
+
 /* The program returns no events, until it holds all of the receiver's buffers. */
 static void hoard(void)
 {
@@ -402,6 +423,7 @@ int main(int argc, char **argv)
     to_itself();
     flood();
     pieces();
+    too_long();
     hoard();
     timeouts();
     disconnects();

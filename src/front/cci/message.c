@@ -74,15 +74,22 @@ static struct aqc_event *message_new(struct aqc_conn *conn, const aq_am *am, uin
     return event;
 }
 
+/* A peer keeps to its window, and to the size that the handshake gave it. */
+static bool message_is_allowed(const struct aqc_conn *conn, size_t len, uint32_t units)
+{
+    size_t most = aqc_conn_is_group(conn) ? AQC_MESSAGE : conn->ep->device->pub.max_send_size;
+    return len <= most && conn->held + units <= AQC_WINDOW;
+}
+
 static void message_received(aq_am *am)
 {
     struct aqc_conn *conn = aq_connection_context(aq_connection_of(am));
     if (conn == NULL || conn->left) return;
     uint32_t units = message_units((uint32_t)am->nbytes);
-    /* A peer that exceeds its window violates the protocol. If out of memory, the message is
-     * dropped, and then all later ones must be, too. */
-    struct aqc_event *event =
-        conn->deaf || conn->held + units > AQC_WINDOW ? NULL : message_new(conn, am, units);
+    /* If the peer violates the protocol, or if out of memory, the message is dropped, and then all
+     * later ones must be, too. */
+    bool drop = conn->deaf || !message_is_allowed(conn, am->nbytes, units);
+    struct aqc_event *event = drop ? NULL : message_new(conn, am, units);
     conn->deaf = event == NULL && !aqc_conn_is_group(conn);
     if (event == NULL) return;
     message_deliver(conn, event);
