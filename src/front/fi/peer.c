@@ -186,6 +186,8 @@ static void peer_part(struct afi_peer *peer)
 void afi_peer_fail(struct afi_peer *peer, int err)
 {
     struct aqi_node *lists[] = {&peer->under_way, &peer->waiting};
+    /* The abort makes progress. What arrives meanwhile is not taken, as its fetch would remain. */
+    if (peer->state == AFI_UP || peer->state == AFI_LEAVING) peer->state = AFI_CLOSING;
     afi_fetch_abort(peer);
     peer_reset(peer);
     afi_receive_peer_gone(peer, false);
