@@ -116,7 +116,7 @@ static void conn_api_release_callers(const aq_listener *listener)
         if (conn->channel != NULL) /* else it broke meanwhile */
             conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server listens no more");
         conn_drop_events(conn, UINT_MAX);
-        conn->forget = true;
+        conn->forget = conn->silent = true; /* the program never learns of it */
         atomic_store(&conns.forgotten, true);
     }
 }
@@ -399,6 +399,7 @@ aq_status aq_connection_reject(aq_connection *conn, uint32_t code, const char *r
     strncpy(text, reason != NULL ? reason : "", sizeof(text) - 1);
     text[sizeof(text) - 1] = 0;
     aqi_spin_lock(&conns.lock);
+    conn->silent = true; /* another thread may find that the client has left before it is freed */
     if (conn->channel != NULL) conn_refuse(conn->t, conn->channel, AQ_EREFUSED, code, text);
     aqi_spin_unlock(&conns.lock);
     conn_destroy(conn);
@@ -438,6 +439,7 @@ aq_status aq_connection_close(aq_connection *conn)
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_api_wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);
+    conn->silent = true; /* as for a request that is rejected */
     if (conn->channel != NULL && state == AQ_CONNECTION_ASKED)
         conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server closed the request");
     else if (conn->channel != NULL &&

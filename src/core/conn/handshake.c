@@ -447,10 +447,9 @@ static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status st
         conn_handshake_not_called(conn, status, why);
         break;
     case AQ_CONNECTION_ASKED:
-        conn->forget = (conn->pending.events & 1u << AQ_CONNECTION_REQUEST) != 0;
-        if (conn->forget) {
+        if ((conn->pending.events & 1u << AQ_CONNECTION_REQUEST) != 0) {
             conn_drop_events(conn, UINT_MAX);
-            conn->silent = true; /* the program never learns of it */
+            conn->forget = conn->silent = true; /* the program never learns of it */
             atomic_store(&conns.forgotten, true);
         }
         conn_end(conn, AQ_CONNECTION_LOST, AQ_EPEER, "the client stopped waiting or died");

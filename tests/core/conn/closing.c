@@ -4,9 +4,13 @@
  *
  * A connection is closed while a message that follows an operation waits for room: it is still sent
  * if the peer receives what precedes it, and otherwise fails when the time expires.
+ *
+ * A listener is closed, and requests are rejected, while another thread takes events: there is none
+ * of a request that was refused without having been reported, or that the program has rejected.
  */
 #include "harness.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -158,6 +162,57 @@ static void idle(uint32_t how)
     play_ended(server);
 }
 
+enum { CALLS = 24, ROUNDS = 100 };
+static atomic_bool stops;
+static atomic_uint failed;
+
+static void take_events(void)
+{
+    aq_connection_event event;
+    while (aq_connection_next_event(&event) == AQ_OK) {
+        if (event.type == AQ_CONNECTION_REQUEST) {
+            CHECK_OK(aq_connection_reject(event.connection, 0, "no"));
+            continue;
+        }
+        CHECK_EQUAL(event.type, AQ_CONNECTION_FAILED);
+        CHECK_OK(aq_connection_close(event.connection));
+        failed++;
+    }
+}
+
+static void *taker(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&stops))
+        take_events();
+    return NULL;
+}
+
+static void refusing(uint32_t number)
+{
+    pthread_t thread;
+    (void)number;
+    role_open(AQ_THREAD_MULTIPLE, 0);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        aq_connection *calls[CALLS];
+        aq_listener *listener = listen_here();
+        failed = 0;
+        stops = false;
+        for (unsigned i = 0; i < CALLS; i++)
+            CHECK_OK(aq_connect_start(play->uri, NULL, &calls[i]));
+        for (unsigned i = 0; i < 8 * CALLS; i++)
+            (void)!aq_poll();
+        CHECK(pthread_create(&thread, NULL, taker, NULL) == 0);
+        CHECK_OK(aq_listener_close(listener));
+        while (failed != CALLS)
+            take_events();
+        stops = true;
+        CHECK(pthread_join(thread, NULL) == 0);
+        take_events();
+    }
+    job_close();
+}
+
 int main(void)
 {
     /* Over a network a side that makes no progress sends and receives nothing. */
@@ -169,5 +224,7 @@ int main(void)
         play_ended(one);
         play_ended(other);
     }
+    play_begin("refusing");
+    play_ended(play_start(refusing, 0));
     return 0;
 }
