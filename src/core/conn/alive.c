@@ -23,6 +23,7 @@ static struct {
     uint64_t scan_at;      /* time of the next scan of the whole list, not only the oldest */
     _Atomic uint32_t busy; /* sends in the list, and connections with keepalive */
     _Atomic uint64_t due;  /* time of the next keepalive check; UINT64_MAX: never */
+    uint32_t changes;      /* calls of aq_connection_keepalive: each requires another check */
 } alive = {.end = &alive.first};
 
 /* --- sends ----------------------------------------------------------------------------------- */
@@ -171,6 +172,9 @@ static unsigned alive_look_at_peers(uint64_t now)
 {
     unsigned n = 0;
     uint64_t due = UINT64_MAX;
+    aqi_spin_lock(&alive.lock);
+    uint32_t changes = alive.changes;
+    aqi_spin_unlock(&alive.lock);
     for (uint32_t i = 0; i < atomic_load(&conns.high); i++) {
         bool silent = false;
         aq_connection *conn = conn_hold(i);
@@ -182,7 +186,10 @@ static unsigned alive_look_at_peers(uint64_t now)
         n += silent;
         conn_let_go(i);
     }
-    atomic_store(&alive.due, due);
+    aqi_spin_lock(&alive.lock);
+    /* A connection may have been passed before another thread set its time. */
+    if (changes == alive.changes) atomic_store(&alive.due, due);
+    aqi_spin_unlock(&alive.lock);
     return n;
 }
 
@@ -205,6 +212,7 @@ aq_status aq_connection_keepalive(aq_connection *conn, uint64_t ns)
     mine->since = 0;
     mine->ask_at = 0;
     mine->ping.shared = core.multi;
+    alive.changes++;
     atomic_store(&alive.due, 0);
     aqi_spin_unlock(&alive.lock);
     core_set_disarmed(); /* a sleeping thread must apply the new limit */

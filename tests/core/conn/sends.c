@@ -1,9 +1,11 @@
 /*
  * Messages of aq_connection_send: gathered, delivered before their sender dies, handled, in time or
- * not; and stopped peers, which keepalive notices and which stay connected.
+ * not; and stopped peers, which keepalive notices and which stay connected, also if it is set while
+ * another thread checks all connections.
  */
 #include "harness.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,24 +46,23 @@ static void on_echoed(aq_am *am)
     echoes++;
 }
 
-static void open_and_register(void)
+static void open_and_register(aq_thread_mode mode)
 {
     aq_handler_entry table[] = {{.index = PIECES, .nargs = 2, .fn = on_pieces},
                                 {.index = COUNTED, .nargs = 0, .fn = on_counted},
                                 {.index = ECHO, .nargs = 0, .fn = on_echo},
                                 {.index = ECHOED, .nargs = 0, .fn = on_echoed}};
-    role_open(AQ_THREAD_SINGLE, 0);
+    role_open(mode, 0);
     job_handlers(table, COUNT_OF(table));
 }
 
-/* The server ends when its connection ends, for whatever reason. */
-static void server(uint32_t number)
+/* The server ends when its connections end, one and `more`, for whatever reason. */
+static void server(uint32_t more)
 {
-    (void)number;
-    open_and_register();
+    open_and_register(AQ_THREAD_SINGLE);
     play->flag[SERVER] = (uint32_t)getpid();
     aq_listener *listener = listen_here();
-    CHECK_EQUAL(serve(1), play->flag[BYE] == 0);
+    CHECK_EQUAL(serve(1 + more), play->flag[BYE] == 0);
     CHECK_OK(aq_listener_close(listener));
     job_close();
 }
@@ -129,7 +130,7 @@ static void refuses(aq_connection *conn)
 static void gathering_client(uint32_t number)
 {
     (void)number;
-    open_and_register();
+    open_and_register(AQ_THREAD_SINGLE);
     aq_connection *conn = connect_here(NULL);
     size_t most = aq_am_max_medium(aq_connection_team(conn));
     for (unsigned pieces = 1; pieces <= 20; pieces += 3)
@@ -149,7 +150,7 @@ static void dying_client(uint32_t ordered)
 {
     static unsigned char bytes[20000];
     static aq_event events[MESSAGES];
-    open_and_register();
+    open_and_register(AQ_THREAD_SINGLE);
     aq_connection *conn = connect_with(ordered ? AQ_CONNECT_ORDERED : 0, NULL);
     fill(bytes, sizeof(bytes), 5);
     for (unsigned i = 0; i < MESSAGES; i++) {
@@ -210,7 +211,7 @@ static void patient_client(uint32_t number)
 {
     aq_connection_event event;
     (void)number;
-    open_and_register();
+    open_and_register(AQ_THREAD_SINGLE);
     aq_connection *conn = connect_here(NULL);
     CHECK_OK(aq_connection_keepalive(conn, 3600000 * ms));
     CHECK_OK(send_and_wait(conn, AQ_SEND_HANDLED, 60000 * ms));
@@ -240,6 +241,54 @@ static void patient_client(uint32_t number)
     job_close();
 }
 
+enum { CHANGES = 2000 };
+static atomic_bool stops;
+static atomic_uint silent;
+
+static void *taker(void *conn)
+{
+    aq_connection_event event;
+    while (!atomic_load(&stops)) {
+        (void)!aq_poll();
+        while (aq_connection_next_event(&event) == AQ_OK)
+            silent += event.type == AQ_CONNECTION_SILENT && event.connection == conn;
+    }
+    return NULL;
+}
+
+static int is_silent(void *before)
+{
+    return silent != *(unsigned *)before;
+}
+
+/* Two connections: keepalive of one ends when that of the other begins. */
+static void changing_client(uint32_t number)
+{
+    pthread_t thread;
+    (void)number;
+    open_and_register(AQ_THREAD_MULTIPLE);
+    aq_connection *one = connect_here(NULL), *other = connect_here(NULL);
+    stop_server();
+    CHECK(pthread_create(&thread, NULL, taker, one) == 0);
+    for (unsigned i = 0; i < CHANGES; i++) {
+        CHECK_OK(aq_connection_keepalive(other, 1));
+        for (unsigned pause = 0; pause < i % 50; pause++)
+            (void)aq_job_size();
+        unsigned before = silent;
+        CHECK_OK(aq_connection_keepalive(one, 1));
+        CHECK_OK(aq_connection_keepalive(other, 0));
+        CHECK_OK(aq_poll_until(is_silent, &before, 20000 * ms));
+        CHECK_OK(aq_connection_keepalive(one, 0));
+    }
+    atomic_store(&stops, true);
+    CHECK(pthread_join(thread, NULL) == 0);
+    continue_server();
+    play->flag[BYE] = 1;
+    CHECK_OK(aq_connection_close(one));
+    CHECK_OK(aq_connection_close(other));
+    job_close();
+}
+
 int main(void)
 {
     setenv("AQ_UDP_KEEPALIVE", "10m", 1); /* otherwise udp would declare a stopped peer lost */
@@ -258,6 +307,11 @@ int main(void)
     play_begin("stopped");
     one = play_start(server, 0);
     two = play_start(patient_client, 0);
+    play_ended(two);
+    play_ended(one);
+    play_begin("changing");
+    one = play_start(server, 1);
+    two = play_start(changing_client, 0);
     play_ended(two);
     play_ended(one);
     return 0;
