@@ -317,7 +317,7 @@ struct afi_peer {
     uint32_t sent, received;    /* numbers of the last messages */
     uint32_t seen;              /* the sum of both, when unused connections were last looked for */
     uint32_t kept;              /* messages here that have no receive */
-    struct aqi_early early;     /* messages that overtook others */
+    struct aqi_early early;     /* messages that overtook others, or the event of the connection */
     uint32_t left;              /* bytes that may be sent without a receive */
     uint32_t taken;             /* bytes of this window that the peer's messages take here */
     uint32_t owed;              /* and that are to be given back to the peer */
@@ -578,6 +578,7 @@ static inline void afi_peer_activate(struct afi_peer *peer)
 /* wire.c */
 aq_status afi_wire_open(void);
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len);
+void afi_wire_opened(struct afi_peer *peer); /* take what has come before */
 /* Send what waits, as far as there is room. */
 void afi_wire_push(struct afi_peer *peer);
 void afi_wire_forget(struct afi_peer *peer); /* what has come early, and notes */

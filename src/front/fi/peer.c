@@ -153,6 +153,7 @@ static void peer_drop_connection(struct afi_peer *peer)
     peer->state = AFI_IDLE;
     peer->connection = NULL;
     peer->team = NULL;
+    afi_wire_forget(peer);
     if (connection == NULL) return;
     uint64_t now = afi_now(), until = peer->ep->close_by;
     uint64_t patience = lib_alone_patience(until > now ? until - now : 1);
@@ -171,7 +172,6 @@ static void peer_reset(struct afi_peer *peer)
     peer->sent = peer->received = 0;
     peer->left = AFI_WINDOW;
     peer->owed = peer->taken = 0;
-    afi_wire_forget(peer);
 }
 
 /* Both ends have agreed to close the connection. What waits since then needs another one. */
@@ -363,6 +363,7 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
 static void peer_opened(struct afi_peer *peer)
 {
     const struct peer_hello *answer = NULL;
+    if (peer->state != AFI_CALLING) return; /* what it sent was not right */
     if (peer->caller) answer = peer_read_hello(peer->ep, peer->connection, "accept");
     if (peer->caller && answer == NULL) {
         afi_peer_fail(peer, FI_EACCES);
@@ -378,6 +379,7 @@ static void peer_opened(struct afi_peer *peer)
     peer->team = aq_connection_team(peer->connection);
     peer->eager = aq_am_max_medium(peer->team);
     if (!aqi_list_is_empty(&peer->waiting)) afi_peer_activate(peer);
+    afi_wire_opened(peer);
 }
 
 /* Nothing answers at one of its addresses; each is tried for a short time only. */

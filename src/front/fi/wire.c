@@ -129,6 +129,7 @@ void afi_op_end(struct afi_op *op, int err)
 /* Disconnect a peer outside of the handler, like one that is gone. */
 static void wire_abandon(struct afi_peer *peer)
 {
+    if (peer->state == AFI_CALLING) afi.calling--;
     peer->state = AFI_CLOSING;
     afi_peer_activate(peer);
 }
@@ -712,39 +713,51 @@ static bool wire_keep_early(struct afi_peer *peer, uint32_t number, const void *
     if (early == NULL) return false;
     early->item.bytes = len;
     memcpy(early->bytes, bytes, len);
-    bool kept = aqi_early_keep(&peer->early, peer->received + 1, number, &early->item, &most);
+    bool kept = aqi_early_keep(&peer->early, peer->received, number, &early->item, &most);
     if (!kept) free(early);
     return kept;
 }
 
-static AQI_INLINE void wire_input(struct afi_peer *peer, const void *bytes, size_t len)
+static void wire_take_early(struct afi_peer *peer)
 {
-    uint32_t number;
-    if (peer->state != AFI_UP && peer->state != AFI_CALLING && peer->state != AFI_LEAVING) return;
-    if (len < sizeof(struct afi_brief)) {
-        wire_broken(peer);
-        return;
-    }
-    memcpy(&number, (const unsigned char *)bytes + offsetof(struct afi_wire, number),
-           sizeof(number));
-    if (AQI_UNLIKELY(number != peer->received + 1)) {
-        if (!wire_keep_early(peer, number, bytes, len)) wire_broken(peer);
-        return;
-    }
-    peer->received++;
-    wire_take(peer, bytes, len);
-    while (AQI_UNLIKELY(peer->early.count != 0)) {
-        struct wire_early *early = aqi_early_take(&peer->early, peer->received + 1);
-        if (early == NULL) break;
+    struct wire_early *early;
+    while ((early = aqi_early_take(&peer->early, peer->received + 1)) != NULL) {
         peer->received++;
         wire_take(peer, early->bytes, early->item.bytes);
         free(early);
     }
 }
 
+/* Before the event that the connection is open, nothing could be answered, and a peer that we have
+ * called may not be the right one: what comes then is early, too. */
+static AQI_INLINE void wire_input(struct afi_peer *peer, const void *bytes, size_t len)
+{
+    uint32_t number;
+    bool calling = peer->state == AFI_CALLING;
+    if (peer->state != AFI_UP && !calling && peer->state != AFI_LEAVING) return;
+    if (len < sizeof(struct afi_brief)) {
+        wire_broken(peer);
+        return;
+    }
+    memcpy(&number, (const unsigned char *)bytes + offsetof(struct afi_wire, number),
+           sizeof(number));
+    if (AQI_UNLIKELY(number != peer->received + 1 || calling)) {
+        if (!wire_keep_early(peer, number, bytes, len)) wire_broken(peer);
+        return;
+    }
+    peer->received++;
+    wire_take(peer, bytes, len);
+    if (AQI_UNLIKELY(peer->early.count != 0)) wire_take_early(peer);
+}
+
 void afi_wire_input(struct afi_peer *peer, const void *bytes, size_t len)
 {
     wire_input(peer, bytes, len);
+}
+
+void afi_wire_opened(struct afi_peer *peer)
+{
+    wire_take_early(peer);
 }
 
 static void wire_handler(aq_am *am)

@@ -431,6 +431,31 @@ static void test_order(void **state)
     assert_int_equal(world.peer->received, received);
 }
 
+/* Before its connection is known to be open, the peer is neither answered nor believed. */
+static void test_early_messages(void **state)
+{
+    struct afi_wire head = {.kind = AFI_CREDIT, .credit = 1};
+    (void)state;
+    again();
+    uint32_t first = world.peer->received + 1, left = world.peer->left, calling = afi.calling;
+    world.peer->state = AFI_CALLING;
+    send_as(first + 1, &head, NULL, 0);
+    send_as(first, &head, NULL, 0);
+    assert_int_equal(world.peer->left, left);
+    world.peer->state = AFI_UP;
+    afi_wire_opened(world.peer);
+    assert_int_equal(world.peer->left, left + 2);
+    assert_int_equal(world.peer->received, first + 1);
+    again();
+    world.peer->state = AFI_CALLING;
+    afi.calling++;
+    send_as(world.peer->received + 1, &head, NULL, 0);
+    send_as(world.peer->received + 1, &head, NULL, 0);
+    assert_int_equal(world.peer->state, AFI_CLOSING);
+    again();
+    assert_int_equal(afi.calling, calling);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -449,6 +474,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_leaving, begin, end),
         cmocka_unit_test_setup_teardown(test_window, begin, end),
         cmocka_unit_test_setup_teardown(test_order, begin, end),
+        cmocka_unit_test_setup_teardown(test_early_messages, begin, end),
     };
     return cmocka_run_group_tests(tests, open_world, NULL);
 }
