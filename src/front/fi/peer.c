@@ -186,10 +186,9 @@ static void peer_part(struct afi_peer *peer)
 void afi_peer_fail(struct afi_peer *peer, int err)
 {
     struct aqi_node *lists[] = {&peer->under_way, &peer->waiting};
-    /* The abort makes progress. What arrives meanwhile is not taken, as its fetch would remain. */
-    if (peer->state == AFI_UP || peer->state == AFI_LEAVING) peer->state = AFI_CLOSING;
-    afi_fetch_abort(peer);
+    /* Without the connection, its transfers have ended, and no message begins another one. */
     peer_reset(peer);
+    afi_fetch_abort(peer);
     afi_receive_peer_gone(peer, false);
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)
         while (!aqi_list_is_empty(lists[i]))

@@ -16,6 +16,7 @@ enum { PATIENCE_MS = 120000 };
 static struct {
     struct fid_fabric *fabric;
     struct fid_domain *domain;
+    struct fi_info *info;
 } world;
 
 static struct side {
@@ -25,23 +26,29 @@ static struct side {
     fi_addr_t other;
 } from, to;
 
-static inline void side_open(struct side *side, struct fi_info *info)
+static inline void side_open(struct side *side)
 {
     struct fi_av_attr av = {.type = FI_AV_MAP};
     struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_TAGGED};
     assert_int_equal(fi_av_open(world.domain, &av, &side->av, NULL), 0);
     assert_int_equal(fi_cq_open(world.domain, &cq, &side->cq, NULL), 0);
-    assert_int_equal(fi_endpoint(world.domain, info, &side->ep, NULL), 0);
+    assert_int_equal(fi_endpoint(world.domain, world.info, &side->ep, NULL), 0);
     assert_int_equal(fi_ep_bind(side->ep, &side->av->fid, 0), 0);
     assert_int_equal(fi_ep_bind(side->ep, &side->cq->fid, FI_TRANSMIT | FI_RECV), 0);
     assert_int_equal(fi_enable(side->ep), 0);
 }
 
-static inline void side_learn(struct side *side, const struct side *other)
+static inline struct afi_name side_name(const struct side *side)
 {
     struct afi_name name;
     size_t len = sizeof(name);
-    assert_int_equal(fi_getname(&other->ep->fid, &name, &len), 0);
+    assert_int_equal(fi_getname(&side->ep->fid, &name, &len), 0);
+    return name;
+}
+
+static inline void side_learn(struct side *side, const struct side *other)
+{
+    const struct afi_name name = side_name(other);
     assert_int_equal(fi_av_insert(side->av, &name, 1, &side->other, 0, NULL), 1);
 }
 
@@ -65,19 +72,24 @@ static inline struct afi_peer *side_peer(const struct side *side)
     return afi_peer_of(AQI_OF(side->ep, struct afi_ep, fid), side->other);
 }
 
-/* They remain until the process ends, unless a test closes them. */
+/* It remains until the process ends. */
+static inline void world_open(void)
+{
+    struct fi_info *hints = fi_allocinfo();
+    assert_int_equal(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &world.info),
+                     0);
+    assert_int_equal(fi_prov_ini()->fabric(world.info->fabric_attr, &world.fabric, NULL), 0);
+    assert_int_equal(fi_domain(world.fabric, world.info, &world.domain, NULL), 0);
+    fi_freeinfo(hints);
+}
+
 static inline void sides_open(void)
 {
-    struct fi_info *hints = fi_allocinfo(), *info;
-    assert_int_equal(fi_prov_ini()->getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info), 0);
-    assert_int_equal(fi_prov_ini()->fabric(info->fabric_attr, &world.fabric, NULL), 0);
-    assert_int_equal(fi_domain(world.fabric, info, &world.domain, NULL), 0);
-    side_open(&from, info);
-    side_open(&to, info);
+    world_open();
+    side_open(&from);
+    side_open(&to);
     side_learn(&from, &to);
     side_learn(&to, &from);
-    fi_freeinfo(hints);
-    fi_freeinfo(info);
 }
 
 #endif
