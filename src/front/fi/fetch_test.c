@@ -6,6 +6,7 @@
 #include "front/fi/sides_test.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { LEN = 4 << 20, SHORTER = 16 << 10, MESSAGES = 20, MOST_S = 15 };
@@ -32,6 +33,7 @@ static void name_read(int fd, struct side *side)
 static void child_run(void)
 {
     char go;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* also if the test fails */
     world_open();
     side_open(&from);
     name_write(to_parent[1], &from);
