@@ -124,6 +124,8 @@ static void unreadable(void)
     CHECK(setenv("CCI_CONFIG", "/nonexistent/cci.ini", 1) == 0);
     CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERROR);
     CHECK_STATUS(cci_finalize(), CCI_ERROR);
+    CHECK(setenv("CCI_CONFIG", "/", 1) == 0);
+    CHECK_STATUS(cci_init(CCI_ABI_VERSION, 0, &caps), CCI_ERROR);
     side_configure("nothing");
     cci_endpoint_t *endpoint;
     CHECK(begin()[0] == NULL);

@@ -227,15 +227,18 @@ static void device_read_key(struct aqc_device *device, char *line)
     if (*key != '\0') (void)device_note(device, key, value);
 }
 
+static aq_status device_unreadable(const char *path, int err)
+{
+    aqi_log(AQI_LOG_ERROR, "cci", "CCI_CONFIG=%s cannot be read: %s", path, strerror(err));
+    return AQ_ESETTING;
+}
+
 static aq_status device_read_file(const char *path)
 {
     char line[DEVICE_LINE];
     struct aqc_device *device = NULL;
     FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        aqi_log(AQI_LOG_ERROR, "cci", "CCI_CONFIG=%s cannot be read: %s", path, strerror(errno));
-        return AQ_ESETTING;
-    }
+    if (file == NULL) return device_unreadable(path, errno);
     while (fgets(line, sizeof(line), file) != NULL) {
         line[strcspn(line, "#\n")] = '\0';
         char *text = device_trim(line), *end = strchr(text, ']');
@@ -247,9 +250,10 @@ static aq_status device_read_file(const char *path)
         (void)device_add(device);
         device = device_new(text + 1);
     }
+    int err = ferror(file) != 0 ? errno : 0;
     fclose(file);
     (void)device_add(device);
-    return AQ_OK;
+    return err == 0 ? AQ_OK : device_unreadable(path, err);
 }
 
 /* --- devices without a file ------------------------------------------------------------------- */
