@@ -4,7 +4,7 @@
 #include <malloc.h>
 #include <unistd.h>
 
-enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, SECOND_US = 1000000 };
+enum { MANY = 3000, LARGEST = 65408, FLOOD = 100000, KEPT = 126, SECOND_US = 1000000 };
 
 static unsigned char bytes[LARGEST + 1];
 
@@ -288,6 +288,26 @@ static void hoard(void)
     pair_close(&pair);
 }
 
+/* The program keeps most of the room for good: what it returns of the rest is used again. */
+static void keep(void)
+{
+    struct pair pair;
+    uint32_t sent = 0, got = 0, total = 3 * KEPT;
+    pair_open(&pair, CCI_CONN_ATTR_RO);
+    for (double limit = side_now() + PATIENCE; got < total;) {
+        cci_event_t *event;
+        CHECK(side_now() < limit);
+        if (sent < total && cci_send(pair.out, bytes, pair.out->max_send_size, NULL,
+                                     CCI_FLAG_SILENT) == CCI_SUCCESS)
+            sent++;
+        (void)cci_get_event(pair.caller, &event);
+        if (cci_get_event(pair.called, &event) != CCI_SUCCESS) continue;
+        CHECK_EQUAL(event->type, CCI_EVENT_RECV);
+        if (got++ >= KEPT) CHECK_OK(cci_return_event(event));
+    }
+    pair_close(&pair);
+}
+
 /*
  * The peer's library receives messages until it is out of room, although its program polls for no
  * events; on an ordered connection, all later messages fail, too.
@@ -425,6 +445,7 @@ int main(int argc, char **argv)
     pieces();
     too_long();
     hoard();
+    keep();
     timeouts();
     disconnects();
     held_requests();

@@ -243,6 +243,18 @@ void aqc_ep_interface(struct aqc_ep *ep, bool up)
     aqc_event_push(event);
 }
 
+/* No event is left to take: peers may be waiting for room. */
+static void ep_tell_room(struct aqc_ep *ep)
+{
+    ep->tight = false;
+    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
+        struct aqc_conn *conn = AQI_OF(at, struct aqc_conn, link);
+        if (!aqc_conn_owes_room(conn)) continue;
+        aqc_conn_activate(conn);
+        ep->tight = true; /* until the note has been sent */
+    }
+}
+
 static int ep_take(struct aqc_ep *ep, cci_event_t **event)
 {
     *event = NULL;
@@ -268,6 +280,7 @@ int cci_get_event(cci_endpoint_t *endpoint, cci_event_t **event)
     struct aqc_ep *ep = AQI_OF(endpoint, struct aqc_ep, pub);
     aqc_enter();
     int status = ep_take(ep, event);
+    if (AQI_UNLIKELY(ep->tight) && aqi_list_is_empty(&ep->queue)) ep_tell_room(ep);
     unsigned spins = ep->spins = status == CCI_EAGAIN ? ep->spins + 1 : 0;
     if (ep->has_handle && spins < AQC_SPINS) ep_park(ep);
     aqc_unlock();
@@ -282,11 +295,14 @@ static void ep_returned(struct aqc_event *event)
     if (event->pub.type == CCI_EVENT_RECV && conn != NULL) {
         conn->freed += event->units;
         conn->held -= event->units;
-        if (conn->starved) {
+        if (conn->starved && conn->held <= AQC_WINDOW - AQC_LARGEST) {
             conn->starved = false;
             conn->ep->starved--;
         }
-        if (conn->freed - conn->told_freed >= AQC_WINDOW / 4) aqc_conn_activate(conn);
+        if (aqc_conn_owes_room(conn))
+            aqc_conn_activate(conn);
+        else if (aqc_conn_is_tight(conn))
+            event->ep->tight = true;
     }
     bool refused = false;
     if (event->pub.type == CCI_EVENT_CONNECT_REQUEST) {

@@ -22,7 +22,8 @@ enum {
     AQC_QUEUED = 16384,  /* maximum queued sends of a connection */
     AQC_UNIT = 64,       /* bytes: a message's memory at the receiver is counted in units of this */
     AQC_WINDOW = 131072, /* maximum units of a connection held by its receiver, 8 MB */
-    AQC_SPINS = 16       /* consecutive empty polls by a program that does not sleep */
+    AQC_LARGEST = 2 + AQC_MESSAGE / AQC_UNIT, /* units of the largest message */
+    AQC_SPINS = 16 /* consecutive empty polls by a program that does not sleep */
 };
 
 /* --- devices --------------------------------------------------------------------------------- */
@@ -86,6 +87,7 @@ struct aqc_ep {
     uint32_t send_timeout, keepalive; /* us; 0: none */
     uint32_t starved; /* connections with nearly all of their room held by the program */
     uint32_t takes;   /* events taken since the last progress */
+    bool tight;       /* a connection is (aqc_conn_is_tight), or was */
     unsigned spins;   /* consecutive empty polls */
     bool has_handle, signaled;
     bool failed;        /* its device has failed, which was reported */
@@ -227,6 +229,24 @@ void aqc_conn_push(struct aqc_conn *conn);
 void aqc_conn_opened(struct aqc_conn *conn); /* deliver early messages */
 void aqc_conn_times(struct aqc_conn *conn, uint64_t now);
 void aqc_conn_watch(struct aqc_conn *conn); /* its timeouts have changed */
+
+/* The program keeps nearly all of the room, and the peer does not know of some that it released. */
+static inline bool aqc_conn_is_tight(const struct aqc_conn *conn)
+{
+    uint32_t owed = conn->freed - conn->told_freed;
+    return owed != 0 && conn->held + owed > AQC_WINDOW - AQC_LARGEST;
+}
+
+/*
+ * Whether to tell the peer how much room the program has released. Less than a quarter is not worth
+ * a note, since the program will release more; unless it keeps the rest and has nothing left to
+ * take: then the peer may be waiting for just that.
+ */
+static inline bool aqc_conn_owes_room(const struct aqc_conn *conn)
+{
+    return conn->freed - conn->told_freed >= AQC_WINDOW / 4 ||
+           (aqc_conn_is_tight(conn) && aqi_list_is_empty(&conn->ep->queue));
+}
 
 /* room.c. Get at least `len` bytes, and the `size` to return them with. NULL: out of memory. */
 void *aqc_room_get(size_t len, uint8_t *size);

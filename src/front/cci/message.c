@@ -94,7 +94,7 @@ static void message_received(aq_am *am)
     if (event == NULL) return;
     message_deliver(conn, event);
     message_acknowledged(conn, (uint32_t)am->args[MESSAGE_GOT], (uint32_t)am->args[MESSAGE_FREED]);
-    if (!conn->starved && conn->held > AQC_WINDOW - message_units(AQC_MESSAGE)) {
+    if (!conn->starved && conn->held > AQC_WINDOW - AQC_LARGEST) {
         conn->starved = true;
         conn->ep->starved++;
     }
@@ -217,8 +217,7 @@ void aqc_conn_push(struct aqc_conn *conn)
     if (conn->unsent != NULL) message_push(conn);
     if (conn->ops != NULL) aqc_op_complete(conn);
     uint32_t owed = conn->got - conn->told;
-    if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) ||
-        conn->freed - conn->told_freed >= AQC_WINDOW / 4)
+    if ((owed != 0 && (!fresh || owed >= MESSAGE_OWED)) || aqc_conn_owes_room(conn))
         message_note(conn);
     if (!conn->again && conn->got == conn->told && conn->unstarted == NULL &&
         aqi_list_is_empty(&conn->under_way))
