@@ -11,9 +11,18 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { TURNS = 2000, WRITES = 400, THREADS = 4, LEN = 1 << 16, BUSY_SENDS = 200 };
+enum {
+    TURNS = 2000,
+    WRITES = 400,
+    THREADS = 4,
+    LEN = 1 << 16,
+    BUSY_SENDS = 200,
+    STOPPED = 16,
+    SLOW = 350
+};
 
 static int (*child_main)(cci_endpoint_t *endpoint, cci_os_handle_t fd);
 static int pipes[2];
@@ -325,7 +334,7 @@ static int stop(cci_endpoint_t *endpoint, cci_os_handle_t fd)
 }
 
 /* A transfer from a peer that is stopped does not keep a program from disconnecting. */
-static void stopped(int argc, char **argv)
+static void stopped_in_transfer(int argc, char **argv)
 {
     char *uri = child_start(argc, argv, stop, false);
     int status;
@@ -351,6 +360,65 @@ static void stopped(int argc, char **argv)
     CHECK_OK(cci_finalize());
 }
 
+static int accept_all(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    for (;;) {
+        cci_event_t *event = next(endpoint, fd);
+        if (event->type == CCI_EVENT_CONNECT_REQUEST) CHECK_OK(cci_accept(event, NULL));
+        CHECK_OK(cci_return_event(event));
+    }
+    return 0;
+}
+
+/* An endpoint does not wait for each of its connections to a stopped peer. */
+static void stopped(int argc, char **argv)
+{
+    cci_connection_t *connections[STOPPED];
+    char *uri = child_start(argc, argv, accept_all, true);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    for (int i = 0; i < STOPPED; i++)
+        connections[i] = call(endpoint, -1, uri);
+    CHECK(kill(child, SIGSTOP) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, WUNTRACED), child);
+    for (int i = 0; i < STOPPED; i++)
+        CHECK_OK(cci_send(connections[i], "x", 1, NULL, 0));
+    double begun = side_now();
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    CHECK(side_now() - begun < STOPPED);
+    CHECK(kill(child, SIGKILL) == 0);
+    CHECK_EQUAL(waitpid(child, NULL, 0), child);
+    CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
+    CHECK_OK(cci_finalize());
+}
+
+static int take_slowly(cci_endpoint_t *endpoint, cci_os_handle_t fd)
+{
+    (void)accept_one(endpoint, fd);
+    for (int i = 0; i < SLOW; i++) {
+        const struct timespec pause = {.tv_nsec = 15000000};
+        CHECK_OK(cci_return_event(side_expect(endpoint, NULL, CCI_EVENT_RECV)));
+        CHECK(nanosleep(&pause, NULL) == 0);
+    }
+    CHECK_OK(cci_finalize());
+    return 0;
+}
+
+/* An endpoint that is destroyed delivers its messages, though the peer takes seconds for them. */
+static void slow(int argc, char **argv)
+{
+    static unsigned char bytes[1 << 16];
+    char *uri = child_start(argc, argv, take_slowly, false);
+    side_init(argc, argv);
+    cci_endpoint_t *endpoint = side_open(NULL);
+    cci_connection_t *connection = call(endpoint, -1, uri);
+    for (int i = 0; i < SLOW; i++)
+        CHECK_OK(cci_send(connection, bytes, connection->max_send_size, NULL, CCI_FLAG_SILENT));
+    CHECK_OK(cci_destroy_endpoint(endpoint));
+    child_end();
+    CHECK_OK(cci_finalize());
+}
+
 int main(int argc, char **argv)
 {
     const char *transport = argc > 1 ? argv[1] : "sm";
@@ -361,5 +429,7 @@ int main(int argc, char **argv)
     threads(2, copy);
     silence(2, copy);
     stopped(2, copy);
+    stopped_in_transfer(2, copy);
+    slow(2, copy);
     return 0;
 }

@@ -12,7 +12,8 @@
 
 #define CONN_MAGIC    0x494343u                   /* "CCI" */
 #define CONN_FOREVER  UINT64_C(31536000000000000) /* ns, a year */
-#define CONN_FLUSH_NS UINT64_C(2000000000)        /* limit on delivering sends at a disconnect */
+#define CONN_FLUSH_NS UINT64_C(2000000000)        /* at a disconnect, for peers that are silent */
+#define CONN_LEAST_NS UINT64_C(10000000)          /* of it, for each connection of an endpoint */
 
 enum { CONN_OTHER = 1 /* code of a rejected call: another version */ };
 
@@ -67,26 +68,28 @@ static void conn_set_state(struct aqc_conn *conn, enum aqc_state state)
 
 /* --- ending ---------------------------------------------------------------------------------- */
 
-void aqc_conn_release(struct aqc_conn *conn)
+static void conn_release(struct aqc_conn *conn, uint64_t patience)
 {
     aq_connection *below = conn->link_to;
     conn->link_to = NULL;
     conn->team = NULL;
     aqi_list_remove(&conn->active);
     if (below == NULL) return;
-    uint64_t patience = lib_alone_patience(CONN_FLUSH_NS);
+    uint64_t usual = lib_alone_patience(patience);
     aq_connection_set_context(below, NULL);
     (void)aq_connection_close(below);
-    (void)lib_alone_patience(patience);
+    (void)lib_alone_patience(usual);
 }
 
-/* Send and acknowledge everything, unless the peer takes too long. */
-static void conn_flush(struct aqc_conn *conn)
+void aqc_conn_release(struct aqc_conn *conn)
 {
-    uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
-    while (conn->state == AQC_OPEN && (conn->ops != NULL || conn->got != conn->told) &&
-           aqi_now_ns() < until)
-        aqc_progress();
+    conn_release(conn, CONN_FLUSH_NS);
+}
+
+/* Nothing more has to be sent or acknowledged. */
+static bool conn_is_flushed(const struct aqc_conn *conn)
+{
+    return conn->state != AQC_OPEN || (conn->ops == NULL && conn->got == conn->told);
 }
 
 /* Once the connection below is closed, no transfer is under way, nor uses the program's memory. */
@@ -110,13 +113,13 @@ static void conn_drop_events(struct aqi_node *list, const struct aqc_conn *conn)
     }
 }
 
-void aqc_conn_close(struct aqc_conn *conn)
+/* Without further delay; `patience`: for what the library below has not delivered. */
+static void conn_close(struct aqc_conn *conn, uint64_t patience)
 {
-    conn_flush(conn);
     conn->left = true;
     aqc_conn_fail(conn, CCI_ERR_DISCONNECTED);
     conn_set_state(conn, AQC_GONE);
-    aqc_conn_release(conn);
+    conn_release(conn, patience);
     conn_end_transfers(conn);
     conn->send_timeout = conn->keepalive = 0;
     aqc_conn_watch(conn);
@@ -126,6 +129,54 @@ void aqc_conn_close(struct aqc_conn *conn)
     conn_drop_events(&conn->ep->queue, conn);
     aqi_list_remove(&conn->link);
     aqc_conn_unref(conn);
+}
+
+struct conn_patience {
+    uint64_t since;
+    uint32_t acked;
+};
+
+/* Whether peers have acknowledged anything in the last CONN_FLUSH_NS. */
+static bool conn_is_patient(struct conn_patience *patience, uint32_t acked)
+{
+    uint64_t now = aqi_now_ns();
+    if (patience->since == 0 || acked != patience->acked)
+        *patience = (struct conn_patience){.since = now, .acked = acked};
+    return now - patience->since < CONN_FLUSH_NS;
+}
+
+void aqc_conn_close(struct aqc_conn *conn)
+{
+    struct conn_patience patience = {0};
+    while (!conn_is_flushed(conn) && conn_is_patient(&patience, conn->acked))
+        aqc_progress();
+    conn_close(conn, CONN_FLUSH_NS);
+}
+
+static bool conn_are_flushed(struct aqc_ep *ep, uint32_t *acked)
+{
+    bool all = true;
+    *acked = 0;
+    for (struct aqi_node *at = ep->conns.next; at != &ep->conns; at = at->next) {
+        const struct aqc_conn *conn = AQI_OF(at, const struct aqc_conn, link);
+        all = all && conn_is_flushed(conn);
+        *acked += conn->acked;
+    }
+    return all;
+}
+
+void aqc_conn_close_all(struct aqc_ep *ep)
+{
+    struct conn_patience patience = {0};
+    uint32_t acked;
+    while (!conn_are_flushed(ep, &acked) && conn_is_patient(&patience, acked))
+        aqc_progress();
+    uint64_t until = aqi_now_ns() + CONN_FLUSH_NS;
+    while (!aqi_list_is_empty(&ep->conns)) {
+        uint64_t now = aqi_now_ns();
+        conn_close(AQI_OF(ep->conns.next, struct aqc_conn, link),
+                   now + CONN_LEAST_NS < until ? until - now : CONN_LEAST_NS);
+    }
 }
 
 int cci_disconnect(cci_connection_t *connection)

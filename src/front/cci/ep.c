@@ -94,8 +94,7 @@ static int ep_open(struct aqc_ep *ep, const char *service, cci_os_handle_t *fd)
 
 void aqc_ep_close(struct aqc_ep *ep)
 {
-    while (!aqi_list_is_empty(&ep->conns))
-        aqc_conn_close(AQI_OF(ep->conns.next, struct aqc_conn, link));
+    aqc_conn_close_all(ep);
     (void)aq_listener_close(ep->listener);
     struct aqi_node *lists[] = {&ep->queue, &ep->lent};
     for (unsigned i = 0; i < AQI_COUNT_OF(lists); i++)

@@ -190,8 +190,11 @@ struct aqc_conn {
 
 void aqc_conn_events(void);
 void aqc_conn_activate(struct aqc_conn *conn);
-/* Remove it and release what it holds; events that refer to it may remain. */
+/* Remove it and release what it holds; events that refer to it may remain. What was sent before is
+ * delivered, unless the peer acknowledges nothing for two seconds. */
 void aqc_conn_close(struct aqc_conn *conn);
+/* All of the endpoint, without adding up the delays that silent peers cause. */
+void aqc_conn_close_all(struct aqc_ep *ep);
 /* Close the connection below, which ends all transfers. */
 void aqc_conn_release(struct aqc_conn *conn);
 void aqc_conn_unref(struct aqc_conn *conn);
