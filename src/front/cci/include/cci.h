@@ -2,7 +2,8 @@
  * The interface of CCI 2.2 (ABI version 2), implemented by Aqueduct's connections: docs/cci.md.
  *
  * All functions return a status (enum cci_status), 0 on success, and may be called by any thread.
- * None blocks unless its flags contain CCI_FLAG_BLOCKING.
+ * None blocks unless its flags contain CCI_FLAG_BLOCKING, except that those which end connections
+ * deliver what was sent before.
  */
 #ifndef CCI_H
 #define CCI_H
