@@ -19,7 +19,7 @@
 aq_status aqi_wake_open(int *out, struct sockaddr_un *name, uint32_t *name_len, uint64_t *network)
 {
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0) return aqi_fail_no_fd(errno, "base", "making the wake-up socket");
+    if (fd < 0) return aqi_fail_no_fd(errno, "base", "cannot create the wake-up socket");
     /* Autobind: the kernel picks a free abstract name. */
     struct sockaddr_un any = {.sun_family = AF_UNIX};
     socklen_t len = sizeof(*name), cookie_len = sizeof(*network);

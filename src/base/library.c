@@ -49,7 +49,7 @@ const char *aqi_library_advice(const char *packages, size_t room, char *out)
     if (library_in_static_program()) {
         snprintf(out, room,
                  "a program linked with -static cannot load a library of %.60s: link it without "
-                 "-static (with libaqueduct.a, if you like)",
+                 "-static (linking with libaqueduct.a is fine)",
                  packages);
         return out;
     }
@@ -57,7 +57,7 @@ const char *aqi_library_advice(const char *packages, size_t room, char *out)
     int len = snprintf(out, room, "%.180s: install %.60s", said != NULL ? said : "", packages);
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         snprintf(out + len, room - (size_t)len,
-                 ", or if it is installed raise the limit of %llu KiB on memory (ulimit -v)",
+                 ", or if it is installed, raise the memory limit of %llu KiB (ulimit -v)",
                  (unsigned long long)limit.rlim_cur / 1024);
     return out;
 }

@@ -54,7 +54,7 @@ static void test_advice(void **state)
     assert_non_null(aqi_library_load("libaq_nowhere.so.9", NULL, 0));
     aqi_library_advice("libaq9", sizeof(text), text);
     assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
-    assert_non_null(strstr(text, "the limit of 1125899906842624 KiB on memory (ulimit -v)"));
+    assert_non_null(strstr(text, "raise the memory limit of 1125899906842624 KiB (ulimit -v)"));
 }
 
 int main(void)

@@ -82,8 +82,8 @@ aq_status aqi_mac_open(enum aqi_mac_kind kind, struct aqi_mac **out)
     if (mac == NULL || mac->context == NULL) {
         free(mac);
         return aqi_fail(AQ_ENOTSUP, "base",
-                        MAC_LIBRARY " has no %s: make sure that its configuration (openssl.cnf) "
-                                    "does not disable the default provider",
+                        MAC_LIBRARY " has no %s: check that its configuration (openssl.cnf) does "
+                                    "not disable the default provider",
                         mac_kinds[kind].algorithm);
     }
     if (digest != NULL)

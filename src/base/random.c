@@ -9,5 +9,6 @@
 aq_status aqi_random(void *out, size_t len, const char *part)
 {
     if (getrandom(out, len, 0) == (ssize_t)len) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, part, "the kernel gives no random numbers (getrandom)");
+    return aqi_fail_errno(AQ_ESYS, errno, part,
+                          "the kernel provided no random numbers (getrandom)");
 }

@@ -126,7 +126,7 @@ void aqi_safe_lost(const char *setting)
         const char *why;
     } reasons[] = {{ENOSPC, "its disk is full"},
                    {EDQUOT, "the quota of its disk is used up"},
-                   {EFBIG, "it is too large (ulimit -f)"},
+                   {EFBIG, "it has reached the limit on file sizes (ulimit -f)"},
                    {EIO, "its disk has failed"}};
     char bytes[200];
     struct aqi_safe_text line = {.text = bytes, .room = sizeof(bytes)};
@@ -159,8 +159,9 @@ static aq_status safe_text_safe_name(const char *setting, const char *pattern, u
             safe_text_safe_bytes(&path, at, 1);
     name[path.used] = '\0';
     if (path.used < path.room) return AQ_OK;
-    return aqi_fail(AQ_ESETTING, "base", "%s: the name is longer than %d characters: \"%.60s…\"",
-                    setting, PATH_MAX, pattern);
+    return aqi_fail(AQ_ESETTING, "base",
+                    "%s: the file name is longer than %d characters: \"%.60s…\"", setting, PATH_MAX,
+                    pattern);
 }
 
 aq_status aqi_safe_open(const char *setting, const char *pattern, uint32_t rank, int *fd)

@@ -161,7 +161,7 @@ static void takes_back_what_is_too_large(void **state)
     assert_int_equal(errno, EXDEV);
     capture_end(&capture);
     assert_non_null(strstr(capture.text, "AQ_STATS_FILE: the file is incomplete from here on: "
-                                         "it is too large (ulimit -f)\n"));
+                                         "it has reached the limit on file sizes (ulimit -f)\n"));
     assert_non_null(strstr(capture.text, "AQ_TRACE_FILE: the file is incomplete from here on: "
                                          "error 18\n"));
     fclose(file);

@@ -324,7 +324,7 @@ int aqi_setting_complain(const struct aqi_setting *row, const char *variable, co
     if (words) return to.used;
     setting_value_add_range(&to, row);
     if (row->type == AQI_SET_TIME)
-        value_add(&to, " (without a unit: %s)", setting_value_bare_time_unit(row));
+        value_add(&to, " (a number without a unit is in %s)", setting_value_bare_time_unit(row));
     if (row->def != NULL && *row->def != '\0') value_add(&to, "; the default is %s", row->def);
     return to.used;
 }

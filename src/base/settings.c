@@ -304,8 +304,8 @@ static void settings_warn_row(const struct aqi_settings_table *table, size_t ind
     const char *alias = settings_variable(row, origin);
     for (size_t i = 0; row->old_aliases != NULL && row->old_aliases[i] != NULL; i++)
         if (row->old_aliases[i] == alias && settings_first_time(alias))
-            aqi_log(AQI_LOG_WARN, "base", "%s is a name of old releases: set %s instead", alias,
-                    row->alias != NULL ? row->alias : row->name);
+            aqi_log(AQI_LOG_WARN, "base", "%s is an old name of this setting: set %s instead",
+                    alias, row->alias != NULL ? row->alias : row->name);
     if (!adjusted) return;
     char legal[256], given[256], taken[64];
     snprintf(given, sizeof(given), "%s=%.80s", alias, text);

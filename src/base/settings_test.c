@@ -360,7 +360,7 @@ static void old_aliases_hold_with_a_warning(void **state)
     setenv("GASNET_ANCIENT", "7", 1);
     assert_int_equal(load(&capture), AQ_OK);
     assert_int_equal(values_c.old, 7);
-    assert_non_null(strstr(capture.text, "GASNET_ANCIENT is a name of old releases: set "
+    assert_non_null(strstr(capture.text, "GASNET_ANCIENT is an old name of this setting: set "
                                          "GASNET_NEW instead"));
     setenv("GASNET_NEW", "8", 1);
     assert_int_equal(load(&capture), AQ_OK);

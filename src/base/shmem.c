@@ -109,7 +109,7 @@ static aq_status shmem_make(const char *name, const void *bytes, size_t size, in
     /* Beyond this limit the kernel would raise SIGXFSZ, which kills the process. */
     if (size > shmem_limit(RLIMIT_FSIZE))
         return aqi_fail(AQ_ELIMIT, "base",
-                        "shared memory \"%s\" of %zu bytes is above the limit on file sizes (%llu "
+                        "shared memory \"%s\" of %zu bytes exceeds the limit on file sizes (%llu "
                         "bytes): raise it with `ulimit -f unlimited`",
                         name, size, shmem_limit(RLIMIT_FSIZE));
     int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL | (bytes != NULL ? F_SEAL_WRITE : 0);
@@ -143,7 +143,7 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0)
         return aqi_fail_errno(AQ_EPROTO, errno, "base",
-                              "descriptor %d is not memory that can be sealed", fd);
+                              "descriptor %d does not refer to memory that can be sealed", fd);
     if ((seals & F_SEAL_SHRINK) == 0)
         return aqi_fail(AQ_EPROTO, "base",
                         "the memory behind descriptor %d is not sealed: its owner could shrink it "
@@ -151,7 +151,7 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
                         fd);
     struct stat info;
     if (fstat(fd, &info) != 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "base", "fstat of descriptor %d", fd);
+        return aqi_fail_errno(AQ_ESYS, errno, "base", "fstat of descriptor %d failed", fd);
     if (size == 0 || info.st_size < 0 || (uint64_t)info.st_size < size)
         return aqi_fail(AQ_EPROTO, "base",
                         "the memory behind descriptor %d has %lld bytes instead of %zu", fd,
@@ -164,18 +164,18 @@ aq_status aqi_shmem_map(int fd, size_t size, void **addr)
     int err = errno;
     if (err == EAGAIN)
         return aqi_fail_errno(AQ_ELIMIT, err, "base",
-                              "mapping %zu bytes of shared memory exceeds the limit on locked "
+                              "mapping %zu bytes of shared memory would exceed the limit on locked "
                               "memory (%llu bytes): raise it with `ulimit -l unlimited`",
                               size, shmem_limit(RLIMIT_MEMLOCK));
     if (err == ENOMEM && shmem_limit(RLIMIT_AS) != RLIM_INFINITY)
         return aqi_fail_errno(AQ_ELIMIT, err, "base",
-                              "mapping %zu bytes of shared memory (the address space is limited to "
-                              "%llu bytes: raise it with `ulimit -v unlimited`)",
+                              "cannot map %zu bytes of shared memory (the address space is limited "
+                              "to %llu bytes: raise it with `ulimit -v unlimited`)",
                               size, shmem_limit(RLIMIT_AS));
     aq_status status = err == ENOMEM                   ? AQ_ENOMEM
                        : err == EACCES || err == EPERM ? AQ_EACCESS
                                                        : AQ_ESYS;
-    return aqi_fail_errno(status, err, "base", "mapping %zu bytes of shared memory", size);
+    return aqi_fail_errno(status, err, "base", "cannot map %zu bytes of shared memory", size);
 }
 
 void aqi_shmem_unmap(void *addr, size_t size)
