@@ -96,7 +96,7 @@ CASES = (
      ("GASNET_MAX_SEGSIZE=\"much\" is not valid: give a size such as",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "64M/X"}, None, ("GASNET_MAX_SEGSIZE=\"64M/X\"",), ()),
     ("limit", {"GASNET_MAX_SEGSIZE": "0"}, None, ("GASNET_MAX_SEGSIZE=\"0\"",), ()),
-    ("no-handler", {}, None, ("handler 199, which is not registered here with endpoint 0: call "
+    ("no-handler", {}, None, ("handler 199, which is not registered with endpoint 0 here: call "
                               "gex_EP_RegisterHandlers in every process, then a barrier",),
      ("aq_am_register",)),
     ("no-endpoint", {}, None, ("endpoint 3, which does not exist here: call gex_EP_Create with "

@@ -249,7 +249,7 @@ const struct exit_case exit_cases[] = {
     {"no_endpoint", "barrier", .code = 1,
      .said = "rank @ sent a message to endpoint 3, which does not exist"},
     {"deaf_endpoint", "barrier", .code = 1,
-     .said = "rank @ sent a message to endpoint 1, which has no messages"},
+     .said = "rank @ sent a message to endpoint 1, which was created without AQ_EP_AM here"},
     {"closes", "barrier", .code = 1, .said = "the program must not close descriptors"},
     {"replaces", "barrier", .code = 1, .said = "the program must not close descriptors"},
     {"deafens", "barrier", .over = OVER_UDP, .code = 1,

@@ -141,8 +141,8 @@ aq_status core_asked_reply(struct core_asked *ask, struct aqi_am *am, const char
     }
     if (am->nargs > AQI_AM_MAX_ARGS - LONG_ARGS)
         return aqi_fail(AQ_EINVAL, "core",
-                        "%s: %u arguments, the most of a Long reply to this request, whose sender "
-                        "waits for it, is %d",
+                        "%s: %u arguments; a Long reply to this request, whose sender waits for "
+                        "it, may have at most %d",
                         call, am->nargs, AQI_AM_MAX_ARGS - LONG_ARGS);
     memcpy(ask->args, am->args, am->nargs * sizeof(*ask->args));
     memcpy(ask->args + am->nargs, &word, sizeof(word));

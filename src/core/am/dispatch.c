@@ -35,14 +35,14 @@ void core_register_system(aq_handler index, aq_am_fn *fn, const char *name)
 static aq_status am_dispatch_check_row(const aq_handler_entry *row, size_t i)
 {
     if (row->fn == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu has no function", i);
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: the function of row %zu is NULL", i);
     if (row->nargs > AQ_AM_MAX_ARGS && row->nargs != AQ_AM_ANY_ARGS)
         return aqi_fail(AQ_EINVAL, "core",
-                        "aq_am_register: row %zu wants %u arguments, the most is %u", i, row->nargs,
-                        AQ_AM_MAX_ARGS);
+                        "aq_am_register: row %zu has %u arguments; the maximum is %u", i,
+                        row->nargs, AQ_AM_MAX_ARGS);
     if ((row->accepts & ~(unsigned)ACCEPT_ALL) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: row %zu accepts unknown bits %#x", i,
-                        row->accepts);
+        return aqi_fail(AQ_EINVAL, "core",
+                        "aq_am_register: row %zu has unknown bits %#x in accepts", i, row->accepts);
     return AQ_OK;
 }
 
@@ -71,7 +71,7 @@ static aq_status am_dispatch_choose_indices(const aq_ep *ep, const aq_handler_en
         while (next >= AQ_HANDLER_BASE && taken[next])
             next--;
         if (next < AQ_HANDLER_BASE)
-            return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: all %u indices are taken",
+            return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: all %u handler indices are taken",
                             CORE_HANDLERS - AQ_HANDLER_BASE);
         taken[next] = true;
         chosen[i] = (aq_handler)next;
@@ -94,13 +94,13 @@ aq_status aq_am_register(aq_ep *ep, aq_handler_entry *table, size_t count)
     aq_status st = core_callable(core_self(), "aq_am_register");
     if (st != AQ_OK) return st;
     if (!core_is_ep(ep) || (table == NULL && count != 0))
-        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: no endpoint or no table");
+        return aqi_fail(AQ_EINVAL, "core", "aq_am_register: the endpoint or the table is NULL");
     if ((ep->capabilities & AQ_EP_AM) == 0)
         return aqi_fail(AQ_ENOTSUP, "core",
                         "aq_am_register: endpoint %u was created without AQ_EP_AM", ep->index);
     if (count > CORE_HANDLERS - AQ_HANDLER_BASE)
-        return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers, the most is %u", count,
-                        CORE_HANDLERS - AQ_HANDLER_BASE);
+        return aqi_fail(AQ_EHANDLER, "core", "aq_am_register: %zu handlers; the maximum is %u",
+                        count, CORE_HANDLERS - AQ_HANDLER_BASE);
     for (size_t i = 0; i < count && st == AQ_OK; i++)
         st = am_dispatch_check_row(&table[i], i);
     if (st != AQ_OK) return st;
@@ -158,14 +158,13 @@ static AQI_COLD void am_dispatch_unwanted(const aq_ep *ep, uint32_t source, cons
             why, sizeof(why),
             "rank %u sent a message to endpoint %u, which %s: call %s in every process, then a "
             "barrier, before sending",
-            source, index, ep == NULL ? "does not exist here" : "has no messages here",
+            source, index, ep == NULL ? "does not exist here" : "was created without AQ_EP_AM here",
             core.params.create_call);
     else if (h->fn == NULL)
-        snprintf(
-            why, sizeof(why),
-            "rank %u sent a message for handler %u, which is not registered here with endpoint "
-            "%u: call %s in every process, then a barrier, before sending",
-            source, am->handler, index, core.params.register_call);
+        snprintf(why, sizeof(why),
+                 "rank %u sent a message for handler %u, which is not registered with endpoint %u "
+                 "here: call %s in every process, then a barrier, before sending",
+                 source, am->handler, index, core.params.register_call);
     else
         am_dispatch_refused(why, sizeof(why), h, index, source, am);
     core.boot.fatal(core.boot.arg, why);

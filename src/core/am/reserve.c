@@ -46,13 +46,15 @@ static aq_status am_reserve_check(const char *call, unsigned category, size_t le
 {
     if (buffer == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: buffer is NULL", call);
     if (category != AQ_AM_MEDIUM && category != AQ_AM_LONG)
-        return aqi_fail(AQ_EINVAL, "core", "%s: category %#x is not AQ_AM_MEDIUM or AQ_AM_LONG",
-                        call, category);
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: category %#x is neither AQ_AM_MEDIUM nor AQ_AM_LONG", call, category);
     if (most < least)
-        return aqi_fail(AQ_EINVAL, "core", "%s: least %zu is above most %zu", call, least, most);
+        return aqi_fail(AQ_EINVAL, "core", "%s: least (%zu) is greater than most (%zu)", call,
+                        least, most);
     if (nargs > AQ_AM_MAX_ARGS || (flags & ~AQ_IMMEDIATE) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, the most is %u, or unknown flags %#x",
-                        call, nargs, AQ_AM_MAX_ARGS, flags & ~AQ_IMMEDIATE);
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: %u arguments (the maximum is %u), or unknown flags %#x", call, nargs,
+                        AQ_AM_MAX_ARGS, flags & ~AQ_IMMEDIATE);
     return AQ_OK;
 }
 
@@ -63,8 +65,8 @@ static aq_status reserve(const char *call, struct core_route *route, struct core
     struct core_thread *me = core_self();
     size_t limit = category == AQ_AM_LONG ? core.max_long : route->max_medium;
     if (least > limit)
-        return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes wanted, the most is %zu", call,
-                        least, limit);
+        return aqi_fail(AQ_ESIZE, "core", "%s: at least %zu bytes requested; the maximum is %zu",
+                        call, least, limit);
     aq_am_buffer buffer = {.addr = (void *)(uintptr_t)client_buf, .size = aqi_min(most, limit)};
     struct am_reserved *reserved = am_reserved_of(&buffer);
     *reserved = (struct am_reserved){.route = route, .to = to, .flags = category, .nargs = nargs};
@@ -146,14 +148,15 @@ aq_status aq_am_commit(aq_am_buffer *buffer, aq_handler handler, size_t nbytes, 
     struct am_reserved *reserved = buffer != NULL ? am_reserved_of(buffer) : NULL;
     struct core_route *route = reserved != NULL ? reserved->route : NULL;
     if (route == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or was used up",
+        return aqi_fail(AQ_EINVAL, "core", "%s: the buffer is not reserved, or has been used",
                         __func__);
     if (nbytes > buffer->size)
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the buffer has %zu", __func__, nbytes,
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes; the buffer has %zu", __func__, nbytes,
                         buffer->size);
     if (nargs != reserved->nargs)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, %u were announced", __func__, nargs,
-                        reserved->nargs);
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: %u arguments; %u were announced when the buffer was reserved",
+                        __func__, nargs, reserved->nargs);
     aq_status st = core_check_message(__func__, handler, args, nargs, flags);
     if (st != AQ_OK) return st;
     bool is_long = (reserved->flags & AQ_AM_LONG) != 0;

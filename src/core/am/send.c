@@ -23,13 +23,14 @@ static AQI_COLD aq_status am_bad_message(const char *call, aq_handler handler, c
                                          unsigned nargs, unsigned flags)
 {
     if (handler < AQ_HANDLER_BASE)
-        return aqi_fail(AQ_EHANDLER, "core", "%s: handler %u is reserved: programs own %u to 255",
-                        call, handler, AQ_HANDLER_BASE);
+        return aqi_fail(AQ_EHANDLER, "core",
+                        "%s: handler %u is reserved: programs may use %u to 255", call, handler,
+                        AQ_HANDLER_BASE);
     if (nargs > AQ_AM_MAX_ARGS)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, the most is %u", call, nargs,
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments; the maximum is %u", call, nargs,
                         AQ_AM_MAX_ARGS);
     if (args == NULL && nargs != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments at NULL", call, nargs);
+        return aqi_fail(AQ_EINVAL, "core", "%s: %u arguments, but the array is NULL", call, nargs);
     return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, flags & ~AQ_IMMEDIATE);
 }
 
@@ -107,9 +108,9 @@ aq_status core_try_send(struct core_route *route, aq_handler handler, const aq_a
 static aq_status am_check_payload(const char *call, const void *src, size_t nbytes, size_t most)
 {
     if (AQI_UNLIKELY(nbytes > most))
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, nbytes, most);
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes; the maximum is %zu", call, nbytes, most);
     if (AQI_UNLIKELY(src == NULL && nbytes != 0))
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes at NULL", call, nbytes);
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes, but the address is NULL", call, nbytes);
     return AQ_OK;
 }
 
@@ -238,10 +239,9 @@ AQI_COLD struct core_route *core_may_message(const aq_team *team, struct core_ro
                                              const char *call, aq_status *st)
 {
     if (team->ep == NULL || (team->ep->capabilities & AQ_EP_AM) != 0) return route;
-    *st =
-        aqi_fail(AQ_ENOTSUP, "core",
-                 "%s: endpoint %u of this process, which is to send, was created without AQ_EP_AM",
-                 call, team->ep->index);
+    *st = aqi_fail(AQ_ENOTSUP, "core",
+                   "%s: the sending endpoint, %u of this process, was created without AQ_EP_AM",
+                   call, team->ep->index);
     return NULL;
 }
 
@@ -395,11 +395,11 @@ struct core_message *core_begin_reply(const char *call, aq_am *am, aq_status *st
     struct core_message *message = (struct core_message *)am;
     *st = AQ_ECONTEXT;
     if (am == NULL || me == NULL || me->handling != message)
-        aqi_fail(*st, "core", "%s: not inside the handler of this message", call);
+        aqi_fail(*st, "core", "%s: not called inside the handler of this message", call);
     else if (am->is_reply)
-        aqi_fail(*st, "core", "%s: a reply cannot be replied to", call);
+        aqi_fail(*st, "core", "%s: a reply cannot be answered by a reply", call);
     else if (message->replied)
-        aqi_fail(*st, "core", "%s: this request has been replied to already", call);
+        aqi_fail(*st, "core", "%s: this request already has a reply", call);
     else
         *st = AQ_OK;
     return *st == AQ_OK ? message : NULL;

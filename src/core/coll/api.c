@@ -28,7 +28,7 @@ static aq_status coll_check(const aq_team *team, const struct coll_call *c, unsi
     if ((flags & ~legal) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", c->name, flags & ~legal);
     if (args->root >= team->size)
-        return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, which has ranks 0 to %u",
+        return aqi_fail(AQ_ERANK, "core", "%s: root %u is not in the team, whose ranks are 0 to %u",
                         c->name, args->root, team->size - 1);
     bool blocks = coll_flows[args->kind].deals || coll_flows[args->kind].collects;
     if (blocks && !args->vary && args->nbytes > SIZE_MAX / team->size)
@@ -105,8 +105,8 @@ static struct coll_call coll_built_in(const char *name, enum coll_kind kind, aq_
         coll_set_elements(&c, count, size);
     else
         c.st = aqi_fail(AQ_EINVAL, "core",
-                        "%s: operator %d does not exist for type %d (see aq_op, "
-                        "aq_type; a reduction takes ADD, MULT, MIN, MAX, AND, OR, XOR)",
+                        "%s: operator %d does not exist for type %d (see aq_op, aq_type; "
+                        "reductions support ADD, MULT, MIN, MAX, AND, OR, XOR)",
                         name, (int)op, (int)type);
     return c;
 }
@@ -122,14 +122,14 @@ static struct coll_call coll_user(const char *name, enum coll_kind kind, aq_rank
         coll_set_elements(&c, count, size);
     else
         c.st = aqi_fail(AQ_EINVAL, "core", "%s: %s", name,
-                        fn == NULL ? "the function is NULL" : "elements of 0 bytes");
+                        fn == NULL ? "the function is NULL" : "the element size is 0");
     return c;
 }
 
 static void coll_check_tables(struct coll_call *c, const size_t *counts, const size_t *offsets)
 {
     if (counts != NULL && offsets != NULL) return;
-    c->st = aqi_fail(AQ_EINVAL, "core", "%s: a table of counts or offsets is NULL", c->name);
+    c->st = aqi_fail(AQ_EINVAL, "core", "%s: the array of counts or of offsets is NULL", c->name);
 }
 
 /* A gather or scatter with tables, which are significant at the root only. */

@@ -95,7 +95,7 @@ static inline aq_status barrier_notify(const char *call, aq_team *team, int id, 
     if (st != AQ_OK) return st;
     if (team->barrier->notified)
         return aqi_fail(AQ_ESTATE, "core",
-                        "%s: the last aq_barrier_notify has not been followed by a wait", call);
+                        "%s: the previous aq_barrier_notify has not been followed by a wait", call);
     if (AQI_UNLIKELY(coll_broken(team))) return barrier_dead(team, call);
     return barrier_start(team, barrier_name(id, flags));
 }
@@ -109,8 +109,8 @@ static AQI_COLD aq_status barrier_mismatch(bool own)
 {
     /* Not logged: programs may use a mismatch as a result. */
     return aqi_fail_quiet(AQ_EMISMATCH,
-                          own ? "barrier: this process waits for another id than was agreed on"
-                              : "barrier: the processes named different ids");
+                          own ? "barrier: this process waits with another id than the one agreed on"
+                              : "barrier: the processes passed different ids");
 }
 
 /* The barrier is complete: take its result and reset it for the next. */
@@ -142,7 +142,7 @@ static aq_status barrier_check_pending(const char *call, const aq_team *team, un
 {
     aq_status st = barrier_check(call, team, flags);
     if (st == AQ_OK && !team->barrier->notified)
-        st = aqi_fail(AQ_ESTATE, "core", "%s: without aq_barrier_notify", call);
+        st = aqi_fail(AQ_ESTATE, "core", "%s: called without aq_barrier_notify", call);
     return st;
 }
 
@@ -257,7 +257,8 @@ aq_status aq_barrier_result(aq_team *team, int *id)
     if (st != AQ_OK) return st;
     const struct core_barrier *b = team->barrier;
     if (id == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: id is NULL", __func__);
-    if (b->notified) return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is pending", __func__);
+    if (b->notified)
+        return aqi_fail(AQ_ESTATE, "core", "%s: the barrier is not complete yet", __func__);
     if (b->agreed.state == COLL_NAME_MISMATCH) return AQ_EMISMATCH;
     if (b->agreed.state != COLL_NAME_GIVEN) return AQ_AGAIN;
     *id = b->agreed.id;

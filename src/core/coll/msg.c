@@ -152,11 +152,11 @@ static AQI_COLD void coll_msg_unknown_team(const aq_am *am)
     char why[300];
     coll_msg_drop();
     if (core.params.survive || atomic_load(&core.any_lost)) return;
-    snprintf(
-        why, sizeof(why),
-        "rank %u goes on with a collective of a team that rank %u, here, has destroyed or never "
-        "made (the %uth of rank %u): all members call aq_team_destroy, after their last use",
-        am->source, core.params.rank, (uint32_t)am->args[1], (uint32_t)am->args[0]);
+    snprintf(why, sizeof(why),
+             "rank %u is still in a collective of a team that rank %u, this process, has destroyed "
+             "or never created (team %u of rank %u): all members must call aq_team_destroy, after "
+             "their last use of the team",
+             am->source, core.params.rank, (uint32_t)am->args[1], (uint32_t)am->args[0]);
     core.boot.fatal(core.boot.arg, why);
 }
 

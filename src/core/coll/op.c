@@ -379,8 +379,8 @@ AQI_COLD aq_status coll_dead(const aq_team *team, const char *call)
                             "unreachable",
                             call, i, aq_team_to_job(team, i));
     return aqi_fail(AQ_EPEER, "core",
-                    "%s: members of the team are in different collectives, as after a death: it "
-                    "cannot be used any longer",
+                    "%s: members of the team are in different collectives, as happens after a "
+                    "death: the team cannot be used any more",
                     call);
 }
 
@@ -403,8 +403,8 @@ aq_status coll_run(const char *call, aq_team *team, const struct coll_args *args
     core_wait_end(AQI_TRACE_COLL, call, waiting, args->nbytes);
     if (AQI_UNLIKELY(op.status == AQ_EMISMATCH))
         return aqi_fail(op.status, "core",
-                        "%s: the sizes of blocks differ: what members send to each other is not "
-                        "what they expect; nothing was moved",
+                        "%s: the block sizes differ: members send other sizes than the receivers "
+                        "expect; no data was moved",
                         call);
     return op.status == AQ_EPEER ? coll_dead(team, call) : op.status;
 }

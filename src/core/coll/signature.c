@@ -76,7 +76,7 @@ void coll_signature_text(struct coll_signature signature, char *text)
         [COLL_THROTTLE] = "16 collectives before it",
     };
     static const char *const calls[] = {"aq_segment_attach", "aq_finalize", "aq_barrier",
-                                        "aq_team_destroy", "a call that makes teams"};
+                                        "aq_team_destroy", "a call that creates teams"};
     uint32_t kind = signature.what & SIGNATURE_KIND,
              code = signature.what >> SIGNATURE_CODE_SHIFT & UINT8_MAX;
     uint64_t bytes = (uint64_t)(signature.what >> SIGNATURE_HIGH_SHIFT) << 32 | signature.bytes;
@@ -136,9 +136,9 @@ void coll_mismatch(const aq_team *team, struct coll_signature mine, aq_rank othe
     coll_signature_text(mine, my_text);
     coll_signature_text(theirs, their_text);
     snprintf(why, sizeof(why),
-             "members of team %u.%u, of %u, are in different collectives: rank %u of it (job rank "
-             "%u) in %s, rank %u (job rank %u) in %s: all members start the same ones in the same "
-             "order, with the same root, sizes, type and operator",
+             "members of team %u.%u (%u ranks) are in different collectives: its rank %u (job rank "
+             "%u) in %s, its rank %u (job rank %u) in %s: all members must start the same "
+             "collectives in the same order, with the same root, sizes, type and operator",
              team->id[0], team->id[1], team->size, team->rank, core.params.rank, my_text, other,
              aq_team_to_job(team, other), their_text);
     if (!coll_fails(team, why)) core.boot.fatal(core.boot.arg, why);

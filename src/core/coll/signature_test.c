@@ -41,7 +41,7 @@ static const struct {
     {{.kind = COLL_ALLREDUCE, .nbytes = 8, .code = COLL_CODE_DESTROY}, "aq_team_destroy"},
     {{.kind = COLL_ALLREDUCE, .nbytes = 8, .code = COLL_CODE_FINALIZE}, "aq_finalize"},
     {{.kind = COLL_ALLREDUCE, .nbytes = 8, .code = COLL_CODE_ATTACH}, "aq_segment_attach"},
-    {{.kind = COLL_ALLGATHER, .nbytes = 8, .code = COLL_CODE_TEAM}, "a call that makes teams"},
+    {{.kind = COLL_ALLGATHER, .nbytes = 8, .code = COLL_CODE_TEAM}, "a call that creates teams"},
     {{.kind = COLL_THROTTLE}, "16 collectives before it"},
     {{.kind = COLL_KINDS}, "another one, which has ended"},
 };

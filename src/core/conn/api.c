@@ -43,8 +43,8 @@ static aq_status conn_api_transport_for(const char *uri, const char *call, unsig
         return AQ_OK;
     }
     return aqi_fail(AQ_ENOTSUP, "core",
-                    "%s: no transport in use connects programs at \"%s\": try shm:///PATH or "
-                    "udp://HOST:PORT, and see AQ_TRANSPORTS",
+                    "%s: none of the transports in use can connect programs at \"%s\": try "
+                    "shm:///PATH or udp://HOST:PORT, and see AQ_TRANSPORTS",
                     call, uri != NULL ? uri : "");
 }
 
@@ -58,10 +58,11 @@ static aq_status conn_api_begin(const char *call, const char *uri, bool anybody,
     st = conn_rendezvous_open(*t);
     if (st == AQ_OK && !anybody &&
         !aqi_transports[*t]->rendezvous->knows_writers(conns.rendezvous[*t]))
-        st = aqi_fail(AQ_EACCESS, "core",
-                      "%s: %s cannot tell which process is at the other end: set AQ_CONNECT_SECRET "
-                      "on both sides, or allow any peer (AQ_LISTEN_ANYBODY, AQ_CONNECT_ANYBODY)",
-                      call, aqi_transports[*t]->name);
+        st = aqi_fail(
+            AQ_EACCESS, "core",
+            "%s: %s cannot tell which process is at the other end: set AQ_CONNECT_SECRET on both "
+            "sides, or allow any peer with AQ_LISTEN_ANYBODY and AQ_CONNECT_ANYBODY",
+            call, aqi_transports[*t]->name);
     aqi_spin_unlock(&conns.lock);
     return st;
 }
@@ -71,14 +72,14 @@ aq_status aq_listen(const char *uri, unsigned flags, void *context, aq_listener 
     unsigned t;
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
-    if (out == NULL) return conn_api_is_null(__func__, "the place for the listener");
+    if (out == NULL) return conn_api_is_null(__func__, "the pointer to the listener");
     if ((flags & ~AQ_LISTEN_ANYBODY) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__,
                         flags & ~AQ_LISTEN_ANYBODY);
     st = conn_api_begin(__func__, uri, (flags & AQ_LISTEN_ANYBODY) != 0, &t);
     if (st != AQ_OK) return st;
     aq_listener *listener = calloc(1, sizeof(*listener));
-    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (listener == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     *listener = (aq_listener){.t = t, .flags = flags, .context = context};
     conn_listener_init(listener);
     aqi_spin_lock(&conns.lock);
@@ -114,7 +115,7 @@ static void conn_api_release_callers(const aq_listener *listener)
         conn->listener = NULL;
         if ((conn->pending.events & 1u << AQ_CONNECTION_REQUEST) == 0) continue;
         if (conn->channel != NULL) /* else it broke meanwhile */
-            conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server listens no more");
+            conn_refuse(conn->t, conn->channel, AQ_EREFUSED, 0, "the server has stopped listening");
         conn_drop_events(conn, UINT_MAX);
         conn->forget = conn->silent = true; /* the program never learns of it */
         atomic_store(&conns.forgotten, true);
@@ -131,7 +132,7 @@ aq_status aq_listener_close(aq_listener *listener)
         at = &(*at)->next;
     if (*at == NULL) {
         aqi_spin_unlock(&conns.lock);
-        return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: it is closed already");
+        return aqi_fail(AQ_EINVAL, "core", "aq_listener_close: the listener is closed already");
     }
     *at = listener->next;
     conn_api_release_callers(listener);
@@ -157,16 +158,18 @@ static aq_status conn_api_take_params(aq_connection *conn, const void *data, siz
                                       aq_segment *segment, const char *call)
 {
     if (nbytes > aqi_core_config.conn_data)
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes of data, the most is %llu (AQ_CONN_DATA)",
-                        call, nbytes, (unsigned long long)aqi_core_config.conn_data);
+        return aqi_fail(AQ_ESIZE, "core",
+                        "%s: %zu bytes of data; the maximum is %llu (AQ_CONN_DATA)", call, nbytes,
+                        (unsigned long long)aqi_core_config.conn_data);
     if (data == NULL && nbytes != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of data at NULL", call, nbytes);
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of data, but the address is NULL", call,
+                        nbytes);
     if (segment != NULL && !core_is_segment(segment))
-        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of this process", call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the segment is not one of this process", call);
     void *copy = NULL;
     if (nbytes != 0) {
         copy = malloc(nbytes);
-        if (copy == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+        if (copy == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", call);
         memcpy(copy, data, nbytes);
     }
     free(conn->sent);
@@ -186,14 +189,15 @@ static aq_status conn_api_read_connect(const char *call, const aq_connect_params
     if (st != AQ_OK) return st;
     memcpy(params, given, aqi_min(given->struct_size, sizeof(*params)));
     if ((params->flags & CONN_API_KINDS) == CONN_API_KINDS)
-        return aqi_fail(AQ_EINVAL, "core",
-                        "%s: a connection is AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, not both",
-                        call);
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "%s: a connection can be AQ_CONNECT_ORDERED or AQ_CONNECT_UNRELIABLE, but not both",
+            call);
     if ((params->flags & CONN_GROUP) != 0 &&
         ((params->flags & AQ_CONNECT_ORDERED) != 0 || params->nbytes != 0))
         return aqi_fail(AQ_EINVAL, "core",
-                        "%s: messages of a group are not ordered (AQ_CONNECT_ORDERED), and there "
-                        "is no server to which data could go",
+                        "%s: messages to a group are never ordered (AQ_CONNECT_ORDERED), and it "
+                        "has no server that could receive data",
                         call);
     if ((params->flags & ~known) == 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", call, params->flags & ~known);
@@ -202,9 +206,10 @@ static aq_status conn_api_read_connect(const char *call, const aq_connect_params
 static aq_status conn_api_check_group(const char *call, const char *uri, unsigned t)
 {
     if (aqi_transports[t]->rendezvous->group != NULL) return AQ_OK;
-    return aqi_fail(AQ_ENOTSUP, "core",
-                    "%s: %s has no groups: use udp, such as udp://239.1.2.3:5000 instead of \"%s\"",
-                    call, aqi_transports[t]->name, uri);
+    return aqi_fail(
+        AQ_ENOTSUP, "core",
+        "%s: %s does not support groups: use udp, such as udp://239.1.2.3:5000, instead of \"%s\"",
+        call, aqi_transports[t]->name, uri);
 }
 
 /* Without a call, since no process would answer it. */
@@ -234,7 +239,7 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK) return st;
     if (uri == NULL || out == NULL)
-        return conn_api_is_null(call, uri == NULL ? "uri" : "the place for the connection");
+        return conn_api_is_null(call, uri == NULL ? "uri" : "the pointer to the connection");
     if (strlen(uri) >= AQI_URI_MAX)
         return aqi_fail(AQ_EINVAL, "core", "%s: the URI is longer than %d characters", call,
                         AQI_URI_MAX - 1);
@@ -246,7 +251,9 @@ static aq_status conn_api_start(const char *uri, const aq_connect_params *given,
     aq_connection *conn = conn_new(t, true);
     aqi_spin_unlock(&conns.lock);
     if (conn == NULL)
-        return aqi_fail(AQ_ELIMIT, "core", "%s: %llu connections are there already (AQ_CONN_MAX)",
+        return aqi_fail(AQ_ELIMIT, "core",
+                        "%s: this process has %llu connections already, which is the limit "
+                        "(AQ_CONN_MAX): close ended ones or raise it",
                         call, (unsigned long long)aqi_core_config.conn_max);
     memcpy(conn->uri, uri, strlen(uri) + 1);
     conn->flags = params.flags;
@@ -293,7 +300,7 @@ static aq_status conn_api_check_client(const char *call, const aq_connection *co
     if (st != AQ_OK) return st;
     if (conn == NULL) return conn_api_is_null(call, "the connection");
     if (conn->client) return AQ_OK;
-    return aqi_fail(AQ_EINVAL, "core", "%s: the connection was asked for by the other side", call);
+    return aqi_fail(AQ_EINVAL, "core", "%s: the connection was requested by the other side", call);
 }
 
 aq_status aq_connect_test(aq_connection *conn)
@@ -343,7 +350,8 @@ static aq_status conn_api_take_request(aq_connection *conn, const char *call)
     aqi_spin_unlock(&conns.lock);
     if (gone) return aqi_fail_quiet(AQ_EPEER, "%s: the client stopped waiting or died", call);
     return waits ? AQ_OK
-                 : aqi_fail(AQ_ESTATE, "core", "%s: not a request that waits for an answer", call);
+                 : aqi_fail(AQ_ESTATE, "core",
+                            "%s: the connection is not a request that waits for an answer", call);
 }
 
 /* Open our side, and send the answer, ACCEPT or REFUSE. */
@@ -435,7 +443,7 @@ aq_status aq_connection_close(aq_connection *conn)
     aq_status st = aqi_core_callable("aq_connection_close");
     if (st != AQ_OK || conn == NULL) return st;
     if (!conn_api_is_there(conn))
-        return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: it is closed already");
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_close: the connection is closed already");
     if (conn_state(conn) == AQ_CONNECTION_OPEN) conn_api_wait_quiet(conn);
     aqi_spin_lock(&conns.lock);
     int state = conn_state(conn);

@@ -140,7 +140,7 @@ static void conn_stalled(struct core_wait *wait, const struct core_route *route)
     aqi_spin_lock(&conns.lock);
     aq_connection *conn = atomic_load(&conns.slots[route->rank - core.params.size].conn);
     if (conn != NULL)
-        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the peer takes no replies");
+        conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_ETIMEOUT, "the peer accepts no replies");
     aqi_spin_unlock(&conns.lock);
 }
 

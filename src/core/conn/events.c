@@ -169,7 +169,7 @@ aq_status aq_connection_next_event(aq_connection_event *event)
     aq_status st = aqi_core_callable("aq_connection_next_event");
     if (st != AQ_OK) return st;
     if (event == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: no place for the event");
+        return aqi_fail(AQ_EINVAL, "core", "aq_connection_next_event: the event is NULL");
     if (atomic_load(&core_conn_used) == 0) return AQ_AGAIN;
     return conn_events_next(NULL, event);
 }
@@ -181,7 +181,7 @@ static aq_status conn_events_check(const char *call, const aq_listener *listener
     aq_status st = aqi_core_callable(call);
     if (st != AQ_OK || (listener != NULL && out != NULL)) return st;
     return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", call,
-                    listener == NULL ? "the listener" : "the place for the result");
+                    listener == NULL ? "the listener" : "the event");
 }
 
 aq_status aq_listener_next_event(aq_listener *listener, aq_connection_event *event)

@@ -101,8 +101,8 @@ static void conn_handshake_retry_later(aq_connection *conn)
 static const char *conn_handshake_nobody(const aq_connection *conn)
 {
     return (aqi_transports[conn->t]->caps & AQI_CAP_FAR) != 0
-               ? "there is no listener: start the server first"
-               : "there is no listener: start the server first, in the same network namespace "
+               ? "nothing listens there: start the server first"
+               : "nothing listens there: start the server first, in the same network namespace "
                  "(containers may have one each), or set AQ_SHM_FOLDER for both";
 }
 
@@ -175,9 +175,11 @@ void conn_times(uint64_t now_ns)
                                "the client did not confirm in time");
         } else if (state == AQ_CONNECTION_CALLING && now_ns >= conn->deadline_ns) {
             char reason[sizeof(conn->reason)] =
-                "the call was not taken in time: there is no listener, or it is full";
+                "the connection request was not answered in time: nothing listens there, or the "
+                "listener's queue is full";
             if (conn->nobody)
-                snprintf(reason, sizeof(reason), "the call was not taken in time: %s",
+                snprintf(reason, sizeof(reason),
+                         "the connection request was not answered in time: %s",
                          conn_handshake_nobody(conn));
             else if (conn->channel != NULL)
                 conn_rendezvous(conn)->unanswered(conn->channel, reason, sizeof(reason));
@@ -232,16 +234,18 @@ static aq_status conn_handshake_check_call(const aq_listener *listener,
 {
     if (hello->type != AQI_HELLO_CALL || message->nfds != hello->objects || hello->memory ||
         hello->bell) {
-        snprintf(reason, 200, "the call is malformed");
+        snprintf(reason, 200, "the connection request is malformed");
         return AQ_EPROTO;
     }
     if ((listener->flags & AQ_LISTEN_ANYBODY) == 0 && !writer->ours) {
-        snprintf(reason, 200, "the server takes calls of its own user %u only, not of %u",
+        snprintf(reason, 200,
+                 "the server accepts connections from its own user %u only, not from user %u",
                  (unsigned)geteuid(), writer->uid);
         return AQ_EACCESS;
     }
     if (hello->nbytes > aqi_core_config.conn_data) {
-        snprintf(reason, 200, "%u bytes of data are more than the %llu of AQ_CONN_DATA there",
+        snprintf(reason, 200,
+                 "%u bytes of data are more than the server accepts (AQ_CONN_DATA, %llu there)",
                  hello->nbytes, (unsigned long long)aqi_core_config.conn_data);
         return AQ_ESIZE;
     }
@@ -302,11 +306,11 @@ static void *conn_handshake_on_call(void *arg, void *listener_user,
     aq_status st = aqi_hello_decode(message->bytes, message->len, &hello);
     if (conn_handshake_differs(listener->t, st, &hello, reason)) {
         st = AQ_EMISMATCH;
-        aqi_log_once(&once, AQI_LOG_WARN, "core", "refused a call: %s", reason);
+        aqi_log_once(&once, AQI_LOG_WARN, "core", "refused a connection request: %s", reason);
     } else if (st == AQ_OK) {
         st = conn_handshake_check_call(listener, writer, &hello, message, reason);
     } else {
-        snprintf(reason, sizeof(reason), "the call is malformed");
+        snprintf(reason, sizeof(reason), "the connection request is malformed");
     }
     if (st != AQ_OK) {
         if (st == AQ_EPROTO) aqi_count(AQI_CTR_HELLO_DROPPED, 1);
@@ -339,7 +343,7 @@ static aq_status conn_handshake_accepted(aq_connection *conn, const struct aqi_h
     aq_status st = conn_join(conn, hello->addr, hello->addr_len);
     if (st == AQ_OK) st = conn_handshake_learn(conn, hello, message);
     if (st == AQ_OK && !conn_handshake_keep_data(conn, hello))
-        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data of a server");
+        st = aqi_fail(AQ_ENOMEM, "core", "no memory for the data that the server passed");
     if (st == AQ_OK) st = conn_write(conn, AQI_HELLO_CONFIRM);
     return st;
 }
@@ -350,8 +354,8 @@ static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_write
 {
     char reason[100];
     if ((conn->flags & AQ_CONNECT_ANYBODY) == 0 && !writer->ours) {
-        snprintf(reason, sizeof(reason), "the server is user %u: AQ_CONNECT_ANYBODY allows that",
-                 writer->uid);
+        snprintf(reason, sizeof(reason),
+                 "the server runs as user %u: set AQ_CONNECT_ANYBODY to allow that", writer->uid);
         conn_handshake_fail(conn, AQ_EACCESS, reason);
         return;
     }
@@ -361,7 +365,7 @@ static void conn_handshake_on_accept(aq_connection *conn, const struct aqi_write
         conn_opened(conn);
     else
         conn_handshake_fail(
-            conn, st, st == AQ_EPEER ? "the server died while it accepted" : aq_error_message());
+            conn, st, st == AQ_EPEER ? "the server died while accepting" : aq_error_message());
 }
 
 static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello *hello)
@@ -375,7 +379,7 @@ static void conn_handshake_on_refuse(aq_connection *conn, const struct aqi_hello
         if ((unsigned char)*c < ' ') *c = '?'; /* untrusted text, only to be printed */
     conn->code = hello->code;
     conn_handshake_fail(conn, (aq_status)hello->status,
-                        text[0] != 0 ? text : "the server rejected the call");
+                        text[0] != 0 ? text : "the server rejected the connection request");
 }
 
 static void conn_handshake_on_confirm(aq_connection *conn, const struct aqi_hello *hello,
@@ -416,7 +420,7 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
         conn_handshake_fail(conn, st, why);
     } else if (st != AQ_OK || message->nfds != (unsigned)hello.memory + hello.bell ||
                hello.objects != 0) {
-        conn_handshake_broken(conn, "the peer wrote a malformed message");
+        conn_handshake_broken(conn, "the peer sent a malformed message");
     } else if (hello.type == AQI_HELLO_ACCEPT && calling) {
         conn_handshake_on_accept(conn, writer, &hello, message);
     } else if (hello.type == AQI_HELLO_REFUSE && calling) {
@@ -429,7 +433,7 @@ static void conn_handshake_on_message(void *arg, void *channel_user,
     } else if (hello.type == AQI_HELLO_BYE) {
         conn_end_soon(conn, AQ_CONNECTION_CLOSED, AQ_EPEER, "the peer closed the connection");
     } else {
-        conn_handshake_broken(conn, "the peer wrote a message out of turn");
+        conn_handshake_broken(conn, "the peer sent an unexpected message");
     }
 }
 
@@ -456,7 +460,7 @@ static void conn_handshake_on_closed(void *arg, void *channel_user, aq_status st
         break;
     default:
         conn_end_soon(conn, AQ_CONNECTION_LOST, AQ_EPEER,
-                      why != NULL ? why : "the process of the peer has ended");
+                      why != NULL ? why : "the peer's process has ended");
     }
 }
 

@@ -29,8 +29,8 @@ static void conn_join_hook_deliver(void *arg, uint32_t source, const struct aqi_
     aq_connection *conn = arg;
     (void)source;
     if (AQI_LIKELY(core_deliver_from(&conn->routes[1], 1, am))) return;
-    conn_join_broken(conn,
-                     "the peer sent a message for a handler that is not registered for it here");
+    conn_join_broken(
+        conn, "the peer sent a message for a handler that is not registered for this connection");
 }
 
 /* An invalid message of a group is only dropped: the other members must not lose the connection. */
@@ -95,16 +95,19 @@ aq_status conn_check_object(int fd, uint64_t size, bool exactly)
     struct stat info;
     struct statfs system;
     if (fstat(fd, &info) != 0 || fstatfs(fd, &system) != 0)
-        return aqi_fail_errno(AQ_EPROTO, errno, "core", "a peer passed no memory");
+        return aqi_fail_errno(AQ_EPROTO, errno, "core",
+                              "a peer passed a descriptor that is not memory");
     if (system.f_type == HUGETLBFS_MAGIC)
         return aqi_fail(AQ_EPROTO, "core",
-                        "a peer passed memory of huge pages, which may be short");
+                        "a peer passed memory in huge pages, which may be in short supply");
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-        return aqi_fail(AQ_EPROTO, "core",
-                        "a peer passed memory that is not sealed: it could shrink it under us");
+        return aqi_fail(
+            AQ_EPROTO, "core",
+            "a peer passed memory that is not sealed, so it could shrink it while it is in use");
     if (exactly ? (uint64_t)info.st_size != size : (uint64_t)info.st_size < size)
-        return aqi_fail(AQ_EPROTO, "core", "a peer passed memory of %lld bytes where it said %llu",
+        return aqi_fail(AQ_EPROTO, "core",
+                        "a peer passed %lld bytes of memory instead of the announced %llu",
                         (long long)info.st_size, (unsigned long long)size);
     return AQ_OK;
 }
@@ -126,14 +129,15 @@ static aq_status conn_join_hook_share(void *arg, const char *name, size_t bytes,
     unsigned i = conn->object_next;
     if (conn->client) {
         if (i == AQI_RENDEZVOUS_FDS)
-            return aqi_fail(AQ_ELIMIT, "core", "a connection shares %d objects",
+            return aqi_fail(AQ_ELIMIT, "core", "a connection cannot share more than %d objects",
                             AQI_RENDEZVOUS_FDS);
         aq_status st = aqi_shmem_create(name, bytes, &conn->objects[i]);
         if (st != AQ_OK) return st;
         conn->object_count = i + 1;
     } else {
         if (i == conn->object_count)
-            return aqi_fail(AQ_EPROTO, "core", "the call of a client lacks its \"%s\"", name);
+            return aqi_fail(AQ_EPROTO, "core", "a client's connection request lacks its \"%s\"",
+                            name);
         aq_status st = conn_check_object(conn->objects[i], bytes, true);
         if (st != AQ_OK) return st;
     }
@@ -191,7 +195,8 @@ aq_status conn_open_tp(aq_connection *conn)
     conn->may_rest = (tp->ops.caps & AQI_CAP_REST) != 0;
     core.timers = core.timers || (tp->ops.caps & AQI_CAP_TIMERS) != 0;
     if (tp->limits.max_medium < params.max_medium || tp->limits.max_long < core.max_long)
-        return aqi_fail(AQ_ENOTSUP, "core", "a connection over %s takes smaller messages",
+        return aqi_fail(AQ_ENOTSUP, "core",
+                        "a connection over %s cannot carry messages as large as those of the job",
                         tp->ops.name);
     return AQ_OK;
 }
@@ -274,7 +279,7 @@ static aq_status conn_join_map_segment(aq_connection *conn, const struct aqi_hel
     aq_status st = conn_check_object(fd, hello->segment_offset + hello->segment_size, false);
     if (st != AQ_OK) return st;
     if ((hello->segment_offset | hello->segment_addr) % aqi_page_size() != 0)
-        return aqi_fail(AQ_EPROTO, "core", "a peer's segment begins inside a page");
+        return aqi_fail(AQ_EPROTO, "core", "a peer's segment does not begin at a page boundary");
     void *at = mmap(NULL, hello->segment_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
                     (off_t)hello->segment_offset);
     if (at == MAP_FAILED)

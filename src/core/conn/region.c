@@ -60,15 +60,14 @@ static bool region_place(aq_region *region)
 static aq_status region_check(const void *addr, size_t size, unsigned rights, const void *out)
 {
     if (out == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "aq_region_create: no place for the region");
+        return aqi_fail(AQ_EINVAL, "core", "aq_region_create: the pointer to the region is NULL");
     if (addr == NULL || size == 0 || (uintptr_t)addr + size < (uintptr_t)addr)
-        return aqi_fail(AQ_EINVAL, "core", "aq_region_create: %zu bytes at %p are no memory", size,
-                        addr);
-    if ((rights & ~(unsigned)REGION_RIGHTS) != 0 || rights == 0)
         return aqi_fail(AQ_EINVAL, "core",
-                        "aq_region_create: rights %#x are not AQ_REGION_READ and AQ_REGION_WRITE, "
-                        "or one of them",
-                        rights);
+                        "aq_region_create: %zu bytes at %p are not a valid range", size, addr);
+    if ((rights & ~(unsigned)REGION_RIGHTS) != 0 || rights == 0)
+        return aqi_fail(
+            AQ_EINVAL, "core",
+            "aq_region_create: rights %#x: give AQ_REGION_READ, AQ_REGION_WRITE or both", rights);
     return AQ_OK;
 }
 
@@ -79,7 +78,7 @@ aq_status aq_region_create(aq_connection *conn, void *addr, size_t size, unsigne
     if (st == AQ_OK) st = region_check(addr, size, rights, out);
     if (st != AQ_OK) return st;
     aq_region *region = calloc(1, sizeof(*region));
-    if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (region == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     *region = (aq_region){.addr = addr, .size = size, .rights = rights, .only = conn};
     st = aqi_random(region->ticket, sizeof(region->ticket), "core");
     if (st != AQ_OK) {
@@ -91,7 +90,7 @@ aq_status aq_region_create(aq_connection *conn, void *addr, size_t size, unsigne
     aqi_spin_unlock(&regions.lock);
     if (!placed) {
         free(region);
-        return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+        return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     }
     *out = region;
     return AQ_OK;
@@ -139,7 +138,7 @@ aq_status aq_region_revoke(aq_region *region)
         regions.unused++;
     }
     aqi_spin_unlock(&regions.lock);
-    if (!found) return aqi_fail(AQ_EINVAL, "core", "%s: it is revoked already", __func__);
+    if (!found) return aqi_fail(AQ_EINVAL, "core", "%s: the region is revoked already", __func__);
     region_await_accesses();
     free(region);
     return AQ_OK;
@@ -205,10 +204,11 @@ static aq_status region_check_handle(const struct region_access *a)
 {
     unsigned right = a->get ? AQ_REGION_READ : AQ_REGION_WRITE;
     if (a->handle.magic != region_magic)
-        return aqi_fail(AQ_EINVAL, "core", "%s: these bytes are no handle of a region", a->call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: these bytes are not the handle of a region",
+                        a->call);
     if ((a->handle.rights & right) == 0)
-        return aqi_fail(AQ_EACCESS, "core", "%s: the handle gives no right to %s", a->call,
-                        a->get ? "read" : "write");
+        return aqi_fail(AQ_EACCESS, "core", "%s: the handle does not grant the right to %s",
+                        a->call, a->get ? "read" : "write");
     if (!aqi_within(a->offset, a->len, 0, a->handle.size))
         return aqi_fail(AQ_ERANGE, "core",
                         "%s: %zu bytes at offset %llu are not inside the region of %llu bytes",
@@ -227,7 +227,7 @@ static aq_status region_check_access(struct region_access *a, aq_connection *con
         return aqi_fail(AQ_EINVAL, "core", "%s: %s is NULL", a->call,
                         conn == NULL    ? "the connection"
                         : there == NULL ? "the handle"
-                        : ev == NULL    ? "the place for the event"
+                        : ev == NULL    ? "the event"
                                         : "the local memory");
     if ((a->flags & ~known) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", a->call, a->flags & ~known);

@@ -21,14 +21,17 @@ static aq_status send_check_pieces(struct send_call *c)
     const aq_send_params *params = &c->params;
     size_t most = c->route->max_medium, all = 0;
     if (params->pieces == NULL && params->count != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu pieces at NULL", c->call, params->count);
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu pieces, but the array is NULL", c->call,
+                        params->count);
     for (size_t i = 0; i < params->count; i++) {
         const aq_vec *piece = &params->pieces[i];
         if (piece->addr == NULL && piece->len != 0)
-            return aqi_fail(AQ_EINVAL, "core", "%s: piece %zu has %zu bytes at NULL", c->call, i,
+            return aqi_fail(AQ_EINVAL, "core",
+                            "%s: piece %zu has %zu bytes, but its address is NULL", c->call, i,
                             piece->len);
         if (piece->len > most - all)
-            return aqi_fail(AQ_ESIZE, "core", "%s: the pieces exceed %zu bytes", c->call, most);
+            return aqi_fail(AQ_ESIZE, "core", "%s: the pieces have more than %zu bytes together",
+                            c->call, most);
         all += piece->len;
     }
     c->am.nbytes = (uint32_t)all;

@@ -75,8 +75,7 @@ static AQI_COLD aq_status event_set_failure(struct core_set *set, unsigned mask)
             atomic_load_explicit(&kinds[i].comp->status, memory_order_relaxed) == AQ_OK)
             continue;
         aq_status st = (aq_status)atomic_exchange(&kinds[i].comp->status, AQ_OK);
-        return aqi_fail(st, "core", "an operation that was under way failed: %s",
-                        aq_status_text(st));
+        return aqi_fail(st, "core", "an operation in progress failed: %s", aq_status_text(st));
     }
     return AQ_OK;
 }
@@ -273,10 +272,11 @@ static aq_status event_implicit_set(const char *call, unsigned mask, struct core
     aq_status st = core_callable(*me, call);
     if (st != AQ_OK) return st;
     if (mask == 0 || (mask & ~AQ_NBI_ALL) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: mask %#x is not made of AQ_NBI_ bits", call, mask);
+        return aqi_fail(AQ_EINVAL, "core", "%s: mask %#x contains bits that are not AQ_NBI_ bits",
+                        call, mask);
     if ((*me)->region != NULL)
-        return aqi_fail(AQ_ESTATE, "core", "%s: inside an access region: call aq_nbi_end first",
-                        call);
+        return aqi_fail(AQ_ESTATE, "core",
+                        "%s: called inside an access region: call aq_nbi_end first", call);
     return AQ_OK;
 }
 
@@ -333,7 +333,7 @@ aq_status aq_nbi_end(aq_event *event)
     if (st != AQ_OK) return st;
     if (event == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_nbi_end: the event is NULL");
     if (me->region == NULL)
-        return aqi_fail(AQ_ESTATE, "core", "aq_nbi_end: not inside an access region");
+        return aqi_fail(AQ_ESTATE, "core", "aq_nbi_end: called outside an access region");
     aq_event root = me->region;
     me->region = NULL;
     *event = root;

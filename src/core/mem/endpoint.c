@@ -29,7 +29,8 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (ep == NULL || capabilities == 0 || (capabilities & ~(AQ_EP_ALL | AQ_EP_AM_SHARED)) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs a place and AQ_EP_ capabilities, not %#x",
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: the endpoint pointer is NULL, or capabilities %#x are not AQ_EP_ bits",
                         __func__, capabilities);
     unsigned index = 1;
     while (index < CORE_EPS && atomic_load(&core.eps[index]) != NULL)
@@ -38,7 +39,7 @@ aq_status aq_ep_create(unsigned capabilities, aq_ep **ep)
         return aqi_fail(AQ_ELIMIT, "core", "%s: a process has at most %u endpoints", __func__,
                         CORE_EPS);
     aq_ep *made = calloc(1, sizeof(*made));
-    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     made->index = index;
     made->capabilities = capabilities;
     atomic_store_explicit(&core.eps[index], made, memory_order_release); /* read in dispatch.c */
@@ -103,7 +104,7 @@ aq_status aq_ep_bind(aq_ep *ep, aq_segment *segment)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (!core_is_ep(ep) || !core_is_segment(segment))
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs an endpoint and a segment", __func__);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the endpoint or the segment is NULL", __func__);
     if (ep->segment != NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u has a segment already", __func__,
                         ep->index);

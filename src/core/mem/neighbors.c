@@ -16,7 +16,7 @@ static aq_status neighbors_same_allocator(void)
     for (uint32_t rank = 1; rank < core.params.size; rank++)
         if (core_place_of(rank)->allocator != core_place_of(0)->allocator)
             return aqi_fail(AQ_ESETTING, "core",
-                            "rank %u gets its memory from another transport than rank 0: give all "
+                            "rank %u allocates memory from another transport than rank 0: give all "
                             "processes the same hide=alloc in AQ_FAULT",
                             rank);
     return AQ_OK;

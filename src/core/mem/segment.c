@@ -94,8 +94,8 @@ void core_segment_register(aq_segment *segment)
         aq_status st = tp->ops.mem_reg(tp, segment->addr, segment->size, &segment->mems[t]);
         if (st == AQ_OK) continue;
         segment->mems[t] = NULL;
-        aqi_log(AQI_LOG_INFO, "core", "%zu bytes at %p go by messages over %s: %s", segment->size,
-                segment->addr, tp->ops.name, aq_status_text(st));
+        aqi_log(AQI_LOG_INFO, "core", "transfers of the %zu bytes at %p go by messages over %s: %s",
+                segment->size, segment->addr, tp->ops.name, aq_status_text(st));
     }
     segment->registered = true;
 }
@@ -139,7 +139,8 @@ aq_status core_segment_map(const struct core_route *route, const void *card, str
     const void *key = core_card_get(card, sizeof(fixed), CORE_KEYS, core_tp_index(tp), &len);
     if (fixed.size == 0 || len == 0) return AQ_OK;
     struct mapping *mapping = malloc(sizeof(*mapping));
-    if (mapping == NULL) return aqi_fail(AQ_ENOMEM, "core", "no memory to learn of a segment");
+    if (mapping == NULL)
+        return aqi_fail(AQ_ENOMEM, "core", "no memory for information about a segment");
     aq_status st = tp->ops.mem_map(tp, route->peer, key, len, fixed.addr, fixed.size, rmem);
     if (st != AQ_OK) {
         free(mapping);
@@ -196,12 +197,13 @@ static aq_status segment_check_new(void *addr, size_t size, aq_segment **segment
     if (st != AQ_OK) return st;
     if (segment == NULL || size == 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: %s", call,
-                        segment == NULL ? "segment is NULL" : "0 bytes are no segment");
+                        segment == NULL ? "segment is NULL" : "the size is 0");
     if (size > UINTPTR_MAX - (uintptr_t)addr)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes at %p end beyond the last address", call,
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: %zu bytes at %p extend beyond the end of the address space", call,
                         size, addr);
     if (addr == NULL && (size > SIZE_MAX - aqi_page_size() || size > aq_segment_max()))
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes, the most is %zu", call, size,
+        return aqi_fail(AQ_ESIZE, "core", "%s: %zu bytes; the maximum is %zu", call, size,
                         aq_segment_max());
     return AQ_OK;
 }
@@ -209,7 +211,7 @@ static aq_status segment_check_new(void *addr, size_t size, aq_segment **segment
 aq_status core_segment_new(void *addr, size_t size, aq_segment **segment, const char *call)
 {
     aq_segment *made = calloc(1, sizeof(*made));
-    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (made == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", call);
     *made = (aq_segment){.addr = addr, .size = size};
     if (addr == NULL) {
         made->size = aqi_round_up(size, aqi_page_size());
@@ -270,7 +272,8 @@ aq_status aq_segment_destroy(aq_segment *segment)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK || segment == NULL) return st;
     if (segment == &core.segment || !segment_unlist(segment))
-        return aqi_fail(AQ_EINVAL, "core", "%s: not a segment of aq_segment_create", __func__);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the segment was not created by aq_segment_create",
+                        __func__);
     core_eps_unbind(segment);
     core_mem_hooks.hide(segment);
     segment_release(segment);

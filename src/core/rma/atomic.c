@@ -70,7 +70,9 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_type type, unsigned ops, uns
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (team == NULL || domain == NULL || ops == 0 || (ops & ~AQ_OPS_ALL) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs a team, a place, and AQ_OP_BIT()s in ops",
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: the team or the domain pointer is NULL, or ops has none or other bits "
+                        "than AQ_OP_BIT()s",
                         __func__);
     if (flags != 0) return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__, flags);
     for (unsigned op = 0; op < AQI_COUNT_OF(operands); op++)
@@ -78,7 +80,7 @@ aq_status aq_atomic_domain_create(aq_team *team, aq_type type, unsigned ops, uns
             return aqi_fail(AQ_EINVAL, "core", "%s: operation %u does not exist for type %d",
                             __func__, op, (int)type);
     aq_atomic_domain *d = rma_atomic_domain_new();
-    if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+    if (d == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     *d = (aq_atomic_domain){.team = team,
                             .type = type,
                             .ops = ops,
@@ -96,7 +98,8 @@ aq_status aq_atomic_domain_query(const aq_atomic_domain *domain, aq_atomic_domai
 {
     if (domain == NULL || info == NULL || domain->ops == 0)
         return aqi_fail(AQ_EINVAL, "core", "aq_atomic_domain_query: %s",
-                        domain == NULL || info == NULL ? "a pointer is NULL" : "it is destroyed");
+                        domain == NULL || info == NULL ? "a pointer is NULL"
+                                                       : "the domain has been destroyed");
     *info = (aq_atomic_domain_info){
         .team = domain->team, .type = domain->type, .ops = domain->ops, .size = domain->size};
     return AQ_OK;
@@ -114,7 +117,8 @@ aq_status aq_atomic_domain_destroy(aq_atomic_domain *domain)
     if (there) d->ops = d->direct = 0;
     domains.destroyed += there;
     aqi_spin_unlock(&domains.lock);
-    return there ? AQ_OK : aqi_fail(AQ_EINVAL, "core", "%s: it is destroyed already", __func__);
+    return there ? AQ_OK
+                 : aqi_fail(AQ_EINVAL, "core", "%s: the domain is destroyed already", __func__);
 }
 
 void core_domains_close(void)
@@ -144,16 +148,15 @@ static AQI_COLD aq_status atomic_refused(const aq_atomic_domain *d, const void *
         return aqi_fail(AQ_EINVAL, "core", "%s: the domain %s", call,
                         d == NULL ? "is NULL" : "has been destroyed");
     if ((unsigned)op >= AQI_COUNT_OF(operands) || !(d->ops & AQ_OP_BIT(op)))
-        return aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of the domain", call,
-                        (int)op);
+        return aqi_fail(AQ_EINVAL, "core", "%s: operation %d is not one of those of the domain",
+                        call, (int)op);
     if (!pointers)
         return aqi_fail(
             AQ_EINVAL, "core",
-            "%s: an operand or the place for the result is missing, or that of AQ_OP_SET "
-            "is not wanted",
+            "%s: an operand or the pointer to the result is missing, or AQ_OP_SET was given one",
             call);
     if ((flags & ~FLAGS) != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x, or no place for the event", call,
+        return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x, or the event is NULL", call,
                         flags);
     return aqi_fail(AQ_EINVAL, "core", "%s: address %p is not aligned to %u bytes", call, addr,
                     d->size);

@@ -174,10 +174,10 @@ static aq_status rma_transfer_now(enum core_mode mode, aq_team *team, aq_rank ra
     if ((t->flags & ~known) != 0)
         return aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", t->call, t->flags & ~known);
     if (mode == EXPLICIT && event == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: the place for the event is NULL", t->call);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the event is NULL", t->call);
     if (t->kind != FILL && t->local == NULL && t->len != 0)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of this process at NULL", t->call,
-                        t->len);
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu bytes of this process, but the address is NULL",
+                        t->call, t->len);
     if (t->flags & AQ_REMOTE_OFFSET) t->remote += t->route->seg_addr;
     if (t->len != 0 && !core_in_segment(t->route, t->remote, t->len))
         return core_out_of_segment(t->route, t->remote, t->len, t->call);
@@ -296,7 +296,7 @@ static inline aq_status rma_put_value(enum core_mode mode, aq_team *team, aq_ran
                                       const char *call)
 {
     if (AQI_UNLIKELY(len < 1 || len > AQI_PUT_COPIED))
-        return aqi_fail(AQ_ESIZE, "core", "%s: a value of %zu bytes; must be 1 to 8", call, len);
+        return aqi_fail(AQ_ESIZE, "core", "%s: the size is %zu; it must be 1 to 8", call, len);
     const char *bytes = (const char *)&value;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) bytes += sizeof(value) - len;
     return rma_transfer(PUT, mode, team, rank, dst, bytes, len, flags, ev, call);
@@ -308,7 +308,8 @@ aq_status aq_get_value(aq_team *team, aq_rank rank, const void *src, size_t len,
     uint64_t bytes = 0;
     if (len < 1 || len > sizeof(bytes) || value == NULL)
         return aqi_fail(value == NULL ? AQ_EINVAL : AQ_ESIZE, "core",
-                        "aq_get_value: a value of %zu bytes; must be 1 to 8, with a place for it",
+                        "aq_get_value: the size is %zu; it must be 1 to 8, and the pointer to the "
+                        "value not NULL",
                         len);
     char *at = (char *)&bytes;
     if (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__) at += sizeof(bytes) - len;

@@ -57,10 +57,10 @@ static aq_status attach_check_size(size_t *size, const char *call)
     if (aqi_core_config.segment_mode == AQ_SEGMENT_EVERYTHING) {
         *size = 0;
     } else if (*size > SIZE_MAX - aqi_page_size() || *size > aq_segment_max()) {
-        return aqi_fail(AQ_ESIZE, "core",
-                        "%s: %zu bytes, the most is %zu (the host's memory divided by its ranks, "
-                        "or %s)",
-                        call, *size, aq_segment_max(), aqi_setting_variable("AQ_MAX_SEGMENT"));
+        return aqi_fail(
+            AQ_ESIZE, "core",
+            "%s: %zu bytes; the maximum is %zu (the host's memory divided by its ranks, or %s)",
+            call, *size, aq_segment_max(), aqi_setting_variable("AQ_MAX_SEGMENT"));
     } else {
         *size = aqi_round_up(*size, aqi_page_size());
     }
@@ -72,7 +72,8 @@ aq_status aq_segment_attach(aq_team *team, size_t size, aq_segment **segment)
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
     if (team != &core.world || segment == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: needs the team of the whole job and a place",
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: the team is not that of the whole job, or the segment pointer is NULL",
                         __func__);
     if (core.attached || core.ep.segment != NULL)
         return aqi_fail(AQ_ESTATE, "core", "%s: the first endpoint has a segment already",

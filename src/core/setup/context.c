@@ -22,7 +22,7 @@ static void context_hook_peer_lost(void *arg, uint32_t id, const char *why)
     (void)arg;
     /* The death of a process on this host is not logged: aqrun reports it if it matters. */
     if (!core.params.survive && (core.routes[id].tp->ops.caps & AQI_CAP_FAR) != 0)
-        aqi_log(AQI_LOG_WARN, "core", "rank %u cannot be reached any more: %s", id, why);
+        aqi_log(AQI_LOG_WARN, "core", "rank %u is no longer reachable: %s", id, why);
     aqi_core_peer_down(id, why);
 }
 
@@ -122,7 +122,7 @@ static aq_status context_open_listed(const char *name)
             strncat(known, (*t)->name, sizeof(known) - strlen(known) - 1);
         }
         return aqi_fail(AQ_ESETTING, "core",
-                        "AQ_TRANSPORTS=\"%s\": there is no transport \"%s\"; there are auto%s",
+                        "AQ_TRANSPORTS=\"%s\": there is no transport \"%s\"; the names are auto%s",
                         aqi_core_config.transports, name, known);
     }
     for (unsigned i = 0; i < core.tp_count; i++)
@@ -249,7 +249,7 @@ static aq_status context_find_routes(void)
         if (st == AQ_ENOTSUP && apart) st = context_find_route(rank, host);
         if (st == AQ_ENOTSUP)
             st = aqi_fail(AQ_EPEER, "core",
-                          "no transport reaches rank %u: AQ_TRANSPORTS=%s allows none that does "
+                          "no transport reaches rank %u: AQ_TRANSPORTS=%s excludes those that do "
                           "(auto allows all)",
                           rank, aqi_core_config.transports);
     }
@@ -394,7 +394,7 @@ static aq_status context_agree_to_leave(uint64_t round)
 {
     size_t bytes = core_set_bytes();
     uint8_t *sets = calloc(2, bytes);
-    if (sets == NULL) return aqi_fail(AQ_ENOMEM, "core", "aq_finalize: no memory to leave");
+    if (sets == NULL) return aqi_fail(AQ_ENOMEM, "core", "aq_finalize: out of memory");
     for (uint32_t i = 0; i < core.params.size; i++)
         sets[i / 8] |= (uint8_t)(1u << i % 8);
     aq_status st = core_agree(LEAVE_NAME, round, AQ_OK, sets, sets + bytes);
@@ -407,8 +407,8 @@ aq_status aqi_core_may_leave(void)
     aq_status st = aqi_core_callable("aq_finalize");
     if (st == AQ_OK && core_barrier_pending(&core.world))
         st = aqi_fail(AQ_ESTATE, "core",
-                      "aq_finalize: the last aq_barrier_notify of all has not been followed by a "
-                      "wait");
+                      "aq_finalize: the last aq_barrier_notify on the team of all has not been "
+                      "followed by a wait");
     return st;
 }
 

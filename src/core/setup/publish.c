@@ -38,7 +38,7 @@ static aq_status publish_collect(aq_ep *const *eps, size_t count, aq_segment *se
     *indices = 0;
     for (size_t i = 0; i < count; i++) {
         if (eps == NULL || !core_is_ep(eps[i]))
-            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is no endpoint", call, i);
+            return aqi_fail(AQ_EINVAL, "core", "%s: entry %zu is not an endpoint", call, i);
         if (eps[i]->segment == NULL) continue;
         core_segment_register(eps[i]->segment);
         segments[eps[i]->index] = eps[i]->segment;
@@ -55,7 +55,7 @@ aq_status aq_ep_publish(aq_team *team, aq_ep *const *eps, size_t count, unsigned
     if (st != AQ_OK) return st;
     unsigned char *all = malloc(team->size * core_segment_card_size());
     aq_status mine = all != NULL ? publish_collect(eps, count, segments, &indices, __func__)
-                                 : aqi_fail(AQ_ENOMEM, "core", "%s: no memory", __func__);
+                                 : aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", __func__);
     if (flags != 0) mine = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags %#x", __func__, flags);
     if (mine != AQ_OK) indices = 0;
     st = publish_agree(team, mine, &indices, __func__);

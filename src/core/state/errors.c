@@ -8,14 +8,14 @@ AQI_COLD aq_status core_not_callable(const char *call)
     if (!atomic_load(&core.open))
         return aqi_fail(AQ_ESTATE, "core", "%s: called before aq_init or after aq_finalize", call);
     if (core_thread_is_foreign())
-        return aqi_fail(AQ_ESTATE, "core",
-                        "%s: called by thread %d, while thread %d called aq_init in mode single, "
-                        "which lets no other thread call: use AQ_THREAD_SERIALIZED or "
-                        "AQ_THREAD_MULTIPLE",
-                        call, core_thread_id(), core.owner);
+        return aqi_fail(
+            AQ_ESTATE, "core",
+            "%s: called by thread %d, but thread %d called aq_init in AQ_THREAD_SINGLE, which "
+            "allows calls by that thread only: use AQ_THREAD_SERIALIZED or AQ_THREAD_MULTIPLE",
+            call, core_thread_id(), core.owner);
     if (core_thread_mine == NULL) return AQ_ENOMEM; /* core_thread_attach has recorded the cause */
     return aqi_fail(AQ_ECONTEXT, "core",
-                    "%s: called from inside a handler, which may only reply and ask", call);
+                    "%s: called inside a handler, which may only reply and query", call);
 }
 
 aq_status aqi_core_callable(const char *call)
@@ -42,7 +42,7 @@ AQI_COLD aq_status core_failed(const struct core_route *route, aq_status st, con
 {
     if (st == AQ_EPEER) return core_lost(route, call);
     char name[16];
-    return aqi_fail(st, "core", "%s: failed at %s: %s", call, errors_peer_of(route, name),
+    return aqi_fail(st, "core", "%s: failed for %s: %s", call, errors_peer_of(route, name),
                     aq_status_text(st));
 }
 
@@ -54,7 +54,7 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
     else if (team->dead)
         *st = aqi_fail(AQ_ESTATE, "core", "%s: the team has been destroyed", call);
     else
-        *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, which has ranks 0 to %u",
+        *st = aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the team, whose ranks are 0 to %u",
                        call, rank, team->size - 1);
     return NULL;
 }
@@ -62,8 +62,8 @@ AQI_COLD struct core_route *core_no_route(const aq_team *team, aq_rank rank, con
 AQI_COLD aq_status core_no_answer(const char *call)
 {
     return aqi_fail(AQ_ENOTSUP, "core",
-                    "%s: only Short and Medium requests go to a group, and nothing is answered: "
-                    "for all else, connect to the member itself",
+                    "%s: a group takes only Short and Medium requests, and they cannot be "
+                    "answered: for all else, connect to the member itself",
                     call);
 }
 
@@ -75,8 +75,8 @@ AQI_COLD aq_status core_out_of_segment(const struct core_route *route, uint64_t 
     if (core_may_answer(route, call) != AQ_OK) return AQ_ENOTSUP;
     if (route->seg_size == 0)
         return aqi_fail(AQ_ERANGE, "core", "%s: %s has no segment: %s", call, peer,
-                        peer == name ? "every process calls aq_segment_attach first"
-                                     : "it shows one when it connects or accepts");
+                        peer == name ? "every process must call aq_segment_attach first"
+                                     : "it must pass one when it connects or accepts");
     return aqi_fail(AQ_ERANGE, "core",
                     "%s: %zu bytes at %#llx are not inside the segment of %s, which is %zu bytes "
                     "at %#llx",
@@ -93,7 +93,7 @@ aq_status core_team_usable(const char *call, const aq_team *team)
     if (team->pair)
         return aqi_fail(
             AQ_EINVAL, "core",
-            "%s: a team of aq_team_pair or of a connection only addresses: it has no collectives",
+            "%s: a team of aq_team_pair or of a connection only names peers: it has no collectives",
             call);
     return AQ_OK;
 }

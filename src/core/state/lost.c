@@ -52,7 +52,7 @@ static void lost_note(uint32_t rank, const char *why)
     size_t len = strlen(why) + 1;
     struct lost_peer *peer = malloc(sizeof(*peer) + len);
     if (peer == NULL) {
-        core.boot.fatal(core.boot.arg, "no memory to tell the program of a death");
+        core.boot.fatal(core.boot.arg, "no memory to report a death to the program");
         return;
     }
     peer->next = NULL;

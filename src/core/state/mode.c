@@ -61,7 +61,7 @@ aq_status aq_wait_mode_set(aq_wait_mode mode)
     if (!atomic_load(&core.open))
         return aqi_fail(AQ_ESTATE, "core", "aq_wait_mode_set: this process is not in a job");
     if ((unsigned)mode > AQ_WAIT_SHARE)
-        return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not one of aq_wait_mode",
+        return aqi_fail(AQ_EINVAL, "core", "aq_wait_mode_set: %d is not a value of aq_wait_mode",
                         (int)mode);
     if (!core_setting_is_default("AQ_WAIT")) return AQ_OK;
     aqi_spin_lock(&core.lock);

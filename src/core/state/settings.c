@@ -35,17 +35,17 @@ static const struct aqi_setting rows[] = {
     {.name = "AQ_TRANSPORTS",
      .def = "auto",
      .doc = "The transports that may be used, as a comma-separated list in order of preference; "
-            "auto: all, but those for other hosts only if there are any. A process always reaches "
-            "itself by loop.",
+            "auto: all of them, but those for other hosts only if the job has other hosts. A "
+            "process always reaches itself by loop.",
      .advice = "aqinfo --transports lists them and shows which work here.",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_core_config, transports)},
     {.name = "AQ_AM_MAX_MEDIUM",
      .def = "64K",
-     .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64. By "
-            "default 8K in jobs of more than 16 processes.",
-     .advice = "Raise it for programs with larger messages. Each pair of processes that "
-               "communicates has buffers for four of them in each direction.",
+     .doc = "The largest payload of a Medium active message, rounded up to a multiple of 64. The "
+            "default is 8K in jobs of more than 16 processes.",
+     .advice = "Raise it for programs that send larger messages. Each pair of processes that "
+               "communicates has four buffers of this size in each direction.",
      .min = 512,
      .max = 1 << 20,
      .same = true,
@@ -58,8 +58,8 @@ static const struct aqi_setting rows[] = {
      .def = "32",
      .doc = "The maximum number of requests in flight to one peer, on a transport that posts "
             "receive buffers. It must be the same in every process.",
-     .advice = "Raise it if requests of a busy pair wait (credit_none in AQ_STATS); it costs as "
-               "many receive buffers per peer.",
+     .advice = "Raise it if requests to a busy peer wait (credit_none in AQ_STATS); each peer then "
+               "takes as many receive buffers.",
      .min = 1,
      .max = 4095,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits)},
@@ -69,8 +69,8 @@ static const struct aqi_setting rows[] = {
      .more_aliases = total_aliases,
      .def = "0",
      .doc = "The maximum number of requests in flight to all peers together; 0: as many as "
-            "AQ_AM_CREDITS allows, or the transport has room for. It must be the same in every "
-            "process.",
+            "AQ_AM_CREDITS allows, or as many as the transport has room for. It must be the same "
+            "in every process.",
      .same = true,
      .max = UINT32_MAX,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, am_credits_total)},
@@ -79,9 +79,9 @@ static const struct aqi_setting rows[] = {
      .alias_words = bytes_words,
      .alias = "GASNET_NETWORKDEPTH_SPACE",
      .def = "128K",
-     .doc = "The maximum bytes of requests in flight to one peer, if AQ_AM_CREDITS applies; at "
-            "least two of the largest Mediums; 0: no limit. By default 12K in jobs of more than "
-            "128 processes. It must be the same in every process.",
+     .doc = "The maximum number of bytes of requests in flight to one peer, where AQ_AM_CREDITS "
+            "applies; at least two of the largest Mediums; 0: no limit. The default is 12K in jobs "
+            "of more than 128 processes. It must be the same in every process.",
      .same = true,
      .max = 32 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, am_bytes)},
@@ -89,9 +89,9 @@ static const struct aqi_setting rows[] = {
      .clamp = true,
      .alias = "GASNET_AM_CREDITS_SLACK",
      .def = "8",
-     .doc = "The number of credits, of requests without a reply, that wait per peer to be returned "
-            "with another message, before they are returned in one of their own; reduced if that "
-            "could block. 0: each is returned at once.",
+     .doc = "How many credits of requests without a reply may wait, per peer, to be returned along "
+            "with another message, before a message of their own returns them; lowered if waiting "
+            "could block the peer. 0: each is returned at once.",
      .advice = "Raise it for programs that send requests in both directions; lower it if they wait "
                "for credits (credit_none in AQ_STATS).",
      .max = 4094,
@@ -101,9 +101,9 @@ static const struct aqi_setting rows[] = {
      .alias = "GASNET_PACKEDLONG_LIMIT",
      .def = "1M",
      .doc =
-         "The largest payload of a Long that is sent in one message with its header; over ibv and "
+         "The largest payload of a Long that is sent in one message with its header: over ibv and "
          "ofi at most the largest Medium, over udp at most 64K. 0: none. It does not apply to shm.",
-     .advice = "Lower it if copying to the target's memory costs more than a message.",
+     .advice = "Lower it if copying the payload at the target costs more than another message.",
      .max = 1 << 20,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, packed_long)},
     {.name = "AQ_MAX_SEGMENT",
@@ -111,51 +111,55 @@ static const struct aqi_setting rows[] = {
      .def = "0",
      .alias_words = segment_words,
      .check = core_segment_limit_legal,
-     .legal = "a size such as 64M or 1.5G, or a part of the host's memory such as 0.5 or 85%; "
-              "then optionally /P (for each process) or /H (for all of a host together)",
+     .legal = "a size such as 64M or 1.5G, or a fraction of the host's memory such as 0.5 or 85%, "
+              "optionally followed by /P (for each process) or /H (for all processes of a host "
+              "together)",
      .doc = "The largest segment that a process may attach; 0: its share, which is the host's "
-            "memory divided by its ranks. A part, a size with /P or /H, and one given by "
+            "memory divided by its ranks. A fraction, a size with /P or /H, and a value given by "
             "GASNET_MAX_SEGSIZE are limited to that share.",
      AQI_SETTING_IN(TEXT, struct aqi_core_config, max_segment)},
     {.name = "AQ_SEGMENT_MODE",
      .def = "fast",
-     .doc = "The memory of aq_segment_attach: fast and large allocate a segment; everything makes "
+     .doc = "The memory that aq_segment_attach provides: fast and large allocate a segment; "
+            "everything makes "
             "all memory of each process accessible. The default is the first mode that the program "
-            "supports; one that it does not support is an error. It must be the same in every "
+            "supports; a mode that it does not support is an error. It must be the same in every "
             "process.",
-     .advice = "In everything, ibv and ofi register memory on demand (AQ_REG_MAIN); ofi with "
-               "several domains (AQ_OFI_DOMAINS) uses messages, which is slower.",
+     .advice = "In mode everything, ibv and ofi register memory on demand (AQ_REG_MAIN); ofi with "
+               "several domains (AQ_OFI_DOMAINS) uses messages instead, which is slower.",
      .choices = segment_modes,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, segment_mode)},
     {.name = "AQ_VIS_PACK",
      .def = "1K",
-     .doc = "Pieces of a vector, indexed or strided transfer below this size are packed into "
-            "messages if the segment is not mapped; larger ones are individual puts and gets. 0: "
-            "none are packed.",
-     .advice = "Raise it for a network whose puts are slow to start.",
+     .doc = "Pieces of a vector, indexed or strided transfer that are smaller than this are packed "
+            "into messages if the segment is not mapped; larger ones are individual puts and gets. "
+            "0: no packing.",
+     .advice = "Raise it if the network is slow to start puts.",
      .max = 1 << 30,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, vis_pack)},
     {.name = "AQ_PROGRESS_THREAD",
      .alias = "GASNET_RCV_THREAD",
      .def = "no",
-     .doc = "A thread of the library serves the peers while the program computes; it sleeps until "
-            "something arrives. Handlers also run on it, concurrently with the program.",
-     .advice = "yes for programs that compute for long between calls while others send to them; "
-               "every call then takes the locks of AQ_THREAD_MULTIPLE.",
+     .doc =
+         "Whether a thread of the library serves the peers while the program computes; it sleeps "
+         "until something arrives. Handlers also run on it, concurrently with the program.",
+     .advice = "Set yes for programs that compute for a long time between calls while others send "
+               "to them; every call then takes the locks of AQ_THREAD_MULTIPLE.",
      AQI_SETTING_IN(BOOL, struct aqi_core_config, progress_thread)},
     {.name = "AQ_CHECK_THREADS",
      .def = "no",
-     .doc = "In AQ_THREAD_SINGLE, make calls by another thread than that of aq_init fail, with a "
+     .doc = "In AQ_THREAD_SINGLE, make calls by threads other than that of aq_init fail with a "
             "message that names both.",
-     .advice = "yes to find errors of a program: that mode takes no locks.",
+     .advice =
+         "Set yes to find such calls in a program: they are errors, as that mode takes no locks.",
      AQI_SETTING_IN(BOOL, struct aqi_core_config, check_threads)},
     {.name = "AQ_COLL_SCRATCH",
      .def = "8M",
-     .doc =
-         "Memory of each process for barriers and collectives of the processes of a host, if they "
-         "can map it; 0: they use messages only. It takes physical memory only where it is used.",
-     .advice = "Raise it if more than about eight teams do large collectives at the same time.",
+     .doc = "Memory of each process for barriers and collectives among the processes of a host, if "
+            "they can map it; 0: they use messages only. Physical memory is taken only where it is "
+            "used.",
+     .advice = "Raise it if more than about eight teams run large collectives at the same time.",
      .max = 1 << 30,
      .same = true,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, scratch)},
@@ -164,63 +168,64 @@ static const struct aqi_setting rows[] = {
      .alias_words = barrier_words,
      .def = "messages",
      .doc = "How barriers of processes that share no memory communicate: by messages, or by remote "
-            "writes to memory of the library (dissemination).",
-     .advice =
-         "Try writes if adapters write without help (ibv, ofi) and waits poll, since a sleeping "
-         "thread checks only every millisecond; compare with aqperf --pattern barrier.",
+            "writes to the library's memory (dissemination).",
+     .advice = "Try writes if the adapters write without help of the CPU (ibv, ofi) and waits "
+               "poll, since a sleeping thread checks only every millisecond; compare with aqperf "
+               "--pattern barrier.",
      .choices = barrier_ways,
      .same = true,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, barrier)},
     {.name = "AQ_NEIGHBORHOOD",
      .check = core_neighbors_legal,
-     .legal = "0, the maximum number of ranks of a neighborhood, or a list of sizes such as 1,5,2",
+     .legal = "0, the maximum number of ranks in a neighborhood, or a list of sizes such as 1,5,2",
      .alias = "GASNET_SUPERNODE_MAXSIZE",
      .def = "0",
      .doc = "The maximum number of ranks of a host that map each other's memory; they reach the "
-            "others as if those were on another host (by udp, if AQ_TRANSPORTS allows it). 0: all. "
-            "A comma-separated list gives the sizes of neighborhoods in the order of the ranks, "
-            "and repeats.",
-     .advice = "1 or 1,5,2 to see on one host how a program behaves on several.",
+            "other ranks as if those were on another host (by udp, if AQ_TRANSPORTS allows it). 0: "
+            "all. A comma-separated list gives the sizes of the neighborhoods in the order of the "
+            "ranks; it repeats.",
+     .advice = "Set 1 or 1,5,2 to see on one host how a program behaves on several.",
      .same = true,
      AQI_SETTING_IN(TEXT, struct aqi_core_config, neighborhood)},
     {.name = "AQ_COPY",
      .def = "auto",
-     .doc = "How puts and gets of AQ_COPY_LEAST bytes and more copy mapped memory: memcpy, of the "
-            "C library; string, string moves of the processor; stream, stores past the caches; "
-            "pages, the same with four pages at a time; auto, the fastest in the first few copies "
-            "of about that size.",
-     .advice = "memcpy if the data is used at once, and streaming took it out of the caches.",
+     .doc = "How puts and gets of AQ_COPY_LEAST bytes or more copy mapped memory: memcpy, that of "
+            "the C library; string, the processor's string instructions; stream, stores that "
+            "bypass the caches; pages, the same, four pages at a time; auto, whichever is fastest "
+            "in the first few copies of about that size.",
+     .advice = "Set memcpy if the data is used soon afterwards, since streaming keeps it out of "
+               "the caches.",
      .choices = copy_methods,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, copy)},
     {.name = "AQ_COPY_LEAST",
      .def = "1M",
-     .doc = "Puts and gets of mapped memory below this size use memcpy.",
+     .doc = "Puts and gets of less mapped memory than this use memcpy.",
      .min = 4096,
      .max = 1ull << 40,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, copy_least)},
     {.name = "AQ_WAIT",
      .def = "auto",
      .doc = "How blocking calls wait: spin (keep the core), yield (yield it), block (sleep soon), "
-            "share (yield, and sleep after a millisecond); auto: spin, then as share; as share at "
+            "share (yield, and sleep after a millisecond). auto: spin, then as share; as share at "
             "once if there are more ranks than cores, and soon if others use the core.",
-     .advice = "spin gains the last few nanoseconds if every rank has a core of its own.",
+     .advice = "Set spin to gain the last few nanoseconds if every rank has a core of its own.",
      .choices = wait_modes,
      AQI_SETTING_IN(CHOICE, struct aqi_core_config, wait)},
     {.name = "AQ_WAIT_AWAKE",
      .def = "60ms",
-     .doc =
-         "With AQ_WAIT=auto, how long a wait stays awake after the last arrival, if the rank has a "
-         "core of its own, so that a message after some silence is handled at once. If others use "
-         "that core, or there are more ranks than cores, it sleeps after a millisecond.",
-     .advice = "0 to use less CPU time for waiting; raise it if messages come after longer pauses.",
+     .doc = "With AQ_WAIT=auto, how long a wait stays awake after the last arrival if the rank has "
+            "a core of its own, so that a message after a pause is handled at once. If others use "
+            "that core, or there are more ranks than cores, it sleeps after a millisecond.",
+     .advice =
+         "Set 0 to use less CPU time for waiting; raise it if messages arrive after longer pauses.",
      .unit = "ms",
      .max = 3600ull * 1000000000,
      AQI_SETTING_IN(TIME, struct aqi_core_config, awake_ns)},
     {.name = "AQ_CONN_TIMEOUT",
      .def = "5s",
-     .doc =
-         "Time limit for connecting to another program, unless the call has its own; for closing a "
-         "connection while data is in flight; and for a reply to a peer that accepts none.",
+     .doc = "Time limit for connecting to another program, unless the call has its own limit; for "
+            "closing a connection while data is in flight; and for a reply to a peer that accepts "
+            "none.",
      .unit = "s",
      .min = 1000000,
      .max = 86400ull * 1000000000,
@@ -234,16 +239,15 @@ static const struct aqi_setting rows[] = {
      AQI_SETTING_IN(COUNT, struct aqi_core_config, conn_backlog)},
     {.name = "AQ_CONN_DATA",
      .def = "1K",
-     .doc = "The maximum size of the data that a program passes when it connects or accepts.",
+     .doc = "The maximum size of the data that a program may pass when it connects or accepts.",
      .max = 32 << 10,
      AQI_SETTING_IN(BYTES, struct aqi_core_config, conn_data)},
     {.name = "AQ_CONN_MAX",
      .def = "8192",
-     .doc = "The maximum number of connections of a process, including ended ones that are not "
-            "closed.",
-     .advice =
-         "Each takes one file descriptor and 14 KB of memory over shm, six descriptors and 110 KB "
-         "over udp: raise ulimit -n for thousands.",
+     .doc = "The maximum number of connections of a process, including ended ones that have not "
+            "been closed.",
+     .advice = "Each takes one file descriptor and 14 KB of memory over shm, and six descriptors "
+               "and 110 KB over udp: raise ulimit -n for thousands.",
      .min = 1,
      .max = 65536,
      AQI_SETTING_IN(COUNT, struct aqi_core_config, conn_max)},

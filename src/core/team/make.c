@@ -32,7 +32,8 @@ static aq_status team_name_eps(const char *call, aq_team *team, const unsigned *
     unsigned all = 0;
     for (aq_rank i = 0; i < team->size; i++) {
         if (eps[i] >= CORE_EPS)
-            return aqi_fail(AQ_EINVAL, "core", "%s: endpoint %u of entry %u; indices are below %u",
+            return aqi_fail(AQ_EINVAL, "core",
+                            "%s: endpoint %u in entry %u is out of range: indices are below %u",
                             call, eps[i], i, CORE_EPS);
         all |= eps[i];
     }
@@ -40,7 +41,7 @@ static aq_status team_name_eps(const char *call, aq_team *team, const unsigned *
     aq_status st = team_own_ep(call, team, eps[team->rank]);
     if (st != AQ_OK) return st;
     uint32_t *at = malloc(team->size * sizeof(*at));
-    if (at == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (at == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", call);
     for (aq_rank i = 0; i < team->size; i++) {
         core_ep_reach(eps[i]);
         at[i] = eps[i] * core.params.size + team->map[i];
@@ -122,8 +123,8 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
     st = team_settle(__func__, team, st, new);
     if (mine == AQ_EINVAL)
         return aqi_fail(AQ_EINVAL, "core",
-                        "%s: color %d (0 and up, or AQ_COLOR_NONE), flags %#x (0), or no place "
-                        "for the team",
+                        "%s: color %d (must be AQ_COLOR_NONE or at least 0), flags %#x (must be "
+                        "0), or the team pointer is NULL",
                         __func__, color, flags);
     if (st == AQ_OK && team_out != NULL) *team_out = new;
     return st;
@@ -135,18 +136,19 @@ aq_status aq_team_split(aq_team *team, int color, int key, unsigned flags, aq_te
 static aq_status team_check_list(const char *call, const aq_team *parent, const aq_rank *members,
                                  size_t count, bool *seen)
 {
-    if (seen == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: no memory", call);
+    if (seen == NULL) return aqi_fail(AQ_ENOMEM, "core", "%s: out of memory", call);
     for (size_t i = 0; i < count; i++) {
         if (members[i] >= parent->size)
-            return aqi_fail(AQ_ERANK, "core", "%s: rank %u is not in the parent, which has %u",
-                            call, members[i], parent->size);
+            return aqi_fail(AQ_ERANK, "core",
+                            "%s: rank %u is not in the parent, which has %u ranks", call,
+                            members[i], parent->size);
         if (seen[members[i]])
             return aqi_fail(AQ_EINVAL, "core", "%s: rank %u is listed twice", call, members[i]);
         seen[members[i]] = true;
     }
     if (!seen[parent->rank])
-        return aqi_fail(AQ_EINVAL, "core", "%s: the caller, rank %u, is not in its own list", call,
-                        parent->rank);
+        return aqi_fail(AQ_EINVAL, "core", "%s: the list does not contain the caller, rank %u",
+                        call, parent->rank);
     return AQ_OK;
 }
 
@@ -178,7 +180,8 @@ static aq_status team_create(const char *call, aq_team *parent, const aq_rank *m
     aq_team *new = NULL;
     aq_status mine = AQ_OK;
     if (flags != 0 || (count != 0 && (members == NULL || team_out == NULL)))
-        mine = aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or a pointer is NULL", call, flags);
+        mine = aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (must be 0), or a pointer is NULL", call,
+                        flags);
     else if (count != 0)
         new = team_of_list(call, parent, members, eps, count, &mine);
     st = team_make(call, parent, new, mine, &new);

@@ -62,7 +62,8 @@ aq_status team_settle(const char *call, aq_team *parent, aq_status st, aq_team *
     free(s.members);
     if (all == AQ_OK || st != AQ_OK) return st;
     if (team != NULL) team_drop(team);
-    return aqi_fail(all, "core", "%s: no team, because a member of the parent died", call);
+    return aqi_fail(all, "core",
+                    "%s: the team was not created, because a member of the parent died", call);
 }
 
 /* A team of the living, in the order of the old team. */
@@ -112,8 +113,8 @@ aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
     aq_status st = core_team_usable(__func__, team);
     if (st != AQ_OK) return st;
     if (flags != 0 || team_out == NULL)
-        return aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (0), or no place for the team", __func__,
-                        flags);
+        return aqi_fail(AQ_EINVAL, "core", "%s: flags %#x (must be 0), or the team pointer is NULL",
+                        __func__, flags);
     shrink_open(&s, __func__, team);
     st = shrink_agree(&s, AQ_OK, s.living);
     if (st == AQ_OK) {
@@ -124,6 +125,6 @@ aq_status aq_team_shrink(aq_team *team, unsigned flags, aq_team **team_out)
     free(s.members);
     if (st == AQ_OK) return AQ_OK;
     return aqi_fail(st, "core", "%s: %s", __func__,
-                    st == AQ_EPEER ? "another member died meanwhile: call it again"
-                                   : "a member of the team could not make it");
+                    st == AQ_EPEER ? "another member died in the meantime: call it again"
+                                   : "a member of the team could not create it");
 }

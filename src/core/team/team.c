@@ -209,14 +209,14 @@ static aq_status team_agree(const char *call, aq_team *parent, const aq_team *te
     for (aq_rank i = 0; i < parent->size; i++)
         if (answers[i].status == AQ_EMISMATCH)
             return aqi_fail(AQ_EMISMATCH, "core",
-                            "%s: no team, because the list of job rank %u differs from that of "
-                            "others in it",
+                            "%s: the team was not created, because the list of job rank %u differs "
+                            "from those of others on it",
                             call, aq_team_to_job(parent, i));
     for (aq_rank i = 0; st == AQ_OK && team != NULL && i < team->size; i++) {
         const struct offer *other = &answers[aq_team_from_job(parent, team->map[i])];
         if (other->status != AQ_OK)
             st = aqi_fail((aq_status)other->status, "core",
-                          "%s: no team, because job rank %u could not make it: %s", call,
+                          "%s: the team was not created, because job rank %u failed: %s", call,
                           team->map[i], aq_status_text((aq_status)other->status));
     }
     return st;
@@ -230,7 +230,7 @@ static aq_status team_compare_offers(const char *call, const aq_team *parent, co
     for (aq_rank i = 0; i < team->size; i++) {
         const struct offer *other = &offers[aq_team_from_job(parent, team->map[i])];
         if (other->status == AQ_OK && (other->size != team->size || other->hash != hash))
-            return aqi_fail(AQ_EMISMATCH, "core", "%s: job rank %u gave another list of members",
+            return aqi_fail(AQ_EMISMATCH, "core", "%s: job rank %u passed another list of members",
                             call, team->map[i]);
     }
     return AQ_OK;
@@ -244,7 +244,7 @@ aq_status team_begin(const char *call, aq_team *parent, aq_status mine)
     args.fn = coll_builtin(AQ_TYPE_U32, AQ_OP_MAX, &args.element);
     aq_status st = coll_run(call, parent, &args);
     if (st != AQ_OK || worst == 0) return st;
-    if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: no memory", call);
+    if (mine == AQ_ENOMEM) return aqi_fail(mine, "core", "%s: out of memory", call);
     if (mine != AQ_OK) return mine;
     st = (aq_status) - (int)worst;
     return aqi_fail(st, "core", "%s: another member could not begin: %s", call, aq_status_text(st));
@@ -342,15 +342,18 @@ aq_status aq_team_destroy(aq_team *team)
     if (team == NULL) return AQ_OK;
     aq_status st = aqi_core_callable(__func__);
     if (st != AQ_OK) return st;
-    if (team->dead) return aqi_fail(AQ_ESTATE, "core", "%s: it is destroyed already", __func__);
+    if (team->dead)
+        return aqi_fail(AQ_ESTATE, "core", "%s: the team is destroyed already", __func__);
     if (team_built_in(team))
-        return aqi_fail(AQ_EINVAL, "core", "%s: a team of the library, which ends with it",
+        return aqi_fail(AQ_EINVAL, "core",
+                        "%s: this is a team of the library, which exists until aq_finalize",
                         __func__);
     if (core_barrier_pending(team))
-        return aqi_fail(AQ_ESTATE, "core", "%s: a barrier is pending on it: wait for it first",
-                        __func__);
+        return aqi_fail(AQ_ESTATE, "core",
+                        "%s: a barrier on the team is pending: wait for it first", __func__);
     if (!coll_idle(team))
-        return aqi_fail(AQ_ESTATE, "core", "%s: collectives are under way on it: wait for them",
+        return aqi_fail(AQ_ESTATE, "core",
+                        "%s: collectives on the team are in progress: wait for them first",
                         __func__);
     /*
      * After the first barrier, all members have arrived; after the second, none uses the shared

@@ -72,7 +72,7 @@ static bool vis_begin(struct call *c, aq_status *st)
     c->route = core_route_to(c->team, c->rank, c->name, st);
     if (c->route == NULL) return false;
     if ((c->flags & ~CORE_RMA_FLAGS) != 0 || (c->mode == EXPLICIT && c->event == NULL)) {
-        *st = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or no place for the event", c->name);
+        *st = aqi_fail(AQ_EINVAL, "core", "%s: unknown flags, or the event is NULL", c->name);
         return false;
     }
     c->base = c->flags & AQ_REMOTE_OFFSET ? c->route->seg_addr : 0;
@@ -133,8 +133,8 @@ static aq_status vis_check_list(const struct call *c, bool remote, const struct 
     const char *name = vis_name_of(c, remote);
     *total = 0;
     if (list->shape == VIS_INDEXED && __builtin_mul_overflow(list->count, list->piece, total))
-        return aqi_fail(AQ_ESIZE, "core", "%s: %zu pieces of %zu bytes overflow", c->name,
-                        list->count, list->piece);
+        return aqi_fail(AQ_ESIZE, "core", "%s: the total of %zu pieces of %zu bytes overflows",
+                        c->name, list->count, list->piece);
     if (list->count == 0 || (list->shape == VIS_INDEXED && *total == 0)) return AQ_OK;
     if (list->at == NULL)
         return aqi_fail(AQ_EINVAL, "core", "%s: the %s list is NULL", c->name, name);
@@ -149,8 +149,8 @@ static aq_status vis_check_list(const struct call *c, bool remote, const struct 
         if (remote && !core_in_segment(c->route, c->base + addr, len))
             return core_out_of_segment(c->route, c->base + addr, len, c->name);
         if (__builtin_add_overflow(*total, len, total))
-            return aqi_fail(AQ_ESIZE, "core", "%s: the bytes of the %s list overflow", c->name,
-                            name);
+            return aqi_fail(AQ_ESIZE, "core", "%s: the total size of the %s list overflows",
+                            c->name, name);
     }
     return AQ_OK;
 }
@@ -167,7 +167,7 @@ static AQI_COLD aq_status vis_lists_checked(struct call *c, struct vis_list remo
     if (st != AQ_OK) return st;
     if (there != here)
         return aqi_fail(AQ_ESIZE, "core",
-                        "%s: dst is %zu bytes in total, src %zu; they must be equal", c->name,
+                        "%s: dst has %zu bytes in total and src %zu: they must be equal", c->name,
                         c->get ? here : there, c->get ? there : here);
     if (here == 0) remote.count = local.count = 0;
     vis_list_begin(&t.remote, c->base, remote);
@@ -209,7 +209,8 @@ static inline aq_status vis_indexed(const struct call c, size_t remote_count, vo
 
 static aq_status vis_overflows(const struct call *c)
 {
-    return aqi_fail(AQ_ESIZE, "core", "%s: elements, counts and strides overflow", c->name);
+    return aqi_fail(AQ_ESIZE, "core", "%s: the total of elements, counts and strides overflows",
+                    c->name);
 }
 
 /* The number of bytes that a region moves. If it is 0, nothing else in the region is checked. */
@@ -217,7 +218,7 @@ static aq_status vis_region_bytes(const struct call *c, const struct vis_region 
 {
     *bytes = r->elem;
     if (r->levels > AQ_STRIDED_LEVELS)
-        return aqi_fail(AQ_EINVAL, "core", "%s: %zu levels, the most is %d", c->name, r->levels,
+        return aqi_fail(AQ_EINVAL, "core", "%s: %zu levels; the maximum is %d", c->name, r->levels,
                         AQ_STRIDED_LEVELS);
     if (r->elem == 0 || r->levels == 0) return AQ_OK;
     if (r->counts == NULL || r->remote_strides == NULL || r->local_strides == NULL)

@@ -447,7 +447,8 @@ aq_status aq_poll_until(int (*condition)(void *arg), void *arg, uint64_t timeout
     struct core_thread *me = core_self();
     aq_status st = core_callable(me, __func__);
     if (st != AQ_OK) return st;
-    if (condition == NULL) return aqi_fail(AQ_EINVAL, "core", "%s: no condition", __func__);
+    if (condition == NULL)
+        return aqi_fail(AQ_EINVAL, "core", "%s: the condition is NULL", __func__);
     if (condition(arg)) {
         atomic_thread_fence(memory_order_acquire);
         return AQ_OK;

@@ -45,7 +45,7 @@ aq_status core_wait_set_open(struct core_wait_set *fds)
 
 aq_status core_wait_set_refused(void)
 {
-    return aqi_fail_no_fd(errno, "core", "making a descriptor to wait with");
+    return aqi_fail_no_fd(errno, "core", "cannot create a descriptor to wait with");
 }
 
 void core_wait_set_close(struct core_wait_set *fds)
@@ -92,7 +92,7 @@ aq_status aq_wait_fd(int *fd)
 {
     aq_status st = aqi_core_callable("aq_wait_fd");
     if (st != AQ_OK) return st;
-    if (fd == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_wait_fd: no place for the descriptor");
+    if (fd == NULL) return aqi_fail(AQ_EINVAL, "core", "aq_wait_fd: fd is NULL");
     aqi_spin_lock(&set.lock);
     if (set.fds.epoll < 0) st = set_make();
     if (st == AQ_OK) *fd = set.fds.epoll;
@@ -150,5 +150,6 @@ aq_status aq_wait_prepare(void)
     if (plan.ms != INT_MAX) at = aqi_min(at, aqi_now_ns() + (uint64_t)plan.ms * 1000000);
     aqi_timer_at(set.fds.timer, at);
     if (core_wait_set_add(&set.fds, plan.fd, CORE_TAG_OTHERS)) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, "core", "aq_wait_prepare: cannot wait for connections");
+    return aqi_fail_errno(AQ_ESYS, errno, "core",
+                          "aq_wait_prepare: waiting for connections failed");
 }

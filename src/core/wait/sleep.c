@@ -98,8 +98,8 @@ static void sleep_check_closed(const struct pollfd *fds, nfds_t n)
     closed = i < n ? closed + 1 : 0;
     if (AQI_LIKELY(closed < MANY)) return;
     aqi_log_once(&once, AQI_LOG_ERROR, "core",
-                 "descriptor %d, which the library sleeps on, is closed: the program must not "
-                 "close descriptors that are not its own",
+                 "descriptor %d, on which the library sleeps, was closed: the program must not "
+                 "close descriptors that it did not open",
                  fds[i].fd);
     (void)poll(NULL, 0, 1);
 }
@@ -280,7 +280,7 @@ aq_status core_sleep_open(void)
     if (!core.multi) return AQ_OK;
     waiters.wake = aqi_kick_new();
     if (waiters.wake >= 0) return AQ_OK;
-    return aqi_fail_no_fd(errno, "core", "making a descriptor to wake waiting threads by");
+    return aqi_fail_no_fd(errno, "core", "cannot create a descriptor for waking waiting threads");
 }
 
 void core_sleep_close(void)

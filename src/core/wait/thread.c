@@ -99,7 +99,7 @@ aq_status core_progress_thread_start(void)
     atomic_store(&progress_thread.stop, false);
     progress_thread.kick = aqi_kick_new();
     if (progress_thread.kick < 0)
-        return aqi_fail_no_fd(errno, "core", "making a descriptor for the progress thread");
+        return aqi_fail_no_fd(errno, "core", "cannot create a descriptor for the progress thread");
     /* The program's signal handlers run on the program's threads. */
     sigfillset(&blocked);
     for (size_t i = 0; i < AQI_COUNT_OF(faults); i++)

@@ -29,7 +29,7 @@ static const struct pair {
     {"gather", "scatter", {"aq_coll_gather", "aq_coll_scatter"}},
     {"scatter", "gather", {"aq_coll_scatter", "aq_coll_gather"}},
     {"gather:40000", "scatter:40000", {"aq_coll_gather of 40000", "aq_coll_scatter of 40000"}},
-    {"barrier", "split", {"aq_barrier", "a call that makes teams"}},
+    {"barrier", "split", {"aq_barrier", "a call that creates teams"}},
     {"barrier", "destroy", {"aq_barrier", "aq_team_destroy"}},
     {"destroy", "allreduce", {"aq_team_destroy", "aq_coll_allreduce"}},
     {"all", "finalize", {"aq_barrier", "in aq_finalize"}},
@@ -46,7 +46,7 @@ static void run_pair(const char *ranks, const char *set, const struct pair *pair
     print_message("%s ranks, %s: %s and %s\n", ranks, set, pair->first, pair->second);
     job_run(&run, "-n", ranks, "-E", set, CORE_DIFFER, pair->first, pair->second);
     expect_code(&run, 1);
-    expect_text(&run, ERR, "are in different collectives: rank ");
+    expect_text(&run, ERR, "are in different collectives: its rank ");
     expect_text(&run, ERR, pair->names[0]);
     expect_text(&run, ERR, pair->names[1]);
     run_free(&run);
@@ -113,7 +113,7 @@ static void test_neighborhoods(void **state)
         job_run(&run, "-n", "5", "-E", "AQ_NEIGHBORHOOD=2", CORE_DIFFER, pairs[i].first,
                 pairs[i].second);
         expect_code(&run, 1);
-        expect_text(&run, ERR, "are in different collectives: rank ");
+        expect_text(&run, ERR, "are in different collectives: its rank ");
         run_free(&run);
     }
 }
@@ -146,7 +146,7 @@ static void test_leave_after_failure(void **state)
         job_run(&run, "-n", i < 4 ? "3" : "5", "--survive", "--timeout", "60s", "-E", sets[i % 4],
                 CORE_DIFFER, "finalize", "sum_then_finalize");
         expect_code(&run, 0);
-        expect_text(&run, ERR, "in different collectives: rank ");
+        expect_text(&run, ERR, "in different collectives: its rank ");
         run_free(&run);
     }
 }

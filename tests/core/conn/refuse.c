@@ -60,12 +60,13 @@ static void addresses(uint32_t number)
     CHECK_OK(aq_listener_close(one));
     CHECK_OK(aq_listener_close(NULL));
 
-    CHECK_STATUS(try(play->uri, 0, 0, "there is no listener"), AQ_EREFUSED);
+    CHECK_STATUS(try(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
     bool shm = strncmp(play->uri, "shm:", 4) == 0;
     CHECK_STATUS(
-        try(play->uri, 0, 0, shm ? "in the same network namespace" : "there is no listener"),
+        try(play->uri, 0, 0, shm ? "in the same network namespace" : "nothing listens there"),
         AQ_EREFUSED);
-    CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "was not taken in time"), AQ_ETIMEOUT);
+    CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "was not answered in time"),
+                 AQ_ETIMEOUT);
     if (shm)
         CHECK_STATUS(try(play->uri, AQ_CONNECT_WAIT, 20000000, "in the same network namespace"),
                      AQ_ETIMEOUT);
@@ -284,7 +285,7 @@ static void early_client(uint32_t number)
     aq_connection *conn;
     (void)number;
     role_open(AQ_THREAD_SINGLE, 0);
-    CHECK_STATUS(try(play->uri, 0, 0, "there is no listener"), AQ_EREFUSED);
+    CHECK_STATUS(try(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
     CHECK_OK(aq_connect_start(play->uri, &params, &conn));
     atomic_fetch_add(&play->flag[0], 1);
     CHECK_OK(aq_connect_wait(conn));

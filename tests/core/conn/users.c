@@ -74,8 +74,9 @@ static void refused(uint32_t number)
     (void)number;
     open_as(CLIENT_UID);
     role_await(0, 1);
-    CHECK_STATUS(call(AQ_CONNECT_ANYBODY, "of its own user 61001 only, not of 61002", &conn),
-                 AQ_EACCESS);
+    CHECK_STATUS(
+        call(AQ_CONNECT_ANYBODY, "from its own user 61001 only, not from user 61002", &conn),
+        AQ_EACCESS);
     atomic_store(&play->flag[1], 1);
     job_close();
 }
@@ -102,8 +103,9 @@ static void allowed(uint32_t number)
     (void)number;
     open_as(CLIENT_UID);
     role_await(0, 1);
-    CHECK_STATUS(call(0, "the server is user 61001: AQ_CONNECT_ANYBODY allows that", &conn),
-                 AQ_EACCESS);
+    CHECK_STATUS(
+        call(0, "the server runs as user 61001: set AQ_CONNECT_ANYBODY to allow that", &conn),
+        AQ_EACCESS);
     CHECK_OK(call(AQ_CONNECT_ANYBODY, "", &conn));
     CHECK_OK(aq_connection_query(conn, &info));
     CHECK_EQUAL(info.uid, SERVER_UID);

@@ -248,12 +248,14 @@ static void test_texts(void)
     aq_connect_params params = {.struct_size = 3};
     char byte = 0, uri[400] = "shm:///";
     CHECK_TEXT(aq_put(job.team, 0, &byte, &byte, 1, 0x8000), "unknown flags 0x8000");
-    CHECK_TEXT(aq_put(job.team, 0, &byte, NULL, 1, 0), "1 bytes of this process at NULL");
-    CHECK_TEXT(aq_put_nb(job.team, 0, &byte, &byte, 1, 0, NULL), "place for the event");
-    CHECK_TEXT(aq_segment_create((void *)(UINTPTR_MAX - 7), 64, 0, &segment), "the last address");
-    CHECK_TEXT(aq_segment_create(NULL, 0, 0, &segment), "0 bytes");
+    CHECK_TEXT(aq_put(job.team, 0, &byte, NULL, 1, 0),
+               "1 bytes of this process, but the address is NULL");
+    CHECK_TEXT(aq_put_nb(job.team, 0, &byte, &byte, 1, 0, NULL), "the event is NULL");
+    CHECK_TEXT(aq_segment_create((void *)(UINTPTR_MAX - 7), 64, 0, &segment),
+               "the end of the address space");
+    CHECK_TEXT(aq_segment_create(NULL, 0, 0, &segment), "the size is 0");
     CHECK_TEXT(aq_am_reserve(job.team, 0, 0, NULL, 1, 2, 0, 0, &reserved), "category");
-    CHECK_TEXT(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 3, 2, 0, 0, &reserved), "least 3");
+    CHECK_TEXT(aq_am_reserve(job.team, 0, AQ_AM_MEDIUM, NULL, 3, 2, 0, 0, &reserved), "least (3)");
     CHECK_TEXT(aq_coll_allreduce(job.team, &byte, &byte, 1, AQ_TYPE_I32, AQ_OP_SUB, 0),
                "operator 5");
     CHECK_TEXT(aq_connect("shm:///x", &params, &conn), "sizeof(aq_connect_params)");
@@ -522,7 +524,7 @@ static void *call_from_here(void *arg)
     CHECK(checked ? st == AQ_ESTATE : st >= AQ_OK);
     if (checked) CHECK(strncmp(aq_error_message(), "aq_poll: called by ", 19) == 0);
     if (checked) CHECK(strstr(aq_error_message(), text) != NULL);
-    snprintf(text, sizeof(text), "while thread %d called aq_init", (int)getpid());
+    snprintf(text, sizeof(text), "but thread %d called aq_init", (int)getpid());
     if (checked) CHECK(strstr(aq_error_message(), text) != NULL);
     if (checked) CHECK_STATUS(aq_put_value(job.team, 0, job.base, 1, 1, 0), AQ_ESTATE);
     if (checked) CHECK_STATUS(aq_nbi_begin(), AQ_ESTATE);

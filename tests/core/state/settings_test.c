@@ -39,13 +39,20 @@ static void test_bad_values(void **state)
     static const struct {
         const char *name, *value, *legal;
     } cases[] = {
-        {"AQ_SHM_SLOTS", "17", "power of two"}, {"AQ_SHM_SLOTS", "8", "16"},
-        {"AQ_SHM_SLOTS", "many", "16"},         {"AQ_AM_MAX_MEDIUM", "100", "512"},
-        {"AQ_AM_MAX_MEDIUM", "-1", "512"},      {"AQ_AM_MAX_MEDIUM", "8Q", "512"},
-        {"AQ_WAIT", "never", "block"},          {"AQ_LOG", "loudly", "debug"},
-        {"AQ_FAULT", "again=200", "again="},    {"AQ_TRANSPORTS", "pigeon", "shm"},
-        {"AQ_NEIGHBORHOOD", "few", "sizes"},    {"AQ_STATS", "perhaps", "yes"},
-        {"AQ_MAX_SEGMENT", "9E", "or a part"},  {"AQ_SEGMENT_MODE", "everything", "fast or large"},
+        {"AQ_SHM_SLOTS", "17", "power of two"},
+        {"AQ_SHM_SLOTS", "8", "16"},
+        {"AQ_SHM_SLOTS", "many", "16"},
+        {"AQ_AM_MAX_MEDIUM", "100", "512"},
+        {"AQ_AM_MAX_MEDIUM", "-1", "512"},
+        {"AQ_AM_MAX_MEDIUM", "8Q", "512"},
+        {"AQ_WAIT", "never", "block"},
+        {"AQ_LOG", "loudly", "debug"},
+        {"AQ_FAULT", "again=200", "again="},
+        {"AQ_TRANSPORTS", "pigeon", "shm"},
+        {"AQ_NEIGHBORHOOD", "few", "sizes"},
+        {"AQ_STATS", "perhaps", "yes"},
+        {"AQ_MAX_SEGMENT", "9E", "or a fraction"},
+        {"AQ_SEGMENT_MODE", "everything", "fast or large"},
     };
     struct run run;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -98,7 +105,7 @@ static void test_memory_from_elsewhere(void **state)
     job_run(&run, "-n", "3", "sh", "-c",
             "[ $AQ_RANK = 1 ] && export AQ_FAULT=hide=alloc; exec \"$0\"", CORE_BARRIER);
     assert_int_not_equal(run.code, 0);
-    expect_text(&run, ERR, "rank 1 gets its memory from another transport than rank 0");
+    expect_text(&run, ERR, "rank 1 allocates memory from another transport than rank 0");
     expect_text(&run, ERR, "hide=alloc");
     run_free(&run);
 }
