@@ -358,7 +358,7 @@ void dgram_connect_step(struct aqi_dgram *dgram, struct dgram_peer *peer)
         dgram_lose(dgram, peer, aqi_dgram_unreached);
     else if (dgram->env.config.dead_after != 0 &&
              dgram->env.now - peer->conn->heard > dgram->env.config.dead_after)
-        dgram_lose(dgram, peer, "does not answer");
+        dgram_lose(dgram, peer, "it does not answer");
 }
 
 void dgram_connect_close(struct aqi_dgram *dgram, struct dgram_peer *peer)
@@ -633,7 +633,7 @@ static bool connect_epoch(struct aqi_dgram *dgram, struct dgram_peer *peer,
     /* The epoch in other packets is not trusted. */
     if (!connect_fresh(dgram, peer, hello)) return true;
     if (peer->met && peer->epoch != hello->epoch) {
-        dgram_lose(dgram, peer, "has ended: its address is another process's now");
+        dgram_lose(dgram, peer, "it has ended: another process has its address");
         return false;
     }
     peer->met = true;

@@ -40,7 +40,7 @@ struct dgram_peer *dgram_peer_of(const struct aqi_dgram *dgram, uint32_t id)
 aq_status aqi_dgram_peer(struct aqi_dgram *dgram, uint32_t id)
 {
     if (id >= dgram->env.config.size)
-        return aqi_fail(AQ_EINVAL, "dgram", "peer id %u is not below %u", id,
+        return aqi_fail(AQ_EINVAL, "dgram", "peer id %u is not less than %u", id,
                         dgram->env.config.size);
     if (dgram->peers[id] != NULL) return AQ_OK;
     struct dgram_peer *peer = calloc(1, sizeof(*peer));
@@ -104,7 +104,7 @@ static void engine_overdue(struct aqi_dgram *dgram, struct dgram_peer *peer)
     dgram_silence_look(env, peer);
     dgram_way_ask(dgram, peer);
     if (env->config.dead_after != 0 && env->now - conn->owed > env->config.dead_after)
-        dgram_lose(dgram, peer, "does not answer any more");
+        dgram_lose(dgram, peer, "it does not answer any more");
     else
         dgram_ack_timeout(env, peer);
 }
@@ -464,7 +464,8 @@ aq_status aqi_dgram_create(const struct aqi_dgram_config *config,
 {
     if (config->packet % 16 != 0 || config->packet < AQI_DGRAM_LEAST_PACKET ||
         config->packet > AQI_DGRAM_MOST_PACKET || config->max_message > UINT32_MAX / 2)
-        return aqi_fail(AQ_EINVAL, "dgram", "packets of %zu bytes cannot be", config->packet);
+        return aqi_fail(AQ_EINVAL, "dgram", "packets of %zu bytes are not possible",
+                        config->packet);
     struct aqi_dgram *dgram = calloc(1, sizeof(*dgram));
     struct dgram_peer **peers = calloc(config->size, sizeof(struct dgram_peer *));
     unsigned char *gathered = malloc(AQI_DGRAM_BURST);

@@ -30,7 +30,7 @@ struct dgram_arrival {
 /* Acknowledged data is not retransmitted: without memory for it the connection must end. */
 static bool receive_no_memory(struct dgram_arrival *arrival)
 {
-    arrival->broken = "sent something for which there is no memory here";
+    arrival->broken = "it sent something for which there is no memory here";
     return false;
 }
 
@@ -57,7 +57,7 @@ static struct dgram_incoming *receive_incoming(struct aqi_dgram *dgram,
     struct dgram_incoming *incoming = *at;
     if (incoming != NULL) return incoming;
     if (conn->incoming_count == RECEIVE_INCOMING)
-        arrival->broken = "sends pieces of too many messages at a time";
+        arrival->broken = "it sends parts of too many messages at a time";
     else
         incoming = receive_or_break(arrival, aqi_pool_get(&dgram->incoming_pool));
     if (incoming == NULL) return NULL;

@@ -72,7 +72,7 @@ static void test_too_many_messages(void **state)
     assert_true(fragment(201, 16, 0, 8));
     run(100000);
     assert_int_equal(world.lost, 1);
-    assert_string_equal(world.why, "sends pieces of too many messages at a time");
+    assert_string_equal(world.why, "it sends parts of too many messages at a time");
     close_world();
 }
 

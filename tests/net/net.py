@@ -247,9 +247,10 @@ class Wire(Case):
             said = warnings(talk.end())
         self.assertIn(len(said), HOSTS, said)
         for line in said:
-            self.assertRegex(line, r"udp: interface big has dropped all packets of \d+ bytes and "
-                             r"more for \d+\.\d s, now one to 10\.8\.0\.[12]:\d+ \(No buffer space "
-                             r"available\): .* the other end's MTU is smaller now")
+            self.assertRegex(line, r"udp: interface big has dropped all packets of \d+ bytes or "
+                             r"more for \d+\.\d s, the last one to 10\.8\.0\.[12]:\d+ "
+                             r"\(No buffer space available\): .* "
+                             r"the other end now has a smaller MTU")
 
     def test_smaller_interface(self):
         link(2, "mtu", "1500")
@@ -446,7 +447,7 @@ class Cut(Case):
         with Talk(AQ_UDP_DEAD_AFTER="2s") as talk:  # less fails on a busy machine
             with rules(1, ("input", "drop")):
                 self.assertEqual(talk.job.wait(PATIENCE), 1)
-            self.assertRegex(talk.said(), "rank [01] is no longer reachable: does not answer")
+            self.assertRegex(talk.said(), "rank [01] is no longer reachable: it does not answer")
 
     def test_never_reached(self):
         """There is a warning after 5 s, and the job does not wait longer than AQ_START_TIMEOUT."""
@@ -482,7 +483,7 @@ class Cut(Case):
         for kind in ("unreachable", "prohibit", "blackhole"):
             with self.subTest(kind=kind):
                 said = [line for line in self.cut(route(1, kind), 0.5, AQ_LOG="udp=info")
-                        if "cannot be sent" in line or "bursts" in line]
+                        if "cannot send" in line or "bursts" in line]
                 self.assertEqual(len(said), 1, said)
                 self.assertIn("packets to 10.9.0.2:", said[0])
 
@@ -643,21 +644,21 @@ class Xdp(Case):
 
     def test_privileges(self):
         for lost, what, needed in (
-                ("bpf,-sys_admin", "making a map of BPF", "CAP_BPF and CAP_NET_ADMIN"),
-                ("net_admin,-sys_admin", "making a map of BPF", "CAP_BPF and CAP_NET_ADMIN"),
+                ("bpf,-sys_admin", "creating a BPF map", "CAP_BPF and CAP_NET_ADMIN"),
+                ("net_admin,-sys_admin", "creating a BPF map", "CAP_BPF and CAP_NET_ADMIN"),
                 ("net_raw", "opening a socket", "CAP_NET_RAW")):
             self.refused(f"AF_XDP on interface wire: {what} is not permitted: it needs {needed} "
                          ".*; run as root, or set AQ_UDP_PORT=socket",
                          "setpriv", f"--bounding-set=-{lost}")
-        self.refused("AF_XDP on interface wire: [0-9]+ bytes are not allowed to be locked: raise "
+        self.refused("AF_XDP on interface wire: locking [0-9]+ bytes is not allowed: raise "
                      '"ulimit -l", run as root, or set AQ_UDP_PORT=socket',
                      "prlimit", "--memlock=65536", "setpriv", "--bounding-set=-ipc_lock")
 
     def test_what_it_lacks(self):
-        self.refused("AF_XDP on interface lo: that is no Ethernet: name another interface with "
-                     "AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket", AQ_UDP_INTERFACE="lo")
-        self.refused("AF_XDP on interface wire: it is used with IPv4 only", NET="fd09::")
-        self.refused(r'"nosuch0" \(there is: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
+        self.refused("AF_XDP on interface lo: it is not an Ethernet interface: name another one "
+                     "with AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket", AQ_UDP_INTERFACE="lo")
+        self.refused("AF_XDP on interface wire is supported with IPv4 only", NET="fd09::")
+        self.refused(r'"nosuch0" \(interfaces: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
 
 
 STRANGER = """
@@ -742,8 +743,8 @@ class Ends(Case):
         self.assertRegex(self.expect(result, 1).stderr, said)
 
     def test_interfaces_that_cannot_be(self):
-        self.refused(r'"nosuch0" \(there is: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
-        self.refused(r'"10\.9\.0\.7[12]" \(there is: .*wire 10\.9\.0\.', NET="10.9.0.7")
+        self.refused(r'"nosuch0" \(interfaces: .*wire 10\.9\.0\.', AQ_UDP_INTERFACE="nosuch0")
+        self.refused(r'"10\.9\.0\.7[12]" \(interfaces: .*wire 10\.9\.0\.', NET="10.9.0.7")
         with down(2):
             self.refused('interface wire is down: "ip link set wire up"')
         result = run("unshare", "--net", AQRUN, "-n", "2", TALK, AQ_TRANSPORTS="udp")

@@ -47,8 +47,8 @@ class Udp(Case):
             self.assertIn("install libssl3", self.expect(result, 1).stderr)
 
     def test_settings_that_cannot_be(self):
-        for name, value, said in (("INTERFACE", "nosuch0", '"nosuch0" (there is: '),
-                                  ("INTERFACE", "203.0.113.77", '"203.0.113.77" (there is: '),
+        for name, value, said in (("INTERFACE", "nosuch0", '"nosuch0" (interfaces: '),
+                                  ("INTERFACE", "203.0.113.77", '"203.0.113.77" (interfaces: '),
                                   ("MTU", "100", "it is 0 or at least 604"),
                                   ("LOSSY", "loss=2000", "together at most 1000"),
                                   ("LOSSY", "luck=1", "use loss="),

@@ -136,8 +136,7 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source,
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *all;
     int error = aqi_inet_resolve(host, "9", &hints, &all); /* any port: nothing is sent */
     if (error != 0)
-        return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is not known: %s", host,
-                        gai_strerror(error));
+        return aqi_fail(AQ_EINVAL, "udp", "host \"%s\" is unknown: %s", host, gai_strerror(error));
     error = ENETUNREACH;
     for (unsigned f = 0; f < AQI_COUNT_OF(families); f++)
         for (const struct addrinfo *i = all; i != NULL && error != 0; i = i->ai_next)
@@ -147,10 +146,10 @@ static aq_status interface_towards(const char *host, union aqi_sockaddr *source,
             }
     freeaddrinfo(all);
     if (error != 0 && strcasecmp(host, "localhost") == 0)
-        return aqi_fail_errno(AQ_EINVAL, error, "udp",
-                              "the processes of one host use its loopback interface, which does "
-                              "not work: \"ip link set lo up\", or name another one with "
-                              "AQ_UDP_INTERFACE");
+        return aqi_fail_errno(
+            AQ_EINVAL, error, "udp",
+            "processes of one host use its loopback interface, which does not work: \"ip link set "
+            "lo up\", or name another one with AQ_UDP_INTERFACE");
     if (error != 0)
         return aqi_fail_errno(AQ_EINVAL, error, "udp",
                               "no interface leads to host \"%s\"; name one with AQ_UDP_INTERFACE",
@@ -176,24 +175,24 @@ static aq_status interface_pick(const struct ifaddrs *all, const char *wanted, c
         best = interface_guess(all);
     }
     if (best == NULL && wanted == NULL)
-        return aqi_fail(AQ_ENOTSUP, "udp", "no interface that is up has an address (there is: %s)",
-                        list);
+        return aqi_fail(AQ_ENOTSUP, "udp",
+                        "no interface that is up has an address (interfaces: %s)", list);
     if (best == NULL)
         return aqi_fail(AQ_EINVAL, "udp",
-                        "no interface has the name or the address \"%s\" (there is: %s): correct "
+                        "no interface has the name or the address \"%s\" (interfaces: %s): correct "
                         "AQ_UDP_INTERFACE, or the URI",
                         wanted, list);
     if ((best->ifa_flags & IFF_UP) == 0 || (best->ifa_flags & IFF_RUNNING) == 0)
-        return aqi_fail(AQ_EINVAL, "udp",
-                        "interface %s is down: \"ip link set %s up\", or name another (there is: "
-                        "%s)",
-                        best->ifa_name, best->ifa_name, list);
+        return aqi_fail(
+            AQ_EINVAL, "udp",
+            "interface %s is down: \"ip link set %s up\", or name another (interfaces: %s)",
+            best->ifa_name, best->ifa_name, list);
     if (best->ifa_addr == NULL ||
         (best->ifa_addr->sa_family != AF_INET && best->ifa_addr->sa_family != AF_INET6))
-        return aqi_fail(AQ_EINVAL, "udp",
-                        "interface %s has no IP address: give it one, or name another (there is: "
-                        "%s)",
-                        best->ifa_name, list);
+        return aqi_fail(
+            AQ_EINVAL, "udp",
+            "interface %s has no IP address: give it one, or name another (interfaces: %s)",
+            best->ifa_name, list);
     interface_take(best, found);
     return AQ_OK;
 }
@@ -208,8 +207,7 @@ static aq_status interface_mtu(const char *name, size_t *mtu)
     int error = fd < 0 || ioctl(fd, SIOCGIFMTU, &request) != 0 ? errno : 0;
     if (fd >= 0) close(fd);
     if (error != 0)
-        return aqi_fail_errno(AQ_ESYS, error, "udp", "the MTU of interface %s cannot be read",
-                              name);
+        return aqi_fail_errno(AQ_ESYS, error, "udp", "cannot read the MTU of interface %s", name);
     *mtu = (size_t)request.ifr_mtu;
     return AQ_OK;
 }
@@ -219,9 +217,8 @@ aq_status ports_interface_find(const char *wanted, const char *towards,
 {
     struct ifaddrs *all = NULL;
     if (getifaddrs(&all) != 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "listing the interfaces");
-    if (all == NULL)
-        return aqi_fail_errno(AQ_ESYS, errno, "udp", "the interfaces cannot be listed");
+        return aqi_fail_no_fd(errno, "udp", "cannot list the interfaces");
+    if (all == NULL) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot list the interfaces");
     struct ports_interface interface;
     bool here = false;
     aq_status status = interface_pick(all, wanted, towards, &interface, &here);
@@ -355,13 +352,13 @@ aq_status ports_interface_packet(const struct ports_interface *interface, size_t
         aqi_min(aqi_min(fits, wanted != 0 ? wanted : BEST_PACKET), AQI_DGRAM_MOST_PACKET) / 16 * 16;
     if (fits < AQI_DGRAM_LEAST_PACKET)
         return aqi_fail(AQ_EINVAL, "udp",
-                        "packets of interface %s (MTU %zu) carry %zu bytes, and %u are needed: "
-                        "\"ip link set %s mtu 1500\", or name another",
+                        "packets of interface %s (MTU %zu) carry only %zu bytes, and %u are "
+                        "needed: \"ip link set %s mtu 1500\", or name another interface",
                         interface->name, interface->mtu, fits, AQI_DGRAM_LEAST_PACKET,
                         interface->name);
     if (len < AQI_DGRAM_LEAST_PACKET)
         return aqi_fail(AQ_EINVAL, "udp",
-                        "packets of %zu bytes are asked for, and at least %u are needed", wanted,
+                        "packets of %zu bytes were requested; at least %u bytes are needed", wanted,
                         AQI_DGRAM_LEAST_PACKET);
     *packet = len;
     return AQ_OK;

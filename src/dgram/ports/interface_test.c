@@ -102,7 +102,7 @@ static void by_itself_it_takes_what_leads_to_others(void **state)
     assert_finds(NULL, NULL, "veth1", "172.17.0.9");
     assert_ip("link set lo down");
     assert_ip("link set veth1 down");
-    assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (there is: ");
+    assert_says(NULL, NULL, AQ_ENOTSUP, "no interface that is up has an address (interfaces: ");
 }
 
 static void assert_state(const char *ip, uint32_t scope, enum ports_interface_state state,
@@ -219,9 +219,9 @@ static void by_name_and_by_address(void **state)
     assert_finds("fd07::1", NULL, "net7", "fd07::1");
     assert_finds("lo", "10.7.0.2", "lo", "127.0.0.1");
     assert_says("net9", NULL, AQ_EINVAL,
-                "no interface has the name or the address \"net9\" (there is: ");
+                "no interface has the name or the address \"net9\" (interfaces: ");
     assert_says("net9", NULL, AQ_EINVAL, "net7 10.7.0.1");
-    assert_says("10.7.0.99", NULL, AQ_EINVAL, "\"10.7.0.99\" (there is: ");
+    assert_says("10.7.0.99", NULL, AQ_EINVAL, "\"10.7.0.99\" (interfaces: ");
     assert_ip("link set net8 addrgenmode none");
     assert_ip("address flush dev net8");
     assert_says("net8", NULL, AQ_EINVAL, "interface net8 has no IP address");
@@ -239,7 +239,7 @@ static void towards_a_host_the_routes_decide(void **state)
     assert_finds(NULL, "10.7.0.1", "net7", "10.7.0.1");
     assert_finds(NULL, "localhost", "lo", "127.0.0.1");
     assert_says(NULL, "192.0.2.1", AQ_EINVAL, "no interface leads to host \"192.0.2.1\"");
-    assert_says(NULL, "no host", AQ_EINVAL, "host \"no host\" is not known");
+    assert_says(NULL, "no host", AQ_EINVAL, "host \"no host\" is unknown");
 }
 
 /* A system made by debootstrap has no /etc/hosts, and there are no name servers here. */
@@ -289,7 +289,8 @@ static void a_packet_fits_the_mtu(void **state)
     aq_status status = ports_interface_packet(&found, 0, &packet);
     const char *text = capture_end(&capture);
     assert_int_equal(status, AQ_EINVAL);
-    assert_non_null(strstr(text, "packets of interface net7 (MTU 603) carry 575 bytes, and 576"));
+    assert_non_null(
+        strstr(text, "packets of interface net7 (MTU 603) carry only 575 bytes, and 576"));
 }
 
 /* Loopback carries packets to a host's own addresses. The peers of a job may be elsewhere. */

@@ -213,15 +213,15 @@ aq_status aqi_port_lossy(struct aqi_port *inner, const struct aqi_port_weather *
     size_t packet = inner->limits.packet;
     if (sum > 1000)
         return aqi_fail(AQ_EINVAL, "udp",
-                        "of 1000 packets %u are to be lost, repeated, held back or altered: "
-                        "together at most 1000",
+                        "of 1000 packets, %u in total are to be lost, repeated, delayed or "
+                        "altered: at most 1000 can be",
                         sum);
     struct lossy_port *self = calloc(1, sizeof(*self));
     unsigned char *memory = malloc((HELD + 1) * packet);
     if (self == NULL || memory == NULL) {
         free(self);
         free(memory);
-        return aqi_fail(AQ_ENOMEM, "udp", "no memory for packets that are held back");
+        return aqi_fail(AQ_ENOMEM, "udp", "no memory for delayed packets");
     }
     self->altered = memory;
     for (unsigned i = 0; i < HELD; i++)

@@ -192,7 +192,7 @@ static void more_faults_than_packets_are_refused(void **state)
         aqi_port_lossy(plain, &(struct aqi_port_weather){.loss = 999, .corruption = 2}, &lossy);
     const char *text = capture_end(&capture);
     assert_int_equal(status, AQ_EINVAL);
-    assert_non_null(strstr(text, "of 1000 packets 1001 are to be lost"));
+    assert_non_null(strstr(text, "of 1000 packets, 1001 in total are to be lost"));
     assert_null(lossy);
     plain->ops->close(plain);
 }

@@ -34,7 +34,7 @@ static aq_status multicast_check_interface(const struct ports_multicast *self)
     if ((self->interface.flags & (IFF_MULTICAST | IFF_LOOPBACK)) != 0) return AQ_OK;
     return aqi_fail(AQ_EINVAL, "udp",
                     "group %s: interface %s does not carry multicast: \"ip link set %s multicast "
-                    "on\", or name another with AQ_UDP_INTERFACE",
+                    "on\", or name another interface with AQ_UDP_INTERFACE",
                     self->text, name, name);
 }
 
@@ -58,10 +58,9 @@ static aq_status multicast_socket(const struct ports_multicast *self, int *out)
 {
     int fd = socket(self->group.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "opening the socket of a group");
+        return aqi_fail_no_fd(errno, "udp", "cannot open the socket of a group");
     if (fd < 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "udp", "group %s: a socket cannot be opened",
-                              self->text);
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "group %s: cannot open a socket", self->text);
     aqi_unforked_add(fd);
     *out = fd;
     return AQ_OK;
@@ -82,14 +81,14 @@ static aq_status multicast_open_out(struct ports_multicast *self, unsigned hops)
     else
         (void)setsockopt(fd, level, IP_MULTICAST_IF, &by, sizeof(by));
     if (connect(fd, &self->group.any, aqi_sockaddr_len(&self->group)) == 0) return AQ_OK;
-    return aqi_fail_errno(errno == EACCES || errno == EPERM ? AQ_EACCESS : AQ_ESYS, errno, "udp",
-                          "nothing can be sent to group %s through interface %s: %s, or name "
-                          "another interface with AQ_UDP_INTERFACE",
-                          self->text, self->interface.name,
-                          six ? "\"ip -6 route add ff00::/8 dev INTERFACE table local\" makes a "
-                                "route for groups"
-                              : "\"ip route add 224.0.0.0/4 dev INTERFACE\" makes a route for "
-                                "groups");
+    return aqi_fail_errno(
+        errno == EACCES || errno == EPERM ? AQ_EACCESS : AQ_ESYS, errno, "udp",
+        "cannot send to group %s through interface %s: %s, or name another interface with "
+        "AQ_UDP_INTERFACE",
+        self->text, self->interface.name,
+        six ? "create a route for groups with \"ip -6 route add ff00::/8 dev INTERFACE table "
+              "local\""
+            : "create a route for groups with \"ip route add 224.0.0.0/4 dev INTERFACE\"");
 }
 
 static aq_status multicast_join(const struct ports_multicast *self)
@@ -105,11 +104,11 @@ static aq_status multicast_join(const struct ports_multicast *self)
         error = setsockopt(self->in, IPPROTO_IP, IP_ADD_MEMBERSHIP, &to, sizeof(to));
     }
     if (error == 0) return AQ_OK;
-    return aqi_fail_errno(AQ_ESYS, errno, "udp", "group %s cannot be joined by interface %s%s",
+    return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot join group %s at interface %s%s",
                           self->text, self->interface.name,
-                          errno == ENOBUFS ? ", which is in too many: raise "
-                                             "net.ipv4.igmp_max_memberships"
-                                           : "");
+                          errno == ENOBUFS
+                              ? ", which is in too many groups: raise net.ipv4.igmp_max_memberships"
+                              : "");
 }
 
 static aq_status multicast_open_in(struct ports_multicast *self, size_t buffer)
@@ -127,11 +126,11 @@ static aq_status multicast_open_in(struct ports_multicast *self, size_t buffer)
         return multicast_join(self);
     if (errno == EADDRINUSE)
         return aqi_fail(AQ_ESTATE, "udp",
-                        "group %s: a program that does not share the port has it: end it, or use "
-                        "another port",
+                        "group %s: another program uses this port and does not share it: end that "
+                        "program, or use another port",
                         self->text);
     return aqi_fail_errno(errno == EACCES ? AQ_EACCESS : AQ_ESYS, errno, "udp",
-                          "group %s: nothing can be received there", self->text);
+                          "group %s: cannot receive there", self->text);
 }
 
 aq_status ports_multicast_open(struct ports_multicast *self,
@@ -143,12 +142,12 @@ aq_status ports_multicast_open(struct ports_multicast *self,
     (void)aqi_sockaddr_text(&self->group, self->text);
     if (!ports_multicast_is_group(&self->group))
         return aqi_fail(AQ_EINVAL, "udp",
-                        "%s is the address of one host: those of groups are 224.0.0.0 to "
+                        "%s is the address of one host: group addresses are 224.0.0.0 to "
                         "239.255.255.255, and ff00::/8 with IPv6",
                         self->text);
     if (*aqi_sockaddr_port(&self->group) == 0)
-        return aqi_fail(AQ_EINVAL, "udp", "group %s has no port: all members name the same one",
-                        self->text);
+        return aqi_fail(AQ_EINVAL, "udp",
+                        "group %s has no port: all members must name the same one", self->text);
     aq_status st = multicast_find_interface(self, params->interface);
     if (st == AQ_OK) st = ports_interface_packet(&self->interface, params->packet, &self->packet);
     if (st == AQ_OK && params->receives) st = multicast_open_in(self, params->buffer);
@@ -170,7 +169,7 @@ static AQI_COLD aq_status multicast_unsent(const struct ports_multicast *self, i
     const struct ports_send_error *row = ports_send_error(error);
     if (error == ENOBUFS) return AQ_OK;
     return aqi_fail_errno(error == EPERM || error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
-                          "nothing can be sent to group %s through interface %s: %s", self->text,
+                          "cannot send to group %s through interface %s: %s", self->text,
                           self->interface.name, row->advice != NULL ? row->advice : row->reason);
 }
 
@@ -202,8 +201,8 @@ aq_status ports_multicast_receive(const struct ports_multicast *self, void *buf,
         if (AQI_LIKELY(error == EAGAIN)) return AQ_AGAIN;
         const struct ports_receive_error *row = ports_receive_error(error);
         if (row->verdict >= PORTS_DEAF)
-            aqi_log_once(&once, AQI_LOG_WARN, "udp", "group %s: nothing can be received: %s; %s",
-                         self->text, strerror(error), row->reason);
+            aqi_log_once(&once, AQI_LOG_WARN, "udp", "group %s: cannot receive: %s; %s", self->text,
+                         strerror(error), row->reason);
         if (row->verdict == PORTS_GONE) return AQ_ESYS;
         if (row->verdict == PORTS_NOTHING || row->verdict == PORTS_DEAF || tries != 0)
             return AQ_AGAIN;

@@ -47,7 +47,7 @@ size_t ports_options_receive_buffer(int fd, size_t wanted)
     size_t given = ports_options_buffer(fd, SO_RCVBUF, SO_RCVBUFFORCE, wanted);
     if (given < wanted)
         aqi_log_once(&once, AQI_LOG_INFO, "udp",
-                     "receive buffers of %zu bytes were given, not %zu: \"sysctl -w "
+                     "receive buffers have %zu bytes instead of %zu: \"sysctl -w "
                      "net.core.rmem_max=%zu\" allows more",
                      given, wanted, wanted);
     return given;

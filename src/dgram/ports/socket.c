@@ -95,11 +95,11 @@ static aq_status socket_bind_failed(const struct ports_interface *interface, uns
     int error = errno;
     if (error == EADDRINUSE)
         return aqi_fail(AQ_EINVAL, "udp",
-                        "port %u of interface %s is in use: end the other program, or ask for "
+                        "port %u of interface %s is in use: end the other program, or request "
                         "another port (0: any)",
                         number, interface->name);
     return aqi_fail_errno(error == EACCES ? AQ_EACCESS : AQ_ESYS, error, "udp",
-                          "port %u of interface %s cannot be bound to", number, interface->name);
+                          "cannot bind port %u of interface %s", number, interface->name);
 }
 
 static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_channel channel,
@@ -110,8 +110,8 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     socklen_t len = sizeof(at);
     int fd = socket(at.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-        return aqi_fail_no_fd(errno, "udp", "opening a socket");
-    if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket cannot be opened");
+        return aqi_fail_no_fd(errno, "udp", "cannot open a socket");
+    if (fd < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot open a socket");
     self->fd[channel] = fd;
     aqi_unforked_add(fd);
     socket_options(fd, at.any.sa_family);
@@ -123,7 +123,7 @@ static aq_status socket_open_channel(struct socket_port *self, enum aqi_dgram_ch
     *aqi_sockaddr_port(&at) = htons(number);
     if (bind(fd, &at.any, aqi_sockaddr_len(&at)) != 0) return socket_bind_failed(interface, number);
     if (getsockname(fd, &at.any, &len) != 0)
-        return aqi_fail_errno(AQ_ESYS, errno, "udp", "a socket has no name");
+        return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot query the address of a socket");
     port = *aqi_sockaddr_port(&at);
     at = interface->address;
     *aqi_sockaddr_port(&at) = port;
@@ -219,7 +219,7 @@ static AQI_COLD void socket_unsendable(const struct aqi_dgram_addr *to, int erro
     char peer[64];
     if (row->silent) return;
     ports_address_text(to, peer, sizeof(peer));
-    aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be sent: %s; %s", peer,
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "cannot send packets to %s: %s; %s", peer,
                  strerror(error), row->advice != NULL ? row->advice : row->reason);
 }
 
@@ -244,13 +244,12 @@ static AQI_COLD void socket_dropped(struct socket_port *self, const struct aqi_d
     uint64_t since = atomic_load_explicit(&refusal->since, memory_order_relaxed);
     if (times < REFUSALS || aqi_elapsed_ns(now, since) < REFUSAL_TIME) return;
     ports_address_text(to, peer, sizeof(peer));
-    aqi_log_once(
-        &once, AQI_LOG_WARN, "udp",
-        "interface %s has dropped all packets of %zu bytes and more for %.1f s, now one to "
-        "%s (%s): its queue is stuck or, where it is an end of a veth pair, the other "
-        "end's MTU is smaller now (\"ip link\" shows it)",
-        self->port.limits.interface, size, (double)aqi_elapsed_ns(now, since) / 1e9, peer,
-        strerror(ENOBUFS));
+    aqi_log_once(&once, AQI_LOG_WARN, "udp",
+                 "interface %s has dropped all packets of %zu bytes or more for %.1f s, the last "
+                 "one to %s (%s): its queue is stuck or, if it is an end of a veth pair, the other "
+                 "end now has a smaller MTU (\"ip link\" shows it)",
+                 self->port.limits.interface, size, (double)aqi_elapsed_ns(now, since) / 1e9, peer,
+                 strerror(ENOBUFS));
 }
 
 /* A packet was sent: the interface accepts this size. */
@@ -331,7 +330,7 @@ static AQI_COLD bool socket_send_uncut(struct socket_port *self, enum aqi_dgram_
     uint64_t lost = atomic_load_explicit(&self->lost, memory_order_relaxed);
     bool sent = socket_send_each(self, channel, to, message, segment, packets);
     if (!sent || lost != atomic_load_explicit(&self->lost, memory_order_relaxed)) return sent;
-    aqi_log(AQI_LOG_INFO, "udp", "the kernel cuts no bursts into packets (UDP_SEGMENT: %s)",
+    aqi_log(AQI_LOG_INFO, "udp", "the kernel does not split bursts into packets (UDP_SEGMENT: %s)",
             strerror(error));
     atomic_store_explicit(&self->no_gso, true, memory_order_relaxed);
     return true;
@@ -434,7 +433,7 @@ static AQI_COLD void socket_deaf(struct socket_port *self, int error,
     static atomic_bool once;
     if (row->verdict == PORTS_GONE)
         atomic_store_explicit(&self->port.deaf, true, memory_order_relaxed);
-    aqi_log_once(&once, AQI_LOG_WARN, "udp", "packets to %s cannot be received: %s; %s",
+    aqi_log_once(&once, AQI_LOG_WARN, "udp", "cannot receive packets to %s: %s; %s",
                  self->port.limits.text, strerror(error), row->reason);
 }
 

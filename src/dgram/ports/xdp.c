@@ -91,13 +91,13 @@ static aq_status xdp_describe(struct xdp_port *self, int fd, const char *name)
     if (!ports_address_to(&self->inner->address, AQI_DGRAM_COMMAND, 0, &at) ||
         at.any.sa_family != AF_INET || ioctl(fd, SIOCGIFNETMASK, &mask) != 0)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "AF_XDP on interface %s: it is used with IPv4 only: name an IPv4 address "
+                        "AF_XDP on interface %s is supported with IPv4 only: name an IPv4 address "
                         "with AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket",
                         name);
     if (ioctl(fd, SIOCGIFHWADDR, &ethernet) != 0 || ethernet.ifr_hwaddr.sa_family != ARPHRD_ETHER)
         return aqi_fail(AQ_ENOTSUP, "udp",
-                        "AF_XDP on interface %s: that is no Ethernet: name another interface with "
-                        "AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket",
+                        "AF_XDP on interface %s: it is not an Ethernet interface: name another one "
+                        "with AQ_UDP_INTERFACE, or set AQ_UDP_PORT=socket",
                         name);
     memcpy(&self->mask, &((struct sockaddr_in *)(void *)&mask.ifr_netmask)->sin_addr, 4);
     self->headers = (struct xdp_headers){.type = htons(0x0800),
@@ -124,7 +124,7 @@ static aq_status xdp_watch(struct xdp_port *self)
         close(self->epoll);
         self->epoll = -1;
     }
-    if (self->epoll < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "no epoll set can be made");
+    if (self->epoll < 0) return aqi_fail_errno(AQ_ESYS, errno, "udp", "cannot create an epoll set");
     return AQ_OK;
 }
 
@@ -213,7 +213,7 @@ aq_status aqi_port_xdp_check(const struct aqi_port_params *params, const char **
     if (status != AQ_OK) return status;
     (void)inner->ops->descriptors(inner, fds);
     *how = xdp_is_veth(fds[0], inner->limits.interface) ? "generic mode"
-                                                        : "native mode if the driver has it";
+                                                        : "native mode if the driver supports it";
     status = xdp_open_around(inner, true, NULL);
     inner->ops->close(inner);
     return status;
@@ -266,7 +266,7 @@ static AQI_COLD void xdp_give_up(struct xdp_port *self, int error)
     if (atomic_exchange_explicit(&self->stuck, true, memory_order_relaxed)) return;
     atomic_fetch_add_explicit(&self->lost, ports_xdp_waiting(self->rings), memory_order_relaxed);
     aqi_log_once(&once, AQI_LOG_WARN, "udp",
-                 "AF_XDP on interface %s sends no more: %s; packets leave through sockets",
+                 "AF_XDP on interface %s does not send any more: %s; packets leave through sockets",
                  self->port.limits.interface, strerror(error));
 }
 

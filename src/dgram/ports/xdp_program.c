@@ -31,15 +31,15 @@ static int xdp_program_call(enum bpf_cmd command, union bpf_attr *attr)
 aq_status ports_xdp_failed(int error, const char *name, const char *what, const char *privilege)
 {
     if (error == EPERM || error == EACCES)
-        return aqi_fail(AQ_EACCESS, "udp",
-                        "AF_XDP on interface %s: %s is not permitted: it needs %s (in all: "
-                        "CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW); run as root, or set "
-                        "AQ_UDP_PORT=socket",
-                        name, what, privilege);
+        return aqi_fail(
+            AQ_EACCESS, "udp",
+            "AF_XDP on interface %s: %s is not permitted: it needs %s (AF_XDP needs CAP_BPF, "
+            "CAP_NET_ADMIN and CAP_NET_RAW in all); run as root, or set AQ_UDP_PORT=socket",
+            name, what, privilege);
     if (error == EAFNOSUPPORT || error == EOPNOTSUPP || error == ENOSYS)
         return aqi_fail_errno(AQ_ENOTSUP, error, "udp",
-                              "AF_XDP on interface %s: the kernel or the driver lacks it (%s); "
-                              "set AQ_UDP_PORT=socket",
+                              "AF_XDP on interface %s: the kernel or the driver does not support "
+                              "it (%s); set AQ_UDP_PORT=socket",
                               name, what);
     return aqi_fail_errno(AQ_ESYS, error, "udp", "AF_XDP on interface %s: %s failed", name, what);
 }
@@ -140,11 +140,11 @@ aq_status ports_xdp_load(struct ports_xdp_program *program, const struct ports_x
     attr.max_entries = PORTS_XDP_QUEUES;
     program->map = xdp_program_call(BPF_MAP_CREATE, &attr);
     if (program->map < 0)
-        return ports_xdp_failed(errno, filter->name, "making a map of BPF",
+        return ports_xdp_failed(errno, filter->name, "creating a BPF map",
                                 "CAP_BPF and CAP_NET_ADMIN");
     program->program = xdp_program_load(filter, program->map);
     if (program->program < 0)
-        return ports_xdp_failed(errno, filter->name, "loading a program",
+        return ports_xdp_failed(errno, filter->name, "loading a BPF program",
                                 "CAP_BPF and CAP_NET_ADMIN");
     return AQ_OK;
 }
@@ -159,7 +159,7 @@ aq_status ports_xdp_attach(struct ports_xdp_program *program, const struct ports
     }
     if (program->link >= 0) return AQ_OK;
     if (errno == EBUSY || errno == EEXIST) return AQ_AGAIN;
-    return ports_xdp_failed(errno, filter->name, "attaching a program", "CAP_NET_ADMIN");
+    return ports_xdp_failed(errno, filter->name, "attaching a BPF program", "CAP_NET_ADMIN");
 }
 
 aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_xdp_filter *filter,
@@ -172,7 +172,7 @@ aq_status ports_xdp_steer(struct ports_xdp_program *program, const struct ports_
     attr.key = (uintptr_t)&queue;
     attr.value = (uintptr_t)&fd;
     if (xdp_program_call(BPF_MAP_UPDATE_ELEM, &attr) == 0) return AQ_OK;
-    return ports_xdp_failed(errno, filter->name, "writing a map of BPF", "CAP_BPF");
+    return ports_xdp_failed(errno, filter->name, "writing to a BPF map", "CAP_BPF");
 }
 
 void ports_xdp_detach(struct ports_xdp_program *program)

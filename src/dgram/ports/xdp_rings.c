@@ -83,7 +83,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
     void *memory = mmap(NULL, rings->memory_len, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED)
-        return aqi_fail_errno(AQ_ENOMEM, errno, "udp", "no memory for frames of AF_XDP");
+        return aqi_fail_errno(AQ_ENOMEM, errno, "udp", "no memory for AF_XDP frames");
     rings->memory = memory;
     (void)madvise(memory, rings->memory_len,
                   MADV_DONTFORK); /* after a fork, copy-on-write would move our pages */
@@ -97,7 +97,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
     if (setsockopt(rings->fd, SOL_XDP, XDP_UMEM_REG, &reg, sizeof(reg)) != 0) {
         if (errno == ENOBUFS)
             return aqi_fail(AQ_ELIMIT, "udp",
-                            "AF_XDP on interface %s: %zu bytes are not allowed to be locked: raise "
+                            "AF_XDP on interface %s: locking %zu bytes is not allowed: raise "
                             "\"ulimit -l\", run as root, or set AQ_UDP_PORT=socket",
                             name, rings->memory_len);
         return ports_xdp_failed(errno, name, "registering memory", privilege);
@@ -106,7 +106,7 @@ static aq_status xdp_rings_open(struct ports_xdp_rings *rings, const char *name,
         xdp_rings_size(rings->fd, XDP_UMEM_COMPLETION_RING, PORTS_XDP_SEND) != 0 ||
         xdp_rings_size(rings->fd, XDP_RX_RING, PORTS_XDP_RECEIVE) != 0 ||
         xdp_rings_size(rings->fd, XDP_TX_RING, PORTS_XDP_SEND) != 0 || !xdp_rings_map_all(rings))
-        return ports_xdp_failed(errno, name, "making its rings", privilege);
+        return ports_xdp_failed(errno, name, "creating its rings", privilege);
     if (interface == PORTS_XDP_UNBOUND) return AQ_OK;
     int error = xdp_rings_bind(rings->fd, interface, queue);
     if (error == EBUSY) return AQ_AGAIN;

@@ -317,7 +317,7 @@ static void a_stuck_ring_is_left(void **state)
     capture_start(&capture);
     assert_true(packet_send(a, AQI_DGRAM_COMMAND, &b->address, 0, 1, 64, 64)); /* it is lost */
     const char *text = capture_end(&capture);
-    assert_non_null(strstr(text, "AF_XDP on interface pair0 sends no more"));
+    assert_non_null(strstr(text, "AF_XDP on interface pair0 does not send any more"));
     assert_int_equal(a->ops->drops(a), 1);
     a->ops->close(a);
     b->ops->close(b);
@@ -373,17 +373,17 @@ static void what_it_cannot_use_is_named(void **state)
     aq_status status = aqi_port_xdp_check(&(struct aqi_port_params){.interface = "lo"}, &how);
     const char *text = capture_end(&capture);
     assert_int_equal(status, AQ_ENOTSUP);
-    assert_non_null(strstr(text, "AF_XDP on interface lo: that is no Ethernet"));
+    assert_non_null(strstr(text, "AF_XDP on interface lo: it is not an Ethernet interface"));
     capture_start(&capture);
     status = aqi_port_xdp.open(&(struct aqi_port_params){.interface = "lo"}, &port);
     text = capture_end(&capture);
     assert_int_equal(status, AQ_ENOTSUP);
-    assert_non_null(strstr(text, "AF_XDP on interface lo: that is no Ethernet"));
+    assert_non_null(strstr(text, "AF_XDP on interface lo: it is not an Ethernet interface"));
     capture_start(&capture);
     status = aqi_port_xdp.open(&(struct aqi_port_params){.interface = "fd08::1"}, &port);
     text = capture_end(&capture);
     assert_int_equal(status, AQ_ENOTSUP);
-    assert_non_null(strstr(text, "used with IPv4 only"));
+    assert_non_null(strstr(text, "is supported with IPv4 only"));
     assert_null(port);
 }
 
@@ -402,7 +402,7 @@ static void a_missing_privilege_is_named(void **state)
             aqi_port_xdp.open(&(struct aqi_port_params){.interface = names[0]}, &port);
         const char *text = capture_end(&capture);
         _exit(!left || status != AQ_EACCESS ||
-              strstr(text, "a map of BPF is not permitted: it needs CAP_BPF") == NULL);
+              strstr(text, "creating a BPF map is not permitted: it needs CAP_BPF") == NULL);
     }
     int result = -1;
     assert_int_equal(waitpid(child, &result, 0), child);

@@ -95,7 +95,7 @@ void udp_hook_lost(void *arg, uint32_t id, const char *why)
     peer->lost = true;
     peer->unreached = why == aqi_dgram_unreached;
     udp_silence_peer(udp, id, at);
-    bool silent = udp_config.dead_after_ns != 0 && strncmp(why, "does not answer", 15) == 0;
+    bool silent = udp_config.dead_after_ns != 0 && strncmp(why, "it does not answer", 18) == 0;
     if (!peer->unreached)
         snprintf(peer->why, sizeof(peer->why), "%s%s (at %s, from %s, interface %s)", why,
                  silent ? " within AQ_UDP_DEAD_AFTER" : "", at, udp->port->limits.text,

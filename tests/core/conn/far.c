@@ -100,7 +100,7 @@ static void addresses(uint32_t number)
     CHECK_OK(aq_listener_close(one));
     CHECK_STATUS(call(play->uri, 0, 0, "nothing listens there"), AQ_EREFUSED);
     CHECK_STATUS(call(play->uri, AQ_CONNECT_WAIT, 300000000, "nothing listens there"), AQ_ETIMEOUT);
-    CHECK_STATUS(call("udp://nosuch.invalid:7000", 0, 0, "is not known"), AQ_EINVAL);
+    CHECK_STATUS(call("udp://nosuch.invalid:7000", 0, 0, "is unknown"), AQ_EINVAL);
     CHECK_STATUS(call("udp://255.255.255.255:9", 0, 0, "no interface leads"), AQ_EINVAL);
     CHECK_STATUS(call("udp://127.0.0.1", 0, 0, "HOST:PORT"), AQ_EINVAL);
     CHECK_STATUS(call("udp://127.0.0.1:99999", 0, 0, "HOST:PORT"), AQ_EINVAL);

@@ -342,7 +342,7 @@ static void refuse_calls(void)
     refuse("udp://[ff02::1234%lo]:5000", 0, AQ_EINVAL, "AQ_CONNECT_GROUP_SEND");
     refuse("udp://239.255.1.2", flags, AQ_EINVAL, "port");
     refuse("udp://239.255.1.2%nosuch0:5000", flags, AQ_EINVAL, "nosuch0");
-    refuse("udp://239.255.1.2.3:5000", flags, AQ_EINVAL, "not known");
+    refuse("udp://239.255.1.2.3:5000", flags, AQ_EINVAL, "is unknown");
     refuse("udp://:5000", flags, AQ_EINVAL, "udp://HOST:PORT");
     refuse("shm:///test", flags, AQ_ENOTSUP, "udp");
     refuse(group, flags | AQ_CONNECT_ORDERED, AQ_EINVAL, "ordered");
