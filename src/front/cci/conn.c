@@ -283,13 +283,13 @@ static void conn_reject(aq_connection *below)
 {
     aq_connection_info info;
     uint32_t magic = 0;
-    char why[200] = "not a caller of CCI";
+    char why[200] = "the caller is not a CCI program";
     if (aq_connection_query(below, &info) == AQ_OK && info.nbytes >= sizeof(magic))
         memcpy(&magic, info.data, sizeof(magic));
     bool other = (magic & 0xffffff) == CONN_MAGIC && magic != conn_magic();
     if (other) {
         aqi_wire_differs(why, sizeof(why), AQI_WIRE_CCI, "the caller", magic >> 24, "the server");
-        aqi_log(AQI_LOG_WARN, "cci", "refused a call: %s", why);
+        aqi_log(AQI_LOG_WARN, "cci", "refused a connection request: %s", why);
     }
     if (aq_connection_reject(below, other ? CONN_OTHER : 0, why) != AQ_OK)
         (void)aq_connection_close(below);
@@ -314,7 +314,8 @@ static void conn_requested(struct aqc_ep *ep, aq_connection *below)
     struct aqc_conn *conn = event != NULL ? conn_new(ep, AQC_ASKED, NULL) : NULL;
     if (conn == NULL) {
         if (event != NULL) aqc_event_free(event);
-        if (aq_connection_reject(below, 0, "no memory") != AQ_OK) (void)aq_connection_close(below);
+        if (aq_connection_reject(below, 0, "out of memory") != AQ_OK)
+            (void)aq_connection_close(below);
         return;
     }
     conn->link_to = below;
@@ -454,7 +455,7 @@ static void conn_event(const aq_connection_event *event)
     /* Log the reason, since the program only gets a status. */
     if (event->type == AQ_CONNECTION_FAILED &&
         aq_connection_query(event->connection, &info) == AQ_OK && info.code == CONN_OTHER)
-        aqi_log(AQI_LOG_WARN, "cci", "a server refuses a call: %s", info.reason);
+        aqi_log(AQI_LOG_WARN, "cci", "a server refused the connection request: %s", info.reason);
     if (event->type == AQ_CONNECTION_SILENT)
         conn_silent(conn);
     else if (event->type == AQ_CONNECTION_OPENED)

@@ -138,8 +138,8 @@ int afi_peer_listen(struct afi_ep *ep)
     if (ep->name.transports != 0) return 0;
     if (st == AQ_OK)
         st = aqi_fail(AQ_ENOTSUP, "fi",
-                      "no peer could reach an endpoint: AQ_TRANSPORTS allows "
-                      "neither shm nor udp, or no interface that is up has an address");
+                      "no peer could reach an endpoint: AQ_TRANSPORTS allows neither shm nor udp, "
+                      "or no interface that is up has an address");
     return afi_error(st);
 }
 
@@ -329,9 +329,9 @@ static void peer_requested(struct afi_ep *ep, aq_connection *connection)
     if (peer == NULL) {
         peer_reject(connection, 0, "no memory for a peer");
     } else if ((int32_t)(hello->call - peer->void_calls) <= 0) {
-        peer_reject(connection, PEER_DUPLICATE, "a later call is used");
+        peer_reject(connection, PEER_DUPLICATE, "a later request is in use");
     } else if (peer->state == AFI_CALLING && peer->connection != NULL && peer_mine_wins(peer)) {
-        peer_reject(connection, PEER_DUPLICATE, "called already");
+        peer_reject(connection, PEER_DUPLICATE, "this process is connecting already");
     } else {
         if (peer->state == AFI_AGREED || peer->state == AFI_PARTING)
             peer_reset(peer);
@@ -387,7 +387,7 @@ static void peer_warn(const struct afi_peer *peer, const char *reason)
     static atomic_bool told;
     uint64_t waited = afi_now() - peer->since;
     if (waited < PEER_WARN_NS) return;
-    aqi_log_once(&told, AQI_LOG_WARN, "fi", "connecting to a peer, for %u s so far: %s",
+    aqi_log_once(&told, AQI_LOG_WARN, "fi", "still connecting to a peer after %u s: %s",
                  (unsigned)(waited / 1000000000), reason);
 }
 

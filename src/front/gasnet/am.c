@@ -67,12 +67,14 @@ int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t c
     aq_handler_entry rows[AQGI_HANDLERS];
     int code = GASNET_OK;
     gex_AM_Entry_t *copies = malloc(count * sizeof(*copies));
-    if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", call);
+    if (copies == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: out of memory", call);
     memcpy(copies, table, count * sizeof(*copies));
     for (size_t i = 0; i < count && code == GASNET_OK; i++)
         if (!am_row_of(&copies[i], &rows[i]))
-            code = aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: entry %zu has no function or %u arguments",
-                               call, i, copies[i].gex_nargs);
+            code = aqgi_refuse(
+                GASNET_ERR_BAD_ARG,
+                "%s: the function of entry %zu is NULL, or its %u arguments are too many", call, i,
+                copies[i].gex_nargs);
     if (code == GASNET_OK) code = aqgi_error(call, aq_am_register(ep->aq, rows, count));
     if (code != GASNET_OK) {
         free(copies);
@@ -87,10 +89,12 @@ int aqgi_register(const char *call, gex_EP_t ep, gex_AM_Entry_t *table, size_t c
 
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t numentries)
 {
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
+    if (!aqgi.open)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", __func__);
     if (ep == GEX_EP_INVALID || (table == NULL && numentries != 0) || numentries > AQGI_HANDLERS)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: no endpoint, no table or too many entries",
-                           __func__);
+        return aqgi_refuse(
+            GASNET_ERR_BAD_ARG,
+            "%s: the endpoint is invalid, the table is NULL, or it has too many entries", __func__);
     return numentries != 0 ? aqgi_register(__func__, ep, table, numentries) : GASNET_OK;
 }
 

@@ -69,7 +69,7 @@ AQG_DEFINE(size_t, gex_AM_SrcDescSize, (gex_AM_SrcDesc_t sd), sd->buffer.size)
 static void am_prepare_check_kind(const char *call, gex_AM_SrcDesc_t sd, unsigned kind)
 {
     if (sd == GEX_AM_SRCDESC_NO_OP || !sd->prepared)
-        aqgi_die("%s: the source descriptor is not one that this thread has prepared", call);
+        aqgi_die("%s: the source descriptor was not prepared by this thread", call);
     if (sd->kind != kind)
         aqgi_die("%s: the source descriptor comes from %s", call, prepare_names[sd->kind]);
 }
@@ -83,8 +83,8 @@ int aqg_commit(gex_AM_SrcDesc_t sd, unsigned kind, gex_AM_Index_t handler, size_
 {
     am_prepare_check_kind(commit_names[kind], sd, kind);
     if (sd->dest_addr != NULL && sd->dest_addr != dest_addr)
-        aqgi_die("%s: destination %p, but %p was passed to prepare", commit_names[kind], dest_addr,
-                 sd->dest_addr);
+        aqgi_die("%s: the destination is %p, but prepare was called with %p", commit_names[kind],
+                 dest_addr, sd->dest_addr);
     aq_am_buffer buffer = sd->buffer;
     gex_Event_t *lc_opt = sd->lc_opt;
     sd->prepared = false;

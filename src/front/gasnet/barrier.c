@@ -60,7 +60,7 @@ int gasnet_coll_barrier_result(gasnet_team_handle_t team, int *id)
 
 static gex_TM_t barrier_world(const char *call)
 {
-    if (!aqgi.open) aqgi_die("%s: before gex_Client_Init or gasnet_init", call);
+    if (!aqgi.open) aqgi_die("%s: called before gex_Client_Init or gasnet_init", call);
     return aqg_world;
 }
 

@@ -16,11 +16,11 @@ volatile int gasnet_frozen;
 static int client_check_build(const struct aqg_build *build)
 {
     if (build->abi != AQG_ABI)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "the program was compiled with headers of another version of Aqueduct "
-                           "(interface %u) than the library it is linked with (interface %u): "
-                           "compile it again",
-                           build->abi, AQG_ABI);
+        return aqgi_refuse(
+            GASNET_ERR_BAD_ARG,
+            "the program was compiled with headers of another version of Aqueduct (interface %u) "
+            "than the library it is linked with (interface %u): recompile it",
+            build->abi, AQG_ABI);
     if (build->mode > 2 || build->segment > 2)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
                            "the program's threading mode %u or segment mode %u is unknown",

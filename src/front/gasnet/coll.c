@@ -32,10 +32,10 @@ static struct reduction coll_reduction_of(const char *call, gex_DT_t dt, size_t 
     size_t size = aqgi_type(dt, &r.type);
     if (size == 0)
         aqgi_die("%s: data type 0x%x %s", call, (unsigned)dt,
-                 dt == GEX_DT_USER ? "needs GEX_OP_USER" : "is none");
+                 dt == GEX_DT_USER ? "needs GEX_OP_USER" : "does not exist");
     if (dt_sz != size)
-        aqgi_die("%s: the size %zu of an element is not that of data type 0x%x, %zu", call, dt_sz,
-                 (unsigned)dt, size);
+        aqgi_die("%s: the element size %zu differs from that of data type 0x%x, which is %zu", call,
+                 dt_sz, (unsigned)dt, size);
     if (r.user) return r;
     if (op == 0 || (op & (op - 1)) != 0 || (op & known) == 0)
         aqgi_die("%s: operation 0x%x is not valid for reductions", call, (unsigned)op);

@@ -95,7 +95,8 @@ void aqgi_images_init(const gasnet_image_t images[], gasnet_image_t mine)
         if (rank < aqgi.rank) first += images[rank];
     }
     if (!several) return;
-    if (aqgi.mode == 0) aqgi_die("%s: a program with GASNET_SEQ has one image per process", call);
+    if (aqgi.mode == 0)
+        aqgi_die("%s: a program with GASNET_SEQ can have only one image per process", call);
     if (mine - first >= images[aqgi.rank])
         aqgi_die("%s: image %u does not belong to process %u, which has images %u to %u", call,
                  (unsigned)mine, (unsigned)aqgi.rank, (unsigned)first,
@@ -162,9 +163,9 @@ static struct images_op *coll_images_op_of(struct images_team *team, const struc
     }
     if ((*at)->call.kind != c->kind || (*at)->call.root != c->root ||
         (*at)->call.nbytes != c->nbytes || (*at)->call.count != c->count)
-        aqgi_die(
-            "gasnet_coll: image %u of this process makes another call than the images before it",
-            (unsigned)images_self);
+        aqgi_die("gasnet_coll: image %u of this process makes a call other than that of the images "
+                 "before it",
+                 (unsigned)images_self);
     return *at;
 }
 

@@ -42,8 +42,8 @@ static int diagnostics_check_threads(int iters, int threads)
     uint64_t got = gasnett_strongatomic64_read(&counted, GASNETT_ATOMIC_MB_PRE);
     if (got == want && guarded == want) return 0;
     fprintf(stderr,
-            "diagnostics: %" PRIu64 " steps by atomics and %" PRIu64 " under a mutex, not %" PRIu64
-            "\n",
+            "diagnostics: counted %" PRIu64 " steps with atomics and %" PRIu64
+            " with a mutex, instead of %" PRIu64 "\n",
             got, guarded, want);
     return 1;
 }

@@ -86,7 +86,7 @@ void *aqgi_alloc(size_t count, size_t size, const char *what)
 {
     void *memory = calloc(count, size);
     if (memory == NULL && count != 0 && size != 0)
-        aqgi_die("no memory for %s: %zu times %zu bytes", what, count, size);
+        aqgi_die("no memory for %s (%zu times %zu bytes)", what, count, size);
     return memory;
 }
 
@@ -106,6 +106,6 @@ int aqgi_error(const char *call, aq_status st)
     if (st == AQ_OK) return GASNET_OK;
     const char *why = aq_error_message();
     int code = errors_code_of(st);
-    return aqgi_refuse(code, "%s returns %s: %s", call, gasnet_ErrorName(code),
+    return aqgi_refuse(code, "%s returned %s: %s", call, gasnet_ErrorName(code),
                        why[0] != '\0' ? why : aq_status_text(st));
 }

@@ -88,6 +88,6 @@ int gasnet_set_waitmode(int mode)
                                          [GASNET_WAIT_BLOCK] = AQ_WAIT_SHARE,
                                          [GASNET_WAIT_SPINBLOCK] = AQ_WAIT_AUTO};
     if ((unsigned)mode > GASNET_WAIT_SPINBLOCK)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: %d is not a mode", mode);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "gasnet_set_waitmode: mode %d does not exist", mode);
     return aqgi_error("gasnet_set_waitmode", aq_wait_mode_set(modes[mode]));
 }

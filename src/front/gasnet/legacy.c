@@ -15,7 +15,8 @@ static int legacy_register(const char *call, gasnet_handlerentry_t *table, size_
     gex_AM_Entry_t entries[AQGI_HANDLERS];
     if (count == 0) return GASNET_OK;
     if (table == NULL || count > AQGI_HANDLERS)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: a table of %zu handlers", call, count);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: a table of %zu handlers is too large, or it is NULL", call, count);
     for (size_t i = 0; i < count; i++)
         entries[i] = (gex_AM_Entry_t){
             .gex_index = table[i].index, .gex_fnptr = table[i].fnptr, .gex_nargs = AQ_AM_ANY_ARGS};
@@ -29,11 +30,12 @@ int gasnet_attach(gasnet_handlerentry_t *table, int numentries, uintptr_t segsiz
                   uintptr_t minheapoffset)
 {
     if (!aqgi.open || (aqgi.client.flags & GEX_FLAG_USES_GASNET1) == 0)
-        return aqgi_refuse(GASNET_ERR_NOT_INIT,
-                           "%s: needs gasnet_init, or gex_Client_Init with GEX_FLAG_USES_GASNET1",
-                           __func__);
+        return aqgi_refuse(
+            GASNET_ERR_NOT_INIT,
+            "%s: call gasnet_init first, or gex_Client_Init with GEX_FLAG_USES_GASNET1", __func__);
     if (numentries < 0)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: %d handlers", __func__, numentries);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: the number of handlers, %d, is negative",
+                           __func__, numentries);
     int code = aqgi_attachable(__func__, segsize);
     if (code != GASNET_OK) return code;
     code = legacy_register(__func__, table, (size_t)numentries);
@@ -61,7 +63,7 @@ int gasnet_AMGetMsgSource(gasnet_token_t token, gasnet_node_t *src)
 void aqg_check_count(const char *name, unsigned told, unsigned counted)
 {
     if (AQG_UNLIKELY(told != counted))
-        aqgi_die("%s: %u arguments are announced, but %u follow", name, told, counted);
+        aqgi_die("%s: %u arguments were announced, but %u were passed", name, told, counted);
 }
 
 /* Counted as AQ_NBI_LOCAL, for which no call of GASNet-1 waits: the client waits for the reply. */
@@ -102,7 +104,7 @@ struct aqg_valget *aqg_valget_begin(gasnet_node_t node, const void *src, size_t 
 {
     struct aqg_valget *pending = aqgi_alloc(1, sizeof(*pending), "gasnet_get_nb_val");
     if (nbytes - 1 >= sizeof(pending->value))
-        aqgi_die("gasnet_get_nb_val: a value of %zu bytes, but the size must be 1 to 8", nbytes);
+        aqgi_die("gasnet_get_nb_val: the size is %zu; it must be 1 to 8", nbytes);
     void *at = (void *)(uintptr_t)aqg_value_bytes(&pending->value, nbytes);
     pending->event = aqg_get_nb(aqg_world, at, node, src, nbytes, 0);
     return pending;

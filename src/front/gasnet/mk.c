@@ -18,16 +18,17 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
                   gex_Flags_t flags)
 {
     if (kind_p == NULL || client != &aqgi.client || args == NULL)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs non-null arguments, including the client",
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: an argument is NULL, or is not the client",
                            __func__);
     if (flags != 0 || args->gex_flags != 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: flags must be 0", __func__);
     unsigned class = (unsigned)args->gex_class;
     if (class == GEX_MK_CLASS_HOST)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: the host's memory needs no creation: use GEX_MK_HOST", __func__);
+                           "%s: the kind for the host's memory exists already: use GEX_MK_HOST",
+                           __func__);
     if (class >= CLASSES)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: there is no class %u", __func__, class);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: class %u does not exist", __func__, class);
     return aqgi_refuse(GASNET_ERR_BAD_ARG,
                        "%s: memory of class %s is not supported: build the program without it "
                        "(GASNET_HAVE_MK_CLASS_... is not defined)",
@@ -37,7 +38,7 @@ int gex_MK_Create(gex_MK_t *kind_p, gex_Client_t client, const gex_MK_Create_arg
 /* The only kind is the host's, for which the calls below must not be used. */
 static _Noreturn void mk_no_kind(const char *call, gex_MK_t kind)
 {
-    aqgi_die("%s: %p is not a kind created by gex_MK_Create", call, (void *)kind);
+    aqgi_die("%s: kind %p was not created by gex_MK_Create", call, (void *)kind);
 }
 
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags)

@@ -67,8 +67,8 @@ static unsigned ratomic_ops_of(gex_OP_t set)
 {
     unsigned mask = 0;
     if (set == 0 || (set >> OPS) != 0)
-        aqgi_die("gex_AD_Create: operations 0x%x: give an OR of the operations that GASNet-EX has "
-                 "for atomic domains",
+        aqgi_die("gex_AD_Create: operations 0x%x: combine operations of GASNet-EX for atomic "
+                 "domains by OR",
                  (unsigned)set);
     for (gex_OP_t left = set; left != 0; left &= left - 1)
         mask |= AQ_OP_BIT(ops[__builtin_ctz(left)]);
@@ -135,9 +135,10 @@ static struct ratomic_call ratomic_call_of(const char *name, gex_AD_t domain, ge
 {
     const struct aqgi_ad *ad = ratomic_aqgi_ad(domain);
     if (domain->dt != dt)
-        aqgi_die("%s: the domain is of data type 0x%x", name, (unsigned)domain->dt);
+        aqgi_die("%s: the data type of the domain is another one, 0x%x", name,
+                 (unsigned)domain->dt);
     if (opcode == 0 || (opcode & (opcode - 1)) != 0 || (opcode & ~ad->ops) != 0)
-        aqgi_die("%s: 0x%x is not one of the domain's operations, 0x%x", name, (unsigned)opcode,
+        aqgi_die("%s: operation 0x%x is not one of the domain's (0x%x)", name, (unsigned)opcode,
                  (unsigned)ad->ops);
     unsigned bit = (unsigned)__builtin_ctz(opcode);
     struct ratomic_call call = {name, rank, ops[bit],

@@ -62,9 +62,10 @@ static struct aqg_segment *segment_new(aq_segment *aq)
 
 int aqgi_attachable(const char *call, uintptr_t size)
 {
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", call);
+    if (!aqgi.open)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", call);
     if (aqgi.attached)
-        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: there is a segment already", call);
+        return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: a segment is attached already", call);
     if (aqgi_everything() ||
         (size % GASNET_PAGESIZE == 0 && size <= gasnet_getMaxLocalSegmentSize()))
         return GASNET_OK;
@@ -80,7 +81,7 @@ int gex_Segment_Attach(gex_Segment_t *segment_p, gex_TM_t tm, uintptr_t size)
     int refused = aqgi_attachable(__func__, size);
     if (refused != GASNET_OK) return refused;
     if (tm != aqg_world)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs the primordial team", __func__);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: the team must be the primordial one", __func__);
     if (size == 0) size = GASNET_PAGESIZE;
     int code =
         aqgi_error(__func__, aqgi_everything() ? aq_barrier(aqgi.world.aq)
@@ -110,13 +111,14 @@ int gex_Segment_Create(gex_Segment_t *segment_p, gex_Client_t client, gex_Addr_t
                        uintptr_t length, gex_MK_t kind, gex_Flags_t flags)
 {
     aq_segment *aq;
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
+    if (!aqgi.open)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", __func__);
     if (segment_p == NULL || client != &aqgi.client || kind != GEX_MK_HOST || flags != 0 ||
         length == 0)
-        return aqgi_refuse(
-            GASNET_ERR_BAD_ARG,
-            "%s: needs non-null arguments, the client, memory of kind host, a length and no flags",
-            __func__);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: an argument is NULL, the client is not this one, the kind is not "
+                           "GEX_MK_HOST, the length is 0, or flags are not 0",
+                           __func__);
     if (address == NULL && length > gasnet_getMaxLocalSegmentSize())
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
                            "%s: %zu bytes; the maximum is %zu (GASNET_MAX_SEGSIZE)", __func__,
@@ -247,18 +249,20 @@ int gex_EP_Create(gex_EP_t *ep_p, gex_Client_t client, gex_EP_Capabilities_t cap
 {
     unsigned wanted = 0;
     aq_ep *aq;
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
+    if (!aqgi.open)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", __func__);
     if (ep_p == NULL || client != &aqgi.client || capabilities == 0 ||
         (capabilities & ~GEX_EP_CAPABILITY_ALL) != 0)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs non-null arguments, the client and known capabilities",
+                           "%s: an argument is NULL, the client is not this one, or the "
+                           "capabilities are 0 or unknown",
                            __func__);
     for (size_t i = 0; i < sizeof(capabilities_table) / sizeof(*capabilities_table); i++)
         if (capabilities & capabilities_table[i].gex) wanted |= capabilities_table[i].aq;
     /* If clients register handlers with the first endpoint, only messages go to others as well. */
     if (wanted & AQ_EP_AM) wanted |= AQ_EP_AM_SHARED;
     struct aqg_ep *ep = calloc(1, sizeof(*ep));
-    if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: no memory", __func__);
+    if (ep == NULL) return aqgi_refuse(GASNET_ERR_RESOURCE, "%s: out of memory", __func__);
     int code = aqgi_error(__func__, aq_ep_create(wanted, &aq));
     if (code != GASNET_OK) {
         free(ep);
@@ -277,7 +281,8 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
 {
     if (ep == GEX_EP_INVALID || segment == GEX_SEGMENT_INVALID || flags != 0 || ep->segment != NULL)
         return aqgi_refuse(GASNET_ERR_BAD_ARG,
-                           "%s: needs an endpoint without a segment, a segment and no flags",
+                           "%s: the endpoint or the segment is invalid, the endpoint has a segment "
+                           "already, or flags are not 0",
                            __func__);
     bool all = ep == &aqgi.ep && aqgi_everything(); /* memory is bound to it already */
     int code = all ? GASNET_OK : aqgi_error(__func__, aq_ep_bind(ep->aq, segment->aq));
@@ -291,9 +296,12 @@ int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags)
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t num_eps, gex_Flags_t flags)
 {
     aq_ep *aq[AQGI_EPS];
-    if (!aqgi.open) return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: before gex_Client_Init", __func__);
+    if (!aqgi.open)
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "%s: called before gex_Client_Init", __func__);
     if (tm == GEX_TM_INVALID || flags != 0 || num_eps > AQGI_EPS || (eps == NULL && num_eps != 0))
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs a team, endpoints and no flags",
+        return aqgi_refuse(GASNET_ERR_BAD_ARG,
+                           "%s: the team is invalid, flags are not 0, the endpoints are NULL, or "
+                           "there are too many",
                            __func__);
     for (size_t i = 0; i < num_eps; i++)
         aq[i] = eps[i] != GEX_EP_INVALID ? eps[i]->aq : NULL;

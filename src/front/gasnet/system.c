@@ -92,12 +92,11 @@ int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count_p,
     static const gex_ProgressThreadInfo_t none = {"", 0, NULL, NULL};
     static bool asked;
     if (count_p == NULL || info_p == NULL || flags != 0)
-        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: needs two non-null pointers and no flags",
-                           call);
+        return aqgi_refuse(GASNET_ERR_BAD_ARG, "%s: a pointer is NULL, or flags are not 0", call);
     if (client == GEX_CLIENT_INVALID || (client->flags & GEX_FLAG_DEFER_THREADS) == 0 || asked)
         return aqgi_refuse(
             GASNET_ERR_RESOURCE,
-            "%s: can only be called once, after gex_Client_Init with GEX_FLAG_DEFER_THREADS", call);
+            "%s: may be called only once, after gex_Client_Init with GEX_FLAG_DEFER_THREADS", call);
     asked = true;
     *count_p = 0;
     *info_p = &none;
@@ -114,7 +113,8 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries)
 {
     aq_segment_info info;
     if (!aqgi.attached && aqgi.ep.segment == NULL && !aqgi_everything())
-        return aqgi_refuse(GASNET_ERR_NOT_INIT, "gasnet_getSegmentInfo: before gasnet_attach");
+        return aqgi_refuse(GASNET_ERR_NOT_INIT,
+                           "gasnet_getSegmentInfo: called before gasnet_attach");
     for (gex_Rank_t rank = 0; rank < aqgi.size && (int64_t)rank < numentries; rank++) {
         aqgi_done("gasnet_getSegmentInfo", aq_segment_query(aqgi.world.aq, rank, &info));
         table[rank].addr = info.addr;
@@ -126,7 +126,7 @@ int gasnet_getSegmentInfo(gasnet_seginfo_t *table, int numentries)
 int gasnet_getNodeInfo(gasnet_nodeinfo_t *table, int numentries)
 {
     if (!aqgi.open)
-        return aqgi_refuse(GASNET_ERR_NOT_INIT, "gasnet_getNodeInfo: before gasnet_init");
+        return aqgi_refuse(GASNET_ERR_NOT_INIT, "gasnet_getNodeInfo: called before gasnet_init");
     for (gex_Rank_t rank = 0; rank < aqgi.size && (int64_t)rank < numentries; rank++) {
         table[rank].host = cards[rank].host;
         table[rank].supernode = cards[rank].neighborhood;

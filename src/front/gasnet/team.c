@@ -15,7 +15,7 @@ AQGI_OBJECT(gex_TM, gex_TM_t tm, aqgi_team(tm))
 static void team_check_rank(const char *call, gex_TM_t tm, gex_Rank_t rank)
 {
     if (rank >= tm->size)
-        aqgi_die("%s: rank %u is not in the team, which has ranks 0 to %u", call, rank,
+        aqgi_die("%s: rank %u is not in the team, whose ranks are 0 to %u", call, rank,
                  tm->size - 1);
 }
 
@@ -145,8 +145,8 @@ size_t gex_TM_Create(gex_TM_t *new_tms, size_t num_new_tms, gex_TM_t parent_tm,
     if (numargs == 0 || num_new_tms == 0) num_new_tms = numargs = 0;
     if (team_is_query(flags)) return num_new_tms != 0 ? team_scratch_size() : 0;
     if (num_new_tms > 1)
-        aqgi_die("%s: %zu teams requested, but a process is in a team with one endpoint", __func__,
-                 num_new_tms);
+        aqgi_die("%s: %zu teams requested, but a process can join only one, with one endpoint",
+                 __func__, num_new_tms);
     aq_rank *members =
         numargs != 0 ? team_members_of(aqgi_aq(parent_tm), args, numargs, flags) : NULL;
     const unsigned *eps = members != NULL ? members + numargs : NULL;
@@ -175,7 +175,8 @@ gex_TM_t gex_TM_Pair(gex_EP_t local_ep, gex_EP_Index_t remote_ep_index)
     static struct aqgi_team pairs[AQGI_EPS][AQGI_EPS];
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (remote_ep_index >= AQGI_EPS)
-        aqgi_die("gex_TM_Pair: endpoint %u; a process has at most %d", remote_ep_index, AQGI_EPS);
+        aqgi_die("gex_TM_Pair: endpoint %u is out of range: a process has at most %d",
+                 remote_ep_index, AQGI_EPS);
     struct aqgi_team *pair = &pairs[local_ep->index][remote_ep_index];
     if (__atomic_load_n(&pair->pair, __ATOMIC_ACQUIRE)) return &pair->head;
     struct aqg_reach *reach = aqgi_reach(remote_ep_index);

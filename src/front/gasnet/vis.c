@@ -38,10 +38,10 @@ void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *src, s
 {
     (void)flags;
     if (nbytes > GEX_VIS_MAX_PEERCOMPLETION)
-        aqgi_die("%s: %zu bytes, but the payload of a completion has at most %d", __func__, nbytes,
+        aqgi_die("%s: %zu bytes; the maximum payload of a completion is %d", __func__, nbytes,
                  GEX_VIS_MAX_PEERCOMPLETION);
     if (handler != 0 && handler < GEX_AM_INDEX_BASE)
-        aqgi_die("%s: handler %u is not one of the client's", __func__, (unsigned)handler);
+        aqgi_die("%s: handler %u is outside the range for clients", __func__, (unsigned)handler);
     (void)vis_arm(handler);
     armed.src = src;
     armed.nbytes = nbytes;
@@ -62,7 +62,7 @@ static void vis_on_completion(aq_am *am)
 {
     gex_AM_Index_t index = (gex_AM_Index_t)am->args[0];
     if (!aqgi_deliver_reply(am, index))
-        aqgi_die("rank %u completes a put with handler %u, which is not registered here",
+        aqgi_die("rank %u completed a put with handler %u, which is not registered here",
                  (unsigned)am->source, (unsigned)index);
 }
 

@@ -39,7 +39,7 @@
 #error "gasnet_tools.h is included before gasnetex.h or gasnet.h: put it after them"
 #endif
 #if defined(GASNETT_THREAD_SAFE) + defined(GASNETT_THREAD_SINGLE) + defined(GASNETT_LITE_MODE) > 1
-#error "define one of GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE at most"
+#error "define at most one of GASNETT_THREAD_SAFE, GASNETT_THREAD_SINGLE and GASNETT_LITE_MODE"
 #elif defined(GASNETT_THREAD_SAFE)
 #define AQG_TOOLS_SAFE 1
 #elif defined(GASNETT_THREAD_SINGLE)

@@ -81,7 +81,7 @@ AQG_INLINE void aqg_mutex_taken(gasnett_mutex_t *m)
 AQG_INLINE void aqg_mutex_leaving(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
-        AQG_SYNC_MUST(aqg_mutex_mine(m), "a mutex is unlocked that this thread does not hold");
+        AQG_SYNC_MUST(aqg_mutex_mine(m), "this thread unlocks a mutex that it does not hold");
     if (AQG_LOCK_WORDS) __atomic_store_n(&m->aqg_locked, 0, __ATOMIC_RELAXED);
 }
 
@@ -97,7 +97,7 @@ AQG_CALL(int, gasnett_mutex_destroy_ignoreerr, (gasnett_mutex_t * m),
 AQG_INLINE void gasnett_mutex_lock(gasnett_mutex_t *m)
 {
     if (AQG_CHECKS)
-        AQG_SYNC_MUST(!aqg_mutex_mine(m), "a mutex is locked that this thread holds already");
+        AQG_SYNC_MUST(!aqg_mutex_mine(m), "this thread locks a mutex that it holds already");
     if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_mutex_lock(&m->aqg_mutex));
     aqg_mutex_taken(m);
 }
@@ -183,7 +183,8 @@ AQG_INLINE void gasnett_rwlock_unlock(gasnett_rwlock_t *l)
 {
     int held = AQG_LOCK_WORDS ? aqg_rwlock_count(l) : 0;
     if (AQG_CHECKS)
-        AQG_SYNC_MUST(held > 0 || aqg_rwlock_write_mine(l), "a lock is unlocked that is not held");
+        AQG_SYNC_MUST(held > 0 || aqg_rwlock_write_mine(l),
+                      "this thread unlocks a lock that is not held");
     if (AQG_LOCK_WORDS) (void)__atomic_fetch_add(&l->aqg_held, held > 0 ? -1 : 1, __ATOMIC_ACQ_REL);
     if (AQG_TRUE_MUTEXES) AQG_SYNC(pthread_rwlock_unlock(&l->aqg_rwlock));
 }
