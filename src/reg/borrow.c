@@ -203,12 +203,12 @@ static aq_status borrow_check(const struct aqi_reg *reg, uint32_t peer, const st
 {
     const char *wrong = NULL;
     if (far == NULL || far->state != REG_ASKED)
-        wrong = "was not requested";
+        wrong = "was never requested";
     else if (wire->nbytes != 0 &&
              (far->addr - wire->addr >= wire->len ||
               reg_region(reg, wire->addr) != reg_region(reg, far->addr) ||
               reg_region(reg, wire->addr + (wire->len - 1)) != reg_region(reg, far->addr)))
-        wrong = "is not what was requested: is AQ_REG_REGION the same everywhere?";
+        wrong = "is not what was requested: do all processes have the same AQ_REG_REGION?";
     else if (wire->status != AQ_OK && (far->first == NULL || !far->first->rode))
         wrong = "reports data that was not sent";
     if (wrong == NULL) return AQ_OK;

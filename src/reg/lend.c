@@ -50,10 +50,10 @@ static aq_status lend_check_serials(const struct aqi_reg *reg, uint32_t peer,
     for (unsigned i = 0; i < message->wire.serials; i++) {
         const struct reg_hold *hold = lend_find(reg, peer, message->serials[i]);
         if (hold == NULL || hold->pin == NULL || !reg_list_empty(&hold->answer.link))
-            return lend_wrong(peer, "returns a piece that it does not hold:", message->serials[i]);
+            return lend_wrong(peer, "returned a piece that it does not hold:", message->serials[i]);
         for (unsigned j = 0; j < i; j++)
             if (message->serials[j] == message->serials[i])
-                return lend_wrong(peer, "returns a piece twice:", message->serials[i]);
+                return lend_wrong(peer, "returned a piece twice:", message->serials[i]);
     }
     return AQ_OK;
 }
@@ -77,16 +77,16 @@ static aq_status lend_check(const struct aqi_reg *reg, uint32_t peer, const stru
     const struct reg_wire *wire = &message->wire;
     if (reg_region(reg, wire->addr) != reg_region(reg, wire->addr + (wire->len - 1)))
         return lend_wrong(peer,
-                          "requests more than a region: are AQ_REG_REGION and the page size the "
-                          "same everywhere? Request",
+                          "requested more than a region: do all processes have the same "
+                          "AQ_REG_REGION and page size? Request",
                           wire->serial);
     if (wire->nbytes > reg->params.limits.ride)
-        return lend_wrong(peer, "sends more data along than AQ_REG_PUT_IN_MOVE allows, in request",
+        return lend_wrong(peer, "sent more data than AQ_REG_PUT_IN_MOVE allows, with request",
                           wire->serial);
     if (lend_find(reg, peer, wire->serial) != NULL)
-        return lend_wrong(peer, "repeats request", wire->serial);
+        return lend_wrong(peer, "repeated request", wire->serial);
     if (owner->owed >= AQI_REG_ASKED_MAX)
-        return lend_wrong(peer, "has too many requests at a time: the latest is", wire->serial);
+        return lend_wrong(peer, "has too many outstanding requests: the latest is", wire->serial);
     return lend_check_serials(reg, peer, message);
 }
 

@@ -31,7 +31,7 @@ static const struct aqi_setting_word limits_keep_words[] = {AQI_SETTING_WORDS("n
 static const char *const limits_keep_aliases[] = {"GASNET_USE_UDREG", NULL};
 
 #define LIMITS_LEGAL                                                                               \
-    "a fraction such as 0.8 or 5/8, or a size such as 512M or 4G; a bare number is in M"
+    "a fraction such as 0.8 or 5/8, or a size such as 512M or 4G; a number without a unit is in M"
 
 /* Parses "0.8" or "5/8" of `whole`, "300" (M), "64K". */
 static bool limits_share(const char *text, uint64_t whole, uint64_t *bytes)
@@ -71,28 +71,30 @@ static const struct aqi_setting limits_rows[] = {
      .def = LIMITS_MAX,
      .check = limits_is_share,
      .legal = LIMITS_LEGAL,
-     .doc = "The most memory of a host that all processes of the job there may have registered on "
-            "demand: a fraction of it such as 0.8 or 5/8, or a size; a bare number is in M.",
-     .advice = "Lower it if other programs need the memory. A limit of locked memory (ulimit -l) "
-               "lowers it by itself.",
+     .doc = "The maximum memory of a host that all processes of the job there may have registered "
+            "on demand, together: a fraction of it such as 0.8 or 5/8, or a size; a number without "
+            "a unit is in M.",
+     .advice = "Lower it if other programs need the memory. A limit on locked memory (ulimit -l) "
+               "lowers it automatically.",
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, max)},
     {.name = "AQ_REG_PROBE",
      .alias = "GASNET_PHYSMEM_NOPROBE",
      .alias_words = limits_noprobe_words,
      .words_only = true,
      .def = "no",
-     .doc = "Register as much at the start to find out whether that is possible; otherwise the "
+     .doc = "Register that much at the start, to find out whether it is possible; otherwise the "
             "limit is lowered when a registration fails.",
-     .advice = "If the first failures take long; the trial is slow, too.",
+     .advice = "Set yes if the first failures take long; the trial is slow, too.",
      AQI_SETTING_IN(BOOL, struct aqi_reg_config, probe)},
     {.name = "AQ_REG_MAIN",
      .alias = "GASNET_FIREHOSE_M",
      .def = "",
      .check = limits_is_share_or_nothing,
      .legal = "nothing, " LIMITS_LEGAL,
-     .doc = "How much of its share of AQ_REG_MAX a process lets its peers hold, all together: a "
-            "fraction, or a size; a bare number is in M. If empty: three quarters if segments may "
-            "be registered on demand (modes large and everything, ibv), otherwise a sixteenth.",
+     .doc =
+         "How much of its share of AQ_REG_MAX a process lends to its peers, in total: a fraction, "
+         "or a size; a number without a unit is in M. If empty: three quarters if segments may be "
+         "registered on demand (modes large and everything, ibv), otherwise a sixteenth.",
      .advice =
          "Raise it if peers repeatedly access more memory than that (counter reg_far_refused).",
      .same = true,
@@ -103,7 +105,8 @@ static const struct aqi_setting limits_rows[] = {
      .check = limits_is_share_or_nothing,
      .legal = "nothing, " LIMITS_LEGAL,
      .doc = "How much of its share of AQ_REG_MAX a process may have registered for itself, or keep "
-            "unused: a fraction, or a size; a bare number is in M. If empty: the rest.",
+            "while unused: a fraction, or a size; a number without a unit is in M. If empty: the "
+            "rest.",
      AQI_SETTING_IN(TEXT, struct aqi_reg_config, victim)},
     {.name = "AQ_REG_MAIN_REGIONS",
      .alias = "GASNET_FIREHOSE_R",
@@ -125,8 +128,8 @@ static const struct aqi_setting limits_rows[] = {
      .alias_unit = "M",
      .same = true,
      .doc = "The maximum size of one registration, rounded down to a power of two.",
-     .advice =
-         "Raise it if large buffers are used as a whole: fewer registrations for the same memory.",
+     .advice = "Raise it if large buffers are used as a whole: the same memory then takes fewer "
+               "registrations.",
      AQI_SETTING_IN(BYTES, struct aqi_reg_config, region)},
     {.name = "AQ_REG_PUT_IN_MOVE",
      .alias = "GASNET_PUTINMOVE_LIMIT",
@@ -145,10 +148,10 @@ static const struct aqi_setting limits_rows[] = {
      .doc =
          "How to detect that memory is unmapped, if a network pins it: auto (by userfaultfd, if "
          "available), or none: memory outside the segments is then registered for each transfer.",
-     .advice = "none if a program with AQ_SEGMENT_MODE=everything unmaps memory all the time, "
-               "since nothing is sent while a peer holds a key of unmapped memory; and if it moves "
-               "memory mapped by several calls with one mremap, attaches SysV memory over other "
-               "memory, or makes guard pages (MADV_GUARD_INSTALL).",
+     .advice = "Set none if a program with AQ_SEGMENT_MODE=everything unmaps memory all the time, "
+               "since nothing is sent while a peer holds a key of unmapped memory; also if it "
+               "moves memory mapped by several calls with one mremap, attaches SysV memory over "
+               "other memory, or makes guard pages (MADV_GUARD_INSTALL).",
      .type = AQI_SET_CHOICE,
      .choices = limits_monitors,
      .offset = offsetof(struct aqi_reg_config, monitor)},
@@ -194,8 +197,8 @@ aq_status aqi_reg_limits_from(const struct aqi_reg_config *config,
     if (*config->victim == '\0') victim = all - aqi_min(all, main);
     if (main > all || victim > all - main)
         return aqi_fail(AQ_ESETTING, "reg",
-                        "%s (%llu bytes) and %s (%llu) are more than the %llu that a process may "
-                        "register: lower them, or raise %s or ulimit -l",
+                        "%s (%llu bytes) and %s (%llu) together exceed the %llu bytes that a "
+                        "process may register: lower them, or raise %s or ulimit -l",
                         aqi_setting_variable("AQ_REG_MAIN"), (unsigned long long)main,
                         aqi_setting_variable("AQ_REG_VICTIM"), (unsigned long long)victim,
                         (unsigned long long)all, aqi_setting_variable("AQ_REG_MAX"));

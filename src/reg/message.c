@@ -46,7 +46,7 @@ size_t reg_message_encode(const struct reg_message *message, void *bytes)
 static const char *message_wrong(const struct reg_wire *wire, size_t len)
 {
     if (wire->version != aqi_wire_version(AQI_WIRE_LENDING))
-        return "is of another version of the library";
+        return "is from another version of the library";
     if (wire->kind == REG_MESSAGE_NONE || wire->kind >= REG_MESSAGE_KINDS)
         return "has no valid kind";
     if (wire->serials < message_shapes[wire->kind].serials_least ||
@@ -72,7 +72,7 @@ aq_status reg_message_decode(const void *bytes, size_t len, struct reg_message *
 {
     struct reg_wire wire;
     if (len < sizeof(wire))
-        return aqi_fail(AQ_EPROTO, "reg", "a message of %zu bytes is shorter than its head", len);
+        return aqi_fail(AQ_EPROTO, "reg", "a message of %zu bytes is shorter than its header", len);
     memcpy(&wire, bytes, sizeof(wire));
     const char *wrong = message_wrong(&wire, len);
     if (wrong != NULL)

@@ -252,9 +252,10 @@ static int monitor_descriptor(char *why, size_t len)
                              .features = UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMOVE |
                                          UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_PAGEFAULT_FLAG_WP};
     if (monitor_control(fd, UFFDIO_API, &api) == 0) return fd;
-    snprintf(why, len,
-             "userfaultfd cannot watch without serving faults on this processor or kernel, so %s",
-             doing);
+    snprintf(
+        why, len,
+        "userfaultfd cannot watch memory without serving faults on this processor or kernel, so %s",
+        doing);
     close(fd);
     errno = ENOSYS;
     return -1;
@@ -368,7 +369,7 @@ no_kick:
     monitor_close_fd(monitor);
     free(monitor);
 no_memory:
-    snprintf(why, len, "no memory, descriptors or threads to watch memory with: %s", strerror(err));
+    snprintf(why, len, "no memory, descriptors or threads for watching memory: %s", strerror(err));
     return AQ_ENOTSUP;
 }
 
@@ -412,8 +413,9 @@ static bool monitor_has_room(const struct aqi_monitor *monitor)
     uint64_t count = atomic_load(&monitor->mappings);
     if (count <= monitor->mappings_most) return true;
     aqi_log_once(&told, AQI_LOG_INFO, "reg",
-                 "this process has %" PRIu64 " mappings, more than 1 in %u of vm.max_map_count: "
-                 "other memory outside the segments is registered for each transfer",
+                 "this process has %" PRIu64
+                 " mappings, more than 1/%u of vm.max_map_count: other memory outside the segments "
+                 "is registered for each transfer",
                  count, MONITOR_SHARE);
     return false;
 }

@@ -16,12 +16,12 @@ static aq_status reg_check(const struct aqi_reg_limits *limits)
         return aqi_fail(
             AQ_EINVAL, "reg",
             "regions of %" PRIu64
-            " bytes: AQ_REG_REGION must be a power of two and at least a page of %" PRIu64,
+            " bytes: AQ_REG_REGION must be a power of two and at least a page, which has %" PRIu64,
             limits->region, limits->page);
     if (limits->ride > AQI_REG_RIDE_MAX)
         return aqi_fail(AQ_EINVAL, "reg",
-                        "%" PRIu32 " bytes of data cannot be sent along, at most %u", limits->ride,
-                        AQI_REG_RIDE_MAX);
+                        "%" PRIu32 " bytes of data cannot be sent along; the maximum is %u",
+                        limits->ride, AQI_REG_RIDE_MAX);
     return AQ_OK;
 }
 
