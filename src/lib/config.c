@@ -31,13 +31,13 @@ static const struct aqi_setting rows[] = {
      .alias_words = log_words,
      .words_only = true,
      .def = "warn",
-     .doc = "The level of messages on standard error: off, error, warn, info, debug or trace; "
-            "after it, levels of single folders, separated by commas.",
+     .doc = "The level of messages on standard error: off, error, warn, info, debug or trace; it "
+            "may be followed by levels of single folders, separated by commas.",
      .advice = "AQ_LOG=warn,shm=debug",
      AQI_SETTING_IN(TEXT, struct lib_config, log)},
     {.name = "AQ_STATS",
      .def = "no",
-     .doc = "Print the counters of each process to standard error when it leaves the job.",
+     .doc = "Print the counters of each process to standard error when the process leaves the job.",
      AQI_SETTING_IN(BOOL, struct lib_config, stats)},
     {.name = "AQ_TRACE",
      .alias = "GASNET_TRACEMASK",
@@ -45,32 +45,33 @@ static const struct aqi_setting rows[] = {
      .legal = "off, all, or some of am, rma, atomic, coll, wait and job, separated by commas",
      .def = "",
      .doc = "The traced categories: all, off, or some of am, rma, atomic, coll, wait and job, "
-            "separated by commas. By default, all if AQ_TRACE_FILE is set.",
-     .advice = "AQ_TRACE=am,wait to see which ranks wait for which.",
+            "separated by commas. The default is all if AQ_TRACE_FILE is set, otherwise off.",
+     .advice = "AQ_TRACE=am,wait shows which ranks wait for which.",
      AQI_SETTING_IN(TEXT, struct lib_config, trace)},
     {.name = "AQ_TRACE_FORMAT",
      .def = "auto",
      .doc = "The format of traces: chrome (JSON for Perfetto and chrome://tracing), text (one line "
-            "per event), or auto: text on standard error, otherwise chrome.",
+            "per event), or auto (text on standard error, otherwise chrome).",
      .type = AQI_SET_CHOICE,
      .choices = trace_formats,
      .offset = offsetof(struct lib_config, trace_format)},
     {.name = "AQ_TRACE_LIMIT",
      .def = "1G",
-     .doc = "The maximum size of the trace of each process, which then stops tracing; 0: no limit.",
+     .doc = "The maximum size of each process's trace; at this size, the process stops tracing; 0: "
+            "no limit.",
      AQI_SETTING_IN(BYTES, struct lib_config, trace_limit)},
     {.name = "AQ_TRACE_FLUSH",
      .alias = "GASNET_TRACEFLUSH",
      .def = "no",
-     .doc = "Write each event of the trace at once.",
-     .advice = "If a process is killed by a signal that cannot be caught; it is slow.",
+     .doc = "Write each event of the trace immediately.",
+     .advice =
+         "Set yes, although it is slow, if a process is killed by a signal that cannot be caught.",
      AQI_SETTING_IN(BOOL, struct lib_config, trace_flush)},
     {.name = "AQ_FAULT",
      .def = "",
-     .doc =
-         "Make the transports misbehave within their contract, for tests: a comma list of "
-         "again=PERCENT, late=POLLS, swap=PERCENT, hide=CAPABILITY+…, die=RANK@CALLS, seed=NUMBER, "
-         "credits=0..1, depth=NUMBER.",
+     .doc = "Make the transports misbehave within their contract, for tests: a comma-separated "
+            "list of again=PERCENT, late=POLLS, swap=PERCENT, hide=CAPABILITY+…, die=RANK@CALLS, "
+            "seed=NUMBER, credits=0..1, depth=NUMBER.",
      .advice = "Only for tests. hide=alloc and credits must be the same in every process.",
      AQI_SETTING_IN(TEXT, struct lib_config, fault)},
 };

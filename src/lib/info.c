@@ -179,7 +179,7 @@ static const char *info_limit_topology(char *buf, size_t len)
 static const char *info_limit_cores(char *buf, size_t len)
 {
     snprintf(buf, len, "%u", aqi_cores());
-    return aqi_cores() == 1 ? "ranks share one core: they wait by yielding it" : "";
+    return aqi_cores() == 1 ? "ranks share one core and yield it while they wait" : "";
 }
 
 static const char *info_limit_memory(char *buf, size_t len)
@@ -213,10 +213,10 @@ static const char *info_limit_dev_shm(char *buf, size_t len)
 {
     struct statvfs fs;
     if (statvfs("/dev/shm", &fs) != 0)
-        snprintf(buf, len, "not there");
+        snprintf(buf, len, "not mounted");
     else
         snprintf(buf, len, "%.0f MiB free", (double)fs.f_bavail * (double)fs.f_frsize / (1 << 20));
-    return "not used: shared memory is memfd, which is not limited by its size";
+    return "not used: shared memory is memfd, which this size does not limit";
 }
 
 /* Whether one process may read another's memory, tested by a child that reads ours. */
@@ -243,7 +243,7 @@ static const char *info_limit_cma(char *buf, size_t len)
                  : "");
     return "memory outside the segments is copied by both processes: set "
            "kernel.yama.ptrace_scope=0, allow process_vm_readv and process_vm_writev in the "
-           "container's seccomp profile, or run it with CAP_SYS_PTRACE";
+           "container's seccomp profile, or run the container with CAP_SYS_PTRACE";
 }
 
 static const char *info_limit_huge_pages(char *buf, size_t len)
@@ -259,15 +259,16 @@ static const char *info_limit_huge_pages(char *buf, size_t len)
         close(fd);
     }
     snprintf(buf, len, "%s", yes ? "yes" : "none reserved");
-    return yes ? "" : "segments use small pages; reserve some with sysctl vm.nr_hugepages";
+    return yes ? "" : "segments use small pages; reserve huge ones with sysctl vm.nr_hugepages";
 }
 
 static const char *info_limit_libc(char *buf, size_t len)
 {
     if (confstr(_CS_GNU_LIBC_VERSION, buf, len) > 1) return "";
     snprintf(buf, len, "not glibc");
-    return "only aqrun, not the library, sees the code of an exit before aq_finalize, and treats 0 "
-           "as 1; GASNet programs print no backtraces by EXECINFO (docs/platforms.md)";
+    return "the exit code of an exit before aq_finalize is seen only by aqrun, not by the library, "
+           "and aqrun treats 0 as 1; GASNet programs print no backtraces by EXECINFO "
+           "(docs/platforms.md)";
 }
 
 static const struct {

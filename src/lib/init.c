@@ -208,7 +208,7 @@ static void init_on_process_exit(int code, void *arg)
     else if (code != LIB_CODE_UNKNOWN && init_begin_leaving() && aqi_job_config.survive == 0) {
         /* Otherwise an incomplete job would look successful. */
         snprintf(why, sizeof(why),
-                 "exit(%d) or a return from main before aq_finalize: this ends the job, also for "
+                 "exit(%d) or a return from main before aq_finalize ends the job, even for "
                  "processes that have not finished; call aq_finalize in every process, or aq_exit "
                  "if this is intended",
                  code);
@@ -408,13 +408,14 @@ static aq_status init_read_params(const aq_init_params *given, aq_init_params *p
     size_t known = given->struct_size < sizeof(*params) ? given->struct_size : sizeof(*params);
     memcpy(params, given, known);
     if ((unsigned)params->thread_mode > AQ_THREAD_MULTIPLE)
-        return aqi_fail(AQ_EINVAL, "lib", "aq_init: thread mode %d is not one of aq_thread_mode",
+        return aqi_fail(AQ_EINVAL, "lib",
+                        "aq_init: thread mode %d is not a value of aq_thread_mode",
                         (int)params->thread_mode);
     if (params->segment_modes >= AQ_SEGMENT_BIT(AQ_SEGMENT_EVERYTHING + 1))
-        return aqi_fail(
-            AQ_EINVAL, "lib",
-            "aq_init: params.segment_modes is 0x%x, with bits that are not in aq_segment_mode",
-            params->segment_modes);
+        return aqi_fail(AQ_EINVAL, "lib",
+                        "aq_init: params.segment_modes is 0x%x, which contains bits that are not "
+                        "in aq_segment_mode",
+                        params->segment_modes);
     return AQ_OK;
 }
 
@@ -553,14 +554,14 @@ static aq_status init_again(const aq_init_params *params, aq_team **world)
     if (state != RUNNING || lib.pid != getpid())
         return aqi_fail(AQ_ESTATE, "lib", "aq_init: %s",
                         state == STARTING  ? "another thread is inside aq_init"
-                        : state == RUNNING ? "this process is a forked child of one in a job"
+                        : state == RUNNING ? "this process was forked from one that is in a job"
                                            : "this process has already left its job");
     aq_status st = aqi_core_callable("aq_init");
     if (st != AQ_OK) return st;
     if (params->thread_mode > aq_job_thread_mode())
         return aqi_fail(AQ_ESTATE, "lib",
                         "aq_init: thread mode %s is needed, but the library runs with %s: let the "
-                        "first aq_init of this process ask for the higher mode",
+                        "first aq_init of this process request the higher mode",
                         modes[params->thread_mode], modes[aq_job_thread_mode()]);
     if ((init_segment_modes(params) & AQ_SEGMENT_BIT(aq_segment_mode_get())) == 0)
         return aqi_fail(AQ_ESTATE, "lib",
@@ -603,7 +604,8 @@ aq_status aq_init(const aq_init_params *given, aq_team **world)
     atomic_store(&lib.users, 1);
     atomic_store(&lib.state, RUNNING);
     if (on_exit(init_on_process_exit, NULL) != 0)
-        aqi_log(AQI_LOG_WARN, "lib", "cannot watch for exit(): end with aq_finalize or aq_exit");
+        aqi_log(AQI_LOG_WARN, "lib",
+                "cannot detect exit(): end the program with aq_finalize or aq_exit");
     return AQ_OK;
 }
 

@@ -64,7 +64,7 @@ static aq_status outputs_join(struct aqi_boot *boot, enum aqi_show what, int *fd
 {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return aqi_fail_no_fd(errno, "lib", "opening a socket for statistics or traces");
+        return aqi_fail_no_fd(errno, "lib", "cannot open a socket for statistics or traces");
     (void)shutdown(ends[0], SHUT_RD);
     aq_status st = boot->kind->show(boot, what, ends[1]);
     close(ends[1]);

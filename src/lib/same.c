@@ -52,12 +52,11 @@ static void same_collect(struct same_list *list)
 static aq_status same_differ(const struct aqi_setting *row, const struct same_value *first,
                              uint32_t rank, const struct same_value *other)
 {
-    return aqi_fail(
-        AQ_ESETTING, "lib",
-        "the ranks disagree: %s%s%s is \"%s\" in rank 0 and \"%s\" in rank %u; give all processes "
-        "the same settings",
-        row->name, row->alias != NULL ? " or " : "", row->alias != NULL ? row->alias : "",
-        first->text, other->text, rank);
+    return aqi_fail(AQ_ESETTING, "lib",
+                    "the ranks disagree: %s%s%s is \"%s\" in rank 0 and \"%s\" in rank %u; give "
+                    "all processes the same settings",
+                    row->name, row->alias != NULL ? " or " : "",
+                    row->alias != NULL ? row->alias : "", first->text, other->text, rank);
 }
 
 /* The hash of all values: all ranks detect a difference. */
@@ -100,14 +99,13 @@ static aq_status same_wires(const struct lib_mark *all, uint32_t rank)
     char first[32], second[32];
     for (unsigned i = 0; i < sizeof(all->wires); i++) {
         if (all[rank].wires[i] == all[0].wires[i]) continue;
-        const char *name = i < AQI_WIRE_OF_JOB ? aqi_wires[i].name : "one that is newer";
-        return aqi_fail(
-            AQ_EPROTO, "lib",
-            "the ranks have incompatible builds of libaqueduct: in format \"%s\" rank 0 "
-            "(libaqueduct %s) uses version %u and rank %u (%s) version %u; install the "
-            "same one on all hosts, and check LD_LIBRARY_PATH",
-            name, same_version(&all[0], first), all[0].wires[i], rank,
-            same_version(&all[rank], second), all[rank].wires[i]);
+        const char *name = i < AQI_WIRE_OF_JOB ? aqi_wires[i].name : "a newer one";
+        return aqi_fail(AQ_EPROTO, "lib",
+                        "the ranks have incompatible builds of libaqueduct: in format \"%s\", rank "
+                        "0 (libaqueduct %s) uses version %u and rank %u (%s) uses version %u; "
+                        "install the same build on all hosts, and check LD_LIBRARY_PATH",
+                        name, same_version(&all[0], first), all[0].wires[i], rank,
+                        same_version(&all[rank], second), all[rank].wires[i]);
     }
     return AQ_OK;
 }
@@ -124,7 +122,7 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
             return aqi_fail(
                 AQ_EPROTO, "lib",
                 "the ranks have incompatible versions of libaqueduct: rank 0 has %s and rank %u "
-                "has %s; install the same one on all hosts, and check LD_LIBRARY_PATH",
+                "has %s; install the same version on all hosts, and check LD_LIBRARY_PATH",
                 first, rank, second);
         aq_status st = same_wires(all, rank);
         if (st != AQ_OK) return st;
@@ -134,7 +132,8 @@ static aq_status same_versions(const struct aqi_boot_info *info, const struct li
     if (others != 0 && info->rank == 0)
         aqi_log(AQI_LOG_WARN, "lib",
                 "%u of the %u ranks have another version of libaqueduct than rank 0, which has %s: "
-                "rank %u has %s; they are compatible, but install the same one on all hosts",
+                "rank %u has %s; these versions are compatible, but it is better to install the "
+                "same one on all hosts",
                 others, info->size, first, other, same_version(&all[other], second));
     return AQ_OK;
 }

@@ -108,9 +108,9 @@ static void formats_that_differ_are_an_error_everywhere(void **state)
         unsigned ours = known ? aqi_wires[i].version : 0;
         marks[2].wires[i] = 5;
         snprintf(text, sizeof(text),
-                 "in format \"%s\" rank 0 (libaqueduct %s) uses version %u and rank 2 (%s) version "
-                 "%u;",
-                 known ? aqi_wires[i].name : "one that is newer", aq_version(), ours, aq_version(),
+                 "in format \"%s\", rank 0 (libaqueduct %s) uses version %u and rank 2 (%s) uses "
+                 "version %u;",
+                 known ? aqi_wires[i].name : "a newer one", aq_version(), ours, aq_version(),
                  ours + 5);
         for (uint32_t rank = 0; rank < RANKS; rank++) {
             (void)compare(rank, AQ_EPROTO);

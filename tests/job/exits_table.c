@@ -182,8 +182,8 @@ static void interrupt_twice(struct run *run, unsigned ranks)
 #define LATE    .each = " was late\n", .times = 1, .repeats = 3
 #ifdef __GLIBC__
 #define CODE_0 0
-#define SAID_0 "before aq_finalize: this ends the job"
-#define SAID_5 "exit(5) or a return from main before aq_finalize: this ends the job"
+#define SAID_0 "before aq_finalize ends the job"
+#define SAID_5 "exit(5) or a return from main before aq_finalize ends the job"
 #else /* the library does not get the code, so aqrun decides */
 #define CODE_0 1
 #define SAID_0 "exited with code 0 before aq_finalize; ending the job"

@@ -227,7 +227,7 @@ static void cause_exit(void)
 
 static void cause_return(void)
 {
-    closing_say(LAST, 5, "exit(5) or a return from main before aq_finalize: this ends the job");
+    closing_say(LAST, 5, "exit(5) or a return from main before aq_finalize ends the job");
     one.pending[LAST] = 5 << 8;
 }
 
